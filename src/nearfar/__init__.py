@@ -1,7 +1,7 @@
-"""nearfar learns distances.
+"""Metric learning with a scikit-learn API.
 
-Public names resolve lazily through the stub ``__init__.pyi``: ``import nearfar`` loads neither
-scikit-learn nor SciPy.
+Public names are loaded lazily through the stub ``__init__.pyi``, so that ``import nearfar`` imports
+neither scikit-learn nor SciPy.
 """
 
 import lazy_loader as _lazy

@@ -1,4 +1,4 @@
-"""``python -m nearfar``: the command line."""
+"""Run the command line with ``python -m nearfar``."""
 
 from nearfar.app.cli import main
 

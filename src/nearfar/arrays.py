@@ -1,4 +1,4 @@
-"""Names for the types of arrays, the same everywhere."""
+"""Array types used in annotations."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: What users bring: float64 or float32.
+#: User data in float64 or float32.
 Floats = NDArray[np.floating[Any]]
-#: What is computed with.
+#: Internal data in float64.
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-#: Row numbers, neighbour lists, codes of classes.
+#: Row indices, neighbor lists and class codes.
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]

@@ -1,4 +1,4 @@
-"""Work in blocks: how many rows at once, and several blocks at once."""
+"""Computation in blocks of rows, and in several threads."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _POOL = "nearfar-pool"
 
 
 def row_blocks(n_rows: int, bytes_per_row: int, *, at_most: int | None = None) -> Iterator[slice]:
-    """Slices of ``range(n_rows)`` whose work arrays fit scikit-learn's ``working_memory``.
+    """Split ``range(n_rows)`` into slices whose arrays fit scikit-learn's ``working_memory``.
 
-    Never more than 64 MB: larger blocks gain nothing.
+    A block never exceeds 64 MB, because larger blocks are not faster.
     """
     budget = int(min(get_config()["working_memory"], 64) * 2**20)
     size = max(1, budget // max(1, bytes_per_row))
@@ -35,11 +35,11 @@ def row_blocks(n_rows: int, bytes_per_row: int, *, at_most: int | None = None) -
 
 
 def check_finite_samples(rows: NDArray[Any]) -> None:
-    """Raise for NaN and infinity, and name the first sample that has one."""
+    """Raise a ValueError that names the first sample with NaN or infinity."""
     for block in row_blocks(len(rows), rows.itemsize * rows.shape[1], at_most=4096):
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(rows[block].sum()):
-                continue  # the usual case, in a fraction of the time
+                continue  # A finite sum proves that all values are finite, and is faster to check.
         finite = np.isfinite(rows[block]).all(axis=1)
         if not finite.all():
             bad = int(np.argmin(finite))
@@ -50,16 +50,17 @@ def check_finite_samples(rows: NDArray[Any]) -> None:
 
 
 def blas_threads() -> int:
-    """The number of threads BLAS would use now; honours the user's limits."""
+    """Return the number of threads that BLAS currently uses, including limits set by the user."""
     return max((library.get_num_threads() for library in _blas()), default=1)
 
 
 def map_in_order(
     function: Callable[[Task], Result], tasks: Iterable[Task], n_threads: int
 ) -> Generator[Result, None, None]:
-    """``map`` over threads with BLAS limited to one thread each; results in the order of tasks.
+    """Apply a function to tasks in threads, and yield the results in the order of the tasks.
 
-    With one thread it is the built-in ``map`` and BLAS keeps its own threads.
+    BLAS is limited to one thread per task. With ``n_threads=1``, this is the built-in ``map``, and
+    the number of BLAS threads does not change.
     """
     if n_threads <= 1 or current_thread().name.startswith(_POOL):
         yield from map(function, tasks)
@@ -67,8 +68,8 @@ def map_in_order(
     todo = list(tasks)
     with one_blas_thread():
         futures = [_pool(n_threads - 1, os.getpid()).submit(function, task) for task in todo]
-        # This thread takes tasks that no other has begun: to sleep and be woken takes as long as a
-        # small one.
+        # The calling thread runs tasks that no worker has started. Waiting for a worker instead
+        # would take as long as a small task.
         own: dict[int, Result] = {}
         free = iter(range(len(todo)))
         try:
@@ -86,21 +87,22 @@ def map_in_order(
 
 @cache
 def _pool(n_threads: int, process: int) -> ThreadPoolExecutor:
-    # Kept: new threads take as long as a small batch. A forked process has lost its parent's.
+    # Reuse the pool, because starting threads takes as long as a small batch. The process id is
+    # part of the key, because a forked process does not inherit its parent's threads.
     return ThreadPoolExecutor(n_threads, thread_name_prefix=_POOL)
 
 
 def blas_for(flops: float) -> AbstractContextManager[object]:
-    """BLAS on one thread while its products are of so few operations that threads only wait."""
+    """Limit BLAS to one thread if there are fewer than 1e8 operations, too few for threads."""
     return one_blas_thread() if flops < 1e8 else nullcontext()
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """BLAS on one thread.
+    """Limit BLAS to one thread.
 
-    As threadpoolctl's own limits, which ask each library for more than its number of threads: that
-    takes as long as a small batch.
+    This does the same as ``threadpoolctl.threadpool_limits``, which also queries other properties
+    of each library and so takes as long as a small batch.
     """
     libraries = [(library, library.get_num_threads()) for library in _blas()]
     libraries = [(library, before) for library, before in libraries if before != 1]
@@ -119,13 +121,14 @@ def _blas() -> list[Any]:
 
 @cache
 def _found_blas(with_scipy: bool) -> list[Any]:
-    # To look for them takes 2 ms. NumPy's BLAS is loaded; SciPy has one of its own.
+    # Cached, because the search takes 2 ms. SciPy has its own BLAS, so search again once it is
+    # imported.
     controllers = ThreadpoolController().lib_controllers
     return [library for library in controllers if library.user_api == "blas"]
 
 
 def effective_threads(n_jobs: int | None) -> int:
-    """Threads meant by ``n_jobs``: ``None`` is 1, -1 is every core this process may use.
+    """Return the number of threads for ``n_jobs``: None means 1, -1 all cores of this process.
 
     >>> effective_threads(None), effective_threads(3)
     (1, 3)
@@ -138,9 +141,10 @@ def effective_threads(n_jobs: int | None) -> int:
 def squared_distances(
     queries: NDArray[Any], points: NDArray[Any], squares: NDArray[Any] | None = None
 ) -> NDArray[Any]:
-    """Squared distances of all pairs by their expanded form; both sides should lie about zero.
+    """Return squared distances of all pairs by the expanded form |a|² + |b|² - 2ab.
 
-    ``squares`` are the squared lengths of the points, if known.
+    Center both arguments first, to avoid cancellation. ``squares`` are the squared norms of the
+    points, if known.
     """
     distances: NDArray[Any] = queries @ points.T
     distances *= -2

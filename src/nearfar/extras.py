@@ -1,4 +1,4 @@
-"""Optional dependencies: loaded when called, with an error that names the install line."""
+"""Import of optional dependencies, with an error that contains the install command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import ``module`` or say which extra brings it.
+    """Import ``module``, or raise an ImportError that names the extra to install.
 
     >>> require("no_such_module", "ann")
     Traceback (most recent call last):
@@ -27,12 +27,12 @@ def require(module: str, extra: str) -> ModuleType:
 
 @cache
 def kernels(module: str) -> ModuleType | None:
-    """A room's compiled kernels; None where numba (extra ``fast``) is missing or does not load.
+    """Import a module of compiled kernels; return None if numba (extra ``fast``) is not available.
 
-    It takes most of a second the first time: ask where the work takes longer.
+    The first call takes most of a second. Use it only for computations that take longer.
     """
     try:
         import_module("numba")
-    except ImportError:  # also where it does not know this version of NumPy
+    except ImportError:  # Also raised if numba does not support the installed NumPy.
         return None
     return import_module(module)

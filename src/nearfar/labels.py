@@ -1,4 +1,4 @@
-"""Labels of every kind users have, turned into codes; values to predict, into numbers."""
+"""Conversion of labels to class codes, and of regression targets to floats."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sklearn.utils.multiclass import type_of_target
 
 from nearfar.notices import warn
 
-# Integer labels within such a range are counted instead of sorted.
+# Integer labels whose range (maximum minus minimum) is smaller than this are counted, not sorted.
 _COUNTABLE_RANGE = 1 << 20
 
 
 def encode_labels(y: Any, *, name: str = "y") -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the sorted distinct labels and the code of each row.
 
-    Strings, booleans, integers, pandas categoricals and nullable columns are taken; missing or
-    continuous labels, dates and integers beyond 64 bits raise a ``ValueError``.
+    Labels can be strings, booleans, integers, pandas categoricals and nullable columns. Missing
+    or continuous labels, dates and integers beyond 64 bits raise a ``ValueError``.
 
     >>> classes, codes = encode_labels(["cat", "dog", "cat"])
     >>> classes.tolist(), codes.tolist()
@@ -40,8 +40,8 @@ def encode_labels(y: Any, *, name: str = "y") -> tuple[NDArray[Any], NDArray[np.
     except TypeError as error:
         kinds = sorted({type(label).__name__ for label in labels.tolist()})
         raise ValueError(
-            f"{name} mixes labels of types {', '.join(kinds)}, which have no common order; "
-            "make them all strings or all numbers."
+            f"{name} mixes labels of types {', '.join(kinds)}, which have no common order. "
+            "Convert them all to strings or all to numbers."
         ) from error
     return classes, codes.astype(np.intp, copy=False).reshape(-1)
 
@@ -49,10 +49,10 @@ def encode_labels(y: Any, *, name: str = "y") -> tuple[NDArray[Any], NDArray[np.
 def known_codes(
     y: Any, unknown: Any = None, *, name: str = "y"
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """The code of each row, and which rows have a known label.
+    """Return the class code of each row, and a mask of the rows with a known label.
 
-    Codes count the known labels; those of rows with the label ``unknown`` mean nothing. None says
-    that all are known.
+    Rows with the label ``unknown`` have no known label, and their codes are meaningless. If
+    ``unknown`` is None, all labels are known.
 
     >>> codes, known = known_codes(["b", -1, "a"], unknown=-1)
     >>> codes[known].tolist(), known.tolist()
@@ -61,7 +61,7 @@ def known_codes(
     if unknown is None:
         codes = encode_labels(y, name=name)[1]
         return codes, np.ones(codes.size, bool)
-    # As objects the labels keep their own types: of "1" and -1 NumPy would make two texts.
+    # As objects the labels keep their types: NumPy would convert "1" and -1 to two strings.
     labels = _flat(y if hasattr(y, "dtype") else np.asarray(y, dtype=object), name)
     if labels.dtype.kind in "iuf" and isinstance(unknown, Real) and not is_na(unknown):
         known = labels != unknown
@@ -69,18 +69,20 @@ def known_codes(
         known = ~np.fromiter((_same(label, unknown) for label in labels), bool, labels.size)
     if labels.size and not known.any():
         raise ValueError(
-            f"every label of {name} is {unknown!r}, the label of rows of which nothing is known."
+            f"Every label of {name} is {unknown!r}, the value of unknown labels. At least one "
+            "label must be known."
         )
-    # With another label in its place a row can stay, and errors name the rows as they are.
+    # Replace unknown labels by a known one instead of removing rows, so that errors name the
+    # original row numbers.
     filled = labels.copy()
     filled[~known] = next((label for label in labels[known] if not is_na(label)), unknown)
     return encode_labels(filled, name=name)[1], known
 
 
 def encode_values(y: Any, *, name: str = "y") -> NDArray[np.float64]:
-    """Numbers to predict as floats.
+    """Return regression targets as floats.
 
-    Whole numbers, booleans and nullable columns are taken; text, dates and missing or infinite
+    Targets can be numbers, booleans and nullable columns. Text, dates and missing or infinite
     values raise a ``ValueError``.
 
     >>> encode_values([1, 2.5]).tolist()
@@ -88,14 +90,15 @@ def encode_values(y: Any, *, name: str = "y") -> NDArray[np.float64]:
     """
     values = _without_gaps(y, name, "a number")
     if values.dtype.kind == "c":
-        raise ValueError(f"{name} holds complex numbers; a value to predict must be real.")
+        raise ValueError(f"{name} contains complex numbers; a value to predict must be real.")
     try:
         if values.dtype.kind in "mMUS":
-            raise ValueError(f"{str(values[0])!r} is none")
+            raise ValueError(f"{str(values[0])!r} is not a number")
         numbers = values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{name} must hold numbers to predict ({error}); for classes use a learner of labels."
+            f"{name} must contain numbers to predict ({error}). If {name} contains classes, use an "
+            "estimator that learns from labels."
         ) from error
     if not np.isfinite(numbers).all():
         first = int(np.argmin(np.isfinite(numbers)))
@@ -105,7 +108,7 @@ def encode_values(y: Any, *, name: str = "y") -> NDArray[np.float64]:
 
 
 def _same(label: Any, unknown: Any) -> bool:
-    """Whether two labels are one; missing ones are."""
+    """Return True if two labels are equal, or both missing."""
     if is_na(label) or is_na(unknown):
         return is_na(label) and is_na(unknown)
     same = label == unknown
@@ -113,7 +116,7 @@ def _same(label: Any, unknown: Any) -> bool:
 
 
 def _plain_array(y: Any, name: str) -> NDArray[Any]:
-    """A 1-d NumPy array without missing or continuous entries."""
+    """Return labels as a 1-d NumPy array; raise if entries are missing or continuous."""
     if y is None:
         raise ValueError(
             f"This learner requires {name} to be passed, but the target {name} is None."
@@ -126,11 +129,11 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
     )
     if dates:
         raise ValueError(
-            f"{name} holds dates, and labels must be classes. Make classes of them first, such as "
-            "the year or the day of the week; or make them text to take each date for a class."
+            f"{name} contains dates, but labels must be classes. Convert them to classes first, "
+            "for example to the year or the weekday, or to strings to make each date a class."
         )
     if labels.dtype.kind == "c":
-        raise ValueError(f"{name} holds complex numbers; labels must be classes.")
+        raise ValueError(f"{name} contains complex numbers; labels must be classes.")
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all():
             first = int(np.argmin(np.isfinite(labels)))
@@ -140,15 +143,15 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
             )
         if type_of_target(labels).startswith("continuous"):
             raise ValueError(
-                f"{name} is continuous: Unknown label type. Labels must be classes; for a "
-                f"regression target cut {name} into classes first, for example with "
+                f"{name} is continuous: Unknown label type. Labels must be classes. Convert a "
+                f"regression target {name} to classes first, for example with "
                 "sklearn.preprocessing.KBinsDiscretizer."
             )
     return labels
 
 
 def _without_gaps(y: Any, name: str, what: str = "a label") -> NDArray[Any]:
-    """A 1-d array; raises if an entry of a column or a list is missing."""
+    """Return y as a 1-d array; raise if an entry is missing."""
     if hasattr(y, "isna") and bool(np.any(y.isna())):
         raise ValueError(_missing(name, int(np.argmax(np.asarray(y.isna()).ravel())), what))
     entries = _flat(y, name)
@@ -160,8 +163,8 @@ def _without_gaps(y: Any, name: str, what: str = "a label") -> NDArray[Any]:
 
 
 def _flat(y: Any, name: str) -> NDArray[Any]:
-    """Labels as a 1-d array."""
-    # Nullable and categorical columns come out as objects here, which are unified later.
+    """Return labels as a 1-d array."""
+    # Nullable and categorical columns become object arrays here. They are unified later.
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         warn(
@@ -175,8 +178,8 @@ def _flat(y: Any, name: str) -> NDArray[Any]:
 
 
 def is_na(label: Any) -> bool:
-    """Whether it is None, NaN, NaT or pandas.NA."""
-    # NaN is not equal to itself; pandas.NA gives NA, which has no truth value.
+    """Return True for None, NaN, NaT and pandas.NA."""
+    # NaN is not equal to itself. Comparing pandas.NA returns NA, which has no truth value.
     try:
         return label is None or bool(label != label)
     except (TypeError, ValueError):
@@ -188,7 +191,7 @@ def _missing(name: str, row: int, what: str = "a label") -> str:
 
 
 def label_array(labels: list[Any], name: str = "y") -> NDArray[Any]:
-    """Labels as an array; whole numbers stay whole, which NumPy may turn into floats.
+    """Return labels as an array; integers stay integers, which NumPy might convert to floats.
 
     >>> label_array([5, 2**63 + 1]).dtype, label_array([5, -1]).dtype
     (dtype('uint64'), dtype('int64'))
@@ -201,13 +204,13 @@ def label_array(labels: list[Any], name: str = "y") -> NDArray[Any]:
             return np.array(labels, dtype=kind)
     far = high if high > np.iinfo(np.int64).max else low
     raise ValueError(
-        f"{name} holds whole numbers that do not fit into 64 bits together, {far} for one; make "
-        f"them text to use them as names of classes: [str(label) for label in {name}]."
+        f"{name} contains integers that do not fit into one 64-bit type, for example {far}. "
+        f"Convert them to strings to use them as labels: [str(label) for label in {name}]."
     )
 
 
 def _unify(labels: NDArray[Any], name: str) -> NDArray[Any]:
-    """Objects of one kind become an array of that kind, so that they sort and compare fast."""
+    """Convert objects of one type to an array of this type, which is faster to sort."""
     kinds = {type(label) for label in labels.tolist()}
     if kinds <= {bool}:
         return labels.astype(bool)

@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the caller, however deep the library was when it noticed."""
+"""Warnings that point at the user's line of code, however deep in the library they are raised."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import sys
 import warnings
 from pathlib import Path
 
-# Frames that are no line of the user's: ours, and those that call us on the user's behalf.
+# Packages that call nearfar on the user's behalf. Their frames, and those of nearfar itself, are
+# skipped in the search for the user's line.
 _BETWEEN = ("sklearn", "joblib", "dask", "distributed")
 _OURS = str(Path(__file__).parent)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the nearest line outside the library.
+    """Issue a warning that points at the nearest line outside the library.
 
     >>> warn("x is constant")  # doctest: +SKIP
     """
     warnings.warn(message, category, stacklevel=_level())
 
 
-def warn_of_limit(name: str, max_iter: int, whose: str = "its limit") -> None:
-    """Warn that a method was stopped by its number of iterations."""
+def warn_of_limit(name: str, max_iter: int, whose: str = "the limit") -> None:
+    """Warn that a method stopped at its maximum number of iterations without convergence."""
     from sklearn.exceptions import ConvergenceWarning
 
     warn(
-        f"{name} did not converge in {max_iter} iterations, {whose}; raise max_iter, or tol to be "
-        "content with less.",
+        f"{name} did not converge in {max_iter} iterations ({whose}). Increase max_iter, or "
+        "increase tol to accept a less accurate solution.",
         ConvergenceWarning,
     )
 

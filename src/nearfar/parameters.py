@@ -1,4 +1,4 @@
-"""Declarations of what a parameter may be, and the one place that checks them."""
+"""Declarations of allowed parameter values, and the function that checks them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 
 class Allowed(NamedTuple):
-    """One kind of value a parameter may take: a test and its description."""
+    """Allowed type of parameter values: a test, and its description for messages."""
 
     accepts: Callable[[Any], bool]
     description: str
 
 
 def integer(low: int | None = None, high: int | None = None) -> Allowed:
-    """An integer between bounds, both included. Booleans are no integers here."""
+    """Allow integers between inclusive bounds. Booleans are not accepted as integers."""
 
     def accepts(value: Any) -> bool:
         if not isinstance(value, Integral) or isinstance(value, bool | np.bool_):
@@ -29,7 +29,7 @@ def integer(low: int | None = None, high: int | None = None) -> Allowed:
 
 
 def real(low: float | None = None, high: float | None = None, *, open_low: bool = False) -> Allowed:
-    """A finite real number between bounds, both included unless ``open_low``."""
+    """Allow finite real numbers between inclusive bounds; ``open_low`` excludes the lower one."""
 
     def accepts(value: Any) -> bool:
         if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
@@ -42,7 +42,7 @@ def real(low: float | None = None, high: float | None = None, *, open_low: bool 
 
 
 def one_of(*choices: str) -> Allowed:
-    """One of a few strings."""
+    """Allow one of several strings."""
     return Allowed(
         lambda value: isinstance(value, str) and value in choices,
         " or ".join(repr(choice) for choice in choices),
@@ -50,12 +50,12 @@ def one_of(*choices: str) -> Allowed:
 
 
 def instance(*types: type, description: str) -> Allowed:
-    """An object of a type."""
+    """Allow instances of the given types."""
     return Allowed(lambda value: isinstance(value, types), description)
 
 
 def having(*methods: str, description: str) -> Allowed:
-    """An object that has the methods."""
+    """Allow objects that have the given methods."""
     return Allowed(lambda value: all(hasattr(value, name) for name in methods), description)
 
 
@@ -77,24 +77,25 @@ def _is_numeric(value: Any) -> bool:
         return False
     try:
         np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):  # text, or rows of unequal length
+    except (TypeError, ValueError):  # Text, or rows of different lengths.
         return False
     return True
 
 
 def check_parameter(owner: str, name: str, value: Any, allowed: Sequence[Allowed]) -> None:
-    """Raise a ``ValueError`` that says what was found and what would do.
+    """Raise a ``ValueError`` with the allowed values if ``value`` is not allowed.
 
     >>> check_parameter("LMNN", "n_neighbors", 0, [integer(1)])
     Traceback (most recent call last):
     ...
     ValueError: LMNN: n_neighbors must be an integer of at least 1; got 0.
     """
-    for kind in allowed:  # a loop: batches come by the thousand
+    # A plain loop is the fastest way, which matters for partial_fit with thousands of batches.
+    for kind in allowed:
         if kind.accepts(value):
             return
     wanted = ", or ".join(kind.description for kind in allowed)
-    shown = " ".join(repr(value).split())  # arrays have lines
+    shown = " ".join(repr(value).split())  # The repr of an array can have several lines.
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
     raise ValueError(f"{owner}: {name} must be {wanted}; got {shown}.")
 

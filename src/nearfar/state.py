@@ -1,11 +1,13 @@
-"""Words for what a class has learned, said beside the class and read by ``persistence``.
+"""Declarations of the fitted attributes of a class, which ``persistence`` checks.
 
-A class says ``state = State({"components_": floats("q", "p"), "mean_": floats("p")},
-fitted="components_")``. A size with a name is read where the name comes first, and must be the
-same wherever it comes again, in the state of a part too: ``object_of(Gaussians, n="n", p="p")``.
-By custom "n" counts training rows, "p" features, "q" features after the map, "c" classes. A
-subclass says only what comes on top of its bases. What words cannot say goes into
-``_check_state(sizes)``, with :func:`need`.
+A class declares, for example, ``state = State({"components_": floats("q", "p"),
+"mean_": floats("p")}, fitted="components_")``. The first attribute with a named size sets this
+size, and all later ones must agree with it. The sizes of nested objects are connected by name:
+``object_of(Gaussians, n="n", p="p")``. By convention, "n" is the number of training rows, "p" the
+number of features, "q" the number of features after the map, and "c" the number of classes.
+
+A subclass declares only the attributes that its base classes do not declare. Conditions that
+cannot be declared are checked in ``_check_state(sizes)``, with :func:`need`.
 """
 
 from __future__ import annotations
@@ -21,31 +23,30 @@ Sizes = dict[str, int]
 
 
 class Word(NamedTuple):
-    """What an attribute must be: a test, which reads sizes off, and its description."""
+    """Condition on an attribute: a test, which also records sizes, and its description."""
 
     fits: Callable[[Any, Sizes], bool]
     description: str
-    #: Whether it must be there.
+    #: Whether the attribute is required.
     needed: bool = True
-    #: Classes that it names.
+    #: Classes of objects that the attribute can contain.
     types: tuple[type, ...] = ()
 
 
 class State(NamedTuple):
-    """What an object of a class must hold.
+    """Declaration of the attributes that an object of a class must have.
 
     Parameters
     ----------
     words : mapping
-        What was learned, by attribute.
+        Conditions on the fitted attributes, by attribute name.
     fitted : str, optional
-        The attribute without which nothing was learned; None if there is always something.
+        Attribute that exists only if the object is fitted. None if it is always fitted.
     rows : str, int or callable, optional
-        Which attribute has one entry (or counts one) for each training row that can be read from
-        the object; a number of rows, 0 where only its parts have some; or a function of the object.
+        Number of training rows that can be read from the object: the name of an attribute (its
+        length, or its value), a number (0 if only nested objects have rows), or a function.
     needs : mapping
-        What must be so before anything was learned, too: parameters that a file cannot hold
-        whatever their value.
+        Conditions that also hold before ``fit``, for parameters that a file cannot always store.
     """
 
     words: Mapping[str, Word] = {}
@@ -58,42 +59,42 @@ class State(NamedTuple):
 
 
 def floats(*sizes: str | int, above: float = -math.inf) -> Word:
-    """Real numbers in an array of such a shape, all above a bound if one is given."""
+    """Require a float array of this shape, with all values larger than ``above``."""
     if above == -math.inf:
         return _array("f", sizes, "numbers")
     return _array("f", sizes, f"numbers above {above}", lambda value, _: (value > above).all())
 
 
 def table(rows: str, columns: str, *, half: bool = False) -> Word:
-    """Real numbers in at least one row, ``half`` floats too if they are searched as they are."""
+    """Require a float array with at least one row; ``half`` also allows float16."""
     return _array(
         "f", (rows, columns), "a table of numbers", lambda value, _: len(value), half=half
     )
 
 
 def unsigned(*sizes: str | int) -> Word:
-    """Bits in an array of such a shape."""
+    """Require an array of unsigned integers of this shape."""
     return _array("u", sizes, "unsigned integers")
 
 
 def indices(*sizes: str | int, low: int = 0, below: str | None = None) -> Word:
-    """Integers from ``low`` up, below a size if one is named."""
+    """Require an integer array with values from ``low``, and less than the size ``below``."""
 
     def within(value: Any, known: Sizes) -> bool:
         stop = math.inf if below is None else known[below]
         return not value.size or bool(value.min() >= low and value.max() < stop)
 
-    bound = "" if below is None else f" to below {below}"
-    return _array("i", sizes, f"integers from {low}{bound}", within)
+    bound = "" if below is None else f" and less than {below}"
+    return _array("i", sizes, f"integers of at least {low}{bound}", within)
 
 
 def labels(size: str) -> Word:
-    """One class or name after another, of any kind, at least one."""
+    """Require a vector of labels of any type, with at least one entry."""
     return _array("biufUSO", (size,), "labels", lambda value, _: len(value))
 
 
 def texts(size: str) -> Word:
-    """One name after another."""
+    """Require a vector of strings."""
     return _array("U", (size,), "texts")
 
 
@@ -108,7 +109,8 @@ def _array(
     def fits(value: Any, known: Sizes) -> bool:
         if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
             return False
-        if kinds == "f" and value.dtype.itemsize < 4 and not half:  # no solver takes half floats
+        # Solvers do not accept float16.
+        if kinds == "f" and value.dtype.itemsize < 4 and not half:
             return False
         same = value.ndim == len(sizes) and all(map(agrees, value.shape, sizes, repeat(known)))
         return same and bool(also(value, known))
@@ -118,7 +120,7 @@ def _array(
 
 
 def agrees(n: int, size: str | int, known: Sizes) -> bool:
-    """Whether a size is as it was read before; the first time it is noted."""
+    """Return True if n equals the recorded size; record a named size the first time."""
     return n == (known.setdefault(size, n) if isinstance(size, str) else size)
 
 
@@ -126,7 +128,7 @@ def agrees(n: int, size: str | int, known: Sizes) -> bool:
 
 
 def whole(size: str | None = None, *, low: int = 0, most: str | None = None) -> Word:
-    """An integer: a size, or from ``low`` to a size."""
+    """Require an integer that equals the named size, or lies between ``low`` and ``most``."""
 
     def fits(value: Any, known: Sizes) -> bool:
         if type(value) is not int or not low <= value < 2**31:
@@ -139,7 +141,7 @@ def whole(size: str | None = None, *, low: int = 0, most: str | None = None) -> 
 
 
 def number(low: float = -math.inf, high: float = math.inf, *, open_low: bool = False) -> Word:
-    """A finite number between bounds, both included unless ``open_low``."""
+    """Require a finite float between inclusive bounds; ``open_low`` excludes the lower one."""
 
     def fits(value: Any, _: Sizes) -> bool:
         above = isinstance(value, float) and (value > low if open_low else value >= low)
@@ -150,14 +152,14 @@ def number(low: float = -math.inf, high: float = math.inf, *, open_low: bool = F
 
 
 def choice(*texts: str) -> Word:
-    """One of a few texts."""
+    """Require one of several strings."""
     return Word(
         lambda value, _: isinstance(value, str) and value in texts,
         " or ".join(repr(text) for text in texts),
     )
 
 
-#: Whatever a file can hold.
+#: Any value that a file can store.
 anything = Word(lambda value, _: True, "anything")
 #: Any text.
 text = Word(lambda value, _: isinstance(value, str), "text")
@@ -165,7 +167,7 @@ text = Word(lambda value, _: isinstance(value, str), "text")
 flag = Word(lambda value, _: type(value) is bool, "True or False")
 #: The shape of a tensor.
 shape_word = Word(lambda value, _: is_shape(value), "a tuple of positive integers")
-#: What numbers are kept in.
+#: The dtype of stored numbers.
 float_type = Word(
     lambda value, _: isinstance(value, np.dtype) and value in (np.float32, np.float64),
     "float32 or float64",
@@ -173,7 +175,7 @@ float_type = Word(
 
 
 def is_shape(value: Any) -> bool:
-    """Whether it may be the shape of a tensor."""
+    """Return True if the value is a valid tensor shape."""
     return (
         isinstance(value, tuple | list)
         and len(value) > 0
@@ -185,7 +187,7 @@ def is_shape(value: Any) -> bool:
 
 
 def object_of(*types: type, **sizes: str) -> Word:
-    """An object of one of the types; ``q="p"`` says that its size q is the size p here."""
+    """Require an object of one of the types; ``q="p"`` means that its size q equals size p here."""
 
     def fits(value: Any, known: Sizes) -> bool:
         if not isinstance(value, types):
@@ -201,7 +203,7 @@ def object_of(*types: type, **sizes: str) -> Word:
 
 
 def list_of(word: Word, size: str) -> Word:
-    """A list of so many of a kind."""
+    """Require a list of length ``size`` whose items all meet a condition."""
     return Word(
         lambda value, sizes: (
             type(value) is list
@@ -214,7 +216,7 @@ def list_of(word: Word, size: str) -> Word:
 
 
 def none_or(word: Word) -> Word:
-    """None, or a word."""
+    """Allow None in addition to a condition."""
     return word._replace(
         fits=lambda value, sizes: value is None or word.fits(value, sizes),
         description=f"None or {word.description}",
@@ -222,7 +224,7 @@ def none_or(word: Word) -> Word:
 
 
 def optional(word: Word) -> Word:
-    """A word for what may be missing."""
+    """Allow the attribute to be missing."""
     return word._replace(needed=False)
 
 
@@ -230,7 +232,7 @@ def optional(word: Word) -> Word:
 
 
 def state_of(kind: type) -> State | None:
-    """What a class and its bases say together; None if they say nothing."""
+    """Return the combined declaration of a class and its bases, or None if there is none."""
     whole = None
     for base in reversed(kind.__mro__):
         said = vars(base).get("state")
@@ -246,11 +248,11 @@ def state_of(kind: type) -> State | None:
 
 
 def check_state(item: Any) -> Sizes:
-    """The sizes of what an object holds; raises a ``ValueError`` if it is not as its class says."""
+    """Return the sizes of an object's attributes; raise a ``ValueError`` if one is invalid."""
     state, sizes = state_of(type(item)), Sizes()
     if state is None:
         return sizes
-    # Through vars: asked for what it has not learned yet, a statistics learner would solve.
+    # Use vars: reading a fitted attribute would make a learner with statistics solve.
     held = vars(item)
     check_words(held, state.needs, sizes)
     if state.fitted is None or state.fitted in held:
@@ -260,7 +262,7 @@ def check_state(item: Any) -> Sizes:
 
 
 def check_words(held: Mapping[str, Any], words: Mapping[str, Word], sizes: Sizes) -> None:
-    """Raise a ``ValueError`` at the first thing that is missing or not as its word says."""
+    """Raise a ``ValueError`` for the first attribute that is missing or invalid."""
     for name, word in words.items():
         if name in held or word.needed:
             known = dict(sizes)
@@ -275,7 +277,7 @@ def need(condition: Any, otherwise: str) -> None:
 
 
 def n_training_rows(item: Any) -> int | None:
-    """How many training rows can be read from an object itself; None if its class does not say."""
+    """Return the number of training rows that an object contains; None if it is not declared."""
     state = state_of(type(item))
     if state is None or state.rows is None:
         return None

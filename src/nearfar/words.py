@@ -1,4 +1,4 @@
-"""Names and numbers in sentences, the same in errors, in the terminal and in the report."""
+"""Formatting of names and numbers in messages, in the terminal and in reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from difflib import SequenceMatcher, get_close_matches
 
 
 def did_you_mean(name: object, names: Iterable[object]) -> str:
-    """`` Did you mean 'class'?`` with a space before it, or nothing.
+    """Return a suggestion with a leading space, or an empty string if no name is close.
 
     >>> did_you_mean("Clas", ["age", "class"])
     " Did you mean 'class'?"
@@ -20,7 +20,7 @@ def did_you_mean(name: object, names: Iterable[object]) -> str:
 
 
 def hyphened(name: str) -> str:
-    """The name of a class as a method is called, in every command.
+    """Return the method name of a class on the command line.
 
     >>> hyphened("HessianLLE"), hyphened("MVEMClassifier"), hyphened("LMNN")
     ('hessian-lle', 'mvem-classifier', 'lmnn')
@@ -29,7 +29,7 @@ def hyphened(name: str) -> str:
 
 
 def bare(name: str) -> str:
-    """A name without what does not matter in it: capitals, hyphens, underscores, blanks.
+    """Normalize a name for comparison: lower case, without hyphens, underscores and spaces.
 
     >>> bare("Laplacian-Eigenmaps") == bare("laplacian_eigenmaps") == bare("LaplacianEigenmaps")
     True
@@ -38,9 +38,9 @@ def bare(name: str) -> str:
 
 
 def nearest_names(name: str, names: Iterable[str]) -> str:
-    """`` Did you mean a, b or c?`` with a space before it: the three nearest of many names.
+    """Return a suggestion of the three closest names, with a leading space.
 
-    Who mistypes a name rarely mistypes how it begins.
+    A common prefix of up to four characters counts extra, because typing errors are rare there.
 
     >>> nearest_names("lmm", ["lda", "mmc", "mcml", "lmnn", "rca"])
     ' Did you mean lmnn, mmc or mcml?'
@@ -58,7 +58,7 @@ def nearest_names(name: str, names: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[object], limit: int = 20, *, quoted: bool = True) -> str:
-    """Names in a sentence, the first few of many.
+    """Join names for a sentence; list at most ``limit`` and count the rest.
 
     >>> listed(["a", "b", "c"], limit=2)
     "'a', 'b' and 1 more"
@@ -67,7 +67,7 @@ def listed(names: Iterable[object], limit: int = 20, *, quoted: bool = True) -> 
     """
     every = [f"'{name}'" if quoted else str(name) for name in names]
     last = [f"{len(every) - limit:,} more"] if len(every) > limit else []
-    # Quoted names are a list to choose from, others are part of a sentence.
+    # Quoted names form a plain list. Other names are part of a sentence and get an "and".
     if not last and not quoted and len(every) > 1:
         last = [every.pop()]
     return " and ".join([", ".join(every[:limit]), *last])
@@ -86,7 +86,7 @@ def capitalize_first(text: str) -> str:
 
 
 def count(number: int, singular: str, plural: str = "") -> str:
-    """A number of things.
+    """Return a number with its noun in the singular or plural.
 
     >>> count(1, "row"), count(2000, "row"), count(2, "class", "classes")
     ('1 row', '2,000 rows', '2 classes')
@@ -95,7 +95,7 @@ def count(number: int, singular: str, plural: str = "") -> str:
 
 
 def tested(noun: str) -> str:
-    """Rows to test on; of sets in other words, since a test set is all of them.
+    """Return the plural noun for test items; "test sets" would be ambiguous for sets of vectors.
 
     >>> tested("row"), tested("set")
     ('test rows', 'tested sets')
@@ -146,7 +146,7 @@ def adjusted_p_text(p: float) -> str:
 
 
 def points(fraction: float, *, plus: bool = False) -> str:
-    """A difference of fractions in percentage points, with a real minus sign.
+    """Return a difference of fractions in percentage points, with a typographic minus sign.
 
     >>> points(-0.0123), points(0.0044), points(-0.0), points(0.0004)
     ('−1.2', '0.4', '0.0', '0.04')
@@ -159,7 +159,7 @@ def points(fraction: float, *, plus: bool = False) -> str:
 
 
 def amount(value: float, digits: int = 4) -> str:
-    """A number of any size with a few digits, and thousands marked.
+    """Return a number with a few significant digits and thousands separators.
 
     >>> amount(72990.4), amount(77.0057), amount(-0.000123456), amount(3.0e12)
     ('72,990', '77.01', '-0.0001235', '3e+12')
@@ -181,7 +181,7 @@ def p_text(p: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Seconds with two digits that mean something.
+    """Return a duration in seconds with two significant digits.
 
     >>> seconds_text(0.0123), seconds_text(3.14159), seconds_text(1250.0)
     ('0.012 s', '3.1 s', '1,250 s')
@@ -199,6 +199,6 @@ def seconds_text(seconds: float) -> str:
 
 
 def _signed(value: float, decimals: int) -> str:
-    """With a real minus sign, and none before a zero."""
+    """Format a number with a typographic minus sign, but without a sign for zero."""
     text = f"{value:,.{decimals}f}"
     return text.lstrip("-") if not text.strip("-0.,") else text.replace("-", "−")

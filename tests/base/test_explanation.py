@@ -48,17 +48,17 @@ def test_the_sentence_of_the_guide():
     ("votes", "label", "ties", "words"),
     [
         ("bbbbb", "b", "shrink", "'b' by 5 of 5"),
-        ("b", "b", "shrink", "'b' by its nearest neighbour"),
+        ("b", "b", "shrink", "'b' by its nearest neighbor"),
         # A third of the votes wins where the others are divided: no majority is claimed.
         ("bbacde", "b", "shrink", "'b' by 2 of 6"),
         # After ties shrank k, those who decided are fewer.
         ("abba", "b", "shrink", "'b' by 2 of the nearest 3 (all 4 are tied)"),
         ("ababc", "a", "shrink", "'a' by 2 of the nearest 3 (all 5 are tied)"),
-        ("ba", "b", "shrink", "'b' by its nearest neighbour (the nearest 2 are tied)"),
-        ("bacd", "b", "shrink", "'b' by its nearest neighbour (the nearest 4 are tied)"),
+        ("ba", "b", "shrink", "'b' by its nearest neighbor (the nearest 2 are tied)"),
+        ("bacd", "b", "shrink", "'b' by its nearest neighbor (the nearest 4 are tied)"),
         # By the order of labels nobody decided.
-        ("abba", "a", "first", "'a' by 2 of 4, the first of 2 labels that are tied"),
-        ("cab", "a", "first", "'a' by 1 of 3, the first of 3 labels that are tied"),
+        ("abba", "a", "first", "'a' by 2 of 4, the first of 2 tied labels"),
+        ("cab", "a", "first", "'a' by 1 of 3, the first of 3 tied labels"),
         ("abbab", "b", "first", "'b' by 3 of 5"),
     ],
 )
@@ -68,9 +68,9 @@ def test_votes(votes, label, ties, words):
 
 
 def test_labels_that_did_not_win_are_refused():
-    with pytest.raises(ValueError, match="row 0 has 'a', and its neighbours vote for 'b'"):
+    with pytest.raises(ValueError, match="row 0 has the label 'a', but its neighbors vote for 'b'"):
         explained([0.5, 0.5], "bba", "a")
-    with pytest.raises(ValueError, match="has 'a', and its neighbours vote for 'b'"):
+    with pytest.raises(ValueError, match="has the label 'a', but its neighbors vote for 'b'"):
         explained([0.5, 0.5], "abba", "a")  # by the order of labels it would be
 
 
@@ -85,7 +85,7 @@ def test_labels_that_are_numbers_are_said_as_such():
         feature_names=["a", "b"],
     )
     assert why.sentence(0) == (
-        "row 0 is 2 by its nearest neighbour; a carries 100% of the metric here"
+        "row 0 is 2 by its nearest neighbor; a carries 100% of the metric here"
     )
     assert why.by_class().keys() == {2}
 
@@ -111,15 +111,15 @@ def test_labels_that_are_numbers_are_said_as_such():
         (
             [0.25, *[0.15] * 5],
             [1 / 6] * 6,
-            "all 6 features share the metric here, none with more than 25% of it",
+            "all 6 features contribute to the metric here, each at most 25%",
         ),
         ([0.5, 0.5, 0.0], None, "x0 and x1 carry 100% of the metric here"),
-        ([1 / 3] * 3, None, "all 3 features count alike here"),
-        ([1 / 3] * 3, [1 / 3] * 3, "all 3 features count alike here, as over all rows"),
+        ([1 / 3] * 3, None, "all 3 features count equally here"),
+        ([1 / 3] * 3, [1 / 3] * 3, "all 3 features count equally here, as over all rows"),
         (
             [1 / 3] * 3,
             [0.6, 0.2, 0.2],
-            "all 3 features count alike here; over all rows x0 carries 60%",
+            "all 3 features count equally here; over all rows x0 carries 60%",
         ),
         ([1.0], None, "x0 is the only feature"),
         ([1.0], [1.0], "x0 is the only feature"),
@@ -149,7 +149,7 @@ def test_one_metric_for_all_rows_is_not_held_against_itself():
     why = explained([0.7, 0.3], overall=[0.7, 0.3], one_metric=True)
     assert why.sentence(0).endswith("x0 carries 70% of the metric, which is the same for all rows")
     why = explained([0.5, 0.5], overall=[0.5, 0.5], one_metric=True)
-    assert why.sentence(0).endswith("all 2 features count alike")
+    assert why.sentence(0).endswith("all 2 features count equally")
 
 
 def test_names_that_would_be_read_as_several_are_quoted():
@@ -208,7 +208,7 @@ def test_features_that_the_sentence_names_are_shown_though_voters_do_not_differ_
     names, parts = why.parts(0, 4)
     assert names == ["x9", "x7", "x4", "x0", "8 others"]
     np.testing.assert_allclose(parts["relevance"].sum(), shares.sum())
-    # Where all count alike none is named, and those that make the distances are shown.
+    # Where all count equally none is named, and those that make the distances are shown.
     why = explained(np.full(12, 1 / 12))
     why.contributions[:] = 0.0
     why.contributions[0, :, 8:] = 0.25
@@ -261,15 +261,15 @@ def test_features_without_names_are_numbered():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"relevance": [[0.5, 0.6]]}, "relevance must be shares .* row 0 sums to 1.1"),
-        ({"relevance": [[1.5, -0.5]]}, "its smallest is -0.5"),
+        ({"relevance": [[0.5, 0.6]]}, "relevance must be fractions .* row 0 sums to 1.1"),
+        ({"relevance": [[1.5, -0.5]]}, "its minimum is -0.5"),
         ({"relevance": [[np.nan, 1.0]]}, "relevance must be finite"),
         ({"relevance": [0.5, 0.5]}, r"relevance must have shape \(any, any\); got \(2,\)"),
         ({"contributions": np.zeros((1, 3, 4))}, r"contributions must have shape \(1, any, 2\)"),
         ({"neighbors": [[1, 2]]}, r"neighbors must have shape \(1, 3\); got \(1, 2\)"),
         ({"labels": ["b", "b"]}, r"labels must have shape \(1,\)"),
-        ({"feature_names": ["x"]}, "feature_names has 1 names of 2 features"),
-        ({"overall": [0.2, 0.2]}, "overall must be shares"),
+        ({"feature_names": ["x"]}, r"feature_names must have one name per .* \(2\); got 1 "),
+        ({"overall": [0.2, 0.2]}, "overall must be fractions"),
     ],
 )
 def test_what_does_not_fit_is_refused(change, words):

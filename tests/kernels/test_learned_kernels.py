@@ -176,11 +176,11 @@ def test_a_file_that_has_all_rows_in_both_places_loads():
 @pytest.mark.parametrize(
     ("places", "message"),
     [
-        (np.zeros(30, np.intp), "names rows twice"),
-        (np.arange(40, 70), "rows that are not there"),
-        (np.full(30, -1), "do not fit"),
-        (np.arange(30.0), "must be integers"),
-        ("all", "must be integers"),
+        (np.zeros(30, np.intp), "contains duplicate or invalid row indices"),
+        (np.arange(40, 70), "contains duplicate or invalid row indices"),
+        (np.full(30, -1), "_rows does not match _row_places"),
+        (np.arange(30.0), "must be a vector of integers"),
+        ("all", "must be a vector of integers"),
     ],
 )
 def test_places_of_rows_that_make_no_sense_are_refused(places, message):
@@ -268,13 +268,13 @@ def test_a_file_whose_kernel_was_taken_out_is_refused(tmp_path):
         model = with_kernel(name, LEARNER).fit(X, Y)
         check_state(model)
         learned = model.__dict__.pop("kernel_")
-        with pytest.raises(ValueError, match="kernel_ goes with a kernel that is learned"):
+        with pytest.raises(ValueError, match="kernel_ must be set for a learned kernel only"):
             check_state(model)
         model.kernel_ = clone(learned)
         with pytest.raises(ValueError, match="kernel_ must be KernelLearner"):
             check_state(model)
         model.kernel_, model._gamma = learned, 1.0
-        with pytest.raises(ValueError, match="_gamma goes with a kernel that is computed"):
+        with pytest.raises(ValueError, match="_gamma must be set unless the kernel is precomputed"):
             check_state(model)
 
 

@@ -424,7 +424,7 @@ def test_bad_training_sets_are_refused_and_leave_no_fit():
             rule.energies(LINE)
     with pytest.raises(TypeError, match="sparse"):
         EnergyClassifier(OneHotEncoder()).fit(LINE, LINE_Y)
-    with pytest.raises(ValueError, match="supervision is for a learner"):
+    with pytest.raises(ValueError, match="supervision is passed to estimator"):
         rule.fit(LINE, LINE_Y, supervision=LINE_Y)
 
 
@@ -449,7 +449,7 @@ def test_any_learner_with_targets_will_do_and_its_targets_are_checked():
         increments(LINE, LINE_Y, rule.target_neighbors_, np.array([2.0]), 1, 0.5, [0, 1]),
     )
     for targets in ([[1], [0]], [1, 0, 3, 2], [[1], [0], [3], [4]], [[1], [0], [3], [-2]]):
-        with pytest.raises(ValueError, match="target_neighbors_ of WithTargets must have a row"):
+        with pytest.raises(ValueError, match="target_neighbors_ of WithTargets must have one row"):
             EnergyClassifier(WithTargets(targets)).fit(LINE, LINE_Y)
 
 

@@ -197,7 +197,7 @@ def test_t6_by_hand():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"n_region": 61}, "n_region=61 is more than there are training points"),
+        ({"n_region": 61}, "n_region=61 is larger than the number of training points"),
         ({"n_region": 60, "exclude_self": True}, "n_region=60 is more"),
         ({"n_average": 61}, "n_average=61 is more"),
         ({"n_posterior": 61}, "n_posterior=61 is more"),

@@ -223,7 +223,7 @@ def test_bad_supervision():
     X = np.random.RandomState(0).normal(size=(6, 2))
     X[1] = X[0]
     X[3] = X[2]
-    with pytest.raises(ValueError, match="ITML learns from pairs; supervision has no pair at all"):
+    with pytest.raises(ValueError, match="ITML learns from pairs, but supervision contains no"):
         ITML().fit(X, supervision=Pairs([], [], n_samples=6))
     with pytest.raises(
         ValueError, match="Every similar pair of supervision has zero length .2 pairs"

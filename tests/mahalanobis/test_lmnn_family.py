@@ -56,11 +56,11 @@ def test_given_targets_are_used_and_kept():
     ("change", "message"),
     [
         (lambda t: t[:-1], r"shape \(36, k\)"),
-        (lambda t: t.astype(float), "row numbers"),
-        (lambda t: np.where(t == t[0, 0], 99, t), "outside 0 to 35"),
-        (lambda t: np.full_like(t, -1), "no target"),
-        (lambda t: np.arange(36)[:, None], "row 0 has row 0, itself"),
-        (lambda t: np.r_[[[35, 34]], t[1:]], "row 0 has row 35, of another class"),
+        (lambda t: t.astype(float), "must be an integer array"),
+        (lambda t: np.where(t == t[0, 0], 99, t), "row indices from 0 to 35"),
+        (lambda t: np.full_like(t, -1), "at least one target"),
+        (lambda t: np.arange(36)[:, None], "target of row 0 is row 0, itself"),
+        (lambda t: np.r_[[[35, 34]], t[1:]], "target of row 0 is row 35, of another class"),
     ],
 )
 def test_targets_that_cannot_be(change, message):
@@ -650,7 +650,7 @@ def test_few_training_points_vote_together():
         found = MultiMetricLMNN(LMNN(n_neighbors=9), validation_fraction=0).fit(X[few], y[few])
     assert found.kneighbors(X)[1].shape == (len(X), 4)
     assert set(found.predict(X)) == {0, 1}
-    with pytest.raises(ValueError, match="n_neighbors=5 must be from 1 to the 4"):
+    with pytest.raises(ValueError, match="n_neighbors=5 must be from 1 to 4, the number"):
         found.kneighbors(X, 5)
 
 
@@ -721,7 +721,7 @@ def test_circles_are_told_apart_by_a_kernel_and_not_by_a_map():
     [
         ("precomputed", lambda K: K[:, :-1], "square"),
         ("precomputed", lambda K: np.triu(K), "not symmetric"),
-        ("precomputed", lambda K: np.ones_like(K), "all points to one"),
+        ("precomputed", lambda K: np.ones_like(K), "all training points to the same point"),
     ],
 )
 def test_kernels_that_cannot_be(kernel, change, message):

@@ -43,7 +43,7 @@ def named(learners):
 
 @named(LEARNERS)
 def test_no_pair_at_all(learner):
-    with pytest.raises(ValueError, match="supervision has no pair at all"):
+    with pytest.raises(ValueError, match="supervision contains no pairs"):
         clone(learner).fit(X, supervision=Pairs(NONE, NONE, n_samples=150))
 
 

@@ -156,7 +156,7 @@ def test_free_of_units(factor):
 def test_bad_supervision():
     X = np.random.RandomState(0).normal(size=(6, 2))
     X[1] = X[0]
-    with pytest.raises(ValueError, match="SDML learns from pairs; supervision has no pair at all"):
+    with pytest.raises(ValueError, match="SDML learns from pairs, but supervision contains no"):
         SDML().fit(X, supervision=Pairs([], [], n_samples=6))
     with pytest.raises(
         ValueError, match="Every similar pair of supervision has zero length .1 pairs"

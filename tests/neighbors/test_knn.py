@@ -137,7 +137,7 @@ def test_offset_costs_no_neighbour():
 @pytest.mark.parametrize(
     ("knn", "message"),
     [
-        (KNNClassifier(n_neighbors=9), r"n_neighbors=9 is more than .* \(n_samples=4\)"),
+        (KNNClassifier(n_neighbors=9), r"n_neighbors=9 is larger than .* \(n_samples=4\)"),
         (KNNClassifier(n_neighbors=0), "n_neighbors must be an integer of at least 1; got 0"),
         (KNNClassifier(ties="random"), "ties must be 'shrink' or 'first'; got 'random'"),
         (KNNClassifier(estimator=3), "estimator must be None, or a learner with fit and transform"),
@@ -149,14 +149,14 @@ def test_errors_name_the_argument(knn, message):
 
 
 def test_supervision_needs_a_learner():
-    with pytest.raises(ValueError, match="supervision is for a learner"):
+    with pytest.raises(ValueError, match="supervision is passed to estimator"):
         KNNClassifier().fit(np.eye(4), [0, 0, 1, 1], supervision=[0, 0, 1, 1])
 
 
 @pytest.mark.parametrize(
     ("transformer", "X", "error", "message"),
     [
-        (OneHotEncoder(), [[0], [1], [2], [3]], TypeError, "OneHotEncoder.transform gave a sparse"),
+        (OneHotEncoder(), [[0], [1], [2], [3]], TypeError, "transform returned a sparse matrix"),
         (
             StandardScaler(),
             [[0.0], [1.0], [np.nan], [3.0]],

@@ -53,7 +53,7 @@ def test_supervision_goes_to_the_learner():
     model = KNNRegressor(RCA(shrinkage=0.5)).fit(X[:150], Y[:150], supervision=groups)
     learner = RCA(shrinkage=0.5).fit(X[:150], supervision=groups)
     np.testing.assert_array_equal(model.estimator_.components_, learner.components_)
-    with pytest.raises(ValueError, match="supervision is for a learner, but estimator is None"):
+    with pytest.raises(ValueError, match="to estimator, but estimator is None"):
         KNNRegressor().fit(X, Y, supervision=groups)
 
 
@@ -92,16 +92,16 @@ def test_values_of_any_kind_of_number_are_taken():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (None, "requires y to be passed, but the target y is None: it learns from numbers"),
+        (None, "requires y to be passed, but the target y is None: pass numbers"),
         (Y[:-1], r"X has 200 rows and y has 199 values"),
-        (np.full(200, "red"), "y must hold numbers to predict .*'red' is none"),
-        (["red", *Y[1:]], "y must hold numbers to predict .*'red'"),
+        (np.full(200, "red"), "y must contain numbers to predict .*'red' is not a number"),
+        (["red", *Y[1:]], "y must contain numbers to predict .*'red'"),
         ([None, *Y[1:]], r"y contains NaN or a missing value \(row 0\)"),
         (pd.Series([1.0, None, *Y[2:]], dtype="Float64"), r"missing value \(row 1\)"),
         (np.append(Y[1:], np.nan), r"y contains NaN \(row 199\); every row needs a number"),
         (np.append(Y[1:], -np.inf), r"y contains infinity \(row 199\)"),
         (np.column_stack([Y, Y]), r"y should be a 1d array; got shape \(200, 2\)"),
-        (pd.to_datetime(pd.Series(np.arange(200))), "y must hold numbers to predict"),
+        (pd.to_datetime(pd.Series(np.arange(200))), "y must contain numbers to predict"),
     ],
 )
 def test_values_that_are_none_raise(y, message):
@@ -110,11 +110,11 @@ def test_values_that_are_none_raise(y, message):
 
 
 def test_other_bad_input_raises():
-    with pytest.raises(ValueError, match=r"n_neighbors=5 is more than there are training points"):
+    with pytest.raises(ValueError, match="n_neighbors=5 is larger than the number"):
         KNNRegressor().fit(X[:4], Y[:4])
     with pytest.raises(ValueError, match="y is continuous"):  # what a learner of labels says
         KNNRegressor(LDA()).fit(X, Y + 0.5)
-    with pytest.raises(ValueError, match="must be from 1 to the 200 training points"):
+    with pytest.raises(ValueError, match="must be from 1 to 200, the number of training points"):
         KNNRegressor().fit(X, Y).kneighbors(X, 201)
 
 

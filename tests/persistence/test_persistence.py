@@ -1515,7 +1515,7 @@ NONSENSE = [
     ("classes_", "abc", "classes_ must be labels"),
     ("classes_", np.zeros((3, 3)), "classes_ must be labels"),
     ("classes_", np.zeros(2), "_codes must be integers"),
-    ("n_neighbors", 10**9, "n_neighbors=1000000000 is more than there are training points"),
+    ("n_neighbors", 10**9, "n_neighbors=1000000000 is larger than the number of training points"),
     ("n_neighbors", "3", "n_neighbors must be"),
     ("n_neighbors", True, "n_neighbors must be"),
     ("ties", "other", "ties must be"),
@@ -1534,8 +1534,8 @@ NONSENSE = [
     ("estimator_.mean_", np.zeros(3), "mean_ must be numbers"),
     ("estimator_.mean_", None, "mean_ must be numbers"),
     ("estimator_._dtype", "float", "_dtype must be float32 or float64"),
-    ("estimator_._learned", "components_", "what it learned is missing"),
-    ("estimator_._learned", ["components_", "mean_", "more_"], "what it learned is missing"),
+    ("estimator_._learned", "components_", "fitted attributes are missing"),
+    ("estimator_._learned", ["components_", "mean_", "more_"], "fitted attributes are missing"),
     ("estimator_.n_features_in_", 5, "components_ must be numbers"),
     ("estimator_.statistics_", "text", "statistics_ must be ClassStatistics"),
     ("estimator_.statistics_._shifts", np.zeros((3, 5)), "_firsts must be numbers"),
@@ -1567,7 +1567,7 @@ def test_models_without_sense_are_refused(place, new, message, path):
 def test_more_models_without_sense_are_refused(path):
     save(LDA().partial_fit(X, Y), path, force=True)
     replace(path, "n_features_in_", 5)
-    refuses(path, "statistics_ do not fit")
+    refuses(path, "statistics_ do not match")
     save(KNNClassifier().fit(X, Y), path, force=True)
     replace(path, "n_features_in_", 5)
     refuses(path, "_points must be a table of numbers")
@@ -1600,14 +1600,14 @@ FAMILY_NONSENSE = {
         ("_order", np.full(N, N), "_order must be integers"),
         ("_order", np.arange(N) - 1, "_order must be integers"),
         ("_order", np.arange(N, dtype=float), "_order must be integers"),
-        ("_order", np.zeros(N, dtype=int), "names points twice"),
-        ("_edges", np.array([0, 20, N]), "not the points of each class"),
-        ("_edges", np.array([0, 20, 20, N]), "do not share the points out"),
-        ("_edges", np.array([0, 40, 20, N]), "do not share the points out"),
-        ("_edges", np.array([0, 20, 40, 10**9]), "do not share the points out"),
+        ("_order", np.zeros(N, dtype=int), "_order contains duplicate points"),
+        ("_edges", np.array([0, 20, N]), "_edges does not match the number of classes"),
+        ("_edges", np.array([0, 20, 20, N]), "_edges must increase from 0"),
+        ("_edges", np.array([0, 40, 20, N]), "_edges must increase from 0"),
+        ("_edges", np.array([0, 20, 40, 10**9]), "_edges must increase from 0"),
         ("_edges", np.array([-5, 20, 40, N]), "_edges must be integers"),
         ("_edges", np.array([0.0, 20, 40, N]), "_edges must be integers"),
-        ("classes_", np.zeros(2), "not the points of each class"),
+        ("classes_", np.zeros(2), "_edges does not match the number of classes"),
         ("classes_", None, "classes_ must be labels"),
         ("target_neighbors_", np.full((N, 3), N), "target_neighbors_ must be integers"),
         ("target_neighbors_", np.full((N, 3), -2), "target_neighbors_ must be integers"),
@@ -1659,15 +1659,15 @@ FAMILY_NONSENSE = {
     ],
     "kernel": [
         ("kernel", None, "kernel must be"),
-        ("kernel", "precomputed", "_rows go with a kernel that is computed"),
+        ("kernel", "precomputed", "_rows must be set unless the kernel is precomputed"),
         ("_basis", np.zeros(N), "_basis must be numbers"),
         ("_basis", np.zeros((N - 1, 5)), "_rows must be None or a table of numbers"),
         ("_basis", np.zeros((N, 4)), "estimator_ must be LMNN"),
         ("_rows", np.zeros((N, 3)), "_rows must be None or a table of numbers"),
-        ("_rows", None, "_rows go with a kernel that is computed"),
+        ("_rows", None, "_rows must be set unless the kernel is precomputed"),
         ("_gamma", "x", "_gamma must be None or a number above 0"),
         ("_gamma", -1.0, "_gamma must be None or a number above 0"),
-        ("_gamma", None, "_gamma goes with a kernel that is computed"),
+        ("_gamma", None, "_gamma must be set unless the kernel is precomputed"),
         ("_means", np.zeros(3), "_means must be numbers"),
         ("_mean", None, "_mean must be a number"),
         ("coefficients_", np.zeros((5, 3)), "coefficients_ must be numbers"),
@@ -1678,7 +1678,7 @@ FAMILY_NONSENSE = {
     "voting": [("_points", np.zeros((N, 3)), "_points must be a table of numbers")],
     "given": [
         ("_rows", np.zeros((N, 4)), "_rows must be None or a table of numbers"),
-        ("kernel", "rbf", "_rows go with a kernel that is computed"),
+        ("kernel", "rbf", "_rows must be set unless the kernel is precomputed"),
     ],
     "scores": [
         ("means_", np.zeros((2, 2)), "means_ must be numbers"),

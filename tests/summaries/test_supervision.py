@@ -685,7 +685,7 @@ def test_rows_of_unknown_label_take_part_in_nothing(make, y, unknown):
 
 @pytest.mark.parametrize("make", [Pairs, Triplets, Quadruplets, Chunklets])
 def test_labels_that_are_all_unknown_or_still_missing_raise(make):
-    with pytest.raises(ValueError, match="every label of y is -1"):
+    with pytest.raises(ValueError, match="Every label of y is -1"):
         make.from_labels([-1, -1], unknown=-1)
     for y in ([-1, 0, None, 1], np.array([-1, 0, np.nan, 1])):
         with pytest.raises(ValueError, match=r"NaN.*\(row 2\)"):

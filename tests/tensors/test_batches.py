@@ -153,14 +153,14 @@ def test_sweeps_after_direct_batches_are_refused():
     learner = in_batches(GTDA(2, max_iter=0), X, Y)
     direct = projectors(learner)
     learner.set_params(max_iter=5)
-    with pytest.raises(ValueError, match="while max_iter was 0"):
+    with pytest.raises(ValueError, match="were accumulated with max_iter=0"):
         learner.partial_fit(X, Y)
     learner.set_params(max_iter=0)
     for before, now in zip(direct, projectors(learner), strict=True):
         np.testing.assert_array_equal(before, now)
     assert learner.statistics_.counts.sum() == N
     learner.set_params(max_iter=5)._unsolve()
-    with pytest.raises(ValueError, match="while max_iter was 0"):
+    with pytest.raises(ValueError, match="were accumulated with max_iter=0"):
         learner.transform(X)
 
 
@@ -208,7 +208,7 @@ def test_a_fit_starts_anew_and_keeps_no_statistics():
     learner = in_batches(GTA(2), X + 5, Y)
     assert_same(learner.fit(X), GTA(2).fit(X))
     assert "statistics_" not in vars(learner)
-    with pytest.raises(ValueError, match="kept no statistics.*Begin with partial_fit"):
+    with pytest.raises(ValueError, match="stores no statistics.*Call partial_fit"):
         learner.partial_fit(X)
     assert_same(learner, GTA(2).fit(X))
 

@@ -261,8 +261,8 @@ def test_ctrl_c_leaves_the_best_so_far():
         ({"center": False}, np.zeros((5, 3, 2)), "all entries are zero"),
         ({}, some(1, 3, 2), "1 sample"),
         ({}, [np.ones((3, 2)), np.ones((2, 3))], r"X\[0\] has \(3, 2\), X\[1\] has \(2, 3\)"),
-        ({}, [[[1, 2], [3]], [[1, 2], [3, 4]]], r"X\[0\] is no tensor"),
-        ({"tensor_shape": (3, 3)}, some(9, 10), "rows of 10 numbers are no tensors of shape"),
+        ({}, [[[1, 2], [3]], [[1, 2], [3, 4]]], r"X\[0\] is not a tensor"),
+        ({"tensor_shape": (3, 3)}, some(9, 10), "rows of X have 10 values, but tensors of shape"),
     ],
 )
 def test_what_cannot_be_learned_from_is_said(settings, X, words):

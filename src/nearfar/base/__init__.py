@@ -1,30 +1,34 @@
-"""What estimators are made of.
+"""Base classes of all estimators.
 
-An estimator derives from one of
+To write an estimator, derive from one of these classes:
 
-* :class:`StatisticsLearner`: a linear map that solves from ``ClassStatistics`` alone; write
-  ``solve``. A :class:`StatisticsEstimator` is anything else that does; write ``_learn_from``;
-* :class:`LinearLearner`: a linear map that reads X and a supervision or a graph; write ``fit``, set
-  ``components_``;
-* :class:`MultilinearLearner`: one matrix for each mode of a tensor; write ``fit``, which calls
-  ``_keep_factors``. :class:`AlternatingLearner` finds them in turn: ``_learn_modes``;
-  :class:`ModeStatisticsLearner` does so from scatters of the modes alone, and takes batches and
-  dask arrays: write ``_learn``. :class:`RankOneLearner` has rank-one tensors that are taken away
-  in turn: ``_keep_atoms``;
-* :class:`GuidedLearner`: the same from pairs or comparisons, given or drawn from labels; write
-  ``_drawn`` and ``_learn``. :class:`PairLearner` draws and checks pairs;
-* :class:`Learner`: any other map; write ``fit`` and ``transform``. An :class:`Embedding` sets
-  ``embedding_``; with :class:`KernelCoordinates` it works in the space of a kernel, and
-  :class:`KernelizedLearner` fits a linear learner there. A :class:`KernelLearner` learns the
-  kernel itself;
-* :class:`NeighborVoter`: a classifier whose nearest training objects vote; write the distances;
-  with a metric of its own for each query it is a :class:`LocalVoter`; write ``_metrics``;
-* :class:`NearestObjects`: anything else that asks them; write ``_nearest``;
-* :class:`Estimator`: anything else; write ``fit`` and what it is for.
+* :class:`StatisticsLearner`: a linear map that is solved from ``ClassStatistics`` alone. Implement
+  ``solve``. :class:`StatisticsEstimator` is the same for estimators that are not linear maps:
+  implement ``_learn_from``.
+* :class:`LinearLearner`: a linear map that reads X, with supervision or a neighbor graph.
+  Implement ``fit`` and set ``components_``.
+* :class:`MultilinearLearner`: one matrix per tensor mode. Implement ``fit`` and call
+  ``_keep_factors``. :class:`AlternatingLearner` optimizes the modes in turn: call
+  ``_learn_modes``. :class:`ModeStatisticsLearner` needs only the scatters of each mode, so it
+  accepts batches and dask arrays: implement ``_learn``. :class:`RankOneLearner` extracts rank-one
+  tensors one after another: call ``_keep_atoms``.
+* :class:`GuidedLearner`: a linear map learned from pairs or comparisons, which are passed as
+  supervision or drawn from labels. Implement ``_drawn`` and ``_learn``. :class:`PairLearner`
+  draws and checks pairs.
+* :class:`Learner`: any other map. Implement ``fit`` and ``transform``. An :class:`Embedding` sets
+  ``embedding_``. :class:`KernelCoordinates` adds the feature space of a kernel, and
+  :class:`KernelizedLearner` fits a linear learner in it. A :class:`KernelLearner` learns the
+  kernel itself.
+* :class:`NeighborVoter`: a nearest-neighbor classifier. Implement the distances. A
+  :class:`LocalVoter` has a separate metric for each query: implement ``_metrics``.
+* :class:`NearestObjects`: any other estimator that searches nearest neighbors. Implement
+  ``_nearest``.
+* :class:`Estimator`: anything else. Implement ``fit`` and the prediction methods.
 
-:class:`ThroughLearner` maps points by another learner first, and :class:`TensorInput` takes
-tensors, or flat rows with their shape. A classifier whose neighbours vote tells by a
-:class:`LocalExplanation` which of them decided, and which features.
+:class:`ThroughLearner` is a mixin that maps the points with another learner first.
+:class:`TensorInput` accepts tensors, or flat rows together with their tensor shape.
+:class:`LocalExplanation` reports which neighbors and which features decided a prediction of a
+nearest-neighbor classifier.
 """
 
 from nearfar.base.embedding import Embedding

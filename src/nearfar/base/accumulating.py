@@ -1,4 +1,4 @@
-"""Learners that take batches: they only accumulate, and solve when something learned is needed."""
+"""Base class of learners that accumulate statistics over batches and solve on first use."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nearfar.state import Sizes, State, float_type, labels, list_of, need, optio
 
 
 class Accumulating(Estimator, ABC):
-    """A learner with a summary in ``statistics_``, to which batches are added.
+    """Learner that accumulates batches in ``statistics_`` and solves when a result is first read.
 
-    Subclasses add to it in ``partial_fit``, by :meth:`_keep`, and write :meth:`_solve_statistics`,
-    which runs once, when something learned is first asked for. Where what was seen so far cannot
-    be solved, asking raises the solve's error (``hasattr`` too).
+    Subclasses call :meth:`_keep` in ``partial_fit`` and implement :meth:`_solve_statistics`. The
+    solve runs once, on the first access to a fitted attribute. If the batches so far are not
+    enough to solve, this access raises the error of the solve, and so does ``hasattr``.
     """
 
     state = State(
@@ -35,14 +35,17 @@ class Accumulating(Estimator, ABC):
 
     @abstractmethod
     def _solve_statistics(self) -> None:
-        """Solve from ``statistics_``, and set what was learned in attributes.
+        """Solve from ``statistics_`` and set the fitted attributes.
 
-        On Ctrl-C it may raise :class:`~nearfar.solvers.subspaces.Interrupted` with the best
-        components so far, after it has set them.
+        On Ctrl-C it may set the best components so far and then raise
+        :class:`~nearfar.solvers.subspaces.Interrupted` with these components.
         """
 
     def _keep(self, statistics: Any, dtype: np.dtype[Any]) -> Self:
-        """Only when all went well: rows that were refused must leave no trace."""
+        """Store the updated statistics.
+
+        Call it last: a batch that is rejected must not change the learner.
+        """
         if not self._has_statistics:
             self._dtype = dtype
         self._unsolve()
@@ -54,15 +57,15 @@ class Accumulating(Estimator, ABC):
         return "statistics_" in vars(self)
 
     def _check_classes(self, classes: ArrayLike | None) -> NDArray[Any] | None:
-        """The labels that may come, sorted; None for any."""
+        """Return the sorted labels that batches may contain, or None if any label is allowed."""
         before: NDArray[Any] | None = vars(self).get("_known_classes")
         if classes is None or not self.learner_tags.supervised:
             return before
         known, _ = encode_labels(classes, name="classes")
         if before is not None and known.tolist() != before.tolist():
             raise ValueError(
-                f"classes must be the same in every batch: {before.tolist()} before, now "
-                f"{known.tolist()}."
+                f"classes must be the same in every batch: earlier batches had {before.tolist()}, "
+                f"this batch has {known.tolist()}."
             )
         if before is None and self._has_statistics:
             check_among(self.statistics_.classes, known)
@@ -88,21 +91,22 @@ class Accumulating(Estimator, ABC):
             self._solve_statistics()
         except BaseException as error:
             if not self._left_a_solution(error):
-                for name in set(vars(self)) - before:  # half a solution must not look like one
+                # A partial solution must not look like a fitted learner.
+                for name in set(vars(self)) - before:
                     del self.__dict__[name]
                 raise
             interrupt = error
         self._learned = sorted(set(vars(self)) - before)
         if interrupt is not None:
-            raise interrupt  # Ctrl-C as usual, after the best so far was left on the learner
+            raise interrupt  # Propagate Ctrl-C; the best solution so far is already stored.
         return self
 
     def _left_a_solution(self, error: BaseException) -> bool:
-        """Whether it is an interrupt, after which the best so far was set."""
+        """Return True if ``error`` is an interrupt that left the best solution so far."""
         return isinstance(error, Interrupted) and error.components is not None
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only when the attribute is missing: solve if that could bring it.
+        # Python calls this only for missing attributes. Solve if the solve could set this one.
         learned = name.endswith("_") and not name.startswith("_") and name not in _NOT_LEARNED
         if learned and "statistics_" in vars(self):
             with _SOLVING:
@@ -119,24 +123,27 @@ class Accumulating(Estimator, ABC):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need({*vars(self).get("_learned", ())} <= vars(self).keys(), "what it learned is missing.")
+        need(
+            {*vars(self).get("_learned", ())} <= vars(self).keys(), "fitted attributes are missing."
+        )
         need(not self._has_statistics or "_dtype" in vars(self), "_dtype is missing.")
 
 
 def check_among(found: NDArray[Any], known: NDArray[Any] | None) -> None:
-    """Raise for labels that were not announced."""
+    """Raise a ValueError if ``found`` contains a label that is not in ``known``."""
     if known is None:
         return
     allowed = set(known.tolist())
     strange = [label for label in found.tolist() if label not in allowed]
     if strange:
         raise ValueError(
-            f"y has the label {strange[0]!r}, which is not among classes={known.tolist()}. Name "
-            "all labels in the first batch, or give no classes."
+            f"y has the label {strange[0]!r}, which is not among classes={known.tolist()}. Pass "
+            "all labels as classes with the first batch, or omit classes."
         )
 
 
-# Set by input checks or by accumulating, never by the solve.
+# Attributes set by input checks or by accumulation, never by the solve.
 _NOT_LEARNED = frozenset({"statistics_", "n_features_in_", "feature_names_in_", "tensor_shape_"})
-# Threads that share a learner must not solve at once; one lock for all keeps learners picklable.
+# Threads that share a learner must not solve it at the same time. The lock is global because a
+# lock on each learner could not be pickled.
 _SOLVING = RLock()

@@ -1,4 +1,4 @@
-"""Learners of coordinates for what they are fitted on, with a formula for what is new."""
+"""Base class of embeddings: coordinates of the training samples, and a formula for new ones."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from nearfar.state import State, floats, optional
 
 
 class Embedding(ClassNamePrefixFeaturesOutMixin, Learner):
-    """A learner that sets ``embedding_``; write ``fit`` and ``transform``."""
+    """Learner that sets ``embedding_``; subclasses implement ``fit`` and ``transform``."""
 
     state = State({"embedding_": optional(floats("samples", "q"))}, fitted="embedding_")
 
     embedding_: Floats
 
     def fit_transform(self, X: Any, y: ArrayLike | None = None) -> Floats:
-        """Fit, and return the coordinates of what it was fitted on, ``embedding_``.
+        """Fit to X and return the coordinates of the training samples, ``embedding_``.
 
         Parameters
         ----------
         X : as in ``fit``
-            What to embed.
+            Training samples.
         y : ignored
-            For the API.
+            Present for API consistency.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            In the dtype of X.
+            Coordinates, in the dtype of X.
         """
         return self.fit(X).embedding_.copy()
 

@@ -1,4 +1,4 @@
-"""What every estimator shares: tags, declared parameters, checks of what it is given."""
+"""Base class of all estimators: tags, declared parameters and input validation."""
 
 from __future__ import annotations
 
@@ -22,33 +22,36 @@ from nearfar.state import Sizes, State, optional, whole
 
 
 class Estimator(BaseEstimator):
-    """An estimator with tags and declared parameters, which checks what it is given."""
+    """Base estimator with tags, declared parameters and input validation."""
 
-    #: What it is, takes and reads.
+    #: Role, input type and supervision of the estimator.
     learner_tags: ClassVar[LearnerTags]
-    #: What it has learned, on top of what its bases say.
+    #: Fitted attributes that a model file must contain, in addition to those of the base classes.
     state: ClassVar[State] = State({"n_features_in_": optional(whole("p"))})
-    #: What the class was called in older model files, and its parameters and attributes (old name
-    #: to new) and their choices (by the new name of the parameter, old to new).
+    #: Names of the class in older model files.
     former_names: ClassVar[Sequence[str]] = ()
+    #: Parameters and attributes in older model files: old name to new name.
     renamed: ClassVar[Mapping[str, str]] = {}
+    #: Parameter values in older model files: new parameter name to a mapping of old to new value.
     renamed_values: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    #: Parameters worth trying beside the defaults when nothing is known of the data; up to three.
+    #: Up to three parameter settings worth trying, in addition to the defaults, on unknown data.
     settings: ClassVar[Sequence[dict[str, Any]]] = ()
 
-    #: Methods that it is with some parameters, by name: a user may ask for them so.
+    #: Names of well-known methods that this estimator implements, with the parameters for each.
+    #: A user may select the method by such a name.
     also_called: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    #: For each parameter of ``__init__`` the kinds of values it may take.
+    #: The allowed values of each parameter of ``__init__``.
     parameters: ClassVar[dict[str, Sequence[Allowed]]] = {}
 
-    #: Called at each iteration of a long fit with its number, from 1, and what is known of it. To
-    #: be set on an estimator; no parameter, so that copies and model files stay plain.
+    #: Function called at each iteration of a long fit, with the iteration number (from 1) and a
+    #: dict of its progress. Set it as an attribute: it is not a parameter, so that clones and
+    #: model files do not contain it.
     callback: Callback | None = None
 
     @classmethod
     def settings_for(cls, n_rows: int, n_features: int) -> Sequence[dict[str, Any]]:
-        """Parameters worth trying on data of this size, the best guess first."""
+        """Return parameter settings worth trying on data of this size, the best guess first."""
         return ({}, *cls.settings)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -66,13 +69,13 @@ class Estimator(BaseEstimator):
     def _check_parameters(self) -> None:
         for name, allowed in self.parameters.items():
             check_parameter(type(self).__name__, name, getattr(self, name), allowed)
-        open_channel(self, getattr(self, "verbose", 0))  # a fit begins
+        open_channel(self, getattr(self, "verbose", 0))  # Every fit starts with this check.
 
     def _check_state(self, sizes: Sizes) -> None:
-        """Raise a ``ValueError`` if what was learned makes no sense, beyond what ``state`` says."""
+        """Raise a ``ValueError`` for invalid fitted attributes that ``state`` cannot detect."""
 
     def _bring_up_to_date(self) -> dict[str, str]:
-        """Rename what an older model file has under former names, which are returned with new."""
+        """Rename attributes and values from an older model file; return old names with new."""
         names: dict[str, str] = {}
         choices: dict[str, Mapping[str, Any]] = {}
         for base in reversed(type(self).__mro__):
@@ -87,7 +90,7 @@ class Estimator(BaseEstimator):
         return names
 
     def _forget(self) -> None:
-        """Drop what was learned."""
+        """Delete all fitted attributes."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             del self.__dict__[name]
 
@@ -100,13 +103,13 @@ class Estimator(BaseEstimator):
         finite: bool = True,
         half: bool = False,
     ) -> Floats:
-        """X as a finite float array.
+        """Validate X and return it as a finite float array.
 
-        ``reset`` is for ``fit``: what was learned before is forgotten, so that a fit that fails
-        leaves no old map behind, and ``n_features_in_`` and feature names are set.
+        ``reset=True`` is for ``fit``: it deletes the fitted attributes first, so that a failed fit
+        leaves no old map, and sets ``n_features_in_`` and the feature names.
 
-        ``finite=False`` leaves NaN and infinity to whoever reads the rows next; ``half`` is for
-        those who read float16 rows as they are, block by block.
+        ``finite=False`` skips the check for NaN and infinity, which the caller must then do.
+        ``half=True`` keeps float16 rows, for callers that convert them block by block.
         """
         if reset:
             self._forget()
@@ -114,8 +117,8 @@ class Estimator(BaseEstimator):
             return X  # type: ignore[return-value]
         if sparse.issparse(X):
             raise TypeError(
-                f"{type(self).__name__} takes dense data, but X is a sparse matrix. Reduce it "
-                "first, for example with sklearn.decomposition.TruncatedSVD."
+                f"{type(self).__name__} requires dense data, but X is a sparse matrix. Reduce its "
+                "dimension first, for example with sklearn.decomposition.TruncatedSVD."
             )
         name = type(self).__name__
         half = half and getattr(X, "dtype", None) == np.float16
@@ -139,14 +142,15 @@ class Estimator(BaseEstimator):
                 f"X has {len(rows)} sample(s) (shape={rows.shape}) while a minimum of "
                 f"{min_samples} is required by {name}."
             )
-        if finite and half:  # scikit-learn would hold as many booleans as there are numbers
+        if finite and half:
+            # scikit-learn's check would allocate a boolean array as large as X.
             check_finite_samples(rows)
         return rows
 
     def _fits_as_it_is(self, X: object) -> bool:
-        """Whether X is like the rows before, with nothing to convert or to say about names.
+        """Return True if X needs no conversion and matches the features of earlier batches.
 
-        Checking a small batch in full takes longer than to learn from it.
+        The full check of a small batch takes longer than learning from it.
         """
         return (
             type(X) is np.ndarray
@@ -160,11 +164,11 @@ class Estimator(BaseEstimator):
     def _check_labels(
         self, y: ArrayLike | None, n_samples: int, *, min_classes: int = 2
     ) -> tuple[NDArray[Any], NDArray[np.intp]]:
-        """Sorted classes and the code of each row."""
+        """Return the sorted classes and the class index of each row."""
         name = type(self).__name__
         if y is None:
             raise ValueError(
-                f"{name} requires y to be passed, but the target y is None: it learns from labels."
+                f"{name} requires y to be passed, but the target y is None: pass labels."
             )
         classes, codes = encode_labels(y)
         if len(codes) != n_samples:
@@ -182,11 +186,11 @@ class Estimator(BaseEstimator):
     def _check_values(
         self, y: ArrayLike | None, n_samples: int, *, constant: bool = False
     ) -> Vector:
-        """Numbers to predict, finite and, unless they may be ``constant``, not all the same."""
+        """Return y as finite numbers; raise if all are equal, unless ``constant`` is True."""
         name = type(self).__name__
         if y is None:
             raise ValueError(
-                f"{name} requires y to be passed, but the target y is None: it learns from numbers."
+                f"{name} requires y to be passed, but the target y is None: pass numbers."
             )
         values = encode_values(y)
         if len(values) != n_samples:
@@ -195,5 +199,8 @@ class Estimator(BaseEstimator):
                 f"rows and y has {len(values)} values."
             )
         if not constant and values.min() == values.max():
-            raise ValueError(f"{name} needs numbers that differ; y has only one, {values[0]!r}.")
+            raise ValueError(
+                f"{name} needs at least two different values in y, but y has only one: "
+                f"{values[0]!r}."
+            )
         return values

@@ -1,4 +1,4 @@
-"""Which features mattered for a row, and which neighbours: an explanation of a local vote."""
+"""Explanations of nearest-neighbor predictions: which features and neighbors decided."""
 
 from __future__ import annotations
 
@@ -24,45 +24,48 @@ from nearfar.extras import require
 
 
 class LocalExplanation:
-    r"""What made the labels of some rows: the metric at each, its voters, and their distances.
+    r"""Explanation of nearest-neighbor predictions: feature relevances, neighbors and distances.
 
-    The *relevance* of a feature at a row is its share of the diagonal of :math:`S M S`, where M is
-    the metric there and S has the deviations of the training rows: what a step of one deviation
-    along that feature costs. The *contribution* of a feature to the distance of a voter x from the
-    row :math:`x_0` is :math:`(x - x_0)_j [M (x - x_0)]_j`; over the features they add up to the
-    squared distance. Where features go together in M, one may be negative.
+    The *relevance* of a feature at a row is its fraction of the diagonal of :math:`S M S`. M is
+    the metric at this row, and S is the diagonal matrix of the standard deviations of the training
+    rows. The relevance thus measures the squared length of a step of one standard deviation along
+    the feature.
 
-    ``explain`` of a classifier makes it.
+    The *contribution* of a feature to the distance between the row :math:`x_0` and a neighbor x is
+    :math:`(x - x_0)_j [M (x - x_0)]_j`. The contributions sum to the squared distance. If M has
+    off-diagonal entries, a contribution can be negative.
+
+    The ``explain`` method of a classifier returns this object.
 
     Parameters
     ----------
     relevance : array-like of shape (n_rows, n_features)
-        Shares of the metric; each row sums to one.
+        Relevance of each feature at each row. Each row sums to one.
     contributions : array-like of shape (n_rows, k, n_features)
-        Parts of the squared distance of each voter.
+        Contribution of each feature to the squared distance of each neighbor.
     neighbors : array-like of int, shape (n_rows, k)
-        Numbers of the training rows that vote, nearest first.
+        Indices of the training rows that vote, nearest first.
     distances : array-like of shape (n_rows, k)
-        How far they are.
+        Distances of these neighbors.
     neighbor_labels : array-like of shape (n_rows, k)
-        Their labels.
+        Labels of these neighbors.
     labels : array-like of shape (n_rows,)
-        The labels that won the vote.
+        Predicted labels, which must be the winners of the vote.
     feature_names : sequence of str
-        What the features are called.
+        Names of the features.
     overall : array-like of shape (n_features,), optional
-        Mean relevance over all training rows, to hold against.
+        Mean relevance over all training rows, for comparison.
     ties : {"shrink", "first"}, default="shrink"
-        How ties in the vote were settled.
+        How ties in the vote were resolved: by reducing k, or by the first class.
     one_metric : bool, default=False
         Whether the metric is the same at every row.
 
     Attributes
     ----------
     relevance, contributions, neighbors, distances, neighbor_labels, labels, overall : ndarray
-        As given; ``overall`` may be None.
+        The arguments as arrays. ``overall`` can be None.
     feature_names : list of str
-        As given.
+        Names of the features.
 
     See Also
     --------
@@ -120,7 +123,10 @@ class LocalExplanation:
         self.labels = _shaped("labels", np.asarray(labels), (q,))
         self.feature_names = [str(name) for name in feature_names]
         if len(self.feature_names) != p:
-            raise ValueError(f"feature_names has {len(self.feature_names)} names of {p} features.")
+            raise ValueError(
+                f"feature_names must have one name per feature ({p}); got "
+                f"{len(self.feature_names)} names."
+            )
         self.overall = None if overall is None else _numbers("overall", overall, (p,))
         _check_shares("relevance", self.relevance)
         if self.overall is not None:
@@ -130,7 +136,7 @@ class LocalExplanation:
         self._check_vote()
 
     def _check_vote(self) -> None:
-        """Keep how the vote went; labels that did not win it would make all sentences false."""
+        """Store the votes, and raise if ``labels`` are not the winners of the vote."""
         classes, codes = np.unique(self.neighbor_labels, return_inverse=True)
         codes = codes.reshape(self.neighbor_labels.shape).astype(np.intp)
         won = classes[vote(codes, len(classes), self._ties)] if codes.size else self.labels
@@ -138,8 +144,8 @@ class LocalExplanation:
         if len(wrong):
             row = wrong[0]
             raise ValueError(
-                f"labels must be what neighbor_labels vote for: row {row} has "
-                f"{_said(self.labels[row])}, and its neighbours vote for {_said(won[row])}."
+                f"labels must be the winners of the vote of neighbor_labels: row {row} has the "
+                f"label {_said(self.labels[row])}, but its neighbors vote for {_said(won[row])}."
             )
         self._classes, self._codes = classes, codes
 
@@ -155,32 +161,33 @@ class LocalExplanation:
         more = len(self) - len(said)
         return "\n".join(said + [f"and {more:,} more rows"] * (more > 0))
 
-    # ---------------------------------------------------------------------- what users ask
+    # ---------------------------------------------------------------------- public methods
 
     def top(self, row: int, n: int = 5) -> list[tuple[str, float]]:
-        """The features of most relevance at a row, and their shares of the metric.
+        """Return the most relevant features at a row.
 
         Parameters
         ----------
         row : int
-            Number of the row among those explained, from 0.
+            Index of the row among the explained rows, from 0.
         n : int, default=5
-            How many features; of equal ones the first come first.
+            Maximum number of features. Features of equal relevance keep their order.
 
         Returns
         -------
         list of (str, float)
+            Feature names and relevances, in descending order of relevance.
         """
         shares = self.relevance[self._row(row)]
         return [(self.feature_names[j], float(shares[j])) for j in descending(shares)[: max(n, 0)]]
 
     def by_class(self) -> dict[Any, Vector]:
-        """Mean relevance of the rows of each predicted label.
+        """Return the mean relevance of the features for each predicted label.
 
         Returns
         -------
         dict of ndarray of shape (n_features,)
-            By label; one that was predicted for no row is not there.
+            Mean relevance by label. Labels that were not predicted for any row are missing.
         """
         found, codes = np.unique(self.labels, return_inverse=True)
         return {
@@ -189,13 +196,13 @@ class LocalExplanation:
         }
 
     def to_frame(self) -> Any:
-        """Everything as a table, a line for each row, voter and feature.
+        """Return the explanation as a data frame with one line per row, neighbor and feature.
 
         Returns
         -------
         pandas.DataFrame
             Columns row, label, neighbor, neighbor_label, distance, feature, relevance, overall (if
-            it is known) and contribution. Needs pandas: ``pip install 'nearfar[app]'``.
+            it is known) and contribution. Requires pandas: ``pip install 'nearfar[app]'``.
         """
         pandas = require("pandas", "app")
         q, k, p = self.contributions.shape
@@ -213,24 +220,28 @@ class LocalExplanation:
         return pandas.DataFrame(columns | {"contribution": self.contributions.ravel()})
 
     def merged(self, names: Sequence[str], relevance: ArrayLike | None = None) -> LocalExplanation:
-        """The same by other names; features of one name become one, their shares added.
+        """Return a copy with renamed features, where features of equal name are merged.
 
-        So the columns that a category became are one feature again.
+        Relevances and contributions of merged features are added. Use it to merge the one-hot
+        columns of a categorical feature.
 
         Parameters
         ----------
         names : sequence of str
             A name for each feature.
         relevance : array-like of shape (n_rows, n_names), optional
-            Shares of the features that are then, where sums do not do justice to them; ``overall``
-            is not known then.
+            Relevances of the merged features, to be used instead of the sums. ``overall`` of the
+            result is then None.
 
         Returns
         -------
         LocalExplanation
         """
         if len(names) != len(self.feature_names):
-            raise ValueError(f"names has {len(names)} names of {len(self.feature_names)} features.")
+            raise ValueError(
+                f"names must have one name per feature ({len(self.feature_names)}); got "
+                f"{len(names)} names."
+            )
         distinct = list(dict.fromkeys(str(name) for name in names))
         place = {name: i for i, name in enumerate(distinct)}
         sums = np.zeros((len(names), len(distinct)))
@@ -249,12 +260,12 @@ class LocalExplanation:
         )
 
     def labelled(self, names: Mapping[Any, str]) -> LocalExplanation:
-        """The same with other names for the labels.
+        """Return a copy with renamed labels.
 
         Parameters
         ----------
         names : mapping
-            A name for each label, no two alike; those that are missing stay.
+            New name by label. The names must be distinct. Labels that are missing keep their name.
 
         Returns
         -------
@@ -266,8 +277,8 @@ class LocalExplanation:
             return np.array(found).reshape(labels.shape)
 
         if len({names.get(label, label) for label in self._classes.tolist()}) < len(self._classes):
-            raise ValueError(f"names must be different; got {dict(names)}.")
-        # The vote was settled by the labels as they were, and by their order.
+            raise ValueError(f"names must not give two labels the same name; got {dict(names)}.")
+        # Keep the class codes: ties were resolved by the order of the original labels.
         return self._changed(
             neighbor_labels=named(self.neighbor_labels),
             labels=named(self.labels),
@@ -275,12 +286,12 @@ class LocalExplanation:
         )
 
     def against(self, overall: ArrayLike) -> LocalExplanation:
-        """The same, held against another mean relevance.
+        """Return a copy with another mean relevance to compare with.
 
         Parameters
         ----------
         overall : array-like of shape (n_features,)
-            Shares that sum to one.
+            Mean relevance of each feature. The values must sum to one.
 
         Returns
         -------
@@ -296,18 +307,19 @@ class LocalExplanation:
         return changed
 
     def sentence(self, row: int, called: str | None = None) -> str:
-        """How the vote went, and which features carry the metric here.
+        """Return a sentence with the result of the vote and the most relevant features at a row.
 
-        It tells of the fewest features that carry at least half of the metric (and of those as
-        relevant as the last of them), the first three by name. Where these are all features, more
-        than three, or all count alike, it says so.
+        The sentence covers the smallest set of features that carries at least half of the metric,
+        including features as relevant as the last of these. It names the first three. If the set
+        contains all features (and these are more than three), or if all features are equally
+        relevant, the sentence states this instead.
 
         Parameters
         ----------
         row : int
-            Number of the row among those explained, from 0.
+            Index of the row among the explained rows, from 0.
         called : str, optional
-            What the row is called, "row 3" for the row of number 3 if not given.
+            Name of the row in the sentence. The default is its index, for example "row 3".
 
         Returns
         -------
@@ -318,12 +330,12 @@ class LocalExplanation:
         return f"{called or f'row {operator.index(row)}'} is {label} {vote}; {metric}"
 
     def words(self, row: int) -> tuple[str, str]:
-        """The two parts of the sentence: how the vote went, and what carries the metric.
+        """Return the two parts of ``sentence``: the result of the vote, and the relevant features.
 
         Parameters
         ----------
         row : int
-            Number of the row among those explained, from 0.
+            Index of the row among the explained rows, from 0.
 
         Returns
         -------
@@ -336,21 +348,22 @@ class LocalExplanation:
         return voted, metric_words(shares, names, self.overall, self.one_metric)
 
     def plot(self, row: int, n: int = 10, *, axes: Any = None) -> Any:
-        """Draw the metric at a row, and the distances of its voters by feature.
+        """Plot the feature relevances at a row and the contributions to its neighbors' distances.
 
         Parameters
         ----------
         row : int
-            Number of the row among those explained, from 0.
+            Index of the row among the explained rows, from 0.
         n : int, default=10
-            How many features are shown; the others are one bar.
+            Number of features to show. All other features share one bar.
         axes : pair of matplotlib axes, optional
-            Where to draw; a new figure by default.
+            Axes to draw on. The default is a new figure.
 
         Returns
         -------
         pair of matplotlib axes
-            Of the relevance, and of the voters. Needs matplotlib: ``pip install 'nearfar[plot]'``.
+            Axes of the relevances and of the distances. Requires matplotlib:
+            ``pip install 'nearfar[plot]'``.
         """
         row = self._row(row)
         colors, figures = require("matplotlib", "plot"), require("matplotlib.figure", "plot")
@@ -380,25 +393,25 @@ class LocalExplanation:
         return axes
 
     def parts(self, row: int, n: int = 10) -> tuple[list[str], dict[str, Any]]:
-        """The leading features of a row, and all others as one, for tables and pictures.
+        """Return the leading features of a row, with all others summed, for tables and plots.
 
-        Those lead that have the largest share of the metric, or of the distances of the voters; the
-        features that ``sentence`` names are among them.
+        Features lead by the larger of two fractions: of the metric, and of the distances to the
+        neighbors. The features that ``sentence`` names are always included.
 
         Parameters
         ----------
         row : int
-            Number of the row among those explained, from 0.
+            Index of the row among the explained rows, from 0.
         n : int, default=10
-            How many features; a single one more is shown itself.
+            Number of leading features. If only one feature remains, it is listed as well.
 
         Returns
         -------
         names : list of str
-            The last is "3 others" where features are left.
+            Feature names. If features remain, the last entry is, for example, "3 others".
         parts : dict
-            "relevance" and "overall" (None if not known), of as many numbers, and "contributions"
-            of shape (k, as many).
+            "relevance" and "overall" (None if not known) of shape (len(names),), and
+            "contributions" of shape (k, len(names)).
         """
         row = self._row(row)
         order = self._mattering(row, n)
@@ -416,24 +429,24 @@ class LocalExplanation:
         }
 
     def _mattering(self, row: int, n: int) -> Indices:
-        """Features by their relevance; among the first n, some that make the distances."""
+        """Return all features, the n leading ones first, both parts sorted by relevance."""
         parts = np.abs(self.contributions[row])
         sums = parts.sum(axis=1, keepdims=True)
         of_distances = (parts / np.where(sums > 0, sums, 1.0)).mean(axis=0)
         shares = self.relevance[row]
         mattering = np.maximum(shares, of_distances)
-        mattering[named_features(shares)] = 2.0  # they are spoken of
+        mattering[named_features(shares)] = 2.0  # `sentence` names these: always include them.
         leading, order = descending(mattering)[:n], descending(shares)
         first = np.isin(order, leading)
         return np.concatenate([order[first], order[~first]])
 
     def n_deciding(self, row: int) -> int:
-        """How many voters decided: fewer than all, where a tie made k smaller.
+        """Return the number of neighbors that decided: fewer than k if a tie reduced k.
 
         Parameters
         ----------
         row : int
-            Number of the row among those explained, from 0.
+            Index of the row among the explained rows, from 0.
 
         Returns
         -------
@@ -461,7 +474,7 @@ def _shaped(name: str, values: NDArray[Any], shape: tuple[int | None, ...]) -> N
 def _numbers(name: str, values: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
     found = _shaped(name, np.asarray(values, dtype=np.float64), shape)
     if not np.isfinite(found).all():
-        raise ValueError(f"{name} must be finite; it has NaN or infinity.")
+        raise ValueError(f"{name} must be finite; it contains NaN or infinity.")
     return found
 
 
@@ -470,11 +483,11 @@ def _check_shares(name: str, shares: Matrix) -> None:
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise ValueError(
-            f"{name} must be shares from 0 to 1 that sum to one; row {row} sums to "
-            f"{shares[row].sum():.6g}, its smallest is {shares[row].min(initial=0.0):.6g}."
+            f"{name} must be fractions from 0 to 1 that sum to one; row {row} sums to "
+            f"{shares[row].sum():.6g}, and its minimum is {shares[row].min(initial=0.0):.6g}."
         )
 
 
 def _said(label: Any) -> str:
-    """A label as Python writes it."""
+    """Return the ``repr`` of a label, without the NumPy type."""
     return repr(label.item() if isinstance(label, np.generic) else label)

@@ -1,4 +1,4 @@
-"""Coordinates of points in the feature space of a kernel, shared by the kernel methods."""
+"""Base classes of kernel methods: kernel PCA coordinates of points in feature space."""
 
 from __future__ import annotations
 
@@ -31,14 +31,12 @@ from nearfar.state import (
     table,
 )
 
-#: The kernels that have a name.
+#: Names of the supported kernels.
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
-#: What a kernel without a name may be. A class is none, nor is ``learner.kernel``, which would be
-#: called pair by pair: what is wanted is the learner.
+#: Allowed kernels other than names. Classes are rejected. So is the method ``learner.kernel`` of a
+#: kernel learner, which would be called pair by pair: pass the learner itself.
 UNNAMED_KERNELS: list[Allowed] = [
-    instance(
-        KernelLearner, description="a learner of kernels such as AlignmentKernelLearner() itself"
-    ),
+    instance(KernelLearner, description="a kernel learner such as AlignmentKernelLearner()"),
     Allowed(
         lambda value: (
             callable(value)
@@ -48,7 +46,7 @@ UNNAMED_KERNELS: list[Allowed] = [
         "a function of two arrays",
     ),
 ]
-#: What the parameters of the kernel may be.
+#: Allowed values of the kernel parameters.
 KERNEL_PARAMETERS: dict[str, list[Allowed]] = {
     "kernel": [one_of(*KERNELS, "precomputed"), *UNNAMED_KERNELS],
     "gamma": [none, real(0, open_low=True)],
@@ -56,31 +54,33 @@ KERNEL_PARAMETERS: dict[str, list[Allowed]] = {
     "coef0": [real()],
     "n_directions": [none, integer(1), one_of("auto")],
 }
-#: Those of learners that may use some of the training rows only.
+#: Allowed values of the parameters of learners that use landmarks, a subset of the training rows.
 LANDMARK_PARAMETERS: dict[str, list[Allowed]] = {
     "n_landmarks": [none, integer(2), one_of("auto")],
     "random_state": [random_state],
 }
-# Landmarks at most, with "auto".
+# Maximum number of landmarks with n_landmarks="auto".
 _LANDMARKS = 1000
-# Relative eigenvalue of the centred kernel below which a direction is empty.
+# Directions whose eigenvalue of the centered kernel, relative to the largest, is at most this are
+# dropped.
 _EMPTY = 1e-10
-# The same, not relative: what is smaller is known to a few digits only.
+# Absolute limit for the same eigenvalues. Smaller ones have only a few correct digits.
 _LEAST = 1e-290
-# Pairs of which all values with one another are computed for those of each pair.
+# Block size for a learned kernel of pairs: the full kernel between this many first and second
+# points is computed, and only its diagonal is used.
 _PAIRS = 32
 
 
 class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
-    r"""For learners with the parameters above: kernel PCA and its formula for new points.
+    r"""Mixin for learners with the parameters `KERNEL_PARAMETERS`: kernel PCA coordinates.
 
-    With the centred kernel :math:`K_c = CKC = P \,\mathrm{diag}(\mu) P^T` of the training points
-    the coordinates of a point with centred kernel values k are :math:`z = B^T k`,
-    :math:`B = P\,\mathrm{diag}(\mu)^{-1/2}`: distances between them are those in feature space, as
-    far as the leading directions show them. A linear map L of them is ΩΦ with :math:`\Omega = L
-    B^T`, for the training points Φ.
+    Let :math:`K_c = CKC = P \,\mathrm{diag}(\mu) P^T` be the centered kernel matrix of the training
+    points. A point with centered kernel values k has the coordinates :math:`z = B^T k` with
+    :math:`B = P\,\mathrm{diag}(\mu)^{-1/2}`. Distances between coordinates approximate those in
+    feature space, and equal them for training points if all directions are kept. A linear map L of
+    the coordinates is ΩΦ in feature space, with :math:`\Omega = L B^T` and the training points Φ.
 
-    A kernel that is learned is fitted first, by `_learn_kernel`.
+    If ``kernel`` is a kernel learner, ``_learn_kernel`` fits it first.
     """
 
     state = State(
@@ -98,7 +98,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         needs={
             "kernel": Word(
                 lambda value, _: isinstance(value, str | KernelLearner),
-                "named or learned: a file has no function",
+                "a kernel name or a kernel learner (model files cannot store functions)",
             )
         },
     )
@@ -121,7 +121,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return "coefficients_" in vars(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Rows that a learned kernel has too are left to it, so that a file has each once."""
+        """Omit rows that the learned kernel stores too, so that a file has each row only once."""
         kept = super().__getstate__()
         rows = kept.get("_rows")
         if "kernel_" in kept and rows is not None:
@@ -140,27 +140,27 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
             self._rows = self.kernel_._rows
 
     def _once(self, rows: Matrix) -> Matrix:
-        """The rows; where a learned kernel keeps the same ones, those."""
+        """Return the learned kernel's array if it equals ``rows``, to store the rows only once."""
         same = self._is_learned() and np.array_equal(rows, self.kernel_._rows)
         return self.kernel_._rows if same else rows
 
     def _learn_kernel(self, X: ArrayLike, y: ArrayLike | None) -> None:
-        """Fit a copy of the kernel, if it is a learner, to the rows and labels of this fit."""
+        """Fit a clone of the kernel to X and y if it is a kernel learner."""
         if not self._is_learned():
             return
         learner: Any = clone(self.kernel)
         if y is None and learner.learner_tags.supervised:
             raise ValueError(
                 f"{type(self).__name__}: kernel is {type(learner).__name__}, which learns from "
-                "labels, but the target y is None: pass y, or a kernel by its name."
+                "labels, but the target y is None. Pass y, or choose a kernel by name."
             )
         self.kernel_ = learner.fit(X, y)
 
     def _fit_kernel(self, rows: Floats, auto: int | None = None) -> Matrix:
-        """Keep the rows, or of given kernel values nothing; the coordinates of the rows.
+        """Fit the kernel PCA and return the coordinates of the rows.
 
-        ``auto`` is the number of directions for "auto" if it is not a tenth of the rows, from 10
-        to 50.
+        ``auto`` is the number of directions for ``n_directions="auto"``. None means a tenth of the
+        number of rows, but at least 10 and at most 50.
         """
         K = self._training_kernel(rows)
         n_directions: Any = self.n_directions
@@ -171,25 +171,31 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return self._coordinates(K)
 
     def _span(self, centered: Matrix, n_directions: int | None) -> tuple[Vector, Matrix]:
-        """Eigenvalues, largest first, and B = P diag(μ)^{-1/2} of a centred kernel matrix."""
+        """Return eigenvalues, largest first, and B = P diag(μ)^{-1/2} of a centered kernel."""
         values, vectors = descending_eigh(centered, n_directions)
         kept = values > max(_EMPTY * values[0], _LEAST)
         if not kept.any():
-            raise ValueError("The kernel maps all points to one: there is nothing to learn.")
+            raise ValueError(
+                "The kernel maps all training points to the same point. Check that the rows of X "
+                "differ, or choose another kernel."
+            )
         return values[kept], vectors[:, kept] / np.sqrt(values[kept])
 
     def _training_kernel(self, rows: Floats) -> Matrix:
-        """Keep the rows, or of given kernel values nothing, and the means of the kernel."""
-        # A copy: kernels of an array with itself are computed another way.
+        """Compute the kernel of the rows; store its means and, unless precomputed, the rows."""
+        # Copy the rows: scikit-learn computes the kernel of an array with itself differently.
         self._rows = None if self._is_given() else self._once(_exact(rows).copy())
         self._gamma = self._choose_gamma()
         K = self._kernel(rows if self._rows is None else self._rows)
         if K.shape[0] != K.shape[1]:
-            raise ValueError(f"A precomputed kernel must be square to fit; got shape {K.shape}.")
+            raise ValueError(
+                "With kernel='precomputed', X must be a square kernel matrix in fit; got shape "
+                f"{K.shape}."
+            )
         if not np.isfinite(K).all():
             raise ValueError(
-                "The kernel has values that are NaN or infinite: rescale the features of X, or "
-                "choose another kernel or gamma."
+                "The kernel matrix contains NaN or infinity. Rescale the features of X, or choose "
+                "another kernel or gamma."
             )
         if self._is_given() or not isinstance(self.kernel, str):
             _check_symmetric(K)
@@ -198,7 +204,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return K
 
     def _kernel_transform(self, rows: Floats) -> Matrix:
-        """The coordinates of new points, or of their kernel values with the training points."""
+        """Return the coordinates of new points (or of their precomputed kernel values)."""
         mapped = np.empty((len(rows), self.n_directions_))
         for block in row_blocks(len(rows), 32 * len(self._basis)):
             mapped[block] = self._coordinates(self._kernel(rows[block]))
@@ -206,22 +212,25 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
 
     @property
     def _kernel_eigenvalues(self) -> Matrix:
-        """Those of the centred kernel, largest first."""
+        """Eigenvalues of the centered kernel, largest first."""
         return 1 / np.einsum("ij,ij->j", self._basis, self._basis)
 
     def _check_state(self, sizes: Sizes) -> None:
         given = self._is_given()
-        need((self._rows is None) == given, "_rows go with a kernel that is computed.")
+        need((self._rows is None) == given, "_rows must be set unless the kernel is precomputed.")
         self._check_learned()
-        need(not given or sizes.get("p") == sizes["n"], "the kernel values do not fit the rows.")
+        need(not given or sizes.get("p") == sizes["n"], "the kernel matrix must be square.")
         count = vars(self).get("n_directions_")
-        need(type(count) is int and count == sizes["d"], "n_directions_ must be the count d.")
+        need(type(count) is int and count == sizes["d"], "n_directions_ does not match _basis.")
 
     def _check_learned(self) -> None:
         computed = not self._is_given() and not self._is_learned()
-        need((self._gamma is not None) == computed, "_gamma goes with a kernel that is computed.")
+        need(
+            (self._gamma is not None) == computed,
+            "_gamma must be set unless the kernel is precomputed or learned.",
+        )
         learned = "kernel_" in vars(self)
-        need(learned == self._is_learned(), "kernel_ goes with a kernel that is learned.")
+        need(learned == self._is_learned(), "kernel_ must be set for a learned kernel only.")
 
     def _is_given(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
@@ -237,7 +246,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return natural_gamma(self._rows, self.kernel)
 
     def _kernel(self, rows: Floats, known: Matrix | None = None) -> Matrix:
-        """Kernel values of points with the training points, or with others."""
+        """Return kernel values of points with the training points, or with ``known``."""
         points = _exact(rows)
         if known is None:
             if self._rows is None:
@@ -251,15 +260,15 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
             options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
             options["filter_params"] = True
         if self.kernel == "rbf":
-            # Of squares less twice products nothing is left where all points are far from zero.
+            # Center first: if all points are far from zero, |a|² + |b|² - 2ab loses all digits.
             mean = known.mean(axis=0)
             points, known = points - mean, known - mean
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the caller
+        with np.errstate(over="ignore", invalid="ignore"):  # The caller checks for overflow.
             values = pairwise_kernels(points, known, metric=self.kernel, **options)
         return np.asarray(values, np.float64)
 
     def _kernel_gaps(self, first: Matrix, second: Matrix) -> Vector:
-        """Squared distances in feature space between the points of pairs."""
+        """Return squared distances in feature space between the points of pairs."""
         gamma = 1.0 if self._gamma is None else self._gamma
         if self.kernel in ("linear", "rbf", "cosine"):
             if self.kernel == "cosine":
@@ -281,14 +290,14 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return values(first, first) + values(second, second) - 2 * values(first, second)
 
     def _centered(self, K: Matrix) -> Matrix:
-        """Kernel values about the mean of the training points."""
+        """Center kernel values at the mean of the training points in feature space."""
         return K - K.mean(axis=1, keepdims=True) - self._means + self._mean
 
     def _coordinates(self, K: Matrix) -> Matrix:
         return self._centered(K) @ self._basis
 
     def _map_by_coefficients(self, rows: Floats) -> Floats:
-        """Ωk for the centred kernel values k of each point, in the dtype of the rows."""
+        """Return Ωk for the centered kernel values k of each point, in the dtype of the rows."""
         mapped = np.empty((len(rows), len(self.coefficients_)), dtype=rows.dtype)
         for block in row_blocks(len(rows), 32 * self.coefficients_.shape[1]):
             mapped[block] = self._centered(self._kernel(rows[block])) @ self.coefficients_.T
@@ -300,46 +309,49 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
 
 
 class LandmarkCoordinates(KernelCoordinates):
-    """The same for learners that keep landmarks only and map by ``coefficients_``."""
+    """Kernel coordinates for learners that store only landmarks and map by ``coefficients_``."""
 
     n_landmarks: int | Literal["auto"] | None
     random_state: int | np.random.RandomState | None
 
     def _landmarks(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The rows that span the directions; of given kernel values all."""
+        """Return the indices of the landmark rows; all rows if the kernel is precomputed."""
         if self._is_given():
             return np.arange(len(codes))
         wanted = _LANDMARKS if self.n_landmarks == "auto" else self.n_landmarks
         return class_landmarks(codes, wanted, check_random_state(self.random_state))
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Map points, or their kernel values with the training points.
+        """Map points.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Points.
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_training)
+            Points, or their kernel values with the training points if ``kernel="precomputed"``.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            In the dtype of X.
+            Mapped points, in the dtype of X.
         """
         check_is_fitted(self)
         return self._map_by_coefficients(self._check_X(X, reset=False))
 
 
 def natural_gamma(rows: Matrix, kernel: Any) -> float:
-    """1 over the sum of the features' variances, or deviations for "laplacian"; 1 if it is 0."""
+    """Return 1 / (sum of the feature variances), or of the deviations for "laplacian".
+
+    If the sum is 0, return 1.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         variances = rows.var(axis=0)
     return gamma_of(float((np.sqrt(variances) if kernel == "laplacian" else variances).sum()))
 
 
 def gamma_of(size: float) -> float:
-    """1 over what distances are like; 1 where there are none."""
+    """Return 1 / ``size``, or 1 if ``size`` is 0."""
     if not np.isfinite(size):
-        raise ValueError("X has values too large for kernels: rescale its features.")
+        raise ValueError("X has values too large for kernels: rescale the features of X.")
     return 1 / size if size > 0 else 1.0
 
 
@@ -347,13 +359,18 @@ def _check_symmetric(K: Matrix) -> None:
     size = max(K.max(), -K.min())
     for block in row_blocks(len(K), 64 * len(K)):
         if not np.allclose(K[block], K[:, block].T, rtol=1e-6, atol=1e-8 * size):
-            raise ValueError("The kernel matrix is not symmetric.")
+            raise ValueError(
+                "The kernel matrix is not symmetric. Pass a symmetric kernel matrix or function."
+            )
 
 
 def class_landmarks(
     codes: NDArray[np.intp], n_landmarks: int | None, random: np.random.RandomState
 ) -> NDArray[np.intp]:
-    """So many rows, ascending; of each class by its share, at least one. None is all rows."""
+    """Draw about ``n_landmarks`` row indices, sorted; None returns all.
+
+    Each class gets rows in proportion to its size, but at least one.
+    """
     if n_landmarks is None or len(codes) <= n_landmarks:
         return np.arange(len(codes))
     chosen = []
@@ -365,9 +382,9 @@ def class_landmarks(
 
 
 def _apart(rows: Matrix, known: Matrix) -> tuple[Matrix, Indices]:
-    """The rows that are not among others, and of each its place there, -1 for none.
+    """Return the rows that are not in ``known``, and the index of each row in ``known`` or -1.
 
-    No place comes twice: of equal rows each has its own.
+    Indices are unique: equal rows are matched to different rows of ``known``.
 
     >>> _apart(np.array([[3.0], [1.0], [2.0], [1.0]]), np.array([[1.0], [2.0], [0.0]]))
     (array([[3.],
@@ -382,17 +399,17 @@ def _apart(rows: Matrix, known: Matrix) -> tuple[Matrix, Indices]:
 
 
 def _together(rest: Matrix, places: Indices, known: Matrix) -> Matrix:
-    """All rows again; what a file says is checked before memory is taken for it."""
+    """Undo `_apart`; check the contents of a file before allocating memory."""
     need(
         isinstance(places, np.ndarray) and places.ndim == 1 and places.dtype.kind == "i",
-        "_row_places must be integers.",
+        "_row_places must be a vector of integers.",
     )
     there = places[places >= 0]
     fits = len(np.unique(there)) == len(there) and there.max(initial=-1) < len(known)
-    need(fits, "_row_places names rows twice, or rows that are not there.")
+    need(fits, "_row_places contains duplicate or invalid row indices.")
     need(
         rest.shape == (len(places) - len(there), known.shape[1]),
-        "_rows do not fit _row_places.",
+        "_rows does not match _row_places.",
     )
     rows = np.empty((len(places), known.shape[1]))
     rows[places >= 0], rows[places < 0] = known[there], rest
@@ -400,5 +417,6 @@ def _together(rest: Matrix, places: Indices, known: Matrix) -> Matrix:
 
 
 def _exact(rows: Floats) -> Matrix:
-    # Kernels lose digits in float32; equal rows in another order of memory must give equal bits.
+    # Kernels lose digits in float32. Equal rows must give bitwise equal results, whatever their
+    # memory order.
     return np.ascontiguousarray(rows, dtype=np.float64)

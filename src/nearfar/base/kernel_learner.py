@@ -1,4 +1,4 @@
-"""Learners of a kernel: its values between any points, and coordinates with its distances."""
+"""Base class of learners that learn a kernel and map points to its feature space."""
 
 from __future__ import annotations
 
@@ -16,17 +16,22 @@ from nearfar.blocks import row_blocks
 from nearfar.solvers.spectral_step import leading_spectrum
 from nearfar.state import State, floats, table
 
-# Relative eigenvalue of the centred kernel below which a direction is empty.
+# Directions whose eigenvalue of the centered kernel, relative to the largest, is at most this are
+# dropped.
 _EMPTY = 1e-10
 
 
 class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
-    r"""A method that learns a kernel; write ``fit``, which calls `_keep_kernel`, and `_values`.
+    r"""Base class of kernel learners.
 
-    Coordinates are those of kernel PCA of the learned kernel: with its centred matrix
-    :math:`K_c = P\,\mathrm{diag}(\lambda) P^T` of the training points, a point with kernel values k
-    is at :math:`\mathrm{diag}(\lambda)^{-1/2} P^T k_c`. In all directions their distances are those
-    of the kernel between training points, and between any points in their span.
+    Subclasses implement ``fit``, which calls ``_keep_kernel``, and ``_values``.
+
+    ``transform`` returns the kernel PCA coordinates of the learned kernel. Let
+    :math:`K_c = P\,\mathrm{diag}(\lambda) P^T` be the centered kernel matrix of the training
+    points. A point with centered kernel values :math:`k_c` is mapped to
+    :math:`\mathrm{diag}(\lambda)^{-1/2} P^T k_c`. If all directions are kept, Euclidean distances
+    between mapped points equal the distances in feature space, for the training points and for
+    all points in their span.
     """
 
     state = State(
@@ -53,26 +58,28 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         self.__dict__.pop("_basis", None)
 
     def kernel(self, X: ArrayLike, Z: ArrayLike | None = None) -> Matrix:
-        """Values of the learned kernel between points, as ``SVC(kernel=learner.kernel)`` asks.
+        """Return the values of the learned kernel between points.
+
+        The method can be passed to scikit-learn as ``SVC(kernel=learner.kernel)``.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Points.
         Z : array-like of shape (n_others, n_features), optional
-            Others; None is X.
+            Other points. None uses X.
 
         Returns
         -------
         ndarray of shape (n_samples, n_others)
-            In float64.
+            Kernel values in float64.
         """
         check_is_fitted(self)
         first = self._points(X)
         return self._values(first, first if Z is None else self._points(Z))
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Coordinates of points, in which distances are those of the learned kernel.
+        """Map points to coordinates whose distances are those of the learned kernel.
 
         Parameters
         ----------
@@ -82,18 +89,21 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         Returns
         -------
         ndarray of shape (n_samples, n_directions)
-            In the dtype of X.
+            Mapped points, in the dtype of X.
         """
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
         return self._coordinates(exact(rows)).astype(rows.dtype, copy=False)
 
     def _values(self, first: Matrix, second: Matrix) -> Matrix:
-        """The learned kernel between rows."""
+        """Return the learned kernel between rows."""
         raise NotImplementedError
 
     def _points(self, X: ArrayLike) -> Matrix:
-        """Rows to compute with. Plain arrays may come without names, as other estimators pass."""
+        """Validate points, without the warning about missing feature names for plain arrays.
+
+        Other estimators, such as SVC, convert data frames to arrays before they call the kernel.
+        """
         names = vars(self).get("feature_names_in_")
         if names is None or not isinstance(X, np.ndarray):
             return exact(self._check_X(X, reset=False))
@@ -104,7 +114,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
             self.feature_names_in_ = names
 
     def _keep_kernel(self, points: Matrix, K: Matrix) -> None:
-        """Keep the training points and the directions of their learned kernel, which is changed."""
+        """Store the training points and the leading directions of the kernel; overwrites K."""
         n = len(points)
         wanted = self.n_directions
         if wanted == "auto":
@@ -115,22 +125,25 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         spectrum = leading_spectrum(K, n if wanted is None else min(wanted, n), positive=True)
         kept = spectrum.values > _EMPTY * max(float(spectrum.values[0]), 0.0)
         if not kept.any():
-            raise ValueError("The learned kernel maps all points to one: X tells none apart.")
+            raise ValueError(
+                "The learned kernel maps all training points to the same point. Check that the "
+                "rows of X differ."
+            )
         self._rows = points
         self._basis = spectrum.vectors[:, kept] / np.sqrt(spectrum.values[kept])
         self._offset = means @ self._basis
         self.n_directions_ = int(kept.sum())
 
     def _coordinates(self, rows: Matrix) -> Matrix:
-        """Where rows are in the directions kept."""
+        """Return the coordinates of the rows along the stored directions."""
         return self._along(rows, self._values)
 
     def _along(self, rows: Matrix, values: Callable[[Matrix, Matrix], Matrix]) -> Matrix:
-        """Products of the directions with values of some kernel, less the offset."""
+        """Multiply kernel values with the directions and subtract the offset."""
         mapped = np.empty((len(rows), self._basis.shape[1]))
         for block in row_blocks(len(rows), 32 * len(self._rows)):
-            # The directions are orthogonal to constants: to centre the values in each row and the
-            # offset by the mean would change nothing.
+            # The directions are orthogonal to constant vectors, so centering each row of kernel
+            # values would change nothing.
             mapped[block] = values(rows[block], self._rows) @ self._basis - self._offset
         return mapped
 
@@ -140,5 +153,5 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
 
 
 def exact(rows: Any) -> Matrix:
-    """Rows in float64 and in one order of memory, so that equal rows give equal bits."""
+    """Return contiguous float64 rows, so that equal rows give bitwise equal results."""
     return np.ascontiguousarray(rows, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Learners of vectors in the feature space of a kernel."""
+"""Base class of linear learners that are fitted in the feature space of a kernel."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from nearfar.parameters import having, none
 
 
 class KernelizedLearner(KernelCoordinates):
-    """A linear learner on kernel coordinates: ``estimator`` has its settings.
+    """Linear learner fitted to kernel PCA coordinates; ``estimator`` holds its parameters.
 
-    A subclass says the class of the ``inner`` learner, and what of it is ``taken_over``.
+    A subclass sets ``inner``, the class of the linear learner, and ``taken_over``, the attributes
+    copied from it.
     """
 
-    #: The class of the learner.
+    #: The class of the linear learner.
     inner: ClassVar[type[LinearLearner]]
-    #: Attributes of the fitted learner that are its own too.
+    #: Attributes copied from the fitted linear learner.
     taken_over: ClassVar[tuple[str, ...]] = ()
     parameters: ClassVar = {
         **KERNEL_PARAMETERS,
-        "estimator": [none, having("fit", "transform", description="a learner of its kind")],
+        "estimator": [
+            none,
+            having("fit", "transform", description="a learner of the class it kernelizes"),
+        ],
     }
 
     estimator_: Any
@@ -55,17 +59,17 @@ class KernelizedLearner(KernelCoordinates):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of a kernel
-            Training points.
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_samples)
+            Training points, or their kernel matrix if ``kernel="precomputed"``.
         y : array-like of shape (n_samples,), optional
-            Labels; where supervision is given, only a kernel that is learned reads them.
+            Labels. If ``supervision`` is passed, only a learned kernel uses them.
         supervision : optional
-            What the inner learner reads, of the rows of X.
+            Supervision of the rows of X, in a class that the linear learner accepts.
 
         Returns
         -------
         object
-            Itself.
+            The fitted learner.
         """
         self._check_parameters()
         self._forget()
@@ -77,7 +81,7 @@ class KernelizedLearner(KernelCoordinates):
                 f"learns from {' or '.join(self.learner_tags.learns_from)}."
             )
         self._learn_kernel(X, y)
-        # Products round equal rows in different ways; to the learner they are equal.
+        # Matrix products can round equal rows differently. Give equal rows equal coordinates.
         _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         coordinates = self._fit_kernel(rows)[first[same.ravel()]]
         guided = {} if supervision is None else {"supervision": supervision}
@@ -85,23 +89,23 @@ class KernelizedLearner(KernelCoordinates):
             with lent_channel(self, learner):
                 learner.fit(coordinates, y, **guided)
         finally:
-            # Also after Ctrl-C: what was reached so far is left on the learner.
+            # After Ctrl-C, too, keep the best solution so far.
             if hasattr(learner, "components_"):
                 self._take(learner)
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Map points, or their kernel values with the training points.
+        """Map points.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Points.
+        X : array-like of shape (n_samples, n_features) or (n_samples, n_training)
+            Points, or their kernel values with the training points if ``kernel="precomputed"``.
 
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            In the dtype of X.
+            Mapped points, in the dtype of X.
         """
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
@@ -109,7 +113,7 @@ class KernelizedLearner(KernelCoordinates):
         return np.asarray(mapped, dtype=rows.dtype)
 
     def _inner(self) -> Any:
-        """A copy of the learner that was given; with None, one of the defaults."""
+        """Return a clone of ``estimator``, or the default learner if it is None."""
         if self.estimator is None:
             return self.inner()
         if not isinstance(self.estimator, self.inner):

@@ -1,4 +1,4 @@
-"""Methods that learn a map; those whose map is a matrix."""
+"""Base classes of metric learners: general maps and linear maps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nearfar.state import State, floats, optional
 
 
 class Learner(TransformerMixin, Estimator):
-    """A method that learns a map in which near means alike."""
+    """Metric learner: a transformer that maps similar points close to each other."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -28,11 +28,11 @@ class Learner(TransformerMixin, Estimator):
 
     @property
     def _sample_shapes(self) -> list[tuple[int, ...]]:
-        """What one point may look like."""
+        """Allowed shapes of one point."""
         return [(self.n_features_in_,)]
 
     def _check_pairs(self, pairs: ArrayLike) -> Matrix:
-        """Pairs of points, of shape (n_pairs, 2, n_features), for what was learned."""
+        """Validate pairs of points and return them with shape (n_pairs, 2, n_features)."""
         check_is_fitted(self)
         points: Matrix = check_array(pairs, dtype=np.float64, allow_nd=True, input_name="pairs")
         wanted = [(2, *shape) for shape in self._sample_shapes]
@@ -43,10 +43,11 @@ class Learner(TransformerMixin, Estimator):
 
 
 class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
-    r"""A learner whose map is :math:`x \mapsto L (x - m)`, with ``components_`` for L.
+    r"""Metric learner with the linear map :math:`x \mapsto L (x - m)`.
 
-    Distances after the map are :math:`d(x, z)^2 = (x-z)^T L^T L (x-z)`; the mean :math:`m` only
-    keeps digits and plays no part in them.
+    ``components_`` is L, and ``mean_`` is m. The learned distance is the Euclidean distance after
+    the map, :math:`d(x, z)^2 = (x-z)^T L^T L (x-z)`. It does not depend on the mean, which is
+    subtracted to reduce rounding errors.
     """
 
     state = State(
@@ -65,7 +66,9 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         return int(self.components_.shape[0])
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Map points: ``(X - mean_) @ components_.T``, or without the mean if there is none.
+        """Map points to ``(X - mean_) @ components_.T``.
+
+        Learners without ``mean_`` return ``X @ components_.T``.
 
         Parameters
         ----------
@@ -75,16 +78,16 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            In the dtype of X.
+            Mapped points, in the dtype of X.
         """
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
         return self._map_blocks(rows, at_most=8192)
 
     def _map_blocks(self, rows: Floats, at_most: int) -> Floats:
-        """Rows less the mean, mapped in blocks: there is never a centred copy of them all."""
+        """Center and map the rows in blocks, to avoid a centered copy of all rows."""
         linear = self._linear_map(rows.dtype)
-        # The mean is rounded like X: a common shift changes no distance.
+        # Rounding the mean to the dtype of X is a common shift, which changes no distance.
         mean = self.mean_.astype(rows.dtype, copy=False) if hasattr(self, "mean_") else None
         mapped = np.empty((len(rows), self._n_features_out), dtype=rows.dtype)
         for block in row_blocks(len(rows), rows.itemsize * rows.shape[1], at_most=at_most):
@@ -92,17 +95,23 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         return mapped
 
     def _linear_map(self, dtype: Any) -> Callable[[Floats], Floats]:
-        """Rows to rows, without the mean; a function that knows no learner."""
+        """Return a function that maps centered rows and holds no reference to the learner."""
         components = self.components_.astype(dtype, copy=False)
         return lambda rows: np.asarray(rows @ components.T)
 
     def get_mahalanobis_matrix(self) -> Floats:
-        """The matrix M of the learned distance, ``components_.T @ components_``."""
+        """Return the Mahalanobis matrix M of the learned distance.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+            ``components_.T @ components_``.
+        """
         check_is_fitted(self)
         return np.asarray(self.components_.T @ self.components_)
 
     def pair_distance(self, pairs: ArrayLike) -> Vector:
-        """Learned distance between the two points of each pair.
+        """Return the learned distance between the two points of each pair.
 
         Parameters
         ----------
@@ -112,13 +121,14 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         Returns
         -------
         ndarray of shape (n_pairs,)
+            Distances.
         """
         points = self._check_pairs(pairs)
         differences = self._linear_map(np.float64)(points[:, 0] - points[:, 1])
         return np.sqrt(np.einsum("ij,ij->i", differences, differences))
 
     def pair_score(self, pairs: ArrayLike) -> Vector:
-        """How alike the points of each pair are: minus their distance.
+        """Return the similarity of the two points of each pair: minus their distance.
 
         Parameters
         ----------
@@ -128,14 +138,20 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         Returns
         -------
         ndarray of shape (n_pairs,)
+            Similarities. Larger values mean more similar points.
         """
         return -self.pair_distance(pairs)
 
     def get_metric(self) -> Callable[..., float]:
-        """A function ``metric(u, v, squared=False)`` of two points, free of the learner.
+        """Return a function ``metric(u, v, squared=False)`` that computes the learned distance.
 
-        Points are given as to SciPy's distances: vectors, lists or single rows. For neighbours it
-        is many times faster to transform all points once and to use the Euclidean distance.
+        The function accepts two points as vectors, lists or single rows, like SciPy's distances.
+        It does not change if the learner is fitted again. For nearest-neighbor search, it is many
+        times faster to transform all points once and to use the Euclidean distance.
+
+        Returns
+        -------
+        callable
         """
         check_is_fitted(self)
         linear, shapes = self._linear_map(np.float64), self._sample_shapes
@@ -149,7 +165,7 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
 
 
 def _point(values: ArrayLike, name: str, shapes: list[tuple[int, ...]]) -> Vector:
-    """One point, flat: a vector or a single row, or of one of the shapes."""
+    """Return one point as a flat vector; accept a vector, a single row or one of the shapes."""
     point = np.asarray(values, np.float64)
     if point.ndim == 2 and len(point) == 1 and point.shape not in shapes:
         point = point[0]

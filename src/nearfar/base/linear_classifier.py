@@ -1,4 +1,4 @@
-"""Classifiers that are one or several hyperplanes: two classes at a time."""
+"""Base class of linear classifiers: one hyperplane, or several for more than two classes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from nearfar.parameters import Allowed, one_of
 from nearfar.state import Sizes, State, Word, floats, labels, need
 
 MultiClass = Literal["ovo", "ovr"]
-#: The unit of a ridge: the variance within classes, or that of X squared.
+#: Unit of a ridge: "relative" to the within-class variance, or "absolute" in squared units of X.
 RidgeMode = Literal["relative", "absolute"]
-#: What the parameter ``multi_class`` may be.
+#: Allowed values of the parameter ``multi_class``.
 MULTI_CLASS: dict[str, list[Allowed]] = {"multi_class": [one_of("ovo", "ovr")]}
 
 
 class TwoClassProblem(NamedTuple):
-    """Codes of the classes on either side of a hyperplane."""
+    """Class codes on the negative and the positive side of a hyperplane."""
 
     negative: tuple[int, ...]
     positive: tuple[int, ...]
 
     def signs(self, codes: Indices) -> Vector:
-        """1 and -1 of the rows that take part, 0 of the others."""
+        """Return +1 or -1 for rows of the two sides, and 0 for rows of other classes."""
         of_class = np.zeros(int(codes.max()) + 1)
         of_class[[k for k in self.negative if k < len(of_class)]] = -1
         of_class[[k for k in self.positive if k < len(of_class)]] = 1
@@ -39,7 +39,7 @@ class TwoClassProblem(NamedTuple):
 
 
 def two_class_problems(n_classes: int, multi_class: MultiClass) -> list[TwoClassProblem]:
-    """All pairs of classes, or each class against the rest; of two classes one problem."""
+    """Return all pairs of classes, or each class versus the rest; one problem for two classes."""
     if n_classes == 2 or multi_class == "ovo":
         return [TwoClassProblem((i,), (j,)) for i, j in combinations(range(n_classes), 2)]
     everyone = range(n_classes)
@@ -47,12 +47,12 @@ def two_class_problems(n_classes: int, multi_class: MultiClass) -> list[TwoClass
 
 
 def one_or_list(values: Sequence[Any]) -> Any:
-    """What a single problem has learned as it is, of several a list."""
+    """Return the only item itself, or several items as a list."""
     return values[0] if len(values) == 1 else list(values)
 
 
 def for_each_problem(word: Word) -> Word:
-    """A word for what :func:`one_or_list` returns."""
+    """Return a state check for values made by :func:`one_or_list`."""
 
     def fits(value: Any, sizes: Sizes) -> bool:
         n = sizes.get("problems", 1)
@@ -62,16 +62,16 @@ def for_each_problem(word: Word) -> Word:
         return n == 1 and word.fits(value, sizes)
 
     return word._replace(
-        fits=fits, description=f"{word.description}, for several problems a list of such"
+        fits=fits, description=f"{word.description}, or a list of these for several problems"
     )
 
 
 class LinearClassifier(ClassifierMixin, Estimator):
-    """A classifier whose decisions are the signs of ``X @ coef_.T + intercept_``.
+    """Linear classifier with the decision values ``X @ coef_.T + intercept_``.
 
-    Of two classes the second is on the positive side. Of more there is one hyperplane for each pair
-    of classes (``multi_class="ovo"``), which vote, or one for each class against all others
-    ("ovr"), of which the largest wins.
+    With two classes, there is one hyperplane, with the second class on its positive side. With
+    more, ``multi_class="ovo"`` uses one hyperplane per pair of classes, and these vote;
+    ``multi_class="ovr"`` uses one hyperplane per class, and the largest decision value wins.
     """
 
     state = State(
@@ -94,20 +94,20 @@ class LinearClassifier(ClassifierMixin, Estimator):
         super()._check_state(sizes)
         if "coef_" in vars(self):
             wanted = len(two_class_problems(sizes["c"], self.multi_class))
-            need(sizes["problems"] == wanted, "coef_ does not fit the number of classes.")
+            need(sizes["problems"] == wanted, "coef_ does not match the number of classes.")
 
     @abstractmethod
     def _check_rows_of(self, X: ArrayLike) -> Matrix:
-        """New samples as rows."""
+        """Validate new samples and return them as rows."""
 
     def _scores(self, X: ArrayLike) -> Matrix:
-        """Signed values of the hyperplanes, (n, n_problems)."""
+        """Return the decision values of all hyperplanes, (n, n_problems)."""
         check_is_fitted(self)
         rows = self._check_rows_of(X)
         return np.asarray(rows @ self.coef_.T + self.intercept_)
 
     def decision_function(self, X: ArrayLike) -> Matrix:
-        """How far on the side of each class samples are.
+        """Return decision values: how strongly samples are assigned to each class.
 
         Parameters
         ----------
@@ -117,14 +117,14 @@ class LinearClassifier(ClassifierMixin, Estimator):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With two classes the signed value of the one hyperplane, positive for the second. With
-            more, of "ovr" the values of all hyperplanes; of "ovo" the votes of the pairs plus less
-            than half a vote by how clear they were, as in scikit-learn.
+            With two classes, the value of the hyperplane, positive for the second class. With
+            more, "ovr" returns the values of all hyperplanes. "ovo" returns the votes of the
+            pairs, plus less than half a vote for their confidence, as in scikit-learn.
         """
         return votes_of(self._scores(X), len(self.classes_), self.multi_class)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The label of the side, of the most votes or of the largest value.
+        """Predict the labels of samples.
 
         Parameters
         ----------
@@ -134,6 +134,7 @@ class LinearClassifier(ClassifierMixin, Estimator):
         Returns
         -------
         ndarray of shape (n_samples,)
+            Labels with the largest decision value.
         """
         decisions = self.decision_function(X)
         if decisions.ndim == 1:
@@ -142,7 +143,7 @@ class LinearClassifier(ClassifierMixin, Estimator):
 
 
 def votes_of(scores: Matrix, n_classes: int, multi_class: MultiClass) -> Matrix:
-    """Decisions (n,) or (n, n_classes) from the values (n, n_problems) of all hyperplanes."""
+    """Return decision values per class from the values (n, n_problems) of all hyperplanes."""
     if n_classes == 2:
         return np.asarray(scores[:, 0])
     if multi_class == "ovr":
@@ -153,5 +154,5 @@ def votes_of(scores: Matrix, n_classes: int, multi_class: MultiClass) -> Matrix:
         votes[:, j] += score > 0
         clearness[:, i] -= score
         clearness[:, j] += score
-    # Less than half a vote: it decides between equals only.
+    # The confidence adds less than half a vote, so it only breaks ties.
     return votes + clearness / (3 * (np.abs(clearness) + 1))

@@ -1,4 +1,4 @@
-"""Classifiers whose metric changes from query to query."""
+"""Base class of nearest-neighbor classifiers with a separate metric for each query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nearfar.parameters import Allowed, boolean, integer, none, one_of
 from nearfar.state import Sizes, State, floats, need, table
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
-#: What the parameters may be that all local rules share.
+#: Allowed values of the parameters that all local classifiers share.
 LOCAL_PARAMETERS: dict[str, list[Allowed]] = {
     "estimator": A_LEARNER,
     "n_neighbors": [integer(1)],
@@ -32,11 +32,11 @@ LOCAL_PARAMETERS: dict[str, list[Allowed]] = {
 
 
 class LocalVoter(ThroughLearner, NeighborVoter):
-    """Vote of the nearest training rows under a metric of its own for each query.
+    """Nearest-neighbor classifier with a separate metric for each query.
 
-    A subclass writes `_metrics`: the metrics of a block of queries, in standard units. What it
-    learns beyond the rows goes into `_learn`. One whose rule is no metric writes `_found`, and
-    `_explained` for its explanations.
+    A subclass implements ``_metrics``, which returns the metrics of a block of queries, in units
+    of the (standardized) features. It implements ``_learn`` if it learns more than the rows. A
+    classifier without a metric implements ``_found`` and ``_explained`` instead.
     """
 
     learner_tags = LearnerTags(reads="instances", role="classifier")
@@ -47,24 +47,27 @@ class LocalVoter(ThroughLearner, NeighborVoter):
     deviations_: Vector
     _points: Matrix
 
-    #: Queries that are worked on at once, at most; memory may allow fewer.
+    #: Maximum number of queries per block. The memory limit can make blocks smaller.
     at_once: ClassVar[int] = 256
 
     @abstractmethod
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
-        """The metric at each query; training rows (``queries.own``) must not see themselves."""
+        """Return the metric at each query.
+
+        If the queries are training rows (``queries.own``), the metric must not use the row itself.
+        """
 
     def _learn(self, rows: LocalRows) -> None:
-        """Check and learn what a rule needs beyond the rows; the last step of a fit."""
+        """Check the rows and learn anything else; the last step of a fit."""
 
     def _found(self, rows: LocalRows, queries: LocalQueries, k: int) -> tuple[Matrix, Indices]:
-        """Distances and numbers of the k nearest rows of each query, nearest first."""
+        """Return distances and indices of the k nearest rows of each query, nearest first."""
         return rows.nearest(queries, self._metrics(rows, queries), k)
 
     def _explained(
         self, rows: LocalRows, queries: LocalQueries, k: int
     ) -> tuple[Matrix, NDArray[np.float64], Matrix, Indices]:
-        """Relevances, contributions, distances and numbers of the k nearest rows."""
+        """Return relevances, and contributions, distances and indices of the k nearest rows."""
         metrics = self._metrics(rows, queries)
         distances, found = rows.nearest(queries, metrics, k)
         owner = np.repeat(np.arange(len(queries)), k)
@@ -72,27 +75,27 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         return self._relevance(rows, metrics), parts.reshape(*found.shape, -1), distances, found
 
     def _relevance(self, rows: LocalRows, metrics: LocalMetrics) -> Matrix:
-        """Shares of a step of one deviation along each feature."""
+        """Return the relevance of each feature, see `LocalExplanation`."""
         return relevance_of(metrics.diagonals(), self.deviations_ / rows.scale)
 
     # ------------------------------------------------------------------ fit
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
-        """Fit the learner, if any, and keep the mapped training points.
+        """Fit ``estimator``, if any, and store the mapped training points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Labels, for the vote, the metrics and the learner.
+            Labels, for the vote, the metrics and ``estimator``.
         supervision : Pairs, Triplets, Quadruplets, Chunklets or array-like, optional
-            Handed to the learner.
+            Supervision passed to the ``fit`` of ``estimator``.
 
         Returns
         -------
         LocalVoter
-            Itself.
+            The fitted classifier.
         """
         learner, mapped, classes, codes = self._fit_learner(X, y, supervision)
         self._check_neighbors(len(mapped))
@@ -105,7 +108,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         return self
 
     def _scale(self) -> Vector:
-        """By what features are divided."""
+        """Return the divisors of the features: their deviations, or ones."""
         divided = bool(self.standardize) & (self.deviations_ > 0)
         return np.where(divided, self.deviations_, 1.0)
 
@@ -119,7 +122,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
     @classmethod
     def grid(cls, X: ArrayLike, y: ArrayLike) -> dict[str, list[Any]]:
-        """Parameters worth trying on such data, for ``GridSearchCV``.
+        """Return a parameter grid for ``GridSearchCV`` that suits the size of the data.
 
         Parameters
         ----------
@@ -131,7 +134,8 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         Returns
         -------
         dict
-            Values of parameters by name. Sizes suit training folds of at least half of the rows.
+            Lists of values by parameter name. All values are valid for training folds with at
+            least half of the rows.
         """
         n, p = np.shape(X)
         return cls._grid(n // 2, p, len(np.unique(np.asarray(y))))
@@ -139,14 +143,14 @@ class LocalVoter(ThroughLearner, NeighborVoter):
     @classmethod
     @abstractmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
-        """Parameters worth trying, for at least n rows."""
+        """Return a parameter grid for training sets of at least n rows."""
 
     def _check_size(self, name: str, n_rows: int) -> None:
-        """Refuse a number of rows, the parameter of that name, that there are not."""
+        """Raise if the parameter ``name`` is larger than the number of rows."""
         size = getattr(self, name)
         if size is not None and size > n_rows:
             raise ValueError(
-                f"{name}={size} is more than there are training {self.called}s "
+                f"{name}={size} is larger than the number of training {self.called}s "
                 f"(n_samples={n_rows})."
             )
 
@@ -155,7 +159,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
     def _blocks(
         self, rows: LocalRows, X: ArrayLike | None, own: Indices | None = None
     ) -> Iterator[LocalQueries]:
-        """Blocks of queries; training rows themselves if X is None."""
+        """Iterate over blocks of queries; the training rows if X is None."""
         if X is None:
             own = np.arange(len(rows)) if own is None else own
             given = rows.given[own]
@@ -171,7 +175,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         X: ArrayLike | None,
         work: Callable[[LocalQueries], tuple[NDArray[Any], ...]],
     ) -> tuple[NDArray[Any], ...]:
-        """What work makes of blocks of queries, put together, by several threads."""
+        """Apply ``work`` to blocks of queries in threads, and concatenate the results."""
         done = list(map_in_order(work, self._blocks(rows, X), effective_threads(self.n_jobs)))
         return tuple(np.concatenate(parts) for parts in zip(*done, strict=True))
 
@@ -181,7 +185,9 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         return distances, found
 
     def metric_at(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The metric at each point, for differences of points (of mapped ones after a learner).
+        """Return the metric at each point.
+
+        If ``estimator`` is set, the metric applies to the mapped points.
 
         Parameters
         ----------
@@ -201,20 +207,21 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         return found
 
     def explain(self, X: ArrayLike, *, overall: bool = True) -> LocalExplanation:
-        """Which features mattered at each point, and how its voters come to be near.
+        """Explain the prediction at each point: relevant features, neighbors and distances.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
             Points.
         overall : bool, default=True
-            Find the mean relevance over all training rows, too, each by the metric built without
-            it; takes as long as the leave-one-out error.
+            Whether to compute the mean relevance over all training rows, each with the metric
+            built without this row. This takes as long as the leave-one-out error.
 
         Returns
         -------
         LocalExplanation
-            Of the features after the learner's map, if there is a learner.
+            Explanation of all points. If ``estimator`` is set, its features are those after the
+            map.
         """
         rows, k = self._rows(), self._n_voters()
         relevance, contributions, distances, found = self._by_block(
@@ -250,12 +257,12 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
 
 def deviations_of(points: Matrix) -> Vector:
-    """Deviations of columns, divisor n; exactly 0 for constant ones."""
+    """Return the standard deviations of columns (divisor n), exactly 0 for constant columns."""
     with np.errstate(over="ignore", invalid="ignore"):
         deviations = np.std(points, axis=0)
     if not np.isfinite(deviations).all():
         raise ValueError(
-            f"Squares of X overflow float64: the largest value found is "
-            f"{np.abs(points).max():.3g}; divide the data by a constant."
+            f"Squares of X overflow float64: the largest absolute value is "
+            f"{np.abs(points).max():.3g}. Divide X by a constant."
         )
     return np.where(np.ptp(points, axis=0) > 0, deviations, 0.0)

@@ -1,4 +1,4 @@
-"""What estimators share that map points by a learner first."""
+"""Mixin for estimators that map points with a learner first."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nearfar.base.estimator import Estimator
 from nearfar.parameters import having, none
 from nearfar.state import Sizes, State, Word, agrees, check_state
 
-#: What the parameter ``estimator`` may be.
+#: Allowed values of the parameter ``estimator``.
 A_LEARNER = [none, having("fit", "transform", description="a learner with fit and transform")]
 
 
 def _maps(learner: Any, sizes: Sizes) -> bool:
-    """Whether it can have made points of so many features."""
+    """Return True if the learner's number of output features matches the stored points."""
     if learner is None:
         return "p" in sizes and agrees(sizes["p"], "q", sizes)
     made = check_state(learner).get("q")
@@ -28,13 +28,13 @@ def _maps(learner: Any, sizes: Sizes) -> bool:
 
 
 class ThroughLearner(Estimator):
-    """An estimator of points in the space of its parameter ``estimator``, or of X as it is."""
+    """Estimator that maps X with ``estimator`` first, or uses X directly if that is None."""
 
     state = State(
         {"estimator_": Word(_maps, "a learner that gives q features, or None")}, fitted="_points"
     )
 
-    #: Whether float16 rows are kept and read as they are, without a learner.
+    #: Whether float16 rows are stored without conversion if ``estimator`` is None.
     half: ClassVar = False
 
     estimator: Any
@@ -46,19 +46,22 @@ class ThroughLearner(Estimator):
     def _fit_learner(
         self, X: ArrayLike, y: ArrayLike | None, supervision: Any
     ) -> tuple[Any, Floats, NDArray[Any], NDArray[np.intp]]:
-        """A fitted clone of the learner or None, the mapped points, the classes and the codes."""
+        """Return a fitted clone of the learner or None, the mapped points, classes and codes."""
         learner, points = self._fit_map(X, y, supervision)
         return learner, points, *self._check_labels(y, len(points), min_classes=1)
 
     def _fit_map(self, X: ArrayLike, y: ArrayLike | None, supervision: Any) -> tuple[Any, Floats]:
-        """A fitted clone of the learner or None, and the mapped points."""
+        """Return a fitted clone of the learner or None, and the mapped points."""
         self._forget()
         self.__dict__.pop("_points", None)
         self._check_parameters()
         learner = None
         if self.estimator is None:
             if supervision is not None:
-                raise ValueError("supervision is for a learner, but estimator is None.")
+                raise ValueError(
+                    "supervision is passed to estimator, but estimator is None. Set estimator to "
+                    "a learner, or omit supervision."
+                )
             points = self._check_X(X, reset=True, half=self.half)
         else:
             guide = {} if supervision is None else {"supervision": supervision}
@@ -70,20 +73,21 @@ class ThroughLearner(Estimator):
         return learner, points
 
     def _queries(self, X: ArrayLike) -> Floats:
-        """New points, mapped."""
+        """Validate and map new points."""
         if self.estimator_ is None:
             return self._check_X(X, reset=False, half=self.half)
         return _mapped(self.estimator_, X)
 
 
 def _mapped(transformer: Any, X: ArrayLike) -> Floats:
-    """What a transformer makes of X, as finite floats."""
+    """Transform X, and return the result as finite floats."""
     points = transformer.transform(X)
     name = type(transformer).__name__
     if sparse.issparse(points):
         raise TypeError(
-            f"{name}.transform gave a sparse matrix, but neighbours are searched in dense data. "
-            "Reduce it first, for example with sklearn.decomposition.TruncatedSVD."
+            f"{name}.transform returned a sparse matrix, but the neighbor search requires dense "
+            "data. Reduce its dimension first, for example with "
+            "sklearn.decomposition.TruncatedSVD."
         )
     checked: Floats = check_array(
         points, dtype=[np.float64, np.float32], input_name=f"the output of {name}.transform"

@@ -1,4 +1,4 @@
-"""Multilinear learners that solve from scatters of the modes: at once, in batches, on a cluster."""
+"""Base class of multilinear learners that need only mode scatters: arrays, batches or dask."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from nearfar.summaries.mode_statistics import FULL_SIZE, ModeStatistics
 
 
 class ModeStatisticsLearner(Accumulating, AlternatingLearner):
-    """A multilinear learner that needs the scatters of each mode alone.
+    """Multilinear learner that needs only the scatter matrices of each mode.
 
-    Subclasses write :meth:`_learn`. ``fit`` passes over an array in blocks at every step of a mode;
-    of a dask array each step is one reduction over its blocks. ``partial_fit`` only accumulates
-    :class:`~nearfar.ModeStatistics`, and the solve runs when something learned is first asked for.
+    Subclasses implement :meth:`_learn`. ``fit`` reads an array in blocks, once per step of a mode.
+    For a dask array, each step is one reduction over its blocks. ``partial_fit`` only accumulates
+    :class:`~nearfar.ModeStatistics`. The solve runs on the first access to a fitted attribute.
 
-    It has a parameter ``max_iter``; a parameter ``center`` that is False counts from zero.
+    Subclasses have a parameter ``max_iter``. If they have a parameter ``center`` that is False,
+    scatters are taken around zero instead of around the mean.
     """
 
     state = State(
@@ -41,29 +42,30 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
 
     @abstractmethod
     def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
-        """Solve from whatever knows the scatters of each mode, and set what was learned.
+        """Solve from the scatters of each mode, and set the fitted attributes.
 
-        ``classes`` are the sorted labels, a single 0 for learners that need none.
+        ``classes`` are the sorted labels, or a single 0 for unsupervised learners.
         """
 
     def _needs_digits(self) -> bool:
-        """Whether float32 is to be multiplied in float64."""
+        """Return True if products of float32 data must be computed in float64."""
         return False
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn from all tensors at once; forgets what was learned before.
+        """Fit to all tensors at once; earlier results are discarded.
 
         Parameters
         ----------
         X : array-like or dask array of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
-            Tensors, or flat rows: with ``tensor_shape`` of such tensors, without of vectors.
+            Tensors, or flat rows. ``tensor_shape`` is the shape of flat rows. If it is None, each
+            flat row is a vector.
         y : array-like or dask array of shape (n_samples,)
-            Labels; ignored by learners that need none.
+            Labels. Ignored by unsupervised learners.
 
         Returns
         -------
         object
-            The learner itself.
+            The fitted learner.
         """
         self._check_parameters()
         try:
@@ -98,31 +100,32 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None = None, classes: ArrayLike | None = None
     ) -> Self:
-        """Accumulate more tensors; new classes may appear unless ``classes`` were given.
+        """Accumulate a batch of tensors.
 
-        Batches give what one fit gives. The second moment of all entries is kept for it, which is
-        possible up to 4,096 entries of a tensor; with ``max_iter=0`` there is no limit.
+        The result after all batches equals that of one ``fit``. For this, the learner stores the
+        second moment of all tensor entries, which limits tensors to 4,096 entries. With
+        ``max_iter=0`` there is no limit.
 
         Parameters
         ----------
         X : array-like or dask array of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
-            More tensors, or flat rows.
+            Tensors, or flat rows.
         y : array-like or dask array of shape (n_samples,)
-            Their labels; ignored by learners that need none.
+            Labels. Ignored by unsupervised learners.
         classes : array-like of shape (n_classes,), optional
-            All labels that may come, as in scikit-learn; once given, others raise. Those without
-            tensors so far take no part in the solve.
+            All labels that batches may contain, as in scikit-learn. Other labels then raise an
+            error. None allows new labels in any batch. Classes without tensors are ignored.
 
         Returns
         -------
         object
-            The learner itself; the solve waits until it is needed.
+            The learner, which solves on the first access to a fitted attribute.
         """
         self._check_parameters()
         if "factors_" in vars(self) and not self._has_statistics:
             raise ValueError(
-                f"{type(self).__name__} was fitted at once and kept no statistics of X, to which "
-                "batches could be added. Begin with partial_fit, on a clone of it."
+                f"{type(self).__name__} was fitted with fit, which stores no statistics to which "
+                "batches could be added. Call partial_fit on an unfitted clone instead."
             )
         new, lazy = not self._has_statistics, is_dask(X)
         T = self._check_tensors(
@@ -151,29 +154,29 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         return self
 
     def _new_statistics(self) -> ModeStatistics:
-        # The direct form needs no more than the modes.
+        # With max_iter=0, the per-mode scatters are enough.
         storage = "auto" if self.max_iter else "modes"
         return ModeStatistics(storage=storage, exact=self._needs_digits())
 
     def _check_size(self, statistics: ModeStatistics | None) -> None:
-        """Raise where sweeps would need more than is kept of batches."""
+        """Raise if sweeps over the modes need more statistics than batches can store."""
         shape = self.tensor_shape_
         if not self.max_iter or len(shape) == 1:
             return
         name, size = type(self).__name__, prod(shape)
         if size > FULL_SIZE:
             raise ValueError(
-                f"{name}: tensors of shape {shape} have {size:,} entries. In batches, sweeps over "
-                "the modes need the second moment of all entries, which is kept up to "
-                f"{FULL_SIZE:,}. Take max_iter=0, the direct form, for which one small matrix for "
-                "each mode is enough; or reduce the tensors first, by GTA fitted on a sample of "
-                "them; or fit a dask array, which is read anew at every step."
+                f"{name}: tensors of shape {shape} have {size:,} entries, but partial_fit with "
+                f"max_iter > 0 supports at most {FULL_SIZE:,}, because it stores the second "
+                "moment of all entries. Use max_iter=0, which needs only one small matrix per "
+                "mode, reduce the tensors first with GTA fitted on a sample, or call fit with a "
+                "dask array, which is read again at every step."
             )
         if statistics is not None and not statistics.is_full:
             raise ValueError(
-                f"{name}: batches came while max_iter was 0, and what was kept of them is not "
-                f"enough for sweeps over the modes (max_iter={self.max_iter}). Take max_iter=0, or "
-                "begin again with partial_fit."
+                f"{name}: earlier batches were accumulated with max_iter=0, and their statistics "
+                f"are not sufficient for max_iter={self.max_iter}. Set max_iter=0, or accumulate "
+                "all batches again on an unfitted clone."
             )
 
     def _solve_statistics(self) -> None:
@@ -188,7 +191,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         return scatters if center else UncenteredScatters(scatters, n_samples)
 
     def _check_counts(self, statistics: ModeStatistics, least: int) -> None:
-        """Raise for too few samples or classes, as for arrays."""
+        """Raise if there are too few samples or classes, with the same errors as for arrays."""
         name, n = type(self).__name__, int(statistics.total_weight)
         if n < least:
             raise ValueError(
@@ -208,7 +211,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         unsolved = self._has_statistics and "_learned" not in vars(self)
         if self._has_statistics:
             shape = tuple(self.tensor_shape_)
-            need(self.statistics_.tensor_shape == shape, "statistics_ do not fit tensor_shape_.")
+            need(self.statistics_.tensor_shape == shape, "statistics_ do not match tensor_shape_.")
             need("_dtype" in vars(self), "_dtype is missing.")
         if not unsolved:
             words = (state_of(type(self)) or self.state).words
@@ -218,7 +221,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
             super()._check_state(sizes)
 
 
-# Words of what a solve need not leave; all others are optional only until then.
+# Attributes that a solve does not have to set. All others are required after the solve.
 _NOT_ALWAYS = {"statistics_", "components_", "mean_"}
 
 

@@ -1,4 +1,4 @@
-"""Learners whose map has one small matrix for each mode of a tensor."""
+"""Base classes of multilinear learners, with one projection matrix per tensor mode."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ from nearfar.state import (
     whole,
 )
 
-# Rows at once: what stays in cache while it is centred and multiplied.
+# Size of a block of rows in bytes, so that it stays in the cache while it is centered and
+# multiplied.
 _BLOCK_BYTES = 2**21
 
-#: The factor of a mode.
+#: State check for the factor of one mode.
 factor_word = Word(
     lambda value, _: (
         isinstance(value, np.ndarray)
@@ -46,12 +47,12 @@ factor_word = Word(
 
 
 class MultilinearLearner(TensorInput, LinearLearner):
-    r"""A learner whose map is :math:`X \mapsto (X - M) \times_1 U_1^T \cdots \times_M U_M^T`.
+    r"""Metric learner with the map :math:`X \mapsto (X - M) \times_1 U_1^T \cdots \times_M U_M^T`.
 
-    As a map of flat rows it is linear: ``components_`` is the Kronecker product of the factors. It
-    is built when it is asked for; tensors are mapped mode by mode.
+    The map is linear in flat rows: ``components_`` is the Kronecker product of the factors. It is
+    computed on access only, because tensors are mapped mode by mode.
 
-    A subclass writes ``fit``, which calls :meth:`_keep_factors`. Where it has a parameter
+    A subclass implements ``fit``, which calls :meth:`_keep_factors`. If it has a parameter
     ``flatten`` that is False, ``transform`` returns tensors.
     """
 
@@ -69,7 +70,7 @@ class MultilinearLearner(TensorInput, LinearLearner):
         return "factors_" in vars(self)
 
     def _wanted_components(self, shape: Sequence[int]) -> list[int] | None:
-        """``n_components`` for each mode: an integer is the most in any, a tuple is exact."""
+        """Return ``n_components`` per mode: an integer is a maximum, a tuple is exact."""
         given = self.n_components
         if given is None:
             return None
@@ -81,7 +82,7 @@ class MultilinearLearner(TensorInput, LinearLearner):
         if not fits:
             raise ValueError(
                 f"{type(self).__name__}: n_components={given!r} does not fit tensors of shape "
-                f"{tuple(shape)}: use at most {max(shape) if np.ndim(given) == 0 else tuple(shape)}"
+                f"{tuple(shape)}. Use at most {max(shape) if np.ndim(given) == 0 else tuple(shape)}"
                 ", or None."
             )
         return wanted
@@ -89,7 +90,7 @@ class MultilinearLearner(TensorInput, LinearLearner):
     def _keep_factors(
         self, factors: Sequence[Matrix], mean: Floats | None, dtype: np.dtype[Any]
     ) -> None:
-        """Set what was learned, in the dtype of X; no ``mean_`` where there is no mean."""
+        """Set the fitted attributes, in the dtype of X; ``mean_`` is not set if mean is None."""
         if mean is not None:
             self.mean_ = np.asarray(mean, dtype).ravel()
         self.factors_ = [np.ascontiguousarray(U, dtype) for U in factors]
@@ -97,7 +98,7 @@ class MultilinearLearner(TensorInput, LinearLearner):
 
     @property
     def components_(self) -> Floats:  # type: ignore[override]
-        """The map of flat rows, (n_features_out, n_features): rows are flat eigen-tensors."""
+        """Matrix of the map of flat rows, (n_features_out, n_features); rows are eigen-tensors."""
         if "factors_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute 'components_'")
         return self._components()
@@ -119,7 +120,10 @@ class MultilinearLearner(TensorInput, LinearLearner):
         return lambda rows: project_stack(rows.reshape(-1, *shape), factors).reshape(len(rows), -1)
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Map tensors, mode by mode and in blocks.
+        """Map tensors.
+
+        For flat rows, the result is ``(X - mean_) @ components_.T``, or ``X @ components_.T`` for
+        learners without ``mean_``.
 
         Parameters
         ----------
@@ -129,8 +133,8 @@ class MultilinearLearner(TensorInput, LinearLearner):
         Returns
         -------
         ndarray of shape (n_samples, n_features_out) or (n_samples, q1, ..., qk)
-            In the dtype of X: ``(X - mean_) @ components_.T`` of flat rows, or without the mean if
-            there is none. Tensors if there is a parameter ``flatten`` that is False.
+            Mapped tensors, in the dtype of X. They are flat rows, unless the learner has a
+            parameter ``flatten`` that is False.
         """
         check_is_fitted(self)
         T = self._check_tensors(X, reset=False)
@@ -142,7 +146,9 @@ class MultilinearLearner(TensorInput, LinearLearner):
         return mapped.reshape(len(mapped), *self.n_components_)
 
     def inverse_transform(self, X: ArrayLike) -> Floats:
-        """Tensors from what the map left of them: of all that map to X, those nearest the mean.
+        """Reconstruct tensors from mapped tensors.
+
+        Of all tensors that are mapped to X, it returns those nearest to the mean.
 
         Parameters
         ----------
@@ -152,14 +158,14 @@ class MultilinearLearner(TensorInput, LinearLearner):
         Returns
         -------
         ndarray of shape (n_samples, d1, ..., dk)
-            In the dtype of X.
+            Reconstructed tensors, in the dtype of X.
         """
         check_is_fitted(self)
         given = np.asarray(X)
         kept = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
         if kept.ndim < 2 or prod(kept.shape[1:]) != self._n_features_out:
             raise ValueError(
-                f"X has shape {kept.shape}; {type(self).__name__} maps to "
+                f"X has shape {kept.shape}, but {type(self).__name__} maps to "
                 f"(n_samples, {self._n_features_out}) or {('n_samples', *self.n_components_)}."
             )
         rows = self._rebuilt(kept.reshape(len(kept), -1))
@@ -168,7 +174,7 @@ class MultilinearLearner(TensorInput, LinearLearner):
         return rows.reshape(-1, *self.tensor_shape_)
 
     def _rebuilt(self, rows: Floats) -> Floats:
-        """The shortest flat rows that are mapped to these."""
+        """Return the flat rows of minimum norm that are mapped to these rows."""
         inverse = [np.linalg.pinv(U.astype(np.float64)) for U in self.factors_]
         return project_stack(rows.reshape(-1, *self.n_components_), inverse).reshape(len(rows), -1)
 
@@ -176,21 +182,25 @@ class MultilinearLearner(TensorInput, LinearLearner):
         super()._check_state(sizes)
         shape = tuple(self.tensor_shape_) if "tensor_shape_" in vars(self) else ()
         fits = tuple(len(U) for U in self.factors_) == shape and prod(shape) == sizes.get("p")
-        need(fits, "factors_ do not fit tensor_shape_ and the number of features.")
+        need(fits, "factors_ do not match tensor_shape_ and the number of features.")
         need("n_components_" in vars(self), "n_components_ is missing.")
         self._check_kept(sizes)
 
     def _check_kept(self, sizes: Sizes) -> None:
-        """That factors give what ``n_components_`` says."""
+        """Raise if the shapes of the factors do not match ``n_components_``."""
         kept = tuple(self.n_components_)
-        need(kept == tuple(U.shape[1] for U in self.factors_), "n_components_ is not of factors_.")
-        need(agrees(self._n_features_out, "q", sizes), "factors_ have no such number of columns.")
+        need(
+            kept == tuple(U.shape[1] for U in self.factors_),
+            "n_components_ does not match factors_.",
+        )
+        need(agrees(self._n_features_out, "q", sizes), "factors_ have a wrong number of columns.")
 
 
 class AlternatingLearner(MultilinearLearner):
-    """A multilinear learner with orthonormal factors, found in turn, one mode after another.
+    """Multilinear learner with orthonormal factors, optimized one mode at a time.
 
-    It has parameters ``max_iter`` and ``tol``; ``fit`` calls :meth:`_learn_modes`.
+    Subclasses have the parameters ``max_iter`` and ``tol``. Their ``fit`` calls
+    :meth:`_learn_modes`.
     """
 
     state = State({"n_iter_": whole(), "converged_": flag})
@@ -209,7 +219,10 @@ class AlternatingLearner(MultilinearLearner):
         bases: Sequence[Matrix] | None = None,
         history: dict[str, list[float]] | None = None,
     ) -> None:
-        """Alternate from the start, and set what was learned; ``history`` is noted beside."""
+        """Alternate over the modes from ``start``, and set the fitted attributes.
+
+        ``history`` contains entries to add to ``history_``.
+        """
         found = alternate_modes(
             matrix_of,
             start,
@@ -229,6 +242,6 @@ class AlternatingLearner(MultilinearLearner):
         } | (history or {})
         self._keep_factors(found.factors, mean, dtype)
         if found.interrupt is not None:
-            raise found.interrupt  # Ctrl-C as usual, after the best so far was left here
+            raise found.interrupt  # Propagate Ctrl-C; the best solution so far is already stored.
         if not found.converged:
             warn_of_limit(type(self).__name__, self.max_iter)

@@ -1,4 +1,4 @@
-"""Principal axes before an iteration: what ``n_principal`` means to learners that descend."""
+"""The parameter ``n_principal``: iterative learners fitted on leading principal axes only."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from nearfar.parameters import Allowed, integer, none, one_of
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import leading_axes, moved
 
-#: What the parameter ``n_principal`` may be.
+#: Allowed values of the parameter ``n_principal``.
 N_PRINCIPAL: list[Allowed] = [none, one_of("auto"), integer(1)]
-#: Of more columns than this "auto" keeps so many axes.
+#: With more than WIDE columns, n_principal="auto" keeps KEPT axes.
 WIDE, KEPT = 128, 64
 
 
 class OnAxes(LinearLearner):
-    """A learner that may go along the leading principal axes of the rows alone.
+    """Linear learner that can be fitted on the leading principal axes of the rows.
 
-    With axes V (p, q) it is fitted to ``(X - mean) @ V``, as it would be behind a PCA, and the map
-    found is composed with them: ``components_`` stays a map of X.
+    With axes V (p, q), the learner is fitted to ``(X - mean) @ V``, as in a pipeline after PCA.
+    The learned map is then multiplied with the axes, so that ``components_`` is a map of X.
     """
 
     n_principal: int | str | None
@@ -30,9 +30,9 @@ class OnAxes(LinearLearner):
     def _fitted_on_axes(
         self, rows: Floats, start_from: Floats | None, *supervision: Any, **more: Any
     ) -> bool:
-        """Fit along the axes that ``n_principal`` asks for; False where it asks for none.
+        """Fit on principal axes and return True, or return False if ``n_principal`` selects none.
 
-        ``start_from`` is the map of the last fit, where it is to be gone on from.
+        ``start_from`` is the map of the last fit, for a warm start.
         """
         self.n_principal_ = self._n_axes(*rows.shape)
         if self.n_principal_ is None:
@@ -47,35 +47,36 @@ class OnAxes(LinearLearner):
         try:
             inner.fit(along, *supervision, **more)
         finally:
-            # Also after Ctrl-C: what was reached so far is left on the learner.
+            # After Ctrl-C, too, keep the best solution so far.
             if hasattr(inner, "components_"):
                 self._take(inner, statistics.mean, axes, rows.dtype)
         return True
 
     def _n_axes(self, n: int, p: int) -> int | None:
-        """How many axes are wanted; None for all that there is."""
+        """Return the number of axes; None to fit X directly."""
         asked, size = self.n_principal, getattr(self, "n_components", None)
         if asked == "auto":
-            # As many as the map has rows at least, and no more than half of the rows of X.
+            # At most half of the number of rows of X, but at least the number of rows of the map.
             few = min(KEPT, max(1, n // 2 - 1))
             return None if p <= WIDE else max(few, size or 1)
         assert asked is None or not isinstance(asked, str)
         if asked is not None and size is not None and size > asked:
             raise ValueError(
-                f"n_components={size} is more than n_principal={asked}: the map has no more rows "
-                "than there are axes."
+                f"n_components={size} is larger than n_principal={asked}. Set n_components to at "
+                "most n_principal."
             )
         return asked
 
     def _along(self, axes: Matrix, start_from: Floats | None) -> LinearLearner:
-        """A learner of the same settings for rows along the axes."""
+        """Return a learner with the same parameters for rows projected on the axes."""
         settings = self.get_params(deep=False) | {"n_principal": None}
         init = settings.get("init", "")
         if not isinstance(init, str):
             given = np.asarray(init, dtype=np.float64)
             if given.ndim != 2 or given.shape[1] != len(axes):
                 raise ValueError(
-                    f"init must be a map of the {len(axes)} features of X; got shape {given.shape}."
+                    f"init must have shape (n_components, {len(axes)}), because X has {len(axes)} "
+                    f"features; got shape {given.shape}."
                 )
             settings["init"] = given @ axes
         inner = type(self)(**settings)
@@ -84,7 +85,7 @@ class OnAxes(LinearLearner):
         return inner
 
     def _take(self, inner: LinearLearner, mean: Matrix, axes: Matrix, dtype: Any) -> None:
-        """What was learned along the axes, as a map of X."""
+        """Copy the fitted attributes of the inner learner, and convert its map to a map of X."""
         for name, value in vars(inner).items():
             if name.endswith("_") and name not in ("n_features_in_", "n_principal_"):
                 setattr(self, name, value)

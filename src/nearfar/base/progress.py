@@ -1,4 +1,4 @@
-"""One channel for what a long fit does: lines when it is verbose, and a callback."""
+"""Progress of a long fit: printed lines if verbose, and calls of a callback."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from weakref import WeakKeyDictionary
 
 from nearfar.blocks import Result, Task, map_in_order
 
-#: What a solver calls at each iteration, with what is known of it; the numbers are those that it
-#: notes in its history.
+#: A function that a solver calls at each iteration, with the values it also adds to its history.
 Report = Callable[[dict[str, Any]], None]
-#: What a user may set as ``callback`` of an estimator.
+#: A function that a user can set as ``callback`` of an estimator.
 Callback = Callable[[int, dict[str, Any]], Any]
 
 
 class Channel:
-    """Numbers the iterations of one fit, whatever its starts and stages, and tells of each.
+    """Progress reporter that numbers the iterations of one fit over all its starts and stages.
 
-    ``callback`` is called with the number of the iteration, from 1, and what is known of it. What
-    it raises ends the fit; a KeyboardInterrupt leaves the best so far.
+    ``callback`` is called with the iteration number, from 1, and a dict of values. An exception in
+    it stops the fit. After a KeyboardInterrupt, the best solution so far is kept.
     """
 
     def __init__(self, name: str, verbose: int, callback: Callback | None) -> None:
@@ -28,7 +27,7 @@ class Channel:
         self.iteration = 0
 
     def __call__(self, state: dict[str, Any]) -> None:
-        """Tell of one more iteration."""
+        """Report one more iteration."""
         self.iteration += 1
         if self.verbose:
             print(f"{self.name}: iteration {self.iteration}, {_line(state)}")
@@ -36,25 +35,25 @@ class Channel:
             self.callback(self.iteration, state)
 
 
-# Beside the estimators, not on them: copies, pickles and model files stay plain.
+# Stored here and not on the estimators, so that clones, pickles and model files do not contain it.
 _OPEN: WeakKeyDictionary[Any, Channel] = WeakKeyDictionary()
 
 
 def open_channel(estimator: Any, verbose: int) -> None:
-    """Begin a fit: iterations count from 1 again."""
+    """Start the progress report of a new fit; iteration numbers start at 1."""
     _OPEN.pop(estimator, None)
     if verbose or estimator.callback is not None:
         _OPEN[estimator] = Channel(type(estimator).__name__, int(verbose), estimator.callback)
 
 
 def report_of(estimator: Any) -> Report | None:
-    """What its solver is to call at each iteration; None where nobody listens."""
+    """Return the function that a solver calls at each iteration, or None if progress is off."""
     return _OPEN.get(estimator)
 
 
 @contextmanager
 def lent_channel(estimator: Any, inner: Any) -> Iterator[None]:
-    """While an inner learner is fitted its iterations count as those of the estimator."""
+    """Report the iterations of an inner learner as iterations of the estimator."""
     report = report_of(estimator)
     if report is None:
         yield
@@ -72,11 +71,12 @@ def told_in_order(
     n_threads: int,
     report: Report | None,
 ) -> tuple[list[Result | None], KeyboardInterrupt | None]:
-    """Several tasks of one fit in threads, whose iterations are told in the order of the tasks.
+    """Run several tasks of one fit in threads, and report their iterations in task order.
 
-    ``work`` gets a task and what to call at each iteration; it returns its result, and the Ctrl-C
-    that ended it early, if one did. Only this thread tells: with several, of a task when it is
-    done. Ctrl-C ends all tasks at their next iteration; those without a result have None.
+    ``work`` receives a task and a function to call at each iteration. It returns its result, and
+    the KeyboardInterrupt that stopped it early or None. All reports are made in the calling
+    thread. With several threads, a task is reported when it is done. Ctrl-C stops all tasks at
+    their next iteration. The result of a task that did not return is None.
     """
     stops: list[KeyboardInterrupt] = []
 

@@ -1,4 +1,4 @@
-"""Learners whose features are what rank-one tensors, taken away in turn, take of a tensor."""
+"""Base class of learners that map tensors to the coefficients of successive rank-one tensors."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from nearfar.state import Sizes, agrees, need
 
 
 class RankOneLearner(MultilinearLearner):
-    r"""A learner of atoms :math:`A_r = u_{1r} \otimes \cdots \otimes u_{Mr}` of norm one.
+    r"""Learner of rank-one atoms :math:`A_r = u_{1r} \otimes \cdots \otimes u_{Mr}` of norm one.
 
-    A tensor is mapped to the numbers :math:`\lambda_r = \langle X^{(r)}, A_r \rangle` with
-    :math:`X^{(r+1)} = X^{(r)} - \lambda_r A_r`. Atoms are not orthogonal, so that these are not its
-    inner products :math:`b_r` with the atoms: they solve the triangle
-    :math:`\mathrm{tril}(G) \lambda = b` with :math:`G_{rs} = \langle A_r, A_s \rangle`, all samples
-    at once.
+    A tensor is mapped to the coefficients :math:`\lambda_r = \langle X^{(r)}, A_r \rangle` with
+    :math:`X^{(r+1)} = X^{(r)} - \lambda_r A_r`. The atoms are not orthogonal, so the coefficients
+    differ from the inner products :math:`b_r = \langle X, A_r \rangle`. They are the solution of
+    the triangular system :math:`\mathrm{tril}(G) \lambda = b` with
+    :math:`G_{rs} = \langle A_r, A_s \rangle`, which is solved for all samples at once.
 
-    A subclass writes ``fit``, which calls :meth:`_keep_atoms`.
+    A subclass implements ``fit``, which calls :meth:`_keep_atoms`.
     """
 
     def _keep_atoms(
         self, factors: Sequence[Matrix], mean: Floats | None, dtype: np.dtype[Any]
     ) -> None:
-        """Set what was learned: unit vectors in columns, a matrix for each mode."""
+        """Set the fitted attributes; factors have unit vectors as columns, one matrix per mode."""
         self._keep_factors(factors, mean, dtype)
         self.n_components_ = (self.factors_[0].shape[1],)
 
@@ -44,17 +44,17 @@ class RankOneLearner(MultilinearLearner):
         return np.ascontiguousarray(rows, self.factors_[0].dtype)
 
     def inverse_transform(self, X: ArrayLike) -> Floats:
-        r"""The tensors that the atoms make up: :math:`\sum_r \lambda_r A_r`, and the mean if any.
+        r"""Reconstruct tensors as :math:`\sum_r \lambda_r A_r`, plus the mean if there is one.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components)
-            Mapped tensors.
+            Mapped tensors, the coefficients :math:`\lambda_r`.
 
         Returns
         -------
         ndarray of shape (n_samples, d1, ..., dk)
-            In the dtype of X.
+            Reconstructed tensors, in the dtype of X.
         """
         return super().inverse_transform(X)
 
@@ -64,30 +64,30 @@ class RankOneLearner(MultilinearLearner):
     def _check_kept(self, sizes: Sizes) -> None:
         kept = {U.shape[1] for U in self.factors_}
         need(kept == {*self.n_components_} and len(self.n_components_) == 1, "atoms are missing.")
-        need(agrees(self._n_features_out, "q", sizes), "factors_ have no such number of columns.")
+        need(agrees(self._n_features_out, "q", sizes), "factors_ have a wrong number of columns.")
 
 
 def flat_atoms(factors: Sequence[Floats]) -> Matrix:
-    """Flat rank-one tensors as columns, (d, R)."""
+    """Return the flattened rank-one tensors as columns, (d, R)."""
     return np.asarray(reduce(linalg.khatri_rao, [U.astype(np.float64) for U in factors]))
 
 
 def deflate(rows: Floats, atom: Vector) -> Vector:
-    """Take an atom of norm one away from flat rows, in place; returns what it took of each."""
+    """Subtract from flat rows their component along a unit atom, in place; return coefficients."""
     atom = atom.astype(rows.dtype)
     scores = rows @ atom
-    # Of the transposed rows, which are in the order of Fortran, BLAS makes no copy.
+    # The transposed rows are in Fortran order, so BLAS updates them without a copy.
     update = linalg.blas.sger if rows.dtype == np.float32 else linalg.blas.dger
     update(-1.0, atom, scores, a=rows.T, overwrite_a=True)
     return np.asarray(scores)
 
 
 def _triangle(factors: Sequence[Floats]) -> Matrix:
-    """Inner products of atoms with those before them; each has length one."""
+    """Return the lower triangle of the inner products of the atoms."""
     exact = [U.astype(np.float64) for U in factors]
     return np.tril(rank_one_gram(exact, exact))
 
 
 def _solved(triangle: Matrix, right: Floats) -> Matrix:
-    """What taking atoms away in turn gives: that the diagonal is one is known, up to rounding."""
+    """Solve the triangular system, whose diagonal is one up to rounding."""
     return np.asarray(linalg.solve_triangular(triangle, right, lower=True, unit_diagonal=True))

@@ -1,4 +1,4 @@
-"""Which estimators there are: the public names of the package, asked once."""
+"""Lists of the public estimators of the package."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from nearfar.base.tags import Input, Role
 def all_estimators(
     role: Role | None = None, input: Input | None = None
 ) -> dict[str, type[Estimator]]:
-    """Every public estimator of the library by name, or those of a role or an input.
+    """Return the public estimators by name, optionally filtered by role and input.
 
     Parameters
     ----------
     role : {"map", "classifier", "regressor", "clusterer", "kernel"}, optional
-        What they give.
+        Role of the estimators. None selects all roles.
     input : {"vectors", "tensors", "sets", "pairs"}, optional
-        What one sample is.
+        Type of one sample. None selects all types.
 
     Returns
     -------
     dict
-        Classes by name, in the order of the names.
+        Classes by name, sorted by name.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def all_estimators(
 
 
 def all_learners() -> dict[str, type[Learner]]:
-    """Every learner of a map, or of a kernel with its map, by name.
+    """Return all learners with ``transform`` by name: learners of maps and of kernels.
 
     >>> "LMNN" in all_learners()
     True
@@ -56,8 +56,8 @@ def all_learners() -> dict[str, type[Learner]]:
 
 @cache
 def public_classes() -> dict[str, type]:
-    """Every public class of the library by name, summaries too."""
-    # By name at run time: the stub lists what is public, and nothing else does.
+    """Return all public classes by name, including those that are not estimators."""
+    # Import the package at run time: its stub is the only list of public names.
     package = importlib.import_module("nearfar")
     items = {name: getattr(package, name) for name in package.__all__}
     return {name: item for name, item in items.items() if isinstance(item, type)}

@@ -1,4 +1,4 @@
-"""What solves from class statistics: in one go, in batches, on a cluster."""
+"""Base class of estimators that are solved from class statistics: arrays, batches or dask."""
 
 from __future__ import annotations
 
@@ -20,49 +20,51 @@ from nearfar.summaries.distributed import is_dask, statistics_of_blocks, without
 
 
 class StatisticsEstimator(Accumulating, Estimator):
-    """An estimator that solves from :class:`~nearfar.ClassStatistics` alone.
+    """Estimator that is solved from :class:`~nearfar.ClassStatistics` alone.
 
-    Subclasses write :meth:`_learn_from`; fitting in one go or in batches comes with it.
-    ``partial_fit`` only accumulates: the solve runs once, when something learned is first asked
-    for.
+    Subclasses implement :meth:`_learn_from` and inherit ``fit`` and ``partial_fit``.
+    ``partial_fit`` only accumulates. The solve runs once, on the first access to a fitted
+    attribute.
 
-    Of dask arrays and dataframes (``pip install 'nearfar[dask]'``) the statistics are computed
-    block by block where dask computes; only they come here, and the solve runs here.
+    For dask arrays and data frames (``pip install 'nearfar[dask]'``), the dask workers compute the
+    statistics block by block. Only the statistics are sent to the calling process, which solves.
     """
 
     state = State({"statistics_": object_of(ClassStatistics)}, fitted="statistics_")
-    #: One scatter for all classes; False keeps one for each.
+    #: Whether one scatter is stored for all classes together. False stores one per class.
     pooled_statistics: ClassVar[bool] = True
-    #: Parameters with which batches give what one fit gives, where the default looks at rows too.
+    #: Parameters with which batches give the result of one fit, for estimators whose default also
+    #: depends on the rows themselves.
     same_in_batches: ClassVar[dict[str, Any]] = {}
     statistics_: ClassStatistics
 
     @abstractmethod
     def _learn_from(self, statistics: ClassStatistics) -> None:
-        """Set what was learned, in attributes that end in an underscore.
+        """Solve from the statistics and set the fitted attributes.
 
-        On Ctrl-C it may raise :class:`~nearfar.solvers.subspaces.Interrupted` with components, once
-        the best so far is set: the estimator is then fitted, and the interrupt goes on.
+        On Ctrl-C it may set the best solution so far and then raise
+        :class:`~nearfar.solvers.subspaces.Interrupted` with components. The estimator is then
+        fitted, and the interrupt propagates.
         """
 
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from all rows at once; forgets what was learned before.
+        """Fit to all rows at once; earlier results are discarded.
 
         Parameters
         ----------
         X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
             Training points.
         y : array-like, dask array or dask series of shape (n_samples,)
-            Labels; ignored by learners that need none.
+            Labels. Ignored by unsupervised learners.
         sample_weight : array-like, dask array or dask series of shape (n_samples,), optional
             Non-negative weights of the rows.
 
         Returns
         -------
         object
-            The learner itself.
+            The fitted learner.
         """
         self._check_parameters()
         rows = self._check_rows(X, reset=True, min_samples=2)
@@ -76,48 +78,49 @@ class StatisticsEstimator(Accumulating, Estimator):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Accumulate more rows; new classes may appear unless ``classes`` were given.
+        """Accumulate a batch of rows.
 
         Parameters
         ----------
         X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
-            More training points.
+            Training points of this batch.
         y : array-like, dask array or dask series of shape (n_samples,)
-            Their labels.
+            Labels. Ignored by unsupervised learners.
         classes : array-like of shape (n_classes,), optional
-            All labels that may come, as in scikit-learn; once given, others raise. Those without
-            rows so far take no part in the solve.
+            All labels that batches may contain, as in scikit-learn. Other labels then raise an
+            error. None allows new labels in any batch. Classes without rows are ignored.
         sample_weight : array-like, dask array or dask series of shape (n_samples,), optional
             Non-negative weights of the rows.
 
         Returns
         -------
         object
-            The learner itself; the solve waits until it is needed.
+            The learner, which solves on the first access to a fitted attribute.
         """
         self._check_parameters()
         rows = self._check_rows(X, reset=not self.__sklearn_is_fitted__())
         known = self._check_classes(classes)
-        # Rows are seen once: float64 products, until those before show that float32 will do.
+        # Each row is read only once, so use float64 products until the statistics show that
+        # float32 products are accurate enough.
         self._accumulate(rows, y, sample_weight, exact=True, known=known)
         if known is not None:
             self._known_classes = known
         return self
 
     def _check_rows(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
-        """Rows to accumulate; of dask's, only what is known before computing is checked here."""
+        """Validate rows; for dask, check only properties that are known before computing."""
         if not is_dask(X):
             return self._check_X(X, reset=reset, min_samples=min_samples, finite=False)
         self._check_X(without_rows(X), reset=reset, min_samples=0)
         return X
 
     def _fit_with(self, accumulate: Callable[..., Self]) -> Self:
-        """Accumulate anew and solve; a fit that fails leaves the learner unfitted."""
+        """Accumulate from scratch and solve; a failed fit leaves the learner unfitted."""
         self._drop_statistics()
         try:
             accumulate(exact=False)
             if self.statistics_.is_ill_conditioned():
-                # Features so nearly collinear that float32 products lose what tells them apart.
+                # The features are nearly collinear, and float32 products lose their differences.
                 self._drop_statistics()
                 accumulate(exact=True)
             return self._solved()
@@ -177,7 +180,7 @@ class StatisticsEstimator(Accumulating, Estimator):
     def _solve_statistics(self) -> None:
         if self.statistics_.n_classes == 0:
             raise ValueError(
-                "There is no row to learn from: every sample_weight is zero, or supervision puts "
+                "There are no rows to learn from: every sample_weight is zero, or supervision puts "
                 "no point into a chunklet."
             )
         with blas_for(10.0 * self.statistics_.n_features**3):
@@ -189,4 +192,4 @@ class StatisticsEstimator(Accumulating, Estimator):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         fits = self.statistics_.n_features in (0, sizes.get("p"))
-        need(fits, "statistics_ do not fit the number of features.")
+        need(fits, "statistics_ do not match the number of features.")

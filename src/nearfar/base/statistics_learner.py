@@ -1,4 +1,4 @@
-"""Linear learners that solve from class statistics."""
+"""Base class of linear learners that are solved from class statistics."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from nearfar.summaries.class_statistics import ClassStatistics
 
 
 class StatisticsLearner(StatisticsEstimator, LinearLearner):
-    """A linear learner that solves from :class:`~nearfar.ClassStatistics` alone.
+    """Linear learner that is solved from :class:`~nearfar.ClassStatistics` alone.
 
-    Subclasses write :meth:`solve`; fitting in one go or in batches comes with it. ``partial_fit``
-    only accumulates: the solve runs once, when something learned is first asked for. Where what
-    was seen so far cannot be solved, asking raises the solve's error (``hasattr`` too).
+    Subclasses implement :meth:`solve` and inherit ``fit`` and ``partial_fit``. ``partial_fit``
+    only accumulates. The solve runs once, on the first access to a fitted attribute. If the
+    batches so far are not enough to solve, this access raises the error of the solve, and so does
+    ``hasattr``.
 
-    Of dask arrays and dataframes (``pip install 'nearfar[dask]'``) the statistics are computed
-    block by block where dask computes; only they come here, and the solve runs here.
+    For dask arrays and data frames (``pip install 'nearfar[dask]'``), the dask workers compute the
+    statistics block by block. Only the statistics are sent to the calling process, which solves.
     """
 
     @abstractmethod
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
-        """Components (n_components, n_features) from the statistics.
+        """Return components of shape (n_components, n_features) from the statistics.
 
-        May set further attributes that end in an underscore. On Ctrl-C it may raise
-        :class:`~nearfar.solvers.subspaces.Interrupted` with the best components so far: the learner
-        is then fitted with these, and the interrupt goes on.
+        It can set more fitted attributes. On Ctrl-C it may raise
+        :class:`~nearfar.solvers.subspaces.Interrupted` with the best components so far. The
+        learner is then fitted with these components, and the interrupt propagates.
         """
 
     def _learn_from(self, statistics: ClassStatistics) -> None:

@@ -1,4 +1,4 @@
-"""What an estimator is, what it takes and what it reads of it."""
+"""Tags that describe an estimator: its role, its input and its supervision."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ Guide = Literal["labels", "values", "pairs", "triplets", "quadruplets", "chunkle
 
 @dataclass(frozen=True)
 class LearnerTags:
-    """What kind of estimator it is; all that lists or sorts estimators asks these.
+    """Tags of an estimator, by which functions select, list and sort estimators.
 
     Parameters
     ----------
     reads : {"statistics", "graph", "supervision", "instances"}
-        What it learns from: ``ClassStatistics`` alone; a neighbour graph, or labels, pairs,
-        triplets or chunklets, together with X; or training rows that it keeps.
+        Source of the solution: ``ClassStatistics`` alone, X with a neighbor graph, X with
+        supervision, or training rows that the estimator stores.
     role : {"map", "classifier", "regressor", "clusterer", "kernel"}
-        What it gives: new coordinates, labels, numbers, clusters or a kernel.
+        Output of the estimator: new coordinates, labels, numbers, clusters or a kernel.
     input : {"vectors", "tensors", "sets", "pairs"}
-        What one sample is.
+        Type of one sample.
     supervised : bool
-        Whether it needs labels or another supervision.
+        Whether the estimator needs labels or other supervision.
     learns_from : tuple of str
-        What may tell it which points are alike, one of which is enough: "labels", "values" (numbers
-        to predict), "pairs", "triplets", "quadruplets", "chunklets". Empty for what needs nothing.
+        Accepted supervision, one of which is required: "labels", "values" (numbers to predict),
+        "pairs", "triplets", "quadruplets", "chunklets". Empty for unsupervised estimators.
     """
 
     reads: Reads
@@ -39,7 +39,7 @@ class LearnerTags:
 
     @property
     def maps(self) -> bool:
-        """Whether it gives coordinates by ``transform``: learners of maps and of kernels do."""
+        """Whether ``transform`` returns coordinates, as for the roles "map" and "kernel"."""
         return self.role in ("map", "kernel")
 
     def __post_init__(self) -> None:

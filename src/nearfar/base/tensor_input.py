@@ -1,4 +1,4 @@
-"""Estimators of tensors: one matrix or tensor a sample, or flat rows with their shape."""
+"""Mixin for estimators whose samples are tensors, or flat rows with a tensor shape."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from nearfar.blocks import check_finite_samples
 from nearfar.parameters import Allowed, none
 from nearfar.state import State, is_shape, optional, shape_word
 
-#: What the parameter ``tensor_shape`` may be.
+#: Allowed values of the parameter ``tensor_shape``.
 TENSOR_PARAMETERS: dict[str, list[Allowed]] = {
     "tensor_shape": [none, Allowed(is_shape, shape_word.description)],
 }
-#: What the parameter ``n_components`` of a multilinear map may be.
+#: Allowed values of the parameter ``n_components`` of a multilinear map.
 N_COMPONENTS_OF_MODES = [
     none,
     Allowed(lambda value: is_shape([value]) and not isinstance(value, bool), "an integer from 1"),
-    Allowed(is_shape, f"{shape_word.description}, one for each mode"),
+    Allowed(is_shape, f"{shape_word.description}, one per mode"),
 ]
 
 
 class TensorInput(Estimator):
-    """An estimator that takes (n_samples, d1, ..., dk), or rows with ``tensor_shape``.
+    """Estimator of tensors (n_samples, d1, ..., dk), or of flat rows with ``tensor_shape``.
 
-    Flat rows are in the order of C: the last mode runs fastest. Without ``tensor_shape`` they are
-    tensors of order one.
+    Flat rows are in C order: the index of the last mode changes fastest. If ``tensor_shape`` is
+    None, flat rows are vectors, that is, tensors of order one.
     """
 
     state = State({"tensor_shape_": optional(shape_word)})
@@ -39,23 +39,23 @@ class TensorInput(Estimator):
     tensor_shape_: tuple[int, ...]
 
     def _check_tensors(self, X: ArrayLike, *, reset: bool, min_samples: int = 1) -> Floats:
-        """X as finite floats of shape (n_samples, d1, ..., dk)."""
+        """Validate X and return it as finite floats of shape (n_samples, d1, ..., dk)."""
         if reset:
             self._forget()
         name = type(self).__name__
         if sparse.issparse(X):
-            self._check_X(X, reset=reset)  # which says what to do with it
+            self._check_X(X, reset=reset)  # This raises the error for sparse input.
         given: Any = X if hasattr(X, "iloc") else _as_array(X, name)
         if given.ndim < 2:
             raise ValueError(
-                f"{name}: X has shape {given.shape}. Reshape your data: give tensors of shape "
-                "(n_samples, d1, ..., dk), or flat rows and tensor_shape=(d1, ..., dk)."
+                f"{name}: X has shape {given.shape}. Reshape your data: pass tensors of shape "
+                "(n_samples, d1, ..., dk), or flat rows with tensor_shape=(d1, ..., dk)."
             )
         shape = given.shape[1:] if given.ndim > 2 else None
         wanted = self.tensor_shape if reset else self.tensor_shape_
         if shape is not None and wanted is not None and shape != tuple(wanted):
             raise ValueError(
-                f"{name}: X holds tensors of shape {shape}; tensor_shape is {tuple(wanted)}."
+                f"{name}: X has tensors of shape {shape}, but tensor_shape is {tuple(wanted)}."
             )
         flat = given if shape is None else given.reshape(len(given), prod(shape))
         rows = self._check_X(flat, reset=reset, min_samples=min_samples, finite=False)
@@ -66,21 +66,21 @@ class TensorInput(Estimator):
             check_finite_samples(rows)
             if prod(shape) != rows.shape[1]:
                 raise ValueError(
-                    f"{name}: rows of {rows.shape[1]} numbers are no tensors of shape "
-                    f"{shape}, which have {prod(shape)}."
+                    f"{name}: rows of X have {rows.shape[1]} values, but tensors of shape {shape} "
+                    f"have {prod(shape)}."
                 )
         except ValueError:
-            if reset:  # what was refused leaves nothing that looks fitted
+            if reset:  # A failed fit must not leave the estimator looking fitted.
                 self._forget()
             raise
         if reset:
             self.tensor_shape_ = shape
-        # One layout, and so one rounding, of equal numbers: frames come column by column.
+        # Use one memory layout, so that equal numbers round equally: data frames are column-major.
         return np.ascontiguousarray(rows).reshape(-1, *shape)
 
 
 def _as_array(X: ArrayLike, name: str) -> Any:
-    """X as an array; of a list whose samples are not of one shape the first other is named."""
+    """Return X as an array; if the shapes of samples differ, raise and name the first one."""
     try:
         return np.asarray(X)
     except ValueError as error:
@@ -90,12 +90,12 @@ def _as_array(X: ArrayLike, name: str) -> Any:
                 shapes.append(np.shape(sample))
             except ValueError:
                 raise ValueError(
-                    f"{name}: X[{len(shapes)}] is no tensor: its rows are of unequal length."
+                    f"{name}: X[{len(shapes)}] is not a tensor: its rows have different lengths."
                 ) from error
         other = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
         if other is None:
-            raise ValueError(f"{name}: X is no array of tensors: {error}") from error
+            raise ValueError(f"{name}: X is not an array of tensors: {error}") from error
         raise ValueError(
-            f"{name}: samples of X are not of one shape: X[0] has {shapes[0]}, X[{other}] has "
-            f"{shapes[other]}. Bring them to one shape first, by cutting, padding or resizing."
+            f"{name}: samples of X must have the same shape: X[0] has {shapes[0]}, X[{other}] has "
+            f"{shapes[other]}. Crop, pad or resize them to one shape first."
         ) from error

@@ -1,4 +1,4 @@
-"""Estimators that ask the nearest training objects, classifiers that let them vote, and ties."""
+"""Base classes of nearest-neighbor estimators, and the majority vote with its tie rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nearfar.blocks import row_blocks
 from nearfar.parameters import Allowed, integer, one_of
 from nearfar.state import Sizes, State, indices, labels
 
-#: What the parameters of a vote may be.
+#: Allowed values of the parameters of a vote.
 VOTE_PARAMETERS: dict[str, list[Allowed]] = {
     "n_neighbors": [integer(1)],
     "ties": [one_of("shrink", "first")],
@@ -27,14 +27,15 @@ VOTE_PARAMETERS: dict[str, list[Allowed]] = {
 
 
 class NearestObjects(Estimator):
-    """An estimator that asks the nearest training objects.
+    """Base class of estimators that search nearest training objects.
 
-    A subclass writes `_nearest`, and says by ``_n_training`` how many training objects it has kept.
+    A subclass implements ``_nearest`` and ``_n_training``, the number of stored training objects.
     """
 
-    #: What one object is called.
+    #: The noun for one object in messages.
     called = "point"
-    #: Whether the k nearest are the first k of more; not where ``n_neighbors`` decides who is near.
+    #: Whether the k nearest objects are the first k of any longer list. This is False where the
+    #: metric itself depends on ``n_neighbors``.
     nested = True
 
     n_neighbors: int
@@ -42,17 +43,21 @@ class NearestObjects(Estimator):
     @property
     @abstractmethod
     def _n_training(self) -> int:
-        """How many training objects there are."""
+        """Number of training objects."""
 
     @abstractmethod
     def _nearest(self, X: Any, k: int) -> tuple[Matrix, Indices]:
-        """Distances and numbers of the k nearest; each training object, if X is None, of others."""
+        """Return distances and indices of the k nearest training objects.
+
+        If X is None, search for each training object among all others.
+        """
 
     def _check_neighbors(self, n_objects: int) -> None:
-        if (self.n_neighbors or 0) > n_objects:  # None is for whom it says how many that is
+        # Subclasses that allow None choose a valid number themselves.
+        if (self.n_neighbors or 0) > n_objects:
             raise ValueError(
-                f"n_neighbors={self.n_neighbors} is more than there are training {self.called}s "
-                f"(n_samples={n_objects})."
+                f"n_neighbors={self.n_neighbors} is larger than the number of training "
+                f"{self.called}s (n_samples={n_objects})."
             )
 
     def _check_state(self, sizes: Sizes) -> None:
@@ -63,16 +68,16 @@ class NearestObjects(Estimator):
         return self.n_neighbors
 
     def kneighbors(self, X: Any, n_neighbors: int | None = None) -> tuple[Matrix, Indices]:
-        """Distances and numbers of the nearest training objects, nearest first.
+        """Return distances and indices of the nearest training objects, nearest first.
 
-        Of training objects equally far those with the smaller number come first.
+        Training objects at equal distance are sorted by index.
 
         Parameters
         ----------
         X : as in ``fit``
             New objects.
         n_neighbors : int, optional
-            How many; None is as many as vote.
+            Number of neighbors. None uses the number that predictions use.
 
         Returns
         -------
@@ -81,23 +86,27 @@ class NearestObjects(Estimator):
         check_is_fitted(self)
         k, n = self._n_voters() if n_neighbors is None else n_neighbors, self._n_training
         if not 1 <= k <= n:
-            raise ValueError(f"n_neighbors={k} must be from 1 to the {n} training {self.called}s.")
+            raise ValueError(
+                f"n_neighbors={k} must be from 1 to {n}, the number of training {self.called}s."
+            )
         return self._nearest(X, k)
 
     def kneighbors_by_k(self, X: Any, most: int) -> list[Indices]:
-        """Numbers of the nearest for each ``n_neighbors`` from 1, as if ``fit`` had been with it.
+        """Return the neighbors for each ``n_neighbors`` from 1 to ``most``.
+
+        The results are those of a model fitted with that ``n_neighbors``.
 
         Parameters
         ----------
         X : as in ``fit``
             New objects.
         most : int
-            The largest number.
+            Maximum number of neighbors.
 
         Returns
         -------
         list of ndarray of shape (n_objects, k)
-            For k from 1 to ``most``.
+            Indices of the nearest training objects, for k from 1 to ``most``.
         """
         if self.nested:
             found = self.kneighbors(X, most)[1]
@@ -110,13 +119,13 @@ class NearestObjects(Estimator):
 
 
 class NeighborVoter(ClassifierMixin, NearestObjects):
-    """Majority vote of the nearest; subclasses write how far objects are from training objects.
+    """Majority vote of the nearest training objects; subclasses implement the distances.
 
-    ``fit`` sets ``classes_`` and ``_codes``, the number of the class of each training object.
+    ``fit`` sets ``classes_`` and ``_codes``, the class index of each training object.
     """
 
     state = State({"classes_": labels("c"), "_codes": indices("n", below="c")}, fitted="classes_")
-    #: Whether the label is that of the vote; a subclass may have other rules too.
+    #: Whether predictions are decided by a vote; a subclass can have other classifiers too.
     votes = True
 
     ties: Literal["shrink", "first"]
@@ -125,9 +134,10 @@ class NeighborVoter(ClassifierMixin, NearestObjects):
 
     @abstractmethod
     def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
-        """How many objects there are, and blocks of distances to all training objects.
+        """Return the number of objects and an iterator over blocks of distances.
 
-        X is None for the training objects themselves.
+        Each block has the distances to all training objects. X is None for the training objects
+        themselves.
         """
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -138,7 +148,7 @@ class NeighborVoter(ClassifierMixin, NearestObjects):
         return len(self._codes)
 
     def _keep_labels(self, y: ArrayLike | None, n_objects: int) -> None:
-        """Check labels and n_neighbors, and keep the classes: the end of most fits."""
+        """Check the labels and ``n_neighbors``, and store the classes; most fits end with this."""
         classes, self._codes = self._check_labels(y, n_objects, min_classes=1)
         self._check_neighbors(n_objects)
         self.classes_ = classes
@@ -154,7 +164,9 @@ class NeighborVoter(ClassifierMixin, NearestObjects):
 
     @available_if(lambda self: self.votes)
     def predict_proba(self, X: Any) -> Matrix:
-        """Shares of the votes that decided: of the k neighbours left after ties shrank k.
+        """Return the fraction of votes per class.
+
+        If ties reduced k, only the remaining neighbors are counted.
 
         Parameters
         ----------
@@ -164,12 +176,13 @@ class NeighborVoter(ClassifierMixin, NearestObjects):
         Returns
         -------
         ndarray of shape (n_objects, n_classes)
+            Fractions of votes. Each row sums to one.
         """
         _, neighbors = self.kneighbors(X)
         return vote_shares(self._codes[neighbors], len(self.classes_), self.ties)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The label that wins the vote.
+        """Predict labels by a majority vote of the nearest training objects.
 
         Parameters
         ----------
@@ -179,39 +192,45 @@ class NeighborVoter(ClassifierMixin, NearestObjects):
         Returns
         -------
         ndarray of shape (n_objects,)
+            Predicted labels.
         """
         _, neighbors = self.kneighbors(X)
         winners = vote(self._codes[neighbors], len(self.classes_), self.ties)
         return np.asarray(self.classes_[winners])
 
     def leave_one_out_error(self) -> float:
-        """Error on the training objects, each classified by all others.
+        """Return the error rate on the training objects, each classified by all others.
 
-        What was learned from them is not learned again: this is the training error of the works,
-        an optimistic figure for anything that learned from the labels.
+        The metric is not refitted without the left-out object. For a metric that was learned from
+        the labels, this training error is optimistic.
+
+        Returns
+        -------
+        float
+            Fraction of misclassified training objects.
         """
         check_is_fitted(self)
         k, n = self._n_voters(), self._n_training
         if k >= n:
             raise ValueError(
-                f"n_neighbors={k} must be below the number of training {self.called}s, {n}, to "
-                "leave one out."
+                f"The leave-one-out error needs n_neighbors below the number of training "
+                f"{self.called}s ({n}); n_neighbors is {k}."
             )
         return vote_error(self._nearest(None, k)[1], self._codes, len(self.classes_), self.ties)
 
 
 def vote_error(neighbors: Indices, codes: Indices, n_classes: int, ties: str) -> float:
-    """The share of training objects that their neighbours outvote."""
+    """Return the fraction of training objects that the vote of their neighbors misclassifies."""
     return float(np.mean(vote(codes[neighbors], n_classes, ties) != codes))
 
 
 def leave_out(D: Matrix, own: Indices) -> None:
-    """Make the objects of a block, row i being object ``own[i]``, no neighbours of themselves."""
+    """Set the distance of each object to itself to infinity; row i is object ``own[i]``."""
     D[np.arange(len(D)), own] = np.inf
 
 
 def nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
-    """The k smallest entries of each row, ascending, and their columns; ties by column."""
+    """Return the k smallest entries of each row, ascending, and their columns; ties by column."""
     if 4 * k > D.shape[1]:
         order = np.argsort(D, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(D, order, axis=1), order.astype(np.intp)
@@ -219,7 +238,8 @@ def nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
     order = np.argsort(np.take_along_axis(D, some, axis=1), axis=1, kind="stable")
     found = np.take_along_axis(some, order, axis=1)
     values = np.take_along_axis(D, found, axis=1)
-    # Which of those that are equally far is last in the list is for the columns to say.
+    # argpartition picks arbitrary columns among entries equal to the k-th smallest. Sort these
+    # rows in full, so that the smaller column wins.
     for row in np.flatnonzero(np.count_nonzero(values[:, -1:] >= D, axis=1) != k):
         found[row] = np.argsort(D[row], kind="stable")[:k]
         values[row] = D[row, found[row]]
@@ -227,7 +247,7 @@ def nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
 
 
 def vote_shares(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.float64]:
-    """Shares of the votes of (n, k) neighbour codes, nearest first, after ties shrank k."""
+    """Return the fraction of votes per class for (n, k) neighbor codes, nearest first."""
     n, k = codes.shape
     shares = np.empty((n, n_classes))
     for block in row_blocks(n, 24 * n_classes):
@@ -244,7 +264,7 @@ def vote_shares(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[n
 
 
 def vote(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.intp]:
-    """Winning code of each row of (n, k) neighbour codes, nearest first."""
+    """Return the winning code of each row of (n, k) neighbor codes, nearest first."""
     winners = np.empty(len(codes), dtype=np.intp)
     for block in row_blocks(len(codes), 32 * n_classes):
         winners[block] = vote_shares(codes[block], n_classes, ties).argmax(axis=1)
@@ -252,7 +272,7 @@ def vote(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.intp]
 
 
 def votes_by_k(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
-    """Winning codes (n, k) of the nearest voter, the nearest two, ..., where ties shrink k."""
+    """Return winning codes (n, k): column j is the vote of j + 1 neighbors with ties="shrink"."""
     winners = np.empty_like(codes)
     for block in row_blocks(len(codes), 24 * n_classes):
         some, rows = codes[block], np.arange(block.stop - block.start)
@@ -266,7 +286,7 @@ def votes_by_k(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
 
 
 def _count(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
-    """Votes for each class, (n, n_classes)."""
+    """Count the votes per class, (n, n_classes)."""
     n, k = codes.shape
     cells = np.repeat(np.arange(n) * n_classes, k) + codes.ravel()
     return np.bincount(cells, minlength=n * n_classes).reshape(n, n_classes).astype(float)

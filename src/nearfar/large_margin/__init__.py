@@ -1,1 +1,1 @@
-"""The triplet engine: targets, impostors, the large-margin loss and its rules."""
+"""Large-margin learning from triplets: target neighbors, impostors, the loss and its solvers."""

@@ -1,4 +1,4 @@
-"""Classification by the large-margin energy: what a new point would cost under each label."""
+"""Energy-based classification: the label that increases the large-margin loss least."""
 
 from __future__ import annotations
 
@@ -36,71 +36,89 @@ from nearfar.state import (
 
 
 class EnergyClassifier(ClassifierMixin, ThroughLearner):
-    r"""The label under which a new point raises the large-margin loss least.
+    r"""Energy-based classifier: predicts the label that increases the large-margin loss least.
 
-    With squared distances D after the learner's map, the energy of a point t under the label c is
+    Let D be the squared distances after the map of ``estimator``. The energy of a point t with
+    the label c is
 
     .. math::
         E(t, c) = (1-\mu) \sum_{j \in N_c(t)} D_{tj}
         + \mu \sum_{j \in N_c(t)} \sum_{l: y_l \ne c} [1 + D_{tj} - D_{tl}]_+
         + \mu \sum_{i: y_i \ne c} \sum_{j \leadsto i} [1 + D_{ij} - D_{it}]_+ ,
 
-    where :math:`N_c(t)` are the k training points of class c nearest to t and :math:`j \leadsto i`
-    says that j is a target of i. It is what t with the label c adds to the loss of
-    :class:`~nearfar.LMNN`, all targets being kept: t is pulled to its own neighbours, pushed from
-    other classes, and in the way of training points of other classes. The least energy wins, of
-    equal ones the smaller label.
+    where :math:`N_c(t)` are the k training points of class c nearest to t, and
+    :math:`j \leadsto i` means that j is a target neighbor of i. The energy is the amount that t
+    with the label c adds to the loss of :class:`~nearfar.LMNN` if the target neighbors of the
+    training points do not change. The first term pulls t toward its neighbors of class c, the
+    second pushes points of other classes away from t, and the third counts t as an impostor of
+    training points of other classes. The label with the lowest energy wins. In a tie, the smaller
+    label wins.
 
-    Around LMNN (or a Pipeline that ends with it) the rule takes over the targets, k and μ that the
-    metric was learned with, and counts impostors as the learner did: where of each point only the
-    m nearest count, so it is here, and t costs a training point what it adds to the m nearest of
-    it. The rule then often does better than the vote of the neighbours. Around
-    other learners, alone or as the last step of a Pipeline, targets are the nearest points of the
-    same class in the space that the rule is given.
+    With LMNN as ``estimator``, this classifier is often more accurate than a vote of the nearest
+    neighbors.
 
-    The margin is 1, so the rule depends on the scale of that space: twice the data is another
-    rule. LMNN learns the scale. Elsewhere choose it, for example by cross-validation; where
-    typical distances are far above 1 or far below 1, only one part of the energy is left.
+    The margin is 1, so predictions depend on the scale of the mapped points. LMNN learns this
+    scale. For other estimators, choose it, for example by cross-validation. If typical distances
+    are much larger or much smaller than 1, one part of the energy dominates.
 
-    A class with fewer than k points has fewer terms in its energy, which favours it; fit warns.
-
-    Cost: the learner's fit; then O(n q) for each query in q dimensions, in blocks. Hinges are
-    summed over the points near enough to have one, O(m log m) where m of them are nearer than
-    the farthest class.
+    A class with fewer than k points has fewer terms in its energy, which favors this class.
+    ``fit`` then issues a warning.
 
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Cloned and fitted first; energies are those after its ``transform``. None takes X itself.
+        Transformer that is cloned and fitted first. Energies are computed from its output. None
+        uses X directly.
     n_neighbors : int or None, default=None
-        The number k of points of each class that pull; also the number of targets, where the
-        learner has none. None is that of the learner which has targets, else 3.
+        Number k of neighbors per class that pull, and of target neighbors per training point
+        unless ``estimator`` has targets. None uses the value of ``estimator``, see Notes.
     push_weight : float from 0 to 1, or None, default=None
-        The weight μ of the hinges. None is that of the learner which has targets, else 0.5.
+        Weight μ of the hinge terms. None uses the value of ``estimator``, see Notes.
     n_impostors : int, None or "auto", default="auto"
-        How many impostors count: of each point so many, the nearest; None is all. "auto" is what
-        the learner which has targets did, else None.
+        Number of nearest impostors per point that enter the energy. None uses all. "auto" uses
+        the value of ``estimator``, see Notes.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels.
     estimator_ : object or None
-        The fitted learner.
+        The fitted ``estimator``.
     target_neighbors_ : ndarray of shape (n_samples, k)
-        Row numbers of the targets; -1 where there is none.
+        Row indices of the target neighbors, -1 for missing ones.
     n_neighbors_ : int
-        The k that is used: at most the points of the largest class.
+        The number k that is used, at most the size of the largest class.
     push_weight_ : float
-        The μ that is used.
+        The weight μ that is used.
     n_impostors_ : int or None
-        How many impostors of each point count.
+        Number of nearest impostors per point that enter the energy. None means all.
 
     See Also
     --------
     LMNN, KNNClassifier, MultiMetricLMNN
+
+    Notes
+    -----
+    If ``estimator`` is LMNN, or another learner with ``target_neighbors_``, or a Pipeline that
+    ends with such a learner, the classifier uses the settings with which the metric was learned:
+
+    ==================  ======================  ==============================================
+    setting             learner with targets    other estimators
+    ==================  ======================  ==============================================
+    target neighbors    ``target_neighbors_``   nearest points of the same class after the map
+    ``n_neighbors``     ``n_neighbors``         3
+    ``push_weight``     ``push_weight``         0.5
+    ``n_impostors``     ``n_impostors_``        None
+    ==================  ======================  ==============================================
+
+    If only the m nearest impostors of each point count, the third term of the energy is the
+    amount by which t increases the hinge loss of the m nearest impostors of each training point.
+
+    Prediction takes O(n q) per query in q dimensions, computed in blocks, in addition to
+    O(h log h) for the hinge terms, where h is the number of training points that are close enough
+    to have one.
 
     References
     ----------
@@ -112,10 +130,10 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     >>> from sklearn.datasets import load_wine
     >>> from nearfar import EnergyClassifier, LMNN
     >>> X, y = load_wine(return_X_y=True)
-    >>> rule = EnergyClassifier(LMNN()).fit(X[::2], y[::2])
-    >>> rule.energies(X[1::2]).shape
+    >>> classifier = EnergyClassifier(LMNN()).fit(X[::2], y[::2])
+    >>> classifier.energies(X[1::2]).shape
     (89, 3)
-    >>> rule.score(X[1::2], y[1::2]) > 0.95
+    >>> classifier.score(X[1::2], y[1::2]) > 0.95
     True
     """
 
@@ -161,21 +179,21 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
-        """Fit the learner; keep the mapped training points and how far their targets reach.
+        """Fit ``estimator``, and store the mapped training points and their target distances.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Labels, for the rule and for the learner.
+            Labels, for the classifier and for ``estimator``.
         supervision : Pairs, Triplets, Chunklets or array-like, optional
-            Handed to the learner.
+            Supervision passed to the ``fit`` of ``estimator``.
 
         Returns
         -------
         EnergyClassifier
-            Itself.
+            The fitted classifier.
         """
         learner, points, classes, codes = self._fit_learner(X, y, supervision)
         source = _with_targets(learner)
@@ -195,8 +213,9 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         if sizes.min() < n_neighbors:
             label = classes.tolist()[int(np.argmin(sizes))]
             warn(
-                f"Class {label!r} has {sizes.min()} points, fewer than n_neighbors={n_neighbors}: "
-                "its energy has fewer terms, which favours it.",
+                f"Class {label!r} has {sizes.min()} points, fewer than n_neighbors={n_neighbors}. "
+                "Its energy has fewer terms, which favors this class. Reduce n_neighbors to avoid "
+                "this.",
             )
         self.estimator_, self.classes_ = learner, classes
         self.target_neighbors_ = targets
@@ -235,13 +254,13 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         n, edges = sizes["n"], self._edges
-        need(len(np.unique(self._order)) == n, "_order names points twice.")
-        need(len(edges) == sizes["c"] + 1, "_edges are not the points of each class.")
+        need(len(np.unique(self._order)) == n, "_order contains duplicate points.")
+        need(len(edges) == sizes["c"] + 1, "_edges does not match the number of classes.")
         rising = edges[0] == 0 and edges[-1] == n and (edges[1:] > edges[:-1]).all()
-        need(rising, "_edges: classes that do not share the points out.")
+        need(rising, "_edges must increase from 0 to the number of points.")
 
     def energies(self, X: ArrayLike) -> Matrix:
-        """The energy of each point under each label.
+        """Return the energy of each point under each label.
 
         Parameters
         ----------
@@ -251,7 +270,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Not negative; the columns are in the order of ``classes_``.
+            Non-negative energies, with columns in the order of ``classes_``.
         """
         check_is_fitted(self)
         queries = self._placed(self._queries(X), "X")
@@ -260,7 +279,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         return self._in_blocks(queries, lambda block, distances: self._energies(distances, last))
 
     def decision_function(self, X: ArrayLike) -> Matrix:
-        """Negative energies: the largest wins.
+        """Return negative energies, so that the predicted label has the largest value.
 
         Parameters
         ----------
@@ -270,8 +289,9 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         Returns
         -------
         ndarray of shape (n_samples, n_classes) or (n_samples,)
-            With two classes one number for each point, as in scikit-learn: the energy under the
-            first label minus that under the second. The second wins where it is above 0.
+            Negative energies. With two classes, there is one value per point, as in scikit-learn:
+            the energy of the first label minus that of the second. A value above 0 means the
+            second label.
         """
         energies = self.energies(X)
         if energies.shape[1] == 2:
@@ -279,7 +299,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         return -energies
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The label of the least energy.
+        """Predict the label with the lowest energy.
 
         Parameters
         ----------
@@ -289,20 +309,29 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         Returns
         -------
         ndarray of shape (n_samples,)
+            Predicted labels.
         """
         winners = self.energies(X).argmin(axis=1)
         return np.asarray(self.classes_[winners])
 
     def leave_one_out_error(self) -> float:
-        """Error on the training points, each classified by all others.
+        """Return the error rate on the training points, each classified by all others.
 
-        The learner is not fitted again and the targets of the others are kept; only where the
-        point left out is a target itself, that target is dropped. A point that is alone in its
-        class counts as an error. As the learner saw all labels, the figure is optimistic.
+        ``estimator`` is not refitted, and the target neighbors of the other points do not change,
+        except that the left-out point is not a target. A point that is alone in its class counts
+        as an error. The error is optimistic, because ``estimator`` was fitted with all labels.
+
+        Returns
+        -------
+        float
+            Fraction of misclassified training points.
         """
         check_is_fitted(self)
         if len(self._points) < 2:
-            raise ValueError("Leave-one-out needs at least 2 training points; there is 1.")
+            raise ValueError(
+                "leave_one_out_error needs at least 2 training points, but the classifier was "
+                "fitted with 1."
+            )
         codes = np.repeat(np.arange(len(self.classes_)), np.diff(self._edges))
         winners = self._leave_one_out_energies().argmin(axis=1)
         return float(np.mean(winners != codes))
@@ -382,8 +411,8 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             overflow = not np.isfinite(16 * np.einsum("ij,ij->i", placed, placed).max(initial=0))
         if overflow:
             raise ValueError(
-                f"Squared distances overflow: the largest value found in {name} is "
-                f"{np.abs(points).max():.3g}; divide the data by a constant."
+                f"Squared distances overflow: the largest absolute value in {name} is "
+                f"{np.abs(points).max():.3g}. Divide {name} by a constant."
             )
         return placed
 
@@ -400,9 +429,9 @@ def _checked_targets(learner: Any, n_samples: int) -> Indices:
     fits = targets.ndim == 2 and len(targets) == n_samples
     if not fits or targets.min(initial=-1) < -1 or targets.max(initial=-1) >= n_samples:
         raise ValueError(
-            f"target_neighbors_ of {type(learner).__name__} must have a row for each of the "
-            f"{n_samples} training points and name rows of them, or -1 for none; got shape "
-            f"{targets.shape} and numbers from {targets.min(initial=-1)} to "
+            f"target_neighbors_ of {type(learner).__name__} must have one row for each of the "
+            f"{n_samples} training points, with row indices below {n_samples} or -1 for missing "
+            f"targets; got shape {targets.shape} and values from {targets.min(initial=-1)} to "
             f"{targets.max(initial=-1)}."
         )
     return targets.astype(np.intp)

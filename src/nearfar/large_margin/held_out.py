@@ -60,8 +60,9 @@ def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indic
     n_held = round(fraction * len(codes))
     if n_held < 1 or len(codes) - n_held < 2:
         raise ValueError(
-            f"validation_fraction={fraction} of {len(codes)} rows leaves nothing to train on or "
-            "nothing to watch."
+            f"validation_fraction={fraction} of {len(codes)} rows leaves too few rows for training "
+            "(at least 2) or for validation (at least 1). Choose another validation_fraction, or "
+            "0 for no validation."
         )
     by_class = sizes.min() >= 2 and n_held >= len(sizes) <= len(codes) - n_held
     trained, held = train_test_split(
@@ -72,7 +73,7 @@ def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indic
     )
     if len(np.unique(codes[trained])) < 2:
         raise ValueError(
-            f"With validation_fraction={fraction} a single class is left to train on; hold out "
-            "less."
+            f"With validation_fraction={fraction}, the training rows contain only one class. "
+            "Reduce validation_fraction."
         )
     return np.sort(trained), np.sort(held)

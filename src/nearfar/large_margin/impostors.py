@@ -43,13 +43,15 @@ def check_class_sizes(codes: Indices, classes: NDArray[Any], n_neighbors: int, o
     sizes = np.bincount(codes, minlength=len(classes))
     if sizes.max() < 2:
         raise ValueError(
-            f"{owner} needs a class with at least two points; each class of y has only 1 sample."
+            f"{owner} needs a class with at least two points, but each class of y has only 1 "
+            "sample."
         )
     if sizes.min() <= n_neighbors:
         label = classes.tolist()[int(np.argmin(sizes))]
         warn(
-            f"Class {label!r} has {sizes.min()} points: fewer than n_neighbors + 1 = "
-            f"{n_neighbors + 1}. Its points get as many targets as there are.",
+            f"Class {label!r} has {sizes.min()} points, fewer than n_neighbors + 1 = "
+            f"{n_neighbors + 1}. Its points have fewer target neighbors. Reduce n_neighbors to "
+            "avoid this.",
         )
 
 
@@ -71,15 +73,18 @@ def check_targets(targets: ArrayLike, codes: Indices) -> Indices:
     n = len(codes)
     if found.ndim != 2 or len(found) != n or found.dtype.kind not in "iu":
         raise ValueError(
-            f"target_neighbors must be row numbers in an array of shape ({n}, k); got shape "
-            f"{found.shape} of {found.dtype}."
+            f"target_neighbors must be an integer array of shape ({n}, k) with row indices; got "
+            f"shape {found.shape} and dtype {found.dtype}."
         )
     found = found.astype(np.intp)
     if found.min(initial=0) < -1 or found.max(initial=-1) >= n:
-        raise ValueError(f"target_neighbors names rows outside 0 to {n - 1}; -1 stands for none.")
+        raise ValueError(
+            f"target_neighbors must contain row indices from 0 to {n - 1}, or -1 for missing "
+            f"targets; got values from {found.min()} to {found.max()}."
+        )
     rows, slots = np.nonzero(found >= 0)
     if not len(rows):
-        raise ValueError("target_neighbors holds no target.")
+        raise ValueError("target_neighbors must contain at least one target; all entries are -1.")
     others = found[rows, slots]
     for wrong, what in (
         (others == rows, "itself"),
@@ -87,7 +92,10 @@ def check_targets(targets: ArrayLike, codes: Indices) -> Indices:
     ):
         if wrong.any():
             i = int(np.argmax(wrong))
-            raise ValueError(f"target_neighbors: row {rows[i]} has row {others[i]}, {what}.")
+            raise ValueError(
+                "target_neighbors must be other rows of the same class: the target of row "
+                f"{rows[i]} is row {others[i]}, {what}."
+            )
     return found
 
 

@@ -114,8 +114,8 @@ class ManyMetrics(LargeMargin):
             )
             if found is None:
                 raise ValueError(
-                    "More than 100 million impostor pairs: the data are too large, or the single "
-                    "map too poor, for several metrics."
+                    "There are more than 100 million impostor pairs, the limit for several "
+                    "metrics. Use fewer training rows, or a better map to start from."
                 )
             lists.append((found.centers, found.indices))
         if keep and self.pairs is not None:

@@ -116,8 +116,8 @@ class WorkingSet:
         found = find_impostors(Z, self.codes, reach, max_pairs=10**8)
         if found is None:
             raise ValueError(
-                'solver="projected_subgradient" met more than 100 million impostor pairs; it is '
-                'for small data. Use solver="lbfgs".'
+                'solver="projected_subgradient" found more than 100 million impostor pairs, its '
+                'limit. Use solver="lbfgs".'
             )
         before = len(self.pairs.indices)
         lists = [(old.centers, old.indices) for old in (self.pairs, found)]

@@ -72,7 +72,7 @@ def test_names_of_classes_are_those_of_the_data(here, capsys):
     assert main(["fit", "wine", "--method", "raw", "-k", "1", "--save", str(save)]) == 0
     capsys.readouterr()
     assert run(save, "wine", "--row", 3) == 0
-    assert "is 'class_0' by its nearest neighbour; proline carries" in capsys.readouterr().out
+    assert "is 'class_0' by its nearest neighbor; proline carries" in capsys.readouterr().out
 
 
 def test_contributions_add_up_and_a_category_is_one_feature(here, capsys):
@@ -154,7 +154,7 @@ def test_what_the_page_must_not_hide():
         "fitted_to": "t.csv",
         "n_rows": 10,
         "target": "kind",
-        "sentence": "row 1 is 'a' by its nearest neighbour; x carries 60% of the metric here",
+        "sentence": "row 1 is 'a' by its nearest neighbor; x carries 60% of the metric here",
         "true": "b",
         "command": "nearfar explain m.nf t.csv --row 1",
         "explained": explained,
