@@ -342,10 +342,10 @@ def test_relatives_go_over_one_pass_and_start_from_the_work(relative):
 
 def test_what_does_not_go_together():
     X, y = problem(1)
-    with pytest.raises(ValueError, match="targets are not chosen anew; got n_passes=2"):
+    with pytest.raises(ValueError, match="learns from triplets in one pass; got n_passes=2"):
         LMNN(n_passes=2).fit(X, supervision=Triplets([[0, 1, 2]], n_samples=36))
     for settings, what in (({"n_impostors": 3}, "n_impostors"), ({"n_passes": 2}, "n_passes")):
-        with pytest.raises(ValueError, match=f"does not do {what}"):
+        with pytest.raises(ValueError, match=f"does not support {what}"):
             LMNN(solver="projected_subgradient", **settings).fit(X, y)
     with pytest.raises(ValueError, match="counts all impostors; got n_impostors=2 inside"):
         MultiMetricLMNN(LMNN(n_impostors=2), rule="energy").fit(X, y)

@@ -363,7 +363,7 @@ def test_what_the_projected_subgradient_does_not_do(options):
     guide = {}
     if options.pop("supervision", None):
         guide["supervision"] = Triplets([[0, 1, 2]], n_samples=36)
-    with pytest.raises(ValueError, match="does not do"):
+    with pytest.raises(ValueError, match="does not support"):
         LMNN(solver="projected_subgradient", **options).fit(X, y, **guide)
 
 
@@ -835,5 +835,5 @@ def test_stopping_early_stays_near_the_given_distance_where_rows_are_few():
 
 
 def test_subgradients_do_not_stop_early():
-    with pytest.raises(ValueError, match="does not do early stopping"):
+    with pytest.raises(ValueError, match="does not support early stopping"):
         LMNN(solver="projected_subgradient", validation_fraction=0.3).fit(*WINE)

@@ -183,5 +183,5 @@ def test_new_starts_of_lmnn_reach_the_same_optimum():
 def test_diagonal_lmnn_has_random_starts_and_no_lda():
     model = LMNN(structure="diagonal", init="random", max_iter=5).fit(X, Y)
     assert np.isfinite(model.components_).all()
-    with pytest.raises(ValueError, match='init="lda" is no start of structure="diagonal"'):
+    with pytest.raises(ValueError, match='init="lda" cannot be combined with structure="diagonal"'):
         LMNN(structure="diagonal", init="lda").fit(X, Y)
