@@ -507,5 +507,5 @@ def test_an_outlying_row_is_no_obstacle(seed, dtype):
 
 def test_a_start_that_maps_everything_to_one_point_is_refused():
     X, y = problem(0)
-    with pytest.raises(ValueError, match="init maps all of X to one point"):
+    with pytest.raises(ValueError, match="init maps all rows of X to one point"):
         published(init=np.zeros((4, 4))).fit(X, y)

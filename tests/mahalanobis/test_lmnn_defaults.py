@@ -333,7 +333,7 @@ def test_a_fit_that_stops_early_on_a_sample_of_centres_is_judged_on_all(monkeypa
 @pytest.mark.filterwarnings("ignore:.*did not converge")
 def test_relatives_go_over_one_pass_and_start_from_the_work(relative):
     X, y = problem(0)
-    with pytest.raises(ValueError, match=rf"{relative.__name__}: .* got n_passes=2 inside"):
+    with pytest.raises(ValueError, match=rf"{relative.__name__}: .* got n_passes=2"):
         relative(LMNN(n_passes=2)).fit(X, y)
     fitted = relative(LMNN(max_iter=5), validation_fraction=0.3).fit(X, y)
     inner = fitted.passes_[0] if relative is MultiPassLMNN else fitted.estimator_
@@ -347,7 +347,7 @@ def test_what_does_not_go_together():
     for settings, what in (({"n_impostors": 3}, "n_impostors"), ({"n_passes": 2}, "n_passes")):
         with pytest.raises(ValueError, match=f"does not support {what}"):
             LMNN(solver="projected_subgradient", **settings).fit(X, y)
-    with pytest.raises(ValueError, match="counts all impostors; got n_impostors=2 inside"):
+    with pytest.raises(ValueError, match="n_impostors=None; got n_impostors=2"):
         MultiMetricLMNN(LMNN(n_impostors=2), rule="energy").fit(X, y)
     for name in ("n_impostors", "n_passes", "validation_fraction"):
         with pytest.raises(ValueError, match=name):

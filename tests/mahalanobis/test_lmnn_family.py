@@ -579,7 +579,7 @@ def test_held_out_rows_stop_it_in_time():
     # All rows vote, those held out as well.
     assert len(found.cells_) == 178
     assert set(found.kneighbors(X, n_neighbors=178)[1][0]) == set(range(178))
-    with pytest.raises(ValueError, match="a number from 0 for each of the 178 rows"):
+    with pytest.raises(ValueError, match="one non-negative integer for each of the 178 rows"):
         MultiMetricLMNN(cells=[0, 1]).fit(X, y)
     with pytest.raises(ValueError, match="n_neighbors=500"):
         found.kneighbors(X, n_neighbors=500)

@@ -253,7 +253,7 @@ def test_the_algorithm_of_the_works():
     assert slow.objective_ <= optimum * (1 + 1e-6) <= slow.dual_bound_ * (1 + 2e-6)
     assert (np.diff(slow.history_["objective"]) >= 0).all()
     assert brute(slow.get_mahalanobis_matrix(), X, pairs)[0] == pytest.approx(1, rel=1e-3)
-    with pytest.raises(ValueError, match='does not do structure="diagonal"'):
+    with pytest.raises(ValueError, match='does not support structure="diagonal"'):
         MMC(solver="projected_gradient", structure="diagonal").fit(X, supervision=pairs)
     with pytest.warns(ConvergenceWarning):
         MMC(solver="projected_gradient", max_iter=3).fit(X, supervision=pairs)

@@ -118,7 +118,7 @@ def test_an_interrupted_fit_leaves_a_map_of_x(monkeypatch):
         ({"n_principal": "all"}, "n_principal"),
         ({"n_principal": 8}, "n_principal=8 is more than the 7 directions in which X varies"),
         ({"n_principal": 2, "n_components": 3}, "n_components=3 is more than n_principal=2"),
-        ({"n_principal": 2, "structure": "diagonal"}, "cannot be combined with n_principal"),
+        ({"n_principal": 2, "structure": "diagonal"}, "Omit n_principal"),
         ({"n_principal": 2, "init": np.eye(2)}, r"map of the 7 features of X; got shape \(2, 2\)"),
     ],
 )

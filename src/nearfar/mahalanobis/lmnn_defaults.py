@@ -118,8 +118,7 @@ def check_combination(lmnn: Any, supervision: Any, target_neighbors: Any) -> Non
         for name in ("n_components", "n_principal"):
             if getattr(lmnn, name) is not None:
                 raise ValueError(
-                    f'structure="diagonal" keeps every feature and cannot be combined with {name}. '
-                    f"Omit {name}."
+                    f'Omit {name}: structure="diagonal" learns one weight for every feature.'
                 )
     if lmnn.solver == "projected_subgradient":
         learned = lmnn.n_components is not None and lmnn.reduction == "learned"
