@@ -107,7 +107,7 @@ def test_much_sparsity_leaves_a_diagonal():
 def test_too_large_a_balance_names_the_largest_that_works():
     X, y = load_iris(return_X_y=True)
     pairs = Pairs.from_labels(y, random_state=0)
-    with pytest.raises(ValueError, match="balance=0.5 the program is unbounded") as error:
+    with pytest.raises(ValueError, match="balance=0.5 the problem is unbounded") as error:
         SDML(0.5).fit(X, supervision=pairs)
     largest = float(str(error.value).split()[-1].rstrip("."))
     least = np.linalg.eigvalsh(linear_term(X, pairs, 1.0) - np.eye(4))[0]

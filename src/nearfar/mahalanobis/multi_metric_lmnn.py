@@ -240,8 +240,8 @@ class MultiMetricLMNN(NeighborVoter):
             given = np.asarray(self.cells)
             if given.shape != (len(rows),) or given.dtype.kind not in "iu" or given.min() < 0:
                 raise ValueError(
-                    f"cells must contain one non-negative integer for each of the {len(rows)} rows; "
-                    f"got shape {given.shape} and dtype {given.dtype}."
+                    f"cells must contain one non-negative integer for each of the {len(rows)} "
+                    f"rows; got shape {given.shape} and dtype {given.dtype}."
                 )
             used, cells = np.unique(given, return_inverse=True)
             self._centroids = np.stack([rows[given == cell].mean(axis=0) for cell in used])
