@@ -243,7 +243,7 @@ def test_a_chunklet_that_goes_on_is_computed_anew_and_says_so():
     X, groups = known_groups()
     half = np.arange(len(X)) < len(X) // 2
     rca = KernelRCA(gamma=0.2, ridge=0.3).partial_fit(X[half], supervision=groups[half])
-    with pytest.warns(UserWarning, match=r"chunklet\(s\) go on with more points"):
+    with pytest.warns(UserWarning, match="chunklets of earlier batches have more points"):
         rca.partial_fit(X[~half], supervision=groups[~half])
     whole = KernelRCA(gamma=0.2, ridge=0.3).fit(X, supervision=groups)
     np.testing.assert_allclose(rca.learned_kernel(X), whole.learned_kernel(X), rtol=1e-8)
@@ -261,7 +261,7 @@ def test_chunklets_of_one_are_neither_used_nor_counted_until_they_go_on():
     )
     assert rca.n_points_ == wanted.n_points_ == np.sum(groups >= 0)
     more = X[groups < 0][1:3]
-    with pytest.warns(UserWarning, match="go on"):
+    with pytest.warns(UserWarning, match="chunklets of earlier batches have more points"):
         rca.partial_fit(more, supervision=[99, 99])
     everything = np.concatenate([X, more]), np.append(lone, [99, 99])
     whole = KernelRCA(gamma=0.2, ridge=0.3).fit(everything[0], supervision=everything[1])
@@ -347,7 +347,7 @@ def test_redundant_constant_and_repeated_data_are_finite():
         ),
         (
             lambda: KernelRCA().partial_fit(X6, Y6).partial_fit(X6, list("aaabbb")),
-            "labels or chunklets, not now one and now the other",
+            "Pass either labels or chunklets in all batches",
         ),
         (lambda: KernelRCA().fit(X6, Y6).pair_distance(X6), "pairs must have shape"),
         (

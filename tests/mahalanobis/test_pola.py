@@ -244,7 +244,7 @@ def test_ctrl_c_leaves_what_was_learned(monkeypatch):
     [
         (lambda p, s: (p[:, 0], s), r"shape \(n_pairs, 2, n_features\)"),
         (lambda p, s: (p, s[:-1]), r"sign must have shape \(400,\)"),
-        (lambda p, s: (p, np.where(s > 0, 1, 0)), "row .* is neither"),
+        (lambda p, s: (p, np.where(s > 0, 1, 0)), r"sign must be \+1 or -1; row .* is"),
         (lambda p, s: (p * np.nan, s), "pairs contains NaN"),
         (lambda p, s: (p[:, [0, 0]], s), "zero length"),
         (lambda p, s: (p[:0], s[:0]), "0 sample"),

@@ -27,7 +27,7 @@ _EMPTY = 1e-12
 # coordinates that suit the pairs and those that suit the penalty.
 _PLAIN = 0.1
 # The search for a separating metric is skipped if more than this fraction of the pairs, and more
-# than this number, are misclassified. Otherwise it has at most _LOOKS iterations, in steps of _LOOK.
+# than this number, are misclassified. It has at most _LOOKS iterations, in steps of _LOOK.
 _MISJUDGED, _FEW = 0.1, 20
 _LOOKS, _LOOK = 500, 25
 
