@@ -1,4 +1,4 @@
-"""LSML against its program, written as a cone program and solved by another solver."""
+"""LSML compared with its program, written as a cone program and solved by another solver."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SCALES = np.array([1.0, 3.0, 10.0, 30.0])
 
 
 def problem(seed, n=40, p=4, n_quadruplets=40):
-    """Points of two overlapping classes, and comparisons, some of them wrong; weights."""
+    """Return points of two overlapping classes, comparisons (some wrong), and weights."""
     rng = np.random.RandomState(seed)
     y = rng.randint(2, size=n)
     X = rng.normal(size=(n, p)) @ rng.normal(size=(p, p)) + 2 * y[:, None] * rng.normal(size=p)
@@ -38,7 +38,7 @@ def objective(M, prior, X, quadruplets, weights):
 
 
 def optimum(X, quadruplets, weights, prior):
-    """(√x - √y)₊² is the least x + t - 2s with s² ≤ x t and t ≤ y."""
+    """Minimize; (√x - √y)₊² is the least x + t - 2s with s² ≤ x t and t ≤ y."""
     cp = pytest.importorskip("cvxpy")
     W = np.linalg.cholesky(prior).T
     p, n = X.shape[1], len(quadruplets)
@@ -112,7 +112,7 @@ def test_weights_are_counts():
     weighted = LSML(tol=1e-12).fit(X, supervision=quadruplets, weights=counts * 7.0)
     plain = LSML(tol=1e-12).fit(X, supervision=repeated)
     np.testing.assert_allclose(weighted.components_, plain.components_, atol=1e-6)
-    # They must count: #83 of metric-learn.
+    # The weights must have an effect, see metric-learn#83.
     assert LSML().fit(X, supervision=quadruplets).objective_ != pytest.approx(plain.objective_)
 
 

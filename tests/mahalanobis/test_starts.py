@@ -1,4 +1,4 @@
-"""One vocabulary of starts, each against what it says, and that every learner with one knows it."""
+"""The initial maps: each one by its definition, and all learners with an init parameter."""
 
 import numpy as np
 import pytest

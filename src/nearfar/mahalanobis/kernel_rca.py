@@ -277,8 +277,8 @@ class KernelRCA(KernelCoordinates):
         if supervision is None:
             if y is None:
                 raise ValueError(
-                    "KernelRCA requires y to be passed, but the target y is None. Pass labels as y, "
-                    "or Chunklets as supervision."
+                    "KernelRCA requires y to be passed, but the target y is None. Pass labels as "
+                    "y, or Chunklets as supervision."
                 )
             return self._check_labels(y, n, min_classes=1)
         chunklets = as_chunklets(supervision)

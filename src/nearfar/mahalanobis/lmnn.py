@@ -215,7 +215,7 @@ class LMNN(OnAxes):
       targets. Maps with at least 10,000 entries and fewer rows than columns, learned from at least
       2,000 points, stop at ten times ``tol``.
 
-    If there are no impostors at all, the pull term shrinks the map until the nearest points of
+    Without any impostors, the pull term shrinks the map until the nearest points of
     other classes come within the margin. A point that is alone in its class has no targets but is
     still an impostor of others. With float32 data the solution has a relative accuracy of about
     1e-6. The experiments behind the rules of "auto" are in the user guide.
@@ -442,7 +442,7 @@ class LMNN(OnAxes):
             for run, watch in zip(runs, watches, strict=True):
                 run.progress.L = watch.maps[min(best, len(watch.maps) - 1)]
             if best == 0 or errors[best] == 0:
-                break  # Another pass would have the same targets, or there are no errors left.
+                break  # Another pass would have the same targets, or no errors are left.
         if cut_off:
             warn_of_limit("LMNN", self.max_iter)
         self._keep(runs[0])

@@ -371,7 +371,7 @@ class _Full(_Likelihood):
         L, mu = self.factor(point), point[-1]
         value = self.objective(point)[0]
         slopes = self.judged(self.squared(point), mu).slopes
-        if len(L) < self.size:  # The problem is no longer convex.
+        if len(L) < self.size:  # With fewer rows the problem is not convex.
             return 0.0, None
         K = self.metric
         slope = self.inner.scatter(slopes) + self.l2 * K @ L.T @ L @ K

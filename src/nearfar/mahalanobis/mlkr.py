@@ -46,7 +46,7 @@ class MLKR(_SoftLearner):
         Initial map: "identity" (Euclidean distance), "pca" (whitened principal axes) or "random".
         "lda" and "within" need labels and raise an error. See Notes for "auto" and for the scale.
     n_restarts : int, default=1
-        Number of runs, of which the best is kept. The first starts from ``init``, the others from
+        Number of runs. The best one is kept. The first run starts from ``init``, the others from
         random maps.
     max_iter : int, default=200
         Maximum number of iterations. It applies to each run.

@@ -72,7 +72,7 @@ class NCA(_SoftLearner):
         Weight of the penalty :math:`n u^2 \|L\|_F^2`, where u² is the mean variance over the
         directions in which the data vary.
     n_restarts : int, default=1
-        Number of runs, of which the best is kept. The first starts from ``init``, the others from
+        Number of runs. The best one is kept. The first run starts from ``init``, the others from
         random maps.
     max_iter : int, default=100
         Maximum number of iterations. It applies to each run.

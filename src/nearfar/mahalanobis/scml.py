@@ -50,7 +50,7 @@ _LARGE = 300_000
 class SCML(GuidedLearner):
     r"""Sparse compositional metric learning: a metric composed of a few out of many directions.
 
-    The metric is a weighted sum over directions :math:`b_k`, most of which get zero weight,
+    The metric is a weighted sum over directions :math:`b_k`, and most weights are zero:
 
     .. math::
         M = \sum_k w_k\, b_k b_k^T, \qquad
@@ -125,8 +125,8 @@ class SCML(GuidedLearner):
       points are farther from the anchor than the near points.
     * Triplets whose far point equals the anchor cannot be satisfied by any metric. They are left
       out with a warning.
-    * If the triplets contradict each other so much that no direction lowers the objective, all
-      weights are 0, and a warning is issued.
+    * If the triplets are so contradictory that no direction lowers the objective, all weights are
+      0, and a warning is issued.
     * Linear programs with more than two million entries are not tried. The hinge is then rounded
       less and less instead, and ``duality_gap_`` shows the accuracy that was reached.
 
@@ -255,8 +255,8 @@ class SCML(GuidedLearner):
         found = triplet_differences(points, triplets, n_basis, rng)
         if not len(found):
             raise ValueError(
-                "SCML: there is no direction in which the far points of triplets are farther than "
-                "the near points. Pass an array as basis."
+                "SCML: the far points of the triplets are not farther than the near points in any "
+                "direction. Pass an array as basis."
             )
         return found
 
