@@ -1,4 +1,4 @@
-"""ITML against the program of its paper, slacks and all, solved by another solver."""
+"""ITML compared with the constrained program of the paper, solved by another solver."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SCALES = np.array([1.0, 3.0, 10.0, 30.0])
 
 
 def problem(seed, n=40, p=4):
-    """Points of two overlapping classes, and pairs of both kinds, some of them wrong."""
+    """Return points of two overlapping classes, and pairs of both kinds, some of them wrong."""
     rng = np.random.RandomState(seed)
     y = rng.randint(2, size=n)
     X = rng.normal(size=(n, p)) @ rng.normal(size=(p, p)) + 2 * y[:, None] * rng.normal(size=p)
@@ -31,7 +31,7 @@ def divergence(M, prior):
 
 
 def objective(M, prior, X, pairs, bounds, gamma):
-    """From the definition, with the best slacks in place."""
+    """Return the objective by its definition, with the optimal slacks."""
 
     def phi(t):
         return t - np.log(t) - 1
@@ -46,7 +46,7 @@ def isotropic(X):
 
 
 def optimum(X, pairs, bounds, gamma, prior):
-    """The constrained program of the paper, in coordinates in which the prior is the identity."""
+    """Solve the program of the paper, in coordinates in which the prior is the identity."""
     cp = pytest.importorskip("cvxpy")
     W = np.linalg.cholesky(prior).T
     p = X.shape[1]
@@ -100,7 +100,7 @@ def test_bounds_are_percentiles_of_squared_distances_under_the_prior():
     i, j = np.triu_indices(len(X), 1)
     wanted = np.percentile(squared(isotropic(X), X, np.column_stack([i, j])), [5, 95])
     np.testing.assert_allclose(itml.bounds_, wanted)
-    # Bounds on plain distances would ask for something else.
+    # Bounds on distances that are not squared would be another problem.
     plain = ITML(bounds=np.sqrt(wanted)).fit(X, supervision=pairs)
     assert abs(plain.objective_ / itml.objective_ - 1) > 0.05
 
@@ -167,7 +167,7 @@ def test_directions_without_data_keep_the_prior():
     M = itml.get_mahalanobis_matrix()
     _, _, axes = np.linalg.svd(X - X.mean(axis=0), full_matrices=True)
     outside = axes[11:]
-    scale = 11 / X.var(axis=0).sum()  # over the 11 directions in which the rows vary
+    scale = 11 / X.var(axis=0).sum()  # The rows vary in 11 directions.
     np.testing.assert_allclose(outside @ M @ outside.T, scale * np.eye(29), atol=1e-9 * scale)
     assert np.abs(axes[:11] @ M @ outside.T).max() < 1e-9 * scale
     assert itml.duality_gap_ < 1e-4
@@ -179,7 +179,7 @@ def test_redundant_and_constant_features_and_singular_priors_are_finite():
     for prior in ("isotropic", "identity", "covariance"):
         itml = ITML(prior=prior).fit(wide, supervision=pairs)
         assert np.isfinite(itml.components_).all() and itml.duality_gap_ < 1e-3
-    # The Mahalanobis distance, the last of them, does not see copies.
+    # The Mahalanobis distance, the last one, does not change with copied features.
     plain = ITML(prior="covariance").fit(X, supervision=pairs)
     assert itml.components_.shape == (4, 7)
     np.testing.assert_allclose(
@@ -216,7 +216,7 @@ def test_the_gap_is_small_on_raw_data_with_wild_scales(load):
     X, y = load(return_X_y=True)
     itml = ITML().fit(X, y)
     assert itml.duality_gap_ < 1e-4
-    assert itml.n_iter_ < 100  # without the units of the pull it takes hundreds
+    assert itml.n_iter_ < 100  # Without the preconditioner by the pull it takes hundreds.
 
 
 def test_bad_supervision():

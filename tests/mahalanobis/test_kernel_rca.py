@@ -1,4 +1,4 @@
-"""KernelRCA against the formulas of the spec, linear RCA, and its own batches."""
+"""KernelRCA compared with the formulas of the survey, linear RCA and fits in batches."""
 
 import warnings
 
@@ -22,7 +22,7 @@ KERNELS = {
 
 
 def known_groups(n_groups=9, seed=0):
-    """Points in chunklets of two to six, numbered with gaps, and points in none."""
+    """Return points in chunklets of two to six, numbered with gaps, and points in none."""
     rng = np.random.default_rng(seed)
     groups = np.repeat(5 * np.arange(n_groups) + 2, rng.integers(2, 7, size=n_groups))
     groups = rng.permutation(np.append(groups, [-1] * 6))
@@ -37,7 +37,7 @@ def centering(groups):
 
 
 def formula(k, X, groups, ridge, A, B):
-    """The kernel of section 2.12, with an explicit inverse and the ridge of 2.13."""
+    """Return the learned kernel by its definition, with an explicit inverse and the ridge."""
     X, groups = X[groups >= 0], groups[groups >= 0]
     n, H = len(X), centering(groups)
     Y = H @ np.linalg.inv(np.eye(n) + k(X, X) @ H / ridge)
@@ -48,11 +48,11 @@ def kernel(name):
     return lambda A, B: pairwise_kernels(A, B, metric=name, **KERNELS[name])
 
 
-# ---------------------------------------------------------------------- the learned kernel
+# The learned kernel
 
 
 def test_anchor_of_the_survey():
-    # There eps is added to C, here the ridge to n C.
+    # The reference adds eps to C; KernelRCA adds the ridge to n C.
     rca = KernelRCA("linear", ridge=0.1 * 6).fit(X6, Y6)
     np.testing.assert_allclose(rca.learned_kernel(X6)[1, 3], 6.38353765, atol=1e-8)
 
@@ -102,12 +102,13 @@ def test_the_linear_kernel_is_linear_rca_with_the_ridge(ridge, offset):
 
 
 def test_without_the_ridge_as_printed_it_is_another_kernel():
-    # Fix 13 of the survey: "the inverse of C" is that of C with the ridge; C itself may have none,
-    # and k on the right is the kernel before learning. The bracket is the projection that it is.
+    # Correction to the survey: "the inverse of C" is the inverse of C with the ridge, because C may
+    # be singular, and k on the right-hand side is the kernel before learning. The bracket is a
+    # projection.
     X, groups = known_groups()
     known = groups >= 0
     H = centering(groups[known])
-    X[:, 2] = X[:, 0]  # C is singular
+    X[:, 2] = X[:, 0]  # This makes C singular.
     C = X[known].T @ H @ X[known] / known.sum()
     assert np.linalg.matrix_rank(C) < 3
     rca = KernelRCA("linear", ridge=0.5).fit(X, supervision=groups)
@@ -155,7 +156,7 @@ def test_contrasts_are_an_orthonormal_basis_of_differences():
     np.testing.assert_allclose(contrasts.spread(np.eye(7)), U, atol=1e-14)
 
 
-# ---------------------------------------------------------------------- coordinates
+# Coordinates
 
 
 @pytest.mark.parametrize("name", ["rbf", "poly", "laplacian"])
@@ -171,7 +172,7 @@ def test_coordinates_keep_the_distances_of_the_chunklets_and_lose_what_is_off_th
     new = np.random.default_rng(1).normal(size=(6, 3))
     pairs = np.stack([new[1:], new[:-1]], axis=1)
     squares = np.sum(np.diff(rca.transform(new), axis=0) ** 2, axis=1)
-    # The differences of feature vectors, less their projections onto those of the members.
+    # Differences of feature vectors, minus their projections onto those of the members.
     k = kernel(name)
     C = np.eye(len(members)) - 1 / len(members)
     inverse = np.linalg.pinv(C @ k(members, members) @ C, rcond=1e-10, hermitian=True)
@@ -189,7 +190,7 @@ def test_rings_are_told_apart():
     assert KNNClassifier().fit(rca.transform(X), y).leave_one_out_error() < 0.05
 
 
-# ---------------------------------------------------------------------- chunklet by chunklet
+# Batches
 
 
 def in_order(learner, X, groups, order):
@@ -243,7 +244,7 @@ def test_a_chunklet_that_goes_on_is_computed_anew_and_says_so():
     X, groups = known_groups()
     half = np.arange(len(X)) < len(X) // 2
     rca = KernelRCA(gamma=0.2, ridge=0.3).partial_fit(X[half], supervision=groups[half])
-    with pytest.warns(UserWarning, match=r"chunklet\(s\) go on with more points"):
+    with pytest.warns(UserWarning, match="chunklets of earlier batches have more points"):
         rca.partial_fit(X[~half], supervision=groups[~half])
     whole = KernelRCA(gamma=0.2, ridge=0.3).fit(X, supervision=groups)
     np.testing.assert_allclose(rca.learned_kernel(X), whole.learned_kernel(X), rtol=1e-8)
@@ -261,7 +262,7 @@ def test_chunklets_of_one_are_neither_used_nor_counted_until_they_go_on():
     )
     assert rca.n_points_ == wanted.n_points_ == np.sum(groups >= 0)
     more = X[groups < 0][1:3]
-    with pytest.warns(UserWarning, match="go on"):
+    with pytest.warns(UserWarning, match="chunklets of earlier batches have more points"):
         rca.partial_fit(more, supervision=[99, 99])
     everything = np.concatenate([X, more]), np.append(lone, [99, 99])
     whole = KernelRCA(gamma=0.2, ridge=0.3).fit(everything[0], supervision=everything[1])
@@ -290,7 +291,7 @@ def test_a_batch_without_chunklets_is_passed_over():
     assert rca.factor_ is before
 
 
-# ---------------------------------------------------------------------- what must not matter
+# Invariances
 
 
 @pytest.mark.parametrize("name", ["linear", "rbf", "laplacian"])
@@ -312,7 +313,7 @@ def test_supervision_is_read_rather_than_y_and_fits_repeat():
 
 
 def test_redundant_constant_and_repeated_data_are_finite():
-    # metric-learn#202 and singular covariances.
+    # See metric-learn#202; the covariances are singular.
     X, y = load_wine(return_X_y=True)
     X = np.column_stack([X, X[:, 0], np.ones(len(X)), X[:, 1] + X[:, 2]])[::2]
     X, y = np.concatenate([X, X[:20]]), np.append(y[::2], y[::2][:20])
@@ -347,7 +348,7 @@ def test_redundant_constant_and_repeated_data_are_finite():
         ),
         (
             lambda: KernelRCA().partial_fit(X6, Y6).partial_fit(X6, list("aaabbb")),
-            "labels or chunklets, not now one and now the other",
+            "Pass either labels or chunklets in all batches",
         ),
         (lambda: KernelRCA().fit(X6, Y6).pair_distance(X6), "pairs must have shape"),
         (

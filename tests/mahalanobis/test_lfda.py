@@ -1,4 +1,4 @@
-"""LFDA against its definition by loops, and where scatters are singular."""
+"""LFDA compared with its definition by loops, and singular scatter matrices."""
 
 import tracemalloc
 
@@ -15,7 +15,7 @@ EMBEDDINGS = ("weighted", "orthonormalized", "plain")
 
 
 def classes_of_clusters(n=60, p=4, seed=0):
-    """Three classes, the first of two clusters, of unlike sizes."""
+    """Return three classes of different sizes; the first has two clusters."""
     rng = np.random.default_rng(seed)
     clusters = rng.choice(4, size=n, p=[0.3, 0.3, 0.3, 0.1])
     X = rng.normal(size=(n, p)) * np.linspace(1, 2, p) + 4 * rng.normal(size=(4, p))[clusters]
@@ -23,7 +23,7 @@ def classes_of_clusters(n=60, p=4, seed=0):
 
 
 def definition(X, y, k):
-    """The local scatters, pair by pair (Sugiyama 2007, equations 10 to 14)."""
+    """Return the local scatters, pair by pair (Sugiyama 2007, equations 10 to 14)."""
     n, p = X.shape
     scales = np.ones(n)
     for i in range(n):
@@ -49,7 +49,7 @@ def distances(learner, X):
     return pdist(learner.transform(X))
 
 
-# ---------------------------------------------------------------------- the definition
+# The definition
 
 
 @pytest.mark.parametrize("k", [1, 3, 7, 100])
@@ -64,7 +64,7 @@ def test_local_scatters_are_sums_over_pairs(k, seed):
 def test_blocks_give_what_one_block_gives(monkeypatch):
     X, y = classes_of_clusters()
     whole = local_scatters(X, y, 7)
-    monkeypatch.setattr("nearfar.mahalanobis.lfda._BLOCK", 1)  # blocks of 16 rows
+    monkeypatch.setattr("nearfar.mahalanobis.lfda._BLOCK", 1)  # Blocks of 16 rows.
     for ours, wanted in zip(local_scatters(X, y, 7), whole, strict=True):
         np.testing.assert_allclose(ours, wanted, rtol=1e-11, atol=1e-11)
 
@@ -105,7 +105,7 @@ def test_more_directions_than_classes():
     assert LFDA().fit(X, y).components_.shape == (13, 13)
 
 
-# ---------------------------------------------------------------------- what must not matter
+# Invariances
 
 
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
@@ -144,16 +144,16 @@ def test_names_of_the_classes_do_not_matter():
     )
 
 
-# ---------------------------------------------------------------------- singular scatters
+# Singular scatters
 
 
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
 def test_redundant_and_constant_features_are_harmless(embedding):
-    # metric-learn's LFDA has no answer or NaN here (metric-learn#202).
+    # metric-learn's LFDA fails or returns NaN here (metric-learn#202).
     X, y = classes_of_clusters()
     more = np.column_stack([X, X[:, 0] - 2 * X[:, 1], X[:, 2], np.full(len(X), 7.7)])
     left, singular, _ = linalg.svd(more - more.mean(axis=0), full_matrices=False)
-    regular = (left * singular)[:, :4]  # the same distances
+    regular = (left * singular)[:, :4]  # The distances are the same.
     found = distances(LFDA(2, embedding=embedding).fit(more, y), more)
     wanted = distances(LFDA(2, embedding=embedding).fit(regular, y), regular)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
@@ -176,7 +176,7 @@ def test_points_with_equal_neighbours_only_are_finite(copies):
     lfda = LFDA().fit(X, y)
     assert lfda.components_.shape == (4, 4) and np.isfinite(lfda.components_).all()
     within, _ = local_scatters(X, y, 7)
-    if copies > 7:  # every scale is zero: no two points that differ have an affinity
+    if copies > 7:  # Every scale is zero, so distinct points have no affinity.
         np.testing.assert_allclose(within, 0, atol=1e-9)
 
 
@@ -199,4 +199,4 @@ def test_there_is_no_array_of_all_pairs():
     LFDA().fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 4000**2 * 8 / 2  # half of the pairs of one class
+    assert peak < 4000**2 * 8 / 2  # Half of the pairs of one class.

@@ -1,4 +1,4 @@
-"""LMNN against closed forms, brute force, finite differences and a conic solver."""
+"""LMNN compared with closed forms, brute force, finite differences and a conic solver."""
 
 import tracemalloc
 import warnings
@@ -17,19 +17,19 @@ from nearfar.large_margin.pair_lists import PairList
 from nearfar.large_margin.problem import LargeMargin, Progress
 from nearfar.large_margin.triplet_loss import full_loss
 
-# The toy set of the survey specification and its anchors.
+# A toy dataset with known results.
 TOY = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]], dtype=float)
 TOY_Y = np.array([-1, -1, -1, 1, 1, 1])
 
 
 def published(*args, **options):
-    """The problem of the work: all impostors, one pass, to the end."""
+    """Return an LMNN as in the thesis: all impostors, one pass, no early stopping."""
     of_the_work = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0}
     return LMNN(*args, **of_the_work | options)
 
 
 def brute_loss(M, X, y, targets, mu=0.5, margin=1.0):
-    """The definition, triplet by triplet."""
+    """Return the loss by its definition, triplet by triplet."""
 
     def distance(a, b):
         return (X[a] - X[b]) @ M @ (X[a] - X[b])
@@ -117,7 +117,7 @@ def test_loss_is_convex_in_the_matrix_and_not_in_the_map():
     for _ in range(10):
         M, N, t = random_psd(rng, 4), random_psd(rng, 4), rng.uniform()
         assert loss(t * M + (1 - t) * N) <= t * loss(M) + (1 - t) * loss(N) + 1e-9
-    # A counter-example in L: L and -L are one metric, their midpoint is none.
+    # The loss is not convex in L: L and -L give the same metric, and their midpoint is zero.
     L = published(n_neighbors=2).fit(X, y).components_
     assert loss(np.zeros((4, 4))) > 1.01 * loss(L.T @ L)
 
@@ -155,11 +155,11 @@ def test_objective_reaches_the_optimum_of_the_semidefinite_program(seed):
     assert optimum * (1 - 1e-6) <= lmnn.objective_ <= optimum * (1 + 1e-5)
     assert lmnn.dual_bound_ <= optimum * (1 + 1e-6)
     assert lmnn.duality_gap_ <= 0.03
-    # The objective reported is that of the map reported.
+    # The reported objective is that of the reported map.
     assert lmnn.objective_ == pytest.approx(
         brute_loss(lmnn.get_mahalanobis_matrix(), X, y, lmnn.target_neighbors_), rel=1e-9
     )
-    # Badly scaled columns, on which the thesis' own step rule stalls (its section 3.4).
+    # The step rule of the thesis (section 3.4) stalls on badly scaled columns.
     other = published(tol=1e-10).fit(scaled, y)
     optimum = sdp_optimum(X, y, other.target_neighbors_)
     assert optimum * (1 - 1e-6) <= other.objective_ <= optimum * (1 + 1e-5)
@@ -175,7 +175,7 @@ def test_objective_reaches_the_optimum_of_the_semidefinite_program(seed):
 def test_a_map_that_lost_rank_escapes_from_its_saddle():
     X, y = problem(4)
     square = published().fit(X, y)
-    # The best map of one row, filled up with zeros: stationary in L, not optimal in M.
+    # The best map of one row, padded with zeros, is stationary in L but not optimal in M.
     thin = published(n_components=1).fit(X, y)
     assert thin.objective_ > 1.01 * square.objective_
     task = LargeMargin(X, y, square.target_neighbors_, 0.5)
@@ -185,7 +185,7 @@ def test_a_map_that_lost_rank_escapes_from_its_saddle():
     best = Progress(stuck)
     assert task._escape(best, 1e-7)
     assert brute_loss(best.L.T @ best.L, X, y, square.target_neighbors_) < thin.objective_
-    # At the optimum there is no way out.
+    # No escape direction exists at the optimum.
     task.smoothing = 0.01
     task.search(square.components_)
     assert not task._escape(Progress(square.components_), 1e-6)
@@ -210,7 +210,7 @@ def test_rounded_hinges_stay_close_and_have_the_right_slope(smoothing):
 
 
 def test_final_search_leaves_no_impostor_out():
-    # The mistake to catch: an objective over a working set that misses active triplets.
+    # This would fail if the objective were summed over a working set that misses active triplets.
     X, y = load_iris(return_X_y=True)
     lmnn = published(tol=1e-5, max_iter=30)
     with warnings.catch_warnings():
@@ -287,7 +287,7 @@ def test_push_bounds_the_leave_one_out_errors():
 
 
 def test_half_and_half_square_stretches_the_axis_that_matters():
-    # Specification T22, k=1: square roots of the diagonal 1.52 +- 0.02 and 2.19 +- 0.13.
+    # Expected for k=1: square roots of the diagonal of 1.52 ± 0.02 and 2.19 ± 0.13.
     rng = np.random.default_rng(0)
     roots = []
     for _ in range(3):
@@ -320,7 +320,7 @@ def test_digits_with_constant_pixels_give_no_nan():
 def test_rectangular_map_keeps_few_dimensions():
     X, y = load_wine(return_X_y=True)
     with warnings.catch_warnings():
-        # A list of impostors that is only ever renewed goes round in circles here.
+        # A solver that always replaces its list of impostors would cycle here.
         warnings.simplefilter("error", ConvergenceWarning)
         square, thin = published().fit(X, y), published(n_components=2).fit(X, y)
     assert thin.components_.shape == (2, 13)
@@ -507,5 +507,5 @@ def test_an_outlying_row_is_no_obstacle(seed, dtype):
 
 def test_a_start_that_maps_everything_to_one_point_is_refused():
     X, y = problem(0)
-    with pytest.raises(ValueError, match="init maps all of X to one point"):
+    with pytest.raises(ValueError, match="init maps all rows of X to one point"):
         published(init=np.zeros((4, 4))).fit(X, y)

@@ -1,4 +1,4 @@
-"""What LMNN decides by itself: impostors, passes, when to stop; and that all of it is seen."""
+"""The "auto" settings of LMNN: impostors, passes and early stopping."""
 
 from itertools import combinations
 
@@ -26,14 +26,14 @@ WHOLE = {"validation_fraction": 0.0}
     [
         (300, 20, {}, ((3, 10, None), 2, 0.0, 1, True)),
         (300, 20, {"n_impostors": 5}, ((5,), 2, 0.0, 1, True)),
-        (300, 20, {"n_passes": 2}, ((3, 10, None), 2, 0.0, 1, False)),  # as it was asked for
+        (300, 20, {"n_passes": 2}, ((3, 10, None), 2, 0.0, 1, False)),  # n_passes is explicit.
         (300, 20, {"validation_fraction": 0.0}, ((3, 10, None), 2, 0.0, 1, False)),
         (299, 20, {}, ((3, 10, None), 2, 0.2, 5, False)),
         (1000, 100, {}, ((3, 10, None), 2, 0.2, 3, False)),
         (3000, 300, {}, ((3, 10, None), 2, 0.2, 1, False)),
         (299, 20, {"refit": False}, ((3, 10, None), 2, 0.2, 1, False)),
-        (24, 20, {}, ((3, 10, None), 2, 0.0, 1, False)),  # too few to hold any out
-        (299, 20, {"n_components": 5}, ((3, 10, None), 2, 0.0, 1, False)),  # few numbers to learn
+        (24, 20, {}, ((3, 10, None), 2, 0.0, 1, False)),  # Too few rows to hold any out.
+        (299, 20, {"n_components": 5}, ((3, 10, None), 2, 0.0, 1, False)),  # The map is small.
         (299, 20, {"n_components": 5, "reduction": "pca"}, ((3, 10, None), 2, 0.2, 5, False)),
         (400, 20, {"structure": "diagonal"}, ((3, 10, None), 2, 0.0, 1, False)),
         (400, 20, {"solver": "projected_subgradient"}, ((None,), 1, 0.0, 1, False)),
@@ -45,7 +45,7 @@ WHOLE = {"validation_fraction": 0.0}
 def test_what_is_decided(n, p, settings, wanted):
     codes = np.arange(n) % 3
     assert decided(LMNN(**settings), codes, p, given=False) == wanted
-    # Targets that are given are kept, and nothing is held out.
+    # Given targets are kept, and no rows are held out.
     given = decided(LMNN(**settings), codes, p, given=True)
     assert given.n_passes == settings.get("n_passes", 1)
     assert given.validation_fraction == settings.get("validation_fraction", 0.0)
@@ -83,7 +83,7 @@ def test_the_certificate_is_that_of_the_last_pass():
     best = optimum(X, y, targets, 3)
     assert best * (1 - 1e-6) <= lmnn.objective_ <= best * 1.001
     assert lmnn.dual_bound_ <= best * (1 + 1e-6)
-    # The second targets are neighbours by the first metric, and no longer those of the rows.
+    # The targets of the second pass are neighbors by the first metric, not those of the rows.
     first = published(n_impostors=3, tol=1e-4).fit(X, y)
     assert (targets == target_neighbors(first.transform(X), y, 3)).mean() > 0.95
     assert (targets != first.target_neighbors_).any()
@@ -108,7 +108,7 @@ def test_history_and_callback_go_over_all_passes():
     assert heard == list(range(1, lmnn.n_iter_ + 1))
     assert {len(column) for column in lmnn.history_.values()} == {lmnn.n_iter_}
     assert (np.diff(lmnn.history_["seconds"]) >= 0).all()
-    # A warm start begins where the last fit ended.
+    # A warm start begins at the map of the last fit.
     first = lmnn.history_["objective"][0]
     lmnn.set_params(warm_start=True).fit(X, y)
     assert lmnn.history_["objective"][0] < first
@@ -145,7 +145,7 @@ def test_more_impostors_count_where_three_make_the_map_vanish():
 
 
 def test_few_rows_stop_it_in_time():
-    # Three directions in which classes differ, thirty with noise, and two rows for each.
+    # Classes differ in three directions, thirty contain noise, and there are two rows for each.
     rng = np.random.default_rng(0)
     y = np.arange(266) % 3
     X = rng.normal(size=(266, 33)) + 4 * np.eye(3, 33)[y]
@@ -153,7 +153,7 @@ def test_few_rows_stop_it_in_time():
     lmnn = LMNN().fit(X, y)
     assert lmnn.validation_fraction_ == 0.2
     assert lmnn.n_iter_ <= 100
-    # Of each pass the start and up to five looks, the best of which the next pass starts from.
+    # Each pass has the initial check and up to five more; the next pass starts from the best.
     assert 2 <= len(lmnn.validation_errors_) <= 12
     assert (lmnn.target_neighbors_ >= 0).all()
     errors = [
@@ -164,9 +164,9 @@ def test_few_rows_stop_it_in_time():
 
 
 def two_of_six(n, seed=3):
-    """Six columns of few values; a row counts if exactly two of them are zero.
+    """Return six discrete columns; a row is positive if exactly two of them are zero.
 
-    No column, and no combination, matters more than others, and many rows are there twice.
+    No column or combination is more important than others, and many rows are duplicates.
     """
     rng = np.random.default_rng(seed)
     grid = np.indices((3, 3, 2, 3, 4, 2)).reshape(6, -1).T.astype(float)
@@ -175,7 +175,7 @@ def two_of_six(n, seed=3):
 
 
 def noisy(n, seed=0):
-    """Two columns in which four classes differ, and six with noise that is larger."""
+    """Return two columns in which four classes differ, and six with larger noise."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 4
     X = rng.normal(size=(n, 8)) * np.repeat([1.0, 2.0], [2, 6])
@@ -184,9 +184,10 @@ def noisy(n, seed=0):
 
 
 def left_out_wrong(Z, y, *, drawn):
-    """Which rows of two classes the three nearest others label wrongly, from all distances.
+    """Return which rows of two classes their three nearest other rows misclassify.
 
-    Of others at the same distance the first are taken, or the share of all choices is drawn.
+    Ties go to the first rows. With ``drawn``, return the fraction of all choices among ties that
+    misclassify the row.
     """
     D = ((Z[:, None] - Z) ** 2).sum(axis=2)
     np.fill_diagonal(D, np.inf)
@@ -208,9 +209,9 @@ def knn_error(learner, X, y, Q, q):
 
 
 def stripes(n, seed=0):
-    """Stripes of two classes, and a third far off, whose points lie wide along the same axis.
+    """Return stripes of two classes, and a distant third class spread along the same axis.
 
-    To pull these together costs the stripes their width.
+    Pulling the third class together makes the stripes narrower.
     """
     rng = np.random.default_rng(seed)
     X = np.column_stack([rng.uniform(0, 8, n), rng.uniform(0, 1, n), np.zeros(n)])
@@ -230,9 +231,9 @@ def test_the_plain_distance_is_kept_where_the_learned_one_is_worse():
     np.testing.assert_array_equal(kept.components_, factor * np.eye(3))
     assert np.log2(factor) == np.round(np.log2(factor))
     plain = 1 - KNNClassifier().fit(X, y).score(Q, q)
-    # Which of the worse maps is found hangs on its way: some err by 5 points more, some by 10.
+    # Which of the worse maps is found depends on the path: their errors are 5 to 10 points higher.
     assert knn_error(kept, X, y, Q, q) == plain < knn_error(learned, X, y, Q, q) - 0.02
-    # Targets and loss are those of the plain distance, and the bound is for its problem.
+    # Targets and loss are those of the Euclidean distance, and the bound is for its problem.
     np.testing.assert_array_equal(kept.target_neighbors_, target_neighbors(X, y, 3))
     M, n_impostors = kept.get_mahalanobis_matrix(), kept.n_impostors_
     loss = brute_loss(M, X, y, kept.target_neighbors_, n_impostors)
@@ -272,7 +273,7 @@ def test_it_goes_back_to_the_pass_with_the_fewest_errors(monkeypatch, errors, pa
     first = published(n_impostors=3, tol=1e-8).fit(X, y)
     if passes < 2:
         np.testing.assert_array_equal(lmnn.target_neighbors_, first.target_neighbors_)
-    if passes == 1:  # as exact as if there had been no other
+    if passes == 1:  # As exact as a fit with a single pass.
         assert lmnn.objective_ == pytest.approx(first.objective_, rel=1e-4)
     M, targets = lmnn.get_mahalanobis_matrix(), lmnn.target_neighbors_
     assert lmnn.objective_ == pytest.approx(brute_loss(M, X, y, targets, 3), rel=1e-6)
@@ -285,14 +286,14 @@ def test_errors_of_rows_are_those_of_leaving_each_out(monkeypatch, most, drawn):
     monkeypatch.setattr(lmnn_run, "MOST_ASKED", most)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
-    X[120:160], y[120:140] = X[80:120], y[80:100]  # twins, of the same class and of any
+    X[120:160], y[120:140] = X[80:120], y[80:100]  # Duplicates, some with equal labels.
     wrong = left_out_wrong(X, y, drawn=drawn)
     asked = np.linspace(0, 199, min(most, 200)).astype(int)
-    tied = (wrong > 0) & (wrong < 1)  # one of two twins is the third
+    tied = (wrong > 0) & (wrong < 1)  # One of two duplicates is the third neighbor.
     assert tied.any() == drawn
     found = left_out_errors(X, y, 3, drawn=drawn)
     assert abs(found - wrong[asked].sum()) <= tied[asked].sum() / 2
-    # Fewer rows than neighbours.
+    # Fewer rows than neighbors.
     assert left_out_errors(X[:3], np.array([0, 0, 2]), 5, drawn=drawn) == 1.0
 
 
@@ -301,10 +302,10 @@ def test_where_others_are_equally_near_the_first_come_first_or_the_order_is_draw
     assert left_out_errors(X, y, 3, drawn=False) == left_out_wrong(X, y, drawn=False).sum()
     wrong = left_out_wrong(X, y, drawn=True)
     spread = np.sqrt((wrong * (1 - wrong)).sum() / 5)
-    assert spread > 1  # a question of chance for many rows
+    assert spread > 1  # Ties decide for many rows.
     found = left_out_errors(X, y, 3, drawn=True)
     assert abs(found - wrong.sum()) < 4 * spread
-    # Neither rounding nor a turn decides it.
+    # Neither rounding nor a rotation changes the result.
     Q, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))
     for Z in (X @ Q, 0.1 * X + 7.0):
         assert left_out_errors(Z, y, 3, drawn=True) == found
@@ -320,7 +321,7 @@ def test_looks_are_averaged_and_what_has_ended_stays():
 
 
 def test_a_fit_that_stops_early_on_a_sample_of_centres_is_judged_on_all(monkeypatch):
-    # The mistake to catch: an objective over the centres of the first stage.
+    # This would fail if the objective were summed over the points of the first stage only.
     monkeypatch.setattr(solver, "FEW_CENTERS", 40)
     X, y = IRIS
     with pytest.warns(UserWarning, match="did not converge"):
@@ -333,7 +334,7 @@ def test_a_fit_that_stops_early_on_a_sample_of_centres_is_judged_on_all(monkeypa
 @pytest.mark.filterwarnings("ignore:.*did not converge")
 def test_relatives_go_over_one_pass_and_start_from_the_work(relative):
     X, y = problem(0)
-    with pytest.raises(ValueError, match=rf"{relative.__name__}: .* got n_passes=2 inside"):
+    with pytest.raises(ValueError, match=rf"{relative.__name__}: .* got n_passes=2"):
         relative(LMNN(n_passes=2)).fit(X, y)
     fitted = relative(LMNN(max_iter=5), validation_fraction=0.3).fit(X, y)
     inner = fitted.passes_[0] if relative is MultiPassLMNN else fitted.estimator_
@@ -342,12 +343,12 @@ def test_relatives_go_over_one_pass_and_start_from_the_work(relative):
 
 def test_what_does_not_go_together():
     X, y = problem(1)
-    with pytest.raises(ValueError, match="targets are not chosen anew; got n_passes=2"):
+    with pytest.raises(ValueError, match="learns from triplets in one pass; got n_passes=2"):
         LMNN(n_passes=2).fit(X, supervision=Triplets([[0, 1, 2]], n_samples=36))
     for settings, what in (({"n_impostors": 3}, "n_impostors"), ({"n_passes": 2}, "n_passes")):
-        with pytest.raises(ValueError, match=f"does not do {what}"):
+        with pytest.raises(ValueError, match=f"does not support {what}"):
             LMNN(solver="projected_subgradient", **settings).fit(X, y)
-    with pytest.raises(ValueError, match="counts all impostors; got n_impostors=2 inside"):
+    with pytest.raises(ValueError, match="n_impostors=None; got n_impostors=2"):
         MultiMetricLMNN(LMNN(n_impostors=2), rule="energy").fit(X, y)
     for name in ("n_impostors", "n_passes", "validation_fraction"):
         with pytest.raises(ValueError, match=name):

@@ -1,4 +1,4 @@
-"""LMNN's options and relatives: triplets, targets, reductions, passes, several metrics, kernels."""
+"""LMNN's options and variants: triplets, targets, reductions, passes, several metrics, kernels."""
 
 import warnings
 
@@ -43,7 +43,7 @@ EXACT = {"tol": 1e-9}
 
 def test_given_targets_are_used_and_kept():
     X, y = problem(0)
-    own = target_neighbors(X[:, :1], y, 2)  # by the first column alone
+    own = target_neighbors(X[:, :1], y, 2)  # Chosen by the first column alone.
     lmnn = published(**EXACT).fit(X, y, target_neighbors=own)
     np.testing.assert_array_equal(lmnn.target_neighbors_, own)
     assert lmnn.objective_ == pytest.approx(
@@ -119,7 +119,10 @@ def test_triplets_and_what_does_not_go_with_them():
     triplets = Triplets([[0, 1, 2]], n_samples=36)
     with pytest.raises(ValueError, match="no triplets"):
         LMNN().fit(X, supervision=Triplets(np.empty((0, 3), int), n_samples=36))
-    with pytest.raises(ValueError, match="no target_neighbors"):
+    with pytest.raises(
+        ValueError,
+        match="target_neighbors and validation_fraction > 0 cannot be combined with triplets",
+    ):
         LMNN(validation_fraction=0.3).fit(X, supervision=triplets)
     with pytest.raises(ValueError, match="supervision must be Triplets; got"):
         LMNN().fit(X, supervision=[[0, 1, 2]])
@@ -134,12 +137,12 @@ def test_the_working_set_gives_the_optimum_over_all_triplets():
     X, y = problem(3)
     found = published(n_neighbors=2, **EXACT).fit(X, y)
     everything = LargeMargin(X, y, found.target_neighbors_, 0.5)
-    everything.pairs = None  # dense blocks: every hinge
+    everything.pairs = None  # Dense blocks evaluate every hinge.
     assert found.objective_ == pytest.approx(everything.objective(found.components_).loss)
 
 
 def test_a_list_that_is_called_complete_is():
-    # The mistake to catch: a bound on distances that lets an impostor slip through.
+    # This would fail if a bound on distances missed an impostor.
     rng = np.random.default_rng(0)
     X, y = problem(4, n=60)
     targets = target_neighbors(X, y, 3)
@@ -174,7 +177,7 @@ def test_a_sample_of_centres_comes_first_and_all_at_the_end():
     X = rng.normal(size=(4500, 5)) + 2 * np.eye(3, 5)[y]
     lmnn = published().fit(X, y)
     objectives = lmnn.history_["objective"]
-    assert objectives[0] < 0.6 * objectives[-1]  # 2,000 of 4,500 centres
+    assert objectives[0] < 0.6 * objectives[-1]  # 2,000 of 4,500 points.
     exact = LargeMargin(X, y, lmnn.target_neighbors_, 0.5)
     exact.search(lmnn.components_)
     assert lmnn.objective_ == pytest.approx(exact.objective(lmnn.components_).loss, rel=1e-6)
@@ -182,7 +185,7 @@ def test_a_sample_of_centres_comes_first_and_all_at_the_end():
 
 
 def test_linear_changes_of_the_data_change_only_the_coordinates():
-    # Specification T6: with the same targets M becomes A^-1 M A^-T.
+    # With the same targets M becomes A^-1 M A^-T.
     X, y = problem(5)
     A = np.random.default_rng(0).normal(size=(4, 4))
     plain = published(**EXACT).fit(X, y)
@@ -237,7 +240,7 @@ def test_early_stopping_keeps_the_map_with_the_fewest_errors():
     knn = KNNClassifier().fit(lmnn.transform(X[trained]), y[trained])
     error = 1 - knn.score(lmnn.transform(X[~trained]), y[~trained])
     assert error == pytest.approx(min(watched))
-    # The targets of rows trained on are rows trained on.
+    # The targets of training rows are training rows.
     targets = lmnn.target_neighbors_[trained]
     assert trained[targets[targets >= 0]].all()
     assert published().fit(*IRIS).validation_errors_ == []
@@ -278,7 +281,7 @@ def test_reductions_cut_a_square_map():
     learned = published(n_components=3).fit(X, y)
     assert square.objective_ <= learned.objective_ * (1 + 1e-6)
     assert learned.objective_ < min(pca.objective_, truncated.objective_)
-    # The bound of the square problem holds for every reduction.
+    # The bound of the square problem is valid for every reduction.
     for lmnn in (learned, pca, truncated):
         assert lmnn.dual_bound_ <= square.objective_ * (1 + 1e-6)
 
@@ -308,7 +311,7 @@ def test_a_diagonal_map_drops_what_is_constant():
     X = np.column_stack([X, np.full(36, 7.0)])
     lmnn = LMNN(structure="diagonal").fit(X, y)
     assert lmnn.components_.shape == (5, 5) and lmnn.components_[4, 4] == 0
-    with pytest.raises(ValueError, match="leave n_components out"):
+    with pytest.raises(ValueError, match="Omit n_components"):
         LMNN(structure="diagonal", n_components=2).fit(X, y)
 
 
@@ -338,7 +341,7 @@ def test_it_stalls_on_scaled_columns_and_the_bound_shows_it():
 
 
 def test_the_updated_gradient_is_that_from_scratch():
-    # Specification T7, along a run of steps.
+    # Checked along a sequence of steps.
     X, y = problem(1)
     targets = target_neighbors(X, y, 3)
     task = WorkingSet(X, y, targets, 0.5)
@@ -363,7 +366,7 @@ def test_what_the_projected_subgradient_does_not_do(options):
     guide = {}
     if options.pop("supervision", None):
         guide["supervision"] = Triplets([[0, 1, 2]], n_samples=36)
-    with pytest.raises(ValueError, match="does not do"):
+    with pytest.raises(ValueError, match="does not support"):
         LMNN(solver="projected_subgradient", **options).fit(X, y, **guide)
 
 
@@ -394,10 +397,10 @@ def test_validation_chooses_the_passes():
     lmnn = MultiPassLMNN(max_passes=3).fit(X, y)
     errors = lmnn.validation_errors_
     assert 0 not in errors[1:-1]
-    assert len(errors) == 4 or errors[-1] == 0  # none, and after each pass
+    assert len(errors) == 4 or errors[-1] == 0  # Before the first pass and after each pass.
     assert lmnn.n_passes_ == 1 + int(np.argmin(errors[1:]))
     assert lmnn.passes_[0].target_neighbors_.shape[0] == len(X)
-    # The rows held out are the same every time.
+    # The held-out rows are the same every time.
     assert MultiPassLMNN(max_passes=3).fit(X, y).validation_errors_ == errors
     with pytest.raises(TypeError, match="must be an LMNN"):
         MultiPassLMNN(Euclidean()).fit(X, y)
@@ -415,7 +418,7 @@ def test_the_energy_rule_goes_around_several_passes():
 
 
 def many_brute(L, X, y, cells, targets, mu=0.5):
-    """The definition, with the metric of the second point."""
+    """Return the loss by its definition, with the metric of the second point."""
 
     def distance(i, j):
         difference = L[cells[j]] @ (X[i] - X[j])
@@ -451,7 +454,7 @@ def test_many_metrics_follow_the_definition_and_finite_differences():
     np.testing.assert_allclose(
         task.gradient(found.laplacian_v), numeric, atol=1e-6 * np.abs(numeric).max()
     )
-    # The classic mistake, the metric of the first point, is another loss.
+    # Using the metric of the first point gives a different loss.
     wrong = many_brute(L[[1, 2, 0]], X, y, y, targets)
     assert abs(found.loss - wrong) > 1e-3 * wrong
 
@@ -557,7 +560,7 @@ def test_energies_are_differences_of_the_loss(cells):
 
 
 def test_cells_of_k_means_lower_the_loss_on_circles():
-    # The thesis' 100, 21 and 0 % could not be had; the loss falls, as it must.
+    # The 100%, 21% and 0% of the thesis could not be reproduced, but the loss decreases.
     X, y = make_circles(60, factor=0.95, random_state=0)
     X = 10 * X
     losses = [
@@ -576,10 +579,10 @@ def test_held_out_rows_stop_it_in_time():
     X, y = WINE
     found = MultiMetricLMNN(random_state=0).fit(X, y)
     assert found.validation_errors_
-    # All rows vote, those held out as well.
+    # All rows vote, including held-out rows.
     assert len(found.cells_) == 178
     assert set(found.kneighbors(X, n_neighbors=178)[1][0]) == set(range(178))
-    with pytest.raises(ValueError, match="a number from 0 for each of the 178 rows"):
+    with pytest.raises(ValueError, match="one non-negative integer for each of the 178 rows"):
         MultiMetricLMNN(cells=[0, 1]).fit(X, y)
     with pytest.raises(ValueError, match="n_neighbors=500"):
         found.kneighbors(X, n_neighbors=500)
@@ -592,7 +595,7 @@ def test_all_rows_are_fitted_again_for_as_many_iterations():
     assert shy.validation_errors_ == again.validation_errors_
     best = 10 * int(np.argmin(shy.validation_errors_))
     assert again.n_iter_ == best > 0
-    # The single map too is that of all rows.
+    # The single map is also fitted to all rows.
     np.testing.assert_array_equal(again.estimator_.components_, published().fit(X, y).components_)
     assert len(shy.estimator_.target_neighbors_) == 125
 
@@ -603,8 +606,8 @@ def test_a_single_map_that_stops_early_is_stopped_by_the_same_rows():
     single = found.estimator_
     assert single.validation_errors_
     held = (single.target_neighbors_ < 0).all(axis=1)
-    assert held.sum() == 53  # 30 %, once
-    # Both looked at the same rows: the best of one map is where several begin.
+    assert held.sum() == 53  # 30% are held out once.
+    # Both use the same held-out rows: the best single map is the start of the others.
     assert found.validation_errors_[0] == min(single.validation_errors_)
 
 
@@ -622,7 +625,7 @@ def test_a_class_of_one_point_has_a_metric_too(alone, fraction, rule):
     ).fit(X, y)
     assert found.components_.shape == (4, 4, 4)
     assert np.isfinite(found.components_).all()
-    # The point is never held out, and nothing holds its metric back.
+    # The point is never held out, so its metric is not regularized by early stopping.
     assert (found._codes == np.searchsorted(found.classes_, alone)).sum() == 1
     assert found.dual_bound_ == 0
     assert found.score(X, y) > 0.9
@@ -635,7 +638,7 @@ def test_cells_without_a_row_leave_no_trace():
     found = MultiMetricLMNN(LMNN(tol=1e-3), cells=cells, rule="energy", patience=1).fit(X, y)
     assert len(found.components_) == len(found._centroids) == 2
     assert sorted(np.unique(found.cells_)) == [0, 1]
-    # Four places, six cells.
+    # Four distinct points, six cells.
     X, y = np.repeat(X[::40], 10, axis=0), np.repeat([0, 0, 1, 1], 10)
     with pytest.warns(UserWarning, match="distinct clusters"):
         found = MultiMetricLMNN(cells="kmeans", n_cells=6, rule="energy").fit(X, y)
@@ -671,15 +674,15 @@ def test_units_and_offsets_change_no_kernel(kernel):
 def test_names_and_directions_of_a_kernel():
     X, y = load_iris(return_X_y=True)
     found = KernelLMNN(estimator=LMNN(n_components=2, tol=1e-3)).fit(X, y)
-    assert found.n_directions_ == 15  # a tenth of the rows
+    assert found.n_directions_ == 15  # A tenth of the rows.
     assert found.get_feature_names_out().tolist() == ["kernellmnn0", "kernellmnn1"]
-    X[:] = 0  # the learner keeps rows of its own
+    X[:] = 0  # The estimator stores its own copy of the rows.
     assert np.abs(found.transform(IRIS[0])).max() > 0.1
 
 
 def test_a_linear_kernel_gives_lmnn():
     X, y = IRIS
-    X = X + 1e-3 * np.random.default_rng(0).normal(size=X.shape)  # no ties among targets
+    X = X + 1e-3 * np.random.default_rng(0).normal(size=X.shape)  # This avoids ties among targets.
     settings = published(tol=1e-8)
     kernel = KernelLMNN("linear", n_directions=None, estimator=settings).fit(X, y)
     lmnn = clone(settings).fit(X, y)
@@ -734,7 +737,7 @@ def test_kernels_that_cannot_be(kernel, change, message):
 
 
 def test_the_laplacian_gathers_outer_products():
-    # Specification T1: any weights, negative and asymmetric ones too.
+    # Holds for any weights, including negative and asymmetric ones.
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(12, 3)), rng.normal(size=(12, 12))
     wanted = sum(W[a, b] * np.outer(X[a] - X[b], X[a] - X[b]) for a in range(12) for b in range(12))
@@ -759,7 +762,7 @@ def test_no_push_left_means_no_leave_one_out_error():
     # Specification T11.
     X, y = make_blobs(60, 3, centers=3, cluster_std=0.5, random_state=0)
     lmnn = published(push_weight=0.99).fit(X, y)
-    Z = 3 * lmnn.transform(X)  # beyond the margin, where no hinge is left
+    Z = 3 * lmnn.transform(X)  # Beyond the margin no hinge is active.
     targets = target_neighbors(Z, y, 3)
     assert full_loss(Z, y, targets, 1.0).loss == 0
     assert KNNClassifier().fit(Z, y).leave_one_out_error() == 0
@@ -782,7 +785,7 @@ def test_distances_by_the_map_and_by_the_matrix_agree():
 
 @pytest.fixture
 def faces():
-    """Fewer rows than features, and features of unlike size."""
+    """Return fewer rows than features, with features of different scales."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 50)) * np.geomspace(0.1, 10, 50)
     return X, np.repeat(np.arange(3), 10)
@@ -800,10 +803,10 @@ def test_coordinates_see_the_span_of_the_rows_and_nothing_else(faces, kind, coor
     into, points = coordinates(X, statistics)
     centered = X - X.mean(axis=0)
     np.testing.assert_allclose(centered @ into, points, atol=1e-9 * np.abs(points).max())
-    # Nothing is lost of the rows ...
+    # The rows are represented exactly ...
     back = np.linalg.pinv(into.T)
     np.testing.assert_allclose(points @ back.T, centered, atol=1e-9)
-    # ... and what is at right angles to them all is not seen.
+    # ... and directions orthogonal to all rows have zero weight.
     if coordinates is whitened or kind == "few rows":
         off = np.random.default_rng(2).normal(size=X.shape[1])
         off -= np.linalg.pinv(centered) @ (centered @ off)
@@ -823,17 +826,17 @@ def test_with_few_rows_the_identity_is_the_euclidean_distance(faces):
 
 @pytest.mark.filterwarnings("ignore:LMNN did not converge")
 def test_stopping_early_stays_near_the_given_distance_where_rows_are_few():
-    # Ten directions with what tells classes apart, sixty with noise of a tenth of its size.
+    # Ten directions separate the classes; sixty contain noise of a tenth of their size.
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(8), 12)
     signal = 2 * rng.normal(size=(8, 10))[y] + rng.normal(size=(96, 10))
     X = np.hstack([signal, 0.1 * rng.normal(size=(96, 60))])
     lmnn = published(1, validation_fraction=0.3, max_iter=20).fit(X, y)
     M = lmnn.get_mahalanobis_matrix()
-    # Whitened, noise would have been as large as signal from the first steps on.
+    # In whitened coordinates, noise would be as large as the signal from the first steps.
     assert np.trace(M[10:, 10:]) / 60 < 3 * np.trace(M[:10, :10]) / 10
 
 
 def test_subgradients_do_not_stop_early():
-    with pytest.raises(ValueError, match="does not do early stopping"):
+    with pytest.raises(ValueError, match="does not support early stopping"):
         LMNN(solver="projected_subgradient", validation_fraction=0.3).fit(*WINE)

@@ -1,4 +1,4 @@
-"""LMNN that counts only the nearest impostors: convex still, and certified."""
+"""LMNN with only the nearest impostors: still convex, with a proven bound."""
 
 import warnings
 
@@ -18,7 +18,7 @@ from nearfar.large_margin.problem import LargeMargin
 
 
 def brute_loss(M, X, y, targets, nearest, mu=0.5):
-    """The definition, centre by centre."""
+    """Return the loss by its definition, point by point."""
     difference = X[:, None] - X
     D = np.einsum("ijp,pq,ijq->ij", difference, M, difference)
     loss = 0.0
@@ -30,7 +30,7 @@ def brute_loss(M, X, y, targets, nearest, mu=0.5):
 
 
 def optimum(X, y, targets, nearest, mu=0.5):
-    """By a conic solver: the sum of the largest hinges of each centre and target."""
+    """Solve with a conic solver: the sum of the largest hinges of each point and target."""
     cp = pytest.importorskip("cvxpy")
     M = cp.Variable((X.shape[1], X.shape[1]), PSD=True)
     loss = 0
@@ -72,7 +72,7 @@ def test_the_loss_and_its_gradient(nearest, smoothing, form):
 @pytest.mark.parametrize("nearest", [2, 6])
 @pytest.mark.parametrize("some", [0, 1, 40, None])
 def test_a_table_of_hinges_is_the_list(dtype, nearest, some):
-    # Lists of different lengths, some of them shorter than the number that counts, or empty.
+    # Lists of different lengths; some are empty or shorter than n_impostors.
     rng = np.random.default_rng(0)
     X, y = problem(0)
     targets = target_neighbors(X, y, 3)
@@ -83,7 +83,7 @@ def test_a_table_of_hinges_is_the_list(dtype, nearest, some):
         kept = np.flatnonzero(rng.random(len(every.indices)) < 0.3)
     pairs = pair_list([(every.centers[kept], every.indices[kept])], len(X))
     table = NearestTable(pairs, targets, nearest)
-    for scale in (0.3, 0.5):  # the second use finds what the first left
+    for scale in (0.3, 0.5):  # The second call reuses the state of the first.
         Z, V = (scale * X).astype(dtype), rng.normal(size=(len(X), 2)).astype(dtype)
         wanted = listed_loss(Z, targets, pairs, 0.4, 0.1, V, nearest)
         found = table.loss(table.measure(Z), V, 0.4, 0.1)
@@ -116,10 +116,10 @@ def test_it_reaches_the_optimum_and_the_bound_is_below_it(seed, nearest):
     assert lmnn.objective_ == pytest.approx(
         brute_loss(lmnn.get_mahalanobis_matrix(), X, y, lmnn.target_neighbors_, nearest), rel=1e-9
     )
-    # Where impostors change places the loss has kinks that are not rounded.
+    # The loss has kinks, which are not rounded, where impostors change their order.
     assert best * (1 - 1e-6) <= lmnn.objective_ <= best * 1.001
     assert lmnn.dual_bound_ <= best * (1 + 1e-6)
-    # At the zero map nothing says which impostors are the nearest, and the bound is poor.
+    # At the zero map the nearest impostors are not defined, and the bound is poor.
     zero = best >= 0.999 * 0.5 * 30 * min(nearest, 2) * nearest
     assert zero or lmnn.dual_bound_ > 0.8 * best
     assert not zero or nearest < 5
@@ -127,7 +127,7 @@ def test_it_reaches_the_optimum_and_the_bound_is_below_it(seed, nearest):
 
 def test_a_map_that_is_all_but_zero_is_warned_of():
     X, y = problem(2, n=30)
-    with pytest.warns(UserWarning, match="n_impostors=1 the best map is all but zero"):
+    with pytest.warns(UserWarning, match="n_impostors=1 the learned map is close to zero"):
         lmnn = published(2, n_impostors=1).fit(X, y)
     assert lmnn.objective_ == pytest.approx(optimum(X, y, lmnn.target_neighbors_, 1), rel=1e-3)
     assert np.isfinite(lmnn.components_).all()
@@ -140,7 +140,7 @@ def test_with_enough_impostors_it_is_lmnn():
 
 
 def test_points_deep_in_another_class_weigh_less():
-    # Two classes side by side along x, but for some that are far inside the other.
+    # Two classes side by side along x, with some points far inside the other class.
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2)) * [0.5, 5]
     y = np.repeat([0, 1], 150)
@@ -161,7 +161,7 @@ def test_the_nearest_of_each_point_are_found(crowded, at_once, monkeypatch):
     monkeypatch.setattr("nearfar.large_margin.impostors._FEW_POINTS", 300 if at_once else 0)
     rng = np.random.default_rng(0)
     Z, codes = rng.normal(size=(300, 3)), rng.integers(0, 3, 300)
-    Z[50:60] = Z[100:110]  # ties
+    Z[50:60] = Z[100:110]  # This creates ties.
     reach = rng.uniform(0.2, 1.0, 300) * (20 if crowded else 0.5)
     reach[7] = -np.inf
     pairs, radius = nearest_impostors(Z, codes, reach, 4)
@@ -200,7 +200,7 @@ def test_a_list_that_lacks_a_near_pair_is_not_called_complete():
         if told[-1]:
             M = other.T @ other
             assert loss.objective(other).loss == pytest.approx(brute_loss(M, X, y, targets, 1))
-    assert 1 < sum(told) < 41  # sometimes it can be told without a search, and not always
+    assert 1 < sum(told) < 41  # A search is needed sometimes, but not always.
 
 
 def test_several_metrics_count_the_nearest_too():

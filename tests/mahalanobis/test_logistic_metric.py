@@ -1,4 +1,4 @@
-"""The logistic metric: its likelihood, both structures, its bound, and pairs told apart."""
+"""LogisticMetric: likelihood, both structures, bound, and separable pairs."""
 
 import warnings
 
@@ -56,7 +56,7 @@ def conic_optimum(X, pairs, l2=1e-3, axes=None):
 
 
 def brute(metric, X, pairs, l2=1e-3):
-    """The objective from its definition."""
+    """Return the objective by its definition."""
     M, total, lengths = metric.get_mahalanobis_matrix(), 0.0, []
     for kind, s in ((pairs.similar, 1), (pairs.dissimilar, -1)):
         for i, j in kind:
@@ -88,7 +88,7 @@ def test_the_optimum_along_axes(seed, scales):
     optimum = conic_optimum(X, pairs, axes=axes_of(X))
     assert metric.objective_ == pytest.approx(optimum, rel=1e-4)
     assert 0.99 * optimum <= metric.dual_bound_ <= optimum * (1 + 1e-5)
-    # With (d·v)² for the features of a pair, where the survey prints M in the middle.
+    # The features of a pair are (d·v)²; the survey prints M instead of the axes.
     assert metric.objective_ == pytest.approx(brute(metric, X, pairs), rel=1e-9)
     V = axes_of(X)
     wanted = V @ np.diag(metric.gamma_) @ V.T
@@ -97,7 +97,7 @@ def test_the_optimum_along_axes(seed, scales):
 
 
 def test_features_with_the_metric_in_the_middle_as_printed_are_others():
-    # Fix 4 of the survey: printed, all axes have one feature, d'Md, and M is on both sides.
+    # As printed in the survey, all axes have the same feature d'Md, and M is on both sides.
     X, pairs = problem(0)
     metric = LogisticMetric("eigenspace").fit(X, supervision=pairs)
     d = np.diff(pairs.to_arrays(X)[0], axis=1)[:, 0]
@@ -178,7 +178,7 @@ def test_the_likelihood_is_convex_in_the_metric():
 
 
 def test_near_points_are_the_more_likely_alike():
-    # The survey prints the exponent with the other sign: Pr(alike) would grow with the distance.
+    # The survey prints the opposite sign, with which Pr(similar) would increase with the distance.
     X, y = IRIS
     metric = LogisticMetric().fit(X, y)
     points, sign = Pairs.from_labels(y, n_similar=200, n_dissimilar=200, random_state=5).to_arrays(
@@ -195,7 +195,7 @@ def test_near_points_are_the_more_likely_alike():
 
 
 def test_probabilities_are_calibrated_where_people_disagree():
-    # Pairs drawn from the model itself, some of them judged twice, and not alike.
+    # Pairs drawn from the model itself. Some are labeled twice, with different labels.
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3))
     every = np.array([(i, j) for i in range(80) for j in range(i)])
@@ -265,7 +265,7 @@ def test_a_rectangle_is_between_the_square_and_its_leading_directions():
     assert flat.objective_ <= brute(cut, X, pairs)
     whole = LogisticMetric(n_components=4).fit(X, supervision=pairs)
     np.testing.assert_array_equal(whole.components_, square.components_)
-    narrow = np.column_stack([X[:, 0], X[:, 0], X[:, 1]])  # of two directions
+    narrow = np.column_stack([X[:, 0], X[:, 0], X[:, 1]])  # The rows vary in two directions.
     padded = LogisticMetric(n_components=3).fit(narrow, supervision=pairs)
     assert padded.components_.shape == (3, 3) and not padded.components_[2].any()
     for structure in ("full", "eigenspace"):
@@ -273,11 +273,11 @@ def test_a_rectangle_is_between_the_square_and_its_leading_directions():
             LogisticMetric(structure, n_components=5).fit(X, supervision=pairs)
 
 
-# Pairs that can be told apart
+# Separable pairs
 
 
 def can_be_parted(X, pairs, axes):
-    """By a linear program: a direction in which every pair improves, or stays, and one does."""
+    """Return True if in some direction no pair gets worse and one improves (linear program)."""
     points, s = pairs.to_arrays(X)
     W = np.column_stack([((points[:, 0] - points[:, 1]) @ axes) ** 2, -np.ones(len(s))])
     A = s[:, None] * W
@@ -293,7 +293,7 @@ def test_separable_is_what_a_linear_program_says():
         metric = LogisticMetric("eigenspace").fit(X, supervision=pairs)
         assert metric.separable_ == can_be_parted(X, pairs, axes_of(X)), seed
         said.append(metric.separable_)
-        if metric.separable_:  # and all the more with a whole matrix
+        if metric.separable_:  # A full matrix separates them too.
             assert LogisticMetric().fit(X, supervision=pairs).separable_
     assert 2 < sum(said) < 10
 
@@ -303,7 +303,7 @@ def test_separable_pairs_have_a_finite_metric():
     metric = LogisticMetric().fit(X, y)
     assert metric.separable_ and np.isfinite(metric.components_).all()
     assert metric.duality_gap_ < 1e-3
-    # The weaker the penalty, the longer.
+    # A weaker penalty gives a larger map.
     longer = LogisticMetric(l2=1e-5).fit(X, y)
     assert longer.mu_ > metric.mu_
     with warnings.catch_warnings():
@@ -324,6 +324,6 @@ def test_directions_that_similar_pairs_leave_empty_have_no_maximum(structure):
     metric = LogisticMetric(structure).fit(X, supervision=pairs)
     if structure == "full":
         assert metric.separable_
-    elif metric.separable_:  # its axes are not quite the features
+    elif metric.separable_:  # The axes are not exactly the features.
         assert can_be_parted(X, pairs, axes_of(X))
     assert np.isfinite(metric.components_).all()

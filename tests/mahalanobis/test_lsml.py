@@ -1,4 +1,4 @@
-"""LSML against its program, written as a cone program and solved by another solver."""
+"""LSML compared with its program, written as a cone program and solved by another solver."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SCALES = np.array([1.0, 3.0, 10.0, 30.0])
 
 
 def problem(seed, n=40, p=4, n_quadruplets=40):
-    """Points of two overlapping classes, and comparisons, some of them wrong; weights."""
+    """Return points of two overlapping classes, comparisons (some wrong), and weights."""
     rng = np.random.RandomState(seed)
     y = rng.randint(2, size=n)
     X = rng.normal(size=(n, p)) @ rng.normal(size=(p, p)) + 2 * y[:, None] * rng.normal(size=p)
@@ -38,7 +38,7 @@ def objective(M, prior, X, quadruplets, weights):
 
 
 def optimum(X, quadruplets, weights, prior):
-    """(√x - √y)₊² is the least x + t - 2s with s² ≤ x t and t ≤ y."""
+    """Minimize; (√x - √y)₊² is the least x + t - 2s with s² ≤ x t and t ≤ y."""
     cp = pytest.importorskip("cvxpy")
     W = np.linalg.cholesky(prior).T
     p, n = X.shape[1], len(quadruplets)
@@ -112,7 +112,7 @@ def test_weights_are_counts():
     weighted = LSML(tol=1e-12).fit(X, supervision=quadruplets, weights=counts * 7.0)
     plain = LSML(tol=1e-12).fit(X, supervision=repeated)
     np.testing.assert_allclose(weighted.components_, plain.components_, atol=1e-6)
-    # They must count: #83 of metric-learn.
+    # The weights must have an effect, see metric-learn#83.
     assert LSML().fit(X, supervision=quadruplets).objective_ != pytest.approx(plain.objective_)
 
 
@@ -173,7 +173,7 @@ def test_the_gap_is_small_on_raw_data_with_wild_scales(load):
 def test_bad_supervision():
     X = np.random.RandomState(0).normal(size=(6, 2))
     X[1] = X[0]
-    with pytest.raises(ValueError, match="LSML needs quadruplets: supervision has none at all"):
+    with pytest.raises(ValueError, match="LSML needs quadruplets; supervision contains none"):
         LSML().fit(X, supervision=Quadruplets(np.empty((0, 4), int), n_samples=6))
     with pytest.raises(ValueError, match="made for 7 samples but X has 6"):
         LSML().fit(X, supervision=Quadruplets([[0, 1, 2, 3]], n_samples=7))
@@ -182,7 +182,7 @@ def test_bad_supervision():
     with pytest.raises(ValueError, match="one of the two pairs has zero length"):
         LSML().fit(X, supervision=Quadruplets([[0, 1, 2, 3]], n_samples=6))
     both = Quadruplets([[2, 3, 0, 1], [2, 4, 3, 5]], n_samples=6)
-    with pytest.warns(UserWarning, match="in 1 quadruplet.s. of 2 the last two points") as caught:
+    with pytest.warns(UserWarning, match="in 1 of 2 quadruplets the last two points") as caught:
         lsml = LSML().fit(X, supervision=both, weights=[5.0, 1.0])
     assert len(caught) == 1
     alone = LSML().fit(X, supervision=Quadruplets([[2, 4, 3, 5]], n_samples=6))
@@ -193,7 +193,7 @@ def test_bad_supervision():
     ("weights", "message"),
     [
         ([1.0], r"weights must have shape \(40,\)"),
-        (-np.ones(40), "not negative"),
+        (-np.ones(40), "non-negative"),
         (np.zeros(40), "not all zero"),
         (np.full(40, np.nan), "finite"),
         (["a"] * 40, "weights must be numbers"),
@@ -207,5 +207,5 @@ def test_bad_weights(weights, message):
 
 def test_weights_without_quadruplets():
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(ValueError, match="weights belong to quadruplets"):
+    with pytest.raises(ValueError, match="weights need quadruplets"):
         LSML().fit(X, y, weights=np.ones(150))

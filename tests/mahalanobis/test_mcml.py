@@ -1,4 +1,4 @@
-"""MCML against a conic solver, its conditions of optimality, and what it is told."""
+"""MCML compared with a conic solver, its optimality conditions, and invalid input."""
 
 import cvxpy as cp
 import numpy as np
@@ -13,7 +13,7 @@ WINE = load_wine(return_X_y=True)
 
 
 def conic_optimum(X, y):
-    """The program of the paper: log-sum-exp of distances, which are linear in M."""
+    """Solve the program of the paper: log-sum-exp of distances, which are linear in M."""
     n, p = X.shape
     M = cp.Variable((p, p), PSD=True)
     value = 0

@@ -1,4 +1,4 @@
-"""MLKR: directions that a number depends on, its objective, and targets that are no numbers."""
+"""MLKR: directions that the target depends on, the objective, and invalid targets."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Xing's metric: the convex program, its closed form, its bound, and its kernel form."""
+"""MMC: the convex program, its closed form, its bound, and KernelMMC."""
 
 import warnings
 
@@ -40,8 +40,8 @@ def differences(X, pairs):
 
 
 def conic_optimum(X, pairs, *, diagonal=False):
-    """The largest mean distance of dissimilar pairs with similar ones at a mean square of 1."""
-    near, far = differences(X / X.std(axis=0), pairs)  # units change no optimum
+    """Maximize the mean distance of dissimilar pairs; similar ones have a mean square of 1."""
+    near, far = differences(X / X.std(axis=0), pairs)  # The optimum does not depend on units.
     p = X.shape[1]
     if diagonal:
         a = cp.Variable(p, nonneg=True)
@@ -57,7 +57,7 @@ def conic_optimum(X, pairs, *, diagonal=False):
 
 
 def brute(M, X, pairs):
-    """Mean squared length of similar pairs, and mean lengths and squares of dissimilar ones."""
+    """Return the mean square of similar pairs, and mean length and square of dissimilar ones."""
     near, far = differences(X, pairs)
     squares = np.array([d @ M @ d for d in far])
     return np.mean([d @ M @ d for d in near]), np.sqrt(squares).mean(), squares.mean()
@@ -95,7 +95,7 @@ def test_the_diagonal_optimum(seed, scales):
 
 
 def test_the_diagonal_of_the_logarithmic_form():
-    # min s·a − log Σ √(d²·a) has s·a = 1/2 at its end, and twice it is the diagonal.
+    # The minimum of s·a − log Σ √(d²·a) has s·a = 1/2, and twice it is the diagonal.
     X, pairs = problem(1)
     near, far = differences(X, pairs)
     s, squares = (near**2).sum(axis=0), far**2
@@ -115,7 +115,7 @@ def test_the_diagonal_of_the_logarithmic_form():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_closed_form_of_squares(seed):
-    # As printed in the survey: min <A, M_S> with <A, M_D> >= 1 has rank one.
+    # The program printed in the survey, min <A, M_S> with <A, M_D> >= 1, has rank one.
     X, pairs = problem(seed)
     near, far = differences(X, pairs)
     values, vectors = linalg.eigh(near.T @ near, far.T @ far)
@@ -133,7 +133,7 @@ def test_the_closed_form_of_squares(seed):
 
 
 def corners():
-    """Classes at the corners of a tetrahedron: on a line they are not as far apart."""
+    """Return classes at the corners of a tetrahedron, which a line cannot separate as well."""
     places = 2 * np.array([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
     y = np.repeat([0, 1, 2, 3], 12)
     X = places[y] + np.random.default_rng(0).normal(size=(48, 3)) * 0.5
@@ -149,7 +149,7 @@ def test_with_squares_as_printed_it_is_another_metric():
 
 
 def test_a_singular_metric_is_a_pseudo_metric():
-    # The survey says that A ⪰ 0 makes distances negative; they are not, and may be zero.
+    # The survey says that A ⪰ 0 makes distances negative; they are non-negative.
     X, pairs = problem(0)
     mmc = MMC("squared").fit(X, supervision=pairs)
     off = linalg.null_space(mmc.components_)[:, 0]
@@ -163,7 +163,7 @@ def test_a_singular_metric_is_a_pseudo_metric():
 def test_the_six_points_of_the_specification():
     n_s, n_d = 6, 9
     full = MMC().fit(T6, supervision=T6_PAIRS)
-    # There sums and <A, M_S> <= 1, here means.
+    # The survey uses sums with <A, M_S> <= 1; MMC uses means.
     assert full.objective_ * n_d / np.sqrt(n_s) == pytest.approx(10.7735308, abs=1e-6)
     np.testing.assert_allclose(
         full.get_mahalanobis_matrix() / n_s,
@@ -194,7 +194,7 @@ def test_a_linear_change_of_features_changes_nothing():
     np.testing.assert_allclose(changed.get_mahalanobis_matrix(), wanted, rtol=1e-2, atol=1e-4)
 
 
-# The way there
+# The descent
 
 
 @pytest.mark.parametrize("init", ["identity", "pca", "lda", "within", "random", "array"])
@@ -210,7 +210,7 @@ def test_every_start_comes_to_the_same_end(init, structure):
 def test_a_start_that_has_lost_rank_is_left(monkeypatch):
     X, pairs = corners()
     line = np.zeros((3, 3))
-    line[0] = [1.0, 0.5, 0]  # no gradient leads out of one row
+    line[0] = [1.0, 0.5, 0]  # The gradient is zero in the other rows.
     best = MMC().fit(X, supervision=pairs)
     assert MMC(init=line).fit(X, supervision=pairs).objective_ == pytest.approx(
         best.objective_, rel=1e-4
@@ -247,13 +247,13 @@ def test_the_algorithm_of_the_works():
     X, pairs = problem(0)
     optimum = conic_optimum(X, pairs)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it has a slow tail
+        warnings.simplefilter("ignore", ConvergenceWarning)  # This solver converges slowly.
         slow = MMC(solver="projected_gradient", max_iter=150).fit(X, supervision=pairs)
     assert slow.objective_ == pytest.approx(optimum, rel=1e-3)
     assert slow.objective_ <= optimum * (1 + 1e-6) <= slow.dual_bound_ * (1 + 2e-6)
     assert (np.diff(slow.history_["objective"]) >= 0).all()
     assert brute(slow.get_mahalanobis_matrix(), X, pairs)[0] == pytest.approx(1, rel=1e-3)
-    with pytest.raises(ValueError, match='does not do structure="diagonal"'):
+    with pytest.raises(ValueError, match='does not support structure="diagonal"'):
         MMC(solver="projected_gradient", structure="diagonal").fit(X, supervision=pairs)
     with pytest.warns(ConvergenceWarning):
         MMC(solver="projected_gradient", max_iter=3).fit(X, supervision=pairs)
@@ -277,19 +277,19 @@ def test_labels_are_enough_and_the_gap_is_small(load):
     again = MMC(n_similar=500, n_dissimilar=700, random_state=1)
     same = Pairs.from_labels(y, n_similar=500, n_dissimilar=700, random_state=1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some pixels are always white in alike digits
+        warnings.simplefilter("ignore")  # Some pixels are constant within a class.
         again.fit(X, y)
         np.testing.assert_array_equal(again.components_, MMC().fit(X, supervision=same).components_)
 
 
-# Where there is no maximum
+# Unbounded programs
 
 
 def test_directions_that_similar_pairs_leave_empty():
     X, pairs = problem(0)
     X = np.column_stack([X, np.zeros(len(X))])
     rows = np.unique(pairs.similar)
-    X[np.setdiff1d(np.arange(len(X)), rows), 4] = 1.0  # differs in dissimilar pairs only
+    X[np.setdiff1d(np.arange(len(X)), rows), 4] = 1.0  # Differs in dissimilar pairs only.
     assert len(rows) < len(X)
     with pytest.warns(UserWarning, match="differ in 4 directions"):
         mmc = MMC().fit(X, supervision=pairs)
@@ -309,7 +309,7 @@ def test_what_is_off_the_data_has_no_length():
     assert mmc.objective_ == pytest.approx(plain.objective_, rel=1e-6)
 
 
-# In the space of a kernel
+# KernelMMC
 
 
 def test_with_a_linear_kernel_it_is_mmc():

@@ -1,4 +1,4 @@
-"""Principal axes before the learners that iterate: as behind a PCA, and the map is one of X."""
+"""n_principal: equals a fit after PCA, and components_ is a map of X."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ LEARNERS = [
 
 
 def rows(n=60, p=7, seed=0):
-    """Three classes in some directions, each direction with another spread."""
+    """Return three classes in some directions, each direction with a different variance."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 3
     means = rng.normal(size=(3, p))
@@ -60,7 +60,7 @@ def test_rows_of_low_rank_are_as_good_in_more_columns(settings):
     plain = LMNN(**settings).fit(X, y)
     wide = LMNN(**settings).fit(X @ Q.T + 3.0, y)
     assert wide.objective_ == pytest.approx(plain.objective_, rel=1e-6)
-    # Compared where both are maps of X; outside the span of the rows the map is blind.
+    # Compare the maps on the span of the rows, outside of which the map is zero.
     M = plain.get_mahalanobis_matrix()
     there = wide.get_mahalanobis_matrix()
     np.testing.assert_allclose(Q.T @ there @ Q, M, atol=1e-4 * np.abs(M).max())
@@ -118,8 +118,8 @@ def test_an_interrupted_fit_leaves_a_map_of_x(monkeypatch):
         ({"n_principal": "all"}, "n_principal"),
         ({"n_principal": 8}, "n_principal=8 is more than the 7 directions in which X varies"),
         ({"n_principal": 2, "n_components": 3}, "n_components=3 is larger than n_principal=2"),
-        ({"n_principal": 2, "structure": "diagonal"}, "leave n_principal out"),
-        ({"n_principal": 2, "init": np.eye(2)}, r"7 features; got shape \(2, 2\)"),
+        ({"n_principal": 2, "structure": "diagonal"}, "Omit n_principal"),
+        ({"n_principal": 2, "init": np.eye(2)}, r"map of the 7 features of X; got shape \(2, 2\)"),
     ],
 )
 def test_bad_values_are_named(settings, message):

@@ -1,4 +1,4 @@
-"""NCA: its objective and start against scikit-learn's, lists of neighbours, bad labels."""
+"""NCA: objective and initial maps compared with scikit-learn, neighbor lists, wrong labels."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_lists_of_neighbours_lose_little_of_the_full_objective(kind):
     wanted = objective(some, X, y, kind)
     unit = X.var(axis=0).sum() / np.linalg.matrix_rank(X - X.mean(axis=0))
     wanted -= 1e-3 * len(X) * unit * np.sum(some.components_**2)
-    assert some.objective_ == pytest.approx(wanted, rel=1e-4)  # of all neighbours, not of lists
+    assert some.objective_ == pytest.approx(wanted, rel=1e-4)  # Over all neighbors, not lists.
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_lists_without_the_own_class_get_one_for_logarithms():
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(size=(40, 2)), rng.normal(size=(3, 2)) * 5 + 30])
     y = np.array([0] * 40 + [1] * 3)
-    X[42] = X[0] + 0.01  # in the midst of the others
+    X[42] = X[0] + 0.01  # In the middle of another class.
     model = NCA(objective="log", n_neighbors=4, l2=0.01).fit(X, y)
     assert np.isfinite(model.objective_)
     lists = np.array([[1, 2], [0, 2], [0, 1], [0, 1]])
@@ -166,7 +166,7 @@ def test_units_change_no_neighbour():
     reference = NCA(l2=0.01).fit(X, y)
     for scale in (1e-8, 1e8, [1e-3, 1, 1e3, 1]):
         other = NCA(l2=0.0 if np.ndim(scale) else 0.01).fit(X * scale, y)
-        if np.ndim(scale):  # the penalty is on all features alike
+        if np.ndim(scale):  # The penalty weights all features equally.
             reference = NCA().fit(X, y)
         wanted = np.linalg.norm(reference.transform(X)[:, None] - reference.transform(X), axis=2)
         found = other.transform(X * scale)

@@ -1,4 +1,4 @@
-"""What learners of pairs do with supervision that is bad, one-sided or of another kind."""
+"""Pair learners with invalid supervision, one kind of pairs, or another kind of supervision."""
 
 import warnings
 
@@ -53,7 +53,7 @@ def test_one_kind_where_both_are_needed(learner):
         clone(learner).fit(X, supervision=Pairs(PAIRS.similar, NONE, n_samples=150))
     with pytest.raises(ValueError, match=r"no similar pair \(0 similar, 120 dissimilar\)"):
         clone(learner).fit(X, supervision=Pairs(NONE, PAIRS.dissimilar, n_samples=150))
-    with pytest.raises(ValueError, match="no similar pair"):  # each class of one row
+    with pytest.raises(ValueError, match="no similar pair"):  # Each class has one row.
         clone(learner).fit(X, np.arange(150))
 
 
@@ -142,12 +142,12 @@ def test_one_seed_one_result(learner):
 @named([MMC(), LogisticMetric(), POLA()])
 def test_fewer_rows_than_features_and_repeated_columns(learner):
     rng = np.random.default_rng(0)
-    wide = np.hstack([X[::10], X[::10], rng.normal(size=(15, 30))])  # 15 rows, repeated columns
+    wide = np.hstack([X[::10], X[::10], rng.normal(size=(15, 30))])  # 15 rows, repeated columns.
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # similar pairs leave directions empty
+        warnings.simplefilter("ignore")  # Similar pairs do not vary in some directions.
         fitted = clone(learner).fit(wide, Y[::10])
         assert np.isfinite(fitted.transform(wide)).all()
-        lone = np.append(Y[::10][:-1], 7)  # a class of one
+        lone = np.append(Y[::10][:-1], 7)  # A class with one row.
         assert np.isfinite(clone(learner).fit(wide, lone).transform(wide)).all()
 
 

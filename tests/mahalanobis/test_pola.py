@@ -1,4 +1,4 @@
-"""POLA: each step a projection, streams and epochs, and its bound on the losses."""
+"""POLA: projection steps, streams and epochs, and the bound on the losses."""
 
 import pickle
 
@@ -14,7 +14,7 @@ IRIS = load_iris(return_X_y=True)
 
 
 def stream(seed, n=400, p=5, margin=0.0):
-    """Pairs of points, with signs by a planted metric and threshold, or drawn by lot."""
+    """Return pairs of points with signs from a known metric and threshold, or random signs."""
     rng = np.random.default_rng(seed)
     pairs = rng.normal(size=(n, 2, p)) / np.sqrt(2 * p)
     if margin == 0:
@@ -29,13 +29,13 @@ def stream(seed, n=400, p=5, margin=0.0):
 
 
 def by_the_letter(pairs, sign, floor=1.0):
-    """Half-space of R^{p²+1}, then the cone, pair by pair."""
+    """Project onto a half-space of R^{p²+1}, then onto the cone, pair by pair."""
     p = pairs.shape[2]
     w = np.append(np.zeros(p * p), 1.0)
     losses, negative = [], 0
     for (a, b), s in zip(pairs, sign, strict=True):
         x = a - b
-        # No loss where w·v >= 1, v = s (−xx', 1).
+        # The loss is zero where w·v >= 1 with v = s (−xx', 1).
         v = s * np.append(-np.outer(x, x).ravel(), 1.0)
         loss = max(0.0, 1 - w @ v)
         losses.append(loss)
@@ -60,7 +60,7 @@ def test_it_is_the_two_projections_pair_by_pair(seed, margin, floor):
     assert pola.n_updates_ == np.count_nonzero(losses) > 20
     assert pola.n_seen_ == len(sign)
     assert pola.cumulative_loss_ == pytest.approx((losses**2).sum(), rel=1e-9)
-    assert negative == 1  # at most one eigenvalue is to be taken away, and some are
+    assert negative == 1  # At most one eigenvalue is removed, and some are.
     assert (floor is None) or pola.b_ >= floor
 
 
@@ -89,7 +89,7 @@ def test_after_every_pair_it_is_a_metric_nearer_to_all_that_have_no_loss():
 
 @pytest.mark.parametrize("rare", [False, True])
 def test_looking_ahead_changes_nothing(rare):
-    # Where losses are rare many pairs are looked at at once.
+    # Many pairs are evaluated at once if losses are rare.
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 3))
     sign = np.where((X[:, 0] ** 2) < 1, 1.0, -1.0)
@@ -128,7 +128,7 @@ def test_two_kinds_alternate_evenly():
     fitted = POLA(scale=1.0).fit(X, supervision=pairs)
     rows, s = [], []
     similar, dissimilar = pairs.similar.tolist(), pairs.dissimilar.tolist()
-    while similar or dissimilar:  # one of three
+    while similar or dissimilar:  # One of three pairs is similar.
         for kind, sign in ((dissimilar, -1), (similar, 1), (dissimilar, -1), (dissimilar, -1)):
             rows.append(X[kind.pop(0)])
             s.append(sign)
@@ -168,10 +168,10 @@ def test_the_losses_of_separable_streams_are_bounded_at_any_time(seed):
     assert best.cumulative_loss_ <= best.regret_bound_
     M, b = best.get_mahalanobis_matrix(), best.b_
     d = pairs[:, 0] - pairs[:, 1]
-    assert (1 - sign * (b - np.einsum("ij,jk,ik->i", d, M, d))).max() < 1e-8  # no losses
+    assert (1 - sign * (b - np.einsum("ij,jk,ik->i", d, M, d))).max() < 1e-8  # No pair has a loss.
     R = ((d**2).sum(axis=1) ** 2).max() + 1
     assert best.regret_bound_ == pytest.approx(R * ((M**2).sum() + (b - 1) ** 2), rel=1e-6)
-    # Again and again in any order: what has no loss bounds the sum of all of them.
+    # Repeated in any order, a metric without a loss bounds the sum of all losses.
     online, rng = POLA(scale=1.0), np.random.default_rng(seed)
     for _ in range(5):
         order = rng.permutation(len(sign))
@@ -236,7 +236,7 @@ def test_ctrl_c_leaves_what_was_learned(monkeypatch):
     assert pola.n_updates_ == 30 and np.isfinite(pola.transform(X)).all()
 
 
-# What cannot be
+# Invalid input
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_ctrl_c_leaves_what_was_learned(monkeypatch):
     [
         (lambda p, s: (p[:, 0], s), r"shape \(n_pairs, 2, n_features\)"),
         (lambda p, s: (p, s[:-1]), r"sign must have shape \(400,\)"),
-        (lambda p, s: (p, np.where(s > 0, 1, 0)), "row .* is neither"),
+        (lambda p, s: (p, np.where(s > 0, 1, 0)), r"sign must be \+1 or -1; row .* is"),
         (lambda p, s: (p * np.nan, s), "pairs contains NaN"),
         (lambda p, s: (p[:, [0, 0]], s), "zero length"),
         (lambda p, s: (p[:0], s[:0]), "0 sample"),
@@ -275,7 +275,7 @@ def test_equal_points_said_to_be_different_are_left_out():
     assert pola.b_ == POLA(scale=1.0).partial_fit_pairs(pairs, sign).b_
 
 
-# In the space of a kernel
+# KernelPOLA
 
 
 def test_with_a_linear_kernel_it_is_pola():

@@ -1,4 +1,4 @@
-"""POLA over many epochs, where steps become next to nothing."""
+"""POLA over many epochs, where steps become negligible."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from nearfar import POLA, Pairs
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("seed", [1, 2, 4])
 def test_pairs_that_can_be_told_apart_are_in_the_end(seed):
-    # Each of these walked into steps too small for the eigensolver, and then never ended.
+    # With these settings, steps too small for the eigensolver once caused an endless loop.
     random = np.random.default_rng(seed)
     X, rows = random.normal(size=(12, 8)), random.permutation(12)
     pairs = Pairs(rows[:6].reshape(3, 2), rows[6:].reshape(3, 2), n_samples=12)

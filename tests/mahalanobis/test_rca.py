@@ -1,4 +1,4 @@
-"""RCA against its closed form, the anchors of the spec and the problems it solves."""
+"""RCA compared with its closed form, known results and the problems that it solves."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 
 from nearfar import LDA, RCA, Chunklets, Pairs
 
-# The toy set of the survey and its anchors.
+# A toy dataset with known results.
 X6 = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]], dtype=float)
 Y6 = np.array([-1, -1, -1, 1, 1, 1])
 C6 = np.array([[2 / 9, -1 / 18], [-1 / 18, 11 / 9]])
@@ -17,7 +17,7 @@ ROOT6 = np.array([[2.13239089, 0.06806796], [0.06806796, 0.90716755]])
 
 
 def known_groups(n=90, p=4, n_groups=8, seed=0):
-    """Points, and a chunklet for about half of them."""
+    """Return points, and a chunklet for about half of them."""
     rng = np.random.default_rng(seed)
     groups = rng.integers(n_groups, size=n)
     groups[: 2 * n_groups] = np.tile(np.arange(n_groups), 2)
@@ -29,7 +29,7 @@ def known_groups(n=90, p=4, n_groups=8, seed=0):
 
 
 def chunklet_covariance(X, groups):
-    """C over the points of chunklets of at least two, and their total covariance."""
+    """Return C over the chunklets of at least two points, and their total covariance."""
     parts = [X[groups == g] for g in np.unique(groups[groups >= 0])]
     parts = [part for part in parts if len(part) > 1]
     n = sum(map(len, parts))
@@ -47,7 +47,7 @@ def span_distance(A, B):
     return np.linalg.norm(P @ P.T - Q @ Q.T)
 
 
-# ---------------------------------------------------------------------- the closed form
+# Closed form
 
 
 def test_anchors_of_the_survey():
@@ -149,7 +149,7 @@ def test_units_twelve_orders_apart_do_not_matter_to_distances():
     )
 
 
-# ---------------------------------------------------------------------- who counts
+# Points that are left out
 
 
 def test_points_in_no_chunklet_are_not_used():
@@ -175,7 +175,7 @@ def test_chunklets_of_one_point_are_neither_used_nor_counted(n_components):
         rtol=1e-8,
         atol=1e-10,
     )
-    # Counted, they would have made C smaller and the components larger.
+    # Including them would make C smaller and the components larger.
     within, _ = chunklet_covariance(more, numbers)
     diluted = within * (groups >= 0).sum() / ((groups >= 0).sum() + 5)
     if n_components is None:
@@ -191,7 +191,7 @@ def test_supervision_is_read_rather_than_y():
     assert not np.allclose(RCA().fit(X, y).components_, expected)
 
 
-# ---------------------------------------------------------------------- what it optimises
+# Optimality
 
 
 def test_no_other_metric_has_a_larger_log_determinant_under_the_same_bound():
@@ -199,7 +199,7 @@ def test_no_other_metric_has_a_larger_log_determinant_under_the_same_bound():
     C, _ = chunklet_covariance(X, groups)
     B = RCA().fit(X, supervision=groups).get_mahalanobis_matrix()
     bound = np.trace(B @ C)
-    np.testing.assert_allclose(bound, 4.0)  # so that B = (K / N) C^-1 with K = N
+    np.testing.assert_allclose(bound, 4.0)  # Then B = (K / N) C^-1 with K = N.
     np.testing.assert_allclose(B, np.linalg.inv(C) * bound / 4, rtol=1e-8)
     best = np.linalg.slogdet(B)[1]
     rng = np.random.default_rng(0)
@@ -246,7 +246,7 @@ def test_all_components_asked_for_give_the_distances_of_the_whole():
     )
 
 
-# ---------------------------------------------------------------------- singular covariances
+# Singular covariances
 
 
 def wide(n=20, p=30):
@@ -327,7 +327,7 @@ def test_shrinkage_is_the_closed_form(g):
     np.testing.assert_allclose(found, inverse_root(shrunk), rtol=1e-8, atol=1e-10)
 
 
-# ---------------------------------------------------------------------- batches
+# Batches
 
 
 @pytest.mark.parametrize("size", [7, 30])
@@ -385,7 +385,7 @@ def test_inputs_are_not_modified():
     np.testing.assert_array_equal(groups, given[1])
 
 
-# ---------------------------------------------------------------------- what it reports
+# Fitted attributes
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -395,7 +395,7 @@ def test_information_is_the_optimum_of_its_program(seed, units):
     X, groups = known_groups(seed=seed)
     X = X * units
     C, _ = chunklet_covariance(X, groups)
-    # In units in which C has a unit diagonal: the solver's tolerance is no relative one.
+    # Use units in which C has a unit diagonal, because the solver's tolerance is absolute.
     scale = np.sqrt(np.diag(C))
     B = cvxpy.Variable((4, 4), PSD=True)
     bound = cvxpy.trace(B @ (C / np.outer(scale, scale))) <= 4
@@ -461,11 +461,11 @@ def test_principal_components_come_before_whitening(n_principal):
         RCA(n_principal=5).fit(X, supervision=groups)
 
 
-# ---------------------------------------------------------------------- faults of other libraries
+# Bugs of other libraries
 
 
 def test_redundant_features_and_singular_covariances_give_no_nan():
-    # metric-learn#202, and its NaN on digits: constant pixels.
+    # metric-learn#202, and NaN on digits because of constant pixels.
     X, y = load_digits(return_X_y=True)
     X = np.column_stack([X, X[:, :5] @ np.arange(10).reshape(5, 2)])
     rca = RCA().fit(X, y)
@@ -496,7 +496,7 @@ def test_rows_of_no_chunklet_must_be_finite_too(value, method):
         getattr(RCA(), method)(X, supervision=groups)
 
 
-# ---------------------------------------------------------------------- errors
+# Errors
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""SCML against its linear program, written out and solved whole."""
+"""SCML compared with its complete linear program."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SCALES = np.array([1.0, 3.0, 10.0, 30.0])
 
 
 def problem(seed, n=40, p=4):
-    """Points of two overlapping classes, some of them of the wrong one."""
+    """Return points of two overlapping classes, with some wrong labels."""
     rng = np.random.RandomState(seed)
     y = rng.randint(2, size=n)
     X = rng.normal(size=(n, p)) @ rng.normal(size=(p, p)) + 2 * y[:, None] * rng.normal(size=p)
@@ -23,13 +23,13 @@ def problem(seed, n=40, p=4):
 
 
 def gains(X, triplets, basis):
-    """d²(far) - d²(near) along each direction."""
+    """Return d²(far) - d²(near) along each direction."""
     a, near, far = X[triplets].transpose(1, 0, 2)
     return ((a - far) @ basis.T) ** 2 - ((a - near) @ basis.T) ** 2
 
 
 def optimum(X, triplets, basis, beta):
-    """In weights and slacks: mean slack + beta·Σw, slack ≥ 1 - gains w."""
+    """Solve for weights and slacks: mean slack + beta·Σw, slack ≥ 1 - gains w."""
     Q = gains(X, triplets, basis)
     t, k = Q.shape
     answer = linprog(
@@ -60,7 +60,7 @@ def test_optimum_of_the_linear_program(seed, scales):
 
 def test_the_map_is_that_of_the_weights():
     X, y = problem(2)
-    for beta in (1e-5, 0.1):  # more directions than features, and fewer
+    for beta in (1e-5, 0.1):  # More directions than features, and fewer.
         scml = SCML(beta=beta).fit(X, y)
         M = np.einsum("k,ki,kj->ij", scml.weights_, scml.basis_, scml.basis_)
         np.testing.assert_allclose(scml.get_mahalanobis_matrix(), M, rtol=1e-8, atol=1e-10)
@@ -92,7 +92,7 @@ def test_a_program_too_large_is_approached(monkeypatch):
 def test_what_is_left_out_at_first_is_found(monkeypatch):
     X, y = problem(4)
     exact = SCML(n_basis=200).fit(X, y).objective_
-    # Hardly any descent: the first program has the wrong triplets and directions.
+    # After a short descent the first program has the wrong triplets and directions.
     monkeypatch.setattr(module, "_STAGE", 1)
     monkeypatch.setattr(module, "_NEAR_THE_HINGE", -0.5)
     monkeypatch.setattr(module._Program, "_promising", lambda self, w, g: np.arange(len(w)) < 3)
@@ -103,7 +103,7 @@ def test_what_is_left_out_at_first_is_found(monkeypatch):
 
 @pytest.mark.parametrize("fresh", [1, 20])
 def test_labels_without_meaning_and_hinges_that_were_taken_for_lines(monkeypatch, fresh):
-    # Nearly all triplets are short of their margin; too few whole hinges have no solution.
+    # Nearly all triplets violate their margin; with too few hinges there is no solution.
     rng = np.random.RandomState(0)
     X, y = rng.normal(size=(50, 3)), rng.randint(2, size=50)
     monkeypatch.setattr(module, "_FRESH", fresh)
@@ -141,7 +141,7 @@ def test_local_discriminants_of_everything_are_fishers():
     X, y = load_iris(return_X_y=True)
     few = np.concatenate([np.flatnonzero(y == c)[:10] for c in range(3)])
     X, y = X[few] - X[few].mean(axis=0), y[few]
-    # Ten rows a class: whatever the centre, these are the nearest.
+    # Each class has ten rows, so these are the nearest rows to any center.
     found = local_discriminants(X, y, 10_000, np.random.RandomState(0))
     assert found.shape == (2 * 2 * 30, 4)
     np.testing.assert_allclose((X @ found.T).var(axis=0), 1)
@@ -190,11 +190,11 @@ def test_breast_cancer_to_its_optimum_with_few_directions():
 
 def test_contradictory_triplets_and_what_is_not_worth_its_weight():
     X, y = problem(0)
-    with pytest.warns(UserWarning, match="no direction is worth its weight"):
+    with pytest.warns(UserWarning, match="all weights are zero"):
         scml = SCML(beta=1e6).fit(X, y)
     assert not scml.components_.any() and scml.objective_ == pytest.approx(1.0)
     cycle = Triplets([[0, 1, 2], [2, 0, 1], [1, 2, 0]], n_samples=40)
-    with pytest.warns(UserWarning, match="no direction is worth its weight"):
+    with pytest.warns(UserWarning, match="all weights are zero"):
         scml = SCML(np.eye(4)).fit(X, supervision=cycle)
     assert np.isfinite(scml.components_).all() and scml.objective_ <= 1 + 1e-9
 
@@ -219,7 +219,7 @@ def test_max_iter_is_kept_and_told_of():
 def test_bad_supervision():
     X = np.random.RandomState(0).normal(size=(6, 2))
     X[1] = X[0]
-    with pytest.raises(ValueError, match="SCML needs triplets: there are none"):
+    with pytest.raises(ValueError, match="SCML needs triplets, but there are none"):
         SCML().fit(X, supervision=Triplets(np.empty((0, 3), int), n_samples=6))
     with pytest.raises(ValueError, match="made for 7 samples but X has 6"):
         SCML().fit(X, supervision=Triplets([[0, 1, 2]], n_samples=7))
@@ -228,7 +228,7 @@ def test_bad_supervision():
     with pytest.raises(ValueError, match="in every triplet the far point equals the anchor"):
         SCML().fit(X, supervision=Triplets([[0, 2, 1]], n_samples=6))
     both = Triplets([[0, 2, 1], [2, 3, 4]], n_samples=6)
-    with pytest.warns(UserWarning, match="in 1 triplet.s. of 2 the far point equals") as caught:
+    with pytest.warns(UserWarning, match="in 1 of 2 triplets the far point equals") as caught:
         SCML(np.eye(2)).fit(X, supervision=both)
     assert len(caught) == 1
 

@@ -1,4 +1,4 @@
-"""SDML against its program, solved by another solver, and against the graphical lasso."""
+"""SDML compared with its program, solved by another solver, and with the graphical lasso."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def problem(seed, n=40, p=4):
 
 
 def linear_term(X, pairs, balance, prior="isotropic"):
-    """M0⁻¹ + balance K, pair by pair, of standardised features."""
+    """Return M0⁻¹ + balance K for standardized features, pair by pair."""
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     K = np.zeros((X.shape[1],) * 2)
     for some, sign in ((pairs.similar, 1), (pairs.dissimilar, -1)):
@@ -81,7 +81,7 @@ def test_the_graphical_lasso_of_scikit_learn():
     sdml = SDML(0.1, sparsity=0.1).fit(X, supervision=pairs)
     _, precision = graphical_lasso(linear_term(X, pairs, 0.1), 0.1, tol=1e-6, max_iter=1000)
     np.testing.assert_allclose(standardised(sdml, X), precision, atol=1e-3)
-    # Zeros are zeros, and where they belong.
+    # The zeros are exact and in the right places.
     zero = np.abs(standardised(sdml, X)) < 1e-12
     assert zero.sum() > 20 and np.abs(precision[zero]).max() < 1e-3
 
@@ -107,14 +107,14 @@ def test_much_sparsity_leaves_a_diagonal():
 def test_too_large_a_balance_names_the_largest_that_works():
     X, y = load_iris(return_X_y=True)
     pairs = Pairs.from_labels(y, random_state=0)
-    with pytest.raises(ValueError, match="balance=0.5 the program is unbounded") as error:
+    with pytest.raises(ValueError, match="balance=0.5 the problem is unbounded") as error:
         SDML(0.5).fit(X, supervision=pairs)
     largest = float(str(error.value).split()[-1].rstrip("."))
     least = np.linalg.eigvalsh(linear_term(X, pairs, 1.0) - np.eye(4))[0]
     assert largest == pytest.approx(-1 / least, rel=0.01) and largest < -1 / least
     SDML(largest).fit(X, supervision=pairs)
     assert SDML().fit(X, supervision=pairs).balance_ == pytest.approx(-0.9 / least)
-    # Similar pairs alone can never be too much.
+    # With similar pairs alone, any balance is valid.
     similar = Pairs(pairs.similar, [], n_samples=150)
     assert SDML().fit(X, supervision=similar).balance_ == 0.5
     assert np.isfinite(SDML(1e6).fit(X, supervision=similar).components_).all()

@@ -1,4 +1,4 @@
-"""One vocabulary of starts, each against what it says, and that every learner with one knows it."""
+"""The initial maps: each one by its definition, and all learners with an init parameter."""
 
 import numpy as np
 import pytest
@@ -118,7 +118,7 @@ def test_singular_classes_get_a_share_of_the_total():
         ("pca", 14, "n_components=14 is more than the 13 features"),
         (np.eye(3), 2, r"init must have shape \(2, 13\); got \(3, 3\)"),
         (np.full((2, 13), np.nan), 2, "init contains NaN"),
-        (np.zeros((2, 13)), 2, "init maps all of X to one point"),
+        (np.zeros((2, 13)), 2, "init maps all rows of X to one point"),
         ([[1.0], [1.0, 2.0]], 2, "init must be an array of numbers"),
     ],
 )
@@ -129,7 +129,7 @@ def test_bad_starts_are_named(init, n_components, words):
 
 @pytest.mark.parametrize("init", ["lda", "within"])
 def test_without_classes_there_is_nothing_within(init):
-    with pytest.raises(ValueError, match="need points known to be alike"):
+    with pytest.raises(ValueError, match="need class labels or similar and dissimilar pairs"):
         start(init, 2, Spread(SPREAD.total))
 
 
@@ -161,7 +161,7 @@ def test_every_learner_knows_every_start(learner, init):
     rows, labels = X[::3], Y[::3]
     model = learner(n_components=2, init=init, max_iter=3)
     if learner is MLKR and init in ("lda", "within"):
-        with pytest.raises(ValueError, match="need points known to be alike"):
+        with pytest.raises(ValueError, match="need class labels or similar and dissimilar pairs"):
             model.fit(rows, labels)
         return
     assert np.isfinite(model.fit(rows, labels).components_).all()
@@ -183,5 +183,5 @@ def test_new_starts_of_lmnn_reach_the_same_optimum():
 def test_diagonal_lmnn_has_random_starts_and_no_lda():
     model = LMNN(structure="diagonal", init="random", max_iter=5).fit(X, Y)
     assert np.isfinite(model.components_).all()
-    with pytest.raises(ValueError, match='init="lda" is no start of structure="diagonal"'):
+    with pytest.raises(ValueError, match='init="lda" cannot be combined with structure="diagonal"'):
         LMNN(structure="diagonal", init="lda").fit(X, Y)

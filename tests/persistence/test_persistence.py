@@ -1632,7 +1632,7 @@ FAMILY_NONSENSE = {
         ("components_", np.zeros((4, 4)), "components_ must be numbers"),
         ("components_", np.zeros((3, 4, 5)), "components_ must be numbers"),
         ("components_", np.zeros((1, 4, 4)), "cells_ must be integers"),
-        ("components_", np.zeros((4, 4, 4)), "cells without a centre"),
+        ("components_", np.zeros((4, 4, 4)), "cells without a centroid"),
         ("mean_", np.zeros(3), "mean_ must be numbers"),
         ("_codes", np.full(N, 3), "_codes must be integers"),
         ("_codes", np.full(N, -1), "_codes must be integers"),
@@ -1646,7 +1646,7 @@ FAMILY_NONSENSE = {
         ("rule", "vote", "rule must be"),
     ],
     "groups": [
-        ("_centroids", None, "cells without a centre"),
+        ("_centroids", None, "cells without a centroid"),
         ("_centroids", np.zeros((2, 3)), "_centroids must be None or numbers"),
         ("_centroids", np.zeros((9, 4)), "_centroids must be None or numbers"),
     ],

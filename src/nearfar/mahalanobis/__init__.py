@@ -1,1 +1,1 @@
-"""One linear map for the whole space."""
+"""Mahalanobis metric learning: one linear map for the whole space."""

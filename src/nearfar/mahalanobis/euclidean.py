@@ -1,4 +1,4 @@
-"""The plain Euclidean distance as a learner: the baseline of every comparison."""
+"""The Euclidean distance as an estimator, for comparison with learned metrics."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from nearfar.summaries.distributed import is_dask, without_rows
 
 
 class Euclidean(LinearLearner):
-    r"""The Euclidean distance, :math:`L = I`.
+    """The Euclidean distance, :math:`L = I`, as an estimator that learns nothing.
 
-    Learns nothing: put it where a learner is expected, to see what learning gains.
+    Use it in place of a metric learner to measure what learning improves.
 
     Cost: none.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_features, n_features)
-        The identity, made when asked for.
+        The identity matrix, created on access.
 
     See Also
     --------
@@ -42,19 +42,19 @@ class Euclidean(LinearLearner):
     parameters: ClassVar = {}
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Note the number of features.
+        """Store the number of features.
 
         Parameters
         ----------
         X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
             Training points.
         y : ignored
-            For the API.
+            Present for API consistency.
 
         Returns
         -------
         Euclidean
-            Itself.
+            The fitted estimator.
         """
         self._dtype = self._check_features(X, reset=True).dtype
         return self
@@ -69,12 +69,12 @@ class Euclidean(LinearLearner):
         X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
             More points.
         y, classes : ignored
-            For the API.
+            Present for API consistency.
 
         Returns
         -------
         Euclidean
-            Itself.
+            The fitted estimator.
         """
         if not hasattr(self, "n_features_in_"):
             return self.fit(X)
@@ -82,12 +82,12 @@ class Euclidean(LinearLearner):
         return self
 
     def _check_features(self, X: ArrayLike, *, reset: bool) -> Floats:
-        if is_dask(X):  # nothing is learned from the rows: they need not be computed
+        if is_dask(X):  # The rows are not used, so they need not be computed.
             return self._check_X(without_rows(X), reset=reset, min_samples=0)
         return self._check_X(X, reset=reset)
 
     def transform(self, X: ArrayLike) -> Floats:
-        """The points as they are.
+        """Return the points unchanged.
 
         Parameters
         ----------

@@ -20,94 +20,101 @@ from nearfar.state import State, floats
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# Rows between whose pairs the default bounds are percentiles.
+# Maximum number of rows whose pairwise distances give the default bounds.
 _ROWS_FOR_BOUNDS = 1_000
 
 
 class ITML(_LogDetLearner, PairLearner):
-    r"""Information-theoretic metric learning: similar pairs near, dissimilar far, close to a prior.
+    r"""Information-theoretic metric learning: a metric from pairs, close to a prior metric.
 
-    With :math:`d^2 = (x_i - x_j)^T M (x_i - x_j)` and the LogDet divergence
+    ITML learns from pairs of points labeled as similar or dissimilar. Similar pairs should have a
+    squared distance of at most u, dissimilar pairs of at least l. Among all metrics that satisfy
+    this up to a penalized slack, ITML chooses the one closest to a prior metric :math:`M_0`. With
+    :math:`d^2 = (x_i - x_j)^T M (x_i - x_j)` and the LogDet divergence
     :math:`\mathrm{LogDet}(M, M_0) = \mathrm{tr}(M M_0^{-1}) - \log\det(M M_0^{-1}) - p`, which is
-    twice the Kullback-Leibler divergence between Gaussians of precisions :math:`M_0` and M, it
-    minimises over M and slacks ξ
+    twice the Kullback-Leibler divergence between Gaussians with the precision matrices
+    :math:`M_0` and M, it minimizes over M and the slacks ξ
 
     .. math::
         \mathrm{LogDet}(M, M_0) + \gamma \sum_{ij}
         \mathrm{LogDet}(\xi_{ij}, \xi^0_{ij}), \qquad
         d_{ij}^2 \le \xi_{ij} \text{ (similar)}, \quad d_{ij}^2 \ge \xi_{ij} \text{ (dissimilar)},
 
-    where :math:`\xi^0` is the bound u for similar and l for dissimilar pairs. The best slacks are
-    known for each M, which leaves one smooth convex function,
+    where :math:`\xi^0` is u for similar and l for dissimilar pairs. The optimal slacks have a
+    closed form for each M, which leaves one smooth convex function,
 
     .. math::
         \mathrm{LogDet}(M, M_0)
         + \gamma \sum_{\text{similar}} \varphi(\max(d^2 / u, 1))
         + \gamma \sum_{\text{dissimilar}} \varphi(\min(d^2 / l, 1)), \qquad
-        \varphi(t) = t - \log t - 1,
+        \varphi(t) = t - \log t - 1 .
 
-    minimised by L-BFGS over a factor of M in coordinates in which the prior is the identity, all
-    pairs at once; the cyclic projections of the paper [1]_ take ten times as many passes over the
-    pairs. The slopes of φ are multipliers :math:`\lambda` of its dual,
+    L-BFGS minimizes it over a factor of M, in coordinates in which the prior is the identity, using
+    all pairs at once. The cyclic projections of the paper [1]_ take ten times as many passes over
+    the pairs. The derivatives of φ are multipliers :math:`\lambda` of the dual problem,
     :math:`\log\det(I + \sum s \lambda v v^T) + \gamma \sum \log(1 - s \lambda \xi^0 / \gamma)`
-    with s = ±1, and so give a proven bound.
+    with s = ±1, and so give a proven lower bound.
 
-    Use it with pairs, of one kind or both, when you have a metric to begin with and trust bounds on
-    distances more than classes; pairs that contradict each other cost slack. M has full rank
-    where the prior has.
+    Use it with similar pairs, dissimilar pairs or both, if you have a reasonable prior metric and
+    know bounds on distances rather than classes. Contradictory pairs are allowed and cost slack. M
+    has full rank if the prior has.
 
-    Cost: O(N p² + p³) an evaluation for N pairs, some tens to hundreds of them.
+    Cost: O(N p² + p³) per evaluation for N pairs, with tens to hundreds of evaluations.
 
     Parameters
     ----------
     gamma : float, default=1
-        Weight of the slacks: more follows the pairs, less the prior.
+        Weight of the slacks. Larger values follow the pairs more closely, smaller values the prior.
     bounds : pair of float or None, default=None
-        (u, l): squared distances that similar pairs should not exceed and dissimilar pairs should
-        reach. None takes the 5th and the 95th percentile of the squared distances between rows
-        (those above zero) under the prior.
+        (u, l): the maximum squared distance of similar pairs and the minimum squared distance of
+        dissimilar pairs. None uses the 5th and 95th percentiles of the positive squared distances
+        between rows under the prior.
     prior : {"isotropic", "identity", "covariance"} or array of shape (n_features, n_features)
-        The metric to stay near: the identity over the mean variance of X (over the directions in
-        which it varies), the Euclidean distance, the inverse covariance on the range of X, or any
-        metric. Where a prior is singular the learned metric is singular too.
+        Prior metric: the identity divided by the mean variance of X ("isotropic"), the Euclidean
+        distance ("identity"), the inverse covariance of X ("covariance"), or any positive
+        semi-definite matrix. If the prior is singular, so is the learned metric.
     n_similar : int or None, default=None
-        Similar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+        Maximum number of similar pairs drawn from labels. None uses the default of
+        ``Pairs.from_labels``.
     n_dissimilar : int or None, default=None
-        Dissimilar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+        Maximum number of dissimilar pairs drawn from labels. None uses the default of
+        ``Pairs.from_labels``.
     max_iter : int, default=1000
-        Steps at most.
+        Maximum number of iterations.
     tol : float, default=1e-6
-        Stops when an iteration changes the objective by less than this share, twice, and the gap
-        is at most 50 times it, or finer steps do not close it.
+        Stop when two successive iterations change the objective by less than this fraction and the
+        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
+        to three times, by a factor of 10 each.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: pairs from labels, and rows for the bounds where there are more
-        than 1,000.
+        Random seed. Used to draw pairs from labels, and to sample 1,000 rows for the default
+        ``bounds`` if X has more.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map L with M = LᵀL; square unless the prior is singular.
+        The linear map L with M = LᵀL. It is square unless the prior is singular.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     bounds_ : ndarray of shape (2,)
         The bounds u and l on squared distances.
     objective_ : float
-        What is minimised, at the solution.
+        Value of the objective at the solution.
     dual_bound_ : float
-        No metric has a lower objective than this.
+        Lower bound on the objective for every metric.
     duality_gap_ : float
-        ``1 - dual_bound_ / objective_``; 0 is proof of the optimum.
+        ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int
-        Iterations.
+        Number of iterations.
     history_ : dict of lists
         "objective", "step" and "seconds" of each iteration.
 
     Notes
     -----
-    Dissimilar pairs of two equal points cannot be used by any metric: they are left out with a
-    warning.
+    No metric can separate two equal points. Dissimilar pairs of equal points are left out with a
+    warning. For the prior "isotropic", the mean variance is taken over the directions in which X
+    varies; the prior "covariance" is the inverse on these directions.
 
     See Also
     --------
@@ -194,7 +201,7 @@ class ITML(_LogDetLearner, PairLearner):
 
 
 class _Slack:
-    """γ Σ φ(d²/ξ⁰) over the pairs that are on the wrong side of their bound."""
+    """The loss γ Σ φ(d²/ξ⁰), summed over the pairs that violate their bound."""
 
     def __init__(self, pairs: PairDifferences, alike: Mask, bounds: Vector, gamma: float) -> None:
         self.pairs, self.alike, self.bounds, self.gamma = pairs, alike, bounds, gamma
@@ -208,11 +215,11 @@ class _Slack:
         return value, 2 * self.pairs.pulled(Z, self._slopes(over))
 
     def pull(self) -> Matrix:
-        """Half of what similar pairs can pull, whose slopes are at most γ/u."""
+        """Return half of the strongest pull of similar pairs (slopes of at most γ/u)."""
         return self.pairs.scatter(np.where(self.alike, self.gamma / (2 * self.bounds), 0.0))
 
     def multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float]]:
-        """The scatter of sλ, and γ Σ log(1 - θ s λ ξ⁰/γ)."""
+        """Return the scatter of sλ and the function θ ↦ γ Σ log(1 - θ s λ ξ⁰/γ)."""
         over = self._over(self.pairs.squared(B))
         slopes = self._slopes(over)
         shares = slopes * self.bounds / self.gamma
@@ -222,10 +229,10 @@ class _Slack:
         )
 
     def _over(self, squared: Vector) -> Vector:
-        """ξ/ξ⁰ - 1 for the best slacks ξ."""
+        """Return ξ/ξ⁰ - 1 for the optimal slacks ξ."""
         over = squared / self.bounds - 1
         return np.where(self.alike, np.maximum(over, 0.0), np.minimum(over, 0.0))
 
     def _slopes(self, over: Vector) -> Vector:
-        """Of the loss in d²."""
+        """Return the derivatives of the loss with respect to d²."""
         return np.asarray(self.gamma / self.bounds * (over / (1 + over)))

@@ -9,61 +9,65 @@ from nearfar.state import State, object_of
 
 
 class KernelLMNN(OverLMNN, KernelizedLearner):
-    r"""Large margin nearest neighbours in the feature space of a kernel.
+    r"""Large margin nearest neighbors (LMNN) in the feature space of a kernel.
 
-    With the map :math:`L = \Omega \Phi`, :math:`\Phi` holding the training points in feature
-    space, the loss of :class:`LMNN` depends on the kernel alone. A component of L off the span of
-    the training points changes no distance between them; so LMNN is solved on the coordinates of
-    kernel PCA, all of them or the leading ``n_directions``, where squared distances are
-    :math:`K_{ii} + K_{jj} - 2K_{ij}`. Targets are chosen by that distance.
+    With the map :math:`L = \Omega \Phi`, where :math:`\Phi` contains the training points in feature
+    space, the loss of :class:`LMNN` depends on the kernel alone. A component of L outside the span
+    of the training points changes no distance between them. LMNN is therefore solved on the
+    coordinates of kernel PCA, all of them or the leading ``n_directions``, in which squared
+    distances are :math:`K_{ii} + K_{jj} - 2K_{ij}`. The targets are chosen by this distance.
 
-    Use it when classes are not told apart by any linear map. With all directions and a rich kernel
-    it can satisfy any labels, so keep ``n_directions`` well below the number of rows, and look at
-    the error on held-out rows. It keeps the training points, and a kernel matrix of n×n while it
-    fits.
+    Use it if no linear map separates the classes. With all directions and a flexible kernel it can
+    fit any labels. Keep ``n_directions`` well below the number of rows, and check the error on
+    held-out rows. The training points are stored, and an n×n kernel matrix during the fit.
 
-    Cost: O(n² p + n²·directions) for the kernel and its eigenvectors, then that of LMNN in so many
-    dimensions; O(n p) for each point to map.
+    Cost: O(n² p + n²·directions) for the kernel and its eigenvectors, then that of LMNN with this
+    number of dimensions; O(n p) to map a point.
 
     Parameters
     ----------
     kernel : str, learner of kernels or callable, default="rbf"
-        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
-        "cosine". "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to transform.
-        A learner such as ``AlignmentKernelLearner()`` is fitted on the same rows and labels; gamma,
-        degree and coef0 are not read then. A function of two points is called pair by pair, and
-        cannot be kept in a model file.
+        Kernel: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or "precomputed" as in
+        scikit-learn, a kernel learner such as ``AlignmentKernelLearner()``, or a function of two
+        points. See Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
-        the features' variances (for "laplacian", of their deviations), so that units do not
-        matter.
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
+        sum of the variances of the features (for "laplacian", of their standard deviations), so
+        that units do not matter.
     degree : float, default=3
-        Of the kernel "poly".
+        Degree of the kernel "poly".
     coef0 : float, default=1
-        Of the kernels "poly" and "sigmoid".
+        Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Leading directions of kernel PCA. "auto" is a tenth of the rows, from 10 to 50; None is all
-        that are not empty.
+        Number of leading directions of kernel PCA. "auto" is a tenth of the rows, but at least 10
+        and at most 50. None uses all directions with nonzero variance.
     estimator : LMNN, optional
-        Its settings; None is ``LMNN()``. What is "auto" in it is as in the work: all impostors,
-        one pass, nothing held out.
+        Settings of LMNN. None means ``LMNN()``. Settings that are "auto" follow the thesis [1]_:
+        all impostors, one pass, no early stopping.
 
     Attributes
     ----------
     estimator_ : LMNN
-        Fitted on kernel coordinates.
+        LMNN fitted on kernel coordinates.
     coefficients_ : ndarray of shape (n_components, n_samples)
-        Ω: a point with centred kernel values k is mapped to Ωk.
+        Matrix Ω. A point with centered kernel values k is mapped to Ωk.
     n_directions_ : int
-        Directions used.
+        Number of directions used.
     objective_, dual_bound_, duality_gap_ : float
-        As in LMNN.
+        As in :class:`LMNN`.
     target_neighbors_ : ndarray of shape (n_samples, k)
-        As in LMNN.
+        As in :class:`LMNN`.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
     kernel_ : learner of kernels
-        As fitted, if ``kernel`` is one.
+        The fitted kernel learner, if ``kernel`` is one.
+
+    Notes
+    -----
+    With ``kernel="precomputed"``, X contains kernel values, of shape (n, n) in ``fit`` and
+    (n_queries, n) in ``transform``. A kernel learner is fitted on the same rows and labels; gamma,
+    degree and coef0 are not used then. A function is called once per pair of points, and an
+    estimator with a function as kernel cannot be saved to a model file.
 
     See Also
     --------

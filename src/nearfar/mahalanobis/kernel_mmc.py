@@ -8,54 +8,59 @@ from nearfar.state import State, object_of
 
 
 class KernelMMC(KernelizedLearner):
-    r"""Xing's metric in the feature space of a kernel.
+    """Xing's metric (MMC) in the feature space of a kernel.
 
-    The program of :class:`MMC` depends on differences of training points alone, so a metric off
-    their span changes nothing: it is solved on the coordinates of kernel PCA, all of them or the
-    leading ``n_directions``, where squared distances are :math:`K_{ii} + K_{jj} - 2K_{ij}`.
+    The program of :class:`MMC` depends only on differences of training points, so a metric outside
+    their span changes nothing. It is solved on the coordinates of kernel PCA, all of them or the
+    leading ``n_directions``, in which squared distances are :math:`K_{ii} + K_{jj} - 2K_{ij}`.
 
-    Use it with pairs that no linear map tells apart. With all directions and a rich kernel similar
-    pairs leave most directions empty and the metric fits the pairs, not what they are like: keep
-    ``n_directions`` well below the number of pairs. It keeps the training points, and a kernel
-    matrix of n×n while it fits.
+    Use it with pairs that no linear map separates. With all directions and a flexible kernel,
+    similar pairs do not vary in most directions, and the metric overfits the pairs. Keep
+    ``n_directions`` well below the number of pairs. The training points are stored, and an n×n
+    kernel matrix during the fit.
 
-    Cost: O(n² p + n²·directions) for the kernel and its eigenvectors, then that of MMC in so many
-    dimensions; O(n p) for each point to map.
+    Cost: O(n² p + n²·directions) for the kernel and its eigenvectors, then that of MMC with this
+    number of dimensions; O(n p) to map a point.
 
     Parameters
     ----------
     kernel : str, learner of kernels or callable, default="rbf"
-        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
-        "cosine". "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to transform.
-        A learner such as ``AlignmentKernelLearner()`` is fitted on the same rows and labels; gamma,
-        degree and coef0 are not read then. A function of two points is called pair by pair, and
-        cannot be kept in a model file.
+        Kernel: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or "precomputed" as in
+        scikit-learn, a kernel learner such as ``AlignmentKernelLearner()``, or a function of two
+        points. See Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
-        the features' variances (for "laplacian", of their deviations), so that units do not
-        matter.
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
+        sum of the variances of the features (for "laplacian", of their standard deviations), so
+        that units do not matter.
     degree : float, default=3
-        Of the kernel "poly".
+        Degree of the kernel "poly".
     coef0 : float, default=1
-        Of the kernels "poly" and "sigmoid".
+        Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Leading directions of kernel PCA. "auto" is a tenth of the rows, from 10 to 50; None is all
-        that are not empty.
+        Number of leading directions of kernel PCA. "auto" is a tenth of the rows, but at least 10
+        and at most 50. None uses all directions with nonzero variance.
     estimator : MMC, optional
-        Its settings; None is ``MMC()``.
+        Settings of MMC. None means ``MMC()``.
 
     Attributes
     ----------
     estimator_ : MMC
-        Fitted on kernel coordinates.
+        MMC fitted on kernel coordinates.
     coefficients_ : ndarray of shape (n_components, n_samples)
-        Ω: a point with centred kernel values k is mapped to Ωk.
+        Matrix Ω. A point with centered kernel values k is mapped to Ωk.
     n_directions_ : int
-        Directions used.
+        Number of directions used.
     objective_, dual_bound_, duality_gap_ : float
-        As in MMC.
+        As in :class:`MMC`.
     kernel_ : learner of kernels
-        As fitted, if ``kernel`` is one.
+        The fitted kernel learner, if ``kernel`` is one.
+
+    Notes
+    -----
+    With ``kernel="precomputed"``, X contains kernel values, of shape (n, n) in ``fit`` and
+    (n_queries, n) in ``transform``. A kernel learner is fitted on the same rows and labels; gamma,
+    degree and coef0 are not used then. A function is called once per pair of points, and an
+    estimator with a function as kernel cannot be saved to a model file.
 
     See Also
     --------

@@ -15,53 +15,58 @@ from nearfar.state import State, object_of
 
 
 class KernelPOLA(KernelizedLearner):
-    r"""Pseudo-metric online learning in the feature space of a kernel.
+    """Pseudo-metric online learning (POLA) in the feature space of a kernel.
 
-    :class:`POLA` starts from zero and adds multiples of :math:`x x^T`, x a difference of two
-    points: its metric never leaves the span of the points. It runs on the coordinates of kernel PCA
-    of the rows that ``fit`` was given, all directions or the leading ``n_directions``; later pairs
-    are mapped onto them.
+    :class:`POLA` starts from the zero metric and adds multiples of :math:`x x^T`, where x is a
+    difference of two points, so its metric stays in the span of the points. It runs on the kernel
+    PCA coordinates of the rows passed to ``fit``, with all directions or the leading
+    ``n_directions``. Later pairs are mapped to these coordinates.
 
-    Use it for a stream of pairs that no linear map tells apart. Give ``fit`` rows that are like
-    those to come: of a new point only what the directions show is learned from.
+    Use it for a stream of pairs that no linear map separates. Pass rows to ``fit`` that resemble
+    those to come, because only the part of a new point along the directions is used.
 
-    Cost: O(n² p + n²·directions) for the kernel and its eigenvectors, then that of POLA in so many
-    dimensions; O(n p) for each point to map. It keeps the training points.
+    Cost: O(n² p + n²·directions) for the kernel and its eigenvectors, then that of POLA with this
+    number of dimensions; O(n p) to map a point. The training points are stored.
 
     Parameters
     ----------
     kernel : str, learner of kernels or callable, default="rbf"
-        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
-        "cosine". "precomputed" takes kernel values as X: (n, n) to fit, (queries, n) to transform.
-        A learner such as ``AlignmentKernelLearner()`` is fitted on the same rows and labels; gamma,
-        degree and coef0 are not read then. A function of two points is called pair by pair, and
-        cannot be kept in a model file.
+        Kernel: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or "precomputed" as in
+        scikit-learn, a kernel learner such as ``AlignmentKernelLearner()``, or a function of two
+        points. See Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
-        the features' variances (for "laplacian", of their deviations), so that units do not
-        matter.
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
+        sum of the variances of the features (for "laplacian", of their standard deviations), so
+        that units do not matter.
     degree : float, default=3
-        Of the kernel "poly".
+        Degree of the kernel "poly".
     coef0 : float, default=1
-        Of the kernels "poly" and "sigmoid".
+        Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Leading directions of kernel PCA. "auto" is a tenth of the rows, from 10 to 50; None is all
-        that are not empty.
+        Number of leading directions of kernel PCA. "auto" is a tenth of the rows, but at least 10
+        and at most 50. None uses all directions with nonzero variance.
     estimator : POLA, optional
-        Its settings; None is ``POLA()``.
+        Settings of POLA. None means ``POLA()``.
 
     Attributes
     ----------
     estimator_ : POLA
-        Fitted on kernel coordinates.
+        POLA fitted on kernel coordinates.
     coefficients_ : ndarray of shape (n_components, n_samples)
-        Ω: a point with centred kernel values k is mapped to Ωk.
+        Matrix Ω. A point with centered kernel values k is mapped to Ωk.
     n_directions_ : int
-        Directions used.
+        Number of directions used.
     b_, n_seen_, n_updates_, n_epochs_, cumulative_loss_, regret_bound_
-        As in POLA.
+        As in :class:`POLA`.
     kernel_ : learner of kernels
-        As fitted, if ``kernel`` is one.
+        The fitted kernel learner, if ``kernel`` is one.
+
+    Notes
+    -----
+    With ``kernel="precomputed"``, X contains kernel values, of shape (n, n) in ``fit`` and
+    (n_queries, n) in ``transform``. A kernel learner is fitted on the same rows and labels; gamma,
+    degree and coef0 are not used then. A function is called once per pair of points, and an
+    estimator with a function as kernel cannot be saved to a model file.
 
     See Also
     --------
@@ -84,7 +89,7 @@ class KernelPOLA(KernelizedLearner):
     >>> bool(KNNClassifier().fit(pola.transform(X), y).leave_one_out_error() < 0.05)
     True
 
-    More pairs, as they come:
+    Update the metric with another pair:
 
     >>> pola = pola.partial_fit_pairs([[X[0], X[1]]], [1 if y[0] == y[1] else -1])
     >>> pola.n_seen_ == 2001
@@ -100,7 +105,7 @@ class KernelPOLA(KernelizedLearner):
     )
 
     def partial_fit_pairs(self, pairs: ArrayLike, sign: ArrayLike) -> Self:
-        """Go once through pairs of points, in their order; ``fit`` comes first.
+        """Process pairs of points once, in their order. Call ``fit`` first.
 
         Parameters
         ----------
@@ -112,11 +117,11 @@ class KernelPOLA(KernelizedLearner):
         Returns
         -------
         KernelPOLA
-            Itself.
+            The fitted estimator.
         """
         check_is_fitted(
             self,
-            msg="%(name)s has no coordinates yet: call fit with rows like those to come first.",
+            msg="%(name)s is not fitted: call fit with rows that resemble those to come.",
         )
         points = check_array(
             pairs, dtype=[np.float64, np.float32], allow_nd=True, input_name="pairs"

@@ -1,4 +1,4 @@
-"""Relevant component analysis in the feature space of a kernel, batch by batch too."""
+"""Relevant component analysis in the feature space of a kernel, with incremental fitting."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
 from nearfar.state import Sizes, State, floats, indices, labels, need, number, optional, table
 from nearfar.summaries.supervision import Chunklets, as_chunklets
 
-# Of the mean eigenvalue of the scatter within chunklets, what "auto" adds to each.
+# ridge="auto": the ridge as a fraction of the mean squared distance to the chunklet mean.
 _AUTO_RIDGE = 0.1
-# Scatter below this share of the largest kernel value is none.
+# Scatter below this fraction of the largest kernel value is a rounding error.
 _ROUNDING = 1e-13
 
 
 class KernelRCA(KernelCoordinates):
-    r"""Relevant component analysis in the feature space of a kernel.
+    r"""Relevant component analysis (RCA) in the feature space of a kernel.
 
-    With :math:`\Phi` the n points of all chunklets in feature space, K their kernel matrix and H
-    the matrix that takes from each point the mean of its chunklet, the regularised covariance
-    within chunklets and the kernel that its inverse gives are
+    Let :math:`\Phi` contain the n points of all chunklets in feature space, let K be their kernel
+    matrix, and let H subtract from each point the mean of its chunklet. The regularized covariance
+    within chunklets, and the kernel that its inverse defines, are
 
     .. math::
         C = \tfrac1n (\Phi^T H \Phi + \rho I) , \qquad
@@ -44,54 +44,53 @@ class KernelRCA(KernelCoordinates):
         = \tfrac n\rho\, k(x, z) - \tfrac n{\rho^2}\, k_x^T Y k_z , \quad
         Y = H (I + K H / \rho)^{-1} ,
 
-    :math:`k_x` holding the kernel values of x with the points of the chunklets. It is known for any
-    two points, seen or not: see :meth:`learned_kernel` and :meth:`pair_distance`. The linear kernel
-    gives :class:`RCA` with the ridge :math:`\rho`.
+    where :math:`k_x` contains the kernel values of x with the points in chunklets. The learned
+    kernel is defined for any two points, see :meth:`learned_kernel` and :meth:`pair_distance`. With
+    the linear kernel this is :class:`RCA` with the ridge :math:`\rho`.
 
-    Use it when you know groups of alike points, but no linear map brings them together. Points in
-    no chunklet, and chunklets of one point, say nothing and are left out. More chunklets may come
-    with :meth:`partial_fit`.
+    Use it if you know groups of similar points that no linear map brings together. Points in no
+    chunklet and chunklets of a single point are left out. :meth:`partial_fit` adds more chunklets.
 
-    Cost: O(n² p + n³) for n points in chunklets, and it keeps them and n×n numbers; m more points
-    take O(n² m); each point to map O(n p + n·components), each value of the learned kernel O(n²).
+    Cost: O(n² p + n³) for n points in chunklets, which are stored together with an n×n array;
+    O(n² m) to add m points; O(n p + n·components) to map a point; O(n²) per value of the learned
+    kernel.
 
     Parameters
     ----------
     kernel : str, learner of kernels or callable, default="rbf"
-        As in scikit-learn; a name is one of "linear", "rbf", "poly", "sigmoid", "laplacian" and
-        "cosine". A learner such as ``AlignmentKernelLearner()`` is fitted on the first rows, with
-        their labels; gamma, degree and coef0 are not read then. A function of two points is called
-        pair by pair, and cannot be kept in a model file.
+        Kernel: "linear", "rbf", "poly", "sigmoid", "laplacian" or "cosine" as in scikit-learn, a
+        kernel learner such as ``AlignmentKernelLearner()``, or a function of two points. See
+        Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None is 1 over the sum of
-        the features' variances (for "laplacian", of their deviations), so that units do not
-        matter.
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
+        sum of the variances of the features (for "laplacian", of their standard deviations), so
+        that units do not matter.
     degree : float, default=3
-        Of the kernel "poly".
+        Degree of the kernel "poly".
     coef0 : float, default=1
-        Of the kernels "poly" and "sigmoid".
+        Constant term of the kernels "poly" and "sigmoid".
     ridge : float or "auto", default="auto"
-        What is added to variances: :math:`\rho`, in the units of the kernel and times n. "auto" is
-        a tenth of the mean squared distance, in feature space, of a point to the mean of its
-        chunklet.
+        Ridge :math:`\rho` added to the scatter within chunklets, in the units of the kernel.
+        "auto" is a tenth of the mean squared distance in feature space of a point to the mean of
+        its chunklet.
     n_components : int or None, default=None
-        Dimension of the output; None keeps all.
+        Dimension of the output. None keeps all.
 
     Attributes
     ----------
     factor_ : ndarray of shape (n_points, n_degrees)
-        W with :math:`Y = W W^T`: a row for each point in a chunklet, a column for each point but
-        one of each chunklet.
+        W with :math:`Y = W W^T`. It has one row per point in a chunklet. The number of columns is
+        the number of points minus the number of chunklets.
     coefficients_ : ndarray of shape (n_components, n_points)
-        Ω: a point with centred kernel values k is mapped to Ωk. After ``partial_fit`` it is
-        computed when something needs it.
+        Matrix Ω. A point with centered kernel values k is mapped to Ωk. After ``partial_fit`` it is
+        computed on first use.
     ridge_, gamma_ : float
-        Those used; ``gamma_`` is None where the kernel is learned. The first rows decide on what is
-        left to be chosen, later ones change nothing.
+        The values used. ``gamma_`` is None if the kernel is learned. The first batch determines
+        values that are not given, and later batches do not change them.
     n_points_ : int
-        Points in chunklets of at least two.
+        Number of points in chunklets of at least two points.
     kernel_ : learner of kernels
-        As fitted, if ``kernel`` is one.
+        The fitted kernel learner, if ``kernel`` is one.
 
     See Also
     --------
@@ -99,15 +98,19 @@ class KernelRCA(KernelCoordinates):
 
     Notes
     -----
-    Y is kept as its factor, which chunklets extend as a row of blocks extends a Cholesky factor:
-    with :math:`Y = W W^T` known for the points A, U an orthonormal basis of the differences within
-    the new chunklets B and :math:`S = W^T K_{AB} U / \rho`,
+    A kernel learner is fitted on the first batch with its labels; gamma, degree and coef0 are not
+    used then. A function is called once per pair of points, and an estimator with a function as
+    kernel cannot be saved to a model file.
+
+    Y is stored as its factor W, to which new chunklets add a block as in a Cholesky factorization.
+    With :math:`Y = W W^T` known for the points A, an orthonormal basis U of the differences within
+    the new chunklets B, and :math:`S = W^T K_{AB} U / \rho`,
 
     .. math::
         W' = \begin{pmatrix} W & -W S Q^{-T} \\ 0 & U Q^{-T} \end{pmatrix} , \qquad
-        Q Q^T = I + U^T K_{BB} U / \rho - S^T S ,
+        Q Q^T = I + U^T K_{BB} U / \rho - S^T S .
 
-    the block inverse of [1]_ without its errors of print, and stable.
+    This is the block inverse of [1]_ in a numerically stable form, with its misprints corrected.
 
     References
     ----------
@@ -116,7 +119,7 @@ class KernelRCA(KernelCoordinates):
 
     Examples
     --------
-    Two rings, and a few groups of points known to be on one ring:
+    Two rings, with some groups of points known to lie on the same ring:
 
     >>> from sklearn.datasets import make_circles
     >>> from nearfar import Chunklets, KernelRCA, KNNClassifier
@@ -186,14 +189,14 @@ class KernelRCA(KernelCoordinates):
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,), optional
-            Labels; where ``supervision`` is given, only a kernel that is learned reads them.
+            Labels. If ``supervision`` is given, only a kernel learner uses them.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
-            Chunklet of each point, -1 for none.
+            Chunklet number of each point, -1 for none.
 
         Returns
         -------
         KernelRCA
-            Itself.
+            The fitted estimator.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
@@ -214,26 +217,24 @@ class KernelRCA(KernelCoordinates):
         *,
         supervision: Chunklets | ArrayLike | None = None,
     ) -> Self:
-        """Add whole chunklets; the result is that of one fit, with the same gamma and ridge.
+        """Add whole chunklets. The result equals that of one fit with the same gamma and ridge.
 
-        A chunklet that goes on with more points changes what was learned of its first ones: all is
-        then computed anew, with a warning.
-
-        Give labels or chunklets, not now one and now the other.
+        If a chunklet of an earlier batch continues, everything is computed again, with a warning.
+        Use either labels or chunklets for all batches.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             More points.
         y : array-like of shape (n_samples,), optional
-            Labels; where ``supervision`` is given, only a kernel that is learned reads them.
+            Labels. If ``supervision`` is given, only a kernel learner uses them.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
-            Chunklet of each point, -1 for none.
+            Chunklet number of each point, -1 for none.
 
         Returns
         -------
         KernelRCA
-            Itself.
+            The fitted estimator.
         """
         self._check_parameters()
         first = not self.__sklearn_is_fitted__()
@@ -248,8 +249,8 @@ class KernelRCA(KernelCoordinates):
             return self
         if (names.dtype.kind in "iu") != (self._names.dtype.kind in "iu"):
             raise ValueError(
-                f"Chunklets were called such as {self._names[0]!r} before, now {names[0]!r}: give "
-                "labels or chunklets, not now one and now the other."
+                f"Earlier batches had chunklets such as {self._names[0]!r}; this batch has "
+                f"{names[0]!r}. Pass either labels or chunklets in all batches."
             )
         before = {name: code for code, name in enumerate(self._names.tolist())}
         fresh = [name for name in names.tolist() if name not in before]
@@ -259,9 +260,9 @@ class KernelRCA(KernelCoordinates):
         all_names = label_array(self._names.tolist() + fresh)
         if len(fresh) < len(names):
             warn(
-                f"{len(names) - len(fresh)} chunklet(s) go on with more points, which changes what "
-                "was learned of them: KernelRCA computes all anew. Whole chunklets are added many "
-                "times faster."
+                f"{len(names) - len(fresh)} chunklets of earlier batches have more points in this "
+                "batch, so KernelRCA computes everything again. Adding whole chunklets is much "
+                "faster."
             )
             everything = np.concatenate([self._rows, more]), np.concatenate([self._codes, codes])
             self._keep(*self._extended(*everything, None), all_names)
@@ -272,12 +273,12 @@ class KernelRCA(KernelCoordinates):
     def _groups(
         self, n: int, y: ArrayLike | None, supervision: Any
     ) -> tuple[NDArray[Any], Indices]:
-        """The names of the chunklets, and the number of each row's, -1 for none."""
+        """Return the names of the chunklets and the chunklet number of each row, -1 for none."""
         if supervision is None:
             if y is None:
                 raise ValueError(
-                    "KernelRCA requires y to be passed, but the target y is None: it learns from "
-                    "labels, or from Chunklets given as supervision."
+                    "KernelRCA requires y to be passed, but the target y is None. Pass labels as "
+                    "y, or Chunklets as supervision."
                 )
             return self._check_labels(y, n, min_classes=1)
         chunklets = as_chunklets(supervision)
@@ -288,7 +289,7 @@ class KernelRCA(KernelCoordinates):
         return names, codes
 
     def _begin(self, rows: Floats, names: NDArray[Any], codes: Indices) -> None:
-        """The first rows decide on the scale of the kernel, those in no chunklet too."""
+        """Fit the first batch. All of its rows determine the scale of the kernel."""
         known = codes >= 0
         if np.bincount(codes[known]).max() < 2:
             raise ValueError(
@@ -308,14 +309,14 @@ class KernelRCA(KernelCoordinates):
     def _extended(
         self, rows: Matrix, codes: Indices, before: Matrix | None
     ) -> tuple[Matrix, Indices, Matrix]:
-        """All rows, their chunklets and the factor, after whole chunklets were added."""
+        """Return all rows, their chunklets and the factor after adding whole chunklets."""
         order = np.argsort(codes, kind="stable")
         rows, codes = rows[order], codes[order]
         contrasts = Contrasts(codes)
         K = self._kernel(rows, _about_mean(self.kernel, rows))
         if not np.isfinite(K).all():
             raise ValueError(
-                "The kernel has values that are NaN or infinite: rescale the features of X, or "
+                "The kernel has values that are NaN or infinite. Rescale the features of X, or "
                 "choose another kernel or gamma."
             )
         inner = contrasts.of(contrasts.of(K).T)
@@ -344,41 +345,42 @@ class KernelRCA(KernelCoordinates):
             return float(self.ridge)
         if scatter <= max(_ROUNDING * largest, np.finfo(float).tiny):
             raise ValueError(
-                "In every chunklet all points are equal to the kernel: there is no scatter for "
-                "ridge='auto' to be a share of. Give a number, or chunklets of different points."
+                "In every chunklet all points are equal in the feature space of the kernel, so "
+                "ridge='auto' would be zero. Set ridge to a number, or pass chunklets of distinct "
+                "points."
             )
         return _AUTO_RIDGE * scatter
 
     def _inverse_root(self, inner: Matrix) -> Matrix:
-        """The transposed inverse of the Cholesky factor."""
+        """Return the transposed inverse of the Cholesky factor."""
         try:
             Q = linalg.cholesky(inner, lower=True)
         except linalg.LinAlgError as error:
             raise ValueError(
                 f"The kernel is not positive semi-definite, and ridge={self.ridge_:.3g} is too "
-                "small to make up for it: raise ridge, or choose another kernel."
+                "small to compensate. Increase ridge, or choose another kernel."
             ) from error
         return np.asarray(linalg.lapack.dtrtri(Q, lower=1)[0].T)
 
     def _image(self, points: Floats) -> Matrix:
-        """W'k of each point."""
+        """Return W'k for each point."""
         image = np.empty((len(points), self.factor_.shape[1]))
         known = _about_mean(self.kernel, self._rows)
         for block in row_blocks(len(points), 32 * len(known)):
             np.matmul(self._kernel(points[block], known), self.factor_, out=image[block])
         return image
 
-    # ------------------------------------------------------------------ what was learned
+    # Learned kernel and coordinates
 
     def learned_kernel(self, X: ArrayLike, Y: ArrayLike | None = None) -> Matrix:
-        r"""The learned kernel :math:`\tilde k` of any points.
+        r"""Return the learned kernel :math:`\tilde k` between any points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Points.
         Y : array-like of shape (n_others, n_features), optional
-            Other points; None is X.
+            Other points. None uses X.
 
         Returns
         -------
@@ -393,7 +395,7 @@ class KernelRCA(KernelCoordinates):
         return self._scale * (plain - image @ other_image.T / self.ridge_)
 
     def pair_distance(self, pairs: ArrayLike) -> Vector:
-        """Learned distance between the two points of each pair, by the learned kernel.
+        """Return the learned distance between the two points of each pair, by the learned kernel.
 
         Parameters
         ----------
@@ -407,7 +409,8 @@ class KernelRCA(KernelCoordinates):
         points = self._check_pairs(pairs)
         first, second = points[:, 0], points[:, 1]
         if self.kernel == "linear":
-            image = self._image(first - second)  # of two images little is left far from zero
+            # The difference of two images would lose digits far from zero.
+            image = self._image(first - second)
         else:
             image = self._image(first) - self._image(second)
         squares = self._kernel_gaps(first, second)
@@ -415,7 +418,7 @@ class KernelRCA(KernelCoordinates):
         return np.sqrt(self._scale * np.maximum(squares, 0.0))
 
     def pair_score(self, pairs: ArrayLike) -> Vector:
-        """How alike the points of each pair are: minus their distance.
+        """Return the similarity of the two points of each pair: minus their distance.
 
         Parameters
         ----------
@@ -429,14 +432,14 @@ class KernelRCA(KernelCoordinates):
         return -self.pair_distance(pairs)
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Coordinates in the span of the chunklets.
+        r"""Map points to coordinates in the span of the chunklets.
 
-        Points are projected, in feature space, onto the span of the points in chunklets. Between
-        these points distances are those of :meth:`pair_distance`, if no ``n_components`` leave
-        something out. Of other points the part off the span is lost, for which there is no
-        coordinate: squared distances are smaller by :math:`n/\rho` times the squared length, in
-        feature space, of the difference of these parts. That may be much where the kernel is
-        narrow, and it is the part of which the chunklets say nothing.
+        Points are projected, in feature space, onto the span of the points in chunklets. Distances
+        between points in chunklets equal those of :meth:`pair_distance`, unless ``n_components``
+        leaves out directions. Other points lose their part outside the span. Their squared
+        distances are too small by :math:`n/\rho` times the squared length, in feature space, of the
+        difference of these parts. This can be much if the kernel is narrow. The chunklets contain
+        no information about this part.
 
         Parameters
         ----------
@@ -453,7 +456,7 @@ class KernelRCA(KernelCoordinates):
 
     @property
     def coefficients_(self) -> Matrix:  # type: ignore[override]
-        """Ω, computed anew after chunklets were added."""
+        """Matrix Ω, computed again after chunklets were added."""
         check_is_fitted(self)
         if "_coefficients" not in vars(self):
             self._solve()
@@ -461,7 +464,7 @@ class KernelRCA(KernelCoordinates):
 
     @property
     def gamma_(self) -> float | None:
-        """The gamma used; None where the kernel is learned."""
+        """The gamma used; None if the kernel is learned."""
         check_is_fitted(self)
         return self._gamma
 
@@ -470,11 +473,11 @@ class KernelRCA(KernelCoordinates):
         return self.n_points_ / self.ridge_
 
     def _paired(self) -> Mask:
-        """Which rows are in chunklets of at least two."""
+        """Return a mask of the rows in chunklets of at least two points."""
         return np.asarray((np.bincount(self._codes) > 1)[self._codes])
 
     def _solve(self) -> None:
-        """RCA with its ridge on the coordinates of kernel PCA of the points in chunklets."""
+        """Solve RCA with the ridge on the kernel PCA coordinates of the points in chunklets."""
         paired = self._paired()
         rows, n = self._rows[paired], self.n_points_
         K = self._kernel(rows, _about_mean(self.kernel, self._rows))
@@ -507,18 +510,18 @@ class KernelRCA(KernelCoordinates):
     def _check_state(self, sizes: Sizes) -> None:
         count = vars(self).get("n_points_")
         paired = int(self._paired().sum())
-        need(type(count) is int and count == paired, "n_points_ does not fit the chunklets.")
+        need(type(count) is int and count == paired, "n_points_ does not match the chunklets.")
         degrees = len(self._codes) - len(np.unique(self._codes))
-        need(sizes["r"] == degrees, "factor_ does not fit the chunklets.")
+        need(sizes["r"] == degrees, "factor_ does not match the chunklets.")
         self._check_learned()
         need("_coefficients" not in vars(self) or "_means" in vars(self), "_means are missing.")
 
 
 class Contrasts:
-    """An orthonormal basis of the differences within each chunklet, for rows sorted by chunklet.
+    """An orthonormal basis U of the differences within each chunklet, for rows sorted by chunklet.
 
-    Of each chunklet the Householder reflection that turns its first axis into the mean, without
-    that axis: it takes as much time as to centre.
+    For each chunklet it is the Householder reflection that maps its first axis to the mean, without
+    that axis. Applying it takes as long as centering.
     """
 
     def __init__(self, codes: Indices) -> None:
@@ -529,15 +532,15 @@ class Contrasts:
         self.rest[self.starts] = False
         self.axis = (1 / np.sqrt(sizes))[self.place]
         self.axis[self.starts] -= 1
-        # Half of its square; a chunklet of one has no difference, and no reflection.
+        # Half of the squared norm. A chunklet of one point has no differences and no reflection.
         self.half = np.where(sizes > 1, 1 - 1 / np.sqrt(sizes), 1.0)
 
     def of(self, M: Matrix) -> Matrix:
-        """U'M."""
+        """Return U'M."""
         return self._reflected(M)[self.rest]
 
     def spread(self, M: Matrix) -> Matrix:
-        """UM."""
+        """Return UM."""
         padded = np.zeros((len(self.rest), M.shape[1]))
         padded[self.rest] = M
         return self._reflected(padded)
@@ -548,9 +551,10 @@ class Contrasts:
 
 
 def _about_mean(kernel: Any, rows: Matrix) -> Matrix:
-    """Rows for kernel values that count up to a constant for each point only.
+    """Return rows for kernel values that matter only up to a constant per point.
 
-    Of inner products with points far from zero few digits are left once the constant has gone.
+    The linear kernel uses centered rows, because subtracting the constant from inner products of
+    points far from zero would lose digits.
     """
     return rows - rows.mean(axis=0) if isinstance(kernel, str) and kernel == "linear" else rows
 

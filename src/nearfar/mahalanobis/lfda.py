@@ -18,19 +18,20 @@ from nearfar.state import State, floats
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import mixed_whitener, rank_tolerance, total_range
 
-# One over the scale of a point whose neighbours are all equal to it, in the size of its class.
+# Inverse scale of a point whose neighbors all equal it, relative to the radius of its class.
 _STEEP = 1e20
-# Entries of a block: small enough to stay in cache while it is worked on.
+# Maximum number of entries of a block, small enough to stay in the processor's cache.
 _BLOCK = 2**18
 
 
 class LFDA(LinearLearner):
-    r"""Local Fisher discriminant analysis: near points of a class together, classes apart.
+    r"""Local Fisher discriminant analysis: discriminant analysis for classes with several clusters.
 
-    Discriminant analysis in which far points of one class need not come together. Two points of one
-    class have the affinity :math:`A_{ij} = \exp(-\|x_i-x_j\|^2 / (\sigma_i \sigma_j))`,
-    :math:`\sigma_i` being the distance of :math:`x_i` to its ``n_neighbors``-th neighbour in its
-    class. The local scatters are
+    Unlike LDA, points of one class that are far from each other need not be mapped close together.
+    Two points of one class have the affinity
+    :math:`A_{ij} = \exp(-\|x_i-x_j\|^2 / (\sigma_i \sigma_j))`, where :math:`\sigma_i` is the
+    distance of :math:`x_i` to its ``n_neighbors``-th neighbor in its class. The local scatter
+    matrices are
 
     .. math::
         S_w = \tfrac12 \sum_{i,j} W^w_{ij} (x_i-x_j)(x_i-x_j)^T, \qquad
@@ -42,36 +43,40 @@ class LFDA(LinearLearner):
     and the rows of the map are leading eigenvectors of :math:`S_b v = \lambda S_w v`. With
     :math:`A = 1` this is :class:`LDA`.
 
-    Use it when a class has several clusters, which LDA would press together, or when more than
-    ``n_classes - 1`` directions are wanted. The affinity is that of the plain Euclidean distance:
-    bring the features to comparable units first. Where :math:`S_w` is singular while the data vary,
-    0.1 % of the total scatter is mixed in, as in LDA.
+    Use it if a class has several clusters, which LDA would merge, or if you need more than
+    ``n_classes - 1`` directions. The affinity uses the Euclidean distance, so scale the features to
+    comparable units first.
 
-    Cost: :math:`O(p \sum_c n_c^2 + p^3)`, in blocks within each class.
+    Cost: :math:`O(p \sum_c n_c^2 + p^3)`, done in blocks within each class.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output; None keeps all.
+        Dimension of the output. None keeps all.
     n_neighbors : int, default=7
-        Neighbours of each row: the distance to the last of them, in its class, is its scale. In
-        classes of fewer rows it is the farthest row.
+        Number of neighbors. The distance to the last of them, within the class, is the scale
+        :math:`\sigma_i` of the affinity. Smaller classes use their farthest row.
     embedding : {"weighted", "orthonormalized", "plain"}, default="weighted"
-        Length of the rows. "plain" has :math:`S_w / n` white; "weighted" multiplies each row by
-        :math:`\sqrt\lambda`, so that directions which separate better count more;
-        "orthonormalized" is an orthonormal basis of the same subspaces, leading rows first, and
-        with all directions the Euclidean distance.
+        Scale of the rows. "plain" makes :math:`S_w / n` white. "weighted" multiplies each row by
+        :math:`\sqrt\lambda`, so that better separating directions count more. "orthonormalized"
+        is an orthonormal basis of the same subspaces, leading rows first.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map.
+        The linear map.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        :math:`\lambda`, largest first.
+        The eigenvalues :math:`\lambda`, largest first.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
+
+    Notes
+    -----
+    If :math:`S_w` is singular in a direction in which the data vary, 0.1% of the total scatter is
+    mixed in, as in LDA. With all directions, ``embedding="orthonormalized"`` is the Euclidean
+    distance.
 
     See Also
     --------
@@ -84,7 +89,7 @@ class LFDA(LinearLearner):
 
     Examples
     --------
-    Two clusters of one class with another between them; LDA finds all means equal.
+    One class has two clusters with the other class between them, so LDA finds equal class means.
 
     >>> import numpy as np
     >>> from nearfar import LDA, LFDA, KNNClassifier
@@ -118,7 +123,7 @@ class LFDA(LinearLearner):
         self.embedding = embedding
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the map.
+        """Learn the map from labeled points.
 
         Parameters
         ----------
@@ -130,13 +135,13 @@ class LFDA(LinearLearner):
         Returns
         -------
         LFDA
-            Itself.
+            The fitted estimator.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(rows))
         statistics = ClassStatistics(pooled=True, exact=True).add(rows, classes, codes)
-        # Orthonormal, so that distances stay as they are; fewer rows than features give few.
+        # An orthonormal basis keeps distances; it is small if there are fewer rows than features.
         B, image = total_range(statistics, standardize=False)
         mean = statistics.mean
         points = np.ascontiguousarray(rows, dtype=np.float64) - mean
@@ -154,7 +159,7 @@ class LFDA(LinearLearner):
         values, axes = descending_eigh(T.T @ between @ T / len(rows), self.n_components)
         self.eigenvalues_ = np.maximum(values, 0.0)
         if self.embedding == "orthonormalized" and rank < len(T):
-            # Collinear features: directions in which nothing varies must not count as length.
+            # With collinear features, constant directions must not contribute to the length.
             Q, _ = linalg.qr(total @ T, mode="economic")
             T = Q @ (Q.T @ T)
         components = canonical_rows(values, (B @ (T @ axes)).T)
@@ -168,17 +173,17 @@ class LFDA(LinearLearner):
             return components
         if self.embedding == "weighted":
             return np.sqrt(self.eigenvalues_)[:, None] * components
-        # Of unit length first: the units of features must not decide what rounding takes away.
+        # Normalize first, so that rounding errors do not depend on the units of the features.
         units = components / np.linalg.norm(components, axis=1, keepdims=True)
         return fix_signs(linalg.qr(units.T, mode="economic")[0].T)
 
 
 def local_scatters(points: Matrix, codes: Indices, n_neighbors: int) -> tuple[Matrix, Matrix]:
-    """The local scatters S_w and S_b, class by class.
+    """Return the local scatter matrices S_w and S_b.
 
-    With G the scatter of a class by affinities and S its plain scatter, the pairs of one class give
-    S_w the part G/n_c and S_b the part (1/n - 1/n_c) G; all other pairs are all pairs, whose sum is
-    the total scatter, without those of a class, (n_c/n) S.
+    Let G be the scatter of a class weighted by affinities and S its unweighted scatter. The pairs
+    within a class contribute G/n_c to S_w and (1/n - 1/n_c) G to S_b. The pairs between classes
+    contribute the total scatter minus (n_c/n) S for each class.
 
     >>> import numpy as np
     >>> local_scatters(np.array([[0.0], [1.0], [5.0]]), np.array([0, 0, 1]), 7)[1].round(3)
@@ -199,16 +204,16 @@ def local_scatters(points: Matrix, codes: Indices, n_neighbors: int) -> tuple[Ma
 
 
 def _local_scatter(points: Matrix, n_neighbors: int) -> Matrix:
-    """Half the sum over pairs of A_ij (x_i - x_j)(x_i - x_j)', that is X'(diag(A1) - A)X."""
+    """Return half the sum over pairs of A_ij (x_i - x_j)(x_i - x_j)', that is X'(diag(A1) - A)X."""
     n, p = points.shape
     squares = np.einsum("ij,ij->i", points, points)
     scales = kneighbors(points, n_neighbors=n_neighbors)[0][:, -1]
-    # Points that only have equal ones about them have no affinity to others.
+    # Points whose neighbors are all equal to them have no affinity to other points.
     most = _STEEP / np.sqrt(max(squares.max(), np.finfo(float).tiny))
     steepness = 1 / np.maximum(scales, 1 / most)
     sums, product = np.zeros(n), np.zeros((p, p))
     for block in row_blocks(n, 24 * n, at_most=max(16, _BLOCK // n)):
-        # Of each pair one order is enough: A is symmetric.
+        # A is symmetric, so each pair is computed once.
         here, beyond = slice(block.start, None), slice(block.stop, None)
         A = squared_distances(points[block], points[here], squares[here])
         A *= -steepness[block, None]

@@ -1,4 +1,4 @@
-"""Large margin nearest neighbours."""
+"""Large margin nearest neighbors."""
 
 from __future__ import annotations
 
@@ -29,157 +29,196 @@ from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.summaries.supervision import Triplets
 
-# The tolerance of passes that only choose the targets of the next.
+# Tolerance of all passes but the last, which only choose the targets of the next pass.
 _ROUGH = 1e-4
 
 
 class LMNN(OnAxes):
-    r"""Large margin nearest neighbours: pull a point's neighbours in, push other classes out.
+    r"""Large margin nearest neighbors: a linear map learned for k-nearest-neighbor classification.
 
-    For each point i the k nearest points j of its class are its targets. LMNN minimises over the
-    linear map L, with :math:`D_{ij} = \|L(x_i - x_j)\|^2`,
+    LMNN learns a linear map L under which the nearest neighbors of each point belong to its own
+    class. The k nearest points j of the same class are the *targets* of point i, written
+    :math:`j \leadsto i`. Points l of other classes are its *impostors*. With the squared distance
+    :math:`D_{ij} = \|L(x_i - x_j)\|^2`, LMNN minimizes
 
     .. math::
         \varepsilon(L) = (1-\mu) \sum_{i, j \leadsto i} D_{ij}
         + \mu \sum_{i, j \leadsto i} \sum_{l \in I_i} [1 + D_{ij} - D_{il}]_+ .
 
-    In the work [1]_ the impostors :math:`I_i` are all points of other classes and the targets are
-    fixed before training: ``LMNN(n_impostors=None, n_passes=1, validation_fraction=0.0)`` is that
-    problem. Fewer errors are made, as a rule, where only the three nearest points of other classes
-    count and the targets are chosen once more by the metric learned: that is the default. Where
-    rows are few for the features it is stopped early besides; where they are many, the plain
-    distance stays if by it their nearest others label fewer of them wrongly. What was decided can
-    be seen in ``n_impostors_``, ``n_passes_`` and ``validation_fraction_``; the evidence is in the
-    guide.
+    The first term pulls the targets in. The second pushes away every impostor in :math:`I_i` that
+    is not farther than a target by a margin of 1.
 
-    In :math:`M = L^T L` the problem is convex. It is solved over L by L-BFGS in whitened
-    coordinates, so that the units of the features do not matter to the solver, with hinges that
-    are rounded at first and sharpened on the way, over a working set of impostors that is complete
-    at the end. A square map that has lost rank is checked for a direction of descent in M before
-    it is accepted. ``dual_bound_`` is a proven lower bound on what any map could reach, and
-    ``duality_gap_`` how far above it the solution is.
+    The defaults differ from the thesis [1]_, where :math:`I_i` contains all points of other classes
+    and the targets are fixed before training. By default, only the three nearest impostors per
+    point count, and the targets are chosen a second time with the metric of the first pass, which
+    usually gives fewer errors. The fit also stops early if there are few rows for the number of
+    features, and it falls back to the Euclidean distance if that has a lower leave-one-out error.
+    ``LMNN(n_impostors=None, n_passes=1, validation_fraction=0.0)`` is the problem of the thesis.
 
-    Use it with labels when nearest neighbours are what you want: it makes no assumption about the
-    shape of classes, only about their neighbourhoods. The first targets are chosen by the Euclidean
-    distance of the data as given, so scale features of different units first.
+    In :math:`M = L^T L` the problem is convex. L-BFGS solves it over L in whitened coordinates, so
+    the units of the features do not affect the solver. The hinges are rounded at first and
+    sharpened step by step. The solver works on a subset of the impostors and checks at the end
+    that none is missing. A square map that has lost rank is accepted only if no direction in M
+    lowers the loss. ``dual_bound_`` is a proven lower bound on the loss of any square map, and
+    ``duality_gap_`` is the relative distance of the solution from it.
 
-    Cost: O(n² r) for each of a few full impostor searches, in blocks, r being the rows of L;
-    O(a r + n p r) for each of the evaluations in between, a being the number of active impostor
-    pairs. No n×n array.
+    Use it with labels if you want to classify by nearest neighbors. It makes no assumption about
+    the shape of the classes, only about their neighborhoods. The first targets are the nearest
+    rows by Euclidean distance, so scale features that have different units first.
+
+    Cost: O(n² r) for each of a few full impostor searches, done in blocks, where r is the number of
+    rows of L; O(a r + n p r) per evaluation in between, where a is the number of active impostor
+    pairs. No n×n array is stored.
 
     Parameters
     ----------
     n_neighbors : int, default=3
-        Targets of each point; classes with fewer points give fewer.
+        Number of targets per point. Points of smaller classes have fewer.
     push_weight : float in (0, 1], default=0.5
-        The weight μ of the push term; with 0 the best map would be zero.
+        Weight μ of the push term. Larger values separate the classes more strongly; smaller values
+        keep targets closer together.
     n_impostors : int, None or "auto", default="auto"
-        How many impostors count: of each point so many, the nearest; None is all, as in the work
-        [1]_. Where classes overlap, points deep in another class weigh less the fewer count, and
-        there are fewer errors as a rule. The problem stays convex, and the bound is for it. Where
-        nearly all of them are nearer than the targets the best map is zero, and a warning says so.
-        "auto" is 3; where the best map would be hardly better than none, 10, then all. Of no effect
-        on given triplets.
+        Number of nearest impostors per point that enter the loss. None uses all, as in [1]_.
+        Smaller values reduce the influence of points deep inside another class. "auto" tries 3
+        first, see Notes. Not used with triplets.
     n_passes : int or "auto", default="auto"
-        How many passes: the targets of the first are chosen by the rows, those of the next by the
-        metric learned so far, from which it starts. "auto" is 2; it is 1 where targets are given
-        and beyond 20,000 rows. With rows held out it is the most: a pass that makes no fewer errors
-        does not count and is the last. By "auto", where "auto" holds none out as rows are many for
-        a square map, passes are weighed: the plain distance, one pass and two, by how many rows (of
-        5,000 at most) their nearest others label wrongly. The fewest win, of equals the last.
+        Number of passes. Each pass after the first chooses its targets with the metric learned so
+        far and starts from it. With early stopping this is the maximum. "auto" is 2 in most
+        cases, see Notes.
     n_components : int or None, default=None
-        Dimension of the output: the rows of L; None learns a square map.
+        Dimension of the output, that is the number of rows of L. None learns a square map.
     n_principal : int, "auto" or None, default=None
-        Principal components that are kept before anything is whitened: the map is learned along
-        these axes, as behind :class:`PCA`, and ``components_`` is a map of X all the same. None is
-        all. "auto" is None up to 128 features and 64 beyond, or as many as the map has rows. They
-        depend on the units of the features.
+        Number of principal components to project X onto before learning. ``components_`` still maps
+        X itself. None uses all features; "auto" projects only if there are more than 128, see
+        Notes. The components depend on the units of the features.
     reduction : {"learned", "pca", "truncate"}, default="learned"
-        How to come to ``n_components`` rows: optimise the rectangle itself, which is no longer a
-        convex problem; or learn a square map and keep the principal axes of the mapped data, or
-        the leading eigenvectors of M. Of no effect on a square map.
+        How ``n_components`` rows are obtained. "learned" optimizes the rectangular map, which is
+        not convex. The others learn a square map first and keep the principal axes of the mapped
+        data ("pca") or the leading eigenvectors of M ("truncate").
     structure : {"full", "diagonal"}, default="full"
-        "diagonal" learns one factor a feature, on the features as they are.
+        "diagonal" learns one weight per feature.
     init : str or array of shape (n_components, n_features), default="auto"
-        Where to start: "identity" is the Euclidean distance, "pca" the standardised principal axes,
-        "lda" the directions in which class means differ, "within" all directions, whitened by the
-        within-class covariance, "random" random numbers. "auto" is "within" where there are three
-        times as many rows as features and "pca" where there are fewer; with
-        ``validation_fraction`` it is "identity", so that stopping early means staying close to the
-        plain distance. (For the same reason the descent then is in plain coordinates where rows
-        are few.)
+        Initial map: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
+        (directions that separate the class means), "within" (whitened by the within-class
+        covariance) or "random". The rules of "auto" are in Notes.
     solver : {"lbfgs", "projected_subgradient"}, default="lbfgs"
-        The second is the algorithm of the work [1]_, for comparison: it stalls where features
-        have different scales.
+        "projected_subgradient" is the algorithm of the thesis [1]_, for comparison only. It stalls
+        if the features have different scales.
     max_iter : int, default=1000
-        Steps at most: of each pass.
+        Maximum number of iterations. It applies to each pass.
     tol : float, default=1e-6
-        Stops when an iteration lowers the objective by less than this share. Rounded hinges are
-        sharpened until they count for less than 100 times it. Passes that only choose targets stop
-        at 1e-4; maps of 10,000 entries and more, of fewer rows than columns, at ten times it.
+        Stop when an iteration lowers the objective by less than this fraction. Hinges are sharpened
+        until the rounding changes the objective by less than 100 times this fraction. See Notes
+        for the exceptions.
     validation_fraction : float in [0, 0.9] or "auto", default="auto"
-        Share of the rows held out: by class, to stop early. Their k-NN error is looked at every 10
-        iterations, and the map with the fewest is kept. "auto" is 0.2 where there are fewer than
-        15 points for each row of a full map, which has no more than they have directions, else 0;
-        up to 500 points each is held out once, in five parts, and up to 2,500 so many parts that
-        500 are; iterations (30 a pass at most) then are those with the fewest errors on average.
+        Fraction of the rows held out for early stopping. Their k-NN error is checked every 10
+        iterations, and the map with the lowest error is kept. 0 fits to convergence. "auto" holds
+        out 0.2 if there are few rows for the size of L, see Notes.
     patience : int, default=3
-        So many looks without fewer errors end the fit. Of no effect where several parts are held
-        out in turn.
+        Stop after this many validation checks without improvement. Not used if "auto" averages
+        over several splits.
     refit : bool, default=True
-        Fit all rows again for as many iterations as early stopping found best.
+        After early stopping, fit all rows for the number of iterations that was best on the
+        held-out rows.
     warm_start : bool, default=False
-        Start from the last fit: from its map, if there was one of the same shape.
+        If True, start from the map of the previous fit, provided that it has the same shape.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the rows held out, and a random start; the default gives the same
-        every time. The solver draws nothing.
+        Random seed. Used to select the held-out rows and for ``init="random"``; the solver is
+        deterministic.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores. They search for impostors.
+        Number of threads. None means 1, -1 all cores. They are used for the impostor search.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map L.
+        The linear map L.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     objective_ : float
-        ε at the solution, over all impostors that count; of the last pass.
+        Loss ε at the solution of the last pass, over all impostors that enter it.
     dual_bound_ : float
-        No square map has a lower ε than this; with ``structure="diagonal"`` no diagonal one.
+        Lower bound on ε for every square map, or with ``structure="diagonal"`` for every diagonal
+        map.
     duality_gap_ : float
-        ``1 - dual_bound_ / objective_``; 0 is proof of the optimum.
+        ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     target_neighbors_ : ndarray of shape (n_samples, k)
-        Row numbers of the targets of the last pass, nearest first; -1 where a class has too few
-        points, and for rows held out. Not there after a fit with triplets.
+        Row numbers of the targets in the last pass, nearest first. The value is -1 where a class
+        has too few points and for held-out rows. Not set after a fit with triplets.
     n_impostors_ : int or None
-        How many impostors of each point counted; None for all.
+        Number of impostors per point that entered the loss; None means all.
     n_passes_ : int
-        How many passes were made, and counted; 0 where the map stayed as it was given.
+        Number of passes that contributed to the map; 0 if the initial distance was kept.
     validation_fraction_ : float
-        Share of the rows held out to stop early; 0 where it went to the end.
+        Fraction of the rows held out for early stopping; 0 without early stopping.
     n_active_ : int
-        Hinges that are positive at the solution.
+        Number of positive hinges at the solution.
     n_principal_ : int or None
-        What "auto" was, or what was given.
+        Number of principal components used; None if X was not projected.
     n_iter_ : int
-        Iterations, of all passes.
+        Number of iterations, summed over all passes.
     history_ : dict of lists
-        "objective", "step", "active" and "seconds" of each iteration, pass after pass. This
-        objective is what the solver sees: with rounded hinges, over the impostors listed so far,
-        and at first over a sample of centres.
+        "objective", "step", "active" and "seconds" of each iteration, pass after pass. The
+        objective is that of the solver, with rounded hinges over its current subset of impostors,
+        and at first over a sample of the points.
     validation_errors_ : list of float
-        k-NN errors of the rows held out, look by look and pass after pass; empty without.
+        k-NN error on the held-out rows at each validation check, pass after pass. Empty without
+        early stopping.
     classes_ : ndarray of shape (n_classes,)
-        The labels; not there after a fit with triplets.
+        Class labels. Not set after a fit with triplets.
 
     Notes
     -----
-    Without a single impostor the pull shrinks the map until the margin is met: the optimum is where
-    the nearest other classes come within the margin. Points of a class of one have no targets; they
-    are impostors to others all the same. In float32 data the solution is as good as float32 lets
-    it be, some 1e-6.
+    In the rules of "auto", n is the number of rows, d the number of directions in which they vary
+    (at most ``n_features``), and r the number of rows of L: ``n_components`` if it is given and
+    ``reduction="learned"``, otherwise d. The first row whose condition holds applies.
+
+    =====================  ===============================================  ======================
+    Parameter              Condition                                        Value
+    =====================  ===============================================  ======================
+    n_impostors            ``solver="projected_subgradient"``               None (all)
+    n_impostors            otherwise                                        3, then 10, then None
+    n_passes               targets are passed to ``fit``                    1
+    n_passes               ``solver="projected_subgradient"``               1
+    n_passes               n > 20,000                                       1
+    n_passes               otherwise                                        2
+    validation_fraction    targets are passed to ``fit``                    0
+    validation_fraction    ``solver="projected_subgradient"``               0
+    validation_fraction    ``structure="diagonal"``                         0
+    validation_fraction    n < 15 r and 0.2 n >= max(5, n_classes)          0.2
+    validation_fraction    otherwise                                        0
+    init                   with early stopping                              "identity"
+    init                   ``structure="diagonal"``                         "within"
+    init                   n - n_classes < 3 d                              "pca"
+    init                   otherwise                                        "within"
+    n_principal            ``n_features`` <= 128                            None
+    n_principal            otherwise                                        min(64, n // 2 - 1)
+    =====================  ===============================================  ======================
+
+    * ``n_impostors`` moves on to the next value if the loss of the solution is more than 98% of the
+      loss of the zero map. With a fixed number, a warning is issued if the solution is close to
+      the zero map, which happens if most points have this many impostors closer than their
+      targets.
+    * ``n_passes`` and ``validation_fraction`` both "auto", a square full map, n >= 15 d and
+      n <= 20,000: the Euclidean distance, one pass and two passes are compared by the leave-one-out
+      k-NN error of up to 5,000 rows. The lowest error wins; ties go to more passes.
+    * ``validation_fraction="auto"`` with ``refit=True`` averages over several splits. Each row is
+      held out once (five splits) up to n = 500; up to n = 2,500 there are enough splits to hold
+      out 500 rows in total; beyond that there is one split. With several splits a pass has at
+      most 30 iterations, and the number of iterations with the lowest mean error is used.
+    * With early stopping, a pass that does not lower the validation error is discarded and is the
+      last one. If n is small for d, the solver then works in the original coordinates instead of
+      whitened ones, so that stopping early means staying close to the Euclidean distance.
+    * ``n_principal`` is never less than ``n_components``.
+    * ``tol`` has two exceptions. Passes before the last stop at 1e-4, because they only choose
+      targets. Maps with at least 10,000 entries and fewer rows than columns, learned from at least
+      2,000 points, stop at ten times ``tol``.
+
+    Without any impostors, the pull term shrinks the map until the nearest points of
+    other classes come within the margin. A point that is alone in its class has no targets but is
+    still an impostor of others. With float32 data the solution has a relative accuracy of about
+    1e-6. The experiments behind the rules of "auto" are in the user guide.
 
     See Also
     --------
@@ -281,25 +320,25 @@ class LMNN(OnAxes):
         target_neighbors: ArrayLike | None = None,
         supervision: Triplets | None = None,
     ) -> Self:
-        """Learn the map from labelled points, or from triplets.
+        """Learn the map from labeled points or from triplets.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,), optional
-            Labels; not read when triplets are given.
+            Labels. Not used if triplets are given.
         target_neighbors : array-like of int of shape (n_samples, k), optional
-            Row numbers of each point's targets, of its own class; -1 for none. None takes the
-            ``n_neighbors`` nearest.
+            Row numbers of each point's targets, which must be in its class; -1 for none. None uses
+            the ``n_neighbors`` nearest points.
         supervision : Triplets, optional
-            (centre, target, impostor): exactly these hinges make the push term, and each pair of
-            centre and target among them is pulled. No impostor is searched for.
+            Triplets (center, target, impostor). The push term consists of exactly these hinges,
+            and the pull term of the distinct pairs (center, target). No impostors are searched.
 
         Returns
         -------
         LMNN
-            Itself.
+            The fitted estimator.
         """
         start_from = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
@@ -321,15 +360,18 @@ class LMNN(OnAxes):
         else:
             targets = check_targets(target_neighbors, codes)
             if choice.validation_fraction > 0:
-                raise ValueError("target_neighbors cannot be given with validation_fraction.")
+                raise ValueError(
+                    "target_neighbors cannot be combined with early stopping. Set "
+                    "validation_fraction=0, or omit target_neighbors."
+                )
         self.validation_fraction_ = choice.validation_fraction
         for n_impostors in choice.impostors:
             self.n_impostors_ = n_impostors
             if not self._fit_labels(rows, codes, directions, targets, choice, start_from):
                 return self
         warn(
-            f"With n_impostors={self.n_impostors} the best map is all but zero: of most points "
-            "so many impostors are nearer than the targets. Let more of them count.",
+            f"With n_impostors={self.n_impostors} the learned map is close to zero, because most "
+            "points have this many impostors closer than their targets. Increase n_impostors.",
         )
         return self
 
@@ -342,7 +384,7 @@ class LMNN(OnAxes):
         choice: Choice,
         start_from: Floats | None,
     ) -> bool:
-        """With so many impostors, to the end or stopped in time; True where the map vanished."""
+        """Fit with ``n_impostors_`` impostors. Return True if the learned map is close to zero."""
         trained = np.arange(len(rows))
         limits = [self.max_iter] * choice.n_passes
         if self.solver == "projected_subgradient":
@@ -371,9 +413,10 @@ class LMNN(OnAxes):
     def _best_limits(
         self, runs: list[Run], unseen: list[tuple[Floats, Indices]], n_passes: int
     ) -> list[int]:
-        """Iterations of each pass that serve rows held out best: of some splits, on average.
+        """Return the number of iterations per pass with the lowest mean validation error.
 
-        The runs are left there. A pass that brings nothing does not count and is the last.
+        The runs are left at these iterations. A pass that does not lower the error is discarded and
+        is the last one.
         """
         alone = len(runs) == 1
         limits: list[int] = []
@@ -388,7 +431,8 @@ class LMNN(OnAxes):
                 cut_off |= limit == self.max_iter and not ended
             errors = mean_errors(watches)
             best = int(np.argmin(errors))
-            cut_off &= best == len(errors) - 1  # errors that had risen again ended it in time
+            # If the errors rose again before the limit, the limit did not cut the fit short.
+            cut_off &= best == len(errors) - 1
             self.validation_errors_ += errors
             if best == 0 and limits:
                 for run, (L, problem) in zip(runs, before, strict=True):
@@ -398,7 +442,7 @@ class LMNN(OnAxes):
             for run, watch in zip(runs, watches, strict=True):
                 run.progress.L = watch.maps[min(best, len(watch.maps) - 1)]
             if best == 0 or errors[best] == 0:
-                break  # the same targets again, or nothing to gain
+                break  # Another pass would have the same targets, or no errors are left.
         if cut_off:
             warn_of_limit("LMNN", self.max_iter)
         self._keep(runs[0])
@@ -409,10 +453,10 @@ class LMNN(OnAxes):
     def _learn(
         self, run: Run, trained: Indices, limits: Sequence[int], targets: Indices | None = None
     ) -> bool:
-        """Pass after pass, each with its limit of iterations; True where the map vanished."""
+        """Run the passes, each with its limit. Return True if the learned map is close to zero."""
         for number, limit in enumerate(limits):
             run.begin(targets if number == 0 else None)
-            # What only chooses targets need not be exact.
+            # A pass that only chooses targets need not be exact.
             tol = self.tol if number == len(limits) - 1 else max(self.tol, _ROUGH)
             converged = self._descend(run, limit, tol)
         if not converged and limits[-1] == self.max_iter:
@@ -421,7 +465,7 @@ class LMNN(OnAxes):
         return self._certify(run, trained, len(trained))
 
     def _weigh(self, run: Run, trained: Indices) -> None:
-        """Go back to one pass, or to the plain distance, where the rows err less by it."""
+        """Keep the map of fewer passes, or the Euclidean distance, if it has fewer errors."""
         maps = [*run.ends, run.L]
         errors = [run.errors(), *map(run.errors, maps)]
         best = min(range(len(errors)), key=lambda passes: (errors[passes], -passes))
@@ -440,7 +484,7 @@ class LMNN(OnAxes):
     def _fit_triplets(self, rows: Floats, triplets: Triplets, start_from: Floats | None) -> Self:
         triplets.check_n_samples(len(rows))
         if len(triplets.indices) == 0:
-            raise ValueError("There are no triplets to learn from.")
+            raise ValueError("supervision contains no triplets. LMNN needs at least one.")
         self.n_impostors_, self.n_passes_, self.validation_fraction_ = None, 1, 0.0
         run = Run(self, rows, np.zeros(len(rows), dtype=np.intp), start_from)
         run.problem = GivenTriplets(
@@ -455,7 +499,7 @@ class LMNN(OnAxes):
         try:
             return run.descend(limit, tol, watch)
         finally:
-            # Also after Ctrl-C: what was reached so far is left on the learner.
+            # After Ctrl-C too, the estimator keeps the best map found so far.
             if watch is not None and watch.best is not None:
                 run.progress.L = watch.best
             self._keep(run)
@@ -465,7 +509,7 @@ class LMNN(OnAxes):
         self.history_, self.n_iter_ = run.progress.history, run.progress.n_iter
 
     def _certify(self, run: Run, trained: Indices | None = None, n_samples: int = 0) -> bool:
-        """What the map costs, and at least must cost; True where the best is all but zero."""
+        """Set the loss and its lower bound. Return True if the learned map is close to zero."""
         problem, L = run.problem, run.L
         assert problem is not None
         if problem.targets is not problem.all_targets:
@@ -484,6 +528,6 @@ class LMNN(OnAxes):
             targets = problem.all_targets
             self.target_neighbors_ = np.full((n_samples, targets.shape[1]), -1, dtype=np.intp)
             self.target_neighbors_[trained] = np.where(targets >= 0, trained[targets], -1)
-        # Impostors by "auto" become more before the map is quite zero.
+        # "auto" increases the number of impostors before the map is exactly zero.
         share = MOST_OF_NOTHING if self.n_impostors == "auto" else 0.9999
         return problem.nearest is not None and final.loss >= share * problem.loss_of_nothing()

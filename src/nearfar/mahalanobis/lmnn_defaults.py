@@ -1,4 +1,4 @@
-"""What LMNN decides by itself: impostors, passes, when to stop early; and what cannot be."""
+"""Rules for the "auto" settings of LMNN, and checks for invalid combinations of settings."""
 
 from __future__ import annotations
 
@@ -14,35 +14,37 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.supervision import Triplets
 from nearfar.summaries.whitening import total_whitener
 
-#: LMNN as the work has it: every impostor counts, one pass, to the end.
+#: Settings of the thesis: all impostors, one pass, no early stopping.
 PUBLISHED: dict[str, Any] = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0}
-#: Impostors that count, by "auto"; the next where with so few the best map is hardly better than
-#: none: where it costs more than this share of what the zero map costs.
+#: Numbers of impostors per point that "auto" tries in this order; None means all. The next one is
+#: tried if the loss is more than this fraction of the loss of the zero map.
 IMPOSTORS = (3, 10, None)
 MOST_OF_NOTHING = 0.98
-#: Passes, by "auto".
+#: Number of passes chosen by "auto".
 PASSES = 2
-#: Beyond so many rows one pass is made, and not weighed: it takes long, and plain neighbours are
-#: near.
+#: Number of rows above which "auto" makes one pass and does not compare passes. A pass then takes
+#: long, and Euclidean neighbors are close enough to be good targets.
 MOST_ROWS = 20_000
-#: Passes are weighed by the errors of so many rows at most.
+#: Maximum number of rows whose errors are used to compare passes.
 MOST_ASKED = 5000
-#: With fewer rows of X for each row of the map than this, it overfits unless it is stopped early.
+#: Rows of X per row of the map below which LMNN overfits unless it stops early.
 FEW_ROWS = 15
-#: Share of the rows that is held out then,
+#: Fraction of the rows that "auto" holds out for early stopping.
 HELD_OUT = 0.2
-#: so often, each time others, that there are at least so many in all (or every row once),
+#: Number of held-out rows, summed over the splits, that "auto" aims at. Each row is held out at
+#: most once.
 ENOUGH_HELD = 500
-#: and most looks at rows held out more than once.
+#: Maximum number of validation checks per pass if there are several splits.
 LOOKS = 3
-# Fewer rows held out than this tell nothing.
+# Minimum number of held-out rows: "auto" does not stop early with fewer.
 _LEAST_HELD = 5
 
 
 class Choice(NamedTuple):
-    """What is used: numbers of impostors to try in this order, passes, what is held out.
+    """The settings used for a fit, with "auto" resolved.
 
-    ``weigh`` says whether passes are weighed by errors, the plain distance among them.
+    ``impostors`` lists the numbers of impostors to try, in order. ``weigh`` is True if the passes
+    and the Euclidean distance are compared by their errors.
     """
 
     impostors: tuple[int | None, ...]
@@ -53,7 +55,10 @@ class Choice(NamedTuple):
 
 
 def n_directions(rows: Floats) -> int:
-    """In how many directions rows vary; where they are many for their columns, these."""
+    """Return the number of directions in which the rows vary.
+
+    If there are at least 15 rows per column, return the number of columns without computing it.
+    """
     n, p = rows.shape
     if n >= FEW_ROWS * p:
         return p
@@ -63,7 +68,7 @@ def n_directions(rows: Floats) -> int:
 
 
 def decided(lmnn: Any, codes: Indices, n_directions: int, *, given: bool) -> Choice:
-    """What "auto" means for rows of these classes; ``given`` says that targets are given."""
+    """Resolve "auto" for rows of these classes. ``given`` is True if targets were passed."""
     published = lmnn.solver == "projected_subgradient"
     impostors, n_passes = lmnn.n_impostors, lmnn.n_passes
     fraction, n_splits = lmnn.validation_fraction, 1
@@ -86,29 +91,35 @@ def decided(lmnn: Any, codes: Indices, n_directions: int, *, given: bool) -> Cho
 
 
 def splits_of(codes: Indices, choice: Choice, seed: Any) -> list[tuple[Indices, Indices]]:
-    """Rows to train on and rows held out, several times."""
+    """Return (training rows, held-out rows) for each split."""
     if choice.n_splits == 1:
         return [hold_out(codes, choice.validation_fraction, seed)]
     parts = StratifiedKFold(round(1 / HELD_OUT), shuffle=True, random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of classes with fewer points than there are parts
+        # scikit-learn warns about classes with fewer points than splits.
+        warnings.simplefilter("ignore")
         return list(parts.split(codes, codes))[: choice.n_splits]
 
 
 def stops_early(codes: Indices, n_rows: int) -> bool:
-    """Whether points are few for a map of so many rows, and yet enough to hold some out."""
+    """Return True if there are few points for a map with ``n_rows`` rows.
+
+    Also requires that there are enough points to hold some out.
+    """
     sizes = np.bincount(codes)
     enough = HELD_OUT * len(codes) >= max(_LEAST_HELD, len(sizes))
     return bool(enough and len(codes) < FEW_ROWS * n_rows)
 
 
 def check_combination(lmnn: Any, supervision: Any, target_neighbors: Any) -> None:
-    """Raise where settings, or what is given to fit, do not go together."""
+    """Raise ValueError if settings or arguments of fit cannot be combined."""
     stops = lmnn.validation_fraction not in ("auto", 0)
     if lmnn.structure == "diagonal":
         for name in ("n_components", "n_principal"):
             if getattr(lmnn, name) is not None:
-                raise ValueError(f'structure="diagonal" keeps every feature; leave {name} out.')
+                raise ValueError(
+                    f'Omit {name}: structure="diagonal" learns one weight for every feature.'
+                )
     if lmnn.solver == "projected_subgradient":
         learned = lmnn.n_components is not None and lmnn.reduction == "learned"
         for unfit, what in (
@@ -120,7 +131,9 @@ def check_combination(lmnn: Any, supervision: Any, target_neighbors: Any) -> Non
             (stops, "early stopping (validation_fraction)"),
         ):
             if unfit:
-                raise ValueError(f'solver="projected_subgradient" does not do {what}.')
+                raise ValueError(
+                    f'solver="projected_subgradient" does not support {what}. Use solver="lbfgs".'
+                )
     if supervision is None:
         return
     if not isinstance(supervision, Triplets):
@@ -129,9 +142,12 @@ def check_combination(lmnn: Any, supervision: Any, target_neighbors: Any) -> Non
             f"{type(supervision).__name__}."
         )
     if target_neighbors is not None or stops:
-        raise ValueError("With triplets there are no target_neighbors and nothing is held out.")
+        raise ValueError(
+            "target_neighbors and validation_fraction > 0 cannot be combined with triplets. Omit "
+            "them, or learn from labels."
+        )
     if lmnn.n_passes not in ("auto", 1):
         raise ValueError(
-            f"With triplets targets are not chosen anew; got n_passes={lmnn.n_passes}, 1 or "
-            '"auto" would do.'
+            f"LMNN learns from triplets in one pass; got n_passes={lmnn.n_passes}. Set n_passes to "
+            '1 or "auto".'
         )

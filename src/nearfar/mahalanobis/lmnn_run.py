@@ -1,4 +1,4 @@
-"""LMNN at work on some of the rows: coordinates, a start, and one pass after the other."""
+"""One LMNN fit on a set of rows: coordinates, initial map, and one pass after the other."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import moved, unscaled, whitened
 
-# Neighbours listed for each that counts, so that those at the same distance are among them; and in
-# how many orders these are taken.
+# Number of neighbors searched per neighbor that votes, so that ties are included, and number of
+# random orders in which ties are broken.
 _LISTED, _ORDERS = 6, 5
 
 
 class Run:
-    """A descent over some rows by the settings of an LMNN, which knows where it is.
+    """A descent over some rows with the settings of an LMNN.
 
-    A run that may stop ``early`` starts from the plain distance unless told otherwise, and where
-    rows are few its coordinates are the plain ones.
+    With ``early=True`` (early stopping) it starts from the Euclidean distance unless ``init`` is
+    given. If the rows are also ``few``, it works in the original coordinates instead of whitened
+    ones.
     """
 
     called = "LMNN"
-    #: That of the present pass.
+    #: The problem of the current pass.
     problem: LargeMargin | None = None
-    #: Those of the first pass.
+    #: The targets of the first pass.
     first_targets: Indices | None = None
 
     def __init__(
@@ -65,15 +66,16 @@ class Run:
         )
         self.mean = statistics.mean.astype(rows.dtype)
         self.white, self.points = self._coordinates(statistics, early and few)
-        #: The maps of the passes before this one.
+        #: Final maps of the previous passes.
         self.ends: list[Matrix] = []
         start = first_map(lmnn, statistics, self.white, start_from, early=early)
         self.progress = Progress(start, report=report_of(lmnn))
 
     def _coordinates(self, statistics: ClassStatistics, plain: bool) -> tuple[Matrix, Floats]:
-        """A map to coordinates for the solver (factors, for a diagonal structure), and the points.
+        """Return the map to the solver's coordinates and the points in them.
 
-        They are white unless they should be ``plain``. Many in single precision stay so.
+        The map is a vector of factors if the structure is diagonal. The coordinates are white
+        unless ``plain`` is True. Large float32 data stay in float32.
         """
         dtype = np.float32 if self.rows.dtype == np.float32 and is_large(self.rows) else np.float64
         if self.lmnn.structure == "full":
@@ -85,19 +87,19 @@ class Run:
 
     @property
     def L(self) -> Matrix:
-        """The map of the coordinates."""
+        """The current map, in the coordinates of the solver."""
         return self.progress.L
 
     def mapped(self, L: Matrix) -> Floats:
-        """The points where a map takes them."""
+        """Return the points mapped by L."""
         assert self.problem is not None
         return self.problem.mapped(L, self.points)
 
     def keep_plain(self) -> Floats:
-        """Go to the distance as given, and return it as a map of the rows.
+        """Set the map to a scaled Euclidean distance and return it as a map of the rows.
 
-        Its factor for the margin is rounded to a power of two, with which nothing else is rounded:
-        among rows of few values many are at the same distance, and stay so.
+        The scale, which fits the margin, is rounded to a power of two. Multiplying by it is exact,
+        so rows at equal distances, which are common among discrete data, remain at equal distances.
         """
         assert self.problem is not None
         identity = np.eye(self.rows.shape[1])
@@ -107,7 +109,7 @@ class Run:
         return (factor * identity).astype(self.mean.dtype)
 
     def errors(self, L: Matrix | None = None) -> float:
-        """Rows that their nearest others label wrongly, by a map or by the distance as given."""
+        """Return the leave-one-out k-NN errors under L, or under the Euclidean distance."""
         return left_out_errors(
             self.rows if L is None else self.mapped(L),
             self.codes,
@@ -117,13 +119,16 @@ class Run:
         )
 
     def components(self, L: Matrix) -> Floats:
-        """A map of the coordinates as one of the rows."""
+        """Return a map in the coordinates of the solver as a map of the rows."""
         if self.lmnn.structure == "diagonal":
             return np.diag(L * self.white).astype(self.mean.dtype)
         return np.asarray((L @ self.white.T).astype(self.mean.dtype))
 
     def begin(self, targets: Indices | None = None) -> None:
-        """A new pass, with targets given or chosen: by the rows at first, then by the map."""
+        """Start a new pass.
+
+        Targets that are not given are chosen by the rows in the first pass, later by the map.
+        """
         if targets is None:
             by = self.rows if self.problem is None else self.mapped(self.L)
             targets = target_neighbors(by, self.codes, self.lmnn.n_neighbors)
@@ -142,18 +147,19 @@ class Run:
         )
 
     def watch(self, unseen: tuple[Floats, Indices], patience: int) -> Watch:
-        """By the errors of rows that are not trained on."""
+        """Return a Watch of the k-NN error on rows that are not used for training."""
         rows = moved(unseen[0], self.mean, self.white, self.points.dtype)
         assert self.problem is not None
         error = partial(_knn_error, self.problem, rows, unseen[1], self.lmnn.n_neighbors)
         return Watch(error, patience, keep=True)
 
     def descend(self, limit: int, tol: float, watch: Watch | None = None) -> bool:
-        """From where the last pass ended; False when the limit came first."""
+        """Continue from the end of the last pass. Return False if the limit was reached first."""
         progress, problem = self.progress, self.problem
         assert problem is not None
         if watch is not None or progress.n_iter > 0 or limit == 0:
-            progress.L = problem.rescaled(self.L)  # it may be the best there is
+            # The rescaled start may turn out to be the best map.
+            progress.L = problem.rescaled(self.L)
         progress.watch, progress.stopped = watch, False
         if watch is not None:
             watch.look(self.L)
@@ -164,7 +170,7 @@ class Run:
 
 
 class SubgradientRun(Run):
-    """The algorithm of the work, over the rows as they are."""
+    """The projected subgradient algorithm of Weinberger (2007), on the rows as given."""
 
     called = "The projected subgradient"
 
@@ -176,7 +182,7 @@ class SubgradientRun(Run):
         self.ends, self.progress = [], Progress(self.white)
 
     def descend(self, limit: int, tol: float, watch: Watch | None = None) -> bool:
-        """From the identity; False when the limit came first."""
+        """Start from the identity. Return False if the limit was reached first."""
         assert self.first_targets is not None and watch is None
         found = projected_subgradient(
             self.points.astype(np.float64, copy=False),
@@ -202,18 +208,19 @@ def _knn_error(
 def left_out_errors(
     rows: Floats, codes: Indices, n_neighbors: int, *, drawn: bool, n_threads: int | None = None
 ) -> float:
-    """How many rows their nearest others label wrongly; of many rows some are asked.
+    """Return the number of rows that their nearest other rows misclassify.
 
-    A map of few entries for its rows hardly fits them one by one, so that this tells what new rows
-    would meet. Rows of few values have many others at the same distance. Among rows as given the
-    first come first, under a map rounding decides, which is chance: then orders are ``drawn``,
-    always the same ones, and the mean counts.
+    At most 5,000 rows are classified. If the map has few entries for the number of rows, it hardly
+    fits single rows, so this estimates the error on new rows. Discrete data have many rows at the
+    same distance. Among the original rows, ties go to the first row. Under a map, rounding would
+    break ties arbitrarily. With ``drawn=True`` ties are therefore broken by a fixed set of random
+    orders, and the mean number of errors is returned.
     """
     n = len(rows)
     asked = np.linspace(0, n - 1, min(n, MOST_ASKED)).astype(np.intp)
     listed = min(n, (_LISTED if drawn else 1) * n_neighbors + 1)
     D, nearest = kneighbors(rows, rows[asked], n_neighbors=listed, n_threads=n_threads)
-    # Without itself, or without the last where twins have crowded it out.
+    # Drop the row itself, or the last neighbor if duplicates have displaced the row.
     others = np.argsort(nearest == asked[:, None], axis=1, kind="stable")[:, :-1]
     D, nearest = np.take_along_axis(D, others, axis=1), np.take_along_axis(nearest, others, axis=1)
     orders = [nearest]
@@ -237,7 +244,7 @@ def first_map(
     *,
     early: bool,
 ) -> Matrix:
-    """Where to start, in the coordinates of the solver."""
+    """Return the initial map in the coordinates of the solver."""
     p = statistics.n_features
     size = None if lmnn.reduction != "learned" else lmnn.n_components
     if lmnn.n_components is not None and lmnn.n_components > p:
@@ -262,7 +269,7 @@ def _factors(
     *,
     early: bool,
 ) -> Matrix:
-    """One factor for each standardised feature."""
+    """Return one initial factor per standardized feature."""
     used = white > 0
     if not isinstance(init, str) or init == "random":
         given = start_map(init, spread, None, auto="", random_state=random_state)
@@ -270,7 +277,9 @@ def _factors(
         check_start(start)
         return start
     if init == "lda":
-        raise ValueError('init="lda" is no start of structure="diagonal"; use "within".')
+        raise ValueError(
+            'init="lda" cannot be combined with structure="diagonal". Use init="within".'
+        )
     start = used.astype(np.float64)
     if init == "identity" or (init == "auto" and early):
         start[used] = 1 / white[used]
@@ -283,13 +292,16 @@ def _factors(
 
 
 def reduced(lmnn: Any, problem: LargeMargin, L: Matrix, white: Matrix) -> Matrix:
-    """The square map cut to ``n_components`` rows: U'L for some orthonormal columns U."""
+    """Return the square map reduced to ``n_components`` rows.
+
+    The result is U'L for a matrix U with orthonormal columns.
+    """
     assert lmnn.n_components is not None
     if lmnn.reduction == "pca":
         Z = problem.mapped(L, problem.points)
         Z = Z - Z.mean(axis=0)
         spread = Z.T @ Z
-    else:  # with A = L white' and M = A'A, the leading left singular vectors of A
+    else:  # With A = L white' and M = A'A, these are the leading left singular vectors of A.
         spread = L @ white.T @ white @ L.T
     _, axes = descending_eigh(spread, min(lmnn.n_components, len(L)))
     cut = axes.T @ L

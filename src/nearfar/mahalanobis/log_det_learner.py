@@ -1,4 +1,4 @@
-"""What learners share that stay near a prior metric in the sense of LogDet."""
+"""Base class of learners that stay close to a prior metric by the LogDet divergence."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from nearfar.solvers.descent import Descent, descend_with_proof
 from nearfar.solvers.log_det import log_det_bound, log_det_divergence
 from nearfar.state import State, number, optional
 
-#: Share of the longest point by which equal ones may differ in the coordinates of a prior.
+#: Relative rounding error of points in the coordinates of a prior: two points that differ by less
+#: than this fraction of the longest point are treated as equal.
 ROUNDING = 1e-13
-# Differences of objectives that say nothing: terms of the divergence are near 1.
+# Absolute difference between objective and bound that is rounding error: the terms of the
+# divergence are close to 1.
 _NO_GAP = 1e-12
 
 
@@ -29,21 +31,24 @@ class Loss(Protocol):
     """A convex loss of a metric A = BᵀB, in coordinates in which the prior is the identity."""
 
     def __call__(self, B: Matrix) -> tuple[float, Matrix]:
-        """Value and gradient in B."""
+        """Return the value and the gradient with respect to B."""
 
     def pull(self) -> Matrix:
-        """The scatter of slopes that draw the metric in where it may have to yield most."""
+        """Return a scatter that estimates how strongly the loss shrinks each direction."""
 
     def multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float] | None]:
-        """Slopes at B, as what `log_det_bound` reads: their scatter, and what is taken away."""
+        """Return the arguments of `log_det_bound` at B.
+
+        They are the scatter of the slopes and, if not None, the term that is subtracted.
+        """
 
 
 class _LogDetLearner(GuidedLearner):
-    r"""Minimises LogDet(M, M₀) plus a loss of the supervision, with a proven bound.
+    """A learner that minimizes LogDet(M, M₀) plus a loss of the supervision, with a proven bound.
 
-    With :math:`M_0 = W^T W` and coordinates W x the prior is the identity, and
-    :math:`M = W^T B^T B W`: a prior that is singular stays singular where it is, which is where
-    LogDet is finite. In directions that no point has the metric stays that of the prior.
+    With :math:`M_0 = W^T W`, the prior is the identity in the coordinates W x, and
+    :math:`M = W^T B^T B W`. Where the prior is singular, M is singular too, because LogDet is
+    infinite otherwise. In directions that no point has, M equals the prior.
     """
 
     state = State(
@@ -63,7 +68,7 @@ class _LogDetLearner(GuidedLearner):
 
     @abstractmethod
     def _loss(self, points: Matrix, guide: Any) -> Loss:
-        """Of coordinates in which the prior is the identity."""
+        """Return the loss in coordinates in which the prior is the identity."""
 
     def _learn(self, rows: Floats, guide: Any) -> None:
         frame = scaled(rows)
@@ -72,7 +77,7 @@ class _LogDetLearner(GuidedLearner):
         axes = _axes(points)
         loss = self._loss(points if axes is None else points @ axes.T, guide)
 
-        # Where the loss pulls most, the metric will be small: steps are counted in these units.
+        # Precondition: the metric will be small in directions in which the loss pulls strongly.
         root, inverse = _roots(np.eye(len(W) if axes is None else len(axes)) + loss.pull())
 
         def objective(C: Matrix) -> tuple[float, Matrix]:
@@ -97,7 +102,7 @@ class _LogDetLearner(GuidedLearner):
                 report=report_of(self),
             )
         finally:
-            # Also after Ctrl-C: what was reached so far is left on the learner.
+            # After Ctrl-C too, the estimator keeps the best metric found so far.
             B = found.point @ inverse
             L = B @ W if axes is None else W + axes.T @ ((B - np.eye(len(B))) @ (axes @ W))
             self._keep(L, frame, rows.dtype)
@@ -109,18 +114,21 @@ class _LogDetLearner(GuidedLearner):
 
 
 def _gap(objective: float, bound: float) -> float:
-    """``1 - bound / objective`` of what is never negative; 0 where both are, but for rounding."""
+    """Return ``1 - bound / objective``, or 0 if the two differ only by rounding."""
     return max(0.0, 1 - bound / objective) if objective - bound > _NO_GAP else 0.0
 
 
 def _roots(S: Matrix) -> tuple[Matrix, Matrix]:
-    """The symmetric root of a regular matrix, and its inverse."""
+    """Return the symmetric square root of a regular matrix, and its inverse."""
     values, axes = linalg.eigh(S)
     return np.asarray(axes * np.sqrt(values) @ axes.T), np.asarray(axes / np.sqrt(values) @ axes.T)
 
 
 def _axes(points: Matrix) -> Matrix | None:
-    """Orthonormal rows that span the points, where these are fewer than the dimensions."""
+    """Return orthonormal rows that span the points, or None.
+
+    None means that there are more points than dimensions.
+    """
     n, r = points.shape
     if n > r:
         return None

@@ -1,4 +1,4 @@
-"""A metric from pairs by the likelihood of what was judged."""
+"""A metric learned from pairs by logistic regression."""
 
 from __future__ import annotations
 
@@ -21,99 +21,108 @@ from nearfar.state import State, floats, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# Relative eigenvalue below which a direction is empty.
+# Relative eigenvalue below which the pairs do not differ in a direction.
 _EMPTY = 1e-12
-# Coordinates are white but for this share of the mean variance: between those that suit the pairs
-# and those that suit the penalty.
+# Fraction of the mean variance added to each variance before whitening: a compromise between
+# coordinates that suit the pairs and those that suit the penalty.
 _PLAIN = 0.1
-# Pairs of which more than this share, and more than a few, are misjudged are not told apart by
-# another metric; where it is less, so many iterations look for one, in steps.
+# The search for a separating metric is skipped if more than this fraction of the pairs, and more
+# than this number, are misclassified. It has at most _LOOKS iterations, in steps of _LOOK.
 _MISJUDGED, _FEW = 0.1, 20
 _LOOKS, _LOOK = 500, 25
 
 
 class LogisticMetric(PairLearner):
-    r"""Logistic regression of alike or different on the squared distance.
+    r"""Logistic regression of similar versus dissimilar pairs on their squared distance.
 
-    The probability that two points are alike falls with their distance,
+    The probability that two points are similar decreases with their distance,
 
-    .. math:: P(\text{alike}) = \frac{1}{1 + \exp(d^2 - \mu)}, \qquad d^2 = (x-z)^T M (x-z),
+    .. math:: P(\text{similar}) = \frac{1}{1 + \exp(d^2 - \mu)}, \qquad d^2 = (x-z)^T M (x-z),
 
-    and the metric and the threshold :math:`\mu` minimise, with s = 1 for similar pairs and −1 for
+    and the metric M and the threshold :math:`\mu` minimize, with s = 1 for similar pairs and −1 for
     dissimilar ones,
 
     .. math::
         \sum \log\left(1 + e^{s (d^2 - \mu)}\right) + \frac{\lambda}{2} u^4 \|M\|_F^2, \qquad
         M \succeq 0, \; \mu \ge 0,
 
-    where u² is the mean squared Euclidean length of the pairs, so that units do not matter. It is
-    convex. The full M is sought over its factor by L-BFGS, in coordinates in which pairs are white;
-    a factor that has lost rank is checked for a direction in which M still descends.
+    where u² is the mean squared Euclidean length of the pairs, so that units do not matter. The
+    problem is convex. A full M is found by L-BFGS over a factor of M, in coordinates in which the
+    pairs are nearly white. A factor that has lost rank is checked for a direction in which the
+    objective still decreases in M.
 
-    Use it when pairs are judged by people who disagree, or when you want the probability that two
-    points are alike, not only a distance. A pair may be said both ways. With few pairs
-    ``structure="eigenspace"`` has one number for each principal axis of all rows, those in no pair
-    too: unlabelled data say where the axes are.
+    Use it if the pairs were labeled by people who disagree, or if you need the probability that two
+    points are similar and not only a distance. The same pair may occur as similar and as
+    dissimilar. With few pairs use ``structure="eigenspace"``: it learns one number per principal
+    axis of all rows of X, including rows in no pair, so that unlabeled rows help too.
 
-    Dissimilar pairs of zero length are left out, with a warning.
-
-    Cost: O(N p²) an iteration for N pairs, O(N K) with K axes; some tens of iterations.
+    Cost: O(N p²) per iteration for N pairs, O(N K) with K axes, and tens of iterations.
 
     Parameters
     ----------
     structure : {"full", "eigenspace"}, default="full"
-        "eigenspace" learns :math:`M = \sum_k \gamma_k v_k v_k^T`, γ ≥ 0, over the leading principal
-        axes of all rows: every metric that is diagonal in them.
+        "eigenspace" learns :math:`M = \sum_k \gamma_k v_k v_k^T`, γ ≥ 0, where :math:`v_k` are the
+        leading principal axes of all rows: every metric that is diagonal in these axes.
     n_components : int or None, default=None
-        Dimension of the output: the axes; None is all. With "full", the rows of the map: the
-        leading directions of the square one, improved. That is no convex problem; the bound is that
-        of the convex one.
+        Dimension of the output. None uses all axes or features. With "full", the leading directions
+        of the square map are optimized further. This problem is not convex, and the bound is that
+        of the convex problem.
     l2 : float, default=1e-3
-        Weight of a penalty: λ above. Pairs that a metric can tell apart without a mistake have no
-        best metric without one: the longer, the likelier.
+        Weight λ of the penalty. Use a positive value: if some metric separates the similar from
+        the dissimilar pairs without errors, the problem has no optimum for 0.
     center : bool, default=True
-        Whether the axes are those of the rows about their mean; False takes the second moment about
-        zero, as the survey does, which puts the mean itself first. Of no effect on "full".
+        Whether the axes are those of the centered rows. False uses the second moment about zero, as
+        in the survey [1]_, so the mean dominates the first axis. Not used with "full".
     n_similar : int or None, default=None
-        Similar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+        Maximum number of similar pairs drawn from labels. None uses the default of
+        ``Pairs.from_labels``.
     n_dissimilar : int or None, default=None
-        Dissimilar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+        Maximum number of dissimilar pairs drawn from labels. None uses the default of
+        ``Pairs.from_labels``.
     max_iter : int, default=1000
-        Steps at most: over all rounds.
+        Maximum number of iterations.
     tol : float, default=1e-6
-        Stops when an iteration changes the objective by less than this share, twice, and the gap
-        is at most 50 times it, or finer steps do not close it.
+        Stop when two successive iterations change the objective by less than this fraction and the
+        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
+        to three times, by a factor of 10 each.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: pairs from labels; the default gives the same every time.
+        Random seed. Used to draw pairs from labels.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map: one row for each direction in which pairs differ, or for each axis.
+        The linear map, with one row per direction in which pairs differ, or per axis.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     mu_ : float
-        Squared distance at which alike and different are as likely.
+        Squared distance at which similar and dissimilar are equally likely.
     gamma_ : ndarray of shape (n_components,)
-        Weights of the axes, with ``structure="eigenspace"``.
+        Weights of the axes. Only set with ``structure="eigenspace"``.
     objective_ : float
-        What was minimised, at the solution.
+        Value of the objective at the solution.
     dual_bound_ : float
-        No metric (of the structure) has a lower objective than this. 0, which is always true, where
-        nothing better is known, as without a penalty.
+        Lower bound on the objective for every metric of the structure. It is the trivial bound 0 if
+        no better one is known, for example without a penalty.
     duality_gap_ : float
-        ``1 - dual_bound_ / objective_``; 0 is proof of the optimum.
+        ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     separable_ : bool
-        Whether the likelihood alone has no maximum, and it is the penalty that sets the scale: all
-        pairs can be told apart, or similar ones leave directions empty in which dissimilar ones
-        differ. Looked for where few pairs are misjudged, a tenth at most; of a full metric, by a
-        search that ends after 500 steps.
+        Whether the likelihood alone has no maximum, so that only the penalty determines the scale.
+        See Notes.
     n_iter_ : int
-        Iterations.
+        Number of iterations.
     history_ : dict of lists
         "objective", "step" and "seconds" of each iteration.
+
+    Notes
+    -----
+    Dissimilar pairs of zero length are left out with a warning.
+
+    The likelihood has no maximum if some metric separates all similar from all dissimilar pairs, or
+    if dissimilar pairs differ in directions in which similar pairs do not. A separating
+    metric is searched for only if at most 10% of the pairs, or at most 20, are misclassified. For a
+    full metric this search ends after 500 iterations, so it can miss one.
 
     See Also
     --------
@@ -122,8 +131,8 @@ class LogisticMetric(PairLearner):
     References
     ----------
     .. [1] L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 2.3.
-       It prints the exponent with the other sign, by which distant points are the more alike, and
-       M in the middle of the features of a pair, where the axes belong.
+       It prints the exponent with the opposite sign, which makes distant points more similar, and
+       M instead of the axes in the features of a pair.
 
     Examples
     --------
@@ -131,8 +140,8 @@ class LogisticMetric(PairLearner):
     >>> from nearfar import LogisticMetric, Pairs
     >>> X, y = load_iris(return_X_y=True)
     >>> metric = LogisticMetric().fit(X, y)
-    >>> alike = metric.predict_pair_proba([[X[0], X[1]], [X[0], X[60]]])
-    >>> bool(alike[0] > 0.9), bool(alike[1] < 0.1)
+    >>> probability = metric.predict_pair_proba([[X[0], X[1]], [X[0], X[60]]])
+    >>> bool(probability[0] > 0.9), bool(probability[1] < 0.1)
     (True, True)
     """
 
@@ -176,7 +185,7 @@ class LogisticMetric(PairLearner):
         self.verbose = verbose
 
     def predict_pair_proba(self, pairs: ArrayLike) -> Vector:
-        """The probability that the points of each pair are alike.
+        """Return the probability that the two points of each pair are similar.
 
         Parameters
         ----------
@@ -199,7 +208,7 @@ class LogisticMetric(PairLearner):
         similar, dissimilar = self._usable(frame.points, guide)
         pairs = PairDifferences(frame.points, np.vstack([similar, dissimilar]))
         sign = np.repeat([1.0, -1.0], [len(similar), len(dissimilar)])
-        # In units of u the penalty is that of M alone.
+        # In units of u, the penalty depends on M alone.
         scatter = pairs.scatter() / pairs.n_pairs
         u = float(np.sqrt(np.trace(scatter)))
         frame = Scaled(frame.points / u, frame.mean, frame.unit * u)
@@ -219,9 +228,9 @@ class LogisticMetric(PairLearner):
                 found.point = problem.cut(found.point, wanted)
                 self._descend(problem, found)
         finally:
-            # Also after Ctrl-C: what was reached so far is left on the learner.
+            # After Ctrl-C too, the estimator keeps the best metric found so far.
             L = problem.components(found.point)
-            # Rows beyond the directions in which pairs differ are zero.
+            # Rows beyond the number of directions in which pairs differ are zero.
             missing = 0 if self.n_components is None else max(0, self.n_components - len(L))
             self._keep(np.vstack([L, np.zeros((missing, p))]), frame, rows.dtype)
             self.mu_ = float(found.point[-1])
@@ -246,13 +255,13 @@ class LogisticMetric(PairLearner):
             )
 
     def _axes(self, frame: Scaled) -> Matrix:
-        """Leading axes of all rows, (p, K)."""
+        """Return the leading principal axes of all rows, of shape (p, K)."""
         points = frame.points if self.center else frame.points + frame.mean / frame.unit
         return descending_eigh(points.T @ points, self.n_components)[1]
 
 
 class Judged(NamedTuple):
-    """The loss over pairs: its value, and what each squared distance adds to it."""
+    """The loss over the pairs, its slope in each squared distance, and error probabilities."""
 
     loss: float
     slopes: Vector
@@ -260,7 +269,7 @@ class Judged(NamedTuple):
 
 
 class _Likelihood:
-    """What both structures share: the likelihood as a function of squared distances and μ."""
+    """Base class of both structures: the likelihood as a function of distances and μ."""
 
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float) -> None:
         self.pairs, self.sign, self.l2 = pairs, sign, l2
@@ -271,10 +280,10 @@ class _Likelihood:
         return Judged(float(np.logaddexp(0.0, z).sum()), self.sign * likely, likely)
 
     def multipliers(self, squared: Vector, mu: float) -> tuple[float, Vector]:
-        """A point of the dual: its entropy, and the weight s·p of each pair.
+        """Return a point of the dual: its entropy and the weight s·p of each pair.
 
-        Any p in [0, 1] with Σ s p ≤ 0 gives the bound Σ H(p) + min over M of ⟨Σ s p dd', M⟩ and the
-        penalty; μ has no part in it.
+        Any p in [0, 1] with Σ s p ≤ 0 gives the bound Σ H(p) + min over M of ⟨Σ s p dd', M⟩ plus
+        the penalty. The bound does not depend on μ.
         """
         p = self.judged(squared, mu).likely
         alike, unlike = p[self.sign > 0].sum(), p[self.sign < 0].sum()
@@ -283,28 +292,28 @@ class _Likelihood:
         return float((entr(p) + entr(1 - p)).sum()), self.sign * p
 
     def _bounded(self, entropy: float, excess: float) -> float:
-        """The bound, from the squared norm of what the penalty has to hold."""
+        """Return the bound, given the squared norm of the part that the penalty must balance."""
         if excess == 0:
             return max(0.0, entropy)
         return max(0.0, entropy - excess / (2 * self.l2)) if self.l2 > 0 else 0.0
 
     def parts(self, point: Vector) -> bool:
-        """Whether all similar pairs are nearer than all dissimilar ones."""
+        """Return True if all similar pairs are closer than all dissimilar pairs."""
         squared = self.squared(point)
         return bool(squared[self.sign > 0].max() < squared[self.sign < 0].min())
 
     def is_hopeless(self, point: Vector) -> bool:
-        """Whether so many pairs are on the wrong side of μ that none will tell all apart."""
+        """Return True if too many pairs are misclassified to look for a separating metric."""
         wrong = np.count_nonzero(self.sign * (self.squared(point) - point[-1]) > 0)
         return bool(wrong > max(_MISJUDGED * len(self.sign), _FEW))
 
     def squared(self, point: Vector) -> Vector:
-        """Squared distances."""
+        """Return the squared distances."""
         raise NotImplementedError
 
 
 class _Full(_Likelihood):
-    """Over the factor of M in white coordinates, and μ, in one vector."""
+    """The problem over a factor of M in white coordinates and μ, stacked in one vector."""
 
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float, scatter: Matrix) -> None:
         super().__init__(pairs, sign, l2)
@@ -315,11 +324,11 @@ class _Full(_Likelihood):
         self.white = white
         self.inner = PairDifferences(pairs.points @ white, pairs.pairs)
         self.size = self.n_rows = white.shape[1]
-        # |M| is that of its factor in the features as they are.
+        # The penalty needs the norm of M in the original features.
         self.metric = white.T @ white
 
     def start(self) -> Vector:
-        """A mean squared distance of 1, and μ there."""
+        """Return a point with a mean squared distance of 1 and μ = 1."""
         return np.append(np.eye(self.size) / np.sqrt(self.size), 1.0)
 
     def least(self) -> Vector:
@@ -329,7 +338,7 @@ class _Full(_Likelihood):
         return point[:-1].reshape(self.n_rows, self.size)
 
     def cut(self, point: Vector, n_rows: int) -> Vector:
-        """From here on with so many rows, which begin as the leading directions of M."""
+        """Reduce the factor to ``n_rows`` rows, initially the leading directions of M."""
         _, lengths, axes = linalg.svd(self.components(point), full_matrices=False)
         self.n_rows = n_rows
         return np.append((lengths[:, None] * axes)[:n_rows] @ self.unwhite, point[-1])
@@ -353,16 +362,16 @@ class _Full(_Likelihood):
         entropy, weights = self.multipliers(self.squared(point), point[-1])
         Q = self.unwhite @ self.inner.scatter(weights) @ self.unwhite.T
         values = linalg.eigvalsh((Q + Q.T) / 2)
-        # Rounding does not make a matrix indefinite.
+        # Ignore negative eigenvalues that are rounding errors.
         below = np.where(values < -1e-13 * np.abs(values).max(), values, 0.0)
         return self._bounded(entropy, float((below**2).sum()))
 
     def prove(self, point: Vector, least: float) -> tuple[float, Vector | None]:
-        """The gap, and a better point where the factor is in a trap."""
+        """Return the gap, and a better point if the factor has lost a rank that it needs."""
         L, mu = self.factor(point), point[-1]
         value = self.objective(point)[0]
         slopes = self.judged(self.squared(point), mu).slopes
-        if len(L) < self.size:  # no convex problem any more
+        if len(L) < self.size:  # With fewer rows the problem is not convex.
             return 0.0, None
         K = self.metric
         slope = self.inner.scatter(slopes) + self.l2 * K @ L.T @ L @ K
@@ -372,10 +381,10 @@ class _Full(_Likelihood):
         return 1 - self.bound(point) / value, None if better is None else np.append(better, mu)
 
     def can_be_parted(self, point: Vector) -> bool:
-        """Whether the likelihood alone has no maximum, as far as can be found.
+        """Return True if the likelihood alone is found to have no maximum.
 
-        Without the penalty the loss falls towards zero by a share of itself at each step where all
-        pairs can be told apart; where not it settles.
+        If all pairs can be separated, the loss without the penalty decreases towards zero by a
+        fraction of itself at each step. Otherwise it converges to a positive value.
         """
         alike = self.inner.scatter((self.sign > 0).astype(np.float64))
         if whitener(alike, _EMPTY).shape[1] < self.size:
@@ -395,7 +404,7 @@ class _Full(_Likelihood):
 
 
 class _Axes(_Likelihood):
-    """Over the weights of axes, in units of about what each adds to squared lengths, and μ."""
+    """The problem over the weights of the axes, scaled by their mean squared lengths, and μ."""
 
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float, axes: Matrix) -> None:
         super().__init__(pairs, sign, l2)
@@ -407,7 +416,7 @@ class _Axes(_Likelihood):
         self.W = W * self.units
 
     def start(self) -> Vector:
-        """A mean squared distance of 1, and μ there."""
+        """Return a point with a mean squared distance of 1 and μ = 1."""
         return np.append((self.units > 0) / self.W.mean(axis=0).sum(), 1.0)
 
     def least(self) -> Vector:
@@ -435,14 +444,14 @@ class _Axes(_Likelihood):
         return self._bounded(entropy, float((np.minimum(Q, 0.0) ** 2).sum()))
 
     def prove(self, point: Vector, least: float) -> tuple[float, None]:
-        """The gap; in the weights themselves there are no traps."""
+        """Return the gap. The weights cannot get stuck in a point of low rank."""
         return 1 - self.bound(point) / self.objective(point)[0], None
 
     def can_be_parted(self, point: Vector) -> bool:
-        """Whether the likelihood alone has no maximum.
+        """Return True if the likelihood alone has no maximum.
 
-        That is a linear program: from any point it rises for ever along weights that make no pair
-        worse and some better.
+        This is a linear program: the likelihood increases without limit if some change of the
+        weights makes no pair worse and some pairs better.
         """
         if self.is_hopeless(point):
             return False

@@ -1,4 +1,4 @@
-"""Least squared-residual metric learning."""
+"""Least squared-residual metric learning from quadruplets."""
 
 from __future__ import annotations
 
@@ -18,64 +18,68 @@ from nearfar.summaries.supervision import Quadruplets
 
 
 class LSML(_LogDetLearner):
-    r"""Least squared residuals: from comparisons of pairs to a metric close to a prior.
+    r"""Least squared-residual metric learning: a metric from comparisons, close to a prior metric.
 
-    A quadruplet (a, b, c, d) says that a is nearer to b than c to d. With distances
-    :math:`d_{ab} = \sqrt{(x_a - x_b)^T M (x_a - x_b)}` and weights w that sum to 1, it minimises
+    A quadruplet (a, b, c, d) states that a is closer to b than c is to d. With distances
+    :math:`d_{ab} = \sqrt{(x_a - x_b)^T M (x_a - x_b)}` and weights w that sum to 1, LSML minimizes
 
     .. math::
         \sum_{abcd} w_{abcd} \, (d_{ab} - d_{cd})_+^2 + \mathrm{LogDet}(M, M_0), \qquad
         \mathrm{LogDet}(M, M_0) = \mathrm{tr}(M M_0^{-1}) - \log\det(M M_0^{-1}) - p .
 
-    This is convex: :math:`(\sqrt x - \sqrt y)_+^2` is the least of
-    :math:`x + t - 2\sqrt{x t}` over t from 0 to y. It is of first degree in (x, y) too, so that its
-    slopes at any M give a proven bound, :math:`\log\det(I + \sum s v v^T)` in coordinates v in
-    which the prior is the identity. Solved by L-BFGS over a factor of M in such coordinates.
+    The problem is convex, because :math:`(\sqrt x - \sqrt y)_+^2` is the minimum of
+    :math:`x + t - 2\sqrt{x t}` over t from 0 to y. This function is also homogeneous of degree one
+    in (x, y), so its slopes s at any M give a proven bound, :math:`\log\det(I + \sum s v v^T)` in
+    coordinates v in which the prior is the identity. L-BFGS minimizes over a factor of M in these
+    coordinates.
 
-    Use it when all that is known is which pairs are nearer than which, as people say more easily
-    than how near. Comparisons that contradict each other leave residuals.
+    Use it if you only know which pairs are closer than which other pairs. People can judge this
+    more easily than absolute distances. Contradictory comparisons are allowed and leave residuals.
 
-    Cost: O(N p² + p³) an evaluation for N quadruplets, some tens of them.
+    Cost: O(N p² + p³) per evaluation for N quadruplets, with tens of evaluations.
 
     Parameters
     ----------
     prior : {"isotropic", "identity", "covariance"} or array of shape (n_features, n_features)
-        The metric to stay near: the identity over the mean variance of X (over the directions in
-        which it varies), the Euclidean distance, the inverse covariance on the range of X, or any
-        metric. Where a prior is singular the learned metric is singular too.
+        Prior metric: the identity divided by the mean variance of X ("isotropic"), the Euclidean
+        distance ("identity"), the inverse covariance of X ("covariance"), or any positive
+        semi-definite matrix. If the prior is singular, so is the learned metric.
     n_quadruplets : int or None, default=None
-        Quadruplets drawn from labels at most; None is the cap of ``Quadruplets.from_labels``.
+        Maximum number of quadruplets drawn from labels. None uses the default of
+        ``Quadruplets.from_labels``.
     max_iter : int, default=1000
-        Steps at most.
+        Maximum number of iterations.
     tol : float, default=1e-6
-        Stops when an iteration changes the objective by less than this share, twice, and the gap
-        is at most 50 times it, or finer steps do not close it.
+        Stop when two successive iterations change the objective by less than this fraction and the
+        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
+        to three times, by a factor of 10 each.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: quadruplets from labels.
+        Random seed. Used to draw quadruplets from labels.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map L with M = LᵀL; square unless the prior is singular.
+        The linear map L with M = LᵀL. It is square unless the prior is singular.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     objective_ : float
-        What is minimised, at the solution.
+        Value of the objective at the solution.
     dual_bound_ : float
-        No metric has a lower objective than this.
+        Lower bound on the objective for every metric.
     duality_gap_ : float
-        ``1 - dual_bound_ / objective_``; 0 is proof of the optimum.
+        ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int
-        Iterations.
+        Number of iterations.
     history_ : dict of lists
         "objective", "step" and "seconds" of each iteration.
 
     Notes
     -----
-    Comparisons in which c and d are equal points, so that no metric obeys them, are left out with
-    a warning.
+    No metric satisfies a quadruplet in which c and d are equal points. Such quadruplets are left
+    out with a warning. For the prior "isotropic", the mean variance is taken over the directions in
+    which X varies; the prior "covariance" is the inverse on these directions.
 
     See Also
     --------
@@ -131,26 +135,26 @@ class LSML(_LogDetLearner):
         supervision: Any = None,
         weights: ArrayLike | None = None,
     ) -> Self:
-        """Learn the map from comparisons, or from labels.
+        """Learn the map from comparisons or from labels.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points; those of which the supervision says nothing too.
+            Training points, including points that no comparison refers to.
         y : array-like of shape (n_samples,), optional
-            Labels, from which quadruplets are drawn; not read when these are given.
+            Labels, from which quadruplets are drawn. Not used if ``supervision`` is given.
         supervision : Quadruplets, optional
             Comparisons of rows of X.
         weights : array-like of shape (n_quadruplets,), optional
-            How much each quadruplet counts; only their ratios matter. None counts all alike.
+            Weight of each quadruplet. Only their ratios matter. None means equal weights.
 
         Returns
         -------
         LSML
-            Itself.
+            The fitted estimator.
         """
         if weights is not None and supervision is None:
-            raise ValueError("LSML: weights belong to quadruplets given as supervision.")
+            raise ValueError("LSML: weights need quadruplets passed as supervision.")
         self._weights = weights
         try:
             return super().fit(X, y, supervision=supervision)
@@ -165,20 +169,20 @@ class LSML(_LogDetLearner):
     def _loss(self, points: Matrix, guide: Quadruplets) -> _Residuals:
         quadruplets = guide.indices
         if not len(quadruplets):
-            raise ValueError("LSML needs quadruplets: supervision has none at all.")
+            raise ValueError("LSML needs quadruplets; supervision contains none.")
         weights = _checked(self._weights, len(quadruplets))
         far = differ(points, quadruplets[:, 2:], ROUNDING)
         if not far.all():
             warn(
-                f"LSML: in {(~far).sum()} quadruplet(s) of {len(far)} the last two points are "
-                "equal: no metric obeys them; they are left out."
+                f"LSML: in {(~far).sum()} of {len(far)} quadruplets the last two points are equal. "
+                "No metric satisfies these quadruplets, and they are left out."
             )
             quadruplets, weights = quadruplets[far], weights[far]
         counted = weights > 0
         if not differ(points, quadruplets[counted][:, :2], ROUNDING).any():
             raise ValueError(
-                "LSML: in every quadruplet that counts in supervision one of the two pairs has "
-                "zero length, which says nothing of a distance."
+                "LSML: in every quadruplet of supervision with a positive weight, one of the two "
+                "pairs has zero length. Pass quadruplets of distinct points."
             )
         return _Residuals(points, quadruplets[counted], weights[counted] / weights.sum())
 
@@ -192,15 +196,15 @@ def _checked(weights: ArrayLike | None, n: int) -> Vector:
         raise ValueError(f"LSML: weights must be numbers: {error}") from error
     if given.shape != (n,):
         raise ValueError(
-            f"LSML: weights must have shape {(n,)}, one for each quadruplet; got {given.shape}."
+            f"LSML: weights must have shape {(n,)}, one per quadruplet; got {given.shape}."
         )
     if not np.isfinite(given).all() or (given < 0).any() or not given.any():
-        raise ValueError("LSML: weights must be finite, not negative, and not all zero.")
+        raise ValueError("LSML: weights must be finite, non-negative and not all zero.")
     return given
 
 
 class _Residuals:
-    """Σ w (d_ab - d_cd)₊²."""
+    """The loss Σ w (d_ab - d_cd)₊²."""
 
     def __init__(self, points: Matrix, quadruplets: Any, weights: Vector) -> None:
         self.pairs = PairDifferences(points, np.vstack([quadruplets[:, :2], quadruplets[:, 2:]]))
@@ -212,15 +216,18 @@ class _Residuals:
         return value, 2 * self.pairs.pulled(Z, slopes)
 
     def pull(self) -> Matrix:
-        """Half of what near pairs can pull, whose slopes are at most w."""
+        """Return half of the strongest pull of near pairs, whose slopes are at most w."""
         return self.pairs.scatter(np.append(self.weights / 2, np.zeros(len(self.weights))))
 
     def multipliers(self, B: Matrix) -> tuple[Matrix, None]:
-        """The scatter of the slopes; a function of first degree takes nothing away."""
+        """Return the scatter of the slopes, and None.
+
+        The loss is homogeneous of degree one, so nothing is subtracted from the bound.
+        """
         return self.pairs.scatter(self._slopes(self.pairs.squared(B))[1]), None
 
     def _slopes(self, squared: Vector) -> tuple[float, Vector]:
-        """The value, and its slopes in the squared distances, of near and then of far pairs."""
+        """Return the value and its slopes in the squared distances of near, then of far pairs."""
         near, far = np.sqrt(squared).reshape(2, -1)
         over = np.maximum(near - far, 0.0)
         tiny = np.finfo(float).tiny

@@ -18,80 +18,90 @@ from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.eigen import descending_eigh, some_eigh
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 
-# Times that a map of too low a rank is given a new direction.
+# Maximum number of times that a map of too low rank gets a new direction.
 _ESCAPES = 5
 
 
 class MCML(_SoftLearner):
-    r"""Maximally collapsing metric learning: each class as if in one point, far from the others.
+    r"""Maximally collapsing metric learning: a metric that maps each class close to one point.
 
-    A point chooses another with probability :math:`p_{ij} \propto e^{-d_M(x_i, x_j)^2}`. Were each
-    class one point, and other classes infinitely far, it would choose evenly among the others of
-    its class, :math:`q_{ij}`. MCML comes as near to that as a Mahalanobis distance can:
+    Each point selects another point with probability :math:`p_{ij} \propto e^{-d_M(x_i, x_j)^2}`.
+    If each class were a single point, infinitely far from the other classes, a point would select
+    each other point of its class with equal probability :math:`q_{ij}`. MCML finds the Mahalanobis
+    distance that comes closest to this,
 
     .. math:: \min_{M \succeq 0} \; \sum_i KL(q_i \,\|\, p_i) .
 
-    The problem is convex in M. It is solved over L with :math:`M = L^T L` by L-BFGS, in coordinates
-    in which the data are white; a map that has lost a rank which M needs gets it back, and
-    ``optimality_`` says how far the conditions of the optimum are from being met.
+    The problem is convex in M. L-BFGS solves it over L with :math:`M = L^T L`, in coordinates in
+    which the data are white. If the map has lost a rank that M needs, the rank is restored.
+    ``optimality_`` measures the violation of the optimality conditions.
 
-    Use it with labels where each class is one cluster: it asks that all points of a class be alike,
-    which is too much where classes have several parts (there :class:`NCA` or :class:`LMNN`).
+    Use it with labels if each class is one cluster. It tries to bring all points of a class
+    together, which does not work for classes with several clusters; use :class:`NCA` or
+    :class:`LMNN` for those.
 
-    Cost: O(n² p) an evaluation, in blocks; no n×n array.
+    Cost: O(n² p) per evaluation, done in blocks; no n×n array is stored.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: M is learned in full, and its leading eigenvectors in white
-        coordinates are kept, along which mapped points vary most; None keeps all.
+        Dimension of the output. M is learned in full, and the leading eigenvectors in white
+        coordinates are kept, along which the mapped points vary most. None keeps all.
     n_principal : int, "auto" or None, default=None
-        Principal components that are kept before anything is whitened: the map is learned along
-        these axes, as behind :class:`PCA`, and ``components_`` is a map of X all the same. None is
-        all. "auto" is None up to 128 features and 64 beyond, or as many as the map has rows. They
-        depend on the units of the features.
+        Number of principal components to project X onto before learning. ``components_`` still maps
+        X itself. None uses all features; "auto" projects only if there are more than 128, see
+        Notes. The components depend on the units of the features.
     init : str or array of shape (n_features, n_features), default="auto"
-        Where to start: the names are those of :class:`NCA`. None moves the optimum.
+        Initial map. The names are those of :class:`NCA`. The optimum does not depend on it. "auto"
+        is described in Notes.
     max_iter : int, default=1000
-        Steps at most.
+        Maximum number of iterations.
     tol : float, default=1e-8
-        Stops when an iteration lowers the objective by less than this share; here, when two do.
+        Stop when two successive iterations lower the objective by less than this fraction.
     warm_start : bool, default=False
-        Start from the last fit: from its map, if there was one of the same shape.
+        If True, start from the map of the previous fit, provided that it has the same shape.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: a random start.
+        Random seed. Used for ``init="random"``.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores. They share the rows.
+        Number of threads. None means 1, -1 all cores. The rows are divided among them.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map L.
+        The linear map L.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     objective_ : float
-        The sum of divergences for M, before it is cut to ``n_components``.
+        Sum of the divergences for M, before the reduction to ``n_components``.
     optimality_ : float
-        With G the gradient in M, in coordinates in which the data are white: the larger of
-        :math:`\langle G, M \rangle` and the most negative eigenvalue of G, for each row. Zero is
-        proof of the optimum: no :math:`M'` has an objective lower by more than
-        :math:`n\,(1 + \mathrm{tr}\,M')` times it.
+        With G the gradient in M divided by n, in coordinates in which the data are white: the
+        larger of :math:`\langle G, M \rangle` and minus the smallest eigenvalue of G. A value of 0
+        proves that M is optimal: no :math:`M'` has an objective that is lower by more than
+        :math:`n\,(1 + \mathrm{tr}\,M')` times this value.
     n_principal_ : int or None
-        What "auto" was, or what was given.
+        Number of principal components used; None if X was not projected.
     n_iter_ : int
-        Iterations.
+        Number of iterations.
     history_ : dict of lists
         "objective", "step" and "seconds" of each iteration.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
 
     Notes
     -----
-    Points that are alone in their class are left out of the sum, and may be chosen by others. Where
-    some direction does not vary within classes and tells them apart, as with fewer rows than
-    features, the optimum is infinitely large in it: the descent stops by ``tol`` or ``max_iter``.
+    Rules of "auto":
+
+    * ``init``: "within" if ``n_samples - n_classes`` is at least three times the number of
+      directions in which X varies, otherwise "pca".
+    * ``n_principal``: None up to 128 features. Otherwise 64, but at most ``n_samples // 2 - 1`` and
+      at least ``n_components``.
+
+    Points that are alone in their class are left out of the sum, but other points can select them.
+    If a direction does not vary within classes and separates them, as happens with fewer rows than
+    features, the optimal metric is infinitely large in it. The descent then stops by ``tol`` or
+    ``max_iter``.
 
     See Also
     --------
@@ -148,7 +158,7 @@ class MCML(_SoftLearner):
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the map from labelled points.
+        """Learn the map from labeled points.
 
         Parameters
         ----------
@@ -160,7 +170,7 @@ class MCML(_SoftLearner):
         Returns
         -------
         MCML
-            Itself.
+            The fitted estimator.
         """
         start_from = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
@@ -179,7 +189,7 @@ class MCML(_SoftLearner):
         return None
 
     def _learn(self, rows: Floats, codes: Indices, start_from: Floats | None) -> None:
-        """From rows sorted by class."""
+        """Learn from rows sorted by class."""
         p, size = rows.shape[1], self.n_components
         if size is not None and size > p:
             raise ValueError(f"n_components={size} is more than the {p} features of X.")
@@ -190,7 +200,7 @@ class MCML(_SoftLearner):
         engine = rough.of(frame.points, codes, precision="double")
         with self._kept([found], frame):
             if rough.precision == "single":
-                # The way there in single precision; what is left of it in double.
+                # Descend in single precision first and finish in double precision.
                 self._descend(rough, found, max(self.tol, 1e-5))
             for _ in range(_ESCAPES):
                 self._descend(engine, found, self.tol)
@@ -227,9 +237,9 @@ class MCML(_SoftLearner):
 
 
 def _with_direction(L: Matrix, v: Matrix, found: Descent, engine: SoftNeighbors) -> Matrix:
-    """L with its shortest direction replaced by a step along v, along which the objective falls.
+    """Return L with its shortest direction replaced by a step along v that lowers the objective.
 
-    Where the square map has lost rank, its gradient cannot see that another rank is needed.
+    If a square map has lost rank, its gradient does not show that another rank is needed.
     """
     values, axes = descending_eigh(L.T @ L)
     turned = np.sqrt(np.maximum(values, 0))[:, None] * axes.T

@@ -19,64 +19,74 @@ from nearfar.solvers.descent import Descent, descend
 
 
 class MLKR(_SoftLearner):
-    r"""Metric learning for kernel regression: near means that a number is alike.
+    r"""Metric learning for kernel regression: a linear map for predicting a number from neighbors.
 
-    The number of a point is foretold by those of all others, weighted by how near they are,
+    The target of each point is predicted by the weighted mean of the targets of all other points,
 
     .. math:: \hat y_i = \sum_{j \ne i} p_{ij} y_j, \qquad p_{ij} \propto e^{-\|L(x_i - x_j)\|^2},
 
-    and MLKR minimises :math:`\sum_i (y_i - \hat y_i)^2` over the linear map L, by L-BFGS in
-    coordinates in which the data are white. L has both the directions that matter and the width of
-    the kernel in them. The problem is not convex.
+    and MLKR minimizes :math:`\sum_i (y_i - \hat y_i)^2` over the linear map L, by L-BFGS in
+    coordinates in which the data are white. L determines both the relevant directions and the width
+    of the kernel in them. The problem is not convex.
 
-    Use it before nearest neighbours or kernels that predict a number, or, with few components, to
-    see on which directions a number depends.
+    Use it before nearest neighbors or kernel methods that predict a number. With few components it
+    shows on which directions the target depends.
 
-    Cost: O(n² r) an evaluation for r rows of L, in blocks; no n×n array.
+    Cost: O(n² r) per evaluation for r rows of L, done in blocks; no n×n array is stored.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: the rows of L; None learns a square map.
+        Dimension of the output, that is the number of rows of L. None learns a square map.
     n_principal : int, "auto" or None, default=None
-        Principal components that are kept before anything is whitened: the map is learned along
-        these axes, as behind :class:`PCA`, and ``components_`` is a map of X all the same. None is
-        all. "auto" is None up to 128 features and 64 beyond, or as many as the map has rows. They
-        depend on the units of the features.
+        Number of principal components to project X onto before learning. ``components_`` still maps
+        X itself. None uses all features; "auto" projects only if there are more than 128, see
+        Notes. The components depend on the units of the features.
     init : str or array of shape (n_components, n_features), default="auto"
-        Where to start: "identity" is the Euclidean distance, "pca" the standardised principal axes,
-        "random" random numbers; each of them scaled down where the mean squared distance would be
-        above 25. ("lda" and "within" are for labels.) "auto" is "pca" for a square map; with fewer
-        components, the leading directions of a square map after a quarter of the iterations.
+        Initial map: "identity" (Euclidean distance), "pca" (whitened principal axes) or "random".
+        "lda" and "within" need labels and raise an error. See Notes for "auto" and for the scale.
     n_restarts : int, default=1
-        Starts of which the best is kept: the first is ``init``, others are random.
+        Number of runs. The best one is kept. The first run starts from ``init``, the others from
+        random maps.
     max_iter : int, default=200
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each run.
     tol : float, default=1e-5
-        Stops when an iteration lowers the objective by less than this share; here, when two do.
+        Stop when two successive iterations lower the objective by less than this fraction.
     warm_start : bool, default=False
-        Start from the last fit: from its map, if there was one of the same shape.
+        If True, start from the map of the previous fit, provided that it has the same shape.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: random starts.
+        Random seed. Used for random initial maps.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores. They share the rows.
+        Number of threads. None means 1, -1 all cores. The rows are divided among them.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map L.
+        The linear map L.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     objective_ : float
-        The sum of squared errors, each point foretold by the others.
+        Sum of squared leave-one-out errors.
     n_principal_ : int or None
-        What "auto" was, or what was given.
+        Number of principal components used; None if X was not projected.
     n_iter_ : int
-        Iterations from the start that was best.
+        Number of iterations of the best run.
     history_ : dict of lists
         "objective", "step" and "seconds" of each iteration.
+
+    Notes
+    -----
+    Rules of "auto":
+
+    * ``init``: "pca" for a square map. With fewer components, a square map is optimized for a
+      quarter of ``max_iter`` first, and its leading directions are the initial map.
+    * ``n_principal``: None up to 128 features. Otherwise 64, but at most ``n_samples // 2 - 1`` and
+      at least ``n_components``.
+
+    A named initial map is scaled down if the mean squared distance under it is above 25, so that
+    each point has more than one soft neighbor.
 
     See Also
     --------
@@ -138,19 +148,19 @@ class MLKR(_SoftLearner):
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the map from points and their numbers.
+        """Learn the map from points and numeric targets.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Numbers to predict.
+            Numeric targets.
 
         Returns
         -------
         MLKR
-            Itself.
+            The fitted estimator.
         """
         start_from = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
@@ -182,7 +192,7 @@ class MLKR(_SoftLearner):
                 found = Descent(start)
                 runs.append(found)
                 if widely and len(runs) == 1:
-                    # From a few axes of the data the number may not be seen at all.
+                    # A few principal axes may not contain the direction that y depends on.
                     wide = Descent(self._start(frame, "pca", None, init="pca", square=True))
                     try:
                         descend(
@@ -199,12 +209,12 @@ class MLKR(_SoftLearner):
 
 
 def _share(max_iter: int) -> int:
-    """Iterations with a square map first."""
+    """Return the number of iterations with a square map."""
     return max(1, max_iter // 4)
 
 
 def _leading(L: Matrix, size: int) -> Matrix:
-    """The rows of a map along which white points vary most."""
+    """Return the leading directions of a map, by their variance for white points."""
     _, lengths, axes = linalg.svd(L, full_matrices=False)
     rows = np.zeros((size, L.shape[1]))
     rows[: len(axes)] = (lengths[:, None] * axes)[:size]

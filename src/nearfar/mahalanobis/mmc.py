@@ -1,4 +1,4 @@
-"""Xing's metric from pairs: Mahalanobis metric learning for clustering."""
+"""Xing's metric learning from similar and dissimilar pairs (MMC)."""
 
 from __future__ import annotations
 
@@ -28,90 +28,99 @@ from nearfar.solvers.projections import (
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# Share of the scatter of all pairs that is mixed into that of similar pairs where it is singular.
+# Fraction of the scatter of all pairs that is mixed into a singular scatter of similar pairs.
 _MIXED = 1e-3
-# Relative eigenvalue below which a direction is empty.
+# Relative eigenvalue below which the data do not vary in a direction.
 _EMPTY = 1e-12
-# Least distances in the bound, over the mean: any are allowed, and one of these is good.
+# Minimum distances in the bound, relative to the mean distance. The bound holds for any minimum;
+# the best of these is used.
 _FLOORS = (1e-6, 1e-4, 1e-2)
-# Rounds of alternating projections after a gradient step.
+# Maximum number of rounds of alternating projections after a gradient step.
 _ROUNDS = 20
 
 
 class MMC(PairLearner):
-    r"""Xing's metric: dissimilar pairs as far apart as they can be while similar ones stay near.
+    r"""Xing's metric from pairs: dissimilar pairs far apart, similar pairs within a bound.
 
-    With d = x_i − x_j over the similar pairs S and the dissimilar pairs D,
+    With the differences d = x_i − x_j over the similar pairs S and the dissimilar pairs D, MMC
+    solves the convex program
 
     .. math::
         \max_{M \succeq 0} \; \frac{1}{|D|} \sum_D \sqrt{d^T M d} \quad \text{s.t.} \quad
-        \frac{1}{|S|} \sum_S d^T M d \le 1,
+        \frac{1}{|S|} \sum_S d^T M d \le 1 .
 
-    a convex program. It is solved over L, :math:`M = L^T L`, by L-BFGS in the coordinates in which
-    similar pairs are white, so that no linear change of the features matters; a map that has lost
-    rank is checked for a direction in which M still ascends. With r the distances of dissimilar
-    pairs and :math:`G = \tfrac{1}{|D|} \sum_D d d^T / 2r` in those coordinates, no metric reaches
-    more than :math:`\sqrt{2 \lambda_{\max}(G) \bar r}`: that is ``dual_bound_``.
+    It is solved over L with :math:`M = L^T L` by L-BFGS, in coordinates in which similar pairs are
+    white, so the result does not depend on linear changes of the features. A map that has lost
+    rank is checked for a direction in which the objective still increases in M. With r the
+    distances of dissimilar pairs and :math:`G = \tfrac{1}{|D|} \sum_D d d^T / 2r` in those
+    coordinates, no metric exceeds :math:`\sqrt{2 \lambda_{\max}(G) \bar r}`, which is
+    ``dual_bound_``.
 
-    Use it with pairs judged alike or different, before k-means or another clustering; of each kind
-    some are needed. It looks at all pairs alike, not at neighbours: with classes of several
-    clusters :class:`LMNN` is better.
+    Use it with pairs labeled as similar or dissimilar, before k-means or another clustering. It
+    needs pairs of both kinds. It treats all pairs equally, whether they are neighbors or not, so
+    :class:`LMNN` is better if a class consists of several clusters.
 
-    Where similar pairs differ in fewer directions than dissimilar ones the program has no maximum;
-    0.1 % of the scatter of all pairs is then mixed into that of the similar ones, with a warning,
-    and "similar pairs" in what follows means the mixture.
-
-    Cost: O(N p²) an iteration for N dissimilar pairs (N p for a diagonal), some tens of iterations,
-    and O(p³) for the bound.
+    Cost: O(N p²) per iteration for N dissimilar pairs (O(N p) for a diagonal), with tens of
+    iterations, and O(p³) for the bound.
 
     Parameters
     ----------
     variant : {"distance", "squared"}, default="distance"
-        What is summed over dissimilar pairs: distances, or their squares. With squares the optimum
-        is a closed form of rank one, a line.
+        Whether distances or squared distances of dissimilar pairs are summed. "squared" has a
+        closed form of rank one, which projects the data onto a line.
     structure : {"full", "diagonal"}, default="full"
-        "diagonal" learns one factor a feature, on the features as they are.
+        "diagonal" learns one weight per feature.
     solver : {"lbfgs", "projected_gradient"}, default="lbfgs"
-        The second is the algorithm of the works, for comparison: gradient steps, each with
-        alternating projections onto the half-space and the cone. It has a slow tail. Of no effect
-        on squares.
+        "projected_gradient" is the algorithm of Xing et al. [1]_, for comparison only: gradient
+        steps followed by alternating projections onto the constraint and the cone. It converges
+        slowly. Not used with ``variant="squared"``.
     init : {"auto", "identity", "pca", "lda", "within", "random"} or array of shape (p, p)
-        Where to start: the Euclidean distance, principal axes, the directions in which dissimilar
-        pairs differ, similar pairs made white, a random map, or one that is given. "auto" is
-        "within". Of no effect on the closed form and the projected gradient.
+        Initial map: Euclidean distance, whitened principal axes, directions in which dissimilar
+        pairs differ, whitening of the similar pairs, a random map, or the given one. "auto" is
+        "within". Used only with ``variant="distance"`` and ``solver="lbfgs"``.
     n_similar : int or None, default=None
-        Similar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+        Maximum number of similar pairs drawn from labels. None uses the default of
+        ``Pairs.from_labels``.
     n_dissimilar : int or None, default=None
-        Dissimilar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+        Maximum number of dissimilar pairs drawn from labels. None uses the default of
+        ``Pairs.from_labels``.
     max_iter : int, default=1000
-        Steps at most: over all rounds.
+        Maximum number of iterations.
     tol : float, default=1e-6
-        Stops when an iteration changes the objective by less than this share, twice, and the gap
-        is at most 50 times it, or finer steps do not close it.
+        Stop when two successive iterations change the objective by less than this fraction and the
+        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
+        to three times, by a factor of 10 each.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: pairs from labels, a random start; the default gives the same
-        every time.
+        Random seed. Used to draw pairs from labels and for ``init="random"``.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map, scaled so that the mean squared distance of similar pairs is 1: one row for each
-        direction in which pairs differ; one row with squares; a diagonal matrix.
+        The linear map, scaled so that the mean squared distance of similar pairs is 1. It has one
+        row per direction in which pairs differ, one row with ``variant="squared"``, and is a
+        diagonal matrix with ``structure="diagonal"``.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     objective_ : float
-        The mean distance of dissimilar pairs; with squares, the mean squared distance.
+        Mean distance of dissimilar pairs, or their mean squared distance with
+        ``variant="squared"``.
     dual_bound_ : float
-        No metric reaches a larger objective than this; with ``structure="diagonal"`` no diagonal
-        one.
+        Upper bound on the objective for every metric, or with ``structure="diagonal"`` for every
+        diagonal metric.
     duality_gap_ : float
-        ``1 - objective_ / dual_bound_``; 0 is proof of the optimum.
+        ``1 - objective_ / dual_bound_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int
-        Iterations; 0 for the closed form.
+        Number of iterations; 0 for the closed form.
     history_ : dict of lists
         "objective", "step" and "seconds" of each iteration.
+
+    Notes
+    -----
+    If similar pairs differ in fewer directions than dissimilar pairs, the program has no maximum.
+    0.1% of the scatter of all pairs is then mixed into the scatter of the similar pairs, with a
+    warning. The constraint and the scale of ``components_`` then refer to the mixture.
 
     See Also
     --------
@@ -182,7 +191,10 @@ class MMC(PairLearner):
     def _learn(self, rows: Floats, guide: Pairs) -> None:
         iterates = self.variant == "distance" and self.solver == "projected_gradient"
         if iterates and self.structure == "diagonal":
-            raise ValueError('solver="projected_gradient" does not do structure="diagonal".')
+            raise ValueError(
+                'solver="projected_gradient" does not support structure="diagonal". Use '
+                'solver="lbfgs".'
+            )
         frame = scaled(rows)
         similar, dissimilar = self._usable(frame.points, guide)
         alike = PairDifferences(frame.points, similar)
@@ -201,7 +213,7 @@ class MMC(PairLearner):
         elif self.solver == "projected_gradient":
             inner = _MeanDistance(unlike)
             L = self._learn_by_projections(inner, near, frame, rows.dtype)
-            # Back in white coordinates, where the bound is.
+            # The bound is computed in white coordinates.
             inner = _MeanDistance(PairDifferences(frame.points @ white, dissimilar))
             L = L @ unwhite
             self.objective_, self.dual_bound_ = inner.mean(L), inner.bound(L)[0]
@@ -213,7 +225,10 @@ class MMC(PairLearner):
         self.duality_gap_ = max(0.0, 1 - self.objective_ / self.dual_bound_)
 
     def _longest(self, far: Matrix) -> tuple[Matrix, float]:
-        """The direction (or feature) in which dissimilar pairs are longest, in white ones."""
+        """Return the direction (or feature) of the longest dissimilar pairs, and their length.
+
+        The coordinates are those in which similar pairs are white.
+        """
         if self.structure == "diagonal":
             lengths = np.diag(far)
             best = int(np.argmax(lengths))
@@ -222,7 +237,7 @@ class MMC(PairLearner):
         return fix_signs(axes.T), float(values[0])
 
     def _start(self, spread: Spread, unwhite: Matrix, frame: Scaled) -> Matrix:
-        """The first map of white coordinates."""
+        """Return the initial map in white coordinates."""
         first = start_map(
             self.init,
             spread,
@@ -235,11 +250,12 @@ class MMC(PairLearner):
             L = np.linalg.norm(first, axis=0) * np.diag(unwhite)
         else:
             L = first @ unwhite
-            # As many rows as there are directions.
+            # Keep as many rows as there are directions.
             L = np.asarray(linalg.qr(L, mode="r")[0])[: unwhite.shape[1]]
         if not L.any():
             raise ValueError(
-                "init maps all of the pairs to one point, from which no step leads away."
+                "init maps both points of every pair to the same point, so the gradient is zero. "
+                "Pass another init."
             )
         return np.asarray(L / np.linalg.norm(L))
 
@@ -264,7 +280,7 @@ class MMC(PairLearner):
                     report=_rising(report_of(self)),
                 )
         finally:
-            # Also after Ctrl-C: what was reached so far is left on the learner.
+            # After Ctrl-C too, the estimator keeps the best map found so far.
             L = found.point / np.linalg.norm(found.point)
             self._keep(_whole(L) @ white.T, frame, dtype)
             self.history_ = found.history | {
@@ -278,7 +294,7 @@ class MMC(PairLearner):
     def _learn_by_projections(
         self, inner: _MeanDistance, near: Matrix, frame: Scaled, dtype: Any
     ) -> Matrix:
-        """The first-order method of the works."""
+        """Run the projected gradient method of Xing et al."""
         steps = Descent(np.eye(len(near)) / np.trace(near))
         try:
             projected_gradient(
@@ -302,20 +318,21 @@ class Bounded(NamedTuple):
 
 
 def _bounded(near: Matrix, far: Matrix, *, diagonal: bool) -> Bounded:
-    """With some of all pairs where the program would have no maximum otherwise."""
+    """Return the scatter of similar pairs, with some of all pairs mixed in if it is singular."""
     if diagonal:
         near, far = np.diag(np.diag(near)), np.diag(np.diag(far))
     both = (near + far) / 2
     (T, U), n_directions = range_whitener(near, _EMPTY), whitener(both, _EMPTY).shape[1]
     if T.shape[1] < n_directions:
         warn(
-            f"Similar pairs differ in {T.shape[1]} directions, dissimilar ones in more: "
-            f"{_MIXED:.1%} of the scatter of all pairs is mixed in, for without a bound on them "
-            "dissimilar pairs could be infinitely far apart. More similar pairs would help.",
+            f"Similar pairs differ in {T.shape[1]} directions, dissimilar pairs in more, so the "
+            "distances of dissimilar pairs are not bounded. "
+            f"{_MIXED:.1%} of the scatter of all pairs is mixed into that of the similar pairs. "
+            "Pass more similar pairs to avoid this.",
         )
         near = (1 - _MIXED) * near + _MIXED * both
         T, U = range_whitener(near, _EMPTY)
-    if diagonal:  # as many coordinates as features, some of them empty
+    if diagonal:  # There are as many coordinates as features, some of them constant.
         lengths = np.sqrt(np.diag(near))
         inverse = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
         T, U = np.diag(inverse), np.diag(lengths)
@@ -323,7 +340,7 @@ def _bounded(near: Matrix, far: Matrix, *, diagonal: bool) -> Bounded:
 
 
 class _MeanDistance:
-    """The mean distance of pairs under L, |L| = 1, as a function of any L; a vector is diagonal."""
+    """The mean distance of pairs under L / |L|, where L is a map or a vector (diagonal)."""
 
     def __init__(self, differences: PairDifferences, *, diagonal: bool = False) -> None:
         self.differences, self.n_pairs = differences, differences.n_pairs
@@ -332,17 +349,17 @@ class _MeanDistance:
             self._squares = differences.mapped(np.eye(differences.points.shape[1])) ** 2
 
     def lengths(self, L: Matrix) -> Vector:
-        """Of each pair, under L as it is."""
+        """Return the distance of each pair under L, not normalized."""
         if self._squares is not None:
             return np.sqrt(self._squares @ L**2)
         return np.sqrt(self.differences.squared(L))
 
     def mean(self, L: Matrix) -> float:
-        """The objective."""
+        """Return the objective."""
         return float(self.lengths(L).mean() / np.linalg.norm(L))
 
     def minus(self, L: Matrix) -> tuple[float, Matrix]:
-        """The objective with its sign changed, and its gradient."""
+        """Return the negative objective and its gradient."""
         norm = float(np.linalg.norm(L))
         if self._squares is not None:
             r = self.lengths(L)
@@ -355,9 +372,9 @@ class _MeanDistance:
         return -value, (value / norm**2) * L - slopes / (self.n_pairs * norm)
 
     def bound(self, L: Matrix) -> tuple[float, Matrix]:
-        """What no M of trace 1 exceeds; and the gradient in M of the objective, sign changed.
+        """Return an upper bound for M of trace 1, and the gradient in M of the negative objective.
 
-        By concavity the mean of √(d'Md) is at most that of r/2 + d'Md/(2r), whatever the r > 0.
+        By concavity, the mean of √(d'Md) is at most the mean of r/2 + d'Md/(2r) for any r > 0.
         """
         r = self.lengths(L / np.linalg.norm(L))
         found = []
@@ -369,7 +386,7 @@ class _MeanDistance:
         return min(found, key=lambda bound_and_slope: bound_and_slope[0])
 
     def _linearized(self, weights: Vector) -> tuple[Matrix, float]:
-        """The mean of w dd' (its diagonal) and the largest eigenvalue of it."""
+        """Return the mean of w dd' (or its diagonal) and its largest eigenvalue."""
         if self._squares is not None:
             diagonal = self._squares.T @ weights / self.n_pairs
             return diagonal, float(diagonal.max())
@@ -377,7 +394,7 @@ class _MeanDistance:
         return G, float(some_eigh(G, len(G) - 1, len(G) - 1)[0][0])
 
     def ascent(self, A: Matrix) -> tuple[float, Matrix]:
-        """The mean of √(d'Ad), and its gradient in A."""
+        """Return the mean of √(d'Ad) and its gradient in A."""
         r = self.lengths(psd_factor(A))
         floored = np.maximum(r, 1e-9 * r.mean())
         return float(r.mean()), self.differences.scatter(0.5 / floored) / self.n_pairs
@@ -392,11 +409,12 @@ def projected_gradient(
     tol: float,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> None:
-    """Raise a concave function of A ⪰ 0, ⟨A, near⟩ ≤ 1, by the steps of Xing and others.
+    """Maximize a concave function of A ⪰ 0, ⟨A, near⟩ ≤ 1, by the method of Xing et al.
 
-    A step goes along the part of the gradient that leaves ⟨A, near⟩ as it is, and projections onto
-    half-space and cone follow in turn. It is kept, and lengthened by 5 %, if the function rose,
-    else halved, until it is less than ``tol`` of A.
+    Each step follows the part of the gradient that leaves ⟨A, near⟩ unchanged. Alternating
+    projections onto the half-space and the cone follow. If the function increased, the step is
+    kept and the next one is 5% longer, otherwise the step is halved. The method stops when the step
+    is shorter than ``tol`` times the norm of A.
     """
     began, square = perf_counter(), float(np.vdot(near, near))
 
@@ -434,7 +452,7 @@ def projected_gradient(
 
 
 def _inverse(r: Vector) -> Vector:
-    """1/r; 0 where there is no length, and no direction in which it grows."""
+    """Return 1/r, or 0 where r is 0."""
     return np.divide(1.0, r, out=np.zeros_like(r), where=r > 0)
 
 
@@ -445,7 +463,7 @@ def _whole(L: Matrix) -> Matrix:
 def _rising(
     report: Callable[[dict[str, float]], None] | None,
 ) -> Callable[[dict[str, float]], None] | None:
-    """Tell of an objective whose sign was changed."""
+    """Return a report function that restores the sign of the objective."""
     if report is None:
         return None
     return lambda notes: report({**notes, "objective": -notes["objective"]})

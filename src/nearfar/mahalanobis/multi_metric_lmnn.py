@@ -1,4 +1,4 @@
-"""LMNN with a metric of its own for each part of the training points."""
+"""LMNN with one metric per cell of the training points."""
 
 from __future__ import annotations
 
@@ -33,62 +33,63 @@ from nearfar.summaries.whitening import unscaled, whitened
 
 
 class MultiMetricLMNN(NeighborVoter):
-    r"""Large margin nearest neighbours with several metrics, one for each cell of training points.
+    r"""Large margin nearest neighbors classifier with one metric per cell of training points.
 
     The training points are divided into cells, by label or by k-means. The squared distance to a
-    training point is measured by the metric of *its* cell,
+    training point is measured by the metric of the cell of that *training point*,
 
     .. math:: \hat D(x, x_j) = \|L^{g(j)} (x - x_j)\|^2 ,
 
-    and all maps are trained together on the loss of :class:`LMNN` with :math:`\hat D`, starting
-    from the single map of LMNN; trained apart, their distances could not be compared. As
-    :math:`\hat D` is not symmetric there is no common space to map into: this is a classifier, by
-    the vote of the neighbours or by the energy rule, both under the metric of the training point.
+    where g(j) is the cell of :math:`x_j`. All maps are trained jointly on the loss of
+    :class:`LMNN` with :math:`\hat D`, starting from the single map of LMNN. Maps trained separately
+    would give distances that cannot be compared. Because :math:`\hat D` is not symmetric, there is
+    no common space to transform into. This is therefore a classifier, which predicts by a vote of
+    the nearest neighbors or by the lowest energy.
 
-    Use it when classes have shapes of their own and points are plenty: there are as many
-    parameters as in LMNN times the cells, and it overfits with many classes in many dimensions.
-    That is why 30 % of the rows are held out by default, to stop in time.
+    Use it if the classes have different shapes and there are many points. It has as many
+    parameters as LMNN times the number of cells, and overfits with many classes in many dimensions.
+    For this reason 30% of the rows are held out for early stopping by default.
 
-    Cost: LMNN's, then O(n² r) for each full search and O(c n p r) for each evaluation, with c
-    cells. Queries: O(n r) each, after c maps.
+    Cost: that of LMNN, then O(n² r) per full impostor search and O(c n p r) per evaluation, with c
+    cells and r rows per map. A query costs O(n r) after c maps.
 
     Parameters
     ----------
     estimator : LMNN, optional
-        Settings of the single map and of the solver; None is ``LMNN()``. What is "auto" in it is
-        as in the work: all impostors, one pass, nothing held out but for all maps together.
+        Settings of the single map and of the solver. None means ``LMNN()``. Settings that are
+        "auto" follow the thesis [1]_: all impostors, one pass, no early stopping of its own.
     n_neighbors : int, optional
-        How many points vote; None is as many as the estimator has targets, or all training points
-        where they are fewer.
+        Number of neighbors that vote. None uses the ``n_neighbors`` of the estimator, or all
+        training points if there are fewer.
     cells : {"labels", "kmeans"} or array-like of int of shape (n_samples,), default="labels"
-        The division of the training points.
+        How the training points are divided into cells, or the cell number of each row.
     n_cells : int or None, default=None
-        Cells of k-means; None is as many as classes.
+        Number of cells for ``cells="kmeans"``. None uses the number of classes.
     rule : {"knn", "energy"}, default="knn"
-        How to predict.
+        Prediction rule: vote of the nearest neighbors, or the class with the lowest energy.
     validation_fraction : float in [0, 0.9], default=0.3
-        Share of the rows held out: to stop early.
+        Fraction of the rows held out for early stopping. 0 fits to convergence.
     patience : int, default=10
-        So many looks without fewer errors end the fit; there is one every 10 iterations.
+        Stop after this many validation checks without improvement. There is one check every 10
+        iterations.
     refit : bool, default=True
-        Fit all rows again for as many iterations as early stopping found best. Without, the maps
-        stay those of the rows not held out.
+        After early stopping, fit all rows for the number of iterations that was best on the
+        held-out rows. With False, the maps remain those of the other rows.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: k-means and the rows held out; the default divides them alike
-        every time.
+        Random seed. Used for k-means and to select the held-out rows.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_cells, n_components, n_features)
-        The maps.
+        The maps, one per cell.
     cells_ : ndarray of shape (n_samples,)
         The cell of each training row.
     estimator_ : LMNN
-        The single map it started from.
+        The fitted LMNN with the single map.
     objective_, dual_bound_, duality_gap_, n_active_, n_iter_, history_, validation_errors_
-        As in LMNN, of all metrics together.
+        As in :class:`LMNN`, for all maps together.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
 
     See Also
     --------
@@ -162,7 +163,7 @@ class MultiMetricLMNN(NeighborVoter):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the single map, then all maps together.
+        """Learn the single map, then one map per cell jointly.
 
         Parameters
         ----------
@@ -174,21 +175,23 @@ class MultiMetricLMNN(NeighborVoter):
         Returns
         -------
         MultiMetricLMNN
-            Itself.
+            The fitted estimator.
         """
         self._check_parameters()
         lmnn = lmnn_of_the_work(self.estimator, self)
         if lmnn.structure != "full" or lmnn.solver != "lbfgs":
-            raise ValueError('MultiMetricLMNN needs structure="full" and solver="lbfgs".')
+            raise ValueError(
+                'MultiMetricLMNN needs an estimator with structure="full" and solver="lbfgs".'
+            )
         if lmnn.n_principal is not None:
             raise ValueError(
-                f"MultiMetricLMNN has maps of all features; got n_principal={lmnn.n_principal!r} "
-                "inside. Put PCA before it."
+                "MultiMetricLMNN does not support an estimator with n_principal; got "
+                f"n_principal={lmnn.n_principal!r}. Put PCA before it in a pipeline instead."
             )
         if self.rule == "energy" and lmnn.n_impostors is not None:
             raise ValueError(
-                f'rule="energy" counts all impostors; got n_impostors={lmnn.n_impostors} inside, '
-                "None would do."
+                'rule="energy" needs an estimator with n_impostors=None; got '
+                f"n_impostors={lmnn.n_impostors}."
             )
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
@@ -203,7 +206,7 @@ class MultiMetricLMNN(NeighborVoter):
             else:
                 self._fit_in_time(lmnn, rows, codes, cells)
         finally:
-            # Also after Ctrl-C, if there is something to keep.
+            # After Ctrl-C too, keep the maps found so far, if there are any.
             if "components_" in vars(self):
                 self._rows, self._codes = rows, codes
                 self._targets = target_neighbors(rows, codes, lmnn.n_neighbors)
@@ -211,15 +214,15 @@ class MultiMetricLMNN(NeighborVoter):
         return self
 
     def _fit_in_time(self, lmnn: LMNN, rows: Floats, codes: Indices, cells: Indices) -> None:
-        """Stop when rows held out are told apart best; then all rows, for as long."""
+        """Stop early by the error on held-out rows, then fit all rows for as many iterations."""
         seed = int(check_random_state(self.random_state).randint(2**31))
         trained, held = hold_out(codes, self.validation_fraction, seed)
-        # No class and no cell is held out as a whole.
+        # Classes and cells that would be held out completely stay in the training rows.
         seen = np.isin(codes[held], codes[trained]) & np.isin(cells[held], cells[trained])
         trained, held = np.sort(np.append(trained, held[~seen])), held[seen]
         plain = has_few_rows(len(trained), len(self.classes_), rows.shape[1])
         if lmnn.validation_fraction != 0:
-            # The single map is stopped by the same rows.
+            # The single map uses the same held-out rows.
             lmnn.set_params(validation_fraction=self.validation_fraction, refit=False)
             lmnn.set_params(random_state=seed)
             self.estimator_ = lmnn.fit(rows, codes)
@@ -237,8 +240,8 @@ class MultiMetricLMNN(NeighborVoter):
             given = np.asarray(self.cells)
             if given.shape != (len(rows),) or given.dtype.kind not in "iu" or given.min() < 0:
                 raise ValueError(
-                    f"cells must be a number from 0 for each of the {len(rows)} rows; got shape "
-                    f"{given.shape} of {given.dtype}."
+                    f"cells must contain one non-negative integer for each of the {len(rows)} "
+                    f"rows; got shape {given.shape} and dtype {given.dtype}."
                 )
             used, cells = np.unique(given, return_inverse=True)
             self._centroids = np.stack([rows[given == cell].mean(axis=0) for cell in used])
@@ -247,9 +250,9 @@ class MultiMetricLMNN(NeighborVoter):
             return codes
         wanted = len(self.classes_) if self.n_cells is None else self.n_cells
         if wanted > len(rows):
-            raise ValueError(f"n_cells={wanted} is more than the {len(rows)} rows.")
+            raise ValueError(f"n_cells={wanted} is more than the {len(rows)} rows of X.")
         means = KMeans(wanted, n_init=10, random_state=self.random_state).fit(rows)
-        # Where points coincide some cells may be empty.
+        # Some cells may be empty if points coincide.
         used, cells = np.unique(means.labels_, return_inverse=True)
         self._centroids = means.cluster_centers_[used]
         return cells.astype(np.intp)
@@ -264,7 +267,7 @@ class MultiMetricLMNN(NeighborVoter):
         max_iter: int | None = None,
         plain: bool = False,
     ) -> int:
-        """Train all maps together; the number of iterations that was best for unseen rows."""
+        """Train all maps jointly. Return the number of iterations that was best on unseen rows."""
         lmnn = self.estimator_
         n_cells = int(cells.max()) + 1
         statistics = ClassStatistics(pooled=True, exact=True).add(
@@ -292,7 +295,7 @@ class MultiMetricLMNN(NeighborVoter):
         start = np.repeat(single[None], n_cells, axis=0)
         progress = Progress(start, watch=watch, report=report_of(self))
         if watch is not None:
-            watch.look(progress.L)  # the single map may be the best there is
+            watch.look(progress.L)  # The single map may be the best one.
         limit = lmnn.max_iter if max_iter is None else max_iter
         converged = True
         try:
@@ -312,22 +315,22 @@ class MultiMetricLMNN(NeighborVoter):
         self.dual_bound_ = problem.dual_bound(progress.L)
         self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
         if not converged and max_iter is None:
-            warn_of_limit("MultiMetricLMNN", lmnn.max_iter, "the limit of its estimator")
+            warn_of_limit("MultiMetricLMNN", lmnn.max_iter, "the max_iter of its estimator")
         return progress.n_iter if watch is None else watch.best_iteration
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         fits = self._centroids is not None or sizes["cells"] == sizes["c"]
-        need(fits, "components_: there are cells without a centre.")
+        need(fits, "components_: there are cells without a centroid.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "cells_")
 
-    # Rules
+    # Prediction
 
     @property
     def votes(self) -> bool:  # type: ignore[override]
-        """Whether neighbours vote, by the rule."""
+        """True if the neighbors vote, that is with ``rule="knn"``."""
         return self.rule == "knn"
 
     def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:
@@ -337,7 +340,7 @@ class MultiMetricLMNN(NeighborVoter):
         return _nearest(maps, points, self.cells_, queries, k, itself=X is not None)
 
     def energies(self, X: ArrayLike) -> Matrix:
-        """The energy of each point under each label.
+        """Return the energy of each point under each label; the lowest energy is the prediction.
 
         Parameters
         ----------
@@ -353,12 +356,12 @@ class MultiMetricLMNN(NeighborVoter):
         return self._energies(self._placed(rows), self._cells_of(rows))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The label by the rule.
+        """Predict the label of each point by the ``rule``.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Queries.
+            Query points.
 
         Returns
         -------
@@ -377,7 +380,10 @@ class MultiMetricLMNN(NeighborVoter):
         return (rows - self.mean_).astype(np.float64)
 
     def _cells_of(self, rows: Floats) -> Indices | None:
-        """The cell of new points: that of the nearest centroid, or of the label in question."""
+        """Return the cell of each new point by its nearest centroid.
+
+        Return None if cells are classes: a point then belongs to the cell of the assumed label.
+        """
         if self._centroids is None:
             return None
         return kneighbors(self._centroids, rows, n_neighbors=1)[1][:, 0]
@@ -417,7 +423,7 @@ class MultiMetricLMNN(NeighborVoter):
 def _nearest(
     L: Matrix, points: Matrix, cells: Indices, queries: Matrix, k: int, *, itself: bool = True
 ) -> tuple[Matrix, Indices]:
-    """The k nearest points, cell by cell and merged; by (distance, row)."""
+    """Return the k nearest points, merged over the cells and sorted by (distance, row)."""
     found_distances, found_rows = [], []
     for cell, part in enumerate(L):
         members = np.flatnonzero(cells == cell)

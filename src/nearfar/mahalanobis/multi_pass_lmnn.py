@@ -1,4 +1,4 @@
-"""LMNN in several passes: the targets are chosen anew by the metric learned so far."""
+"""LMNN in several passes, each with targets chosen by the metric learned so far."""
 
 from __future__ import annotations
 
@@ -20,56 +20,59 @@ from nearfar.state import State, list_of, object_of, whole
 
 
 class MultiPassLMNN(OverLMNN, LinearLearner):
-    r"""LMNN run several times, each pass with targets from the metric of the one before.
+    r"""LMNN run several times, each pass with targets chosen by the metric of the previous pass.
 
     With :math:`L_p` the map of pass p,
 
     .. math:: L = L_P \cdots L_2 L_1, \qquad
         L_p = \mathrm{LMNN}\ \text{of}\ X (L_{p-1} \cdots L_1)^T
 
-    The targets of LMNN are neighbours by the distance of the data as given, which may be a poor
-    guide. A second pass takes those of the first pass' metric. One pass is :class:`LMNN` to the
-    bit. More passes lower the training error and may overfit: ``n_passes="validate"`` holds out a
-    share of the rows, tries up to ``max_passes`` passes and takes the number with the fewest k-NN
-    errors, then fits all rows.
+    LMNN chooses its targets by the Euclidean distance of the given data, which may be a poor
+    choice. A second pass chooses them by the metric of the first pass. One pass is exactly
+    :class:`LMNN` with the settings of the thesis. More passes lower the training error and may
+    overfit. ``n_passes="validate"`` holds out some of the rows, tries up to ``max_passes`` passes,
+    selects the number with the lowest k-NN error and then fits all rows.
 
-    :class:`LMNN` itself makes two passes by default, which is faster; this is the form of the
-    work [1]_, which keeps every pass and fits it to what the one before mapped.
+    :class:`LMNN` itself makes two passes by default, which is faster. This class follows the
+    thesis [1]_: each pass is fitted to the data as mapped by the previous one, and all passes are
+    kept.
 
-    Use it to see the passes one by one, or where more of them are wanted, on enough data to spare
-    some. Cost: that of LMNN times the passes, and once more for the validation.
+    Use it to inspect the passes one by one or to make more than two, if there are enough rows to
+    hold some out.
+
+    Cost: that of LMNN times the number of passes, and as much again for the validation.
 
     Parameters
     ----------
     estimator : LMNN, optional
-        Its settings; None is ``LMNN()``. What is "auto" in it is as in the work: all impostors,
-        one pass, nothing held out.
+        Settings of each pass. None means ``LMNN()``. Settings that are "auto" follow the
+        thesis: all impostors, one pass, no early stopping.
     n_passes : int or "validate", default="validate"
-        How many passes.
+        Number of passes. "validate" selects it on held-out rows.
     max_passes : int, default=5
-        Most passes tried by validation.
+        Maximum number of passes that "validate" tries.
     validation_fraction : float, default=0.3
-        Share of the rows held out: by class, to choose the passes.
+        Fraction of the rows held out, stratified by class, to select the number of passes.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the rows held out; the default gives the same rows every time.
+        Random seed. Used to select the held-out rows.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The product of the maps; fewer rows than columns where a pass lost dimensions.
+        The product of the maps. It has fewer rows than columns if a pass lost dimensions.
     passes_ : list of LMNN
         The fitted passes, first to last.
     n_passes_ : int
-        How many.
+        Number of passes.
     validation_errors_ : list of float
-        k-NN error of the rows held out without LMNN, then after each pass tried, the last being
-        the first without error; empty without validation.
+        k-NN error on the held-out rows without LMNN, then after each pass that was tried. Passes
+        after the first one without errors are not tried. Empty without validation.
     target_neighbors_ : ndarray of shape (n_samples, k)
         Targets of the last pass.
     objective_, dual_bound_, duality_gap_ : float
-        Of the last pass, in the space the pass before made.
+        Values of the last pass, fitted to the data as mapped by the previous pass.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
 
     See Also
     --------
@@ -118,7 +121,7 @@ class MultiPassLMNN(OverLMNN, LinearLearner):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn pass by pass.
+        """Fit one pass after the other.
 
         Parameters
         ----------
@@ -130,7 +133,7 @@ class MultiPassLMNN(OverLMNN, LinearLearner):
         Returns
         -------
         MultiPassLMNN
-            Itself.
+            The fitted estimator.
         """
         self._check_parameters()
         lmnn_of_the_work(self.estimator, self)
@@ -159,18 +162,19 @@ class MultiPassLMNN(OverLMNN, LinearLearner):
         return passes
 
     def _choose(self, rows: Floats, codes: NDArray[np.intp]) -> int:
-        """The number of passes with the fewest errors on rows held out."""
+        """Return the number of passes with the fewest errors on held-out rows."""
         trained, held = hold_out(codes, self.validation_fraction, self.random_state)
         points, queries, labels = rows[trained], rows[held], codes[trained]
         errors = self.validation_errors_
         while len(errors) <= self.max_passes:
             if errors:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # the fit on all rows will say it again
+                    # The fit on all rows issues the same warnings.
+                    warnings.simplefilter("ignore")
                     lmnn = lmnn_of_the_work(self.estimator, self).fit(points, labels)
                 points, queries = lmnn.transform(points), lmnn.transform(queries)
             knn = KNNClassifier(n_neighbors=min(self.n_neighbors, len(points))).fit(points, labels)
             errors.append(1 - float(knn.score(queries, codes[held])))
             if len(errors) > 1 and errors[-1] == 0:
-                break  # a further pass could only equal it
+                break  # Another pass cannot have a lower error.
         return 1 + int(np.argmin(errors[1:]))

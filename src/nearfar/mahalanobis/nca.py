@@ -1,4 +1,4 @@
-"""Neighbourhood components analysis."""
+"""Neighborhood components analysis."""
 
 from __future__ import annotations
 
@@ -20,99 +20,107 @@ from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.whitening import standardized
 
-# "auto": up to so many rows all are neighbours, beyond so many.
+# n_neighbors="auto": number of rows up to which all points are neighbors, and the number of
+# neighbors above it.
 _ALL_UP_TO, _NEIGHBORS = 10_000, 100
-# Rows of the subset from which a large fit starts, and its share of the iterations.
+# Number of rows of the subset on which a large fit starts, and its fraction of max_iter.
 _SUBSET, _SUBSET_SHARE = 3_000, 0.3
-# Iterations until lists are renewed, at first; then each time twice as many.
+# Number of iterations until the lists are first renewed. It doubles after each renewal.
 _FIRST_LISTS = 10
 
 
 class NCA(_SoftLearner):
-    r"""Neighbourhood components analysis: let soft nearest neighbours classify as well as they can.
+    r"""Neighborhood components analysis: a linear map for soft nearest-neighbor classification.
 
-    A point chooses another as its neighbour with probability
-    :math:`p_{ij} \propto e^{-\|L(x_i - x_j)\|^2}`, and is right with probability
-    :math:`p_i = \sum_{j \ne i, y_j = y_i} p_{ij}`. NCA maximises over the linear map L
+    Each point selects another point as its neighbor with probability
+    :math:`p_{ij} \propto e^{-\|L(x_i - x_j)\|^2}`. It is classified correctly with probability
+    :math:`p_i = \sum_{j \ne i, y_j = y_i} p_{ij}`. NCA maximizes over the linear map L
 
     .. math:: f(L) = \sum_i p_i \quad\text{or}\quad g(L) = \sum_i \log p_i ,
 
-    the expected number of points that are classified rightly, leaving each out in turn, or the
-    log-probability that all are. Neither is concave: L-BFGS finds a local maximum, in coordinates
-    in which the features have unit variance, so that their units do not matter to it.
+    the expected number of correct leave-one-out classifications, or the log-probability that all
+    are correct. Neither is concave. L-BFGS finds a local maximum, in coordinates in which the
+    features have unit variance, so that the units of the features do not affect it.
 
-    Use it with labels when nearest neighbours are what you want, or for a picture in few
-    dimensions, where it looks at the neighbours that there are and not at class means. Outliers and
-    wrong labels cost f at most 1 each, and g without limit. It can fit noise where rows are few for
-    the numbers in L: give ``n_components``, or ``l2``.
+    Use it with labels if you want to classify by nearest neighbors, or to plot the data in few
+    dimensions: it separates neighborhoods rather than class means. Outliers and wrong labels cost
+    at most 1 each in f, but have no limit in g. It can fit noise if there are few rows for the
+    number of entries of L. Set ``n_components`` or ``l2`` in that case.
 
-    Cost: O(n² r) an evaluation for r rows of L, in blocks; no n×n array. With ``n_neighbors`` an
-    evaluation is O(n k r), and there are a few searches of O(n² r).
+    Cost: O(n² r) per evaluation for r rows of L, done in blocks; no n×n array is stored. With
+    ``n_neighbors`` an evaluation is O(n k r), and there are a few searches of O(n² r).
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: the rows of L; None learns a square map.
+        Dimension of the output, that is the number of rows of L. None learns a square map.
     n_principal : int, "auto" or None, default=None
-        Principal components that are kept before anything is whitened: the map is learned along
-        these axes, as behind :class:`PCA`, and ``components_`` is a map of X all the same. None is
-        all. "auto" is None up to 128 features and 64 beyond, or as many as the map has rows. They
-        depend on the units of the features.
+        Number of principal components to project X onto before learning. ``components_`` still maps
+        X itself. None uses all features; "auto" projects only if there are more than 128, see
+        Notes. The components depend on the units of the features.
     objective : {"sum", "log"}, default="sum"
-        What is maximised: f or g. Points that are alone in their class count 0 in f and are left
-        out of g.
+        Objective to maximize: f ("sum") or g ("log"). Points that are alone in their class add 0
+        to f and are left out of g.
     init : str or array of shape (n_components, n_features), default="auto"
-        Where to start: "identity" is the Euclidean distance, "pca" the standardised principal axes,
-        "lda" the directions in which class means differ, "within" all directions, whitened by the
-        within-class covariance, "random" random numbers; each of them scaled down where the mean
-        squared distance would be above 25, so that points have more than one soft neighbour. "auto"
-        is the Euclidean distance of the standardised features for a square map; with fewer
-        components it is "within" where there are three times as many rows as features, "pca" where
-        fewer.
+        Initial map: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
+        (directions that separate the class means), "within" (whitened by the within-class
+        covariance) or "random". See Notes for "auto" and for the scale.
     n_neighbors : int, None or "auto", default="auto"
-        Points that may be chosen: only the k nearest under the map, lists of which are renewed as
-        the map moves; None is all others. "auto" is None up to 10,000 rows and 100 beyond.
+        Number of nearest points under the current map that can be selected. The lists are renewed
+        as the map changes. None uses all points. "auto" is None up to 10,000 rows, otherwise 100.
     l2 : float, default=0.0
-        Weight of a penalty: on :math:`n u^2 \|L\|_F^2`, u² being the mean variance of the
+        Weight of the penalty :math:`n u^2 \|L\|_F^2`, where u² is the mean variance over the
         directions in which the data vary.
     n_restarts : int, default=1
-        Starts of which the best is kept: the first is ``init``, others are random.
+        Number of runs. The best one is kept. The first run starts from ``init``, the others from
+        random maps.
     max_iter : int, default=100
-        Steps at most: from each start.
+        Maximum number of iterations. It applies to each run.
     tol : float, default=1e-5
-        Stops when an iteration lowers the objective by less than this share; here, when two raise
-        it by less.
+        Stop when two successive iterations improve the objective by less than this fraction.
     warm_start : bool, default=False
-        Start from the last fit: from its map, if there was one of the same shape.
+        If True, start from the map of the previous fit, provided that it has the same shape.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: random starts, and the subset from which a large fit starts.
+        Random seed. Used for random initial maps, and to sample the 3,000 rows on which a fit with
+        more than 10,000 rows and ``n_neighbors`` starts.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores. They share the rows.
+        Number of threads. None means 1, -1 all cores. The rows are divided among them.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map L.
+        The linear map L.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     objective_ : float
-        f or g at the solution over all neighbours, less the penalty; f is at most n.
+        f or g at the solution over all neighbors, minus the penalty. f is at most n.
     n_principal_ : int or None
-        What "auto" was, or what was given.
+        Number of principal components used; None if X was not projected.
     n_iter_ : int
-        Iterations from the start that was best.
+        Number of iterations of the best run.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration. With ``n_neighbors`` this objective is
-        what the solver sees: over the lists, and at first over a subset.
+        "objective", "step" and "seconds" of each iteration. With ``n_neighbors`` the objective is
+        computed over the lists of neighbors, and at first over a subset of the rows.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels.
 
     Notes
     -----
-    Where classes can be told apart without error the best map is infinitely large. The descent then
-    stops where the objective is within ``tol`` of it.
+    Rules of "auto":
+
+    * ``init``: for a square map, the Euclidean distance of the standardized features. With fewer
+      components, "within" if ``n_samples - n_classes`` is at least three times the number of
+      directions in which X varies, otherwise "pca".
+    * ``n_principal``: None up to 128 features. Otherwise 64, but at most ``n_samples // 2 - 1`` and
+      at least ``n_components``.
+
+    A named initial map is scaled down if the mean squared distance under it is above 25, so that
+    each point has more than one soft neighbor.
+
+    If the classes can be separated without errors, the optimal map is infinitely large. The descent
+    then stops when the objective is within ``tol`` of its limit.
 
     See Also
     --------
@@ -185,7 +193,7 @@ class NCA(_SoftLearner):
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the map from labelled points.
+        """Learn the map from labeled points.
 
         Parameters
         ----------
@@ -197,7 +205,7 @@ class NCA(_SoftLearner):
         Returns
         -------
         NCA
-            Itself.
+            The fitted estimator.
         """
         start_from = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
@@ -212,7 +220,7 @@ class NCA(_SoftLearner):
         return self
 
     def _learn(self, rows: Floats, codes: Indices, start_from: Floats | None) -> None:
-        """From rows sorted by class."""
+        """Learn from rows sorted by class."""
         frame = self._frame(rows, codes)
         few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
         if self._plainly(start_from, rows.shape[1]):
@@ -234,13 +242,13 @@ class NCA(_SoftLearner):
             warn_of_limit("NCA", self.max_iter)
 
     def _plainly(self, start_from: Floats | None, p: int) -> bool:
-        """Whether to start from the coordinates of the solver as they are."""
+        """Return True if the descent starts from the identity in the solver's coordinates."""
         auto = isinstance(self.init, str) and self.init == "auto"
         goes_on = start_from is not None and start_from.shape == (p, p)
         return auto and self.n_components in (None, p) and not goes_on
 
     def _run(self, found: Descent, lowered: _Lowered) -> None:
-        """One descent: over all neighbours, or over lists of the nearest."""
+        """Run one descent, over all neighbors or over lists of the nearest ones."""
         n = len(lowered.engine.X)
         k = self.n_neighbors
         if k == "auto":
@@ -260,7 +268,7 @@ class NCA(_SoftLearner):
             first = listed(found.point)[0]
             descend(listed, found, max_iter=limit, tol=self.tol, report=report)
             gained = first - found.objective
-            # Only with new lists in hand is it known that there is nothing left to gain.
+            # Convergence on old lists does not count: stop only if new lists bring no improvement.
             if found.converged and (
                 found.n_iter - before <= 2 or gained <= 10 * self.tol * abs(first)
             ):
@@ -269,13 +277,13 @@ class NCA(_SoftLearner):
             pace *= 2
 
     def _penalty(self, frame: SolverFrame) -> Matrix:
-        """The quadratic form of the penalty in the coordinates of the solver."""
+        """Return the quadratic form of the penalty in the solver's coordinates."""
         unit = float(frame.statistics.total_variances().sum()) / frame.into.shape[1]
         return self.l2 * unit * (frame.into.T @ frame.into)
 
 
 class _Lowered:
-    """What is lowered: minus the mean of the objective over rows, with the penalty."""
+    """The function to minimize: minus the mean of the objective over the rows, plus the penalty."""
 
     def __init__(
         self, engine: SoftNeighbors, penalty: Matrix, neighbors: Indices | None = None
@@ -283,19 +291,19 @@ class _Lowered:
         self.engine, self.penalty, self.neighbors = engine, penalty, neighbors
 
     def __call__(self, L: Matrix) -> tuple[float, Matrix]:
-        """Value and gradient."""
+        """Return the value and the gradient."""
         n = len(self.engine.X)
         value, gradient = self.engine.evaluate(L, self.neighbors)
         drag = L @ self.penalty
         return float(np.sum(L * drag)) - value / n, 2 * drag - gradient / n
 
     def value(self, L: Matrix) -> float:
-        """Over all neighbours, in double precision."""
+        """Return the value over all neighbors, in double precision."""
         value = self.engine.value(L)
         return float(np.sum(L * (L @ self.penalty))) - value / len(self.engine.X)
 
     def subset(self, size: int, seed: Any) -> _Lowered:
-        """Over all neighbours in a random subset of the rows."""
+        """Return the same function for a random subset of the rows, over all neighbors."""
         engine = self.engine
         rng = check_random_state(seed)
         rows = np.sort(rng.choice(len(engine.X), size, replace=False))
@@ -303,7 +311,7 @@ class _Lowered:
         return _Lowered(engine.of(engine.X[rows], y.reshape(-1)), self.penalty)
 
     def listed(self, L: Matrix, k: int) -> _Lowered:
-        """Over lists of the nearest under a map."""
+        """Return the same function over lists of the k nearest neighbors under L."""
         engine = self.engine
         Z = (engine.X @ L.T).astype(np.float32)
         _, lists = kneighbors(Z, n_neighbors=k)
@@ -313,7 +321,10 @@ class _Lowered:
 
 
 def _with_own(lists: Indices, Z: Floats, y: Indices) -> None:
-    """Points with no other of their class in their list get the nearest in place of the last."""
+    """Make sure that each list contains a point of the same class.
+
+    Where there is none, the nearest point of the class replaces the last point of the list.
+    """
     lacking = ~(y[lists] == y[:, None]).any(axis=1)
     for label in np.unique(y[lacking]):
         members = np.flatnonzero(y == label)

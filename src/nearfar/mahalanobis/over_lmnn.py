@@ -1,4 +1,4 @@
-"""What the relatives of LMNN share: the LMNN that they fit, and what they have of it."""
+"""Code shared by the estimators that fit an LMNN inside."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from sklearn.base import clone
 from nearfar.mahalanobis.lmnn import LMNN
 from nearfar.mahalanobis.lmnn_defaults import PUBLISHED
 
-#: What relatives of LMNN have of the one they fitted.
+#: Fitted attributes that are copied from the inner LMNN.
 TAKEN_OVER = ("target_neighbors_", "n_impostors_", "objective_", "dual_bound_", "duality_gap_")
 
 
 class OverLMNN:
-    """A learner that fits LMNN to something: what it has of it, for the energy rule too."""
+    """Mixin for learners that fit an LMNN inside and take over its fitted attributes."""
 
     estimator: LMNN | None
 
     @property
     def n_neighbors(self) -> int:
-        """That of LMNN, for the energy rule."""
+        """The ``n_neighbors`` of the inner LMNN, read by `EnergyClassifier`."""
         return lmnn_of(self.estimator).n_neighbors
 
     @property
     def push_weight(self) -> float:
-        """That of LMNN, for the energy rule."""
+        """The ``push_weight`` of the inner LMNN, read by `EnergyClassifier`."""
         return lmnn_of(self.estimator).push_weight
 
     def _take_over(self, lmnn: LMNN) -> None:
@@ -34,7 +34,7 @@ class OverLMNN:
 
 
 def lmnn_of(estimator: LMNN | None) -> LMNN:
-    """A copy of the LMNN that a relative of it was given; with None, one of the defaults."""
+    """Return a copy of the given LMNN, or one with default settings if it is None."""
     if estimator is None:
         return LMNN()
     if not isinstance(estimator, LMNN):
@@ -43,17 +43,21 @@ def lmnn_of(estimator: LMNN | None) -> LMNN:
 
 
 def lmnn_of_the_work(estimator: LMNN | None, owner: Any) -> LMNN:
-    """The same where "auto" is what the work does: all impostors, one pass, to the end."""
+    """Return a copy of the LMNN with "auto" settings replaced by those of the thesis.
+
+    These are all impostors, one pass and no early stopping. Raise ValueError if ``n_passes`` is
+    more than 1.
+    """
     lmnn = lmnn_of(estimator)
     if lmnn.n_passes not in ("auto", 1):
         raise ValueError(
-            f"{type(owner).__name__}: its LMNN makes one pass; got n_passes={lmnn.n_passes} "
-            'inside, 1 or "auto" would do.'
+            f"{type(owner).__name__}: the LMNN passed as estimator must make one pass; got "
+            f'n_passes={lmnn.n_passes}. Set its n_passes to 1 or "auto".'
         )
     return as_in_the_work(lmnn)
 
 
 def as_in_the_work(lmnn: LMNN) -> LMNN:
-    """The same LMNN, with what was "auto" as the work has it."""
+    """Replace the "auto" settings of an LMNN by those of the thesis (Weinberger, 2007)."""
     auto = [name for name in PUBLISHED if getattr(lmnn, name) == "auto"]
     return lmnn.set_params(**{name: PUBLISHED[name] for name in auto})

@@ -1,4 +1,4 @@
-"""A metric learned online, pair by pair."""
+"""A metric learned online from a stream of pairs (POLA)."""
 
 from __future__ import annotations
 
@@ -20,91 +20,95 @@ from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.state import State, floats, number, optional, whole
 from nearfar.summaries.supervision import Pairs
 
-# Pairs looked at in one product, at most.
+# Maximum number of pairs whose losses are computed in one product.
 _AHEAD = 1024
-# After so many without a loss one product of many is faster than one for each.
+# Number of pairs without a loss after which one product for many pairs is faster.
 _QUIET = 8
-# The margin is 1; a loss below this is rounding, as of a pair that was just learned.
+# Losses below this are rounding errors, for example of a pair that was just processed. The margin
+# is 1.
 _LOSS = 1e-12
-# A least eigenvalue below zero by less than this share of the trace is rounding.
+# A negative eigenvalue smaller than this fraction of the trace is a rounding error.
 _ROUNDING = 1e-14
-# Losses are differences from one: what a pair just met leaves behind is no loss.
+# Minimum value of tol: smaller losses are rounding errors, because losses are differences from 1.
 _NO_LOSS = 1e-12
 
 
 class POLA(PairLearner):
-    r"""Pseudo-metric online learning: a metric and a threshold, brought up to date at each pair.
+    r"""Pseudo-metric online learning: a metric and a threshold, updated after every pair.
 
-    A pair with difference x, s = 1 for alike and −1 for different, should have its squared distance
-    below or above the threshold b with a margin of 1. Its loss is
-    :math:`\ell = [1 - s (b - x^T M x)]_+`, and the pair :math:`(M, b)` moves to the nearest one
-    without a loss, then to the nearest metric:
+    The squared distance of a similar pair (s = 1) should be below the threshold b, and that of a
+    dissimilar pair (s = −1) above it, both with a margin of 1. A pair with difference x has the
+    loss :math:`\ell = [1 - s (b - x^T M x)]_+`. After each pair, :math:`(M, b)` is projected onto
+    the nearest values without a loss on it, and then onto the valid metrics and thresholds:
 
     .. math::
         \alpha = \frac{\ell}{\|x\|^4 + 1}, \quad M \leftarrow M - s \alpha\, x x^T, \quad
         b \leftarrow b + s \alpha, \quad M \leftarrow M_+, \quad b \leftarrow \max(b, 1) .
 
-    A pair of alike points leaves at most one negative eigenvalue, which is all that is computed;
-    one of different points leaves none. Both steps are projections, so that (M, b) comes nearer to
-    every metric that has no loss on the pair: on pairs that some metric tells apart the squared
-    losses of the whole stream have a bound (``regret_bound_``), however long it is.
+    A similar pair leaves at most one negative eigenvalue in M, which is the only one computed. A
+    dissimilar pair leaves none. Because both steps are projections, (M, b) comes closer to every
+    metric without a loss on the pair. If some metric separates all pairs, the sum of squared losses
+    is therefore bounded however long the stream is (``regret_bound_``).
 
-    Use it for pairs that come one after the other and are not kept, or for more pairs than
-    another method can take; it never looks back. For a fixed set of pairs :class:`MMC` and
-    :class:`LogisticMetric` find an optimum. A pair may be said both ways.
+    Use it for pairs that arrive one after the other and are not stored, or for more pairs than
+    other methods can process. It never revisits a pair. For a fixed set of pairs, :class:`MMC` and
+    :class:`LogisticMetric` find an optimum. The same pair may occur as similar and as dissimilar.
 
-    Dissimilar pairs of zero length are left out, with a warning. Similar pairs alone teach nothing:
-    the zero metric, from which it starts, has no loss on them.
-
-    Cost: O(p²) for a pair without a loss, looked at in blocks; O(p³) for one of alike points with a
-    loss.
+    Cost: O(p²) for a pair without a loss, done in blocks; O(p³) for a similar pair with a loss.
 
     Parameters
     ----------
     threshold_floor : float or None, default=1.0
-        The least b, as published, where learning starts; with None it is free and starts at 1.
+        Minimum of b, which is also its initial value; 1 as published. None sets no minimum and
+        starts at 1.
     max_epochs : int, default=1
-        Times that ``fit`` goes through the pairs at most.
+        Maximum number of passes of ``fit`` over the pairs.
     tol : float, default=0.0
-        Stops when no pair has a loss above this. The losses fall geometrically and need not reach
-        zero.
+        Stop when no pair has a loss above this value. The losses decrease geometrically and may
+        never reach zero. Used only if ``max_epochs`` is more than 1.
     scale : float or "auto", default="auto"
-        What points are divided by: "auto" is the root of the mean squared length of the pairs in
-        the first batch, so that units do not matter. With 1 it is the algorithm to the letter.
+        Number by which points are divided. "auto" uses the root mean squared length of the pairs
+        in the first batch, so that units do not matter. 1 is the algorithm as published.
     shuffle : bool, default=False
-        Whether ``fit`` takes the pairs in a random order, another each time. Otherwise similar and
-        dissimilar ones alternate evenly, each kind in its order.
+        If True, ``fit`` visits the pairs in a random order, different in each epoch. Otherwise
+        similar and dissimilar pairs are interleaved in proportion, each kind in the given order.
     n_similar : int or None, default=None
-        Similar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+        Maximum number of similar pairs drawn from labels. None uses the default of
+        ``Pairs.from_labels``.
     n_dissimilar : int or None, default=None
-        Dissimilar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+        Maximum number of dissimilar pairs drawn from labels. None uses the default of
+        ``Pairs.from_labels``.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: pairs from labels, their order; the default gives the same every
-        time.
+        Random seed. Used to draw pairs from labels and to shuffle them.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_features, n_features)
-        The map: the eigenvectors of M times the roots of their eigenvalues, the longest first; rows
-        of zeros where M has no more.
+        The linear map: the eigenvectors of M times the square roots of the eigenvalues, largest
+        first. Rows beyond the rank of M are zero.
     mean_ : ndarray of shape (n_features,)
-        Mean of the points of the first batch, which only keeps digits.
+        Mean of the points of the first batch. It only improves the numerical accuracy.
     b_ : float
-        The threshold of squared distances between alike and different.
+        Threshold on squared distances between similar and dissimilar pairs.
     scale_ : float
-        What points are divided by.
+        Number by which points are divided.
     n_seen_ : int
-        Pairs that came by, in all epochs.
+        Number of pairs processed, over all epochs.
     n_updates_ : int
-        Pairs with a loss.
+        Number of pairs with a loss.
     n_epochs_ : int
-        Times that the last ``fit`` went through the pairs.
+        Number of passes of the last ``fit`` over the pairs.
     cumulative_loss_ : float
-        The sum of the squared losses, each before its pair was learned.
+        Sum of the squared losses, each measured before the update with its pair.
     regret_bound_ : float
-        :math:`R (\|M\|_F^2 + (b - b_1)^2)`, R the largest :math:`\|x\|^4 + 1`. Where the metric
-        learned has no loss on what came by, ``cumulative_loss_`` cannot exceed it; where it does
-        exceed it, the metric has losses on it.
+        :math:`R (\|M\|_F^2 + (b - b_1)^2)`, where R is the largest :math:`\|x\|^4 + 1` and
+        :math:`b_1` the initial threshold. If the learned metric has no loss on the pairs seen,
+        ``cumulative_loss_`` cannot exceed this bound. If it does, the metric has losses on them.
+
+    Notes
+    -----
+    Dissimilar pairs of zero length are left out with a warning. Nothing can be learned from similar
+    pairs alone, because the initial zero metric has no loss on them.
 
     See Also
     --------
@@ -115,17 +119,19 @@ class POLA(PairLearner):
     .. [1] S. Shalev-Shwartz, Y. Singer and A. Y. Ng, "Online and batch learning of pseudo-metrics",
        International Conference on Machine Learning, 2004.
     .. [2] K. Q. Weinberger, "Metric Learning with Convex Optimization", 2007, section 2.2.2. It
-       leaves b free.
+       sets no minimum of b.
 
     Examples
     --------
+    Only the first feature determines which pairs are similar. The pairs arrive in batches.
+
     >>> import numpy as np
     >>> from nearfar import POLA
     >>> rng = np.random.default_rng(0)
     >>> pairs = rng.normal(size=(500, 2, 3))
-    >>> sign = np.where(abs(pairs[:, 0, 0] - pairs[:, 1, 0]) < 1, 1, -1)  # only one feature matters
+    >>> sign = np.where(abs(pairs[:, 0, 0] - pairs[:, 1, 0]) < 1, 1, -1)
     >>> pola = POLA()
-    >>> for start in range(0, 500, 100):  # as they come
+    >>> for start in range(0, 500, 100):
     ...     part = slice(start, start + 100)
     ...     pola = pola.partial_fit_pairs(pairs[part], sign[part])
     >>> M = pola.get_mahalanobis_matrix()
@@ -178,7 +184,7 @@ class POLA(PairLearner):
         self.n_dissimilar = n_dissimilar
         self.random_state = random_state
 
-    # From rows
+    # Learning from rows
 
     def _learn(self, rows: Floats, guide: Pairs) -> None:
         differences, sign = self._differences(rows, guide)
@@ -196,39 +202,38 @@ class POLA(PairLearner):
                 if self.max_epochs > 1:
                     largest = float(online.losses(differences, sign).max())
         finally:
-            # Also after Ctrl-C: what was learned so far is left on the learner.
+            # After Ctrl-C too, the estimator keeps the current metric.
             self._take(online, rows.dtype)
         if not online.M.any():
             warn(
-                "No pair had a loss: the metric is still zero, and all points are one to it. POLA "
-                "needs dissimilar pairs to begin."
+                "No pair had a loss, so the metric is still zero and all distances are zero. POLA "
+                "needs dissimilar pairs to learn from."
             )
         if self.max_epochs > 1 and largest > enough:
             warn(
-                f"POLA still has a loss of {largest:.2g} after max_epochs={self.max_epochs}; no "
-                "metric may tell all pairs apart. Raise max_epochs, or tol to be content with "
-                "less.",
+                f"POLA still has a loss of {largest:.2g} after max_epochs={self.max_epochs}. "
+                "Increase max_epochs or tol. Possibly no metric separates all pairs.",
                 ConvergenceWarning,
             )
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Pairs | None = None
     ) -> Self:
-        """Go once through the pairs of more points, similar and dissimilar ones alternating evenly.
+        """Process the pairs of more points once, similar and dissimilar pairs interleaved.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             More points.
         y : array-like of shape (n_samples,), optional
-            Labels, from which pairs are drawn; not read when pairs are given.
+            Labels, from which pairs are drawn. Not used if ``supervision`` is given.
         supervision : Pairs, optional
             Pairs of rows of this X.
 
         Returns
         -------
         POLA
-            Itself.
+            The fitted estimator.
         """
         first = not self.__sklearn_is_fitted__()
         self._check_parameters()
@@ -237,7 +242,10 @@ class POLA(PairLearner):
         return self._go_on(differences, sign, rows)
 
     def _differences(self, rows: Floats, pairs: Pairs) -> tuple[Matrix, Vector]:
-        """Of pairs of rows, with their signs, the two kinds alternating evenly."""
+        """Return the differences of the pairs and their signs, interleaved in proportion.
+
+        The sign is +1 for similar and -1 for dissimilar pairs.
+        """
         similar, dissimilar = self._usable(rows, pairs)
         every = np.vstack([similar, dissimilar])
         sign = np.repeat([1.0, -1.0], [len(similar), len(dissimilar)])
@@ -245,10 +253,10 @@ class POLA(PairLearner):
         left, right = every[order].T
         return rows[left].astype(np.float64) - rows[right], sign[order]
 
-    # From a stream
+    # Learning from a stream
 
     def partial_fit_pairs(self, pairs: ArrayLike, sign: ArrayLike) -> Self:
-        """Go once through pairs of points, in their order.
+        """Process pairs of points once, in their order.
 
         Parameters
         ----------
@@ -260,7 +268,7 @@ class POLA(PairLearner):
         Returns
         -------
         POLA
-            Itself.
+            The fitted estimator.
         """
         first = not self.__sklearn_is_fitted__()
         self._check_parameters()
@@ -273,12 +281,11 @@ class POLA(PairLearner):
         signs = np.asarray(sign)
         if signs.shape != (len(points),):
             raise ValueError(
-                f"sign must have shape ({len(points)},), one entry for each pair; got "
-                f"{signs.shape}."
+                f"sign must have shape ({len(points)},), one entry per pair; got {signs.shape}."
             )
         wrong = np.flatnonzero((signs != 1) & (signs != -1))
         if len(wrong):
-            raise ValueError(f"sign row {wrong[0]}: {signs[wrong[0]]!r} is neither +1 nor -1.")
+            raise ValueError(f"sign must be +1 or -1; row {wrong[0]} is {signs[wrong[0]]!r}.")
         if first:
             self._forget()
             self.n_features_in_ = points.shape[2]
@@ -287,7 +294,7 @@ class POLA(PairLearner):
         if equal.any():
             warn(
                 f"{np.count_nonzero(equal)} of {np.count_nonzero(signs == -1)} dissimilar pairs "
-                "have zero length: no metric can part equal points, and POLA leaves them out."
+                "have zero length. No metric separates equal points, and POLA leaves them out."
             )
         kept = ~equal
         return self._go_on(
@@ -297,7 +304,7 @@ class POLA(PairLearner):
         )
 
     def _go_on(self, differences: Matrix, sign: Vector, rows: Floats) -> Self:
-        """One pass, from the first batch or from what was learned."""
+        """Process a batch, from scratch or from the current metric."""
         if self.__sklearn_is_fitted__():
             online, dtype = self._resumed(), self.components_.dtype
         else:
@@ -308,7 +315,7 @@ class POLA(PairLearner):
             self._take(online, dtype)
         return self
 
-    # What is learned
+    # State
 
     def _begin(self, differences: Matrix, rows: Floats) -> Online:
         self.mean_ = rows.mean(axis=0, dtype=np.float64).astype(rows.dtype)
@@ -345,7 +352,7 @@ class POLA(PairLearner):
 
 @dataclass
 class Online:
-    """(M, b) and what came by. M is in Fortran order, and changed in place."""
+    """The state (M, b) and statistics of the pairs. M is in Fortran order and changed in place."""
 
     M: Matrix
     b: float
@@ -353,22 +360,22 @@ class Online:
     n_seen: int = 0
     n_updates: int = 0
     cumulative: float = 0.0
-    widest: float = 1.0  # the largest |x|⁴ + 1
+    widest: float = 1.0  # The largest |x|⁴ + 1.
 
     def __post_init__(self) -> None:
         self.trace = float(self.M.trace())
 
     def losses(self, X: Matrix, sign: Vector) -> Vector:
-        """Those of pairs with such differences."""
+        """Return the losses of pairs with the differences X."""
         return np.maximum(
             1 - sign * (self.b - np.einsum("ij,ij->i", X @ self.M, X, optimize=False)), 0.0
         )
 
     def walk(self, X: Matrix, sign: Vector) -> None:
-        """Go through pairs in their order.
+        """Process pairs in their order.
 
-        Where losses are rare, many pairs are looked at in one product up to the first that has one:
-        about twice as many as were needed the last time.
+        If losses are rare, the losses of many pairs are computed in one product, up to the first
+        pair with a loss. The block has about twice as many pairs as were needed the last time.
         """
         X = np.ascontiguousarray(X)
         squares = np.einsum("ij,ij->i", X, X).tolist()
@@ -398,7 +405,7 @@ class Online:
             self.n_seen = begun + at
 
     def _step(self, x: Vector, sign: float, loss: float, square: float) -> None:
-        """Project onto the pairs (M, b) without this loss, then onto those with M ⪰ 0, b ≥ floor.
+        """Project onto the (M, b) without this loss, then onto those with M ⪰ 0 and b ≥ floor.
 
         ``square`` is |x|².
         """
@@ -414,15 +421,18 @@ class Online:
             self.b = self.floor
 
     def _to_cone(self, lowered: float) -> None:
-        """Without the one negative eigenvalue that M may have, not below minus ``lowered``."""
+        """Remove the single negative eigenvalue that M may have.
+
+        It is not less than minus ``lowered``.
+        """
         rounding = _ROUNDING * (abs(self.trace) + lowered)
-        if 2 * lowered <= rounding:  # after many epochs a step may be next to nothing
+        if 2 * lowered <= rounding:  # After many epochs a step can be negligible.
             return
         values, vectors, found, _, info = lapack.dsyevr(
             self.M, range="V", vl=-2 * lowered - 1e3 * rounding, vu=-rounding
         )
         if info or found > 1:
-            # It gives up on some clusters of equal eigenvalues.
+            # LAPACK fails on some clusters of equal eigenvalues.
             values, vectors = np.linalg.eigh(self.M)
             found = int(values[0] < -rounding)
         if found:
@@ -432,7 +442,7 @@ class Online:
 
 
 def _evenly(n_similar: int, n_dissimilar: int) -> Indices:
-    """The order in which two kinds, one listed after the other, alternate evenly.
+    """Return the order that interleaves two kinds of pairs, listed one after the other.
 
     >>> _evenly(2, 4).tolist()
     [2, 0, 3, 4, 1, 5]
@@ -442,12 +452,13 @@ def _evenly(n_similar: int, n_dissimilar: int) -> Indices:
 
 
 def _root_mean_square(differences: Matrix) -> float:
-    """Of the lengths; squares overflow or vanish before the values do."""
+    """Return the root mean squared length, without overflow or underflow of the squares."""
     largest = float(np.abs(differences).max(initial=0.0))
     if largest == 0:
-        raise ValueError("Every pair has zero length: there is no distance to learn.")
+        raise ValueError("Every pair has zero length. Pass pairs of distinct points.")
     if not np.isfinite(largest):
         raise ValueError(
-            "Some values of X are too large to be subtracted: rescale the features of X."
+            "Differences between rows of X overflow because some values are too large. Rescale the "
+            "features of X."
         )
     return largest * float(np.sqrt(np.mean(((differences / largest) ** 2).sum(axis=1))))

@@ -1,4 +1,4 @@
-"""What a metric is before anything is learned: one vocabulary for all that have a prior."""
+"""Prior metrics, shared by all learners with a ``prior`` parameter."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.parameters import Allowed, array, one_of
 from nearfar.solvers.eigen import descending_eigh, whitener
 
-#: What the parameter ``prior`` may be.
+#: Allowed values of the parameter ``prior``.
 PRIORS: list[Allowed] = [one_of("isotropic", "identity", "covariance"), array]
-# Directions with a smaller share of the largest eigenvalue, in units of the features, are none.
+# Eigenvalues below this fraction of the largest, in units of the features, count as zero.
 _RANK = 1e-12
 
 
 def prior_factor(prior: str | ArrayLike, points: Matrix, unit: float | Vector = 1.0) -> Matrix:
-    r"""W of shape (r, p) with :math:`M_0 = W^T W`, the prior metric of centred points.
+    """Return W of shape (r, p) with :math:`M_0 = W^T W`, the prior metric for centered points.
 
-    * "isotropic": the identity over the mean variance of the points, taken over the directions in
-      which they vary, so that constant columns and a rotation into more dimensions change nothing;
-    * "identity": the Euclidean distance of X as it is;
-    * "covariance": the inverse covariance of the points, on their range;
-    * an array: a metric of X, symmetric and positive semi-definite.
+    * "isotropic": the identity divided by the mean variance of the points. The mean is taken over
+      the directions in which they vary, so constant columns and a rotation into more dimensions
+      change nothing.
+    * "identity": the Euclidean distance of X as given.
+    * "covariance": the inverse covariance of the points, on their range.
+    * an array: a symmetric positive semi-definite metric of X.
 
     Parameters
     ----------
     prior : str or array
-        One of these.
+        One of the above.
     points : ndarray of shape (n_samples, p)
-        As the solver sees them: centred, and divided by ``unit``.
+        Points as the solver receives them: centered and divided by ``unit``.
     unit : float or ndarray of shape (p,), default=1
-        What the features of X were divided by.
+        The number (or one number per feature) by which X was divided.
 
     Examples
     --------
@@ -62,7 +63,7 @@ def _given(prior: ArrayLike, unit: Vector) -> Matrix:
         raise ValueError("prior contains NaN or infinity.")
     largest = np.abs(given).max()
     if largest == 0:
-        raise ValueError("prior is zero: it tells no two points apart.")
+        raise ValueError("prior is zero, so all distances are zero. Pass a nonzero matrix.")
     if np.abs(given - given.T).max() > 1e-8 * largest:
         raise ValueError("prior must be symmetric.")
     scale = np.sqrt(np.maximum(np.diag(given), 0.0))
@@ -72,8 +73,8 @@ def _given(prior: ArrayLike, unit: Vector) -> Matrix:
     )
     if values[-1] < -1e-8 * values[0]:
         raise ValueError(
-            f"prior must be positive semi-definite; it has an eigenvalue of {values[-1]:.3g} where "
-            "its diagonal is brought to 1."
+            "prior must be positive semi-definite; scaled to a unit diagonal it has the eigenvalue "
+            f"{values[-1]:.3g}."
         )
     kept = values > _RANK * values[0]
     return np.asarray((axes[:, kept] * np.sqrt(values[kept])).T * (scale * unit))

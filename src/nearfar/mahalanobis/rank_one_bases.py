@@ -1,4 +1,4 @@
-"""Directions of which a metric can be put together, each one feature of its own."""
+"""Candidate directions from which SCML composes a metric."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import fix_signs, whitener
 
-# Nearest points of each class around a centre that make a local discriminant.
+# Numbers of nearest points of each class around a center that define a local discriminant.
 _NEARBY = (10, 20)
-# Share of the total covariance that is mixed into so few.
+# Fraction of the total covariance that is mixed into the covariance of these points.
 _MIXED = 0.03
-# Directions that vary less than this, as a share of the most, are none.
+# Relative eigenvalue below which the data do not vary in a direction.
 _RANK = 1e-12
 
 
 def local_discriminants(
     points: Matrix, codes: Indices, n_basis: int, rng: np.random.RandomState
 ) -> Matrix:
-    """Fisher's directions of the nearest points of each class around the centres of k-means.
+    """Return Fisher directions of the nearest points of each class around k-means centers.
 
-    Around each centre the nearest 10, and the nearest 20, points of each class give as many
-    directions as there are classes but one; their covariance within classes is mixed with 3 %
-    of the total covariance, so that few points do not whiten noise. At most ``n_basis`` of them,
+    The nearest 10 and the nearest 20 points of each class around each center give
+    ``n_classes - 1`` directions each. Their within-class covariance is mixed with 3% of the total
+    covariance, because that of few points is noisy. At most ``n_basis`` directions are returned,
     with unit variance over all points.
     """
     n_classes = int(codes.max()) + 1
@@ -54,7 +54,7 @@ def local_discriminants(
 
 
 def _discriminants(white: Matrix, groups: list[Indices], each: int) -> Matrix:
-    """One problem for each row of the groups, all solved together."""
+    """Solve one discriminant problem per row of the groups, all at once."""
     r = white.shape[1]
     within = np.broadcast_to(_MIXED * np.eye(r), (len(groups[0]), r, r)).copy()
     means = []
@@ -63,7 +63,7 @@ def _discriminants(white: Matrix, groups: list[Indices], each: int) -> Matrix:
         means.append(near.mean(axis=1))
         apart = near - means[-1][:, None]
         within += apart.transpose(0, 2, 1) @ apart / (rows.shape[1] * len(groups))
-    between = np.stack(means, axis=2)  # (centres, r, classes)
+    between = np.stack(means, axis=2)  # (centers, r, classes)
     between -= between.mean(axis=2, keepdims=True)
     factor = np.linalg.cholesky(within)
     left, _, _ = np.linalg.svd(np.linalg.solve(factor, between), full_matrices=False)
@@ -74,11 +74,11 @@ def _discriminants(white: Matrix, groups: list[Indices], each: int) -> Matrix:
 def triplet_differences(
     points: Matrix, triplets: Indices, n_basis: int, rng: np.random.RandomState
 ) -> Matrix:
-    """Directions in which far points are further than near ones, in random groups of triplets.
+    """Return directions in which far points are farther than near points, for random triplets.
 
-    Of as many triplets as there are dimensions: the eigenvectors of the sum of their scatters to
-    far points less those to near ones that have positive eigenvalues. ``n_basis`` of them, or
-    fewer, with unit variance over all points.
+    Each random group has as many triplets as there are dimensions. Its directions are the
+    eigenvectors with positive eigenvalues of the scatter to the far points minus the scatter to the
+    near points. At most ``n_basis`` directions are returned, with unit variance over all points.
     """
     T = whitener(points.T @ points / len(points), _RANK)
     white = points @ T
@@ -86,7 +86,7 @@ def triplet_differences(
     size = min(r, len(triplets))
     found: list[Matrix] = []
     count = 0
-    # A group may have no such direction; those that have, have many.
+    # A group may have no such direction. Most groups have several.
     for _ in range(4 * n_basis):
         a, near, far = white[triplets[rng.randint(len(triplets), size=size)]].transpose(1, 0, 2)
         values, axes = np.linalg.eigh((a - far).T @ (a - far) - (a - near).T @ (a - near))
@@ -98,7 +98,7 @@ def triplet_differences(
 
 
 def _blocks(n: int, r: int) -> list[slice]:
-    """Of problems whose matrices take some 30 MB together."""
+    """Return slices of problems whose matrices take about 30 MB together."""
     step = max(1, 4_000_000 // (r * r))
     return [slice(start, start + step) for start in range(0, n, step)]
 

@@ -28,53 +28,54 @@ from nearfar.summaries.whitening import (
 
 
 class RCA(StatisticsLearner):
-    r"""Relevant component analysis: shrink the directions that vary within chunklets.
+    r"""Relevant component analysis: whitening by the covariance within chunklets.
 
-    A chunklet is a group of points known to be alike, of a class nobody needs to name. With the
-    covariance of the points about the mean of their chunklet,
+    A chunklet is a group of points known to belong to the same class, although the class itself may
+    be unknown. With the covariance of the points about the mean :math:`m_j` of their chunklet j,
+    RCA computes
 
     .. math:: C = \tfrac1n \sum_j \sum_{i \in j} (x_i - m_j)(x_i - m_j)^T, \qquad L = C^{-1/2},
 
-    which maximises :math:`\log\det(L^T L)` under a bound on the average squared distance within
-    chunklets. With ``n_principal`` the leading principal axes P of the points come first, and
-    :math:`L = (P C P^T)^{-1/2} P`. With ``n_components`` the leading generalised eigenvectors V of
-    (total covariance, C) come first (the Fisher discriminant of the chunklets) and
-    :math:`L = (V^T C V)^{-1/2} V^T`.
+    which maximizes :math:`\log\det(L^T L)` under a bound on the average squared distance within
+    chunklets. Directions that vary within chunklets are shrunk. With ``n_principal``, the points
+    are first projected onto their leading principal axes P, and
+    :math:`L = (P C P^T)^{-1/2} P`. With ``n_components``, they are first projected onto the leading
+    generalized eigenvectors V of (total covariance, C), the Fisher discriminant of the chunklets,
+    and :math:`L = (V^T C V)^{-1/2} V^T`.
 
-    Use it when you know a few groups of alike points but no labels, or as a fast first metric
-    with labels, each class then being one chunklet. Points in no chunklet, and chunklets of one
-    point, say nothing and are left out.
+    Use it if you know some groups of similar points but no labels, or with labels as a fast first
+    metric: each class is then one chunklet. Points in no chunklet and chunklets of a single point
+    are left out.
 
     Cost: one pass of O(n p²), then O(p³).
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output; None keeps all.
+        Dimension of the output. None keeps all.
     n_principal : int or None, default=None
-        Principal components that are kept before anything is whitened: those of the points in
-        chunklets. None is all.
+        Number of principal components to project X onto before learning. They are computed from
+        the points in chunklets. None uses all features.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        What is mixed into covariances. A number g replaces C by
-        :math:`(1-g) C + g (\mathrm{tr}\,C / p) I`. "auto" changes nothing while C is regular where
-        the data vary; else it mixes in 0.1 % of the total covariance.
+        Shrinkage of the covariance: a number g replaces C by
+        :math:`(1-g) C + g (\mathrm{tr}\,C / p) I`. "auto" mixes in 0.1% of the total covariance if
+        C is singular in a direction in which the data vary, and otherwise leaves C unchanged.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map; without ``n_components`` symmetric, or one row for each direction in which the
-        data vary if these are fewer than the features.
+        The linear map. Without ``n_components`` it is symmetric, or it has one row per direction in
+        which the data vary, if there are fewer than features.
     mean_ : ndarray of shape (n_features,)
         Mean of the points in chunklets.
     covariance_ : ndarray of shape (n_features, n_features)
-        C as it was whitened, with what was mixed in: ``components_ @ covariance_ @ components_.T``
-        is the identity.
+        C after shrinkage: ``components_ @ covariance_ @ components_.T`` is the identity.
     information_ : float
-        :math:`-\tfrac12 \log\det C` over the directions kept: how much the map raises the entropy
-        of the points, the most that is possible while the average squared distance to the mean of
-        the chunklet is the number of directions.
+        :math:`-\tfrac12 \log\det C` over the directions kept. This is the increase of the entropy
+        of the points under the map. No map achieves more if the average squared distance to the
+        chunklet mean equals the number of directions.
     statistics_ : ClassStatistics
-        What was accumulated.
+        The accumulated statistics.
 
     See Also
     --------
@@ -89,7 +90,7 @@ class RCA(StatisticsLearner):
 
     Examples
     --------
-    Eight points, two groups of alike ones, and two points of which nothing is known:
+    Ten points: two chunklets of four points each, and two points in no chunklet.
 
     >>> import numpy as np
     >>> from nearfar import RCA
@@ -132,14 +133,14 @@ class RCA(StatisticsLearner):
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,), optional
-            Labels; not read when ``supervision`` is given.
+            Labels. Not used if ``supervision`` is given.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
-            Chunklet of each point, -1 for none.
+            Chunklet number of each point, -1 for none.
 
         Returns
         -------
         RCA
-            Itself.
+            The fitted estimator.
         """
         self._check_parameters()
         rows = self._check_rows(X, reset=True, min_samples=2)
@@ -153,10 +154,10 @@ class RCA(StatisticsLearner):
         *,
         supervision: Chunklets | ArrayLike | None = None,
     ) -> Self:
-        """Accumulate more points; a chunklet may continue from batch to batch.
+        """Accumulate more points. A chunklet may continue from batch to batch.
 
-        Give labels or chunklets, not now one and now the other: label 0 and chunklet 0 would be
-        one group.
+        Use either labels or chunklets for all batches. Otherwise label 0 and chunklet 0 would be
+        the same group.
 
         Parameters
         ----------
@@ -165,15 +166,15 @@ class RCA(StatisticsLearner):
         y : array-like of shape (n_samples,), optional
             Labels.
         classes : array-like of shape (n_classes,), optional
-            All labels that may come, as in scikit-learn; once given, others raise. Not for
-            chunklets.
+            All labels that can occur, as in scikit-learn. Once given, other labels raise an error.
+            Not used with chunklets.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
-            Chunklet of each point, -1 for none.
+            Chunklet number of each point, -1 for none.
 
         Returns
         -------
         RCA
-            Itself.
+            The fitted estimator.
         """
         self._check_parameters()
         rows = self._check_rows(X, reset=not self.__sklearn_is_fitted__())
@@ -188,7 +189,7 @@ class RCA(StatisticsLearner):
         if supervision is None:
             return self._accumulate(rows, y, None, exact=exact)
         if is_dask(rows):
-            # Rows in no chunklet get the weight zero, and are then no rows.
+            # Rows in no chunklet get weight zero, which leaves them out.
             labels = supervision if is_dask(supervision) else as_chunklets(supervision).labels
             return self._accumulate(rows, labels, labels >= 0, exact=exact)
         chunklets = as_chunklets(supervision)
@@ -196,12 +197,13 @@ class RCA(StatisticsLearner):
         known = chunklets.labels >= 0
         if known.all():
             return self._add(rows, *encode_labels(chunklets.labels), None, exact=exact)
-        assert_all_finite(rows, input_name="X")  # at the rows of no chunklet nobody else looks
+        # Rows in no chunklet are checked here, because they are dropped below.
+        assert_all_finite(rows, input_name="X")
         names, codes = np.unique(chunklets.labels[known], return_inverse=True)
         return self._add(rows[known], names, codes.reshape(-1), None, exact=exact)
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
-        """C^{-1/2}, or the whitened leading Fisher directions of the chunklets."""
+        """Return C^{-1/2}, or the whitened leading Fisher directions of the chunklets."""
         V, statistics = self._image(statistics)
         T = within_whitener(statistics, self.shrinkage)
         rank = T.shape[1]
@@ -221,8 +223,8 @@ class RCA(StatisticsLearner):
         return _root(T) if self.n_components is None else canonical_rows(values, T.T)
 
     def _image(self, statistics: ClassStatistics) -> tuple[Matrix | None, ClassStatistics]:
-        """Principal axes, if there are any to be used, and the statistics along them."""
-        # Chunklets of one point have no scatter and must not dilute the covariance.
+        """Return the principal axes, if ``n_principal`` is given, and the statistics along them."""
+        # Chunklets of one point have no scatter and would only reduce the covariance.
         paired = statistics.counts > 1
         if not paired.any():
             raise ValueError(
@@ -238,7 +240,7 @@ class RCA(StatisticsLearner):
 
     @property
     def covariance_(self) -> Matrix:
-        """C, made whenever one asks."""
+        """C after shrinkage, computed on access."""
         check_is_fitted(self)
         V, statistics = self._image(self.statistics_)
         C = within_covariance(statistics, self.shrinkage)
@@ -246,18 +248,21 @@ class RCA(StatisticsLearner):
 
 
 def _log_volume(T: Matrix) -> float:
-    """The sum of the logarithms of the singular values of T (p, r)."""
+    """Return the sum of the logarithms of the singular values of T (p, r)."""
     used = T[np.abs(T).any(axis=1)]
     if used.shape[0] == used.shape[1]:
-        return float(np.linalg.slogdet(used)[1])  # whatever the units of the features
+        return float(np.linalg.slogdet(used)[1])  # Accurate for features of any units.
     return float(np.log(linalg.svdvals(used)).sum())
 
 
 def _root(T: NDArray[np.float64]) -> NDArray[np.float64]:
-    """W with ``W.T @ W = T @ T.T``: symmetric where T has full rank, else one row a direction."""
+    """Return W with ``W.T @ W = T @ T.T``.
+
+    W is symmetric if T has full rank. Otherwise it has one row per direction.
+    """
     left, singular, _ = linalg.svd(T, full_matrices=False)
     if singular[-1] < 1e-10 * singular[0]:
-        # Features of wildly different units: the SVD would lose the small ones, T itself does not.
+        # With features of very different units, the SVD loses the small ones but T does not.
         return fix_signs(T.T)
     if T.shape[1] < T.shape[0]:
         return fix_signs((left * singular).T)

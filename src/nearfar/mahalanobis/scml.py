@@ -24,102 +24,111 @@ from nearfar.state import State, floats, number, optional
 from nearfar.summaries.pair_differences import PairDifferences, differ
 from nearfar.summaries.supervision import Triplets
 
-# Bases for each feature, and at least.
+# Default number of directions per feature, and the minimum number of directions.
 _BASES_A_FEATURE = 20
 _FEWEST_BASES = 100
-# Roundings of the hinge before the linear program, and after it where that would be too large.
+# Widths of the rounded hinge before the linear program, and instead of it if it is too large.
 _ROUNDED = (1.0, 0.1)
 _ROUNDED_FURTHER = (0.01, 0.001)
-# Relative decrease at which a rounded stage ends, and its iterations at most: it need only find
-# what may matter.
+# Relative decrease at which a stage with a rounded hinge stops, and its maximum number of
+# iterations. A stage only has to find the triplets and directions that may matter.
 _ROUGH = 1e-3
 _STAGE = 30
-# Triplets whose hinge a first linear program sees whole: those as near to their margin as this. Of
-# the others it takes those that are short of it to stay so.
+# Distance from the margin up to which the first linear program contains the hinge of a triplet.
+# Other triplets that violate their margin are assumed to continue to do so.
 _NEAR_THE_HINGE = 0.3
-# How many there are at least, and are added at once; and at most for each direction.
+# Minimum number of these triplets, which is also the number added at once, and their maximum number
+# per direction.
 _FRESH = 500
 _ROWS_A_COLUMN = 10
-# Triplets times bases of the largest linear program: some seconds.
+# Maximum number of triplets times directions of a linear program, which then takes some seconds.
 _LARGEST = 2_000_000
-# From so many entries on an interior point method is faster than the simplex method.
+# Number of entries from which the interior-point method is faster than the simplex method.
 _LARGE = 300_000
 
 
 class SCML(GuidedLearner):
-    r"""Sparse compositional metric learning: a few of many given directions, weighed.
+    r"""Sparse compositional metric learning: a metric composed of a few out of many directions.
 
-    The metric is put together from directions :math:`b_k`, most of which get no weight,
+    The metric is a weighted sum over directions :math:`b_k`, and most weights are zero:
 
     .. math::
         M = \sum_k w_k\, b_k b_k^T, \qquad
         \min_{w \ge 0} \; \frac1T \sum_{(a, n, f)} [1 + d_M^2(a, n) - d_M^2(a, f)]_+
         + \beta \sum_k w_k,
 
-    over triplets that say that a is nearer to n than to f. This is a linear program. It is solved
-    to its proven optimum: L-BFGS on a rounded hinge finds which triplets and directions may
-    matter, a linear program over these weighs them, and what it left out is looked through, added
-    where it matters, and solved again. No array of triplets by directions is ever made.
+    where the triplets (a, n, f) state that a is closer to n than to f. This is a linear program,
+    and it is solved to its proven optimum. L-BFGS on a rounded hinge first finds which triplets and
+    directions may matter, and a linear program over these computes the weights. Triplets and
+    directions that were left out but turn out to matter are added, and the program is solved
+    again. No array of size triplets × directions is stored.
 
-    Use it when a metric should be made of few directions, with labels or triplets, on more
-    features than a full metric could learn. From labels, triplets are those of neighbours by the
-    Euclidean distance of X as given, so scale features of different units first.
+    Use it with labels or triplets if the metric should consist of few directions, or if there are
+    too many features to learn a full metric. From labels, the triplets consist of Euclidean
+    neighbors, so scale features that have different units first.
 
-    Cost: O(n² p) for the neighbours; O((n n_far + n_basis) p²) for a look at all triplets and
-    directions, some tens of them; and linear programs over some hundreds or thousands of triplets.
+    Cost: O(n² p) for the neighbors; O((n n_far + n_basis) p²) for each of some tens of passes over
+    all triplets and directions; and linear programs over hundreds to thousands of triplets.
 
     Parameters
     ----------
     basis : {"lda", "triplet_differences"} or array of shape (n_basis, n_features), default="lda"
-        The directions: Fisher's discriminants of the nearest 10, and 20, points of each class
-        around the centres of k-means, which needs labels (with triplets it is the next one);
-        directions in which random groups of triplets have the far points further than the near
-        ones; or any, as they are.
+        The directions, or how to compute them. "lda" uses local discriminant directions and needs
+        labels. "triplet_differences" uses directions in which far points are farther than near
+        points. See Notes.
     n_basis : int or None, default=None
-        How many directions at most; None is 20 for each feature, and at least 100.
+        Maximum number of directions. None means 20 per feature, and at least 100.
     beta : float, default=1e-5
-        Weight of the sum of all weights; directions made here have unit variance.
+        Weight β of the sum of all weights. Larger values give fewer directions. Computed
+        directions have unit variance.
     n_near, n_far : int, default=3, 10
-        From labels, each point with so many nearest ones of its class, and each of these with so
-        many nearest ones of others.
+        Numbers of neighbors that form triplets from labels. Each point is combined with its
+        ``n_near`` nearest points of its class and its ``n_far`` nearest points of other classes.
     max_iter : int, default=1000
-        Steps at most: of the descent, and linear programs.
+        Maximum number of iterations. Linear programs count as iterations.
     tol : float, default=1e-5
-        Stops when the objective is proven to be within this share of the optimum.
+        Stop when the objective is proven to be within this fraction of the optimum.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: centres, and groups of triplets.
+        Random seed. Used for k-means and to draw groups of triplets.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map L with M = LᵀL: the directions with a weight, times its root; where these are more
-        than the features, a triangular map.
+        The linear map L with M = LᵀL. Its rows are the directions with positive weight, times the
+        square root of the weight, or a triangular matrix if there are more of them than features.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     basis_ : ndarray of shape (n_basis, n_features)
         The directions.
     weights_ : ndarray of shape (n_basis,)
-        Their weights, most of them 0.
+        Weights of the directions, most of them 0.
     objective_ : float
-        What is minimised, at the solution.
+        Value of the objective at the solution.
     dual_bound_ : float
-        No weights have a lower objective than this.
+        Lower bound on the objective for all weights.
     duality_gap_ : float
-        ``1 - dual_bound_ / objective_``; 0 is proof of the optimum.
+        ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int
-        Iterations.
+        Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration; the objective is with a rounded hinge
-        at first.
+        "objective", "step" and "seconds" of each iteration. At first the objective has a rounded
+        hinge.
 
     Notes
     -----
-    Triplets whose far point equals the anchor, so that no metric obeys them, are left out with a
-    warning. Where triplets contradict each other so much that no direction pays, all weights are 0,
-    and a warning says so. Linear programs of more than two million entries are not tried: the
-    hinge is then rounded less and less, and the gap says how far that came.
+    * ``basis="lda"``: the Fisher discriminants of the 10 and of the 20 nearest points of each
+      class around the centers of k-means. If triplets are passed instead of labels,
+      "triplet_differences" is used.
+    * ``basis="triplet_differences"``: directions in which, over a random group of triplets, the far
+      points are farther from the anchor than the near points.
+    * Triplets whose far point equals the anchor cannot be satisfied by any metric. They are left
+      out with a warning.
+    * If the triplets are so contradictory that no direction lowers the objective, all weights are
+      0, and a warning is issued.
+    * Linear programs with more than two million entries are not tried. The hinge is then rounded
+      less and less instead, and ``duality_gap_`` shows the accuracy that was reached.
 
     See Also
     --------
@@ -188,7 +197,7 @@ class SCML(GuidedLearner):
         self.verbose = verbose
 
     def _drawn(self, y: Any) -> Any:
-        return y  # triplets of neighbours are searched for when the points are in their units
+        return y  # _learn searches the triplets after the points have been scaled.
 
     def _learn(self, rows: Floats, guide: Any) -> None:
         frame = scaled(rows)
@@ -199,7 +208,7 @@ class SCML(GuidedLearner):
             guide = Triplets.from_neighbors(points, codes, n_near=self.n_near, n_far=self.n_far)
         triplets = _usable(points, guide)
         basis = self._directions(points, codes, triplets, frame.unit)
-        # In units of their own variance, whatever was given: w b bᵀ with w / size and b √size.
+        # Scale every direction to unit variance: w b bᵀ is unchanged by w * size and b / √size.
         sizes = np.mean((points @ basis.T) ** 2, axis=0)
         used = sizes > 0
         if not used.any():
@@ -211,7 +220,7 @@ class SCML(GuidedLearner):
         try:
             program.solve(found, self.max_iter, self.tol, report_of(self))
         finally:
-            # Also after Ctrl-C: what was reached so far is left on the learner.
+            # After Ctrl-C too, the estimator keeps the best metric found so far.
             weights = np.zeros(len(basis))
             weights[used] = found.point / sizes[used]
             self.weights_ = weights.astype(rows.dtype)
@@ -222,8 +231,8 @@ class SCML(GuidedLearner):
         self.duality_gap_ = max(0.0, 1 - self.dual_bound_ / self.objective_)
         if not weights.any():
             warn(
-                "SCML: no direction is worth its weight, and all points are mapped to one: the "
-                f"triplets contradict each other, or beta={self.beta:g} is too large."
+                "SCML: all weights are zero, so all points are mapped to one point. The triplets "
+                f"contradict each other, or beta={self.beta:g} is too large."
             )
         if not found.converged:
             warn_of_limit("SCML", self.max_iter)
@@ -246,8 +255,8 @@ class SCML(GuidedLearner):
         found = triplet_differences(points, triplets, n_basis, rng)
         if not len(found):
             raise ValueError(
-                "SCML: in no group of triplets are the far points further than the near ones in "
-                "any direction; give a basis."
+                "SCML: the far points of the triplets are not farther than the near points in any "
+                "direction. Pass an array as basis."
             )
         return found
 
@@ -256,22 +265,25 @@ def _usable(points: Matrix, guide: Triplets) -> Indices:
     triplets = guide.indices
     if not len(triplets):
         raise ValueError(
-            "SCML needs triplets: there are none at all; from labels, some class must have at "
-            "least two rows."
+            "SCML needs triplets, but there are none. To learn from labels, some class must have "
+            "at least two rows."
         )
     far = differ(points, triplets[:, [0, 2]])
     if not far.any():
-        raise ValueError("SCML: in every triplet the far point equals the anchor.")
+        raise ValueError(
+            "SCML: in every triplet the far point equals the anchor. Pass triplets of distinct "
+            "points."
+        )
     if not far.all():
         warn(
-            f"SCML: in {(~far).sum()} triplet(s) of {len(far)} the far point equals the anchor: no "
-            "metric obeys them; they are left out."
+            f"SCML: in {(~far).sum()} of {len(far)} triplets the far point equals the anchor. No "
+            "metric satisfies these triplets, and they are left out."
         )
     return np.asarray(triplets[far])
 
 
 def _map(basis: Matrix, weights: Vector) -> Matrix:
-    """L with LᵀL the sum of w b bᵀ, of at most as many rows as features."""
+    """Return L with LᵀL = Σ w b bᵀ and at most as many rows as features."""
     used = weights > 0
     if not used.any():
         return np.zeros((1, basis.shape[1]))
@@ -280,36 +292,36 @@ def _map(basis: Matrix, weights: Vector) -> Matrix:
 
 
 class _Program:
-    """The linear program over weights of directions, seen through p×p matrices only."""
+    """The linear program over the weights of the directions, evaluated through p×p matrices."""
 
     def __init__(self, points: Matrix, triplets: Indices, basis: Matrix, costs: Vector) -> None:
         self.points, self.triplets, self.basis, self.costs = points, triplets, basis, costs
-        # Many triplets share a pair.
+        # Many triplets share a pair, so distances are computed once per distinct pair.
         (self.near, self.near_of), (self.far, self.far_of) = (
             _distinct(points, triplets[:, [0, k]]) for k in (1, 2)
         )
         self.bound = 0.0
 
     def short_of(self, weights: Vector) -> Vector:
-        """What each triplet is short of its margin: 1 + d²(near) - d²(far)."""
+        """Return how far each triplet is from its margin: 1 + d²(near) - d²(far)."""
         values, axes = descending_eigh((self.basis * weights[:, None]).T @ self.basis)
         L = (axes * np.sqrt(np.maximum(values, 0.0))).T
         return 1 + self.near.squared(L)[self.near_of] - self.far.squared(L)[self.far_of]
 
     def gains(self, multipliers: Vector) -> Vector:
-        """By how much a weight on each direction would lower the hinges, to first order."""
+        """Return the first-order decrease of the hinges per unit of weight on each direction."""
         pulled: Vector = np.bincount(self.near_of, multipliers, self.near.n_pairs).astype(float)
         pushed: Vector = np.bincount(self.far_of, multipliers, self.far.n_pairs).astype(float)
         G = self.far.scatter(pushed) - self.near.scatter(pulled)
         return np.einsum("ij,ij->i", self.basis @ G, self.basis)
 
     def value(self, weights: Vector) -> float:
-        """The objective."""
+        """Return the objective."""
         short = self.short_of(weights)
         return float(np.maximum(short, 0.0).mean() + self.costs @ weights)
 
     def rounded(self, width: float) -> Objective:
-        """The objective with a hinge that is a parabola up to ``width``."""
+        """Return the objective with a hinge that is a parabola up to ``width``."""
 
         def objective(weights: Vector) -> tuple[float, Vector]:
             short = np.maximum(self.short_of(weights), 0.0)
@@ -321,17 +333,20 @@ class _Program:
         return objective
 
     def prove(self, multipliers: Vector) -> Vector:
-        """Raise the bound by multipliers from 0 to 1/T, made feasible; what directions gain."""
+        """Raise the bound by multipliers in [0, 1/T], scaled to be feasible.
+
+        Return the gains of the directions.
+        """
         gains = self.gains(multipliers)
         most = float(np.max(gains / self.costs))
         self.bound = max(self.bound, float(multipliers.sum()) / max(1.0, most))
         return gains
 
     def solve(self, found: Descent, max_iter: int, tol: float, report: Report | None) -> None:
-        """Rounded hinges first, then linear programs over what matters."""
+        """Minimize with rounded hinges first, then by linear programs over what matters."""
         widths = list(_ROUNDED)
         positive = optimize.Bounds(0, np.inf)
-        # A stage may be followed by finer ones, where the program is too large.
+        # Stages with less rounding follow if the linear program is too large.
         while widths:
             width = widths.pop(0)
             rough = width in _ROUNDED
@@ -358,7 +373,7 @@ class _Program:
                     widths = list(_ROUNDED_FURTHER)
 
     def _promising(self, weights: Vector, gains: Vector) -> Mask:
-        """The directions of most weight, and those of most gain."""
+        """Return the directions with the largest weights and those with the largest gains."""
         some = max(4 * self.basis.shape[1], 100)
         return (_largest(weights, some) & (weights > 0)) | _largest(gains, some // 2)
 
@@ -372,7 +387,10 @@ class _Program:
         tol: float,
         report: Report | None,
     ) -> bool:
-        """Linear programs until nothing that was left out matters; whether they could be solved."""
+        """Solve linear programs until nothing that was left out matters.
+
+        Return False if a program is too large.
+        """
         began = perf_counter() - found.history["seconds"][-1] if found.n_iter else perf_counter()
         short = self.short_of(found.point)
         found.objective, found.converged = self.value(found.point), False
@@ -381,7 +399,7 @@ class _Program:
             if solved is None:
                 if not linear.any() or rows.sum() * columns.sum() > _LARGEST:
                     return False
-                # Too many were taken to stay short: see more of them whole.
+                # Too many triplets were assumed to violate their margin: add more hinges.
                 nearest = _largest(np.where(linear, -np.abs(short), -np.inf), 2 * int(rows.sum()))
                 rows, linear = rows | (linear & nearest), linear & ~nearest
                 continue
@@ -416,10 +434,10 @@ class _Program:
         return True
 
     def _program(self, rows: Mask, linear: Mask, columns: Mask) -> tuple[Vector, Vector] | None:
-        """The program over some triplets and directions, in its dual, which has fewer rows.
+        """Solve the program over some triplets and directions in its dual, which has fewer rows.
 
-        Triplets that are ``linear`` count without the corner of their hinge: their multipliers are
-        1. None where that has no solution, or where it would be too large.
+        Triplets in ``linear`` are taken to violate their margin: their multiplier is fixed at 1.
+        Return None if the program has no solution or would be too large.
         """
         r, c = np.flatnonzero(rows), np.flatnonzero(columns)
         if len(r) * len(c) > _LARGEST:
@@ -446,13 +464,13 @@ class _Program:
 
 
 def _largest(values: Vector, count: int) -> Mask:
-    """Where the so many largest values are."""
+    """Return a mask of the ``count`` largest values."""
     found = np.zeros(len(values), bool)
     found[np.argsort(-values, kind="stable")[:count]] = True
     return found
 
 
 def _distinct(points: Matrix, pairs: Indices) -> tuple[PairDifferences, Indices]:
-    """The distinct pairs, and which of them each is."""
+    """Return the distinct pairs, and for each pair the index of its distinct pair."""
     keys, places = np.unique(pairs[:, 0] * len(points) + pairs[:, 1], return_inverse=True)
     return PairDifferences(points, np.column_stack(np.divmod(keys, len(points)))), places

@@ -21,77 +21,88 @@ from nearfar.state import State, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# The balance of "auto", and the share of the largest that it takes where that is less.
+# balance="auto": its value, and the fraction of the largest valid balance that limits it.
 _BALANCE = 0.5
 _SHARE_OF_LARGEST = 0.9
-# Entries of the dual further than this share from the edge of their box belong to zeros.
+# Entries of M are zero where the dual is farther from its bound than this fraction of the bound.
 _INSIDE = 1e-3
 
 
 class SDML(PairLearner):
-    r"""Sparse distance metric learning: near a prior, few pairs of features that play together.
+    r"""Sparse distance metric learning: a sparse metric from pairs, close to a prior metric.
 
-    On standardised features, with K the mean of :math:`s\,d d^T` over the differences d of pairs, s
-    being 1 for similar and -1 for dissimilar ones, it minimises over metrics M
+    On standardized features, let K be the mean of :math:`s\,d d^T` over the differences d of the
+    pairs, with s = 1 for similar and s = -1 for dissimilar pairs. SDML minimizes over metrics M
 
     .. math::
         \langle M, M_0^{-1} + \eta K \rangle - \log\det M + \rho \sum_{i \ne j} |M_{ij}| ,
 
-    the graphical lasso with :math:`M_0^{-1} + \eta K` in the place of a covariance. It is solved in
-    its dual, :math:`\max \log\det W + p` over W within ρ of that matrix off the diagonal and equal
-    to it on the diagonal, by L-BFGS within these bounds; then :math:`M = W^{-1}`. Every W on the
-    way is a proven bound.
+    where :math:`M_0` is the prior metric. This is the graphical lasso with
+    :math:`M_0^{-1} + \eta K` in place of a covariance matrix. The dual problem maximizes
+    :math:`\log\det W + p` over all W that differ from this matrix by at most ρ off the diagonal and
+    not at all on it. It is solved by L-BFGS with these bounds, and then :math:`M = W^{-1}`. Every
+    W on the way gives a proven bound.
 
-    Use it with many features and few pairs: entries of M that the pairs do not ask for are zero, so
-    that it can be read which features are weighed together.
+    Use it with many features and few pairs. Entries of M that the pairs do not support are zero, so
+    M shows which features interact.
 
-    Cost: O(N p²) once for N pairs, then O(p³) an iteration.
+    Cost: O(N p²) once for N pairs, then O(p³) per iteration.
 
     Parameters
     ----------
     balance : float or "auto", default="auto"
-        Weight η of the pairs beside the prior. With too large a one dissimilar pairs could be
-        driven apart without end, and an error names the largest that is safe whatever
-        ``sparsity``. "auto" is 0.5, or 0.9 of the largest where that is less.
+        Weight η of the pairs relative to the prior. If it is too large, the problem has no optimum,
+        and an error reports the largest value that works for any ``sparsity``. "auto" is 0.5, or
+        0.9 times the largest value if that is less.
     sparsity : float, default=0.01
-        Weight ρ of the entries off the diagonal; 0 has a closed form.
+        Weight ρ of the off-diagonal entries. Larger values give more zeros. 0 has a closed form.
     prior : {"isotropic", "identity", "covariance"} or array of shape (n_features, n_features)
-        The metric to stay near: the identity over the mean variance of X (over the directions in
-        which it varies), the Euclidean distance, the inverse covariance on the range of X, or any
-        metric. Here the first is that of standardised features; an array must have full rank.
+        Prior metric: the identity on standardized features ("isotropic"), the Euclidean distance
+        of X ("identity"), the inverse covariance of X ("covariance"), or a given matrix
+        of full rank.
     n_similar : int or None, default=None
-        Similar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+        Maximum number of similar pairs drawn from labels. None uses the default of
+        ``Pairs.from_labels``.
     n_dissimilar : int or None, default=None
-        Dissimilar pairs drawn from labels at most; None is the cap of ``Pairs.from_labels``.
+        Maximum number of dissimilar pairs drawn from labels. None uses the default of
+        ``Pairs.from_labels``.
     max_iter : int, default=1000
-        Steps at most.
+        Maximum number of iterations.
     tol : float, default=1e-6
-        Stops when an iteration changes the objective by less than this share, twice, and the gap
-        is at most 50 times it, or finer steps do not close it.
+        Stop when two successive iterations change the objective by less than this fraction and the
+        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
+        to three times, by a factor of 10 each.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: pairs from labels.
+        Random seed. Used to draw pairs from labels.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The map L with M = LᵀL; one row for each feature that varies, the others get no weight.
+        The linear map L with M = LᵀL. It has one row per feature that varies; constant features
+        have zero weight.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     balance_ : float
         The weight of the pairs.
     objective_ : float
-        What is minimised, at the solution; of standardised features.
+        Value of the objective at the solution, for standardized features.
     dual_bound_ : float
-        No metric has a lower objective than this.
+        Lower bound on the objective for every metric.
     duality_gap_ : float
-        ``objective_ - dual_bound_`` as a share of the objective's size, or of 1 if that is less.
+        ``objective_ - dual_bound_``, divided by the absolute value of the objective or by 1,
+        whichever is larger.
     n_iter_ : int
-        Iterations.
+        Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration; the objective is that of the dual, to
-        be minimised, but for a constant.
+        "objective", "step" and "seconds" of each iteration. The objective is that of the dual, with
+        its sign changed and a constant added.
+
+    Notes
+    -----
+    The prior "isotropic" is the identity on standardized features, divided by their mean variance
+    over the directions in which they vary. This differs from 1 only if features are collinear.
 
     See Also
     --------
@@ -178,7 +189,7 @@ class SDML(PairLearner):
         try:
             lasso.solve(found, self.max_iter, self.tol, report_of(self))
         finally:
-            # Also after Ctrl-C: what was reached so far is left on the learner.
+            # After Ctrl-C too, the estimator keeps the best metric found so far.
             solved = lasso.solution(found.point)
             L = linalg.cholesky(solved.M, lower=True).T
             self._keep_metric(L, deviations, frame, rows)
@@ -200,7 +211,7 @@ class SDML(PairLearner):
         W = prior_factor(prior, points, unit)
         if len(W) < points.shape[1]:
             raise ValueError(
-                f"SDML needs a prior of full rank; it has rank {len(W)} on {points.shape[1]} "
+                f"SDML needs a prior of full rank; got rank {len(W)} for {points.shape[1]} "
                 "features that vary."
             )
         inverse = np.linalg.inv(W)
@@ -215,9 +226,9 @@ class SDML(PairLearner):
         if self.balance >= (1 - 1e-9) * largest:
             digits = 10.0 ** (2 - np.floor(np.log10(largest)))
             raise ValueError(
-                f"SDML: with balance={self.balance:g} the program is unbounded: dissimilar pairs "
-                "outweigh the prior in some direction. The largest balance that works here is "
-                f"{np.floor(largest * (1 - 1e-6) * digits) / digits:g}."
+                f"SDML: with balance={self.balance:g} the problem is unbounded, because dissimilar "
+                "pairs outweigh the prior in some direction. The largest balance that works here "
+                f"is {np.floor(largest * (1 - 1e-6) * digits) / digits:g}."
             )
         return float(self.balance)
 
@@ -241,33 +252,34 @@ class _Solution(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """As a share of the objective's size, or of 1: the objective may be 0."""
+        """The gap relative to the absolute objective or to 1, because the objective may be 0."""
         return max(0.0, self.objective - self.bound) / max(1.0, abs(self.objective))
 
 
 class _Lasso:
-    """The graphical lasso of S, by its dual: W = S + U with U in a box off the diagonal."""
+    """The graphical lasso of S, solved by its dual: W = S + U with bounded off-diagonal U."""
 
     def __init__(self, S: Matrix, sparsity: float) -> None:
         self.S, self.sparsity = (S + S.T) / 2, sparsity
         self.upper = np.triu_indices(len(S), 1)
-        self.most = float(np.sum(np.log(np.diag(S))))  # of log det W, by Hadamard
+        # Upper bound of log det W by Hadamard's inequality.
+        self.most = float(np.sum(np.log(np.diag(S))))
 
     def start(self) -> Vector:
-        """Entries drawn towards 0: W is then regular if S is at least semi-definite."""
+        """Return U that moves entries towards 0. W is then regular if S is semi-definite."""
         off = self.S[self.upper]
         return np.asarray(-off * min(1.0, self.sparsity / np.abs(off).max(initial=1e-300)))
 
     def at(self, U: Vector) -> Matrix:
-        """W."""
+        """Return W = S + U."""
         W = self.S.copy()
         W[self.upper] += U
         W.T[self.upper] = W[self.upper]
         return W
 
     def solve(self, found: Descent, max_iter: int, tol: float, report: Report | None) -> None:
-        """Descend from where ``found`` is."""
-        if not len(found.point):  # one feature: nothing is free
+        """Run the descent from ``found.point``."""
+        if not len(found.point):  # A single feature leaves no free entries.
             found.objective, found.converged = float(len(self.S)), True
             return
         box = optimize.Bounds(-self.sparsity, self.sparsity)
@@ -282,7 +294,7 @@ class _Lasso:
         )
 
     def _dual(self, U: Vector) -> tuple[float, Vector]:
-        """Minus log det W, plus what makes it at least p."""
+        """Return minus log det W, plus a constant that makes it at least p, and its gradient."""
         try:
             factor = linalg.cho_factor(self.at(U), lower=True)
         except linalg.LinAlgError:
@@ -292,7 +304,7 @@ class _Lasso:
         return value, -2 * M[self.upper]
 
     def solution(self, U: Vector) -> _Solution:
-        """M = W⁻¹ with zeros where the dual says so, if that is no worse."""
+        """Return M = W⁻¹, with the zeros that the dual implies unless they raise the objective."""
         W = self.at(np.clip(U, -self.sparsity, self.sparsity))
         bound = float(np.linalg.slogdet(W)[1]) + len(W)
         M = np.linalg.inv(W)

@@ -1,4 +1,4 @@
-"""What the learners of soft neighbours share: coordinates, starts, and a descent that is kept."""
+"""Base class of learners with soft neighbors: coordinates, initial maps and the descent."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import whitened
 
-#: Rows up to which double precision costs little.
+#: Number of rows up to which double precision costs little extra time.
 FEW = 500
-# Mean squared distance of points under a start, at most. In many dimensions a larger map has one
-# soft neighbour for each point, and the next local optimum is a poor one.
+# Maximum mean squared distance of points under the initial map. In many dimensions, a larger map
+# gives each point a single soft neighbor, and the nearest local optimum is poor.
 _SOFT = 25.0
 
 
 class SolverFrame(NamedTuple):
-    """Points in the coordinates of the solver, ``(X - mean) @ into``, and the way back."""
+    """Points in solver coordinates, ``(X - mean) @ into``, with ``into`` and the statistics."""
 
     points: Matrix
     into: Matrix
@@ -35,9 +35,9 @@ class SolverFrame(NamedTuple):
 
 
 class _SoftLearner(OnAxes):
-    """A learner whose objective is one of `SoftNeighbors`.
+    """A learner whose objective is one of those of `SoftNeighbors`.
 
-    ``_sign`` is -1 where it is maximised.
+    ``_sign`` is -1 if the objective is maximized.
     """
 
     n_components: int | None
@@ -46,12 +46,12 @@ class _SoftLearner(OnAxes):
     random_state: Any
     n_jobs: int | None
     _sign: float = 1.0
-    #: Coordinates for the solver. A global optimum does not depend on them; the speed of the
-    #: descent does, and which local optimum it comes to.
+    #: Coordinates of the solver. A global optimum does not depend on them, but the speed of the
+    #: descent and the local optimum that it reaches do.
     _coordinates = staticmethod(whitened)
 
     def _frame(self, rows: Floats, codes: Indices) -> SolverFrame:
-        """Coordinates for the solver; the mean of the rows is kept."""
+        """Return the solver's coordinates, and set ``mean_``."""
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
         )
@@ -85,13 +85,13 @@ class _SoftLearner(OnAxes):
         seed: Any = None,
         square: bool = False,
     ) -> Matrix:
-        """The first map in the coordinates of the solver."""
+        """Return the initial map in the solver's coordinates."""
         p, size = frame.statistics.n_features, None if square else self._n_rows
         chosen = self.init if init is None else init
         if start_from is not None and start_from.shape == (p if size is None else size, p):
             chosen = start_from
         spread = spread_of(frame.statistics)
-        if frame.statistics.n_classes < 2:  # of values, not of classes
+        if frame.statistics.n_classes < 2:  # y contains numeric targets, not classes.
             spread = Spread(spread.total)
         seed = self.random_state if seed is None else seed
         start = start_map(chosen, spread, size, auto=auto, random_state=seed)
@@ -106,12 +106,12 @@ class _SoftLearner(OnAxes):
 
     @property
     def _n_rows(self) -> int | None:
-        """Rows of the map that is descended over; None is a square one."""
+        """Number of rows of the map that is optimized; None means a square map."""
         return self.n_components
 
     @contextmanager
     def _kept(self, runs: list[Descent], frame: SolverFrame) -> Iterator[None]:
-        """Whatever happens, Ctrl-C too: what was reached is left on the learner."""
+        """Keep the best map found so far, also after Ctrl-C or an error."""
         try:
             with blas_for(2.0 * frame.points.size * frame.into.shape[1]):
                 yield
@@ -136,11 +136,11 @@ class _SoftLearner(OnAxes):
 
 
 def softened(L: Matrix, frame: SolverFrame) -> Matrix:
-    """A start, scaled down where points would have a single soft neighbour."""
+    """Return the initial map, scaled down if points would have a single soft neighbor."""
     distance = 2 * float((frame.points @ L.T).var(axis=0).sum())
     return L * min(1.0, np.sqrt(_SOFT / distance))
 
 
 def best_of(runs: list[Descent]) -> Descent:
-    """The one with the lowest objective."""
+    """Return the run with the lowest objective."""
     return min(runs, key=lambda run: run.objective)

@@ -1,4 +1,4 @@
-"""Where a descent over maps begins: one vocabulary for all that have a start."""
+"""Initial maps, shared by all learners with an ``init`` parameter."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from nearfar.solvers.eigen import descending_eigh, fix_signs, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import mixed_whitener
 
-#: What the parameter ``init`` may be.
+#: Allowed values of the parameter ``init``.
 STARTS: list[Allowed] = [one_of("auto", "identity", "pca", "lda", "within", "random"), array]
-# Eigenvalue, relative to the largest, below which a direction is empty.
+# Eigenvalue, relative to the largest, below which the data do not vary in a direction.
 _EMPTY = 1e-12
 
 
 class Spread(NamedTuple):
-    """Covariances of the points in all, of alike ones and between those that are not."""
+    """Covariances of all points, within classes (similar pairs) and between them (dissimilar)."""
 
     total: Matrix
     within: Matrix | None = None
@@ -30,7 +30,7 @@ class Spread(NamedTuple):
 
 
 def spread_of(statistics: ClassStatistics) -> Spread:
-    """That of the classes of rows."""
+    """Return the covariances of labeled rows."""
     within, between = statistics.within_scatter(), statistics.between_scatter()
     return Spread(*(S / statistics.total_weight for S in (within + between, within, between)))
 
@@ -44,33 +44,33 @@ def start_map(
     random_state: Any = None,
     unit: float = 1.0,
 ) -> Matrix:
-    r"""The first map, of shape (n_components, p), or (p, p) where there is no limit.
+    """Return the initial map, of shape (n_components, p), or (p, p) if n_components is None.
 
-    * "identity": the Euclidean distance; with fewer components than features, its part along the
-      leading principal axes;
-    * "pca": the leading principal axes of the standardised features, each brought to unit variance;
-    * "within": whitened by the covariance of alike points, along the directions in which others
-      differ most;
-    * "lda": of these only those in which others differ at all, at most one less than there are
-      classes; the rest is zero;
-    * "random": standard normal numbers for features of unit variance, over the root of p.
+    * "identity": the Euclidean distance; with fewer components than features, the projection onto
+      the leading principal axes;
+    * "pca": the leading principal axes of the standardized features, each scaled to unit variance;
+    * "within": whitened by the within-class covariance, ordered by the between-class variance;
+    * "lda": as "within", but only the directions in which the classes differ at all, at most one
+      less than the number of classes; the other rows are zero;
+    * "random": standard normal numbers for features of unit variance, divided by √p.
 
     Rows beyond the rank of the data are zero.
 
     Parameters
     ----------
     init : str or array
-        One of these, "auto" for ``auto``, or a map of X.
+        One of the names above, "auto" for the value of ``auto``, or a map of X.
     spread : Spread
-        Of the points as the solver sees them.
+        Covariances of the points in the solver's units.
     n_components : int or None
-        Rows of the map.
+        Number of rows of the map.
     auto : str
-        What "auto" is here.
+        The name that "auto" stands for.
     random_state : int, RandomState or None
-        For "random".
+        Seed for "random".
     unit : float, default=1
-        What rows of X were divided by: an array is a map of X.
+        The number by which X was divided. An array passed as ``init`` is a map of X before that
+        division.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def start_map(
     found = {"identity": _identity, "pca": _pca, "lda": _lda, "within": _within}[kind](spread, size)
     start = np.zeros((size, p))
     start[: len(found)] = found
-    return start + 0.0  # no negative zeros
+    return start + 0.0  # Adding zero removes negative zeros.
 
 
 def _identity(spread: Spread, size: int) -> Matrix:
@@ -115,15 +115,17 @@ def _within(spread: Spread, size: int) -> Matrix:
 def _lda(spread: Spread, size: int) -> Matrix:
     values, rows = _discriminant(spread, size)
     if not values[0] > 1e-10:
-        raise ValueError('init="lda" needs classes whose means differ; use "within" or "pca".')
+        raise ValueError(
+            'init="lda" needs classes whose means differ. Use init="within" or init="pca".'
+        )
     return rows[values > 1e-10 * values[0]]
 
 
 def _discriminant(spread: Spread, size: int) -> tuple[Matrix, Matrix]:
-    """Directions (rows) in which alike points are white, by how much others differ along them."""
+    """Return between-class variances and directions (rows), white within classes."""
     if spread.within is None or spread.between is None:
         raise ValueError(
-            'init="lda" and init="within" need points known to be alike and others; use '
+            'init="lda" and init="within" need class labels or similar and dissimilar pairs. Use '
             '"identity", "pca" or "random".'
         )
     _, T = mixed_whitener(spread.within, lambda: spread.total, _EMPTY)
@@ -152,20 +154,22 @@ def _given(init: ArrayLike, rows: int, p: int) -> Matrix:
 
 
 def has_few_rows(n_rows: float, n_classes: int, n_directions: int) -> bool:
-    """Whether, whitened by so few rows, classes would fall into points."""
+    """Return True if there are too few rows to whiten the within-class covariance reliably."""
     return n_rows - n_classes < 3 * n_directions
 
 
 def check_start(start: Matrix) -> None:
-    """Raise where a start maps all points to one."""
+    """Raise ValueError if the initial map sends all points to one point."""
     if not start.any():
-        raise ValueError("init maps all of X to one point, from which no step leads away.")
+        raise ValueError(
+            "init maps all rows of X to one point, so the gradient is zero. Pass another init."
+        )
 
 
 def in_coordinates(start: Matrix, into: Matrix, *, square: bool) -> Matrix:
-    """A map A of X as one of ``X @ into``, the coordinates that a solver sees: L into' = A.
+    """Return L with L into' = A: the map A of X as a map of ``X @ into``, the solver's coordinates.
 
-    A square map is turned so that it has as many rows as there are coordinates.
+    A square map is rotated so that it has as many rows as there are coordinates.
     """
     L = np.asarray(start @ np.linalg.pinv(into.T))
     check_start(L)
