@@ -168,7 +168,7 @@ def test_scorers_of_probabilities_are_served():
 
 
 def test_losses_without_a_best_value_of_one_are_refused():
-    with pytest.raises(ValueError, match="is minus a loss"):
+    with pytest.raises(ValueError, match="is a negated loss"):
         choose_measure("neg_log_loss", np.array(["a", "b"]), np.array([1, 1]))
 
 
