@@ -24,7 +24,7 @@ def check_signs(values: Any, n_pairs: int, name: str) -> NDArray[np.bool_]:
         ~alike & (signs != -1),
         signs,
         name,
-        f"{{}} is neither +1 (similar) nor -1 (dissimilar). Convert 0 and 1 with 2 * {name} - 1.",
+        f"{{}} is neither +1 nor -1 (similar or dissimilar). Convert 0 and 1 with 2 * {name} - 1.",
     )
     return np.asarray(alike, bool)
 
