@@ -456,9 +456,9 @@ def test_factors_need_a_ridge():
     Z = np.ones((2, 3, 1))
     with pytest.raises(ValueError, match="factors need a ridge"):
         Gaussians(np.zeros((2, 3)), factors=Z)
-    with pytest.raises(ValueError, match="that of Gaussian 1 is 0"):
+    with pytest.raises(ValueError, match="the ridge of Gaussian 1 is 0"):
         Gaussians(np.zeros((2, 3)), factors=Z, ridge=[1.0, 0.0])
-    with pytest.raises(ValueError, match="covariances hold theirs"):
+    with pytest.raises(ValueError, match="ridge cannot be used with covariances"):
         Gaussians(np.zeros((2, 1)), np.ones((2, 1, 1)), ridge=1.0)
 
 
@@ -518,7 +518,7 @@ def test_neighbours_may_be_given():
     X = np.random.default_rng(0).normal(size=(20, 3))
     given = Gaussians.from_neighborhoods(X, ridge=1.0, neighbors=neighbors(X, 4))
     assert given == Gaussians.from_neighborhoods(X, 4, 1.0)
-    with pytest.raises(ValueError, match="a row for each of 20 points; got 19"):
+    with pytest.raises(ValueError, match="one row per point, 20; got 19 rows"):
         Gaussians.from_neighborhoods(X, ridge=1.0, neighbors=neighbors(X, 4)[1:])
 
 
