@@ -110,7 +110,7 @@ def test_emd_serves_classifiers(ot):
         ((SETS,), {"power": 0.5}, "power must be"),
         ((SETS,), {"n_clusters": 0}, "n_clusters must be"),
         (([[[np.nan]]],), {}, "Set 0 holds nan"),
-        (([],), {}, "There are no sets"),
+        (([],), {}, "arrays is empty"),
     ],
 )
 def test_emd_refuses(arguments, options, message):

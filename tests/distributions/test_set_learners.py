@@ -581,7 +581,7 @@ def test_neighbours_by_given_dissimilarities():
         (np.where(D_OLD > 5, np.nan, D_OLD), "X contains NaN"),
         (np.where(D_OLD > 5, np.inf, D_OLD), "X contains infinity"),
         (D_OLD[0], "Expected 2D array"),
-        (TRAIN, "Sets of vectors are no single array"),
+        (TRAIN, "Sets cannot be converted to a single array"),
     ],
 )
 def test_given_dissimilarities_to_vote_by_that_are_none(D, message):

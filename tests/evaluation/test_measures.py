@@ -1,4 +1,4 @@
-"""What is counted as an error, and which scorers are refused before anything runs."""
+"""Tests of the error measures, and of the rejection of unusable scorers."""
 
 import numpy as np
 import pytest
@@ -19,25 +19,29 @@ def choose(scoring, classes=NUMBERS, **options):
 @pytest.mark.parametrize(
     ("scoring", "classes", "message"),
     [
-        ("f1", NUMBERS, "cannot judge the 3 classes '0', '1', '2'.*Give scoring='f1_macro'"),
-        ("roc_auc", THREE, "Give scoring='roc_auc_ovr'"),
-        ("f1", THREE[:2], "cannot judge the 2 classes.*'f1_macro', or make_scorer.*pos_label='b'"),
-        (["accuracy", "f1"], NUMBERS, "of type list; give one scorer"),
+        ("f1", NUMBERS, "failed for the 3 classes '0', '1', '2'.*Pass scoring='f1_macro'"),
+        ("roc_auc", THREE, "Pass scoring='roc_auc_ovr'"),
+        ("f1", THREE[:2], "failed for the 2 classes.*'f1_macro', or make_scorer.*pos_label='b'"),
+        (["accuracy", "f1"], NUMBERS, "of type list; expected one scorer"),
         ({"a": "accuracy"}, NUMBERS, "of type dict"),
         (5, NUMBERS, "scoring=5"),
-        ("nonsense", NUMBERS, "is not a scorer of scikit-learn"),
-        ("neg_log_loss", NUMBERS, "minus a loss"),
-        ("mutual_info_score", NUMBERS, "gives perfect answers 1.099"),
+        ("nonsense", NUMBERS, "is not a scikit-learn scorer"),
+        ("neg_log_loss", NUMBERS, "is a negated loss"),
+        ("mutual_info_score", NUMBERS, "returns 1.099 for perfect predictions"),
         (make_scorer(log_loss, response_method="predict_proba"), NUMBERS, "best value is 1"),
         (
             make_scorer(accuracy_score, response_method="decision_function"),
             NUMBERS,
-            "The vote of neighbours .*decision_function",
+            "The nearest-neighbor classifier .*decision_function",
         ),
         (lambda e, X, y: 1 / 0, NUMBERS, "division by zero"),
         (lambda e, X, y: "high", NUMBERS, "could not convert"),
-        (lambda e, X, y: float("nan"), NUMBERS, "perfect answers nan"),
-        (lambda e, X, y: e.predict(X[:2]).size, NUMBERS, "answers on 2 rows; only those on all 6"),
+        (lambda e, X, y: float("nan"), NUMBERS, "returns nan for perfect predictions"),
+        (
+            lambda e, X, y: e.predict(X[:2]).size,
+            NUMBERS,
+            "predictions for 2 rows, but .*all 6 rows",
+        ),
     ],
 )
 def test_a_scorer_that_cannot_judge_is_refused(scoring, classes, message):

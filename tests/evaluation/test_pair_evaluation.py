@@ -71,9 +71,9 @@ def test_whatever_has_learned_a_distance_is_scored():
         ((PAIRS, None), {}, "y is missing"),
         ((PAIRS, SIGN[1:]), {}, r"y should have shape \(450,\)"),
         ((PAIRS, SIGN * 2), {}, "y row 0: 2 is neither"),
-        ((PAIRS[:3], SIGN[:3]), {}, "There are 3 pairs alike and 0 pairs different"),
-        ((KNOWN,), {}, "X is missing: Pairs hold numbers of rows"),
-        ((KNOWN, SIGN), {"X": X}, "Pairs say themselves what is alike: give X, and no y"),
+        ((PAIRS[:3], SIGN[:3]), {}, "Found 3 similar and 0 dissimilar pairs"),
+        ((KNOWN,), {}, "X is missing. Pairs hold row indices"),
+        ((KNOWN, SIGN), {"X": X}, "y must not be given with Pairs.* Pass X and omit y"),
         ((KNOWN,), {"X": X[1:]}, "made for 178 samples but X has 177 rows"),
         ((PAIRS[:, 0], SIGN), {}, r"pairs should have shape \(m, 2, p\)"),
         ((np.where(PAIRS > 2, np.nan, PAIRS), SIGN), {}, "is not finite"),
@@ -113,7 +113,7 @@ def test_equal_distances_count_half():
         (np.zeros((4, 2, 2)), r"shape \(m, 3, p\) or \(m, 4, p\), or be Triplets or Quadruplets"),
         (np.zeros((4, 3)), r"got shape \(4, 3\)"),
         (np.full((1, 4, 2), np.nan), "comparisons row 0: nan is not finite"),
-        (Triplets([[0, 1, 2]], n_samples=3), "X is missing: Triplets hold numbers of rows"),
+        (Triplets([[0, 1, 2]], n_samples=3), "X is missing. Triplets hold row indices"),
     ],
 )
 def test_bad_comparisons_raise(comparisons, message):
@@ -229,7 +229,7 @@ def test_folds_over_pairs_alone_are_optimistic():
     )
 
     class Remembers(PairClassifier):
-        """Discriminants of points of one group: those that are often alike to others."""
+        """Learn which points are often similar to others, and separate them from the rest."""
 
         def fit(self, pairs, y):
             X, known = Pairs.from_arrays(pairs, y)
@@ -257,14 +257,14 @@ def test_folds_over_pairs_alone_are_optimistic():
         (lambda: PairKFold(random_state="x"), "random_state must be"),
         (
             lambda: list(PairKFold(5).split(Pairs([[0, 1]], [[1, 2]], n_samples=9))),
-            "n_splits=5 is more than the 3 points that pairs have",
+            "n_splits=5 is more than the 3 points in pairs",
         ),
         (
             lambda: list(PairKFold(2).split(Pairs([[0, 1]], [[1, 2], [2, 0]], n_samples=3))),
-            r"Fold \d of n_splits=2: of 3 pairs none is (held|left) .*, with \d across",
+            r"Fold \d of n_splits=2: none of the 3 pairs is in the (test|training) set; \d pairs",
         ),
         (lambda: list(PairKFold().split(PAIRS[:, 0])), r"pairs should have shape \(m, 2, p\)"),
-        (lambda: list(PairKFold().split(PAIRS, groups=SIGN)), "groups are for Pairs"),
+        (lambda: list(PairKFold().split(PAIRS, groups=SIGN)), "groups can only be used with Pairs"),
         (
             lambda: list(PairKFold().split(KNOWN, groups=[1, 2])),
             "groups has 2 entries for 178 rows",

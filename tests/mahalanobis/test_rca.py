@@ -506,7 +506,7 @@ def test_rows_of_no_chunklet_must_be_finite_too(value, method):
         (lambda: RCA().fit(X6, Y6[:5]), "X has 6 rows and y has 5 labels"),
         (
             lambda: RCA().fit(X6, supervision=[0, 0, 1, 1]),
-            r"supervision was made for 4 samples but X has 6 rows; .*restrict\(indices\)",
+            r"supervision was made for 4 samples but X has 6 rows. .*restrict\(indices\)",
         ),
         (
             lambda: RCA().fit(X6, supervision=Chunklets([0, 0])),

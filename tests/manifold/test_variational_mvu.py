@@ -503,7 +503,7 @@ def test_landmarks_must_outnumber_components():
         LandmarkMVU(n_landmarks=2).fit(np.random.default_rng(0).normal(size=(50, 3)))
 
 
-@pytest.mark.filterwarnings("ignore:The neighbour graph")
+@pytest.mark.filterwarnings("ignore:The neighbor graph")
 def test_lengths_from_tiny_to_huge_do_not_fail_in_silence():
     random = np.random.default_rng(0)
     X = np.vstack([1e-3 * random.normal(size=(30, 2)), 1e3 * random.normal(size=(30, 2)) + 1e4])

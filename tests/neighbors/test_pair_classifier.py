@@ -340,7 +340,8 @@ def both_ways():
 def test_pairs_said_both_ways_raise_where_they_are_learned_from():
     pairs, sign = both_ways()
     with pytest.raises(
-        ValueError, match=r"cannot be both similar and dissimilar; Pairs.from_arrays"
+        ValueError,
+        match=r"cannot be both similar and dissimilar; pass conflicts=.*Pairs.from_arrays",
     ):
         PairClassifier(OfPairs()).fit(pairs, sign)
     # A threshold bears them.

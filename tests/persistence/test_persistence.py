@@ -1548,7 +1548,7 @@ NONSENSE = [
     ("estimator_.statistics_._labels", "abc", "_labels must be a list of c"),
     ("estimator_.statistics_._labels", [1, 2], "_shifts must be numbers"),
     ("estimator_.statistics_._seconds", None, "_seconds must be a list of scatters"),
-    ("estimator_.statistics_._seconds", [], "not one scatter"),
+    ("estimator_.statistics_._seconds", [], "expected one scatter per class"),
     ("estimator_.statistics_._seconds", [1], "_seconds must be a list of scatters"),
     ("estimator_.statistics_.storage", "disk", "storage must be 'auto' or 'dense'"),
     ("estimator_.statistics_.pooled", "yes", "pooled must be True or False"),
@@ -1826,7 +1826,7 @@ def test_random_states_that_would_read_beyond_their_memory_are_refused(place, tm
     [
         (Pairs([[0, 1]], [[1, 2]], n_samples=3), "similar", np.array([[0, 9]]), "similar"),
         (Triplets([[0, 1, 2]], n_samples=3), "indices", np.array([[0, 1, 9]]), "indices"),
-        (Chunklets([0, 0, -1]), "n_samples", 9, "n_samples does not fit"),
+        (Chunklets([0, 0, -1]), "n_samples", 9, "n_samples does not match"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -837,7 +837,7 @@ def small(**options):
         (
             lambda: small().partial_fit([[1.0, 2.0, 3.0]], ["a"]),
             ValueError,
-            "X has 3 features, but these statistics hold 2",
+            "X has 3 features, but these statistics have 2",
         ),
         (
             lambda: ClassStatistics().partial_fit([[1.0], [2.0]], ["a"]),
@@ -872,48 +872,52 @@ def small(**options):
         (
             lambda: small(pooled=True).covariance("a"),
             ValueError,
-            "Pooled statistics hold no covariance of a single class",
+            "Pooled statistics have no covariances of single classes",
         ),
         (
             lambda: small(pooled=True).scatter("a"),
             ValueError,
-            "Pooled statistics hold no covariance of a single class",
+            "Pooled statistics have no covariances of single classes",
         ),
         (
             lambda: small(pooled=True).sigma_dot(np.eye(2)),
             ValueError,
-            "Pooled statistics hold no covariance of a single class",
+            "Pooled statistics have no covariances of single classes",
         ),
         (
             lambda: small().merge(small(pooled=True)),
             ValueError,
-            "Pooled statistics merge with pooled ones only",
+            "Pooled statistics can be merged with pooled statistics only",
         ),
         (
             lambda: small().merge(ClassStatistics().partial_fit([[1.0]])),
             ValueError,
-            "Statistics of 2 and of 1 features do not merge",
+            "Statistics of 2 and of 1 features cannot be merged",
         ),
-        (lambda: small().covariance("c"), KeyError, r"No class 'c'; the classes are \['a', 'b'\]"),
+        (
+            lambda: small().covariance("c"),
+            KeyError,
+            r"Class 'c' not found; the classes are \['a', 'b'\]",
+        ),
         (
             lambda: small().covariance("b", ddof=1),
             ValueError,
-            "ddof=1 leaves nothing of a weight of 1; use ddof=0",
+            "ddof=1 is too large for a total weight of 1. Use ddof=0",
         ),
         (
             lambda: small().covariance(ddof=1.5),
             ValueError,
-            r"ddof=1\.5 leaves nothing of a weight of 3; use ddof=0",
+            r"ddof=1\.5 is too large for a total weight of 3. Use ddof=0",
         ),
         (
             lambda: small().sigma_dot(np.eye(2), ddof=2),
             ValueError,
-            "ddof=2 leaves nothing of a weight of",
+            "ddof=2 is too large for a total weight of",
         ),
         (
             lambda: small(storage="dense").within_factor(),
             ValueError,
-            "These statistics are dense: their rows are no longer known",
+            "These statistics are dense, so they have no rows",
         ),
     ],
 )

@@ -129,7 +129,7 @@ def test_an_unknown_number_of_features_says_what_to_do():
     [
         (lambda: (blocks(X), blocks(Y[:-1])), "X has 600 rows and y has 599"),
         (lambda: (blocks(X), Y[:-1]), "X has 600 rows and y has 599"),
-        (lambda: (cut_somewhere(X), cut_somewhere(Y, 35)), "18 blocks and y has 36.*unknown"),
+        (lambda: (cut_somewhere(X), cut_somewhere(Y, 35)), "18 blocks but y has 36.*unknown"),
         (lambda: (cut_somewhere(X), blocks(Y, 34)), r"Block \d+ of X: X has \d+ rows but y has 34"),
         (lambda: (blocks(X), None), "requires y to be passed"),
     ],
@@ -230,7 +230,7 @@ def test_a_missing_label_says_where():
         (lambda: blocks(X)[:, 0], "Expected 2D array"),
         (lambda: blocks(X)[:, :, None], "dim 3"),
         (lambda: da.from_array(np.full((N, P), "red"), chunks=(70, P)), "convert string"),
-        (lambda: dask.delayed(X), "dask arrays or dataframes; got a dask.delayed"),
+        (lambda: dask.delayed(X), "dask arrays or dataframes; got dask.delayed"),
     ],
     ids=["vector", "tensor", "strings", "delayed"],
 )
@@ -320,7 +320,7 @@ def test_labels_beside_a_dataframe(frame, labels):
 def test_dataframes_cut_otherwise_than_their_labels_say_so(frame):
     table, lazy = frame
     features = list(table.columns[:P])
-    with pytest.raises(ValueError, match="5 blocks and y has 2"):
+    with pytest.raises(ValueError, match="5 blocks but y has 2"):
         LDA().fit(lazy[features], lazy["label"].repartition(npartitions=2))
     with pytest.raises(ValueError, match="could not convert string"):
         LDA().fit(lazy, lazy["label"])

@@ -443,7 +443,9 @@ def test_questions_that_make_no_sense_say_so(ask, message):
 
 def test_modes_alone_say_what_they_cannot_tell():
     statistics = ModeStatistics(storage="modes").partial_fit(X34, Y34)
-    with pytest.raises(ValueError, match="modes alone.*4,096 entries.*storage='full'"):
+    with pytest.raises(
+        ValueError, match="factors needs full statistics.*4,096 entries.*storage='full'"
+    ):
         statistics.within_scatter(0, [None, np.eye(4)])
     # Without another mode there is nothing that could be projected.
     rows = ModeStatistics(storage="modes").partial_fit(X34[:, 0], Y34)
@@ -458,5 +460,5 @@ def test_empty_statistics_and_unknown_storage_say_so():
         ModeStatistics().within_scatter(0)
     with pytest.raises(ValueError, match="'auto', 'full' or 'modes'; got 'dense'"):
         ModeStatistics(storage="dense")
-    with pytest.raises(ValueError, match="shape 3×0, without an entry"):
+    with pytest.raises(ValueError, match="shape 3×0, which have no entries"):
         ModeStatistics().partial_fit(np.zeros((2, 3, 0)))

@@ -119,7 +119,7 @@ def test_sets_are_equal_pickle_and_cannot_be_changed(sets, arrays):
         sets[0][0, 0] = 1
     arrays[0][0, 0] = 77  # what they were made of is theirs
     assert sets[0][0, 0] != 77
-    with pytest.raises(TypeError, match="no single array"):
+    with pytest.raises(TypeError, match="cannot be converted to a single array"):
         np.asarray(sets)
 
 
@@ -157,7 +157,7 @@ def test_float32_stays_and_integers_become_float64():
         ([[0.0, np.nan]], r"Set 1 \('q'\) holds nan \(vector 0, feature 1\)"),
         ([[0.0, 1.0], [-np.inf, 1.0]], r"Set 1 \('q'\) holds -inf \(vector 1, feature 0\)"),
         ([[1.0, 2.0, 3.0]], r"Set 1 \('q'\) has vectors of 3 features, but set 0 \('p'\) has 2"),
-        ([1.0, 2.0], r"Set 1 \('q'\) has shape \(2,\).*For a set of one vector v give \[v\]"),
+        ([1.0, 2.0], r"Set 1 \('q'\) has shape \(2,\).*For a set of one vector v, pass \[v\]"),
         (np.zeros((1, 1, 2)), r"Set 1 \('q'\) has shape \(1, 1, 2\)"),
         ([["x", "y"]], r"Set 1 \('q'\) is not an array of numbers"),
         ([[1.0, 2.0], [3.0]], r"Set 1 \('q'\) is not an array of numbers"),
@@ -192,9 +192,9 @@ def test_the_constructor_names_the_set_that_is_not_finite():
 
 
 def test_labels_and_names_must_be_one_a_set():
-    with pytest.raises(ValueError, match="labels must have one entry for each of 1 set"):
+    with pytest.raises(ValueError, match="labels must have one entry per set, for 1 set"):
         Sets.from_list([[[1.0]]], [1, 2])
-    with pytest.raises(ValueError, match="There are no sets"):
+    with pytest.raises(ValueError, match="arrays is empty"):
         Sets.from_list([])
 
 
@@ -239,10 +239,10 @@ def test_columns_may_have_numbers_for_names_and_one_may_hold_vectors(sets, tmp_p
     ):
         np.testing.assert_array_equal(found.X, sets.X)
         assert found.names.tolist() == sets.names.tolist()
-    with pytest.raises(ValueError, match="For a row for each vector, give by="):
+    with pytest.raises(ValueError, match="one vector per row, pass by="):
         Sets.load(tmp_path / "v.parquet")
     ragged = vectors.assign(v=[[1.0], *list(sets.X[1:])])
-    with pytest.raises(ValueError, match="Column 'v' must hold vectors of numbers, all of one"):
+    with pytest.raises(ValueError, match="Column 'v' must hold vectors of numbers, all of the"):
         Sets.from_frame(ragged, by="utterance")
 
 
@@ -250,16 +250,16 @@ def test_bad_frames_are_refused(sets):
     frame = long_frame(sets)
     with pytest.raises(TypeError, match="must be a pandas DataFrame; got dict"):
         Sets.from_frame({"utterance": [1]}, by="utterance")
-    with pytest.raises(ValueError, match="names of their own; 'g' is there twice"):
+    with pytest.raises(ValueError, match="must be unique; found duplicates of 'g'"):
         Sets.from_frame(frame.rename(columns={"f": "g"}), by="utterance", label="speaker")
-    with pytest.raises(ValueError, match="no column 'uterance'.*Did you mean 'utterance'"):
+    with pytest.raises(ValueError, match="Column 'uterance' not found.*Did you mean 'utterance'"):
         Sets.from_frame(frame, by="uterance")
-    with pytest.raises(ValueError, match="must be numbers; 'speaker' are not"):
+    with pytest.raises(ValueError, match="must be numeric; 'speaker' are not"):
         Sets.from_frame(frame, by="utterance")
     mixed = frame.assign(speaker=["b", *frame["speaker"][1:]])
     with pytest.raises(ValueError, match=r"Set 0 \('v'\) has more than one label"):
         Sets.from_frame(mixed, by="utterance", label="speaker")
-    with pytest.raises(ValueError, match="to which set row 3 belongs"):
+    with pytest.raises(ValueError, match="must name the set of each row, but row 3 has no value"):
         Sets.from_frame(
             frame.assign(utterance=frame["utterance"].where(frame.index != 3)),
             by="utterance",
@@ -456,13 +456,13 @@ def test_factors_need_a_ridge():
     Z = np.ones((2, 3, 1))
     with pytest.raises(ValueError, match="factors need a ridge"):
         Gaussians(np.zeros((2, 3)), factors=Z)
-    with pytest.raises(ValueError, match="that of Gaussian 1 is 0"):
+    with pytest.raises(ValueError, match="the ridge of Gaussian 1 is 0"):
         Gaussians(np.zeros((2, 3)), factors=Z, ridge=[1.0, 0.0])
-    with pytest.raises(ValueError, match="covariances hold theirs"):
+    with pytest.raises(ValueError, match="ridge cannot be used with covariances"):
         Gaussians(np.zeros((2, 1)), np.ones((2, 1, 1)), ridge=1.0)
 
 
-# ---------------------------------------------------------------------- neighbourhoods
+# ---------------------------------------------------------------------- neighborhoods
 
 
 def neighbors(X, m):
@@ -488,7 +488,7 @@ def test_neighbourhoods_are_those_of_the_equations(form, storage):
         np.testing.assert_allclose(found.means[i], mean, rtol=1e-13)
         expected = away.T @ away / divisor + gamma * np.eye(4)
         np.testing.assert_allclose(found.covariances[i], expected, rtol=1e-10, atol=1e-12)
-    # D20: nothing below the ridge, and no more directions than neighbours.
+    # D20: nothing below the ridge, and no more directions than neighbors.
     values = np.linalg.eigvalsh(found.covariances)
     assert values.min() > gamma - 1e-10
 
@@ -518,7 +518,7 @@ def test_neighbours_may_be_given():
     X = np.random.default_rng(0).normal(size=(20, 3))
     given = Gaussians.from_neighborhoods(X, ridge=1.0, neighbors=neighbors(X, 4))
     assert given == Gaussians.from_neighborhoods(X, 4, 1.0)
-    with pytest.raises(ValueError, match="a row for each of 20 points; got 19"):
+    with pytest.raises(ValueError, match="one row per point, 20; got 19 rows"):
         Gaussians.from_neighborhoods(X, ridge=1.0, neighbors=neighbors(X, 4)[1:])
 
 

@@ -187,7 +187,7 @@ def test_integers_of_every_kind_are_taken():
         ([[]], [], r"similar should have shape \(m, 2\); got shape \(1, 0\)"),
         (np.empty((0, 3), int), [], r"similar should have shape \(m, 2\); got shape \(0, 3\)"),
         (None, [], r"similar should have shape \(m, 2\); got shape \(\)"),
-        ([[0, 1], [1, 2], [0]], [], r"similar row 2: irregular; .* shape \(m, 2\)"),
+        ([[0, 1], [1, 2], [0]], [], r"similar row 2: irregular length; .* shape \(m, 2\)"),
         (
             [[0, 1], [1, 2], [2, 3], [4, 120]],
             [],
@@ -282,7 +282,7 @@ BOTH_WAYS = ([[0, 1], [2, 3], [1, 0], [4, 5]], [[3, 2], [0, 4], [1, 0], [0, 2]])
 
 def test_pairs_said_both_ways_raise_are_dropped_or_kept():
     with pytest.raises(
-        ValueError, match=r'cannot be both .*; Pairs\(\.\.\., conflicts="drop"\) leaves such'
+        ValueError, match=r'cannot be both .*; pass conflicts="drop" to Pairs to omit such'
     ):
         Pairs(*BOTH_WAYS, n_samples=6)
     dropped = Pairs(*BOTH_WAYS, n_samples=6, conflicts="drop")
@@ -332,7 +332,7 @@ def test_points_said_both_ways_raise_are_dropped_or_kept():
         (["a", "b"], "labels row 0: 'a' is not an integer"),
         (pd.Series([1, None], dtype="Int64"), "labels row 1: <NA> is not an integer"),
         ([[0, 1]], r"labels should have shape \(m,\); got shape \(1, 2\)"),
-        ([[0, 1], [2]], r"labels row 1: irregular; labels should have shape \(m,\)"),
+        ([[0, 1], [2]], r"labels row 1: irregular length; labels should have shape \(m,\)"),
         (3, r"labels should have shape \(m,\); got shape \(\)"),
     ],
 )
@@ -392,8 +392,8 @@ def test_counts_to_draw_must_be_counts(count):
 def test_another_number_of_rows_raises_and_says_what_to_do(supervision):
     supervision.check_n_samples(5)
     message = (
-        "supervision was made for 5 samples but X has 4 rows; scikit-learn's own "
-        r"cross-validation does not restrict index-based supervision: use "
+        "supervision was made for 5 samples but X has 4 rows. scikit-learn's own "
+        r"cross-validation does not restrict index-based supervision; use "
         r"nearfar\.evaluation\.cross_validate\(\.\.\., supervision=\.\.\.\) or "
         r"supervision\.restrict\(indices\)"
     )
@@ -708,7 +708,7 @@ def test_labels_of_any_kind_are_taken_and_missing_ones_raise(make):
         make.from_labels(["a", None, "b"])
 
 
-# Triplets of neighbours
+# Triplets of neighbors
 
 
 def triplets_of_neighbors_by_loops(X, y, n_near, n_far):
@@ -738,16 +738,16 @@ def test_small_classes_give_fewer_neighbors_with_a_warning():
         triplets = Triplets.from_neighbors(X, y, n_near=2, n_far=4)
     assert triplets.indices.tolist() == triplets_of_neighbors_by_loops(X, y, 2, 4)
     near, far = (str(warning.message) for warning in caught)
-    assert "n_near=2, but rows of a and c have fewer others of their class" in near
-    assert "n_far=4, but there are only 3 rows of other classes than b" in far
-    with pytest.warns(UserWarning, match="only 0 rows of other classes than 5"):
+    assert "n_near=2, but rows of a and c have fewer other rows in their class" in near
+    assert "n_far=4, but only 3 rows are in other classes than b" in far
+    with pytest.warns(UserWarning, match="only 0 rows are in other classes than 5"):
         assert len(Triplets.from_neighbors(X, [5] * 7).indices) == 0
 
 
 @pytest.mark.parametrize(
     ("X", "y", "options", "message"),
     [
-        ([[0.0], [1.0]], [0, 1, 1], {}, "X has 2 rows and y has 3 labels"),
+        ([[0.0], [1.0]], [0, 1, 1], {}, "X has 2 rows but y has 3 labels"),
         ([[0.0], [np.nan]], [0, 1], {}, "Input X contains NaN"),
         ([[0.0], [1.0]], [0, None], {}, "missing value"),
         ([[0.0], [1.0]], [0, 1], {"n_near": 0}, "n_near must be an integer of at least 1; got 0"),
@@ -954,7 +954,7 @@ TWO_PAIRS = [[[0.0, 1.0], [2.0, 3.0]], [[0.0, 1.0], [4.0, 5.0]]]
         (TWO_PAIRS[0], [1, 1], r"pairs should have shape \(m, 2, p\); got shape \(2, 2\)"),
         (np.zeros((4, 3, 2)), [1] * 4, r"pairs should have shape \(m, 2, p\); got shape \(4, 3, 2"),
         ([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0]]], [1, 1], "pairs row 1: irregular"),
-        (TWO_PAIRS, [1], r"sign should have shape \(2,\), one entry for each pair; got .*\(1,\)"),
+        (TWO_PAIRS, [1], r"sign should have shape \(2,\), one entry per pair; got .*\(1,\)"),
         (TWO_PAIRS, [1, 0], "sign row 1: 0 is neither"),
         (TWO_PAIRS, [2.5, 1], "sign row 0: 2.5 is neither"),
         (TWO_PAIRS, [1, np.nan], "sign row 1: nan is neither"),
@@ -1006,7 +1006,7 @@ def test_bad_arrays_of_quadruplets_raise_with_row(quadruplets, message):
     [
         ([], "chunklets is empty"),
         ([[[0.0]], np.empty((0, 1))], r"chunklets\[1\] is empty"),
-        ([[[0.0]], [[0.0, 1.0]]], r"chunklets\[1\] has 2 features, chunklets\[0\] has 1"),
+        ([[[0.0]], [[0.0, 1.0]]], r"chunklets\[1\] has 2 features, but chunklets\[0\] has 1"),
         ([[[0.0]], [[1.0], [np.nan]]], r"chunklets\[1\] row 1: nan is not finite"),
         ([[0.0, 1.0]], r"chunklets\[0\] should have shape \(m, p\); got shape \(2,\)"),
     ],

@@ -383,7 +383,7 @@ def test_labels_that_change_from_pass_to_pass_are_noticed():
         return Y + 10 * (len(calls) > 1)
 
     y = da.from_delayed(dask.delayed(labels, pure=False)(), (N,), dtype=Y.dtype)
-    with pytest.raises(ValueError, match="was not there when the blocks were read before"):
+    with pytest.raises(ValueError, match="did not occur when the blocks were first computed"):
         GTDA(2).fit(lazy(X, N), y)
 
 

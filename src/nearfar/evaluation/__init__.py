@@ -1,4 +1,4 @@
-"""Error rates, the quality of embeddings and the comparison of methods."""
+"""Cross-validation, scores of pairs and comparisons, and quality measures of embeddings."""
 
 from nearfar.evaluation.cross_validation import cross_validate
 from nearfar.evaluation.pair_evaluation import PairFold, PairKFold, comparison_accuracy, pair_scores

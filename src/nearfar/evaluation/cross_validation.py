@@ -30,41 +30,49 @@ def cross_validate(
     n_jobs: int | None = None,
     return_estimator: bool = False,
 ) -> dict[str, Any]:
-    """Scores of an estimator on held-out folds, with its supervision restricted fold by fold.
+    """Cross-validate an estimator, restricting index-based supervision to each training fold.
 
-    scikit-learn's own ``cross_validate`` hands index-based supervision to every fold as it is,
-    with numbers that no longer fit the rows. Here each fold gets
-    ``supervision.restrict(train_rows)``.
+    scikit-learn's own ``cross_validate`` passes index-based supervision to every fold unchanged,
+    although its indices no longer match the rows of the fold. This function passes
+    ``supervision.restrict(train_rows)`` to ``fit`` instead.
 
     Parameters
     ----------
     estimator : learner, classifier or Pipeline
-        A learner without ``predict`` is scored by a :class:`~nearfar.KNNClassifier` after it. In a
-        Pipeline the step that learns from supervision asks for it with
-        ``set_fit_request(supervision=True)``, and a ``KNNClassifier`` behind it declines with
-        ``set_fit_request(supervision=False)``.
+        The estimator to evaluate. A learner without ``predict`` is wrapped in a
+        :class:`~nearfar.KNNClassifier`. A Pipeline must route ``supervision`` to its steps; see
+        Notes.
     X : array-like of shape (n_samples, n_features)
-        Points.
+        The data.
     y : array-like of shape (n_samples,), optional
-        Labels: what is scored, and what is learned from where no supervision is given.
-    supervision : Pairs, Triplets, Quadruplets, Chunklets or vector of chunklets, optional
-        Restricted to the training rows of each fold and passed to ``fit``.
+        Labels, used for scoring. They are also passed to ``fit``.
+    supervision : Pairs, Triplets, Quadruplets, Chunklets or array-like of int, optional
+        Supervision that is restricted to the training rows of each fold and passed to ``fit``. An
+        integer vector is read as the labels of :class:`~nearfar.Chunklets`.
     groups : array-like of shape (n_samples,), optional
-        For a group-wise ``cv``.
+        Group of each row, for a group-wise ``cv``.
     cv : int, splitter or iterable, optional
-        As in scikit-learn; None is (stratified) 5-fold.
+        Splitting strategy, as in scikit-learn. None means 5 folds, stratified if ``y`` holds
+        classes.
     scoring : str, callable, list or dict, optional
-        As in scikit-learn; None is the estimator's own score.
+        Scorers, as in scikit-learn. None uses the ``score`` method of the estimator.
     n_jobs : int, optional
-        Folds at once.
+        Number of folds that are processed in parallel. None means 1, -1 all cores.
     return_estimator : bool, default=False
-        Return the fitted estimators too.
+        Whether to return the fitted estimators as well.
 
     Returns
     -------
     dict
         Arrays ``test_score`` (or ``test_<name>`` for several scorers), ``fit_time`` and
-        ``score_time``, and the list ``estimator`` if asked for.
+        ``score_time`` (in seconds), with one entry per fold, and the list ``estimator`` if
+        ``return_estimator=True``.
+
+    Notes
+    -----
+    In a Pipeline, call ``set_fit_request(supervision=True)`` on the step that learns from
+    supervision and ``set_fit_request(supervision=False)`` on a ``KNNClassifier`` after it.
+    Metadata routing is enabled during ``fit`` when ``supervision`` is given.
 
     Examples
     --------

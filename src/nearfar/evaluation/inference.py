@@ -1,8 +1,8 @@
-"""What repeated cross-validation can say: corrected intervals, Holm's p, rows that would decide.
+"""Inference from repeated cross-validation: corrected intervals, Holm's p-values, sample sizes.
 
-Pure functions of errors fold by fold. Folds of one data set share training rows, so their errors
-are correlated and the plain t interval is far too short; Nadeau and Bengio's correction adds the
-ratio of test to training rows to the variance.
+The functions take the errors of the folds. Folds of one dataset share training rows, so their
+errors are correlated and the uncorrected t interval is far too short. Nadeau and Bengio's
+correction adds the ratio of test to training rows to the variance.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Estimate:
     degrees: float
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """The two-sided t interval; infinite where one fold is all there is."""
+        """Return the two-sided t interval, which is infinite for a single fold."""
         if not self.degrees > 0:
             return (-np.inf, np.inf)
         half = float(special.stdtrit(self.degrees, 0.5 + confidence / 2)) * self.standard_error
         return (self.mean - half, self.mean + half)
 
     def p_below_zero(self) -> float:
-        """One-sided p against "the mean is zero or more": how surely it is below zero."""
+        """Return the one-sided p-value of the null hypothesis "the mean is zero or more"."""
         if not self.degrees > 0:
             return 1.0
         if self.standard_error == 0:
@@ -47,12 +47,13 @@ class Estimate:
 def corrected_estimate(
     values: ArrayLike, test_share: float, *, resolution: float = 0.0
 ) -> Estimate:
-    r"""Mean over J folds with the corrected resampled variance.
+    r"""Estimate the mean of J folds with the corrected resampled variance.
 
     .. math:: \left(\frac{1}{J} + \frac{n_{test}}{n_{train}}\right) s^2
 
-    ``test_share`` is test rows for each training row, averaged over the folds; ``resolution`` the
-    least s, what one test row is worth: equal values in a few small folds are no certainty.
+    ``test_share`` is the number of test rows per training row, averaged over the folds.
+    ``resolution`` is a lower limit for s, for example the effect of one test row on the error:
+    equal values in a few small folds do not mean that the variance is zero.
 
     C. Nadeau and Y. Bengio, "Inference for the generalization error", Machine Learning 52, 2003.
     """
@@ -67,14 +68,14 @@ def corrected_estimate(
 def row_estimate(
     losses: ArrayLike, strata: ArrayLike | None = None, *, unit: float = 1.0
 ) -> Estimate:
-    """Mean of losses of independent test rows; with strata, the mean of the strata's means.
+    """Estimate the mean loss of independent test rows, or the mean of the strata's means.
 
-    For a fixed test file, where there is one fold and the rows are what varies. Strata are the true
-    classes when the error is balanced. The sum of squares is that of the rows and of two more, one
-    each way: so few rows, or rows that all agree, are no certainty, and paired losses come out much
-    as in McNemar's exact test (A. Agresti and Y. Min, "Simple improved confidence intervals for
-    comparing matched proportions", Statistics in Medicine 24, 2005). ``unit`` is the loss of these
-    two: 1 where a row is right or wrong.
+    This is for a fixed test set: there is one fold, and the variance comes from the rows. For the
+    balanced error, the strata are the true classes. Two pseudo-rows, one with loss ``+unit`` and
+    one with loss ``-unit``, are added to the sum of squares, so that a few rows, or rows with equal
+    losses, do not have zero variance. Results for paired losses are then close to McNemar's exact
+    test (A. Agresti and Y. Min, "Simple improved confidence intervals for comparing matched
+    proportions", Statistics in Medicine 24, 2005). ``unit`` is 1 for losses that are 0 or 1.
 
     >>> estimate = row_estimate([0, 0, 1, 0])
     >>> estimate.mean, round(estimate.standard_error, 3), estimate.degrees
@@ -87,7 +88,7 @@ def row_estimate(
     degrees = float(len(rows) - len(parts))
     if degrees <= 0:
         return Estimate(mean, np.nan, 0.0)
-    # A class with one test row has no variance of its own: the pooled one stands in.
+    # A stratum with one test row has no variance of its own, so it uses the pooled variance.
     pooled = sum(float(((part - part.mean()) ** 2).sum()) for part in parts) / degrees
     both = 2.0 * unit**2
     variances = [
@@ -99,7 +100,7 @@ def row_estimate(
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Holm's step-down adjustment: p-values that bound the chance of any false claim.
+    """Return p-values adjusted by Holm's step-down method, which bounds the family-wise error.
 
     >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
     [0.03, 0.06, 0.06]
@@ -113,9 +114,10 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
 
 
 def rows_to_decide(difference: Estimate, n_rows: int, confidence: float = 0.95) -> float:
-    """Roughly how many rows would bring the interval off zero, if the difference is what it seems.
+    """Estimate how many rows would make the confidence interval of a difference exclude zero.
 
-    The standard error falls with the square root of the rows.
+    This assumes that the estimated difference is the true one, and that the standard error falls
+    with the square root of the number of rows.
 
     >>> rows_to_decide(Estimate(-0.02, 0.02, 24), 500)
     2130.0

@@ -1,4 +1,4 @@
-"""What is counted as an error."""
+"""Error measures of classification and regression, and their selection."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sklearn.metrics import check_scoring, get_scorer_names
 from nearfar.arrays import Indices
 from nearfar.words import amount, listed
 
-#: The largest class may be so many times the smallest before errors are balanced.
+#: Balanced error is used when the largest class is more than this many times the smallest.
 BALANCED_UP_TO = 3.0
 
 
 @dataclass(frozen=True)
 class Measure:
-    """An error to be made small: its name, what scikit-learn calls it, and why this one."""
+    """An error to minimize: its name, its scikit-learn scorer, and a note for the report."""
 
     name: str
     scoring: Any
@@ -36,7 +36,10 @@ class Measure:
         shares: Callable[[], NDArray[np.float64]],
         X: Any = None,
     ) -> float:
-        """Error of predicted codes; scorers may ask for probabilities and for the rows."""
+        """Return the error of predicted class codes.
+
+        A scorer may also request probabilities (``shares``) and the rows (``X``).
+        """
         if self.scoring == "accuracy":
             return 1.0 - float(np.mean(true == predicted))
         if self.scoring == "balanced_accuracy":
@@ -45,7 +48,9 @@ class Measure:
             return 1.0 - float(np.mean(hits[totals > 0] / totals[totals > 0]))
         score = self._score(_Answers(classes, predicted, shares), X, classes[true])
         if not np.isfinite(score):
-            raise ValueError(f"scoring gave {score} on a fold of {len(true)} rows.")
+            raise ValueError(
+                f"scoring returned {score} on a fold of {len(true)} rows; expected a finite number."
+            )
         return 1.0 - score
 
     def _score(self, answers: _Answers, X: Any, labels: NDArray[Any]) -> float:
@@ -54,21 +59,21 @@ class Measure:
 
     @property
     def by_rows(self) -> bool:
-        """Whether it is a mean over rows, or over the classes' means of rows."""
+        """Whether the measure is a mean over rows, or a mean of the classes' means."""
         return self.scoring in ("accuracy", "balanced_accuracy")
 
     def written(self, score: str) -> str:
-        """The error in a line of code, from that of scikit-learn's score."""
+        """Return Python code for the error, given the code of scikit-learn's score."""
         return f"1 - {score}"
 
 
 @dataclass(frozen=True)
 class RelativeRMSE(Measure):
-    """Root of the mean squared error over one standard deviation, that of the target.
+    """Root mean squared error divided by the standard deviation of the target.
 
-    ``unit`` is the standard deviation (divided by n) of the target over the rows that may be
-    tested: those of a fixed test set, or else all rows. It is one number for all folds and all
-    methods, and whoever predicts the mean of these rows has a relative RMSE of 1 on them.
+    ``unit`` is this standard deviation (with divisor n), computed over the rows that may be tested:
+    the fixed test set, or all rows. It is the same number for all folds and all methods.
+    Predicting the mean of these rows has a relative RMSE of 1 on them.
 
     >>> measure = RelativeRMSE.of(np.array([1.0, 2.0, 3.0, 6.0]))
     >>> round(float(measure.relative(np.array([1.0, 2.0, 3.0, 6.0]), np.full(4, 3.0))), 12)
@@ -79,36 +84,37 @@ class RelativeRMSE(Measure):
 
     @classmethod
     def of(cls, values: NDArray[np.float64], what: str = "all rows") -> RelativeRMSE:
-        """The measure for these values, ``what`` says of which rows they are."""
-        # As large or small as they may be, no square overflows.
+        """Return the measure for these target values; ``what`` names the rows they belong to."""
+        # Dividing by the largest absolute value prevents overflow and underflow of the squares.
         size = float(np.abs(values).max()) or 1.0
         unit = float((values / size).std()) * size
         note = (
-            "Relative RMSE: the root mean squared error of held-out rows over the standard "
-            f"deviation of the target, {amount(unit)} in {what}; 100 % is what predicting the mean "
-            f"of {what} reaches on them."
+            "Relative RMSE: the root mean squared error of held-out rows divided by the standard "
+            f"deviation of the target ({amount(unit)} in {what}). Predicting the mean of {what} "
+            "would reach 100% on them."
         )
         return cls("relative RMSE", "neg_root_mean_squared_error", note, unit)
 
     def relative(
         self, true: NDArray[np.float64], predicted: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Of each column of predictions, or of the only one."""
+        """Return the relative RMSE of the predictions, one per column if there are several."""
         missed = (true if predicted.ndim == 1 else true[:, None]) / self.unit
         missed = missed - predicted / self.unit
         return np.asarray(np.sqrt(np.mean(missed**2, axis=0)))
 
     @property
     def by_rows(self) -> bool:
-        """To first order: see :meth:`losses`."""
+        """Whether the measure is a mean over rows: true to first order, see :meth:`losses`."""
         return True
 
     def losses(
         self, true: NDArray[np.float64], predicted: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """A loss for each row: their mean is the relative RMSE, and they vary as it does.
+        """Return one loss per row, whose mean is the relative RMSE.
 
-        Of r = sqrt(mean e²) these are r + (e² − r²) / 2r: the root, to first order in the rows.
+        With r = sqrt(mean e²), the losses are r + (e² − r²) / 2r, a first-order expansion of the
+        root. The variance of their mean therefore approximates the variance of r.
 
         >>> measure = RelativeRMSE("relative RMSE", "", "", 2.0)
         >>> measure.losses(np.array([0.0, 0.0]), np.array([2.0, 6.0])).round(3).tolist()
@@ -121,7 +127,7 @@ class RelativeRMSE(Measure):
         return np.asarray((root**2 + squares) / (2 * root) if root > 0 else squares)
 
     def written(self, score: str) -> str:
-        """The error in a line of code, from that of scikit-learn's score."""
+        """Return Python code for the error, given the code of scikit-learn's score."""
         return f"-{score} / {self.unit!r}"
 
 
@@ -133,11 +139,12 @@ def choose_measure(
     *,
     noun: str = "row",
 ) -> Measure:
-    """The user's measure, or the error: balanced where one class outnumbers another threefold.
+    """Return the requested measure; by default the error, or the balanced error.
 
-    A scorer of the user's is tried once, on a ``sample`` with some rows of every class, so that one
-    that cannot judge these classes is refused before anything runs. ``noun`` is what a row is
-    called.
+    The default is the balanced error if the largest class has more than ``BALANCED_UP_TO`` times as
+    many rows as the smallest. A custom scorer is tried once on ``sample``, which has some rows of
+    every class, so that a scorer that fails for these classes is rejected before any fit. ``noun``
+    is the noun for one row in messages.
     """
     if scoring is None:
         small, large = int(counts.argmin()), int(counts.argmax())
@@ -154,25 +161,25 @@ def choose_measure(
         )
     if not isinstance(scoring, str) and not callable(scoring):
         raise ValueError(
-            f"scoring={scoring!r} is of type {type(scoring).__name__}; give one scorer: a name "
+            f"scoring={scoring!r} is of type {type(scoring).__name__}; expected one scorer: a name "
             "such as 'balanced_accuracy' or 'f1_macro', or a callable scorer(estimator, X, y)."
         )
     if scoring in ("accuracy", "error"):
-        return Measure("error", "accuracy", "Error, as asked for.")
+        return Measure("error", "accuracy", "Error, as requested.")
     if scoring in ("balanced_accuracy", "balanced error", "balanced_error"):
-        return Measure("balanced error", "balanced_accuracy", "Balanced error, as asked for.")
+        return Measure("balanced error", "balanced_accuracy", "Balanced error, as requested.")
     if isinstance(scoring, str) and scoring not in get_scorer_names():
         raise ValueError(
-            f"scoring={scoring!r} is not a scorer of scikit-learn: give a name such as "
+            f"scoring={scoring!r} is not a scikit-learn scorer. Pass a name such as "
             "'balanced_accuracy' or 'f1_macro', or a callable scorer(estimator, X, y)."
         )
     if isinstance(scoring, str) and scoring.startswith("neg_"):
         raise ValueError(
-            f"scoring={scoring!r} is minus a loss. Errors here are 1 minus a score: give a scorer "
-            "whose best value is 1, such as 'f1_macro' or 'roc_auc_ovr'."
+            f"scoring={scoring!r} is a negated loss, but the error is 1 minus the score. Pass a "
+            "scorer whose best value is 1, such as 'f1_macro' or 'roc_auc_ovr'."
         )
     name = f"1 - {_name(scoring)}"
-    measure = Measure(name, scoring, f"{name}, as asked for.")
+    measure = Measure(name, scoring, f"{name}, as requested.")
     _try(measure, classes, sample)
     return measure
 
@@ -185,24 +192,24 @@ def _name(scoring: Any) -> str:
 
 
 def _try(measure: Measure, classes: NDArray[Any], sample: tuple[Any, Indices] | None) -> None:
-    """Let the scorer judge perfect answers; refuse it if it cannot, or does not give them 1."""
+    """Raise unless the scorer returns 1 for perfect predictions."""
     X, codes = (None, np.repeat(np.arange(len(classes)), 2)) if sample is None else sample
     answers = _Answers(classes, codes, lambda: np.eye(len(classes))[codes])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             score = measure._score(answers, X, classes[codes])
-    except Exception as error:  # whatever a scorer of the user's own may raise
-        reason = " ".join(str(error).split()).replace("_Answers", "The vote of neighbours")
+    except Exception as error:  # a custom scorer may raise any exception
+        reason = " ".join(str(error).split()).replace("_Answers", "The nearest-neighbor classifier")
         raise ValueError(
-            f"scoring={measure.scoring!r} cannot judge the {len(classes)} classes "
+            f"scoring={measure.scoring!r} failed for the {len(classes)} classes "
             f"{listed(classes.tolist(), limit=5)}: {reason[:300].rstrip('.')}."
             f"{_advice(measure.scoring, classes)}"
         ) from error
     if not np.isclose(score, 1.0, atol=1e-6):
         raise ValueError(
-            f"scoring={measure.scoring!r} gives perfect answers {score:.4g}. Errors here are 1 "
-            "minus a score: give a scorer whose best value is 1, such as 'f1_macro'."
+            f"scoring={measure.scoring!r} returns {score:.4g} for perfect predictions, but the "
+            "error is 1 minus the score. Pass a scorer whose best value is 1, such as 'f1_macro'."
         )
 
 
@@ -212,12 +219,12 @@ def _advice(scoring: Any, classes: NDArray[Any]) -> str:
     same = [f"{scoring}_macro", f"{scoring}_ovr"]
     known = next((name for name in same if name in get_scorer_names()), "f1_macro")
     if len(classes) == 2 and hasattr(classes[0], "lower"):
-        return f" Give scoring={known!r}, or make_scorer with pos_label={classes.tolist()[1]!r}."
-    return f" Give scoring={known!r}."
+        return f" Pass scoring={known!r}, or make_scorer with pos_label={classes.tolist()[1]!r}."
+    return f" Pass scoring={known!r}."
 
 
 class _Answers(ClassifierMixin, BaseEstimator):
-    """A classifier whose answers are known: lets any scorer judge predictions made elsewhere."""
+    """A classifier that returns stored predictions, so that any scorer can evaluate them."""
 
     def __init__(self, classes: Any, predicted: Any, shares: Any) -> None:
         self.classes, self.predicted, self.shares = classes, predicted, shares
@@ -240,6 +247,6 @@ class _Answers(ClassifierMixin, BaseEstimator):
     def _check(self, X: Any) -> None:
         if len(X) != len(self.predicted):
             raise ValueError(
-                f"the scorer asks for answers on {len(X)} rows; only those on all "
-                f"{len(self.predicted)} rows it was given are known"
+                f"the scorer requested predictions for {len(X)} rows, but they exist only for "
+                f"all {len(self.predicted)} rows it received"
             )

@@ -1,4 +1,4 @@
-"""How well a learned distance tells pairs apart and keeps comparisons, and folds of pairs."""
+"""Scores of a learned distance on pairs and comparisons, and cross-validation folds of pairs."""
 
 from __future__ import annotations
 
@@ -26,27 +26,34 @@ from nearfar.summaries.supervision import Pairs, Quadruplets, Triplets
 def pair_scores(
     learner: Any, pairs: Pairs | ArrayLike, y: ArrayLike | None = None, *, X: Any = None
 ) -> dict[str, float]:
-    """How well distances tell pairs alike from pairs different, whatever the threshold.
+    """Return threshold-free scores of how well distances separate similar from dissimilar pairs.
 
     Parameters
     ----------
     learner : fitted learner, transformer, Pipeline or PairClassifier, or None
-        Whose distances; None for the Euclidean one.
+        Estimator that defines the distance. None means the Euclidean distance.
     pairs : array-like of shape (n_pairs, 2, n_features), or Pairs
-        The two points of each pair; or the numbers of their rows in X.
+        The two points of each pair, or a ``Pairs`` object with their row indices in ``X``.
     y : array-like of shape (n_pairs,)
-        +1 for a pair alike, -1 for a pair different; not with ``Pairs``, which say it themselves.
+        +1 for a similar pair, -1 for a dissimilar pair. Required for an array of points, and not
+        allowed with ``Pairs``, which contain this information.
     X : array-like of shape (n_samples, n_features)
-        The rows that ``Pairs`` refer to.
+        The rows that ``Pairs`` refer to. Required with ``Pairs``.
 
     Returns
     -------
     dict of float
-        ``roc_auc``: how often a pair alike is nearer than a different one, ties counted half.
-        ``average_precision``: the mean share of pairs alike among the nearest, at each of them.
-        ``best_accuracy``: the share of pairs told rightly by the best threshold there is for them,
-        and so an optimistic figure. ``equal_error_rate``: the error of the threshold that misses
-        pairs alike as often as it calls different ones alike.
+        ``roc_auc``
+            Probability that a similar pair is closer than a dissimilar pair, ties counted half.
+        ``average_precision``
+            Precision (the fraction of similar pairs among the closest pairs), averaged over the
+            ranks of the similar pairs.
+        ``best_accuracy``
+            Accuracy of the threshold that is best for these pairs. It is optimistic, because the
+            threshold is selected on the same pairs.
+        ``equal_error_rate``
+            Error rate at the threshold where the fraction of similar pairs called dissimilar equals
+            the fraction of dissimilar pairs called similar.
 
     Examples
     --------
@@ -58,18 +65,22 @@ def pair_scores(
     """
     if isinstance(pairs, Pairs):
         if y is not None:
-            raise ValueError("Pairs say themselves what is alike: give X, and no y.")
+            raise ValueError(
+                "y must not be given with Pairs, which contain the signs. Pass X and omit y."
+            )
         points, signs = pairs.to_arrays(_rows_for(pairs, X))
     else:
         points = finite_points(pairs, "pairs", 2)
         if y is None:
-            raise ValueError("y is missing: +1 for each pair alike, -1 for each pair different.")
+            raise ValueError(
+                "y is missing. Pass +1 for each similar pair and -1 for each dissimilar pair."
+            )
         signs = np.where(check_signs(y, len(points), "y"), 1, -1)
     alike = signs == 1
     if alike.all() or not alike.any():
         raise ValueError(
-            f"There are {np.sum(alike)} pairs alike and {np.sum(~alike)} pairs different; some of "
-            "either are needed to see how well they are told apart."
+            f"Found {np.sum(alike)} similar and {np.sum(~alike)} dissimilar pairs; the scores need "
+            "at least one pair of each kind."
         )
     distances = distances_of_pairs(learner, points)
     cuts = all_cuts(distances, alike)
@@ -84,22 +95,22 @@ def pair_scores(
 def comparison_accuracy(
     learner: Any, comparisons: Triplets | Quadruplets | ArrayLike, *, X: Any = None
 ) -> float:
-    """The share of comparisons that the learned distance keeps, ties counted half.
+    """Return the fraction of comparisons that a distance satisfies, ties counted half.
 
     Parameters
     ----------
     learner : fitted learner, transformer, Pipeline or PairClassifier, or None
-        Whose distances; None for the Euclidean one.
+        Estimator that defines the distance. None means the Euclidean distance.
     comparisons : array-like of shape (n, 3, n_features) or (n, 4, n_features), or index-based
-        Points (anchor, near, far) of triplets, or (a, b, c, d) of quadruplets, a being nearer to b
-        than c to d; or ``Triplets`` or ``Quadruplets``, which need X.
+        Points (anchor, near, far) of triplets, or points (a, b, c, d) of quadruplets, where a is
+        closer to b than c is to d. ``Triplets`` and ``Quadruplets`` hold row indices of ``X``.
     X : array-like of shape (n_samples, n_features)
-        The rows that ``Triplets`` and ``Quadruplets`` refer to.
+        The rows that ``Triplets`` or ``Quadruplets`` refer to. Required with them.
 
     Returns
     -------
     float
-        From 0 to 1; 0.5 is chance.
+        A number from 0 to 1. The expected value for random distances is 0.5.
 
     Examples
     --------
@@ -119,7 +130,7 @@ def comparison_accuracy(
             )
         points = finite_points(array, "comparisons", array.shape[1])
     if not len(points):
-        raise ValueError("comparisons is empty; there is nothing to judge.")
+        raise ValueError("comparisons is empty; pass at least one triplet or quadruplet.")
     other = [2, 3] if points.shape[1] == 4 else [0, 2]
     gap = distances_of_pairs(learner, points[:, other]) - distances_of_pairs(learner, points[:, :2])
     return float(np.mean(0.5 + 0.5 * np.sign(gap)))
@@ -128,8 +139,8 @@ def comparison_accuracy(
 def _rows_for(supervision: Any, X: Any) -> Any:
     if X is None:
         raise ValueError(
-            f"X is missing: {type(supervision).__name__} hold numbers of rows, so give the rows "
-            "as X."
+            f"X is missing. {type(supervision).__name__} hold row indices; pass the rows they "
+            "refer to as X."
         )
     return X
 
@@ -138,7 +149,9 @@ def _rows_for(supervision: Any, X: Any) -> Any:
 
 
 class PairFold(tuple[Indices, Indices]):
-    """Row numbers (train, test) of a fold, and how many pairs are in neither.
+    """A tuple (train, test) of index arrays, with the number of dropped pairs in ``n_dropped``.
+
+    A pair is dropped if one of its points is a training point and the other a test point.
 
     >>> import numpy as np
     >>> fold = PairFold(np.array([0, 1]), np.array([2]), 5)
@@ -150,40 +163,45 @@ class PairFold(tuple[Indices, Indices]):
     n_dropped: int
 
     def __new__(cls, train: Indices, test: Indices, n_dropped: int) -> PairFold:
-        """Two arrays as one tuple."""
+        """Create a fold from its training indices, test indices and number of dropped pairs."""
         fold = super().__new__(cls, (train, test))
         fold.n_dropped = n_dropped
         return fold
 
     @property
     def train(self) -> Indices:
-        """What to train on."""
+        """Indices of the training set."""
         return self[0]
 
     @property
     def test(self) -> Indices:
-        """What to test on."""
+        """Indices of the test set."""
         return self[1]
 
 
 class PairKFold(BaseCrossValidator):
-    """K folds of pairs in which no point is on both sides.
+    """K-fold cross-validator for pairs in which training and test pairs share no point.
 
-    Folds over pairs are optimistic: a point of a test pair was seen in training, with what is
-    alike to it. Here the points are folded. Pairs of training points train, pairs of test points
-    test, and pairs across are in neither; each fold says by ``n_dropped`` how many those are.
-    Points that pairs connect stay together where there are few enough of them, so that pairs of
-    which no two share a point are all used; where one group connects most of the points, about
-    2 (k - 1) / k² of the pairs are dropped in each of k folds.
+    Splitting the pairs themselves gives optimistic scores, because the points of a test pair also
+    occur in training pairs. This cross-validator splits the points. A fold trains on the pairs of
+    two training points and tests on the pairs of two test points. Pairs with one point on each side
+    are dropped; the attribute ``n_dropped`` of the fold counts them.
 
     Parameters
     ----------
     n_splits : int, default=5
         Number of folds.
     shuffle : bool, default=True
-        Whether points come in random order; else in the order of their rows.
+        Whether to assign points to folds in random order, or in the order of their rows.
     random_state : int, RandomState or None, default=None
-        Seed of the order.
+        Seed of the random order. It has no effect if ``shuffle=False``.
+
+    Notes
+    -----
+    Points that are connected by pairs form a group. A group with at most ``1 / n_splits`` of the
+    points is kept in one fold. If no two pairs share a point, no pair is therefore dropped. If a
+    single group contains most of the points, each of the k folds drops about 2 (k - 1) / k² of the
+    pairs.
 
     Examples
     --------
@@ -199,7 +217,7 @@ class PairKFold(BaseCrossValidator):
     119 59 441
     119 59 433
 
-    With points instead of row numbers it goes where scikit-learn wants a splitter:
+    With points instead of row indices, it can be passed to scikit-learn as ``cv``:
 
     >>> from sklearn.model_selection import cross_val_score
     >>> from nearfar import RCA, PairClassifier
@@ -220,52 +238,56 @@ class PairKFold(BaseCrossValidator):
         self.random_state = random_state
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """How many folds."""
+        """Return the number of folds."""
         return self.n_splits
 
     def split(
         self, X: Pairs | ArrayLike, y: Any = None, groups: ArrayLike | None = None
     ) -> Iterator[PairFold]:
-        """Fold the points of pairs.
+        """Split the points of the pairs into folds.
 
         Parameters
         ----------
         X : Pairs, or array-like of shape (n_pairs, 2, n_features)
-            Pairs of row numbers, or of points, equal ones being one point.
+            Pairs of row indices, or pairs of points. Equal points count as the same point.
         y : ignored
-            For scikit-learn.
+            Not used, present for API consistency.
         groups : array-like of shape (n_samples,), optional
-            With ``Pairs``: the group of each row, as of copies or of one person's pictures. No
-            group is on both sides.
+            Group of each row, for example the person shown in an image. Rows of the same group are
+            in the same fold. Allowed only if ``X`` is ``Pairs``.
 
         Yields
         ------
         PairFold
-            ``train`` and ``test``: of ``Pairs`` the rows on either side, for ``restrict``, rows in
-            no pair being among the training rows; of points the numbers of the pairs. And
-            ``n_dropped``.
+            Index arrays ``train`` and ``test``, and ``n_dropped``. For ``Pairs`` the indices are
+            rows, to be passed to ``Pairs.restrict``; rows that are in no pair are training rows.
+            For an array of points they are indices of pairs.
         """
         if isinstance(X, Pairs):
             pairs = np.vstack([X.similar, X.dissimilar])
             n_points = X.n_samples
         else:
             if groups is not None:
-                raise ValueError("groups are for Pairs, one for each row they refer to.")
+                raise ValueError(
+                    "groups can only be used with Pairs, with one entry per row; X is an array of "
+                    "points. Omit groups, or pass Pairs."
+                )
             distinct, pairs = distinct_points(X, 2, "pairs")
             n_points = len(distinct)
         units = np.arange(n_points) if groups is None else _group_codes(groups, n_points)
-        # The side of each point, -1 for points in no pair.
+        # The fold of each point, -1 for points in no pair.
         side = self._fold_of(units[pairs], int(units.max(initial=-1)) + 1)[units]
         for k in range(self.n_splits):
             in_test = side[pairs] == k
             test = in_test.all(axis=1)
             train = ~in_test.any(axis=1)
             n_dropped = int(len(pairs) - test.sum() - train.sum())
-            for rows, called in ((test, "held out"), (train, "left to train on")):
+            for rows, called in ((test, "test set"), (train, "training set")):
                 if not rows.any():
                     raise ValueError(
-                        f"Fold {k + 1} of n_splits={self.n_splits}: of {len(pairs)} pairs none is "
-                        f"{called}, with {n_dropped} across. Take fewer folds, or more pairs."
+                        f"Fold {k + 1} of n_splits={self.n_splits}: none of the {len(pairs)} pairs "
+                        f"is in the {called}; {n_dropped} pairs have a point on each side. "
+                        "Decrease n_splits, or use more pairs."
                     )
             if isinstance(X, Pairs):
                 yield PairFold(np.flatnonzero(side != k), np.flatnonzero(side == k), n_dropped)
@@ -273,16 +295,17 @@ class PairKFold(BaseCrossValidator):
                 yield PairFold(np.flatnonzero(train), np.flatnonzero(test), n_dropped)
 
     def _fold_of(self, pairs: Indices, n: int) -> Indices:
-        """The fold of each of n units, -1 for one in no pair."""
+        """Return the fold of each of n units, -1 for a unit in no pair."""
         used = np.unique(pairs)
         graph = sparse.coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n))
         _, part = sparse.csgraph.connected_components(graph, directed=False)
         size = np.bincount(part[used], minlength=n)
         if len(used) < self.n_splits:
             raise ValueError(
-                f"n_splits={self.n_splits} is more than the {len(used)} points that pairs have."
+                f"n_splits={self.n_splits} is more than the {len(used)} points in pairs. Decrease "
+                "n_splits."
             )
-        # What connects more than a fold holds is taken apart.
+        # A connected group that is larger than a fold is split into single points.
         together = size[part[used]] <= len(used) / self.n_splits
         block = np.where(together, part[used], n + np.arange(len(used)))
         _, block = np.unique(block, return_inverse=True)
@@ -296,7 +319,7 @@ class PairKFold(BaseCrossValidator):
 
 
 def _shared_out(counts: NDArray[np.intp], order: Indices, n_folds: int) -> Indices:
-    """A fold for each block of points: the largest first, each into the smallest fold."""
+    """Assign blocks of points to folds: the largest block first, each to the smallest fold."""
     fold = np.empty(len(counts), np.intp)
     sizes = [(0, k) for k in range(n_folds)]
     for block in order[np.argsort(-counts[order], kind="stable")].tolist():
@@ -308,5 +331,7 @@ def _shared_out(counts: NDArray[np.intp], order: Indices, n_folds: int) -> Indic
 def _group_codes(groups: ArrayLike, n_points: int) -> Indices:
     _, codes = encode_labels(groups, name="groups")
     if len(codes) != n_points:
-        raise ValueError(f"groups has {len(codes)} entries for {n_points} rows.")
+        raise ValueError(
+            f"groups has {len(codes)} entries for {n_points} rows; expected one entry per row."
+        )
     return codes

@@ -1,14 +1,16 @@
-"""How well an embedding keeps neighbourhoods.
+"""Measures of how well an embedding preserves neighborhoods.
 
-With the ``n_neighbors`` nearest rows of each point among the inputs X and among the outputs Y, and
-the lengths :math:`a = ||x_i - x_j||`, :math:`b = ||y_i - y_j||` of pairs (i, j) where j is a
-neighbour of i: :func:`local_continuity` asks whether neighbours stayed as they were,
-:func:`local_trust` whether the neighbours one sees are neighbours,
-:func:`neighborhood_intersection` how many are both. All are from 0 to 1, 1 the best, and do not
-depend on the scale of Y. They look at lengths; :func:`rank_trustworthiness` looks at ranks, as
-scikit-learn's measure of that name does.
+All measures compare the ``n_neighbors`` nearest neighbors of each row in the inputs X with those in
+the outputs Y. Let :math:`a = ||x_i - x_j||` and :math:`b = ||y_i - y_j||` for pairs (i, j) where j
+is a neighbor of i.
 
-Neighbours are sought exactly, in blocks; nothing of size n × n is kept.
+- :func:`local_continuity` compares a and b for neighbors in the input.
+- :func:`local_trust` compares a and b for neighbors in the output.
+- :func:`neighborhood_intersection` is the fraction of neighbors that are the same in both.
+- :func:`rank_trustworthiness` uses ranks of distances, as scikit-learn's ``trustworthiness`` does.
+
+All of them range from 0 to 1 (best) and do not depend on the scale of Y. The neighbor search is
+exact and processes blocks of rows; no n × n array is stored.
 """
 
 from __future__ import annotations
@@ -31,39 +33,41 @@ from nearfar.search.exact_search import kneighbors
 def local_continuity(
     X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15, *, without_stretched: float = 0.0
 ) -> float:
-    r"""How well lengths between neighbours of the input are kept, but for one common scale.
+    r"""Return how well an embedding preserves distances between neighbors in the input.
+
+    Distances are compared up to one common scale s:
 
     .. math::
         C = 1 - \min_s \frac{\sum (s b - a)^2}{\sum a^2} = \frac{(\sum a b)^2}{\sum a^2 \sum b^2}
 
-    over the pairs (i, j) with j among the neighbours of i in X.
+    over the pairs (i, j) with j among the nearest neighbors of i in X.
 
-    A few pairs decide it: where a manifold nearly touches itself, a correct unfolding must tear
-    neighbours apart, and 0.2 % of such pairs brought it from 0.99 to 0.56 on a Swiss roll. Look at
-    it also with ``without_stretched=0.01``.
+    A few pairs can dominate the result. Where a manifold nearly touches itself, a correct unfolding
+    separates neighbors, and 0.2% of such pairs decreased the value from 0.99 to 0.56 on a Swiss
+    roll. Compare it with the value for ``without_stretched=0.01``.
 
-    Cost: two searches for neighbours, O(n² (p + r)) at most.
+    Cost: one neighbor search, at most O(n² p).
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Inputs.
+        Inputs of the embedding.
     Y : array-like of shape (n_samples, n_components)
-        Outputs, row by row those of X.
+        Outputs of the embedding, one per row of X.
     n_neighbors : int, default=15
-        Neighbours of each point.
+        Number of neighbors per row.
     without_stretched : float, default=0.0
-        Share of the pairs to leave out, those with the largest b / a; from 0 to below 1.
+        Fraction of the pairs to omit, in [0, 1): those with the largest b / a.
 
     Returns
     -------
     float
-        From 0 to 1; 0 when all outputs coincide.
+        A number from 0 to 1. It is 0 if all outputs coincide.
 
     See Also
     --------
-    local_trust : The same over neighbours of the output.
-    rank_trustworthiness : By ranks.
+    local_trust : The same measure over neighbors in the output.
+    rank_trustworthiness : A measure based on ranks instead of distances.
 
     References
     ----------
@@ -86,29 +90,29 @@ def local_continuity(
 def local_trust(
     X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15, *, without_stretched: float = 0.0
 ) -> float:
-    r"""How far lengths between neighbours of the output are those of the input.
+    r"""Return how well distances between neighbors in the output match those in the input.
 
     .. math:: T = \frac{(\sum a b)^2}{\sum a^2 \sum b^2}
 
-    over the pairs (i, j) with j among the neighbours of i in Y. It falls when points come to lie
-    together that were far apart. Not the rank-based trustworthiness of Venna and Kaski, which is
-    :func:`rank_trustworthiness`.
+    over the pairs (i, j) with j among the nearest neighbors of i in Y. It decreases when points
+    that are far apart in X become neighbors in Y. It differs from the rank-based trustworthiness of
+    Venna and Kaski, which is :func:`rank_trustworthiness`.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Inputs.
+        Inputs of the embedding.
     Y : array-like of shape (n_samples, n_components)
-        Outputs, row by row those of X.
+        Outputs of the embedding, one per row of X.
     n_neighbors : int, default=15
-        Neighbours of each point.
+        Number of neighbors per row.
     without_stretched : float, default=0.0
-        Share of the pairs to leave out, those with the largest a / b; from 0 to below 1.
+        Fraction of the pairs to omit, in [0, 1): those with the largest a / b.
 
     Returns
     -------
     float
-        From 0 to 1; 0 when all outputs coincide.
+        A number from 0 to 1. It is 0 if all outputs coincide.
 
     References
     ----------
@@ -116,7 +120,7 @@ def local_trust(
 
     Examples
     --------
-    Points of a line folded in the middle are as near as they look on one side only:
+    Folding a line in the middle makes distant points neighbors:
 
     >>> import numpy as np
     >>> from nearfar.evaluation import local_trust
@@ -130,20 +134,21 @@ def local_trust(
 
 
 def neighborhood_intersection(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> float:
-    r"""The share of neighbours that are the same in input and output.
+    r"""Return the fraction of neighbors that are the same in the input and the output.
 
     .. math:: N = \frac{1}{n l} \sum_i |N_X(i) \cap N_Y(i)|
 
-    with :math:`l` neighbours of each point; at random it is :math:`l / (n - 1)`.
+    with :math:`l` neighbors per row. Its expected value for random outputs is
+    :math:`l / (n - 1)`.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Inputs.
+        Inputs of the embedding.
     Y : array-like of shape (n_samples, n_components)
-        Outputs, row by row those of X.
+        Outputs of the embedding, one per row of X.
     n_neighbors : int, default=15
-        Neighbours of each point; of points at one distance the first are taken.
+        Number of neighbors per row. Ties are broken by row index.
 
     Returns
     -------
@@ -169,24 +174,24 @@ def neighborhood_intersection(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15)
 
 
 def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> float:
-    r"""Trustworthiness by ranks, as scikit-learn computes it, without its n × n arrays.
+    r"""Return the rank-based trustworthiness of an embedding, without n × n arrays.
 
     .. math::
         1 - \frac{2}{n l (2n - 3l - 1)} \sum_i \sum_{j \in N_Y(i)} \max(0, r(i, j) - l)
 
-    with :math:`r(i, j)` the rank of j among the rows by their distance from i in X, ties by index.
-    ``rank_trustworthiness(Y, X)`` is the continuity of Venna and Kaski.
+    where :math:`r(i, j)` is the rank of j among the rows, ordered by their distance from i in X
+    with ties broken by index. ``rank_trustworthiness(Y, X)`` is the continuity of Venna and Kaski.
 
-    Cost: O(n² p) and O(n² l), in blocks.
+    Cost: O(n² (p + r)) for the distances and a sort of n numbers per row, in blocks of rows.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Inputs.
+        Inputs of the embedding.
     Y : array-like of shape (n_samples, n_components)
-        Outputs, row by row those of X.
+        Outputs of the embedding, one per row of X.
     n_neighbors : int, default=15
-        Neighbours of each point, fewer than half the rows.
+        Number of neighbors per row; must be less than half the number of rows.
 
     Returns
     -------
@@ -195,7 +200,7 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
 
     See Also
     --------
-    sklearn.manifold.trustworthiness : The same number, with arrays of n × n.
+    sklearn.manifold.trustworthiness : The same measure, computed with n × n arrays.
 
     References
     ----------
@@ -214,7 +219,7 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
     n = len(inputs)
     if 2 * n_neighbors >= n:
         raise ValueError(
-            f"n_neighbors={n_neighbors} must be less than half of the {n} rows for ranks."
+            f"n_neighbors={n_neighbors} must be less than half the number of rows, {n}."
         )
     _, near = kneighbors(outputs, n_neighbors=n_neighbors)
     centered = inputs - inputs.mean(axis=0)
@@ -225,22 +230,30 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
 
 
 def embedding_quality(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict[str, float]:
-    """All measures of this page at once, with one search for neighbours on each side.
+    """Return all distance-based quality measures of an embedding.
+
+    They share one neighbor search in the inputs and one in the outputs.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Inputs.
+        Inputs of the embedding.
     Y : array-like of shape (n_samples, n_components)
-        Outputs, row by row those of X.
+        Outputs of the embedding, one per row of X.
     n_neighbors : int, default=15
-        Neighbours of each point.
+        Number of neighbors per row.
 
     Returns
     -------
     dict
-        "continuity" and "continuity_without_stretched" (without the 1 % of most stretched pairs),
-        "trust", "intersection".
+        "continuity"
+            :func:`local_continuity`.
+        "continuity_without_stretched"
+            :func:`local_continuity` without the 1% most stretched pairs.
+        "trust"
+            :func:`local_trust`.
+        "intersection"
+            :func:`neighborhood_intersection`.
 
     Examples
     --------
@@ -256,7 +269,7 @@ def embedding_quality(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict
 
 
 def pairs_quality(D: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict[str, float]:
-    """The measures of :func:`embedding_quality` for objects known by their dissimilarities.
+    """Return the measures of :func:`embedding_quality` for a dissimilarity matrix D.
 
     Examples
     --------
@@ -284,31 +297,34 @@ def held_out_quality(
     Y_new: ArrayLike,
     n_neighbors: int = 15,
 ) -> dict[str, float]:
-    """The measures of this page for rows that an embedding was not fitted to.
+    """Return quality measures for rows that the embedding was not fitted to.
 
-    The neighbours of a new row are those among the fitted rows, in input and output: what a method
-    did to keep its own neighbours does not help it here.
+    The neighbors of a new row are searched among the fitted rows, in the inputs and in the outputs.
+    The result shows how well the embedding generalizes: fitting the training rows closely does not
+    improve it by itself.
 
-    Cost: O(m n (p + r)) for m new rows, in blocks, and m sorts of n.
+    Cost: O(m n (p + r)) for m new rows and r components, in blocks of rows, plus O(m n l) for the
+    ranks of l neighbors.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Inputs the embedding was fitted to.
+        Inputs that the embedding was fitted to.
     Y : array-like of shape (n_samples, n_components)
-        Their outputs.
+        Outputs of the rows of X.
     X_new : array-like of shape (n_new, n_features)
         New inputs.
     Y_new : array-like of shape (n_new, n_components)
-        Where ``transform`` put them.
+        Outputs of ``transform`` for the new inputs.
     n_neighbors : int, default=15
-        Neighbours of each new row.
+        Number of neighbors per new row.
 
     Returns
     -------
     dict
-        As :func:`embedding_quality`, and "rank_trust", :func:`rank_trustworthiness` of the new
-        rows; NaN where the neighbours are half of the rows or more.
+        The measures of :func:`embedding_quality`, and "rank_trust", the
+        :func:`rank_trustworthiness` of the new rows. "rank_trust" is NaN if ``n_neighbors`` is at
+        least half the number of rows of X.
 
     Examples
     --------
@@ -325,12 +341,12 @@ def held_out_quality(
     new = check_array(X_new, dtype=[np.float64, np.float32], input_name="X_new")
     placed = check_array(Y_new, dtype=[np.float64, np.float32], input_name="Y_new")
     if len(new) != len(placed):
-        raise ValueError(f"X_new has {len(new)} rows and Y_new has {len(placed)}; they must agree.")
+        raise ValueError(f"X_new has {len(new)} rows but Y_new has {len(placed)}; they must match.")
     for name, known, other in (("X", inputs, new), ("Y", outputs, placed)):
         if known.shape[1] != other.shape[1]:
             raise ValueError(
-                f"{name} has {known.shape[1]} columns and {name}_new {other.shape[1]}; they must "
-                "agree."
+                f"{name} has {known.shape[1]} columns but {name}_new has {other.shape[1]}; they "
+                "must match."
             )
     near = kneighbors(inputs, new, n_neighbors=n_neighbors)
     seen = kneighbors(outputs, placed, n_neighbors=n_neighbors)
@@ -346,10 +362,11 @@ def shares_kept(
     counts: Sequence[int],
     asked: tuple[NDArray[Any], NDArray[Any]] | Indices,
 ) -> dict[int, float]:
-    """:func:`neighborhood_intersection` by number of neighbours, with one search a side.
+    """Return :func:`neighborhood_intersection` for several numbers of neighbors.
 
-    Neighbours are sought among the fitted rows, of which X and Y are inputs and outputs. Asked of
-    are inputs and outputs of new rows; or some of the fitted rows, no neighbours of themselves.
+    X and Y are the inputs and outputs of the fitted rows, among which neighbors are searched once
+    in each space. ``asked`` is either a tuple (inputs, outputs) of new rows, or indices of fitted
+    rows. A fitted row is not its own neighbor.
     """
     most = max(counts)
     if isinstance(asked, tuple):
@@ -374,30 +391,32 @@ def procrustes_error(
     by: Literal["rotation", "similarity", "linear"] = "rotation",
     relative: bool = True,
 ) -> float:
-    r"""What is left between two configurations of the same points after the best alignment.
+    r"""Return the distance between two configurations of points after the best alignment.
 
     .. math:: \min_Q \frac{||U - V Q||_F}{||U||_F}
 
-    after both are centred. It is 0 for equal shapes. The narrower of the two gets columns of zeros.
+    Both configurations are centered first. The error is 0 if they are equal up to alignment. If
+    they differ in the number of columns, the narrower one is padded with zeros.
 
     Parameters
     ----------
     U, V : array-like of shape (n_samples, n_dimensions)
-        The configuration to be met, and the one to be moved.
+        The target configuration, and the configuration that is aligned with it.
     by : {"rotation", "similarity", "linear"}, default="rotation"
-        Which Q: rotations and reflections; these with one common scale; or any matrix.
+        The set of allowed Q: "rotation" allows rotations and reflections, "similarity" also a
+        common scale, and "linear" any matrix.
     relative : bool, default=True
-        Divide by :math:`||U||_F`; otherwise the error is :math:`||U - V Q||_F` itself.
+        Whether to divide by :math:`||U||_F`. Otherwise the error is :math:`||U - V Q||_F`.
 
     Returns
     -------
     float
-        At most 1 for "similarity" and "linear" when relative.
+        The error. It is at most 1 for "similarity" and "linear" if ``relative=True``.
 
     References
     ----------
     .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.10,
-       which leaves the class of Q open.
+       which does not specify the set of allowed Q.
 
     Examples
     --------
@@ -418,7 +437,9 @@ def procrustes_error(
     check_consistent_length(A, B)
     size = np.abs(A - A.mean(axis=0)).max()
     if relative and size == 0:
-        raise ValueError("U is one point only, to which no error can be relative.")
+        raise ValueError(
+            "All rows of U are equal, so the relative error is undefined. Pass relative=False."
+        )
     scale = max(size, np.abs(B - B.mean(axis=0)).max(), np.finfo(float).tiny)
     A, B = (A - A.mean(axis=0)) / scale, (B - B.mean(axis=0)) / scale
     width = max(A.shape[1], B.shape[1])
@@ -436,39 +457,44 @@ def out_of_sample_consistency(
     by: Literal["rotation", "similarity", "linear"] = "rotation",
     random_state: int | np.random.RandomState | None = None,
 ) -> dict[str, Any]:
-    r"""How much worse new points are placed than points that were there from the start.
+    r"""Return how consistently an embedding places new points, relative to fitted points.
 
-    The rows fall at random into A, B of equal size and C. With :math:`err` of
-    :func:`procrustes_error`,
+    Each trial splits the rows at random into A and B, which have equal size, and C. The result is
+    the ratio of two errors of :func:`procrustes_error` (not relative),
 
     .. math:: \frac{err(\hat Y_C^A, \hat Y_C^B)}{err(Y_C^{AC}, Y_C^{BC})}
 
-    compares what ``transform`` makes of C after a fit to A, and to B, with the places C has in fits
-    to A ∪ C and to B ∪ C: two views of C that agree as well as two fits do give 1.
+    The numerator compares the outputs of ``transform`` for C after a fit to A and after a fit to B.
+    The denominator compares the embeddings of C in fits to A ∪ C and to B ∪ C. A ratio of 1 means
+    that new points are placed as consistently as fitted points.
 
-    Cost: four fits a trial.
+    Cost: four fits per trial.
 
     Parameters
     ----------
     estimator : estimator
-        With ``fit``, ``transform`` and, once fitted, ``embedding_`` in the order of the rows; a
-        clone is used. Without ``embedding_``, rows are transformed.
+        An estimator with ``fit`` and ``transform``, which is cloned. Outputs of fitted rows are
+        read from ``embedding_`` (in the order of the rows) if it exists, else from ``transform``.
     X : array-like of shape (n_samples, n_features)
-        Data.
+        The data.
     n_held_out : int or None, default=None
-        Rows in C; None is a tenth.
+        Number of rows in C. None means a tenth of the rows.
     n_trials : int, default=10
-        Random parts.
+        Number of random splits.
     by : {"rotation", "similarity", "linear"}, default="rotation"
-        As in :func:`procrustes_error`.
+        Allowed alignments; see :func:`procrustes_error`.
     random_state : int, RandomState or None, default=None
-        For the parts.
+        Seed of the random splits.
 
     Returns
     -------
     dict
-        "ratio", the harmonic mean over the trials; "ratios", one for each; "new" and "fitted", the
-        numerators and denominators.
+        "ratio"
+            Harmonic mean of the ratios of the trials.
+        "ratios"
+            Ratio of each trial.
+        "new", "fitted"
+            Numerators and denominators of the ratios.
 
     References
     ----------
@@ -477,7 +503,7 @@ def out_of_sample_consistency(
 
     Examples
     --------
-    A linear map places new points as it does those it was fitted to:
+    A linear transformation places new points as it places fitted points:
 
     >>> import numpy as np
     >>> from nearfar import PCA
@@ -493,7 +519,9 @@ def out_of_sample_consistency(
     check_parameter("out_of_sample_consistency", "n_held_out", n_held_out, [none, integer(1)])
     held_out = max(1, n // 10) if n_held_out is None else n_held_out
     if held_out > n - 2:
-        raise ValueError(f"n_held_out={held_out} leaves no rows to fit among {n}.")
+        raise ValueError(
+            f"n_held_out={held_out} is too large for {n} rows; at least two other rows are needed."
+        )
     random = check_random_state(random_state)
     half = (n - held_out) // 2
     new, fitted = np.empty(n_trials), np.empty(n_trials)
@@ -519,29 +547,31 @@ def _check(
     inputs = check_array(X, dtype=[np.float64, np.float32], input_name="X")
     outputs = check_array(Y, dtype=[np.float64, np.float32], input_name="Y")
     if len(inputs) != len(outputs):
-        raise ValueError(f"X has {len(inputs)} rows and Y has {len(outputs)}; they must agree.")
+        raise ValueError(f"X has {len(inputs)} rows but Y has {len(outputs)}; they must match.")
     check_parameter("quality", "n_neighbors", n_neighbors, [integer(1)])
     if n_neighbors >= len(inputs):
-        raise ValueError(f"n_neighbors={n_neighbors} must be less than the {len(inputs)} rows.")
+        raise ValueError(
+            f"n_neighbors={n_neighbors} must be less than the number of rows, {len(inputs)}."
+        )
     check_parameter("quality", "without_stretched", without_stretched, [real(0, 1)])
     if without_stretched == 1:
-        raise ValueError("without_stretched=1 leaves no pairs.")
+        raise ValueError("without_stretched=1 omits all pairs; it must be less than 1.")
     return _of_usual_size(inputs), _of_usual_size(outputs)
 
 
 def _of_usual_size(points: NDArray[Any]) -> NDArray[Any]:
-    """Points on a scale where squares do not underflow; no measure here depends on it."""
+    """Rescale tiny points so that squares do not underflow; no measure depends on the scale."""
     size = float(np.abs(points).max())
     return points / size if 0 < size < 1e-100 else points
 
 
 def _lengths(points: NDArray[Any], near: Indices, queries: NDArray[Any] | None = None) -> Matrix:
-    """Distances from each query, or each row, to the rows listed for it."""
+    """Return the distances from each query (default: each row) to the rows listed in near."""
     lengths = np.empty(near.shape)
     asked = points if queries is None else queries
     for block in row_blocks(len(asked), 16 * near.shape[1] * points.shape[1]):
         differences = points[near[block]].astype(np.float64) - asked[block, None]
-        # NumPy's norm does not overflow for what fits an exact search.
+        # Points that the exact search accepts do not overflow NumPy's norm.
         lengths[block] = np.linalg.norm(differences, axis=2)
     return lengths
 
@@ -549,7 +579,10 @@ def _lengths(points: NDArray[Any], near: Indices, queries: NDArray[Any] | None =
 def _measures(
     near: tuple[Matrix, Indices], seen: tuple[Matrix, Indices], there: Matrix, here: Matrix
 ) -> dict[str, float]:
-    """From lengths and rows of neighbours in the input and in the output, and the other lengths."""
+    """Return the measures from the neighbors in the input (near) and in the output (seen).
+
+    ``there`` are the output lengths of near, ``here`` the input lengths of seen.
+    """
     return {
         "continuity": _agreement(near[0], there, 0.0),
         "continuity_without_stretched": _agreement(near[0], there, 0.01),
@@ -559,7 +592,7 @@ def _measures(
 
 
 def _agreement(own: Matrix, other: Matrix, without: float) -> float:
-    """The squared cosine of two arrays of lengths, without those most stretched in the other."""
+    """Return the squared cosine of two arrays of lengths, omitting the most stretched pairs."""
     a, b = own.ravel(), other.ravel()
     n_left = a.size - int(without * a.size)
     if n_left < a.size:
@@ -574,14 +607,17 @@ def _agreement(own: Matrix, other: Matrix, without: float) -> float:
 
 
 def _without_own(near: Indices, own: Indices) -> Indices:
-    """Lists of neighbours without the row itself; of many identical rows the last one goes."""
+    """Remove each row from its own list of neighbors, or the last entry if it is not listed.
+
+    A row can be missing from its own list if it has many identical copies.
+    """
     others = near != own[:, None]
     others[others.all(axis=1), -1] = False
     return near[others].reshape(len(near), -1)
 
 
 def _shared(near: Indices, others: Indices) -> NDArray[np.bool_]:
-    """For each row and each of its neighbours, whether the other list names it too."""
+    """Return which neighbors of each row are also in its other list."""
     shared = np.empty(near.shape, dtype=bool)
     for block in row_blocks(len(near), near.shape[1] * others.shape[1]):
         shared[block] = (near[block, :, None] == others[block, None, :]).any(axis=2)
@@ -589,7 +625,7 @@ def _shared(near: Indices, others: Indices) -> NDArray[np.bool_]:
 
 
 def _ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.intp]:
-    """Ranks, from 1, of some columns by their distance from each row of a block."""
+    """Return the ranks, from 1, of some columns by their distance from each row of a block."""
     rows = np.arange(block.start, block.stop)
     distances = squared_distances(points[block], points)
     distances[np.arange(len(rows)), rows] = -1.0
@@ -600,7 +636,7 @@ def _ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.i
 
 
 def _new_rank_trust(points: NDArray[Any], queries: NDArray[Any], near: Indices) -> float:
-    """Trustworthiness by ranks where the neighbours of new rows are among n others."""
+    """Return the rank-based trustworthiness of new rows with neighbors among n fitted rows."""
     n, l_ = len(points), near.shape[1]
     if 2 * l_ >= n:
         return float("nan")
@@ -610,10 +646,10 @@ def _new_rank_trust(points: NDArray[Any], queries: NDArray[Any], near: Indices) 
     for block in row_blocks(len(asked), (16 + l_) * n):
         distances = squared_distances(asked[block], centered)
         mine = np.take_along_axis(distances, near[block], axis=1)
-        # One more than are nearer: of equals each has the best rank.
+        # The rank is 1 plus the number of closer rows, so tied rows share the best rank.
         ranks = 1 + (distances[:, None] < mine[:, :, None]).sum(axis=2)
         excess += int(np.maximum(ranks - l_, 0).sum())
-    # At worst the last l of the n: l (2n - 3l + 1) / 2 for each row.
+    # The worst case, the last l of n ranks, has an excess of l (2n - 3l + 1) / 2 per row.
     return 1.0 - excess * 2.0 / (len(asked) * l_ * (2 * n - 3 * l_ + 1))
 
 

@@ -1,4 +1,4 @@
-"""Mode scatters of a dask array: each question about projected tensors is one reduction."""
+"""Mode scatters of a dask array, computed with one reduction per scatter."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 from nearfar.summaries.distributed import Blocks, block_array
 from nearfar.summaries.mode_statistics import ModeStatistics
 
-# What is centred and multiplied while it is in cache.
+# Maximum size, in bytes, of a block that is centered and multiplied in cache.
 _AT_ONCE = 2**21
 
 
 class BlockScatters:
-    """A :class:`~nearfar.summaries.mode_scatters.ModeScatters` of the blocks of a dask collection.
+    """Implementation of :class:`~nearfar.summaries.mode_scatters.ModeScatters` for dask.
 
-    The first reduction finds class means and the scatters of modes as they are; then each mode
-    step is one reduction, in which the blocks are computed anew (``X.persist()`` keeps them). What
-    goes to the workers are the factors, the mean and projected class means; what comes back is one
-    matrix of the size of the mode. float32 is multiplied in float64.
+    The first reduction computes the class means and the mode scatters without a projection. Each
+    within scatter after a projection is another reduction, which computes the blocks again (use
+    ``X.persist()`` to keep them). Workers receive the factors, the mean and the projected class
+    means, and return one matrix of the size of the mode. float32 is multiplied in float64.
 
     Parameters
     ----------
     X : dask array or dataframe of shape (n, d1, ..., dk) or (n, d)
-        Tensors, or flat rows.
+        Tensors, or flattened tensors as rows.
     y : dask array or series, or array-like of shape (n,), optional
-        Labels; None for one class.
+        Class labels. None means one class.
     shape : tuple of int
         Shape of a tensor.
     """
@@ -40,25 +40,25 @@ class BlockScatters:
     def __init__(self, X: Any, y: Any = None, *, shape: tuple[int, ...]) -> None:
         self._blocks = Blocks(X, y, shape=shape)
         self._shape = shape
-        #: What is known without further questions.
+        #: Class means and mode scatters without a projection.
         self.statistics = self._blocks.statistics(ModeStatistics(storage="modes", exact=True))
 
     @property
     def mean(self) -> Matrix:
-        """The mean tensor."""
+        """Mean of all tensors."""
         return self.statistics.mean
 
     @property
     def total_weight(self) -> float:
-        """Number of all samples."""
+        """Total number of samples."""
         return self.statistics.total_weight
 
     def between_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Sum over the class means, less the mean, weighted by their counts: nothing is read."""
+        """Return the weighted scatter of the class means, without reading the blocks."""
         return self.statistics.between_scatter(mode, factors)
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Sum over all tensors, less the mean of their class: one reduction after factors."""
+        """Return the scatter about the class means, with one reduction if there are factors."""
         others = [None if k == mode else U for k, U in enumerate(factors or ())]
         if all(U is None for U in others):
             return self.statistics.within_scatter(mode)
@@ -86,7 +86,7 @@ def _within_of_block(
     mean: Matrix,
     spread: dict[Any, Matrix],
 ) -> Matrix:
-    """The scatter of one block about class means that are known; runs on a worker."""
+    """Return the scatter of one block about known class means. Runs on a worker."""
     total = np.zeros((shape[mode], shape[mode]))
     if not len(rows):
         return total
@@ -94,7 +94,7 @@ def _within_of_block(
     classes, codes = encode_labels(np.zeros(len(X), int) if labels is None else labels)
     centers = np.array([_of_class(spread, label, number) for label in classes.tolist()])
     for block in row_blocks(len(X), 8 * mean.size, at_most=max(1, _AT_ONCE // (8 * mean.size))):
-        # Class means are taken off after the projection, where they are small.
+        # Subtract the class means after the projection, where they are small.
         T = project_stack(X[block] - mean, factors) - centers[codes[block]]
         total += mode_scatter(T, mode)
     return total
@@ -105,8 +105,9 @@ def _of_class(spread: dict[Any, Matrix], label: Any, number: int) -> Matrix:
         return spread[label]
     except KeyError as error:
         raise ValueError(
-            f"Block {number} of X: the label {label!r} was not there when the blocks were read "
-            "before. Blocks must be the same whenever they are computed; X.persist() keeps them."
+            f"Block {number} of X: the label {label!r} did not occur when the blocks were first "
+            "computed. Blocks must be the same each time they are computed. Use X.persist() to "
+            "keep them."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Classes as Gaussians: means and regular covariances, for methods that compare distributions."""
+"""Gaussians of classes: means and regular covariances, for methods that compare classes."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from nearfar.solvers.gaussian_divergences import GaussianFamily, SigmaDot
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import NO_WITHIN_SCATTER, Shrinkage, regularized_within
 
-#: Share of the pooled covariance that "auto" mixes into the class covariances if one of them is
-#: nearly singular. Less would make them regular, too; but divergences then feed on the noise of
-#: their smallest eigenvalues. (Errors of MGMKLD in five dimensions for shares of 0.001, 0.01, 0.1
-#: and 0.3: digits .47, .19, .11, .09; USPS .42, .30, .15, .13; LDA has .13 and .17.)
+#: Weight of the pooled covariance that shrinkage="auto" mixes into the class covariances if one of
+#: them is nearly singular. Smaller weights make them regular too, but the noise of their smallest
+#: eigenvalues then dominates the divergences. (Errors of MGMKLD in five dimensions for weights of
+#: 0.001, 0.01, 0.1 and 0.3: digits .47, .19, .11, .09; USPS .42, .30, .15, .13. LDA has .13 and
+#: .17.)
 AUTO_CLASS_SHRINKAGE = 0.3
-# Nearly singular: an eigenvalue, in units of the pooled covariance, below this.
+# A covariance with an eigenvalue below this, in units of the pooled covariance, is nearly singular.
 _NEARLY_SINGULAR = 1e-3
-# The same for a user who asks for no shrinkage: singular but for rounding.
+# The same limit with shrinkage=0, where only numerically singular covariances are rejected.
 _SINGULAR = 1e-10
 
 
 @dataclass(frozen=True)
 class ClassGaussians:
-    """The classes of a sample as Gaussians.
+    """Gaussians of the classes of a sample.
 
-    A point x has the coordinates xT, T being the ``basis``, in which the pooled within-class
-    covariance is the identity; a subspace U of these coordinates is TU in those of the features.
-    ``family`` is in these coordinates; ``priors`` are shares of the total weight; ``shrinkage`` is
-    the share of another matrix that was mixed into every covariance.
+    ``basis`` is a matrix T such that the pooled within-class covariance of the coordinates xT is
+    the identity. A subspace U of these coordinates is TU in the feature space. ``family`` holds the
+    Gaussians in these coordinates, ``priors`` the fraction of the total weight per class, and
+    ``shrinkage`` the weight of the matrix that was mixed into every covariance.
     """
 
     basis: Matrix
@@ -47,14 +48,17 @@ class ClassGaussians:
 def class_gaussians(
     statistics: ClassStatistics, shrinkage: Shrinkage, what: str = "class"
 ) -> ClassGaussians:
-    r"""Means and regular covariances of the classes, divisor :math:`n_i`, pooled to the identity.
+    r"""Return the means and regular covariances of the classes.
 
-    With ``shrinkage`` a number g the covariances are :math:`(1-g) \Sigma_i + g\,(tr\,S_w/p)\,I`.
-    With "auto" they are used as they are if each of them is regular, with no eigenvalue below 0.001
-    in units of :math:`S_w`; else g = 0.3 of :math:`S_w` is mixed into all, which no change of units
-    affects. With 0 a singular one raises: the divergence from it is infinite. A class of one row,
-    or of copies of one, has no covariance: it gets the pooled one. ``what`` is the word for a class
-    in messages.
+    Covariances have the divisor :math:`n_i`. The coordinates are such that the pooled covariance is
+    the identity.
+
+    If ``shrinkage`` is a number g, the covariances are :math:`(1-g) \Sigma_i + g\,(tr\,S_w/p)\,I`,
+    and a singular covariance raises ``ValueError`` for g = 0, because divergences from it are
+    infinite. With "auto", they are :math:`\Sigma_i` if none of them has an eigenvalue below 0.001
+    in units of :math:`S_w`, else :math:`0.7 \Sigma_i + 0.3 S_w`, which is invariant to the units of
+    the features. A class whose rows are all equal gets the pooled covariance. ``what`` is the noun
+    for a class in messages.
     """
     B, image, _, W = regularized_within(statistics, shrinkage, standardize=True)
     if not W.size:
@@ -82,21 +86,22 @@ def class_gaussians(
                 _raise_singular(statistics, singular, what)
             g = AUTO_CLASS_SHRINKAGE if singular is not None else 0.0
         dot = (1 - g) * dot + g * target
-    # About the common mean, so that an offset of the data costs no digits.
+    # Use means relative to the common mean, so that an offset of the data does not lose digits.
     means = image.between_factor() / np.sqrt(image.weights)[:, None]
     return ClassGaussians(B @ W, GaussianFamily(means, dot), priors, g)
 
 
 def divisors(weights: Matrix, counts: NDArray[np.int64], ddof: float = 1) -> Matrix:
-    """What the scatter sums of classes are divided by: their weights less ddof.
+    """Return the divisors of the class scatters: the class weights minus ddof.
 
-    Weights that are less than one a row are no numbers of rows: nothing is taken off them.
+    If the weight of a class is less than its number of rows, the weights are not counts of rows,
+    and ddof is not subtracted.
     """
     return np.asarray(weights - ddof * (weights >= counts))
 
 
 def class_covariances(statistics: ClassStatistics, *, ddof: float | Matrix = 0) -> Matrix:
-    """Covariances of all classes, (c, p, p); a class of equal rows gets the pooled one."""
+    """Return the covariances (c, p, p); a class of equal rows gets the pooled covariance."""
     stack = np.empty((statistics.n_classes, statistics.n_features, statistics.n_features))
     divisors = statistics.weights - ddof
     for k, label in enumerate(statistics.classes.tolist()):
@@ -115,13 +120,13 @@ def thin_dot(
     shrinkage: float = 0.0,
     target: Matrix | None = None,
 ) -> SigmaDot:
-    """The function U → ((1-g) Σ_k + g target) U, (c, p, q), with Σ_k kept as rows.
+    """Return the function U → ((1-g) Σ_k + g target) U of shape (c, p, q), from rows of Σ_k.
 
     A class of equal rows gets the pooled covariance.
     """
     empty = without_scatter(statistics)
-    # Centred and scaled once: a search asks for hundreds of products. A class without scatter
-    # stays so, whatever it is divided by.
+    # Center and scale the rows once, because a search needs hundreds of products. For a class
+    # without scatter any divisor will do.
     roots = np.sqrt(np.where(empty, 1.0, statistics.weights - ddof))
     factors = [H / root for H, root in zip(statistics.class_factors(), roots, strict=True)]
     shares = np.where(empty, 0.0, roots**2) / statistics.total_weight
@@ -141,18 +146,18 @@ def thin_dot(
 
 
 def without_scatter(statistics: ClassStatistics) -> NDArray[np.bool_]:
-    """Which classes have no scatter but rounding: those of one row, or of copies of it."""
+    """Return a mask of the classes with zero scatter, up to rounding: all their rows are equal."""
     traces = statistics.scatter_traces() / statistics.weights
     return np.asarray(traces <= 1e-12 * traces.max())
 
 
 def is_thin(statistics: ClassStatistics) -> bool:
-    """Whether products with the rows cost less than those with the covariances."""
+    """Return True if products with the rows are cheaper than with the covariances."""
     return statistics.is_factored and 2 * int(statistics.counts.max()) < statistics.n_features
 
 
 def first_below(covariances: Matrix, floor: float) -> int | None:
-    """The first covariance with an eigenvalue below the floor."""
+    """Return the index of the first covariance with an eigenvalue below the floor, or None."""
     shifted = covariances - floor * np.eye(covariances.shape[1])
     try:
         np.linalg.cholesky(shifted)
@@ -165,5 +170,5 @@ def _raise_singular(statistics: ClassStatistics, k: int, what: str) -> None:
     label, count = statistics.classes.tolist()[k], int(statistics.counts[k])
     raise ValueError(
         f"The covariance of {what} {label!r} ({count} rows, {statistics.n_features} features) is "
-        "singular: the divergence from it is infinite. Use shrinkage='auto' or a number above 0."
+        "singular, so divergences from it are infinite. Use shrinkage='auto' or a number above 0."
     )

@@ -1,4 +1,4 @@
-"""What is read from accumulated class statistics: means, scatters, covariances, factors."""
+"""Means, scatters, covariances and factors computed from accumulated class statistics."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from nearfar.summaries.second_moment import SecondMoment
 
 
 class ClassReadings:
-    """The moments of classes about their shifts, and all that is made of them.
+    """Base class of class statistics: the moments of the classes, and everything read from them.
 
-    What is kept is in order of first appearance; public views are sorted by label.
+    Private arrays are in the order in which classes first appeared. Public ones are sorted by
+    label.
     """
 
     pooled: bool
@@ -76,7 +77,7 @@ class ClassReadings:
 
     @property
     def is_factored(self) -> bool:
-        """Whether every scatter is still kept as rows."""
+        """Whether every scatter is stored as rows."""
         return all(second.dense is None for second in self._seconds)
 
     @property
@@ -90,13 +91,13 @@ class ClassReadings:
         return self._rounded
 
     def is_ill_conditioned(self) -> bool:
-        """Whether rounded products leave fewer than some two digits of the within covariance."""
+        """Return True if float32 products leave fewer than about two digits of the covariance."""
         if not self._rounded:
             return False
         return not self.exceeds_rounding(np.sqrt(np.maximum(self.within_scatter().diagonal(), 0)))
 
     def exceeds_rounding(self, scale: Matrix) -> bool:
-        """Whether the within scatter is above 1e-4 in all directions, in units of each feature."""
+        """Return True if the within scatter exceeds 1e-4 in all directions, in units of scale."""
         with blas_for(self.n_features**3 / 3):
             within = self.within_scatter()
             used = self.varying_features() & (scale > 0)
@@ -113,7 +114,7 @@ class ClassReadings:
         return np.argsort(label_array(self._labels), kind="stable")
 
     def scatter(self, label: Any) -> NDArray[np.float64]:
-        """Scatter sum of one class."""
+        """Return the scatter of one class."""
         slot = self._slot(label)
         return self._seconds[slot].scatter(self._firsts[[slot]], self._weights[[slot]])
 
@@ -125,21 +126,21 @@ class ClassReadings:
         ridge: float = 0.0,
         shrinkage: float = 0.0,
     ) -> NDArray[np.float64]:
-        r"""Covariance of one class, or the pooled within-class covariance.
+        r"""Return the covariance of one class, or the pooled within-class covariance.
 
         .. math:: \Sigma = (1-g)\,S/(W - d) + (g\,\mathrm{tr}(S)/((W-d)\,p) + r) I
 
         Parameters
         ----------
         label : optional
-            The class; None for the pooled within-class covariance.
+            The class. None means the pooled within-class covariance.
         ddof : float, default=0
-            Taken off the weight of each class in the divisor: 0 for maximum likelihood, 1 for the
-            unbiased estimate.
+            Number subtracted from the weight of each class in the divisor: 0 for the maximum
+            likelihood estimate, 1 for the unbiased estimate.
         ridge : float, default=0
-            Added to the diagonal.
+            Number added to the diagonal.
         shrinkage : float in [0, 1], default=0
-            Towards the multiple of the identity with the same trace.
+            Weight of the multiple of the identity that has the same trace.
 
         Returns
         -------
@@ -161,14 +162,16 @@ class ClassReadings:
     def sigma_dot(
         self, B: ArrayLike, *, ddof: float = 0, ridge: float = 0.0, shrinkage: float = 0.0
     ) -> NDArray[np.float64]:
-        """Covariance of every class times a thin matrix, without p×p where factored.
+        """Return the covariance of every class times a thin matrix.
+
+        No p×p matrix is formed if the statistics are factored.
 
         Parameters
         ----------
         B : array-like of shape (n_features, q)
             The thin matrix.
         ddof, ridge, shrinkage : float
-            As in :meth:`covariance`.
+            Regularization of the covariances; see :meth:`covariance`.
 
         Returns
         -------
@@ -187,7 +190,7 @@ class ClassReadings:
         return products
 
     def scatter_traces(self) -> NDArray[np.float64]:
-        """Trace of the scatter sum of each class."""
+        """Return the trace of the scatter of each class."""
         self._need_classes()
         return np.array(
             [
@@ -197,7 +200,7 @@ class ClassReadings:
         )
 
     def within_scatter(self) -> NDArray[np.float64]:
-        """Sum over classes of the scatter about the class mean."""
+        """Return the within scatter: the sum of the scatters of all classes."""
         self._need_rows()
         if self.pooled:
             return self._seconds[0].scatter(self._firsts, self._weights)
@@ -209,26 +212,26 @@ class ClassReadings:
     def read_within(
         self, of_matrix: Callable[[Matrix], NDArray[Any]], of_rows: Callable[[Matrix], NDArray[Any]]
     ) -> Matrix:
-        """A linear function of a pooled within scatter, which is not formed.
+        """Evaluate a linear function of the pooled within scatter without forming the scatter.
 
         Parameters
         ----------
         of_matrix : callable
-            The function of a p×p matrix.
+            The function, evaluated for a p×p matrix.
         of_rows : callable
-            The function of ``H.T @ H``, for rows H.
+            The function, evaluated for ``H.T @ H``, given the rows H.
 
         Returns
         -------
         ndarray
-            What the function has of ``within_scatter()``.
+            The value of the function for ``within_scatter()``.
         """
         self._need_rows()
         (second,) = self._seconds
         return second.read(of_matrix, of_rows, self._firsts, self._weights)
 
     def within_dot(self, B: ArrayLike) -> NDArray[np.float64]:
-        """Within scatter times a thin matrix, without p×p where factored."""
+        """Return the within scatter times a thin matrix, without a p×p matrix if factored."""
         thin = np.asarray(B, dtype=np.float64)
         if self.pooled:
             return self._seconds[0].dot(thin, self._firsts, self._weights)
@@ -238,26 +241,30 @@ class ClassReadings:
         return product
 
     def within_factor(self) -> NDArray[np.float64]:
-        """Rows H with ``H.T @ H`` the within scatter; only while factored."""
+        """Return rows H such that ``H.T @ H`` is the within scatter. Raises if not factored."""
         if not self.is_factored:
-            raise ValueError("These statistics are dense: their rows are no longer known.")
+            raise ValueError(
+                "These statistics are dense, so they have no rows. Use the scatters instead."
+            )
         means = self._firsts / self._weights[:, None]
         return np.concatenate([second.factor(means) for second in self._seconds])
 
     def class_factors(self) -> list[NDArray[np.float64]]:
-        """For each class rows H with ``H.T @ H`` its scatter; only while factored."""
+        """Return rows H for each class such that ``H.T @ H`` is its scatter, if factored."""
         self._need_classes()
         if not self.is_factored:
-            raise ValueError("These statistics are dense: their rows are no longer known.")
+            raise ValueError(
+                "These statistics are dense, so they have no rows. Use the scatters instead."
+            )
         means = self._firsts / self._weights[:, None]
         return [self._seconds[slot].factor(means[[slot]]) for slot in self._order]
 
     def between_factor(self) -> NDArray[np.float64]:
-        """Rows ``sqrt(W_c) (m_c - m)``; ``H.T @ H`` is the between scatter."""
+        """Return rows ``sqrt(W_c) (m_c - m)`` as H; ``H.T @ H`` is the between scatter."""
         return self._between_rows()[self._order]
 
     def _between_rows(self) -> NDArray[np.float64]:
-        """The same in the order of the slots: there may be a hundred thousand."""
+        """Return the rows of `between_factor` in the order of the slots, which avoids a sort."""
         self._need_rows()
         # Differences to one class's shift first: they are small and exact, the means are not.
         deviations = self._firsts / self._weights[:, None]
@@ -267,20 +274,20 @@ class ClassReadings:
         return deviations
 
     def between_scatter(self) -> NDArray[np.float64]:
-        """Scatter of the class means, weighted by class."""
+        """Return the between scatter: the scatter of the class means, weighted by class."""
         factor = self._between_rows()
         return factor.T @ factor
 
     def total_scatter(self) -> NDArray[np.float64]:
-        """Scatter of all rows about their mean: within plus between."""
+        """Return the scatter of all rows about their mean: within plus between scatter."""
         return self.within_scatter() + self.between_scatter()
 
     def total_factor(self) -> NDArray[np.float64]:
-        """Rows H with ``H.T @ H`` the total scatter; only while factored."""
+        """Return rows H such that ``H.T @ H`` is the total scatter. Raises if not factored."""
         return np.concatenate([self.within_factor(), self.between_factor()])
 
     def total_variances(self) -> NDArray[np.float64]:
-        """Diagonal of the total scatter over the weight: the variance of each feature."""
+        """Return the variance of each feature: the diagonal of the total covariance."""
         within = np.zeros(self.n_features)
         if self.pooled:
             within += self._seconds[0].diagonal(self._firsts, self._weights)
@@ -292,9 +299,9 @@ class ClassReadings:
         return diagonal / self.total_weight
 
     def varying_features(self, variances: Floats | None = None) -> NDArray[np.bool_]:
-        """Which features vary by more than the rounding of their values.
+        """Return a mask of the features that vary by more than the rounding of their values.
 
-        ``variances`` are those of `total_variances`, where they are known.
+        ``variances`` can be passed if `total_variances` was computed before.
         """
         deviation = np.sqrt(self.total_variances() if variances is None else variances)
         means = self._shifts + self._firsts / self._weights[:, None] + self._origin
@@ -305,7 +312,7 @@ class ClassReadings:
         for slot, known in enumerate(self._labels):
             if known == label:
                 return slot
-        raise KeyError(f"No class {label!r}; the classes are {self.classes.tolist()}.")
+        raise KeyError(f"Class {label!r} not found; the classes are {self.classes.tolist()}.")
 
     def _need_rows(self) -> None:
         if not self._labels:
@@ -313,9 +320,12 @@ class ClassReadings:
 
     def _need_classes(self) -> None:
         if self.pooled:
-            raise ValueError("Pooled statistics hold no covariance of a single class.")
+            raise ValueError(
+                "Pooled statistics have no covariances of single classes. Create them with "
+                "pooled=False."
+            )
 
 
 def _check_divisor(divisor: float, weight: float, ddof: float) -> None:
     if divisor <= 0:
-        raise ValueError(f"ddof={ddof} leaves nothing of a weight of {weight:g}; use ddof=0.")
+        raise ValueError(f"ddof={ddof} is too large for a total weight of {weight:g}. Use ddof=0.")

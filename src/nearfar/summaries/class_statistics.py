@@ -1,4 +1,4 @@
-"""Per class: weight, mean and scatter sum. What every statistics method solves from."""
+"""Class statistics: weight, mean and scatter of each class, accumulated in one pass."""
 
 from __future__ import annotations
 
@@ -35,47 +35,50 @@ _OVERFLOW = "Sums of the values of X overflow: rescale the features of X."
 
 
 class ClassStatistics(ClassAdditions):
-    r"""Weights, means and scatter sums of the classes of a sample, built in one pass.
+    r"""Weights, means and scatter matrices of the classes of a sample, computed in one pass.
 
-    For each class :math:`c` with rows :math:`x_i` of weight :math:`w_i` it knows
+    For each class :math:`c` with rows :math:`x_i` of weight :math:`w_i`, the statistics are
 
     .. math::
         W_c = \sum_i w_i, \quad m_c = \tfrac1{W_c}\sum_i w_i x_i, \quad
         S_c = \sum_i w_i (x_i - m_c)(x_i - m_c)^T ,
 
-    and from them the within, between and total scatter. Divisors, ridge and shrinkage are chosen
-    when a covariance is read, not when it is accumulated.
+    The within, between and total scatter are computed from them. Divisor, ridge and shrinkage of a
+    covariance are arguments of :meth:`covariance`; they do not affect the accumulation.
 
-    Moments are kept about a fixed row of each class, so that neither a large common offset nor
-    the order of the batches costs precision: :math:`Q_c = \sum_i w_i (x_i - s_c)(x_i - s_c)^T`,
-    :math:`t_c = \sum_i w_i (x_i - s_c)`, hence :math:`S_c = Q_c - t_c t_c^T / W_c`.
-
-    A scatter is stored as rows (*factored*) while it has fewer rows than features, and as a dense
-    p×p matrix from then on. With ``pooled=True`` one scatter serves all classes, which is all that
-    LDA or RCA need.
-
-    Cost: one pass, O(n p²) time, O(p²) memory for each dense scatter, and blocks of about a
-    thousand rows; never a copy of X. float64 input is multiplied in float64; float32 input is
-    centred and multiplied in float32 blocks that are summed in float64.
+    Cost: one pass over X in O(n p²) time, without a copy of X. Memory is O(p²) per dense scatter,
+    plus blocks of about a thousand rows.
 
     Parameters
     ----------
     pooled : bool, default=False
-        Keep one scatter for all classes together instead of one for each class.
+        Whether to store one scatter for all classes together instead of one per class. This is
+        sufficient for LDA and RCA.
     storage : {"auto", "dense"}, default="auto"
-        "dense" never keeps rows, however few they are.
+        "auto" stores a scatter as rows (*factored*) while it has fewer rows than features, and as a
+        dense p×p matrix afterwards. "dense" always stores a dense matrix.
     exact : bool, default=False
-        Multiply float32 rows in float64 too: half as fast, and right to the last digit of the
-        rows also where features are nearly collinear.
+        Whether to multiply float32 rows in float64. This takes twice the time, and is accurate to
+        the precision of the rows even if features are nearly collinear.
 
     Attributes
     ----------
     classes : ndarray of shape (n_classes,)
         Distinct labels, sorted.
     weights, counts : ndarray of shape (n_classes,)
-        Sum of sample weights, and number of rows, of each class.
+        Sum of the sample weights and number of rows of each class.
     means : ndarray of shape (n_classes, n_features)
         Class means.
+
+    Notes
+    -----
+    Moments are accumulated about a fixed row :math:`s_c` of each class, so that a large common
+    offset of the data, or the order of the batches, does not reduce precision:
+    :math:`Q_c = \sum_i w_i (x_i - s_c)(x_i - s_c)^T`, :math:`t_c = \sum_i w_i (x_i - s_c)`, and
+    :math:`S_c = Q_c - t_c t_c^T / W_c`.
+
+    Rows in float64 are multiplied in float64. Rows in float32 are centered and multiplied in
+    float32 blocks, which are summed in float64.
 
     Examples
     --------
@@ -133,9 +136,9 @@ class ClassStatistics(ClassAdditions):
         if type(self._origin) is not float:
             check_words(vars(self), {"_origin": floats("p")}, sizes)
         fits = len(self._seconds) == (min(n, 1) if self.pooled else n)
-        need(fits, "_seconds: there is not one scatter for each class.")
+        need(fits, "_seconds: expected one scatter per class.")
         slots = [batch for second in self._seconds for batch in second.slots]
-        need(all((batch < n).all() for batch in slots), "_seconds: there are rows without a class.")
+        need(all((batch < n).all() for batch in slots), "_seconds: found rows without a class.")
 
     def _n_readable_rows(self) -> int:
         """Moments are kept about the first row of each class, and rows as such while few."""
@@ -147,21 +150,21 @@ class ClassStatistics(ClassAdditions):
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> ClassStatistics:
-        """Add rows. Without ``y`` all rows are of one class, labelled 0.
+        """Add rows. Without ``y``, all rows belong to one class with label 0.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows; float64 and float32 are used as they are.
+            Rows to add. Other types than float64 and float32 are converted to float64.
         y : array-like of shape (n_samples,), optional
-            Labels. New classes may appear at any time.
+            Class labels. They may contain new classes.
         sample_weight : array-like of shape (n_samples,), optional
-            Non-negative weights; an integer weight equals so many copies of the row.
+            Non-negative weights. A row of integer weight k counts like k copies of the row.
 
         Returns
         -------
         ClassStatistics
-            Itself.
+            The object itself.
         """
         rows: Floats = check_array(
             X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X"
@@ -171,7 +174,9 @@ class ClassStatistics(ClassAdditions):
         else:
             classes, codes = encode_labels(y)
         if len(codes) != len(rows):
-            raise ValueError(f"X has {len(rows)} rows but y has {len(codes)} labels.")
+            raise ValueError(
+                f"X has {len(rows)} rows but y has {len(codes)} labels; they must match."
+            )
         weight = None if sample_weight is None else check_weight(sample_weight, len(rows))
         return self.add(rows, classes, codes, weight)
 
@@ -184,14 +189,14 @@ class ClassStatistics(ClassAdditions):
         *,
         sparing: bool = False,
     ) -> ClassStatistics:
-        """``partial_fit`` for arrays that were checked and encoded before.
+        """Add rows like :meth:`partial_fit`, from arrays that are already checked and encoded.
 
-        ``sparing`` multiplies float32 rows in float32, though ``exact`` is asked for, where what
-        was added before shows that no more digits are lost than in one fit.
+        With ``sparing``, float32 rows are multiplied in float32 even if ``exact`` is True, provided
+        the rows added before show that this loses no more digits than a single fit does.
         """
         if self._labels and X.shape[1] != self.n_features:
             raise ValueError(
-                f"X has {X.shape[1]} features, but these statistics hold {self.n_features}."
+                f"X has {X.shape[1]} features, but these statistics have {self.n_features}."
             )
         if weight is not None and (weight == 0).any():
             # A row of weight zero is no row: it must neither open a class nor be counted.
@@ -273,27 +278,31 @@ class ClassStatistics(ClassAdditions):
         return [known[label] for label in labels]
 
     def merge(self, other: ClassStatistics) -> ClassStatistics:
-        """The statistics of both samples together, as a new object.
+        """Return the statistics of both samples together, as a new object.
 
         Parameters
         ----------
         other : ClassStatistics
-            Of the same number of features and the same ``pooled``.
+            Statistics with the same number of features and the same ``pooled``.
 
         Returns
         -------
         ClassStatistics
-            Independent of both.
+            The merged statistics. They share no memory with the two inputs.
         """
         if self.pooled != other.pooled:
-            raise ValueError("Pooled statistics merge with pooled ones only.")
+            raise ValueError(
+                "Pooled statistics can be merged with pooled statistics only. Create both with the "
+                "same value of pooled."
+            )
         if not other._labels:
             return deepcopy(self)
         if not self._labels:
             return deepcopy(other)
         if self.n_features != other.n_features:
             raise ValueError(
-                f"Statistics of {self.n_features} and of {other.n_features} features do not merge."
+                f"Statistics of {self.n_features} and of {other.n_features} features cannot be "
+                "merged."
             )
         merged, other = deepcopy(self), deepcopy(other)
         merged._drop_origin()
@@ -333,7 +342,7 @@ class ClassStatistics(ClassAdditions):
     # ------------------------------------------------------------------ other statistics
 
     def project(self, B: ArrayLike) -> ClassStatistics:
-        """The statistics of ``X @ B``, for a matrix B of shape (n_features, q)."""
+        """Return the statistics of ``X @ B``, for a matrix B of shape (n_features, q)."""
         matrix = np.asarray(B, dtype=np.float64)
         image = ClassStatistics(pooled=self.pooled, storage=self.storage, exact=self.exact)
         image._labels = list(self._labels)
@@ -347,22 +356,27 @@ class ClassStatistics(ClassAdditions):
         return image
 
     def select(self, keep: NDArray[np.bool_]) -> ClassStatistics:
-        """The statistics of some classes only; of pooled ones, classes without scatter may go.
+        """Return the statistics of some of the classes.
+
+        From pooled statistics, only classes with a single row can be removed.
 
         Parameters
         ----------
         keep : ndarray of bool of shape (n_classes,)
-            In the order of ``classes``.
+            Mask of the classes to keep, in the order of ``classes``.
 
         Returns
         -------
         ClassStatistics
-            Independent of this one.
+            The statistics of these classes. They share no scatter with this object.
         """
         slots = np.sort(self._order[np.asarray(keep, dtype=bool)])
         dropped = np.setdiff1d(np.arange(self.n_classes), slots)
         if self.pooled and (self._counts[dropped] > 1).any():
-            raise ValueError("A pooled scatter cannot be split by class.")
+            raise ValueError(
+                "A pooled scatter cannot be split by class. Create the statistics with "
+                "pooled=False."
+            )
         chosen = copy(self)
         chosen._seconds = deepcopy(self._seconds)
         chosen._labels = [self._labels[slot] for slot in slots]
@@ -400,14 +414,14 @@ def _first_rows(codes: NDArray[np.intp], wanted: NDArray[np.intp]) -> NDArray[np
 
 
 def check_weight(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64]:
-    """Sample weights as a vector: one finite, non-negative number for each row."""
+    """Return sample weights as a vector, after checking that they are finite and non-negative."""
     weight: NDArray[np.float64] = check_array(
         sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight"
     )
     if weight.shape != (n_samples,):
         raise ValueError(
-            f"sample_weight.shape == {weight.shape}, expected ({n_samples},): one weight for each "
-            "row of X."
+            f"sample_weight.shape == {weight.shape}, expected ({n_samples},): one weight per row "
+            "of X."
         )
     if (weight < 0).any():
         row = int(np.argmax(weight < 0))
@@ -434,5 +448,5 @@ def _check_common_order(labels: list[Any]) -> None:
         kinds = sorted({type(label).__name__ for label in labels})
         raise ValueError(
             f"y mixes labels of types {', '.join(kinds)}, which have no common order; "
-            "make them all strings or all numbers."
+            "convert them all to strings or all to numbers."
         ) from error

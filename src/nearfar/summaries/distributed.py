@@ -1,12 +1,11 @@
-"""Summaries of dask arrays and dataframes: block by block on the cluster, then merged.
+"""Statistics of dask arrays and dataframes: computed per block on the cluster, then merged.
 
-Each block becomes a summary of its own where it lies, :class:`ClassStatistics` for one, with the
-labels it holds; these are merged as a tree over the order of the blocks. Both are pure functions,
-so that a cluster which loses a worker computes anew what went with it, and every row counts once.
-The shape of the tree depends on the number of blocks alone: the same blocks give the same bits, on
-any cluster.
+Each worker computes a summary of its blocks, for example :class:`ClassStatistics`. The summaries
+are merged as a tree in the order of the blocks. Both steps are pure functions, so a cluster that
+loses a worker can repeat its tasks, and every row counts once. The shape of the tree depends only
+on the number of blocks: the same blocks give bitwise identical results on any cluster.
 
-dask is imported when a dask collection turns up, not before.
+dask is imported only when a dask collection is passed.
 """
 
 from __future__ import annotations
@@ -27,31 +26,31 @@ from nearfar.extras import require
 from nearfar.labels import encode_labels
 from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 
-#: Statistics merged in one task.
+#: Number of summaries merged in one task.
 FAN_IN = 8
 
 Parts = list[Any]
 
 
 class Mergeable(Protocol):
-    """A summary that takes batches, and parts of which merge into one."""
+    """Protocol of summaries that can be updated in batches and merged."""
 
     @property
     def n_classes(self) -> int:
-        """Number of classes seen; none where there was no row."""
+        """Number of classes; 0 before the first row."""
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Any:
-        """Add rows; returns itself."""
+        """Add rows and return the object itself."""
 
     def merge(self, other: Any) -> Any:
-        """Both together, as a new object."""
+        """Return the merged summary as a new object."""
 
 
 Summary = TypeVar("Summary", bound=Mergeable)
 
 
 def is_dask(data: Any) -> bool:
-    """Whether it is a dask collection; tells without importing dask.
+    """Return True for a dask collection, without importing dask.
 
     >>> is_dask(np.zeros((2, 2)))
     False
@@ -61,7 +60,7 @@ def is_dask(data: Any) -> bool:
 
 
 def without_rows(X: Any) -> ArrayLike:
-    """An array or frame like X but without its rows: what can be checked before they are there."""
+    """Return an empty array or frame with the columns of X, for checks before computing X."""
     if _is_frame(X) and X.ndim == 2:
         pandas = require("pandas", "dask")
         dtypes = X.dtypes
@@ -74,18 +73,19 @@ def without_rows(X: Any) -> ArrayLike:
 
 
 class Blocks:
-    """Blocks of rows of a dask collection, with the labels and weights of each.
+    """Blocks of rows of a dask collection, with their labels and weights.
 
-    Of unknown chunk sizes, block k of X belongs to block k of y; known ones need not be the same.
+    If chunk sizes are unknown, block k of X belongs to block k of y. If they are known, X and y may
+    have different chunks.
 
     Parameters
     ----------
     X : dask array or dataframe
-        Rows; of an array, tensors too.
+        The rows. An array may also hold tensors.
     y, sample_weight : dask array or series, or array-like, optional
-        Labels and weights.
+        Labels and weights of the rows.
     shape : tuple of int, optional
-        The shape that each row has, if it is not that of X.
+        Shape to which each row is reshaped. None keeps the shape of the rows of X.
     """
 
     def __init__(
@@ -109,21 +109,22 @@ class Blocks:
         self._shape = shape
 
     def statistics(self, empty: Summary) -> Summary:
-        """What ``empty`` is after all blocks, computed where dask computes and brought here.
+        """Return a copy of ``empty`` after adding all blocks, computed with dask.
 
-        What is wrong with rows, labels or weights is said with the number of their block.
+        Errors in rows, labels or weights name the block.
         """
         statistics = self.reduced(_of_block, merged, shape=self._shape, empty=empty)
         if statistics.n_classes == 0 and not self._weighted:
-            raise ValueError("X has 0 sample(s): every block of it is empty.")
+            raise ValueError("X has 0 sample(s): all of its blocks are empty.")
         return statistics
 
     def reduced(
         self, of_block: Callable[..., Any], join: Callable[[list[Any]], Any], **options: Any
     ) -> Any:
-        """A value for each block, ``of_block(number, rows, labels, weight, **options)``, joined.
+        """Compute ``of_block(number, rows, labels, weight, **options)`` per block and join them.
 
-        Both must be pure functions. The tree of joins depends on the number of blocks alone.
+        ``of_block`` and ``join`` must be pure functions. The tree of joins depends only on the
+        number of blocks.
         """
         dask = require("dask", "dask")
         options = {name: dask.delayed(value, pure=True) for name, value in options.items()}
@@ -131,7 +132,8 @@ class Blocks:
         level = [make(k, *parts, **options) for k, parts in enumerate(self._parts)]
         while len(level) > 1:
             level = [both(level[k : k + FAN_IN]) for k in range(0, len(level), FAN_IN)]
-        # Threads of dask in this process share its BLAS; workers elsewhere have one of their own.
+        # dask threads in this process share its BLAS, so limit it to one thread. Workers in other
+        # processes have their own BLAS.
         with one_blas_thread():
             (value,) = dask.compute(level[0])
         return value
@@ -140,11 +142,11 @@ class Blocks:
 def statistics_of_blocks(
     X: Any, y: Any = None, sample_weight: Any = None, *, pooled: bool = False
 ) -> ClassStatistics:
-    """The class statistics of all blocks of X, computed where dask computes and brought here.
+    """Return the class statistics of all blocks of X, computed with dask.
 
-    Without y all rows are of one class.
+    Without ``y``, all rows belong to one class.
     """
-    # The rows are seen once: exact.
+    # Every row is read only once, so exact products cost little.
     empty = ClassStatistics(pooled=pooled, exact=True)
     return Blocks(X, y, sample_weight).statistics(empty)
 
@@ -158,15 +160,15 @@ def _of_block(
     shape: tuple[int, ...] | None,
     empty: Summary,
 ) -> Summary:
-    """The statistics of one block; runs on a worker."""
+    """Return the statistics of one block. Runs on a worker."""
     statistics = deepcopy(empty)
     try:
         for name, beside in (("y", labels), ("sample_weight", weight)):
             if beside is not None and len(beside) != len(rows):
                 raise ValueError(
                     f"X has {len(rows)} rows but {name} has {len(beside)}. Blocks of X and {name} "
-                    "must hold the same rows: make them alike, or give arrays of known chunk sizes "
-                    "(compute_chunk_sizes)."
+                    "must hold the same rows. Partition them in the same way, or pass arrays with "
+                    "known chunk sizes (compute_chunk_sizes)."
                 )
         if not len(rows):
             return statistics
@@ -177,7 +179,7 @@ def _of_block(
 
 
 def block_array(rows: Any, shape: tuple[int, ...] | None) -> Floats:
-    """The rows of a block as floats, each of such a shape; for functions that run on a worker."""
+    """Return the rows of a block as floats, reshaped to ``shape``. Runs on a worker."""
     X: Floats = check_array(
         rows,
         dtype=[np.float64, np.float32],
@@ -189,16 +191,16 @@ def block_array(rows: Any, shape: tuple[int, ...] | None) -> Floats:
 
 
 def merged(parts: list[Summary]) -> Summary:
-    """All of them as one, in their order; none is changed."""
-    # So a part may be merged again when a worker was lost.
+    """Merge the parts in order, without changing them."""
+    # A part may have to be merged again after a worker is lost, so it must not be changed.
     return reduce(lambda one, other: one.merge(other), parts)
 
 
-# ---------------------------------------------------------------------- blocks side by side
+# ---------------------------------------------------------------------- alignment of blocks
 
 
 def _needs_sizes(data: Any, n_blocks: int) -> bool:
-    """Whether labels or weights must be cut where the blocks of X end."""
+    """Return True if labels or weights must be split at the ends of the blocks of X."""
     if data is None or not is_dask(data):
         return data is not None
     own = _sizes(data)
@@ -206,7 +208,7 @@ def _needs_sizes(data: Any, n_blocks: int) -> bool:
 
 
 def _beside(data: Any, name: str, rows: Parts, sizes: list[int] | None) -> Parts:
-    """The labels or weights of each block of rows; None for each where there are none."""
+    """Return the labels or weights of each block of rows, or None for each if there are none."""
     if data is None:
         return [None] * len(rows)
     if not is_dask(data):
@@ -225,14 +227,14 @@ def _beside(data: Any, name: str, rows: Parts, sizes: list[int] | None) -> Parts
     parts = _parts(data)
     if len(parts) != len(rows):
         raise ValueError(
-            f"X has {len(rows)} blocks and {name} has {len(parts)}, of unknown sizes: give them "
-            "the same blocks, or arrays of known chunk sizes (compute_chunk_sizes)."
+            f"X has {len(rows)} blocks but {name} has {len(parts)}, of unknown sizes. Partition "
+            "them in the same way, or pass arrays with known chunk sizes (compute_chunk_sizes)."
         )
     return parts
 
 
 def _local(data: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
-    """Labels or weights that are here already, checked as a whole."""
+    """Return labels or weights that are in local memory, after checking them."""
     if name == "sample_weight":
         return check_weight(data, n_rows)
     classes, codes = encode_labels(data)
@@ -245,33 +247,33 @@ def _local(data: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
 
 
 def _whole_rows(data: Any) -> Any:
-    """Arrays in blocks of whole rows; anything else as it is."""
+    """Rechunk arrays to blocks of whole rows; return other data unchanged."""
     if not is_dask(data) or _is_frame(data):
         return data
     return _array(data).rechunk(dict.fromkeys(range(1, data.ndim), -1))
 
 
 def _parts(data: Any) -> Parts:
-    """One delayed block for each chunk of rows."""
-    # As it is: optimised one by one, X and y would each compute what they have in common, and
-    # frames might be cut into other partitions.
+    """Return one delayed block per chunk of rows."""
+    # Do not optimize the graphs: X and y would each compute their common tasks, and dataframes
+    # might be repartitioned.
     return list(np.ravel(data.to_delayed(optimize_graph=False)))
 
 
 def _sizes(data: Any) -> list[int] | None:
-    """Rows of each block; None where they are not known before computing."""
+    """Return the number of rows of each block, or None if unknown before computing."""
     if _is_frame(data) or any(np.isnan(size) for size in data.chunks[0]):
         return None
     return [int(size) for size in data.chunks[0]]
 
 
 def _is_frame(data: Any) -> bool:
-    # Of the type: a delayed object has every attribute one asks for.
+    # Look at the type, because a delayed object claims to have every attribute.
     return hasattr(type(data), "map_partitions") and hasattr(type(data), "ndim")
 
 
 def _array(data: Any) -> Any:
     if not hasattr(type(data), "rechunk"):
         kind = f"{type(data).__module__}.{type(data).__name__}"
-        raise ValueError(f"X, y and sample_weight may be dask arrays or dataframes; got a {kind}.")
+        raise ValueError(f"X, y and sample_weight must be dask arrays or dataframes; got {kind}.")
     return data

@@ -1,7 +1,7 @@
-"""Random constraints drawn from labels, without a list of all there are.
+"""Random pairs, triplets and quadruplets drawn from labels without enumerating all of them.
 
-With the rows sorted by class, each constraint has a rank: those of the first class come first, and
-within a class the rank is a number in a mixed base. Ranks are drawn and decoded.
+The rows are sorted by class, and each constraint has a rank: constraints of the first class come
+first, and within a class the rank is a number in a mixed base. Ranks are drawn, then decoded.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from nearfar.arrays import Indices
 from nearfar.labels import known_codes
 
-# Ranks of constraints are 64-bit integers; beyond this their sums could overflow.
+# Upper limit for ranks. They are 64-bit integers, and sums of larger ranks could overflow.
 _MAX_RANK = 2**62
 
 
 class ClassBlocks(NamedTuple):
-    """Rows sorted by class: class c has ``size[c]`` of them from place ``start[c]`` on."""
+    """Rows sorted by class: class c has ``size[c]`` rows, from position ``start[c]`` on."""
 
     rows: Indices
     start: NDArray[np.int64]
     size: NDArray[np.int64]
-    n_samples: int  # with those of no known class
+    n_samples: int  # includes rows of unknown class
 
 
 def class_blocks(y: Any, unknown: Any = None) -> ClassBlocks:
@@ -40,41 +40,41 @@ def class_blocks(y: Any, unknown: Any = None) -> ClassBlocks:
 
 
 def cap_on(asked: int | None, blocks: ClassBlocks) -> int:
-    """How many to draw: what was asked for, else 20 for each pair of classes within limits."""
+    """Return the requested number, or by default 20 c (c - 1) for c classes, within limits."""
     n_classes = blocks.size.size
     return min(max(20 * n_classes * (n_classes - 1), 1_000), 100_000) if asked is None else asked
 
 
 def cap_on_comparisons(asked: int | None, n_pairs: int) -> int:
-    """How many comparisons of pairs to draw: what was asked for, else 20 a pair within limits."""
+    """Return the requested number of comparisons, or by default 20 per pair, within limits."""
     return min(max(20 * n_pairs, 1_000), 100_000) if asked is None else asked
 
 
 def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.int64]:
-    """At most ``cap`` distinct integers below ``total``, each set of them equally likely."""
+    """Draw at most ``cap`` distinct integers below ``total``, uniformly."""
     if cap >= total:
         return np.arange(total)
     if cap > total // 3:
         return rng.permutation(total)[:cap]
     ranks = np.empty(0, np.int64)
-    while ranks.size < cap:  # a repeated draw is drawn again
+    while ranks.size < cap:  # replace repeated draws
         fresh = rng.randint(total, size=cap - ranks.size, dtype=np.int64)
         ranks = np.sort(np.concatenate([ranks, fresh]))
-        ranks = ranks[np.diff(ranks, prepend=-1) > 0]  # np.unique hashes, ten times slower
+        ranks = ranks[np.diff(ranks, prepend=-1) > 0]  # np.unique hashes, which is ten times slower
     return rng.permutation(ranks)
 
 
 def _in_blocks(
     sizes: NDArray[np.int64], ranks: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of constraints of which class c has ``sizes[c]``: the class, and the rank in it."""
+    """Return the class of each rank, and the rank within the class, if class c has ``sizes[c]``."""
     ends = np.cumsum(sizes)
     c = np.searchsorted(ends, ranks, side="right")
     return c, ranks - (ends - sizes)[c]
 
 
 def draw_within(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
-    """Pairs of rows of one class."""
+    """Draw pairs of rows of the same class."""
     return _within(blocks, draw_ranks(_count_within(blocks), cap, rng))
 
 
@@ -90,15 +90,15 @@ def _within(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
 
 
 def _unrank_pair(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The i < j with ``rank = j (j - 1) / 2 + i``."""
+    """Return the i < j with ``rank = j (j - 1) / 2 + i``."""
     j = ((1 + np.sqrt(1 + 8.0 * rank)) / 2).astype(np.int64)
-    # Rounding can lift the root to the next integer, but never below one that it has reached.
+    # Rounding can raise the root to the next integer, but cannot lower it below an integer.
     j -= j * (j - 1) // 2 > rank
     return rank - j * (j - 1) // 2, j
 
 
 def draw_between(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
-    """Pairs of rows of two classes."""
+    """Draw pairs of rows of different classes."""
     return _between(blocks, draw_ranks(_count_between(blocks), cap, rng))
 
 
@@ -107,7 +107,7 @@ def _count_between(blocks: ClassBlocks) -> int:
 
 
 def _between(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
-    """Each is counted with the first of its classes."""
+    # Each pair is counted with the first of its two classes.
     rows, start, size, _ = blocks
     end = start + size
     later = rows.size - end
@@ -117,7 +117,7 @@ def _between(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
 
 
 def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
-    """Two rows of one class in order, and one of another."""
+    """Draw ordered pairs of rows of the same class, each with a row of another class."""
     rows, start, size, _ = blocks
     others = rows.size - size
     if np.sum(size * (size - 1.0) * others) > _MAX_RANK:
@@ -129,19 +129,20 @@ def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> 
     c, rank = _in_blocks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
     pair, far = np.divmod(rank, others[c])
     anchor, near = np.divmod(pair, size[c] - 1)
-    near += near >= anchor  # step over the anchor
-    far += (far >= start[c]) * size[c]  # step over the anchor's class
+    near += near >= anchor  # skip the anchor
+    far += (far >= start[c]) * size[c]  # skip the anchor's class
     return rows[np.column_stack([start[c] + anchor, start[c] + near, far])]
 
 
 def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
-    """A pair of rows of one class, and one of two classes."""
+    """Draw pairs of rows of the same class, each with a pair of rows of different classes."""
     n_within, n_between = _count_within(blocks), _count_between(blocks)
     if n_within * n_between <= _MAX_RANK:
         ranks = draw_ranks(n_within * n_between, cap, rng)
         within, between = np.divmod(ranks, max(n_between, 1))
     else:
-        # One rank for both would not fit; there are far more than anybody draws.
+        # A common rank would overflow. Repeated draws are rare, since there are far more
+        # quadruplets than ``cap``.
         drawn = np.empty((0, 2), np.int64)
         while len(drawn) < cap:
             sides = [
@@ -155,7 +156,7 @@ def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) 
 def draw_joined(
     near: Indices, far: Indices, n_samples: int, cap: int, rng: np.random.RandomState
 ) -> Indices:
-    """A row with another of a pair of ``near``, and one of a pair of ``far``."""
+    """Draw triplets with (anchor, near) among the near pairs, (anchor, far) among the far."""
     sides = [np.vstack([pairs, pairs[:, ::-1]]) for pairs in (near, far)]
     sides = [ends[np.argsort(ends[:, 0], kind="stable")] for ends in sides]
     counts = [np.bincount(ends[:, 0], minlength=n_samples) for ends in sides]

@@ -1,4 +1,4 @@
-"""Rows that are near along one feature alone: class counts in slabs about queries."""
+"""Class counts in slabs: rows that are close to a query along a single feature."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.blocks import row_blocks
 from nearfar.summaries.local_rows import LocalRows
 
-#: Counts, which single precision holds exactly.
+#: Type of counts, which float32 represents exactly.
 Singles = NDArray[np.float32]
-#: Distances along a feature that differ by this share are equal, but for rounding: values of few
-#: digits tie all the time, and 0.5 - 0.4 is not 0.4 - 0.3 in double precision.
+#: Relative difference up to which distances along a feature count as equal. Ties are frequent for
+#: values of few digits, but rounding hides them: 0.5 - 0.4 does not equal 0.4 - 0.3 in float64.
 EQUAL = 1e-10
-# Slabs are cut for so many rows times features at once, whose masks stay in the cache.
+# Maximum number of rows times features processed at once, so that their masks stay in cache.
 _NUMBERS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
 class FeatureColumns:
-    """Training rows feature by feature.
+    """Training rows stored by feature.
 
-    Differences are taken before anything is divided by other than powers of two: integers equally
-    far on either side of a query are so exactly.
+    Features are divided only by powers of two before differences are taken. Integers at equal
+    distance on both sides of a query therefore have exactly equal differences.
 
     Parameters
     ----------
     columns : ndarray of shape (p, n)
-        Features in units that are powers of two, near the deviations.
+        Features, divided by powers of two close to their standard deviations.
     unit : ndarray of shape (p,)
-        These units.
+        These powers of two.
     stretch : ndarray of shape (p,)
-        By what squared differences are multiplied to be in standard units.
+        Factors that convert squared differences to standard units.
     codes : ndarray of shape (n,)
-        Numbers of the classes.
+        Class code of each row.
     n_classes : int
-        How many there are.
+        Number of classes.
     """
 
     columns: Matrix
@@ -50,24 +50,24 @@ class FeatureColumns:
 
     @classmethod
     def of(cls, rows: LocalRows) -> FeatureColumns:
-        """Columns of training rows."""
+        """Create the columns from training rows."""
         unit = np.exp2(np.round(np.log2(rows.scale)))
         columns = np.ascontiguousarray((rows.given / unit).T)
         return cls(columns, unit, (unit / rows.scale) ** 2, rows.codes, rows.n_classes)
 
     @cached_property
     def indicators(self) -> Singles:
-        """Which class each row is of, (n, n_classes)."""
+        """One-hot encoded classes, (n, n_classes)."""
         return np.eye(self.n_classes, dtype=np.float32)[self.codes]
 
     def apart(self, given: Matrix, region: Indices) -> NDArray[np.float64]:
-        """Differences of rows, ``region`` of shape (b, m), and b queries: (p, b, m)."""
+        """Return differences (p, b, m) of the rows ``region`` (b, m) and b queries."""
         apart = np.take(self.columns, region, axis=1)
         apart -= (given / self.unit).T[:, :, None]
         return apart
 
     def lengths(self, given: Matrix, region: Indices, weights: Matrix) -> Matrix:
-        """As :meth:`squares` of :meth:`apart`, under ``weights`` (b, p), feature by feature."""
+        """Return :meth:`squares` of :meth:`apart` under ``weights`` (b, p), with less memory."""
         queries, total = given / self.unit, np.zeros(region.shape)
         for i, column in enumerate(self.columns):
             part = np.take(column, region, mode="clip")
@@ -80,10 +80,10 @@ class FeatureColumns:
     def slabs(
         self, given: Matrix, region: Indices, sizes: list[int]
     ) -> tuple[NDArray[np.float64], Singles]:
-        """How far slabs of so many rows reach, and how many rows of each class are in them.
+        """Return the half-widths of slabs that contain ``sizes`` rows, and their class counts.
 
-        Of shapes (s, b, p) and (s, b, p, n_classes) for s sizes; rows ``region`` (b, m) about b
-        queries, of which those at the distance of the last count too.
+        The shapes are (s, b, p) and (s, b, p, n_classes) for s sizes. ``region`` (b, m) lists the
+        rows considered for each of b queries. Rows tied with the last row of a slab count as well.
         """
         (b, m), p, queries = region.shape, len(self.columns), given / self.unit
         last = np.asarray(sizes) - 1
@@ -102,9 +102,9 @@ class FeatureColumns:
         return reach, counts
 
     def squares(self, apart: NDArray[np.float64], weights: Matrix | None = None) -> Matrix:
-        """Squared distances from differences (p, ...), under weights (p, ...) of features.
+        """Return squared distances from differences (p, ...) and feature weights (p, ...).
 
-        Features are added one after the other, so that equal parts make equal sums.
+        Features are added one after the other, so that equal terms give exactly equal sums.
         """
         factors = self.stretch.reshape(-1, *[1] * (apart.ndim - 1))
         factors = factors if weights is None else factors * weights
@@ -117,25 +117,25 @@ class FeatureColumns:
 
 
 def slab_counts(far: NDArray[np.float64], size: int, indicators: Singles) -> Singles:
-    """Rows of each class among the ``size`` nearest along each feature, (b, p, n_classes).
+    """Count rows of each class among the ``size`` nearest along each feature, (b, p, n_classes).
 
-    ``far`` are distances along features, or their squares, (p, b, m); rows at the distance of the
-    last count too. ``indicators`` of shape (b, m, n_classes) say which class the rows are of.
+    ``far`` (p, b, m) are distances along features, or their squares. Rows tied with the last one
+    count as well. ``indicators`` (b, m, n_classes) are the one-hot encoded classes of the rows.
     """
     last = np.partition(far, size - 1, axis=2)[:, :, size - 1]
     return counts_within(far, last, indicators)
 
 
 def counts_within(far: NDArray[np.float64], last: Matrix, indicators: Singles) -> Singles:
-    """Rows of each class up to the distance ``last`` (p, b) along each feature."""
+    """Count rows of each class up to the distance ``last`` (p, b) along each feature."""
     within = (far <= last[:, :, None] * (1 + EQUAL)).astype(np.float32).transpose(1, 0, 2)
     return np.asarray(np.matmul(within, indicators))
 
 
 def smallest(values: Matrix, k: int, equal: float = 0.0) -> Mask:
-    """Which k of each row are smallest; of those about equal to the last, the first ones.
+    """Return a mask of the k smallest values of each row, where ties are broken by position.
 
-    ``equal`` is the share by which values may differ that are about equal.
+    Values count as tied if their relative difference is at most ``equal``.
     """
     cut = np.partition(values, k - 1, axis=1)[:, k - 1 : k]
     inside: Mask = values <= cut * (1 + equal)

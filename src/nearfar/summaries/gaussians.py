@@ -1,4 +1,4 @@
-"""Gaussians: a mean and a covariance for each set of vectors, or for each neighbourhood."""
+"""Gaussians: a mean and a covariance for each set of vectors, or for each neighborhood."""
 
 from __future__ import annotations
 
@@ -27,57 +27,61 @@ from nearfar.words import count
 CovarianceShrinkage = float | Literal["ledoit_wolf", "oas"] | None
 Storage = Literal["auto", "dense", "low_rank"]
 
-#: The ridge "auto", as a share of the typical variance, of sets. They have few vectors beside their
-#: p(p+1)/2 covariances; with less, directions rule that a set hardly moves in, by chance.
+#: ridge="auto" for sets, as a multiple of their median variance. Sets have few vectors relative to
+#: their p(p+1)/2 covariances. With a smaller ridge, directions in which a set hardly varies by
+#: chance dominate the distances.
 AUTO_RIDGE = 1.0
-#: The same of neighbourhoods, all of one size and near one another.
+#: ridge="auto" for neighborhoods, as a multiple of their median variance. It is smaller than for
+#: sets, because all neighborhoods have the same number of points.
 AUTO_LOCAL_RIDGE = 0.01
-# Sets of so many vectors are one block of their moments anyway.
+# Maximum number of vectors of a set whose moments are computed in one matrix product.
 _SMALL = 1024
-# Covariances may differ from their transposes by so much, relatively.
+# Maximum relative difference between a covariance and its transpose.
 _ASYMMETRY = 1e-6
-# What rounding leaves of a variance that is none, relatively and for each feature. (Of variances
-# that are 1e-15 of others, the most that can be told from it, there is a hundred times as much.)
+# Upper limit for the rounding error of a zero variance, relative to the variances, per feature.
+# (A true variance of 1e-15 of the others, the smallest that can be distinguished from it, is a
+# hundred times larger.)
 _LOST = 16 * np.finfo(np.float64).eps
 
 
 class Gaussians(Immutable):
-    r"""A stack of Gaussians :math:`N(\mu_i, \Sigma_i)`, one for each set or neighbourhood.
+    r"""Stack of Gaussians :math:`N(\mu_i, \Sigma_i)`, for example one per set or neighborhood.
 
-    Covariances are kept dense, or as :math:`\Sigma_i = \gamma_i I + Z_i Z_i^T` with factors of few
-    columns (low rank plus ridge), where p is large. The object is immutable and slices as
-    :class:`~nearfar.Sets` does. Positive definiteness is checked when it is first needed.
+    Covariances are stored dense, or as :math:`\Sigma_i = \gamma_i I + Z_i Z_i^T` (low rank plus
+    ridge), which is smaller if p is large and the factors :math:`Z_i` have few columns. The object
+    is immutable and can be indexed like :class:`~nearfar.Sets`. Positive definiteness is not
+    checked on construction, but when it is needed, as in :meth:`cholesky`.
 
     Parameters
     ----------
     means : array-like of shape (n, p)
         The means :math:`\mu_i`.
     covariances : array-like of shape (n, p, p), default=None
-        The covariances; or else give ``factors`` and ``ridge``.
+        The covariances. Alternatively, pass ``factors`` and ``ridge``.
     factors : array-like of shape (n, p, r), default=None
         The factors :math:`Z_i`.
     ridge : float or array-like of shape (n,), default=None
-        The ridge :math:`\gamma_i > 0` beside the factors.
+        The ridge :math:`\gamma_i > 0`. Required with ``factors``, not allowed without.
     names : array-like of shape (n,), default=None
-        A name for each, as text; messages use it.
+        Name of each Gaussian, used in messages.
 
     Attributes
     ----------
     means : ndarray of shape (n, p)
-        As above, read-only.
+        The means, read-only.
     factors, ridge : ndarray of shape (n, p, r) and (n,), or None
-        The low-rank storage, if it is that.
+        The factors and ridges of the low-rank storage. None if the storage is dense.
     covariances : ndarray of shape (n, p, p)
-        The covariances; of the low-rank storage they are made whenever one asks.
+        The covariances. For low-rank storage they are computed at each access.
     added_ridge : float or None
-        The number that :meth:`from_sets` or :meth:`from_neighborhoods` added to every variance, to
-        be given again for new sets or points.
+        The number that :meth:`from_sets` or :meth:`from_neighborhoods` added to every variance.
+        Pass it as ``ridge`` for new sets or points.
     names : ndarray or None
-        As above.
+        The names, read-only.
 
     See Also
     --------
-    nearfar.distributions.dissimilarity : How far apart they are.
+    nearfar.distributions.dissimilarity : Dissimilarities between Gaussians.
 
     Examples
     --------
@@ -124,15 +128,17 @@ class Gaussians(Immutable):
         mu = _finite(means, "means", "(n, p)", 2)
         n, p = mu.shape
         if p == 0:
-            raise ValueError("means have 0 features; at least one is needed.")
+            raise ValueError("means have 0 features; at least one is required.")
         called = None if names is None else np.asarray(names).astype(str)
         if called is not None and called.shape != (n,):
             raise ValueError(f"names must have shape ({n},); got {called.shape}.")
         if (covariances is None) == (factors is None):
-            raise ValueError("Give either covariances, or factors and ridge.")
+            raise ValueError("Pass either covariances, or factors and ridge.")
         if covariances is not None:
             if ridge is not None:
-                raise ValueError("ridge goes with factors; covariances hold theirs already.")
+                raise ValueError(
+                    "ridge cannot be used with covariances. Pass it with factors only."
+                )
             S = _finite(covariances, "covariances", "(n, p, p)", 3)
             if S.shape != (n, p, p):
                 raise ValueError(f"covariances must have shape {(n, p, p)}; got {S.shape}.")
@@ -144,7 +150,9 @@ class Gaussians(Immutable):
         if Z.shape[2] == 0:
             Z = np.zeros((n, p, 1))
         if ridge is None:
-            raise ValueError("factors need a ridge: a number above 0, or one for each Gaussian.")
+            raise ValueError(
+                "factors need a ridge: a number above 0, or one number above 0 per Gaussian."
+            )
         levels = np.asarray(ridge, dtype=np.float64)
         if levels.ndim > 1 or (levels.ndim == 1 and levels.shape != (n,)):
             raise ValueError(f"ridge must be a number or have shape ({n},); got {levels.shape}.")
@@ -152,7 +160,9 @@ class Gaussians(Immutable):
         bad = ~(np.isfinite(levels) & (levels > 0))
         if bad.any():
             k = int(np.argmax(bad))
-            raise ValueError(f"ridge must be above 0; that of {_one(k, called)} is {levels[k]}.")
+            raise ValueError(
+                f"ridge must be above 0; the ridge of {_one(k, called)} is {levels[k]}."
+            )
         self._set(mu, None, Z, levels, called, None)
 
     def _set(
@@ -174,18 +184,21 @@ class Gaussians(Immutable):
 
     @classmethod
     def _of(cls, *fields: Any) -> Self:
-        """Of parts that were checked before."""
+        """Create Gaussians from fields without checking them."""
         gaussians = cls.__new__(cls)
         gaussians._set(*fields)
         return gaussians
 
     def _check_state(self, _: Sizes) -> None:
         covariances, factors = vars(self)["_covariances"], self.factors
-        need((covariances is None) != (factors is None), "either covariances or factors.")
+        need((covariances is None) != (factors is None), "expected either covariances or factors.")
         need(factors is None or self.ridge is not None, "factors without a ridge.")
-        need(vars(self).keys() == self.state.words.keys(), "more than Gaussians consist of.")
+        need(
+            vars(self).keys() == self.state.words.keys(),
+            "expected no other fields than those of Gaussians.",
+        )
 
-    # ------------------------------------------------------------------ from data
+    # ------------------------------------------------------------------ constructors
 
     @classmethod
     def from_sets(
@@ -197,7 +210,7 @@ class Gaussians(Immutable):
         ddof: int = 1,
         storage: Storage = "auto",
     ) -> Self:
-        r"""The Gaussian of each set of vectors.
+        r"""Estimate the Gaussian of each set of vectors.
 
         .. math::
             \mu_i = \frac{1}{t_i} \sum_j x_j, \qquad
@@ -206,23 +219,20 @@ class Gaussians(Immutable):
         Parameters
         ----------
         sets : Sets, or list of array-like of shape (t_i, p)
-            The sets. One of a single vector has the covariance :math:`\gamma I`.
+            The sets. A set of a single vector has the covariance :math:`\gamma I`.
         ridge : float or "auto", default="auto"
-            :math:`\gamma`, in squared units of the data: beside small covariances a large ridge
-            leaves only the distance of the means (the works take 1 for everything), a small one
-            lets directions rule that a short set hardly moves in. "auto" is the median over sets of
-            the mean variance, a good start where features are scaled and means count; tune from
-            0.01 to 10 times that. :attr:`added_ridge` then tells the number, which new sets should
-            get too.
+            :math:`\gamma`, in squared units of the data. "auto" is the median over sets of the mean
+            variance of a set; see Notes. New sets should get the same number, which is stored in
+            :attr:`added_ridge`.
         shrinkage : float from 0 to 1, "ledoit_wolf", "oas" or None, default=None
-            Mix so much of :math:`(tr\,S_i/p)\,I` into each covariance :math:`S_i` before the ridge
-            is added; or the share that the estimators of scikit-learn find for each set. A set of
-            one vector is left as it is.
+            Weight of :math:`(tr\,S_i/p)\,I` that is mixed into each covariance :math:`S_i` before
+            the ridge is added. A string estimates the weight per set with scikit-learn. Sets of one
+            vector are not shrunk.
         ddof : int, default=1
-            The divisor is :math:`t_i` less this, and at least 1.
+            The divisor of the covariance is :math:`t_i` minus ``ddof``, but at least 1.
         storage : {"auto", "dense", "low_rank"}, default="auto"
-            How to keep the covariances. "auto" is low rank where the largest set has so few vectors
-            beside p that all work gets cheaper.
+            Storage of the covariances. "auto" uses "low_rank" if the ridge is not 0 and the largest
+            set has at most 3p/8 + 1 vectors, which makes distances cheaper to compute.
 
         Returns
         -------
@@ -231,17 +241,28 @@ class Gaussians(Immutable):
         Raises
         ------
         ValueError
-            Naming the first set whose covariance is singular for too few vectors, if the ridge
-            is 0.
+            If the ridge is 0 and a covariance is singular, because the set has too few vectors. The
+            message names the first such set.
 
         Warns
         -----
         UserWarning
-            If a ridge that was given exceeds the median variance: then all covariances are alike.
+            If a number passed as ``ridge`` exceeds the median variance, so that all covariances are
+            nearly equal.
 
         Notes
         -----
-        Cost: each set is read once, :math:`O(\sum t_i p^2)`, in float64.
+        If the ridge is much larger than the covariances, only the means of the sets matter. If it
+        is too small, directions in which a small set hardly varies dominate the distances. "auto"
+        is a good start if the features are scaled and the means are informative; tune it from 0.01
+        to 10 times this value. Abou-Moustafa [1]_ uses 1 for all data.
+
+        Cost: :math:`O(\sum t_i p^2)`, in float64.
+
+        References
+        ----------
+        .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", PhD thesis, McGill University,
+           2011.
 
         Examples
         --------
@@ -249,7 +270,7 @@ class Gaussians(Immutable):
         >>> Gaussians.from_sets([[[1.0, 2.0], [3.0, 4.0]]], ridge=0.0)
         Traceback (most recent call last):
         ...
-        ValueError: Set 0 has 2 vectors of 2 features: its covariance is singular. Give ...
+        ValueError: Set 0 has 2 vectors of 2 features: its covariance is singular. Pass ...
         """
         _check_options(ridge, storage)
         check_parameter(
@@ -278,8 +299,8 @@ class Gaussians(Immutable):
         if ridge != "auto" and gamma > np.median(traces) / p > 0:
             warn(
                 f"ridge={gamma:g} exceeds the median variance of the sets, "
-                f"{np.median(traces) / p:.3g}: their covariances hardly count. Scale the data, or "
-                "use ridge='auto'.",
+                f"{np.median(traces) / p:.3g}, so their covariances have little effect. Scale the "
+                "data, or use ridge='auto'.",
                 UserWarning,
             )
         levels = shares * traces / p + gamma
@@ -304,44 +325,45 @@ class Gaussians(Immutable):
         neighbors: ArrayLike | None = None,
         storage: Storage = "auto",
     ) -> Self:
-        r"""The Gaussian of the neighbourhood of each row: the points of the augmented space.
+        r"""Estimate the Gaussian of the neighborhood of each row (the augmented space).
 
-        With :math:`N_i` the m nearest rows, the row itself not counted, the raw form is
+        Let :math:`N_i` be the m nearest rows of row i, without the row itself. The raw form is
 
         .. math::
             \mu_i = x_i, \qquad
             A_i = \frac{1}{m-1} \sum_{j \in N_i} (x_j - x_i)(x_j - x_i)^T + \gamma I
 
-        (about the row, not about the mean of its neighbours), and the smoothed one, in which the
-        row joins its neighbours,
+        (deviations from the row, not from the mean of its neighbors). The smoothed form includes
+        the row in its neighborhood,
 
         .. math::
             \hat\mu_i = \frac{1}{m+1} \sum_{j \in N_i \cup \{i\}} x_j, \qquad
             \hat\Sigma_i = \frac1m \sum_{j \in N_i \cup \{i\}} (x_j - \hat\mu_i)(x_j - \hat\mu_i)^T
             + \gamma I .
 
-        Two rows with the same closed neighbourhood have one and the same smoothed Gaussian.
+        Two rows have the same smoothed Gaussian if :math:`N_i \cup \{i\}` is the same for both.
 
         Parameters
         ----------
         X : array-like of shape (n, p)
-            The rows, dense and finite.
+            The data, dense and finite.
         n_neighbors : int, default=8
-            m. Of rows at the same distance those with the smaller index are taken.
+            The number m of neighbors. Ties are broken by row index.
         ridge : float or "auto", default="auto"
-            :math:`\gamma`, in squared units of X; the works take 1. "auto" is 0.01 of the median
-            over rows of the mean local variance.
+            :math:`\gamma`, in squared units of X. "auto" is 0.01 times the median over rows of the
+            mean variance of a neighborhood. Abou-Moustafa [1]_ uses 1.
         form : {"smoothed", "raw"}, default="smoothed"
-            As above.
+            The form of the Gaussians; see above.
         queries : array-like of shape (n_queries, p), default=None
-            New points, whose neighbours are sought among the rows of X. None means the rows of X.
+            New points, whose neighbors are searched among the rows of X. None means the rows of X.
         recognize : bool, default=True
-            Take a query that equals a row of X for that row, which is not its own neighbour; so
-            that rows of X give what they gave before.
+            Whether a query that equals a row of X is treated as this row, which is not its own
+            neighbor. Queries that are rows of X then get the same Gaussians as these rows.
         neighbors : array-like of int of shape (n, m), default=None
-            Neighbours found otherwise (from labels, for instance), in place of ``n_neighbors``.
+            Neighbors found by other means (for example from labels). They replace ``n_neighbors``.
         storage : {"auto", "dense", "low_rank"}, default="auto"
-            How to keep the covariances, of rank m and ridge.
+            Storage of the covariances. "auto" uses "low_rank" (rank m plus ridge) if the ridge is
+            not 0 and m is at most 3p/8.
 
         Returns
         -------
@@ -349,8 +371,13 @@ class Gaussians(Immutable):
 
         Notes
         -----
-        Cost: the search, :math:`O(n^2 p)` in matrix products, and :math:`O(n m p)` for factors or
-        :math:`O(n m p^2)` for covariances.
+        Cost: :math:`O(n^2 p)` in matrix products for the neighbor search, and :math:`O(n m p)` for
+        factors or :math:`O(n m p^2)` for dense covariances.
+
+        References
+        ----------
+        .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", PhD thesis, McGill University,
+           2011.
 
         Examples
         --------
@@ -374,13 +401,13 @@ class Gaussians(Immutable):
             if centers.shape[1] != points.shape[1]:
                 raise ValueError(
                     f"queries have {count(centers.shape[1], 'feature')}, but X has "
-                    f"{points.shape[1]}."
+                    f"{points.shape[1]}; they must match."
                 )
         if neighbors is not None:
             near = check_indices(neighbors, "neighbors", len(points), np.shape(neighbors)[-1])
             if len(near) != len(centers):
                 raise ValueError(
-                    f"neighbors must have a row for each of {len(centers)} points; got {len(near)}."
+                    f"neighbors must have one row per point, {len(centers)}; got {len(near)} rows."
                 )
         else:
             check_parameter(owner, "n_neighbors", n_neighbors, [integer(1)])
@@ -389,12 +416,13 @@ class Gaussians(Immutable):
         if m < 1 or (form == "raw" and m < 2):
             raise ValueError(
                 f"n_neighbors must be at least {2 if form == 'raw' else 1} for the {form} form, "
-                f"whose divisor is n_neighbors{' - 1' * (form == 'raw')}; got {m}."
+                f"which divides by n_neighbors{' - 1' * (form == 'raw')}; got {m}."
             )
         n, p = centers.shape
         thin = _is_thin(storage, m, p, ridge)
         means, stack = np.array(centers), np.empty((n, p, m) if thin else (n, p, p))
-        # Rows of a neighbourhood times this: as many directions as there are neighbours.
+        # Maps the m + 1 points of a neighborhood to an m-row factor of its covariance. The column
+        # of the row itself is omitted, because its deviation from itself is 0.
         helmert = linalg.helmert(m + 1)[:, 1:] / np.sqrt(m)
         for block in row_blocks(n, 8 * (3 * m * p + p * p)):
             spread = points[near[block]] - centers[block, None]
@@ -415,14 +443,14 @@ class Gaussians(Immutable):
 
     @classmethod
     def concatenate(cls, parts: Iterable[Gaussians]) -> Self:
-        """The Gaussians of several, one after another.
+        """Concatenate several ``Gaussians``.
 
-        Of low rank if all are; names are kept if all have them.
+        The result has low-rank storage if all parts have. Names are kept if all parts have names.
 
         Parameters
         ----------
         parts : iterable of Gaussians
-            Of one width.
+            Gaussians with the same number of features.
 
         Returns
         -------
@@ -430,14 +458,14 @@ class Gaussians(Immutable):
         """
         given = list(parts)
         if not given:
-            raise ValueError("There are no Gaussians to concatenate.")
+            raise ValueError("parts is empty; pass at least one Gaussians object.")
         for k, part in enumerate(given):
             if not isinstance(part, Gaussians):
                 raise TypeError(f"parts[{k}] must be Gaussians; got {type(part).__name__}.")
             if part.n_features != given[0].n_features:
                 raise ValueError(
                     f"parts[{k}] has {count(part.n_features, 'feature')}, but parts[0] has "
-                    f"{given[0].n_features}."
+                    f"{given[0].n_features}; they must match."
                 )
         means = np.concatenate([part.means for part in given])
         names = [part.names for part in given if part.names is not None]
@@ -456,21 +484,21 @@ class Gaussians(Immutable):
         stack = np.concatenate([part.covariances for part in given])
         return cls._of(means, stack, None, None, called, ridge)
 
-    # ------------------------------------------------------------------ what they are
+    # ------------------------------------------------------------------ properties
 
     @property
     def is_low_rank(self) -> bool:
-        """Whether covariances are kept as factors and a ridge."""
+        """Whether the covariances are stored as factors and a ridge."""
         return self.factors is not None
 
     @property
     def rank(self) -> int:
-        """The columns of the factors; p, if covariances are dense."""
+        """Number of columns of the factors, or p if the covariances are dense."""
         return self.n_features if self.factors is None else int(self.factors.shape[2])
 
     @property
     def covariances(self) -> Matrix:
-        """The covariances, of shape (n, p, p)."""
+        """Covariances, of shape (n, p, p)."""
         if self.factors is None:
             dense: Matrix = vars(self)["_covariances"]
             return dense
@@ -481,13 +509,14 @@ class Gaussians(Immutable):
         return stack
 
     def cholesky(self) -> Matrix:
-        """The lower Cholesky factors of the covariances, of shape (n, p, p).
+        """Return the lower Cholesky factors of the covariances, of shape (n, p, p).
 
         Raises
         ------
         ValueError
-            Naming the first covariance that is not positive definite, or singular but for rounding:
-            of a variance nothing is left when the features before it are known.
+            If a covariance is not positive definite, or numerically singular: the conditional
+            variance of a feature given the features before it is at the level of rounding errors.
+            The message names the first such Gaussian.
         """
         stack = self.covariances
         try:
@@ -495,27 +524,27 @@ class Gaussians(Immutable):
         except np.linalg.LinAlgError:
             k = next(k for k, matrix in enumerate(stack) if not _is_definite(matrix))
             raise ValueError(
-                f"The covariance of {_one(k, self.names)} is not positive definite; distances "
-                "from it are infinite. Give a larger ridge, or shrinkage."
+                f"The covariance of {_one(k, self.names)} is not positive definite, so "
+                "distances from it are infinite. Give a larger ridge, or shrinkage."
             ) from None
         left = np.square(np.diagonal(factors, axis1=1, axis2=2))
         lost = _LOST * self.n_features * np.diagonal(stack, axis1=1, axis2=2)
         bad = (left <= lost).any(axis=1)
         if bad.any():
             raise ValueError(
-                f"The covariance of {_one(int(np.argmax(bad)), self.names)} is singular but for "
-                "rounding. Give a larger ridge, or shrinkage."
+                f"The covariance of {_one(int(np.argmax(bad)), self.names)} is numerically "
+                "singular. Give a larger ridge, or shrinkage."
             )
         return factors
 
     @property
     def n_features(self) -> int:
-        """The width of the means."""
+        """Number of features of the means."""
         return int(self.means.shape[1])
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of Gaussians, and of features."""
+        """Number of Gaussians and number of features."""
         return len(self), self.n_features
 
     def __len__(self) -> int:
@@ -539,16 +568,18 @@ class Gaussians(Immutable):
         return f"Gaussians(n={len(self)}, n_features={self.n_features}, {kind})"
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("Gaussians are no single array: use .means and .covariances.")
+        raise TypeError(
+            "Gaussians cannot be converted to a single array. Use .means and .covariances."
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Through a constructor: pickled arrays come back writeable.
+        # Pickled arrays are writeable when loaded; _of makes them read-only again.
         arrays = (self.means, vars(self)["_covariances"], self.factors, self.ridge, self.names)
         return type(self)._of, (*arrays, self.added_ridge)
 
 
 def low_rank_pays(rank: int, n_features: int) -> bool:
-    """Whether pairs of Gaussians of that rank cost less by their factors.
+    """Return True if distances of Gaussians of this rank are cheaper to compute from factors.
 
     >>> low_rank_pays(8, 30), low_rank_pays(8, 18)
     (True, False)
@@ -561,7 +592,7 @@ def low_rank_pays(rank: int, n_features: int) -> bool:
 
 class _Moments(NamedTuple):
     mean: Matrix
-    spread: Matrix  # scatter (p, p); or its factor (p, t - 1)
+    spread: Matrix  # the scatter (p, p), or its factor (p, t - 1)
 
 
 def _moments(sets: Sets, k: int) -> _Moments:
@@ -584,7 +615,7 @@ def _thin_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
     if t == 1:
         return _Moments(mean, np.zeros((p, 0)))
     centered = rows - mean
-    # t - 1 directions across the mean, which rounding left in the rows drops out of.
+    # Map to t - 1 rows orthogonal to the mean, which removes its rounding error from the rows.
     spread = linalg.helmert(t) @ centered if t <= p else linalg.qr(centered, mode="r")[0][:p]
     return _Moments(mean, spread.T)
 
@@ -596,7 +627,7 @@ def _traces(stack: Matrix, thin: bool) -> Matrix:
 
 
 def _shrinkage_shares(sets: Sets, shrinkage: CovarianceShrinkage, traces: Matrix) -> Matrix:
-    """How much of the identity is mixed into the covariance of each set."""
+    """Return the weight of the identity that is mixed into the covariance of each set."""
     if shrinkage is None:
         return np.zeros(len(sets))
     spread = (sets.sizes > 1) & (traces > 0)
@@ -616,7 +647,7 @@ def _ridge_of(
 ) -> float:
     if not isinstance(ridge, str):
         return float(ridge)
-    # Sets of single vectors have no variance of their own: then that of all, or anything.
+    # If all sets are single vectors they have no variance. Use the variance of X, or 1 if it is 0.
     typical = float(np.median(variances)) or float(variances.mean())
     typical = typical or float(X.var(axis=0, dtype=np.float64).mean())
     return share * typical or 1.0
@@ -626,7 +657,7 @@ def _is_thin(storage: Storage, rank: int, p: int, ridge: float | str) -> bool:
     if storage == "auto":
         return ridge != 0 and low_rank_pays(rank, p)
     if storage == "low_rank" and ridge == 0:
-        raise ValueError('storage="low_rank" needs a ridge above 0.')
+        raise ValueError('storage="low_rank" needs a ridge above 0; got 0.')
     return storage == "low_rank"
 
 
@@ -636,7 +667,7 @@ def _refuse_singular(sets: Sets, levels: Matrix) -> None:
         k = int(np.argmax(few))
         raise ValueError(
             f"{sets.called(k)} has {count(int(sets.sizes[k]), 'vector')} of "
-            f"{count(sets.n_features, 'feature')}: its covariance is singular. Give "
+            f"{count(sets.n_features, 'feature')}: its covariance is singular. Pass "
             'ridge="auto" or a number above 0.'
         )
 
@@ -650,10 +681,11 @@ def _neighbors(
         return kneighbors(points, queries, n_neighbors=n_neighbors)[1]
     if n_neighbors >= len(points):
         raise ValueError(
-            f"n_neighbors must be below the {count(len(points), 'row')} of X; got {n_neighbors}."
+            f"n_neighbors must be less than the {count(len(points), 'row')} of X; got "
+            f"{n_neighbors}."
         )
     distances, near = kneighbors(points, queries, n_neighbors=n_neighbors + 1)
-    # Of rows equal to a query any one may stand for it: they are the same point.
+    # If several rows equal the query, any of them can be removed, because they are the same point.
     known = distances[:, 0] == 0
     return np.where(known[:, None], near[:, 1:], near[:, :-1])
 
@@ -669,7 +701,7 @@ def _check_options(ridge: Any, storage: Any) -> None:
 def _check_overflow(stack: Matrix, means: Matrix) -> None:
     for values in (stack, means):
         if not np.isfinite(values).all():
-            raise ValueError("Squares of the data overflow; divide the data by a constant.")
+            raise ValueError("Squares of the data overflow. Divide the data by a constant.")
 
 
 def _finite(values: Any, name: str, shape: str, ndim: int) -> Matrix:

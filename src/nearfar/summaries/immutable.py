@@ -1,4 +1,4 @@
-"""Objects of arrays that do not change, and are equal when their arrays are."""
+"""Base class of immutable objects that are equal if their arrays are equal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Immutable:
-    """What summaries of fixed fields share; the fields are put into ``vars(self)`` directly."""
+    """Base class of immutable objects. Subclasses write their fields to ``vars(self)``."""
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable; cannot set {name!r}.")
@@ -22,5 +22,5 @@ class Immutable:
         theirs = vars(other)
         return all(np.array_equal(value, theirs[name]) for name, value in vars(self).items())
 
-    # Arrays have no hash.
+    # Arrays are not hashable.
     __hash__ = None  # type: ignore[assignment]

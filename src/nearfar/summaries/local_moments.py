@@ -1,7 +1,7 @@
 """Weights, means and scatters of classes around many points at once.
 
-A point gives a weight to each training row, most of them 0. Neither neighbours nor their features
-are gathered: with rows sorted by class, all sums are matrix products.
+Each point assigns a weight to every training row; most weights are 0. With rows sorted by class,
+all sums are matrix products, and neither neighbors nor their features have to be gathered.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from numpy.typing import NDArray
 from nearfar.arrays import Indices, Matrix
 from nearfar.blocks import row_blocks
 
-# So much memory for products of the features of rows.
+# Maximum memory, in bytes, for the products of features of all rows.
 _PRODUCTS = 2**25
 
 
 @dataclass(frozen=True)
 class ClassSums:
-    """What b points see of c classes.
+    """Weighted sums of c classes around each of b points.
 
     Parameters
     ----------
     weights : ndarray of shape (b, c)
-        Sums of the weights of rows.
+        Sums of the row weights.
     means : ndarray of shape (b, c, p)
-        Weighted means; zero for a class without weight.
+        Weighted means. They are zero for a class without weight.
     """
 
     weights: Matrix
     means: NDArray[np.float64]
 
     def shares(self) -> Matrix:
-        """Shares of the classes, of shape (b, c)."""
+        """Return the fraction of the total weight of each class, of shape (b, c)."""
         totals = self.weights.sum(axis=1, keepdims=True)
         return np.asarray(self.weights / np.where(totals > 0, totals, 1.0))
 
     def between(self) -> NDArray[np.float64]:
-        """Scatters of the class means about their own mean, by shares, of shape (b, p, p)."""
+        """Return the weighted scatters of the class means about their mean, of shape (b, p, p)."""
         apart = self.apart()
         return np.matmul(apart.transpose(0, 2, 1), apart)
 
     def apart(self) -> NDArray[np.float64]:
-        """Means less their own mean, times roots of shares: factors of their scatter."""
+        """Return factors of the scatter: centered means times the root of the class fractions."""
         shares = self.shares()
         apart = self.means - np.matmul(shares[:, None, :], self.means)
         apart *= np.sqrt(shares)[:, :, None]
@@ -54,33 +54,33 @@ class ClassSums:
 
 
 class LocalMoments:
-    """Sums over training rows, by class, for weights that change from point to point.
+    """Sums over training rows by class, for weights that differ between points.
 
     Parameters
     ----------
     rows : ndarray of shape (n, p)
-        Training rows, about zero.
+        Centered training rows.
     codes : ndarray of shape (n,)
-        Numbers of their classes.
+        Class code of each row.
     n_classes : int
-        How many classes there are.
+        Number of classes.
     """
 
     def __init__(self, rows: Matrix, codes: Indices, n_classes: int) -> None:
-        #: The rows sorted by class, and where each of them stands then.
+        #: Order that sorts the rows by class, and the position of each row in this order.
         self.order = np.argsort(codes, kind="stable")
         self.places = np.argsort(self.order)
         self._rows = np.ascontiguousarray(rows[self.order])
         self._ends = np.cumsum(np.bincount(codes, minlength=n_classes))
 
     def spread(self, found: Indices, weights: Matrix | float) -> Matrix:
-        """Weights of the rows that each point has found as (b, n), the rows of a class in turn."""
+        """Return the weights of the found rows as a dense array (b, n), sorted by class."""
         spread = np.zeros((len(found), len(self._rows)))
         spread[np.arange(len(found))[:, None], self.places[found]] = weights
         return spread
 
     def class_sums(self, ordered: Matrix) -> ClassSums:
-        """Of weights that are spread."""
+        """Return the class sums for weights returned by :meth:`spread`."""
         sums = np.empty((len(ordered), len(self._ends), self._rows.shape[1] + 1))
         start = 0
         for code, end in enumerate(self._ends):
@@ -92,11 +92,11 @@ class LocalMoments:
 
     @cached_property
     def _with_ones(self) -> Matrix:
-        """Rows beside a column of ones, so that one product sums weights too."""
+        """Rows with an additional column of ones, so that one product also sums the weights."""
         return np.column_stack([self._rows, np.ones(len(self._rows))])
 
     def second_moments(self, ordered: Matrix) -> NDArray[np.float64]:
-        """Weighted sums of x x', of shape (b, p, p)."""
+        """Return the weighted sums of x x', of shape (b, p, p)."""
         b, p = len(ordered), self._rows.shape[1]
         upper = np.triu_indices(p)
         flat = np.zeros((b, len(upper[0])))
@@ -122,6 +122,6 @@ class LocalMoments:
 
 
 def _products(rows: Matrix) -> Matrix:
-    """Products of two features of each row, each pair once, of shape (n, p (p + 1) / 2)."""
+    """Return the products of all pairs of features of each row, of shape (n, p (p + 1) / 2)."""
     upper = np.triu_indices(rows.shape[1])
     return rows[:, upper[0]] * rows[:, upper[1]]

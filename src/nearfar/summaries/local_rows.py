@@ -1,8 +1,8 @@
-"""Nearest rows under a metric of its own for each query.
+"""Nearest rows under a separate metric for each query.
 
-A block of queries is measured by one matrix product, which rounds; whatever its rounding leaves in
-doubt is measured again from differences of rows. So which rows are nearest is a function of rows
-and metrics alone, whatever the block, and of rows equally far those of smaller number come first.
+Distances of a block of queries are computed by one matrix product. If its rounding error could
+change the order of rows, their distances are computed again from differences. The nearest rows
+therefore do not depend on the block, and ties are broken by row index.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from nearfar.blocks import row_blocks
 from nearfar.search.candidates import centered
 from nearfar.summaries.local_moments import LocalMoments
 
-# So much memory for the products of features of rows, which make distances one matrix product.
+# Maximum memory, in bytes, for products of features, with which distances are one matrix product.
 _PRODUCTS = 2**25
-# Pairs are measured for so many numbers at once, which stay in the cache.
+# Maximum number of entries for which pairs are measured at once, so that they stay in cache.
 _NUMBERS_AT_ONCE = 1 << 16
 _DOUBLE = np.dtype(np.float64)
-# Squared distances in single precision serve where they can hold what is left of them, and leave so
-# many rows for each neighbour at most.
+# Squared distances in float32 are used if they lie between these limits, and if at most this many
+# candidate rows per neighbor remain.
 _LEAST_SINGLE, _MOST_SINGLE, _MAY_BE_NEAR = 1e-25, 1e30, 16
-# Weights are made of so many distances at once, for the same reason.
+# Maximum number of distances converted to weights at once, so that they stay in cache.
 _WEIGHTS_AT_ONCE = 40_000
 
 
 @dataclass(frozen=True)
 class LocalMetrics:
-    r"""A metric for each of b queries, in units in which the rows are standardised.
+    r"""A metric for each of b queries, in units in which the rows are standardized.
 
-    Either ``full`` matrices, or :math:`\mathrm{diag}(w) + V^T V` of ``weights`` w and, if given,
-    ``directions`` V (r of them, r small).
+    The metrics are either ``full`` matrices, or :math:`\mathrm{diag}(w) + V^T V` with ``weights`` w
+    and optional ``directions`` V (a small number r of them).
 
     Parameters
     ----------
     full : ndarray of shape (b, p, p), optional
-        Symmetric and positive semi-definite.
+        Symmetric positive semidefinite matrices.
     weights : ndarray of shape (b, p), optional
-        Non-negative.
+        Non-negative feature weights.
     directions : ndarray of shape (b, r, p), optional
-        Beside weights.
+        Directions V, used in addition to ``weights``.
     """
 
     full: NDArray[np.float64] | None = None
@@ -55,7 +55,7 @@ class LocalMetrics:
 
     @classmethod
     def euclidean(cls, n: int, p: int) -> LocalMetrics:
-        """The same for all of n queries: no feature counts for more than another."""
+        """Return the Euclidean metric for n queries."""
         return cls(weights=np.ones((n, p)))
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class LocalMetrics:
         return LocalMetrics(*(None if part is None else part[which] for part in parts))
 
     def matrices(self) -> NDArray[np.float64]:
-        """All as matrices, of shape (b, p, p)."""
+        """Return the metrics as matrices, of shape (b, p, p)."""
         if self.full is not None:
             return self.full
         assert self.weights is not None
@@ -79,7 +79,7 @@ class LocalMetrics:
         return matrices
 
     def diagonals(self) -> Matrix:
-        """What a step of one unit along each feature costs, of shape (b, p)."""
+        """Return the diagonals of the metrics, of shape (b, p)."""
         if self.full is not None:
             return np.einsum("ijj->ij", self.full)
         assert self.weights is not None
@@ -88,7 +88,7 @@ class LocalMetrics:
         return np.asarray(self.weights + np.square(self.directions).sum(axis=1))
 
     def sizes(self) -> Vector:
-        """At least the largest eigenvalue of each."""
+        """Return an upper bound of the largest eigenvalue of each metric."""
         if self.full is not None:
             return np.sqrt(np.square(self.full).sum(axis=(1, 2)))
         assert self.weights is not None
@@ -98,10 +98,10 @@ class LocalMetrics:
         return np.asarray(sizes)
 
     def parts(self, apart: Matrix, owner: Indices) -> Matrix:
-        """How each feature contributes to squared lengths: u_j [M u]_j, of shape (m, p).
+        """Return the contribution of each feature to squared lengths, u_j [M u]_j, (m, p).
 
-        ``apart[i]`` is measured by the metric of number ``owner[i]``. Plain sums add in the same
-        order wherever a row stands: identical rows are equally far.
+        ``apart[i]`` is measured by the metric with index ``owner[i]``. Sums are computed in the
+        same order at every position, so that identical rows have equal distances.
         """
         if self.full is not None:
             return np.asarray((apart[:, :, None] * self.full[owner]).sum(axis=1) * apart)
@@ -121,12 +121,12 @@ class LocalQueries:
     Parameters
     ----------
     given : ndarray of shape (b, p)
-        In the units of the training rows.
+        Queries in the units of the training rows.
     standard : ndarray of shape (b, p)
-        The same in standard units.
+        Queries in standard units.
     own : ndarray of shape (b,) or (b, m), optional
-        Their numbers, if they are training rows that must not see themselves; or, of shape (b, m),
-        those of all rows that must not be seen.
+        Row indices of the queries, if they are training rows that are not their own neighbors. With
+        shape (b, m), the indices of all rows to exclude.
     """
 
     given: Matrix
@@ -143,18 +143,18 @@ class LocalQueries:
 
 @dataclass(frozen=True)
 class LocalRows:
-    """Training rows, ready to be searched under any metric.
+    """Training rows, prepared for searches under any metric.
 
     Parameters
     ----------
     given : ndarray of shape (n, p)
         The rows.
     codes : ndarray of shape (n,)
-        Numbers of their classes.
+        Class code of each row.
     n_classes : int
-        How many there are.
+        Number of classes.
     scale : ndarray of shape (p,)
-        By what features are divided.
+        Divisor of each feature, for standard units.
     """
 
     given: Matrix
@@ -167,31 +167,31 @@ class LocalRows:
 
     @property
     def n_features(self) -> int:
-        """How many features rows have."""
+        """Number of features."""
         return int(self.given.shape[1])
 
     @cached_property
     def _center(self) -> Vector:
-        # That of all rows: kernels that are no function of distances depend on it.
-        with np.errstate(over="ignore"):  # reported where rows are placed about it
+        # Use the median of all rows: kernels that are not functions of distances depend on it.
+        with np.errstate(over="ignore"):  # reported when rows are centered
             return np.asarray(np.median(self.given.astype(np.float64), axis=0))
 
     @cached_property
     def standard(self) -> Matrix:
-        """The rows in standard units, about zero."""
+        """Centered rows in standard units."""
         return self._standardized(self.given)
 
     def _standardized(self, given: Matrix) -> Matrix:
-        # Checked after the division, too: a tiny deviation makes large numbers.
+        # Check after the division as well, because a tiny deviation gives large numbers.
         return np.asarray(centered(given - self._center, 0 * self.scale, given.dtype) / self.scale)
 
     def queries(self, given: Matrix, own: Indices | None = None) -> LocalQueries:
-        """Queries in the units of the rows, to be searched for."""
+        """Return queries for points in the units of the rows."""
         return LocalQueries(given, self._standardized(given), own)
 
     @cached_property
     def by_class(self) -> LocalRows:
-        """The same rows, sorted by class; what was standard for these is so for those."""
+        """The rows sorted by class, with the same center and standard units."""
         order = self.moments.order
         rows = LocalRows(self.given[order], self.codes[order], self.n_classes, self.scale)
         rows.__dict__.update(_center=self._center, standard=self.standard[order])
@@ -200,10 +200,10 @@ class LocalRows:
     def tricube(
         self, queries: LocalQueries, metrics: LocalMetrics, m: int
     ) -> tuple[Matrix, Vector, Vector]:
-        """Tri-cube weights of all rows, sorted by class, for the m nearest of each query.
+        """Return tricube weights (b, n) of all rows, sorted by class, for the m nearest rows.
 
-        Of shape (b, n); beside them squared distances of the farthest, and how wrong distances
-        may be. Rows at the cut have no weight, so that it does not matter which of them are in.
+        Also return the squared distance of the farthest of the m rows, and error bounds of the
+        squared distances. The farthest rows have weight 0, so ties among them do not matter.
         """
         own = None if queries.own is None else self.moments.places[queries.own]
         asked = LocalQueries(queries.given, queries.standard, own)
@@ -215,7 +215,7 @@ class LocalRows:
 
     @cached_property
     def moments(self) -> LocalMoments:
-        """Sums over classes for weights of rows, in standard units."""
+        """Weighted sums over the rows of each class, in standard units."""
         return LocalMoments(self.standard, self.codes, self.n_classes)
 
     @cached_property
@@ -225,10 +225,10 @@ class LocalRows:
     def squared_distances(
         self, queries: LocalQueries, metrics: LocalMetrics, dtype: type[np.floating] = np.float64
     ) -> tuple[NDArray[Any], Vector]:
-        """Squared distances of shape (b, n), and by how much each row may be wrong.
+        """Return squared distances of shape (b, n), and error bounds of shape (b,).
 
-        By matrix products, which round; under full metrics in single precision, if asked for. A
-        training row is infinitely far from itself.
+        They are computed by matrix products, for full metrics in the given dtype. The distance of
+        a training row from itself is infinite.
         """
         Q, n = queries.standard, len(self)
         squares = np.empty((len(Q), n), dtype)
@@ -238,7 +238,7 @@ class LocalRows:
             assert metrics.weights is not None
             W = metrics.weights
             rest = (W * Q**2).sum(axis=1)[:, None]
-            if (W[:, :1] == W).all():  # squared lengths of rows do for all features together
+            if (W[:, :1] == W).all():  # equal weights: squared lengths of rows suffice
                 np.matmul(np.hstack([-2 * W * Q, W[:, :1], rest]), self._lengths, out=squares)
             else:
                 np.matmul(np.hstack([W, -2 * W * Q, rest]), self._squares, out=squares)
@@ -258,21 +258,21 @@ class LocalRows:
 
     @cached_property
     def _lengths(self) -> Matrix:
-        """Features above their sum of squares and a row of ones."""
+        """Features (as rows), their sum of squares and a row of ones, stacked."""
         columns = self.standard.T
         squares = np.square(columns).sum(axis=0)
         return np.vstack([columns, squares, np.ones(len(self))])
 
     @cached_property
     def _squares(self) -> Matrix:
-        """Squares of features above the features themselves and a row of ones."""
+        """Squares of features, features and a row of ones, stacked."""
         columns = self.standard.T
         return np.vstack([np.square(columns), columns, np.ones((1, len(self)))])
 
     def _by_products(self, Q: Matrix, full: NDArray[np.float64], squares: NDArray[Any]) -> int:
-        """Write squared distances under full metrics; the number of terms that are added up."""
+        """Write squared distances under full metrics; return the number of terms of each sum."""
         p = self.n_features
-        if len(Q) == 1:  # the products alone would take as long
+        if len(Q) == 1:  # computing the products would take as long
             apart = self.standard - Q[0]
             squares[0] = ((apart @ full[0]) * apart).sum(axis=1)
             return p * p
@@ -281,14 +281,14 @@ class LocalRows:
         along = np.matmul(full, Q[:, :, None])[:, :, 0]
         rest = (along * Q).sum(axis=1)[:, None]
         terms = np.hstack([full[:, upper[0], upper[1]] * twice, -2 * along, rest])
-        with np.errstate(over="ignore", invalid="ignore"):  # then single precision does not serve
+        with np.errstate(over="ignore", invalid="ignore"):  # float32 distances are then discarded
             terms = terms.astype(squares.dtype)
             for block, products in self._products(squares.dtype):
                 np.matmul(terms, products, out=squares[:, block])
         return int(terms.shape[1])
 
     def _products(self, dtype: np.dtype[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Blocks of rows, and the products of their features above the features themselves."""
+        """Iterate over blocks of rows and the results of `products_of` for them."""
         if 8 * len(self) * self._n_products <= _PRODUCTS:
             single = dtype == np.float32
             yield slice(0, len(self)), self._all_singles if single else self._all_products
@@ -311,7 +311,7 @@ class LocalRows:
     def measured(
         self, queries: LocalQueries, metrics: LocalMetrics, owner: Indices, found: Indices
     ) -> Vector:
-        """Squared distances of pairs: of row ``found[i]`` from the query ``owner[i]``."""
+        """Return squared distances of row ``found[i]`` from query ``owner[i]``, for each i."""
         p = self.n_features
         squares = np.empty(len(found))
         at_once = max(1, _NUMBERS_AT_ONCE // (p * p if metrics.full is not None else p))
@@ -321,17 +321,17 @@ class LocalRows:
         return np.maximum(squares, 0, out=squares)
 
     def apart(self, queries: LocalQueries, owner: Indices, found: Indices) -> Matrix:
-        """Differences of rows and queries in standard units, of shape (m, p)."""
-        # Subtracted before they are divided: equal differences stay equal.
+        """Return differences of rows and queries in standard units, of shape (m, p)."""
+        # Subtract before dividing, so that equal differences stay equal.
         return np.asarray((self.given[found] - queries.given[owner]) / self.scale)
 
     def nearest(
         self, queries: LocalQueries, metrics: LocalMetrics, k: int
     ) -> tuple[Matrix, Indices]:
-        """Distances and numbers of the k nearest rows, each of shape (b, k), nearest first."""
+        """Return distances and indices of the k nearest rows, each (b, k), nearest first."""
         owner, found = self._near(queries, metrics, k)
         exact = self.measured(queries, metrics, owner, found)
-        order = np.lexsort((exact, owner))  # stable, and rows come in order
+        order = np.lexsort((exact, owner))  # stable, so ties keep the order of rows
         first = np.searchsorted(owner, np.arange(len(queries)))
         best = order[first[:, None] + np.arange(k)]
         return np.sqrt(exact[best]), found[best]
@@ -339,15 +339,15 @@ class LocalRows:
     def _near(
         self, queries: LocalQueries, metrics: LocalMetrics, k: int
     ) -> tuple[Indices, Indices]:
-        """Query and row of all pairs that may be among the k nearest, in order.
+        """Return query and row of all pairs that may be among the k nearest, in order.
 
-        Found in single precision where that leaves few of them in doubt.
+        The search uses float32 if this leaves few candidates.
         """
         if metrics.full is not None and len(queries) > 1:
             squares, errors = self.squared_distances(queries, metrics, np.float32)
             reach = (kth_bounds(squares, k)[1] + 2 * errors).astype(np.float32)
             if ((errors > _LEAST_SINGLE) & (reach < _MOST_SINGLE)).all():
-                # Rounded up, as comparing in two precisions takes twice as long.
+                # Round up to float32, because a comparison of two dtypes takes twice as long.
                 found = entries_within(squares, np.nextafter(reach, np.float32(np.inf)))
                 if len(found[0]) <= _MAY_BE_NEAR * k * len(queries):
                     return found
@@ -355,17 +355,17 @@ class LocalRows:
         return entries_within(squares, kth_bounds(squares, k)[1] + 2 * errors)
 
     def window(self, queries: LocalQueries, metrics: LocalMetrics, m: int) -> Window:
-        """The m nearest rows of each query."""
+        """Return the m nearest rows of each query."""
         squares, errors = self.squared_distances(queries, metrics)
         least, most = kth_bounds(squares, m)
         owner, found = entries_within(squares, most + 2 * errors)
         values = squares[owner, found]
-        # Only those about the cut need to be measured: the others are in it anyway.
+        # Only rows close to the limit are measured exactly; closer rows are included anyway.
         doubt = np.flatnonzero(values >= (least - 2 * errors)[owner])
         values[doubt] = self.measured(queries, metrics, owner[doubt], found[doubt])
         counts = np.bincount(owner, minlength=len(queries))
         left = counts - m
-        # Of those in doubt the farthest are too many, of equal ones the last.
+        # Remove the farthest of the measured rows until m are left, the last ones first among ties.
         order = doubt[np.lexsort((found[doubt], values[doubt], owner[doubt]))]
         ends = np.cumsum(np.bincount(owner[doubt], minlength=len(queries)))
         from_end = ends[owner[order]] - np.arange(len(order))
@@ -383,13 +383,13 @@ class Window:
     Parameters
     ----------
     found : ndarray of shape (b, m)
-        Their numbers, ascending.
+        Row indices, ascending.
     squares : ndarray of shape (b, m)
-        Their squared distances, rounded.
+        Squared distances, with rounding errors.
     radius : ndarray of shape (b,)
-        The squared distance of the farthest, exact.
+        Exact squared distance of the farthest row.
     errors : ndarray of shape (b,)
-        By how much the squares may be wrong.
+        Error bounds of ``squares``.
     """
 
     found: Indices
@@ -402,25 +402,25 @@ class Window:
         return Window(found, squares, self.radius[which], self.errors[which])
 
     def tricube(self) -> Matrix:
-        """Weights (1 - (d / h)^3)^3, where h is the distance of the farthest.
+        """Return weights (1 - (d / h)^3)^3, where h is the distance of the farthest row.
 
-        All are one where no row would have any: where all are equally far, or at the query.
+        If all weights would be 0 (all rows at equal distance, or equal to the query), they are 1.
         """
         some = self.radius > 0
         ratios = np.clip(self.squares / np.where(some, self.radius, 1.0)[:, None], 0, 1)
         weights = (1 - ratios * np.sqrt(ratios)) ** 3
-        # Rows at the distance of the farthest may have kept a trace of rounding.
+        # Rows at the distance of the farthest may have tiny weights due to rounding.
         none = weights.max(axis=1) <= 1e-20
         weights[none | ~some] = 1.0
         return np.asarray(weights)
 
 
 def to_tricube(squares: Matrix, m: int) -> Vector:
-    """Make squared distances the weights of the m nearest, in place; squares of the farthest."""
+    """Replace squared distances by tricube weights, in place; return the squared radius."""
     radius = kth_smallest(squares, m)
     near, flat = np.flatnonzero(squares < radius[:, None]), squares.reshape(-1)
     counts = np.diff(np.searchsorted(near, np.arange(len(squares) + 1) * squares.shape[1]))
-    ratios = flat[near]  # of most rows there is no weight
+    ratios = flat[near]  # most rows have weight 0
     ratios /= np.repeat(np.maximum(radius, np.finfo(np.float64).tiny), counts)
     np.maximum(ratios, 0, out=ratios)
     rest = np.sqrt(ratios)
@@ -432,14 +432,14 @@ def to_tricube(squares: Matrix, m: int) -> Vector:
 
 
 def kth_smallest(squares: NDArray[Any], k: int) -> Vector:
-    """The k-th smallest of each row."""
+    """Return the k-th smallest value of each row."""
     return np.asarray(np.partition(squares, k - 1, axis=1)[:, k - 1])
 
 
 def kth_bounds(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
-    """Bounds of the k-th smallest of each row.
+    """Return lower and upper bounds of the k-th smallest value of each row.
 
-    Found in single precision, which takes half the time; what it cannot hold is found exactly.
+    They are computed in float32, which takes half the time, or exactly if values exceed its range.
     """
     with np.errstate(over="ignore"):
         single = squares.astype(np.float32)
@@ -452,14 +452,14 @@ def kth_bounds(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
 
 
 def entries_within(squares: NDArray[Any], reach: NDArray[Any]) -> tuple[Indices, Indices]:
-    """Rows and columns of the entries up to a bound for each row, in order."""
+    """Return rows and columns of the entries up to a bound per row, in order."""
     flat = np.flatnonzero(squares <= reach[:, None])
     owner, found = np.divmod(flat, squares.shape[1])
     return owner, found
 
 
 def products_of(rows: Matrix, dtype: np.dtype[Any] = _DOUBLE) -> NDArray[Any]:
-    """Products of two features, each pair once, above the features and a row of ones."""
+    """Return products of all pairs of features, features and a row of ones, stacked."""
     p = rows.shape[1]
     columns = np.ascontiguousarray(rows.T)
     products = np.empty((p * (p + 3) // 2 + 1, len(rows)), dtype)

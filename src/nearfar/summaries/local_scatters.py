@@ -12,29 +12,30 @@ from nearfar.blocks import row_blocks
 from nearfar.summaries.local_moments import ClassSums
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows, Window
 
-# Of a scatter that is so small a share of the squares it is the difference of, or of distances so
-# rounded, too few digits are left.
+# A scatter that is less than _DIGITS_LEFT of the squares it is the difference of, or is based on
+# distances with a relative error above _ROUNDED, has too few correct digits.
 _DIGITS_LEFT = 1e-5
 _ROUNDED = 1e-8
-# A scatter that is such a share of squared distances from the point itself is none.
+# A scatter below this fraction of the squared distances from the point itself is set to zero.
 _NO_SCATTER = 1e-14
 
 
 def window_size(n: int, p: int, n_classes: int) -> int:
-    """How many of n rows make a metric: enough for a covariance of p features within classes."""
+    """Return the number of rows, of n, sufficient for a within-class covariance of p features."""
     return min(n, max(n // 5, 50, 10 * (p + n_classes)))
 
 
 @dataclass(frozen=True)
 class LocalScatters:
-    """What is known of the classes around each of b points, in standard units.
+    """Within and between scatters of the classes around each of b points, in standard units.
 
     Parameters
     ----------
     within : ndarray of shape (b, p, p)
-        Weighted covariances about the means of classes; exactly zero where there is none.
+        Weighted covariances about the class means. They are exactly zero if all rows of each class
+        are equal.
     between : ndarray of shape (b, p, p)
-        Those of the means of classes, by their shares.
+        Covariances of the class means, weighted by the fraction of each class.
     """
 
     within: NDArray[np.float64]
@@ -50,10 +51,11 @@ def scatters_around(
     window: Window | None = None,
     tricube: bool = True,
 ) -> LocalScatters:
-    """Scatters of the m nearest rows under these metrics; their window, if it is known.
+    """Return the scatters of the m nearest rows under these metrics.
 
-    All sums are matrix products of dense weights. They are sums about zero: where the window is
-    so small that they have lost their digits, they are taken anew about each query.
+    ``window`` holds the nearest rows if they were found before. All sums are matrix products of
+    dense weights with rows centered at zero. If a window is so small that these sums lose too many
+    digits, its scatters are computed again from differences to the query.
     """
     if window is None and tricube:
         spread, radius, errors = rows.tricube(queries, metrics, m)
@@ -81,7 +83,7 @@ def scatters_around(
 
 
 def in_doubt(weights: Vector, radius: Vector, errors: Vector) -> Mask:
-    """Which windows are so small that their distances have lost digits, or give no weight."""
+    """Return a mask of windows whose distances have too few digits, or whose weights are 0."""
     return np.asarray((errors > _ROUNDED * radius) | (weights <= 0))
 
 
@@ -93,7 +95,7 @@ def scatters_from_differences(
     *,
     tricube: bool = True,
 ) -> LocalScatters:
-    """The same by differences from each query, which are gathered: exact, and slow."""
+    """Return the scatters of a window from differences to each query, which is exact but slow."""
     b, m = window.found.shape
     owner, found = np.repeat(np.arange(b), m), window.found.ravel()
     weights = np.ones((b, m))
@@ -119,7 +121,7 @@ def _chunks(chosen: Indices, numbers: int) -> list[Indices]:
 
 
 def shrunk(scatters: NDArray[np.float64], shrinkage: float) -> NDArray[np.float64]:
-    """Symmetric matrices, (1 - s) S + s tr(S) / p I; I in place of one that is zero."""
+    """Return (1 - s) S + s tr(S) / p I for symmetric matrices S, and I if S is zero."""
     p = scatters.shape[-1]
     traces = np.trace(scatters, axis1=-2, axis2=-1)[..., None]
     found = (1 - shrinkage) * (scatters + np.swapaxes(scatters, -1, -2)) / 2
@@ -130,7 +132,10 @@ def shrunk(scatters: NDArray[np.float64], shrinkage: float) -> NDArray[np.float6
 
 
 def inverses(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[np.float64]:
-    """Of symmetric matrices; eigenvalues below 1e-10 of the largest are raised to that."""
+    """Return inverses of symmetric matrices.
+
+    Unless ``regular``, eigenvalues below 1e-10 of the largest are raised to this value.
+    """
     if regular:
         inverse = np.linalg.inv(matrices)
     else:
@@ -141,7 +146,10 @@ def inverses(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[np.floa
 
 
 def inverse_roots(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Symmetric roots of inverses; eigenvalues below 1e-10 of the largest are raised to that."""
+    """Return symmetric roots of inverses.
+
+    Eigenvalues below 1e-10 of the largest are raised to this value.
+    """
     values, axes = np.linalg.eigh(matrices)
     values = np.maximum(values, 1e-10 * values[..., -1:])
     return np.asarray(np.matmul(axes / np.sqrt(values)[..., None, :], np.swapaxes(axes, -1, -2)))

@@ -1,8 +1,8 @@
-"""Scatters of each mode of tensors: what the multilinear subspaces ask of their data.
+"""Scatter matrices of each mode of tensors, for multilinear subspace methods.
 
-Whoever can answer is a :class:`ModeScatters`: an array, read in blocks at every question
-(:class:`StackScatters`), statistics that were accumulated before
-(:class:`~nearfar.ModeStatistics`), or a cluster.
+Implementations of the protocol :class:`ModeScatters` are arrays that are read in blocks
+(:class:`StackScatters`), accumulated statistics (:class:`~nearfar.ModeStatistics`), and dask
+collections (:class:`~nearfar.summaries.block_scatters.BlockScatters`).
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from scipy import sparse
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 
-# What is centred and multiplied while it is in cache.
+# Maximum size, in bytes, of a block that is centered and multiplied in cache.
 _BLOCK_BYTES = 2**20
 
 
 class ModeScatters(Protocol):
-    r"""Of tensors :math:`X_{ij}` (the j-th of class i) of shape (d1, ..., dM).
+    r"""Protocol of mode scatters of tensors :math:`X_{ij}` (the j-th of class i).
 
-    With factors (d_j, q_j), :math:`T = X \bar\times_k U^T` is X times their transposes in all modes
-    but k; with None it is X. One that is None leaves its mode as it is.
+    Tensors have the shape (d1, ..., dM). With factors of shape (d_j, q_j),
+    :math:`T = X \bar\times_k U^T` is X multiplied by their transposes in all modes except k. A
+    factor that is None does not project its mode. Without factors, T is X.
     """
 
     @property
     def mean(self) -> Matrix:
-        """The mean tensor, or whatever else the samples are counted from."""
+        """Mean tensor, or zero if the scatters are not centered."""
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
         r""":math:`\sum_{ij} (T_{ij} - \bar T_i)_{(k)} (T_{ij} - \bar T_i)_{(k)}^T`."""
@@ -40,21 +41,21 @@ class ModeScatters(Protocol):
 
 
 class StackScatters:
-    """Mode scatters of an array, which is passed over in blocks at every question.
+    """Mode scatters of an array, which is read in blocks for each scatter.
 
-    There is no centred copy of it. float32 is multiplied in float32 on centred blocks, which are
-    summed in float64, unless squares leave its range.
+    No centered copy of the array is made. float32 blocks are centered and multiplied in float32 and
+    summed in float64, unless squares exceed the range of float32.
 
     Parameters
     ----------
     X : ndarray of shape (n, d1, ..., dM)
         Finite tensors.
     codes : ndarray of shape (n,), optional
-        The class of each, from 0, every class present; None for one class.
+        Class code of each tensor, from 0, without gaps. None means one class.
     center : bool, default=True
-        False counts from zero: one class whose mean is taken to be zero.
+        Whether to subtract the class means. False treats the tensors as one class of mean zero.
     exact : bool, default=False
-        Multiply in float64 whatever X is.
+        Whether to multiply float32 tensors in float64.
     """
 
     def __init__(
@@ -79,19 +80,19 @@ class StackScatters:
         self._centers = self._rounded_centers()
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Sum over all tensors, less the mean of their class."""
+        """Return the scatter about the class means."""
         total = self._within(mode, factors)
         squares = total.diagonal()
         limits = np.finfo(self._dtype)
         faint = squares.max(initial=0.0) <= limits.tiny / limits.eps
         if self._dtype != np.float64 and (faint or not np.isfinite(squares).all()):
-            self._dtype = np.dtype(np.float64)  # squares leave the range of float32
+            self._dtype = np.dtype(np.float64)  # squares exceed the range of float32
             self._centers = self._rounded_centers()
             total = self._within(mode, factors)
         return total
 
     def between_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Sum over the class means, less the mean, weighted by their counts."""
+        """Return the scatter of the class means about the mean, weighted by class size."""
         roots = np.sqrt(self.counts).reshape(-1, *[1] * self.mean.ndim)
         spread = roots * (self.class_means - self.mean)
         return mode_scatter(project_stack(spread, factors or [], skip=mode), mode)
@@ -105,13 +106,13 @@ class StackScatters:
         return total
 
     def _class_means(self) -> Matrix:
-        """Means of the classes, summed over deviations from the first tensor."""
+        """Return the class means, computed from deviations from the first tensor."""
         first = self._X[:1]
         sums = np.zeros((len(self.counts), first.size))
         for rows, block in self._deviations(first):
             codes = self._codes[rows]
             here = sparse.csr_array(
-                (np.ones(len(codes)), (codes, np.arange(len(codes)))),  # float64, as the sums
+                (np.ones(len(codes)), (codes, np.arange(len(codes)))),  # float64, like the sums
                 shape=(len(sums), len(codes)),
             )
             sums += here @ block.reshape(len(block), -1)
@@ -121,7 +122,7 @@ class StackScatters:
         return self.class_means.astype(self._dtype)
 
     def _deviations(self, centers: Floats) -> Iterator[tuple[slice, Floats]]:
-        """Blocks of tensors less the centre of their class, or the only one, in one buffer."""
+        """Iterate over blocks of tensors minus the center of their class, in one buffer."""
         X = self._X
         at_once = max(1, min(len(X), _BLOCK_BYTES // max(1, X[:1].size * self._dtype.itemsize)))
         buffer = _far_from(centers, (at_once, *X.shape[1:]), self._dtype)
@@ -131,14 +132,14 @@ class StackScatters:
             if len(centers) == 1:
                 np.subtract(X[rows], centers, out=block)
             else:
-                # mode="clip" lets take write into the buffer without one of its own.
+                # With mode="clip", take writes to the buffer without a temporary array.
                 np.take(centers, self._codes[rows], axis=0, out=block, mode="clip")
                 np.subtract(X[rows], block, out=block)
             yield rows, block
 
 
 class UncenteredScatters:
-    """Mode scatters of tensors counted from zero, from those about the mean.
+    """Mode scatters about zero, computed from mode scatters about the mean.
 
     Parameters
     ----------
@@ -154,20 +155,20 @@ class UncenteredScatters:
         self.mean: Matrix = np.zeros_like(centered.mean)
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Sum over all tensors: that about the mean, and that of the mean."""
+        """Return the scatter of all tensors about zero: about the mean, plus that of the mean."""
         offset = project_stack(self._offset, factors or [], skip=mode)
         return self._centered.within_scatter(mode, factors) + mode_scatter(offset, mode)
 
     def between_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Zero: there is one class, whose mean is taken to be zero."""
+        """Return zero, because there is only one class, whose mean is taken as zero."""
         return np.zeros((self.mean.shape[mode],) * 2)
 
 
 def _far_from(other: Floats, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Floats:
-    """An empty array half a page off another, modulo pages.
+    """Return an empty array whose address differs from another by half a page, modulo pages.
 
-    Copies between addresses that differ by a few bytes modulo 4096 take four times as long on some
-    processors.
+    On some processors, copies between addresses that differ by a few bytes modulo 4096 take four
+    times as long.
     """
     page = 4096
     room = np.empty(prod(shape) * dtype.itemsize + page, np.uint8)

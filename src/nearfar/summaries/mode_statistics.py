@@ -1,4 +1,4 @@
-"""Of tensors: class means, and scatters of each mode. What multilinear subspaces solve from."""
+"""Class means and mode scatters of tensors, for multilinear subspace methods."""
 
 from __future__ import annotations
 
@@ -18,48 +18,44 @@ from nearfar.state import Sizes, State, choice, flag, need, none_or, object_of, 
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.mode_sums import ModeSums
 
-#: Entries of a tensor up to which the second moment of all of them is kept: 128 MB at most.
+#: Maximum number of entries of a tensor for which storage="auto" stores the full second moment
+#: (at most 128 MB).
 FULL_SIZE = 4096
 
 Factors = Sequence[Floats | None]
 
 
 class ModeStatistics:
-    r"""Class means of tensors, and their scatters in each mode, built in one pass.
+    r"""Class means of tensors and their scatter matrices in each mode, computed in one pass.
 
-    For tensors :math:`X_i` of classes c with means :math:`M_c`, of :math:`n_c` samples, and the
-    mean M of all, projected by factors :math:`U_j` of shape :math:`d_j \times q_j` in all modes but
-    k, it tells
+    Let :math:`X_i` be tensors of classes c with means :math:`M_c` and :math:`n_c` samples, let M be
+    the mean of all samples, and let :math:`U_j` be factors of shape :math:`d_j \times q_j` that
+    project all modes except k. The scatter matrices of mode k are
 
     .. math::
         W_k = \sum_i T_{i(k)} T_{i(k)}^T, \quad T_i = (X_i - M_{c(i)}) \times_{j \ne k} U_j^T
         \qquad\text{and}\qquad
         B_k = \sum_c n_c T_{c(k)} T_{c(k)}^T, \quad T_c = (M_c - M) \times_{j \ne k} U_j^T ,
 
-    where :math:`T_{(k)}` is the unfolding in mode k. :math:`W_k` after any projection needs the
-    second moment of vec(X), and nothing smaller suffices. It is kept while a tensor has no more
-    than 4,096 entries: then batches tell what all samples at once tell. Beyond, one matrix
-    :math:`d_k \times d_k` is kept for each mode: :math:`W_k` without a projection, which is what
-    the non-iterative methods need. :math:`B_k` is known in either case.
+    where :math:`T_{(k)}` is the unfolding in mode k.
 
-    Cost, of tensors with p entries: one pass, O(n p²) time and O(p²) memory for the full moment,
-    with samples kept as such while fewer than p; or O(n p Σ d_k) time and O(Σ d_k²) memory for the
-    modes; and the class means. float64 input is multiplied in float64; float32 input in float32
-    blocks that are summed in float64.
+    Cost for tensors with p entries: one pass. The full second moment takes O(n p²) time and O(p²)
+    memory; fewer than p samples are stored as they are. The scatters of the modes take O(n p Σ d_k)
+    time and O(Σ d_k²) memory. Both also store the class means.
 
     Parameters
     ----------
     storage : {"auto", "full", "modes"}, default="auto"
-        Keep the full second moment, or scatters of the modes alone; "auto" decides by the number
-        of entries of a tensor.
+        "full" stores the second moment of all entries, "modes" one scatter per mode. "auto" uses
+        "full" for tensors of at most 4,096 entries. See Notes.
     exact : bool, default=False
-        Multiply float32 samples in float64 too: slower, and right to the last digit of the samples
-        also where entries are nearly collinear.
+        Whether to multiply float32 samples in float64. This is slower, and accurate to the
+        precision of the samples even if entries are nearly collinear.
 
     Attributes
     ----------
     tensor_shape : tuple of int
-        Shape of a sample, (d1, ..., dk); None before the first.
+        Shape of a sample, (d1, ..., dk). None before the first call of ``partial_fit``.
     classes : ndarray of shape (n_classes,)
         Distinct labels, sorted.
     weights, counts : ndarray of shape (n_classes,)
@@ -71,7 +67,18 @@ class ModeStatistics:
 
     See Also
     --------
-    ClassStatistics : The same of vectors.
+    ClassStatistics : Statistics of vectors.
+
+    Notes
+    -----
+    The scatter :math:`W_k` after an arbitrary projection can be computed only from the second
+    moment of vec(X), which "full" stores. Iterative methods can then be fitted in batches with the
+    same result as on all samples at once. "modes" stores :math:`W_k` without a projection, a matrix
+    of shape :math:`d_k \times d_k` per mode, which is sufficient for non-iterative methods.
+    :math:`B_k` is available with both.
+
+    Samples in float64 are multiplied in float64. Samples in float32 are multiplied in float32
+    blocks, which are summed in float64.
 
     Examples
     --------
@@ -110,19 +117,20 @@ class ModeStatistics:
     # ------------------------------------------------------------------ accumulating
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> ModeStatistics:
-        """Add samples. Without ``y`` all are of one class, labelled 0.
+        """Add samples. Without ``y``, all samples belong to one class with label 0.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, d1, ..., dk)
-            Tensors; float64 and float32 are used as they are. Rows are tensors of order one.
+            Tensors to add. Other types than float64 and float32 are converted to float64. Rows of a
+            2-dimensional array are tensors of order one.
         y : array-like of shape (n_samples,), optional
-            Labels. New classes may appear at any time.
+            Class labels. They may contain new classes.
 
         Returns
         -------
         ModeStatistics
-            Itself.
+            The object itself.
         """
         stack: Floats = check_array(
             X,
@@ -136,11 +144,13 @@ class ModeStatistics:
         else:
             classes, codes = encode_labels(y)
         if len(codes) != len(stack):
-            raise ValueError(f"X has {len(stack)} samples but y has {len(codes)} labels.")
+            raise ValueError(
+                f"X has {len(stack)} samples but y has {len(codes)} labels; they must match."
+            )
         return self.add(stack, classes, codes)
 
     def add(self, X: Floats, classes: NDArray[Any], codes: NDArray[np.intp]) -> ModeStatistics:
-        """``partial_fit`` for arrays that were checked and encoded before."""
+        """Add samples like :meth:`partial_fit`, from arrays already checked and encoded."""
         shape = tuple(int(d) for d in X.shape[1:])
         if self.tensor_shape is not None and shape != self.tensor_shape:
             raise ValueError(
@@ -148,15 +158,15 @@ class ModeStatistics:
                 f"{_times(self.tensor_shape)}."
             )
         if not prod(shape):
-            raise ValueError(f"X holds tensors of shape {_times(shape)}, without an entry.")
+            raise ValueError(f"X holds tensors of shape {_times(shape)}, which have no entries.")
         rows = self._new_rows(shape) if self._rows is None else self._rows
         flat = X.reshape(len(X), prod(shape))
         try:
             rows.add(flat, classes, codes)
         except ValueError:
-            check_finite_samples(flat)  # which says where
+            check_finite_samples(flat)  # names the sample
             raise
-        # Only when all went well: samples that were refused must leave no trace.
+        # Assign only after success, because rejected samples must not change the statistics.
         self._rows, self.tensor_shape = rows, shape
         return self
 
@@ -167,28 +177,28 @@ class ModeStatistics:
         return ModeSums(shape, exact=self.exact)
 
     def merge(self, other: ModeStatistics) -> ModeStatistics:
-        """The statistics of both samples together, as a new object.
+        """Return the statistics of both samples together, as a new object.
 
         Parameters
         ----------
         other : ModeStatistics
-            Of tensors of the same shape, in the same storage.
+            Statistics of tensors of the same shape, with the same storage.
 
         Returns
         -------
         ModeStatistics
-            Independent of both.
+            The merged statistics. They share no memory with the two inputs.
         """
         if self._rows is not None and other._rows is not None:
             if self.tensor_shape != other.tensor_shape:
                 raise ValueError(
                     f"Statistics of tensors of shape {_times(self.tensor_shape)} and of "
-                    f"{_times(other.tensor_shape)} do not merge."
+                    f"{_times(other.tensor_shape)} cannot be merged."
                 )
             if self.is_full != other.is_full:
                 raise ValueError(
-                    "Statistics with the full second moment do not merge with those of the modes "
-                    "alone; make both with the same storage."
+                    "Statistics with storage='full' cannot be merged with statistics with "
+                    "storage='modes'. Create both with the same storage."
                 )
         one, two = (part._rows or ClassStatistics(pooled=True) for part in (self, other))
         merged = ModeStatistics(storage=self.storage, exact=self.exact)
@@ -201,7 +211,7 @@ class ModeStatistics:
 
     @property
     def is_full(self) -> bool:
-        """Whether the full second moment is kept, so that scatters after projections are known."""
+        """Whether the full second moment is stored, so that `factors` can be used."""
         return not isinstance(self._some_rows, ModeSums)
 
     @property
@@ -221,12 +231,12 @@ class ModeStatistics:
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """The same as floats."""
+        """Number of samples of each class, as floats."""
         return self._some_rows.weights
 
     @property
     def total_weight(self) -> float:
-        """Number of all samples."""
+        """Total number of samples."""
         return self._some_rows.total_weight
 
     @property
@@ -245,19 +255,19 @@ class ModeStatistics:
         return self._some_rows.precision
 
     def variances(self) -> Matrix:
-        """Variance of each entry over all samples, (d1, ..., dk)."""
+        """Return the variance of each entry over all samples, (d1, ..., dk)."""
         return self._some_rows.total_variances().reshape(self._shape)
 
     def within_scatter(self, mode: int, factors: Factors | None = None) -> Matrix:
-        """Scatter about the class means in a mode, after a projection of the other modes.
+        """Return the scatter about the class means in a mode, after projecting the other modes.
 
         Parameters
         ----------
         mode : int
-            From 0.
+            The mode, from 0.
         factors : sequence of ndarray of shape (d_j, q_j), optional
-            One for each mode; that of ``mode`` is not read, and None leaves a mode as it is. Any
-            but None needs the full second moment, as long as there is another mode than this.
+            One factor per mode. The factor of ``mode`` is ignored, and None does not project a
+            mode. Factors of other modes than ``mode`` require ``is_full``.
 
         Returns
         -------
@@ -266,10 +276,10 @@ class ModeStatistics:
         rows, (mode, factors) = self._some_rows, self._checked(mode, factors)
         if isinstance(rows, ModeSums) and factors is not None:
             raise ValueError(
-                "These statistics hold scatters of the modes alone, and cannot tell what factors "
-                f"leave of them: tensors of shape {_times(self._shape)} have more than "
-                f"{FULL_SIZE:,} entries, or storage='modes' was asked for. Leave factors out, or "
-                "make the statistics with storage='full'."
+                "factors needs full statistics, but these store only scatters of the modes: "
+                f"tensors of shape {_times(self._shape)} have more than {FULL_SIZE:,} entries, or "
+                "storage='modes' was requested. Omit factors, or create the statistics with "
+                "storage='full'."
             )
         of_matrix = (
             rows.of_mode(mode)
@@ -279,14 +289,15 @@ class ModeStatistics:
         return rows.read_within(of_matrix, self._of_rows(mode, factors))
 
     def between_scatter(self, mode: int, factors: Factors | None = None) -> Matrix:
-        """Scatter of the class means, weighted by class, after a projection of the other modes.
+        """Return the weighted scatter of the class means, after projecting the other modes.
 
         Parameters
         ----------
         mode : int
-            From 0.
+            The mode, from 0.
         factors : sequence of ndarray of shape (d_j, q_j), optional
-            One for each mode; that of ``mode`` is not read, and None leaves a mode as it is.
+            One factor per mode. The factor of ``mode`` is ignored, and None does not project a
+            mode.
 
         Returns
         -------
@@ -296,14 +307,14 @@ class ModeStatistics:
         return self._of_rows(mode, factors)(rows.between_factor())
 
     def total_scatter(self, mode: int, factors: Factors | None = None) -> Matrix:
-        """Scatter of all samples about their mean: within plus between.
+        """Return the scatter of all samples about their mean: within plus between scatter.
 
         Parameters
         ----------
         mode : int
-            From 0.
+            The mode, from 0.
         factors : sequence of ndarray of shape (d_j, q_j), optional
-            As in :meth:`within_scatter`.
+            One factor per mode; see :meth:`within_scatter`.
 
         Returns
         -------
@@ -313,7 +324,7 @@ class ModeStatistics:
         return within + self.between_scatter(mode, factors) if self.n_classes > 1 else within
 
     def _of_rows(self, mode: int, factors: Factors | None) -> Callable[[Floats], Matrix]:
-        """The scatter in a mode of vec(X) in rows."""
+        """Return the function that computes the scatter in a mode from rows vec(X)."""
 
         def scatter(rows: Floats) -> Matrix:
             stack = rows.reshape(-1, *self._shape)
@@ -322,7 +333,7 @@ class ModeStatistics:
         return scatter
 
     def _checked(self, mode: int, factors: Factors | None) -> tuple[int, Factors | None]:
-        """The mode from 0, and factors that do something; None where none do."""
+        """Return the non-negative mode, and the factors of the other modes or None."""
         shape = self._shape
         if not -len(shape) <= mode < len(shape):
             raise ValueError(f"mode must be from 0 to {len(shape) - 1}; got {mode}.")
@@ -330,12 +341,15 @@ class ModeStatistics:
         if factors is None:
             return mode, None
         if len(factors) != len(shape):
-            raise ValueError(f"there are {len(shape)} modes, but {len(factors)} factors.")
+            raise ValueError(
+                f"factors must have one entry per mode; got {len(shape)} modes, but {len(factors)} "
+                "factors."
+            )
         others = [None if U is None or k == mode else np.asarray(U) for k, U in enumerate(factors)]
         for k, U in enumerate(others):
             if U is not None and (U.ndim != 2 or U.shape[0] != shape[k]):
                 raise ValueError(
-                    f"factors[{k}] must have shape ({shape[k]}, q); it has shape {U.shape}."
+                    f"factors[{k}] must have shape ({shape[k]}, q); got shape {U.shape}."
                 )
         return mode, others if any(U is not None for U in others) else None
 
@@ -351,7 +365,10 @@ class ModeStatistics:
         return self.tensor_shape or ()
 
     def _check_state(self, sizes: Sizes) -> None:
-        need((self._rows is None) == (self.tensor_shape is None), "there are no sums, or no shape.")
+        need(
+            (self._rows is None) == (self.tensor_shape is None),
+            "expected both sums and a shape, or neither.",
+        )
         if self._rows is not None:
             fits = self._rows.n_features == prod(self._shape)
             need(fits, "the sums are not of tensors of this shape.")

@@ -70,7 +70,7 @@ class ModeMoments(SecondMoment):
         need(self.n_features == prod(self.tensor_shape), "tensor_shape does not fit the entries.")
         need(not self.rows, "there are rows among sums.")
         fits = self.dense is None or len(self.dense) == self.n_entries
-        need(fits, "dense: there is not one scatter for each mode.")
+        need(fits, "dense: expected one scatter per mode.")
 
 
 class ModeSums(ClassStatistics):

@@ -1,4 +1,4 @@
-"""Who is near whom: directed neighbour lists, and the graph they make."""
+"""Nearest-neighbor graphs: directed neighbor lists, their components and geodesics."""
 
 from __future__ import annotations
 
@@ -25,38 +25,39 @@ Disconnected = Literal["link", "raise"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NeighborGraph:
-    """Directed neighbour lists with Euclidean distances; what graph methods know of their data.
+    """Directed nearest-neighbor graph with Euclidean distances.
 
-    An edge runs from each row to each of its neighbours, and has their distance for its length.
-    Edges of length 0, between identical rows, are edges like all others. The arrays are read-only
-    copies.
+    An edge runs from each row to each of its neighbors, and its length is their distance. Identical
+    rows are connected by edges of length 0, which are kept. The arrays are read-only copies.
 
-    Build it from data with :meth:`from_points`; the constructor takes lists found elsewhere.
+    Use :meth:`from_points` to build a graph from data. The constructor accepts neighbor lists in
+    CSR format that were computed elsewhere.
 
     Parameters
     ----------
     indptr : array-like of int, shape (n_samples + 1,)
-        The neighbours of row ``i`` are entries ``indptr[i]`` to ``indptr[i + 1]`` of the two arrays
-        below (the CSR format).
+        Row ``i`` has the neighbors ``indices[indptr[i]:indptr[i + 1]]``, with the corresponding
+        ``distances``.
     indices : array-like of int, shape (n_edges,)
-        The neighbours: rows from 0 to ``n_samples - 1``, within each list no row twice and not the
-        row itself.
+        Neighbors of each row, from 0 to ``n_samples - 1``. A list must not contain a row twice, nor
+        the row itself.
     distances : array-like of float, shape (n_edges,)
-        Their distances, finite and at least 0. Two rows that list each other have one distance.
+        Distances to the neighbors, finite and at least 0. If two rows list each other, their two
+        distances should be equal.
     is_exact : bool, default=True
-        Whether the lists hold the nearest rows for certain.
+        Whether the lists are guaranteed to hold the nearest rows.
     recall_ : float or None, default=None
-        Which share of the nearest rows an approximate search found, measured on a sample of rows;
-        None where nobody measured it.
+        Fraction of the true nearest neighbors that an approximate search found, measured on a
+        sample of rows. None if it was not measured.
 
     Attributes
     ----------
     indptr, indices, distances, is_exact, recall_
-        As above, read-only.
+        The parameters, read-only.
     n_samples : int
         The number of rows.
     neighbors : ndarray of shape (n_samples, k)
-        The neighbours as a table, when all lists have one length.
+        The neighbors as an array, if all rows have the same number of neighbors.
 
     Examples
     --------
@@ -93,7 +94,7 @@ class NeighborGraph:
         if self.recall_ is not None and not 0 <= self.recall_ <= 1:
             raise ValueError(f"recall_ must be from 0 to 1, or None; got {self.recall_!r}.")
         if not self.to_sparse().has_canonical_format:
-            raise ValueError("indices must not name a row twice in one list.")
+            raise ValueError("indices must not contain a row twice in one list.")
 
     @classmethod
     def from_points(
@@ -105,47 +106,52 @@ class NeighborGraph:
         approximate: bool | Literal["ivf", "hnsw"] = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> NeighborGraph:
-        """The graph of the nearest rows, or of all rows within a radius.
+        """Build the graph of the nearest neighbors, or of all neighbors within a radius.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            The data; dense and finite.
+            The data, dense and finite.
         n_neighbors : int, default=None
-            The number of neighbours of each row, itself not counted; of rows at the same distance
-            those with the smaller index are taken. Exactly one of ``n_neighbors`` and ``radius``
-            is given.
+            Number of neighbors per row, without the row itself. Ties are broken by row index. Pass
+            either ``n_neighbors`` or ``radius``.
         radius : float, default=None
-            The largest distance of a neighbour, inclusive.
+            Maximum distance of a neighbor, inclusive.
         approximate : bool, "ivf" or "hnsw", default=False
-            Search with an index of faiss (``pip install 'nearfar[ann]'``), which may miss some of
-            the nearest rows; the distances of those found are exact, and ``recall_`` says which
-            share of the neighbours of a sample was found. True is "ivf", which searches those of
-            some 4 √n_samples parts that are nearest; "hnsw" walks along a graph of near rows. For
-            ``n_neighbors`` only. It pays near a manifold of few dimensions, with 50,000 rows by a
-            factor of three; where many features vary freely the exact search is faster.
+            Whether to search with a faiss index, which may miss some of the nearest rows (``pip
+            install 'nearfar[ann]'``). True means "ivf". Requires ``n_neighbors``; see Notes.
         random_state : int, RandomState instance or None, default=None
-            The seed of the approximate search; equal seeds give equal graphs.
+            Seed of the approximate search. Equal seeds give equal graphs.
 
         Returns
         -------
         NeighborGraph
-            Lists in the order of distance, then index.
+            The graph, with neighbors sorted by distance, then by index.
 
         Raises
         ------
         ImportError
-            If ``approximate`` and faiss is not installed.
+            If ``approximate`` is not False and faiss is not installed.
         TypeError
             If ``X`` is sparse.
         ValueError
-            If not exactly one of ``n_neighbors`` and ``radius`` is given, or one is out of range.
+            If both or neither of ``n_neighbors`` and ``radius`` are given, or one is out of range.
 
         Notes
         -----
-        The exact search costs O(n_samples² n_features) in matrix products, and memory for the
-        result and blocks within scikit-learn's ``working_memory``. Rows in float16, and rows mapped
-        from a file, are read in blocks.
+        The exact search costs O(n_samples² n_features) in matrix products. Its memory is the size
+        of the result plus scikit-learn's ``working_memory``. Rows in float16, and memory-mapped
+        rows, are read in blocks.
+
+        The approximate search returns exact distances for the neighbors it finds. ``recall_`` is
+        the fraction of true neighbors that it finds for a sample of rows.
+
+        - "ivf" partitions the rows into about 4 √n_samples cells and searches the nearest cells.
+        - "hnsw" searches along a hierarchical graph of neighbors.
+
+        It is faster than the exact search for data near a manifold of few dimensions, by a factor
+        of three for 50,000 rows. For data with many independent features the exact search is
+        faster.
 
         Examples
         --------
@@ -158,17 +164,17 @@ class NeighborGraph:
         """
         if (n_neighbors is None) == (radius is None):
             raise ValueError(
-                "Give exactly one of n_neighbors and radius; "
+                "Pass exactly one of n_neighbors and radius; "
                 f"got n_neighbors={n_neighbors!r} and radius={radius!r}."
             )
         if approximate and n_neighbors is None:
             raise ValueError(
-                f"approximate=True finds n_neighbors only, but radius={radius!r} was given; "
-                "give n_neighbors, or leave approximate=False."
+                f"approximate=True requires n_neighbors, but radius={radius!r} was given. Pass "
+                "n_neighbors, or set approximate=False."
             )
         if sparse.issparse(X):
             raise TypeError(
-                "Sparse data was passed for X, but neighbours are sought in dense data; reduce "
+                "Sparse data was passed for X, but the neighbor search requires dense data. Reduce "
                 "it first with sklearn.decomposition.TruncatedSVD."
             )
         if approximate not in (False, True, *INDEXES):
@@ -193,35 +199,34 @@ class NeighborGraph:
 
     @property
     def n_samples(self) -> int:
-        """The number of rows."""
+        """Number of rows."""
         return len(self.indptr) - 1
 
     @property
     def neighbors(self) -> NDArray[np.intp]:
-        """The neighbours as a table of shape (n_samples, k), when all lists have one length.
+        """Neighbors as an array of shape (n_samples, k), if all rows have k neighbors.
 
         Raises
         ------
         ValueError
-            If some rows have more neighbours than others.
+            If the rows have different numbers of neighbors.
         """
         counts = np.diff(self.indptr)
         if counts.min() != counts.max():
             raise ValueError(
-                f"The rows have from {counts.min()} to {counts.max()} neighbours, which make no "
-                "table; read indptr and indices, or build the graph with n_neighbors."
+                f"The rows have from {counts.min()} to {counts.max()} neighbors, which do not form "
+                "an array. Use indptr and indices, or build the graph with n_neighbors."
             )
         return self.indices.reshape(self.n_samples, -1)
 
     def to_sparse(self) -> sparse.csr_array:
-        """The directed graph as a sparse matrix of distances.
+        """Return the directed graph as a sparse matrix of distances.
 
         Returns
         -------
         csr_array of shape (n_samples, n_samples)
-            Row ``i`` holds the distances from ``i`` to its neighbours. Neighbours at distance 0
-            are stored, as explicit zeros; beware that arithmetic and
-            ``csr_array.eliminate_zeros`` lose them.
+            Row ``i`` holds the distances from ``i`` to its neighbors. Distances of 0 are stored as
+            explicit zeros. Arithmetic operations and ``csr_array.eliminate_zeros`` remove them.
 
         Examples
         --------
@@ -235,18 +240,18 @@ class NeighborGraph:
         return matrix
 
     def symmetrized(self, mode: Mode = "union") -> sparse.csr_array:
-        """The undirected graph as a symmetric sparse matrix of distances.
+        """Return the undirected graph as a symmetric sparse matrix of distances.
 
         Parameters
         ----------
         mode : {"union", "mutual"}, default="union"
-            Join two rows when either lists the other, or only when both do.
+            "union" connects two rows if one of them lists the other, "mutual" only if both do.
 
         Returns
         -------
         csr_array of shape (n_samples, n_samples)
-            The distances of joined rows, the smaller one where the two lists differ. Those at
-            distance 0 are stored, as explicit zeros.
+            The distances of connected rows, the smaller one if the two lists differ. Distances of 0
+            are stored as explicit zeros.
 
         Examples
         --------
@@ -259,7 +264,7 @@ class NeighborGraph:
             raise ValueError(f"mode must be 'union' or 'mutual'; got {mode!r}.")
         n = self.n_samples
         rows = np.repeat(np.arange(n), np.diff(self.indptr))
-        # Lists of edges rather than sums or maxima of sparse matrices, which drop zeros.
+        # Use edge lists, because sums and maxima of sparse matrices drop explicit zeros.
         there, back = rows * n + self.indices, self.indices * n + rows
         edges, where, times = np.unique(
             np.concatenate([there, back]), return_inverse=True, return_counts=True
@@ -273,19 +278,19 @@ class NeighborGraph:
         return self._csr(distances, columns, indptr)
 
     def connected_components(self, mode: Mode = "union") -> tuple[int, NDArray[np.int32]]:
-        """The parts of the undirected graph that no edge joins.
+        """Return the connected components of the undirected graph.
 
         Parameters
         ----------
         mode : {"union", "mutual"}, default="union"
-            As in :meth:`symmetrized`.
+            How to make the graph undirected; see :meth:`symmetrized`.
 
         Returns
         -------
         n_components : int
-            How many there are.
+            Number of components.
         labels : ndarray of shape (n_samples,)
-            The component of each row, numbered from 0.
+            Component of each row, numbered from 0.
 
         Examples
         --------
@@ -294,7 +299,7 @@ class NeighborGraph:
         >>> graph.connected_components()
         (2, array([0, 0, 1, 1], dtype=int32))
         """
-        if mode == "union":  # what edges of either direction join
+        if mode == "union":  # weak components of the directed graph
             found = csgraph.connected_components(self.to_sparse(), connection="weak")
         else:
             found = csgraph.connected_components(self.symmetrized(mode), directed=False)
@@ -303,25 +308,25 @@ class NeighborGraph:
     def geodesics(
         self, sources: ArrayLike | None = None, mode: Mode = "union"
     ) -> NDArray[np.float64]:
-        """The lengths of the shortest paths in the undirected graph, by Dijkstra's algorithm.
+        """Return the lengths of shortest paths in the undirected graph.
 
         Parameters
         ----------
         sources : array-like of int, shape (n_sources,), default=None
-            The rows where paths begin. ``None`` means all rows, and builds the full array of
+            Start rows of the paths. ``None`` means all rows and returns an array of shape
             n_samples × n_samples.
         mode : {"union", "mutual"}, default="union"
-            As in :meth:`symmetrized`.
+            How to make the graph undirected; see :meth:`symmetrized`.
 
         Returns
         -------
         ndarray of shape (n_sources, n_samples)
-            The distance from each source to every row along the graph; ``inf`` where there is no
-            path. Never less than the Euclidean distance, but for rounding.
+            Length of the shortest path from each source to every row, ``inf`` if none exists. It is
+            at least the Euclidean distance, up to rounding.
 
         Notes
         -----
-        Cost O(n_sources (n_edges + n_samples log n_samples)).
+        Dijkstra's algorithm costs O(n_sources (n_edges + n_samples log n_samples)).
 
         Examples
         --------
@@ -333,14 +338,14 @@ class NeighborGraph:
         """
         if sources is not None:
             sources = _check_sources(sources, self.n_samples)
-        # Both directions of each edge are stored, so that the directed form does, at half the cost.
+        # The matrix holds both directions of each edge, so directed=True works at half the cost.
         lengths = csgraph.dijkstra(self.symmetrized(mode), directed=True, indices=sources)
         return np.asarray(lengths, np.float64)
 
     def _csr(
         self, distances: NDArray[np.float64], indices: NDArray[np.intp], indptr: NDArray[np.intp]
     ) -> sparse.csr_array:
-        # SciPy's graph routines read 32-bit indices.
+        # SciPy's graph routines require 32-bit indices.
         fits = max(self.n_samples, len(indices)) <= np.iinfo(np.int32).max
         index = np.int32 if fits else np.int64
         return sparse.csr_array(
@@ -359,7 +364,7 @@ class NeighborGraph:
         sizes["n"] = self.n_samples
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Through the constructor: pickled arrays come back writeable.
+        # Pickled arrays are writeable when loaded; the constructor makes them read-only again.
         lists = self.indptr, self.indices, self.distances
         return type(self), (*lists, self.is_exact, self.recall_)
 
@@ -367,13 +372,13 @@ class NeighborGraph:
 def linked_graph(
     graph: NeighborGraph, X: NDArray[Any], *, on_disconnected: Disconnected = "link"
 ) -> NeighborGraph:
-    """The graph of the rows of ``X`` if it is connected; else with edges added that connect it.
+    """Return the graph of the rows of ``X``, with edges added if it is not connected.
 
-    The edges are the shortest that do: every component but the largest is joined to the row that is
-    nearest to it outside, and so on until one component is left (Borůvka's minimum spanning tree of
-    the components). Both rows of such an edge list each other, so that lists may have unequal
-    lengths. A warning says how many edges were added and how long they are; with
-    ``on_disconnected="raise"`` an error says that they are needed.
+    The added edges form a minimum spanning tree of the components (Borůvka's algorithm): every
+    component except the largest is connected to its nearest row outside, until one component is
+    left. Both rows of an added edge list each other, so lists may have different lengths. A warning
+    reports the number and the length of the added edges. With ``on_disconnected="raise"``, a graph
+    that is not connected raises ``ValueError`` instead.
 
     Examples
     --------
@@ -389,25 +394,25 @@ def linked_graph(
     n_components, labels = graph.connected_components()
     if n_components == 1:
         return graph
-    found = f"The neighbour graph of the {graph.n_samples} rows falls into {n_components} parts"
+    found = f"The neighbor graph of the {graph.n_samples} rows falls into {n_components} parts"
     if on_disconnected == "raise":
         sizes = np.sort(np.bincount(labels))[::-1]
         raise ValueError(
-            f"{found}, the largest of {sizes[0]} and the smallest of {sizes[-1]} rows: raise "
-            'n_neighbors, embed the parts one by one, or set on_disconnected="link".'
+            f"{found}, the largest of {sizes[0]} and the smallest of {sizes[-1]} rows. Increase "
+            'n_neighbors, embed the parts separately, or set on_disconnected="link".'
         )
     links = _spanning_links(X, labels)
     typical = np.median(graph.distances) if graph.distances.size else 0.0
     warn(
-        f"{found}. They are connected by {count(len(links), 'edge')} more, the longest of length "
-        f"{max(length for _, _, length in links):.3g} (the median edge has {typical:.3g}). Raise "
+        f"{found}. Added {count(len(links), 'edge')} to connect them; the longest has length "
+        f"{max(length for _, _, length in links):.3g} (median edge: {typical:.3g}). Increase "
         "n_neighbors if the parts belong together.",
     )
     return _with_edges(graph, links)
 
 
 def part_of_graph(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
-    """The graph of some rows, ascending, that list only one another; numbered anew.
+    """Return the subgraph of ascending rows that list only one another, renumbered from 0.
 
     >>> graph = NeighborGraph.from_points([[0.0], [1.0], [5.0], [6.0]], n_neighbors=1)
     >>> part_of_graph(graph, np.array([2, 3])).neighbors.tolist()
@@ -422,12 +427,12 @@ def part_of_graph(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph
 
 
 def _spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[int, int, float]]:
-    """The edges of a shortest tree between the components: two rows and their distance."""
+    """Return the edges (row, row, distance) of a minimum spanning tree of the components."""
     labels = labels.copy()
     links = []
     while labels.max() > 0:
         largest = np.bincount(labels).argmax()
-        owner = np.arange(labels.max() + 1)  # component now, of the components of this round
+        owner = np.arange(labels.max() + 1)  # current component of each component of this round
         for code in range(len(owner)):
             if code == largest:
                 continue
@@ -436,7 +441,7 @@ def _spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[int, in
             row = int(distances[:, 0].argmin())
             here, there = int(inside[row]), int(outside[nearest[row, 0]])
             mine, theirs = owner[code], owner[labels[there]]
-            if mine != theirs:  # else an earlier link of this round joined them already
+            if mine != theirs:  # else an earlier link of this round connects them
                 links.append((here, there, float(distances[row, 0])))
                 owner[owner == theirs] = mine
         labels = np.unique(owner[labels], return_inverse=True)[1].reshape(-1)
@@ -444,7 +449,7 @@ def _spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[int, in
 
 
 def _with_edges(graph: NeighborGraph, links: list[tuple[int, int, float]]) -> NeighborGraph:
-    """The graph with links in the lists of both their rows, at the end."""
+    """Return the graph with links appended to the lists of both their rows."""
     rows = np.repeat(np.arange(graph.n_samples), np.diff(graph.indptr))
     here, there, lengths = (np.array(part) for part in zip(*links, strict=True))
     rows = np.concatenate([rows, here, there])
@@ -456,12 +461,12 @@ def _with_edges(graph: NeighborGraph, links: list[tuple[int, int, float]]) -> Ne
 
 
 def distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The first of each set of identical rows, in order; and for every row which one it equals.
+    """Return the index of the first copy of each distinct row, and the distinct row of each row.
 
     >>> distinct_rows(np.array([[2.0], [1.0], [2.0]]))
     (array([0, 1]), array([0, 1, 0]))
     """
-    # Adding zero makes -0.0 a plain zero.
+    # Adding zero converts -0.0 to 0.0.
     _, first, where = np.unique(
         row_bytes(np.ascontiguousarray(X + 0.0)), return_index=True, return_inverse=True
     )
@@ -474,11 +479,11 @@ def distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 def joined_rows(
     X: NDArray[Any], queries: NDArray[Any], *, n_neighbors: int, reach: NDArray[np.float64]
 ) -> sparse.csr_array:
-    """The rows to which new points would be joined in the undirected graph, by distance.
+    """Return the rows that new points would be connected to in the undirected graph.
 
-    A query and a row are joined if the row is among the nearest of the query, or if the query is no
-    farther from the row than ``reach``, the distance of its last neighbour: the rule "union".
-    Distances of 0 are stored.
+    A query and a row are connected if the row is one of the nearest neighbors of the query, or if
+    the distance of the query is at most ``reach`` of the row, the distance of its last neighbor
+    (mode "union"). The result holds the distances of connected rows, including explicit zeros.
 
     Examples
     --------
@@ -517,12 +522,13 @@ def _check_lists(
     n = len(indptr) - 1
     if n < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
         raise ValueError(
-            f"indptr must ascend from 0 to the number of indices, {len(indices)}, in at least two "
-            f"entries; got {indptr}."
+            f"indptr must have at least two entries that ascend from 0 to the number of indices, "
+            f"{len(indices)}; got {indptr}."
         )
     if len(distances) != len(indices):
         raise ValueError(
-            f"distances must be as many as indices; got {len(distances)} and {len(indices)}."
+            f"distances and indices must have equal length; got {len(distances)} and "
+            f"{len(indices)}."
         )
     if indices.size and not 0 <= indices.min() <= indices.max() < n:
         raise ValueError(
@@ -530,7 +536,9 @@ def _check_lists(
         )
     own = np.flatnonzero(indices == np.repeat(np.arange(n), np.diff(indptr)))
     if own.size:
-        raise ValueError(f"indices must not list a row itself; row {indices[own[0]]} does.")
+        raise ValueError(
+            f"indices must not list a row as its own neighbor; row {indices[own[0]]} does."
+        )
     if not (np.isfinite(distances).all() and (distances >= 0).all()):
         raise ValueError(
             f"distances must be finite and at least 0; got {distances.min()} to {distances.max()}."
@@ -541,7 +549,7 @@ def _check_sources(sources: ArrayLike, n_samples: int) -> NDArray[np.intp]:
     rows = np.asarray(sources)
     if rows.ndim != 1 or rows.dtype.kind not in "iu":
         raise ValueError(
-            f"sources must be a 1-d array of row numbers; got shape {rows.shape} of {rows.dtype}."
+            f"sources must be a 1-d array of row indices; got shape {rows.shape} of {rows.dtype}."
         )
     if rows.size and not 0 <= rows.min() <= rows.max() < n_samples:
         raise ValueError(

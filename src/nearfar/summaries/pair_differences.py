@@ -1,4 +1,4 @@
-"""Differences of pairs of rows: their lengths under a map, and sums of their squares."""
+"""Differences of pairs of rows: their lengths under a linear map, and their scatter."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 
-# Bytes of differences that are kept as they are; more pairs are summed by row.
+# Maximum size, in bytes, of stored differences. For more pairs, sums are computed over the rows.
 _KEPT = 64_000_000
 
 
 class PairDifferences:
-    r"""The differences :math:`d = x_i - x_j` of pairs of rows, never as an (N, p, p) array.
+    r"""Differences :math:`d = x_i - x_j` of pairs of rows, without an array (N, p, p).
 
-    With more pairs than is good to keep one by one, all sums go through the rows: with the
-    Laplacian :math:`\Lambda_w` of the graph of the pairs,
+    If there are too many pairs to store their differences, sums are computed over the rows: with
+    the Laplacian :math:`\Lambda_w` of the graph of the pairs,
     :math:`\sum_{ij} w_{ij} d d^T = X^T \Lambda_w X`.
 
     Parameters
     ----------
     points : ndarray of shape (n_samples, n_features)
-        Rows, centred by the caller where they are far from zero.
+        The rows. The caller should center them if they are far from zero.
     pairs : array of int of shape (n_pairs, 2)
-        Pairs of row numbers.
+        Pairs of row indices.
     """
 
     def __init__(self, points: Matrix, pairs: ArrayLike) -> None:
@@ -47,18 +47,18 @@ class PairDifferences:
 
     @property
     def n_pairs(self) -> int:
-        """How many there are."""
+        """Number of pairs."""
         return len(self.pairs)
 
     def mapped(self, L: Matrix) -> Matrix:
-        """L d for each pair, (n_pairs, n_components)."""
+        """Return L d for each pair, (n_pairs, n_components)."""
         if self._differences is not None:
             return np.asarray(self._differences @ L.T)
         assert self._sides is not None
         return np.asarray(self._sides @ (self.points @ L.T))
 
     def squared(self, L: Matrix) -> Vector:
-        """Squared lengths |L d|² of each pair.
+        """Return the squared length |L d|² of each pair.
 
         >>> X = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]])
         >>> PairDifferences(X, [[0, 1], [0, 2]]).squared(np.eye(2)).tolist()
@@ -68,7 +68,7 @@ class PairDifferences:
         return np.einsum("ij,ij->i", Z, Z)
 
     def scatter(self, weights: Vector | None = None) -> Matrix:
-        """The sum of w d dᵀ over the pairs, (p, p).
+        """Return the sum of w d dᵀ over the pairs, (p, p).
 
         >>> X = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]])
         >>> PairDifferences(X, [[0, 1], [0, 2]]).scatter(np.array([1.0, 0.0])).tolist()
@@ -83,9 +83,9 @@ class PairDifferences:
         return np.asarray(self.points.T @ (laplacian @ self.points))
 
     def pulled(self, Z: Matrix, weights: Vector) -> Matrix:
-        """The sum of w (L d) dᵀ, (n_components, p), with ``Z = mapped(L)``.
+        """Return the sum of w (L d) dᵀ, (n_components, p), where ``Z = mapped(L)``.
 
-        Twice this is the gradient in L of a sum of functions of |L d|² with slopes w.
+        Twice this matrix is the gradient in L of a sum of functions of |L d|² with derivatives w.
         """
         if self._differences is not None:
             return np.asarray((Z * weights[:, None]).T @ self._differences)
@@ -94,10 +94,10 @@ class PairDifferences:
 
 
 def differ(points: Floats, pairs: Indices, rounding: float = 0.0) -> Mask:
-    """Which pairs are of two points that are not equal.
+    """Return a mask of the pairs whose two points are not equal.
 
-    Centred points that were computed may differ by ``rounding``, as a share of the longest, and be
-    equal.
+    Computed, centered points count as equal if their distance is at most ``rounding`` times the
+    length of the longest point.
     """
     if rounding == 0:
         return np.asarray((points[pairs[:, 0]] != points[pairs[:, 1]]).any(axis=1))

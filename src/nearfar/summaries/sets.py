@@ -1,4 +1,4 @@
-"""Sets of vectors: objects that are each known by several vectors, of numbers of their own."""
+"""Sets of vectors: data where each object is described by several vectors."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ _TEXT = (".csv", ".tsv")
 
 
 class Sets(Immutable):
-    """Sets of vectors: the rows of all sets stacked, and where each set begins.
+    """Collection of sets of vectors, stored as one array of rows and the offsets of the sets.
 
-    An utterance is a set of frames, a patient a set of cells, a document a set of word vectors:
-    set i is an array of shape (t_i, p), with its own number of rows and the same p for all. The
-    object is immutable. It has a length and slices as an array does, by an integer (which gives the
-    rows of one set), a slice, a mask or an array of indices (which give ``Sets``), so that
-    ``train_test_split``, ``cross_val_score`` and ``GridSearchCV`` take it for X.
+    For example, an utterance is a set of frames, a patient a set of cells, and a document a set of
+    word vectors. Set i is an array of shape (t_i, p); the number of rows t_i may vary, p may not.
+
+    The object is immutable. It has a length and can be indexed like an array: an integer returns
+    the rows of one set; a slice, a mask or an array of indices returns ``Sets``. It can therefore
+    be passed as X to ``train_test_split``, ``cross_val_score`` and ``GridSearchCV``.
 
     Parameters
     ----------
     X : array-like of shape (n_vectors, n_features)
-        The vectors of all sets, one set after another; finite. Arrays of floats are not copied.
+        The vectors of all sets, one set after another. They must be finite. Arrays of float32 or
+        float64 are not copied.
     offsets : array-like of int, shape (n_sets + 1,)
-        Set i has the rows ``offsets[i]`` to ``offsets[i + 1] - 1`` of X: from 0 to n_vectors,
-        increasing.
+        Set i consists of the rows ``offsets[i]`` to ``offsets[i + 1] - 1`` of X. The offsets
+        increase from 0 to ``n_vectors``.
     labels : array-like of shape (n_sets,), default=None
-        A label for each set. Learners read them from ``y`` only.
+        Label of each set. Estimators do not read them; pass them to ``fit`` as ``y``.
     names : array-like of shape (n_sets,), default=None
-        A name for each set, as text; messages use it.
+        Name of each set, used in messages.
 
     Attributes
     ----------
     X, offsets, labels, names
-        As above, read-only; X is float64, or float32 if it was given so.
+        The parameters, read-only. X is float32 if it was passed as float32, else float64.
     sizes : ndarray of shape (n_sets,)
         The number of vectors of each set.
     n_features, n_vectors : int
-        The width and the number of all vectors.
+        The number of features, and the total number of vectors.
     shape : tuple
         (n_sets, n_features).
 
@@ -103,12 +105,12 @@ class Sets(Immutable):
 
     @classmethod
     def _of(cls, X: Any, offsets: Any, labels: Any, names: Any) -> Self:
-        """Of parts that were checked before."""
+        """Create sets from fields without checking them."""
         sets = cls.__new__(cls)
         sets._set(X, offsets, labels, names)
         return sets
 
-    # ------------------------------------------------------------------ from what users have
+    # ------------------------------------------------------------------ constructors
 
     @classmethod
     def from_list(
@@ -117,14 +119,14 @@ class Sets(Immutable):
         labels: ArrayLike | None = None,
         names: ArrayLike | None = None,
     ) -> Self:
-        """Sets from a list of arrays of shape (t_i, p), or from one array of shape (n, t, p).
+        """Create sets from a list of arrays of shape (t_i, p), or from an array (n, t, p).
 
         Parameters
         ----------
         arrays : iterable of array-like
-            One array a set.
+            One array per set.
         labels, names : array-like of shape (n_sets,), default=None
-            As in :class:`Sets`.
+            Label and name of each set, as in :class:`Sets`.
 
         Returns
         -------
@@ -133,8 +135,8 @@ class Sets(Immutable):
         Raises
         ------
         ValueError
-            Naming the set that is empty, not two-dimensional, of another width than the first, or
-            holds NaN or infinity.
+            If a set is empty, is not two-dimensional, differs from the first set in the number of
+            features, or contains NaN or infinity. The message names the set.
 
         Examples
         --------
@@ -142,11 +144,11 @@ class Sets(Immutable):
         >>> Sets.from_list([[[0.0, 1.0]], [[1.0, 2.0, 3.0]]])
         Traceback (most recent call last):
         ...
-        ValueError: Set 1 has vectors of 3 features, but set 0 has 2; all sets need the same.
+        ValueError: Set 1 has vectors of 3 features, but set 0 has 2; they must match.
         """
         given = list(arrays)
         if not given:
-            raise ValueError("There are no sets: arrays is empty. Give at least one array (t, p).")
+            raise ValueError("arrays is empty; pass at least one array of shape (t, p).")
         beside_names = _beside(names, "names", len(given), text=True)
         parts: list[Floats] = []
         for k, array in enumerate(given):
@@ -155,13 +157,11 @@ class Sets(Immutable):
             if parts and rows.shape[1] != parts[0].shape[1]:
                 raise ValueError(
                     f"{called} has vectors of {count(rows.shape[1], 'feature')}, but "
-                    f"{_called(0, beside_names).lower()} has {parts[0].shape[1]}; all sets need "
-                    "the same."
+                    f"{_called(0, beside_names).lower()} has {parts[0].shape[1]}; they must "
+                    "match."
                 )
             if len(rows) == 0:
-                raise ValueError(
-                    f"{called} is empty: it has no vectors. Leave it out, and its label."
-                )
+                raise ValueError(f"{called} is empty: it has no vectors. Remove it and its label.")
             bad = ~np.isfinite(rows).all(axis=1)
             if bad.any():
                 row = int(np.argmax(bad))
@@ -180,25 +180,25 @@ class Sets(Immutable):
         label: str | None = None,
         columns: Sequence[str] | None = None,
     ) -> Self:
-        """Sets from a long pandas frame, one row a vector.
+        """Create sets from a pandas DataFrame in long format, with one vector per row.
 
         Parameters
         ----------
         frame : pandas.DataFrame
             The vectors.
         by : str or int, or list of them
-            The column that says to which set a row belongs, or several of them. The rows of a set
-            need not follow one another; sets come in the order of their first rows.
+            One or several columns that identify the set of each row. The rows of a set need not be
+            consecutive. Sets are ordered by their first rows.
         label : str, default=None
-            The column of labels, which must be the same in all rows of a set.
+            Column with the label of the set, which must be the same in all rows of a set.
         columns : list of str, default=None
-            The columns of the features; all others by default. One column may hold whole vectors,
+            Feature columns; by default all other columns. A single column may hold whole vectors,
             as lists or arrays.
 
         Returns
         -------
         Sets
-            With the values of ``by`` as names (joined by "/" if there are several).
+            The sets, with the values of ``by`` as names (joined by "/" for several columns).
 
         Examples
         --------
@@ -216,28 +216,29 @@ class Sets(Immutable):
         if not frame.columns.is_unique:
             twice = frame.columns[frame.columns.duplicated()]
             raise ValueError(
-                f"Columns must have names of their own; {listed(twice)} is there twice."
+                f"Column names of frame must be unique; found duplicates of {listed(twice)}."
             )
         wanted = keys + ([] if label is None else [label]) + list(columns or [])
         for name in wanted:
             if name not in known:
                 raise ValueError(
-                    f"There is no column {name!r}; there are {listed(known)}."
+                    f"Column {name!r} not found; the columns are {listed(known)}."
                     f"{did_you_mean(name, known)}"
                 )
         if not len(frame):
-            raise ValueError("There are no sets: the frame has no rows.")
+            raise ValueError("frame is empty; it must have at least one row.")
         for key in keys:
             missing = frame[key].isna().to_numpy()
             if missing.any():
                 raise ValueError(
-                    f"Column {key!r} does not say to which set row {int(np.argmax(missing))} "
-                    f"belongs: {count(int(missing.sum()), 'value')} missing."
+                    f"Column {key!r} must name the set of each row, but row "
+                    f"{int(np.argmax(missing))} has no value "
+                    f"({count(int(missing.sum()), 'value')} missing)."
                 )
         if columns is None:
             columns = [name for name in known if name not in keys and name != label]
         if not len(columns):
-            raise ValueError("There are no columns of features beside those of sets and labels.")
+            raise ValueError("frame has no feature columns besides the columns in by and label.")
         X = _vectors(frame, list(columns))
         codes = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
         order = np.argsort(codes, kind="stable")
@@ -251,7 +252,7 @@ class Sets(Immutable):
             column = frame[label]
             values = column.to_numpy()
             labels = values[first]
-            # Codes compare as text, numbers and missing values alike.
+            # Category codes can be compared whether the labels are text, numbers or missing.
             kinds = column.astype("category").cat.codes.to_numpy()
             other = kinds != kinds[first][codes]
             if other.any():
@@ -270,31 +271,44 @@ class Sets(Immutable):
         by: str | Sequence[str] | None = None,
         label: str | None = None,
     ) -> Self:
-        """Sets from a file.
+        """Load sets from a file.
 
         Parameters
         ----------
         path : path
-            ``.npz`` with the arrays ``X`` and ``offsets`` and, if any, ``labels`` (or ``y``) and
-            ``names``; Parquet with a row for each set and one column of lists of vectors; or
-            Parquet, CSV or TSV with a row for each vector, if ``by`` is given.
+            A ``.npz``, Parquet, CSV or TSV file; see Notes.
         by : str or list of str, default=None
-            The column that says to which set a row belongs, as in :meth:`from_frame`.
+            Columns that identify the set of each row, as in :meth:`from_frame`. Required for tables
+            with one vector per row.
         label : str, default=None
-            The column of labels in a table. With one row for each set, "label" if there is one.
+            Column with the labels. By default, a Parquet file with one set per row uses the column
+            "label" if there is one.
 
         Returns
         -------
         Sets
+
+        Notes
+        -----
+        The file has one of these formats:
+
+        - ``.npz`` with the arrays ``X`` and ``offsets`` and, optionally, ``labels`` (or ``y``) and
+          ``names``;
+        - Parquet with one set per row, in one column of lists of vectors, and optionally a column
+          of labels and a column ``name``;
+        - Parquet, CSV or TSV with one vector per row, if ``by`` is given.
         """
         file = Path(path)
         kind = file.suffix.lower()
         if kind == ".npz":
             if by is not None or label is not None:
-                raise ValueError("by and label are for tables; an .npz file has its own arrays.")
+                raise ValueError(
+                    "by and label cannot be used with an .npz file; its labels are in its array "
+                    "'labels'."
+                )
             return cls._from_npz(file)
         if kind not in _PARQUET + _TEXT:
-            raise ValueError(f"Sets are read from .npz, .parquet, .csv or .tsv; got {file.name!r}.")
+            raise ValueError(f"path must end in .npz, .parquet, .csv or .tsv; got {file.name!r}.")
         if by is not None:
             pandas = require("pandas", "app")
             if kind in _PARQUET:
@@ -304,8 +318,8 @@ class Sets(Immutable):
             return cls.from_frame(frame, by, label=label)
         if kind in _TEXT:
             raise ValueError(
-                f"{file.name} has a row for each vector: say with by=... which column tells its "
-                "set."
+                f"{file.name} has one vector per row. Pass by=..., the column that identifies the "
+                "set of each row."
             )
         return cls._from_parquet(file, label)
 
@@ -316,14 +330,14 @@ class Sets(Immutable):
                 if name not in arrays:
                     raise ValueError(
                         f"{file.name} has no array {name!r}; it has {listed(arrays.files)}. Sets "
-                        "need X, the vectors of all sets, and offsets, where each set begins."
+                        "need X, the vectors of all sets, and offsets, the start of each set in X."
                     )
             try:
                 found = {name: arrays[name] for name in arrays.files if name in _NPZ_ARRAYS}
             except ValueError:
                 raise ValueError(
-                    f"{file.name} holds Python objects, which are not read: save labels and names "
-                    "as arrays of numbers or of text (astype(str))."
+                    f"{file.name} holds Python objects, which are not loaded for security. Save "
+                    "labels and names as arrays of numbers or text (astype(str))."
                 ) from None
         labels = found.get("labels", found.get("y"))
         X = found["X"]
@@ -342,15 +356,15 @@ class Sets(Immutable):
         ]
         if len(nested) != 1:
             raise ValueError(
-                f"{file.name} should have one column of lists of vectors, one row a set; it has "
-                f"{len(nested)} such columns among {listed(table.column_names)}. For a row for "
-                "each vector, give by=..."
+                f"{file.name} should have one column of lists of vectors, with one set per row; it "
+                f"has {len(nested)} such columns among {listed(table.column_names)}. For a table "
+                "with one vector per row, pass by=..."
             )
         if label is None and "label" in table.column_names:
             label = "label"
         elif label is not None and label not in table.column_names:
             raise ValueError(
-                f"There is no column {label!r}; there are {listed(table.column_names)}."
+                f"Column {label!r} not found; the columns are {listed(table.column_names)}."
                 f"{did_you_mean(label, table.column_names)}"
             )
         names = table["name"].to_pylist() if "name" in table.column_names else None
@@ -360,8 +374,7 @@ class Sets(Immutable):
         for k, rows in enumerate(lists):
             if rows is None or not len(rows):
                 raise ValueError(
-                    f"{_called(k, called)} is empty: it has no vectors. Leave it out, and its "
-                    "label."
+                    f"{_called(k, called)} is empty: it has no vectors. Remove it and its label."
                 )
         sets = cls.from_list(lists, labels, names)
         leaf = table.schema.field(nested[0]).type
@@ -372,13 +385,13 @@ class Sets(Immutable):
         return sets
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to an ``.npz`` or a Parquet file, which :meth:`load` reads.
+        """Save the sets to an ``.npz`` or a Parquet file, which :meth:`load` can read.
 
         Parameters
         ----------
         path : path
-            Parquet gets a row for each set with the columns ``vectors`` (a list of lists), and
-            ``label`` and ``name`` if there are any.
+            The file to write. Parquet files have one row per set, with the column ``vectors`` (a
+            list of lists) and, if present, ``label`` and ``name``.
         """
         file = Path(path)
         kind = file.suffix.lower()
@@ -401,18 +414,18 @@ class Sets(Immutable):
                 columns["name"] = arrow.array(self.names.tolist())
             parquet.write_table(arrow.table(columns), file)
         else:
-            raise ValueError(f"Sets are written to .npz or .parquet; got {file.name!r}.")
+            raise ValueError(f"path must end in .npz or .parquet; got {file.name!r}.")
 
     @classmethod
     def concatenate(cls, parts: Iterable[Sets]) -> Self:
-        """The sets of several, one after another.
+        """Concatenate several ``Sets``.
 
         Labels and names are kept if all parts have them.
 
         Parameters
         ----------
         parts : iterable of Sets
-            Of one width.
+            Sets with the same number of features.
 
         Returns
         -------
@@ -427,14 +440,14 @@ class Sets(Immutable):
         """
         given = list(parts)
         if not given:
-            raise ValueError("There are no sets to concatenate.")
+            raise ValueError("parts is empty; pass at least one Sets object.")
         for k, part in enumerate(given):
             if not isinstance(part, Sets):
                 raise TypeError(f"parts[{k}] must be Sets; got {type(part).__name__}.")
             if part.n_features != given[0].n_features:
                 raise ValueError(
                     f"parts[{k}] has {count(part.n_features, 'feature')}, but parts[0] has "
-                    f"{given[0].n_features}; all sets need the same."
+                    f"{given[0].n_features}; they must match."
                 )
         shifts = np.cumsum([0] + [part.n_vectors for part in given])
         offsets = [part.offsets[:-1] + shift for part, shift in zip(given, shifts, strict=False)]
@@ -445,35 +458,35 @@ class Sets(Immutable):
             _joined([part.names for part in given]),
         )
 
-    # ------------------------------------------------------------------ as a sequence
+    # ------------------------------------------------------------------ sequence interface
 
     @property
     def sizes(self) -> NDArray[np.intp]:
-        """The number of vectors of each set."""
+        """Number of vectors of each set."""
         return np.diff(self.offsets)
 
     @property
     def n_features(self) -> int:
-        """The width of the vectors."""
+        """Number of features of the vectors."""
         return int(self.X.shape[1])
 
     @property
     def n_vectors(self) -> int:
-        """The number of vectors of all sets."""
+        """Total number of vectors of all sets."""
         return len(self.X)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of sets, and of features."""
+        """Number of sets and number of features."""
         return len(self), self.n_features
 
     def called(self, k: int) -> str:
-        """What messages call set k.
+        """Return the description of set k used in messages.
 
         Parameters
         ----------
         k : int
-            Its index.
+            The index of the set.
         """
         return _called(k, self.names)
 
@@ -521,11 +534,12 @@ class Sets(Immutable):
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
-            "Sets of vectors are no single array: use .X and .offsets, or a learner of sets."
+            "Sets cannot be converted to a single array. Use .X and .offsets, or an estimator that "
+            "accepts sets."
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Through the constructor: pickled arrays come back writeable.
+        # Pickled arrays are writeable when loaded; _of makes them read-only again.
         return type(self)._of, (self.X, self.offsets, self.labels, self.names)
 
 
@@ -533,14 +547,14 @@ _NPZ_ARRAYS = ("X", "offsets", "labels", "y", "names")
 
 
 def as_sets(X: Any) -> Sets:
-    """Sets as they are; lists of arrays, and arrays of shape (n, t, p), as sets.
+    """Convert a list of arrays or an array of shape (n, t, p) to Sets; return Sets unchanged.
 
     >>> as_sets(np.zeros((3, 4, 2)))
     Sets(n_sets=3, n_features=2, n_vectors=12, sizes from 4 to 4)
     """
     if isinstance(X, Sets):
         if not len(X):
-            raise ValueError("X has 0 set(s); at least one is needed.")
+            raise ValueError("X has 0 set(s); at least one is required.")
         return X
     if isinstance(X, np.ndarray) and X.dtype != object and X.ndim != 3:
         raise ValueError(
@@ -550,7 +564,7 @@ def as_sets(X: Any) -> Sets:
     if isinstance(X, str | bytes) or not isinstance(X, Iterable) or hasattr(X, "columns"):
         raise TypeError(
             f"X must be Sets, a list of arrays of shape (t, p) or an array of shape (n, t, p); got "
-            f"{type(X).__name__}. For a frame use Sets.from_frame."
+            f"{type(X).__name__}. For a DataFrame, use Sets.from_frame."
         )
     return Sets.from_list(X)
 
@@ -559,7 +573,7 @@ def as_sets(X: Any) -> Sets:
 
 
 def chosen_rows(key: Any, n: int) -> NDArray[np.intp]:
-    """The indices meant by a slice, a mask or an array of indices of n things."""
+    """Return the indices selected by a slice, a mask or an array of indices of n items."""
     if isinstance(key, slice):
         return np.arange(*key.indices(n))
     array = np.asarray(key)
@@ -567,37 +581,37 @@ def chosen_rows(key: Any, n: int) -> NDArray[np.intp]:
         return np.empty(0, np.intp)
     if array.ndim != 1 or array.dtype.kind not in "biu":
         raise IndexError(
-            "Index with an integer, a slice, a mask or an array of integers; got "
+            "The index must be an integer, a slice, a mask or an array of integers; got "
             f"{type(key).__name__}."
         )
     if array.dtype == bool:
         if len(array) != n:
-            raise IndexError(f"The mask has {len(array)} entries, but there are {n}.")
+            raise IndexError(f"The mask has {len(array)} entries, but there are {n} items.")
         return np.flatnonzero(array)
     outside = (array < -n) | (array >= n)
     if outside.any():
-        raise IndexError(f"Index {array[np.argmax(outside)]} is out of range: there are {n}.")
+        raise IndexError(f"Index {array[np.argmax(outside)]} is out of range for {n} items.")
     return np.where(array < 0, array + n, array).astype(np.intp)
 
 
 def first_axis(key: Any, what: str) -> Any:
-    """The key of the first axis; scikit-learn asks for ``X[indices, ...]``."""
+    """Return the key of the first axis; scikit-learn indexes with ``X[indices, ...]``."""
     if isinstance(key, tuple):
         if len(key) == 2 and key[1] is Ellipsis:
             return key[0]
-        raise IndexError(f"{what} has one axis to index; got {len(key)} indices.")
+        raise IndexError(f"{what} can be indexed along one axis only; got {len(key)} indices.")
     return key
 
 
 def checked_index(k: int, n: int) -> int:
-    """An index from the end too, as one from the start."""
+    """Return a non-negative index, after checking its range."""
     if not -n <= k < n:
-        raise IndexError(f"Index {k} is out of range: there are {n}.")
+        raise IndexError(f"Index {k} is out of range for {n} items.")
     return k % n
 
 
 def _float_rows(values: Any, called: str, what: str) -> Floats:
-    """Values as an array (t, p) of float64, or of float32 if they are."""
+    """Return values as an array (t, p), float32 if they are float32, else float64."""
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "f" or array.dtype.itemsize not in (4, 8):
@@ -606,22 +620,22 @@ def _float_rows(values: Any, called: str, what: str) -> Floats:
             array = array.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{called} is not an array of numbers of shape (t, p); {what} has one row a vector."
+            f"{called} is not an array of numbers of shape (t, p); {what} has one vector per row."
         ) from None
     if array.ndim == 2 and array.shape[1] == 0 and len(array):
-        raise ValueError(f"{called} has vectors of 0 features; at least one is needed.")
-    if array.ndim == 1 and array.size == 0:  # [], a set without vectors
-        raise ValueError(f"{called} is empty: it has no vectors. Leave it out, and its label.")
+        raise ValueError(f"{called} has vectors of 0 features; at least one is required.")
+    if array.ndim == 1 and array.size == 0:  # an empty list is a set without vectors
+        raise ValueError(f"{called} is empty: it has no vectors. Remove it and its label.")
     if array.ndim != 2:
-        one = " For a set of one vector v give [v]." if array.ndim == 1 else ""
+        one = " For a set of one vector v, pass [v]." if array.ndim == 1 else ""
         raise ValueError(
-            f"{called} has shape {array.shape}; {what} has shape (t, p), one row a vector.{one}"
+            f"{called} has shape {array.shape}; {what} has shape (t, p), one vector per row.{one}"
         )
     return array
 
 
 def _vectors(frame: Any, columns: list[Any]) -> NDArray[np.float64]:
-    """Columns of numbers, or one of vectors, as rows."""
+    """Return the rows of numeric columns, or of one column of vectors."""
     text = [name for name in columns if getattr(frame[name].dtype, "kind", "O") not in "biuf"]
     if not text:
         found: NDArray[np.float64] = frame[columns].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -631,11 +645,11 @@ def _vectors(frame: Any, columns: list[Any]) -> NDArray[np.float64]:
             return np.array([np.asarray(v, np.float64) for v in frame[text[0]]])
         except (TypeError, ValueError):
             raise ValueError(
-                f"Column {text[0]!r} must hold vectors of numbers, all of one length."
+                f"Column {text[0]!r} must hold vectors of numbers, all of the same length."
             ) from None
     raise ValueError(
-        f"Columns of features must be numbers; {listed(text)} are not. Give columns=..., or encode "
-        "them first."
+        f"Feature columns must be numeric; {listed(text)} are not. Select features with "
+        "columns=..., or encode them first."
     )
 
 
@@ -649,7 +663,7 @@ def _checked_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
     starts: NDArray[np.intp] = array.astype(np.intp)
     if starts[0] != 0 or starts[-1] != n_rows:
         raise ValueError(
-            f"offsets must run from 0 to the {count(n_rows, 'row')} of X; they run from "
+            f"offsets must run from 0 to the {count(n_rows, 'row')} of X; got offsets from "
             f"{starts[0]} to {starts[-1]}."
         )
     sizes = np.diff(starts)
@@ -657,19 +671,19 @@ def _checked_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
         k = int(np.argmax(sizes < 1))
         raise ValueError(
             f"Set {k} is empty: offsets[{k}] is {starts[k]} and offsets[{k + 1}] is "
-            f"{starts[k + 1]}. Leave it out, and its label."
+            f"{starts[k + 1]}. Remove it and its label."
         )
     return starts
 
 
 def _beside(values: Any, name: str, n: int, *, text: bool = False) -> NDArray[Any] | None:
-    """Labels or names, one for each of n sets."""
+    """Return labels or names as an array, after checking that there is one per set."""
     if values is None:
         return None
     array = np.asarray(values)
     if array.ndim != 1 or len(array) != n:
         raise ValueError(
-            f"{name} must have one entry for each of {count(n, 'set')}; got shape {array.shape}."
+            f"{name} must have one entry per set, for {count(n, 'set')}; got shape {array.shape}."
         )
     return array.astype(str) if text and array.dtype.kind != "U" else array
 
@@ -682,7 +696,7 @@ def _raise_not_finite(called: str, vector: Floats, row: int) -> NoReturn:
     column = int(np.argmin(np.isfinite(vector)))
     raise ValueError(
         f"{called} holds {vector[column]} (vector {row}, feature {column}); sets must be finite. "
-        "Remove or impute it."
+        "Remove or impute this value."
     )
 
 
@@ -695,6 +709,8 @@ def _joined(parts: list[NDArray[Any] | None]) -> NDArray[Any] | None:
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
-    if len({part.dtype.kind == "U" for part in known}) > 1:  # a number must not turn into text
+    if (
+        len({part.dtype.kind == "U" for part in known}) > 1
+    ):  # keep numbers from being converted to text
         known = [part.astype(object) for part in known]
     return np.concatenate(known)

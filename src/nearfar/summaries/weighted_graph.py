@@ -1,4 +1,4 @@
-"""Distinct rows, their neighbour graph, and weights of its edges: what methods of graphs share."""
+"""Distinct rows, their neighbor graph and its edge weights, for graph-based methods."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.spectral_step import check_spread, check_squares
 from nearfar.summaries.neighbor_graph import NeighborGraph, distinct_rows
 
-# No weight of an edge is less: the graph would fall apart where exp(-d²/width) underflows.
+# Lower limit of edge weights, so that the graph stays connected if exp(-d²/width) underflows.
 _LEAST_WEIGHT = 1e-6
 
 
 def distinct(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]:
-    """Rows without repetition, and which of them each row is; raises if they are too few."""
-    rows = np.ascontiguousarray(rows)  # equal rows in another order of memory give equal bits
+    """Return the distinct rows and the distinct row of each row, or raise if there are too few."""
+    rows = np.ascontiguousarray(rows)  # results must not depend on the memory layout
     check_squares(rows)
     check_spread(rows)
     kept, where = distinct_rows(rows)
@@ -30,7 +30,7 @@ def distinct(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]
 
 
 def neighbor_graph(points: Floats, n_neighbors: int) -> NeighborGraph:
-    """The graph of distinct rows; raises if they are too few."""
+    """Return the neighbor graph of distinct rows, or raise if there are too few."""
     if n_neighbors >= len(points):
         raise ValueError(
             f"n_neighbors={n_neighbors} must be less than the number of distinct rows of X, "
@@ -40,12 +40,12 @@ def neighbor_graph(points: Floats, n_neighbors: int) -> NeighborGraph:
 
 
 def edge_scale(lengths: sparse.csr_array) -> float:
-    """The median squared length of an edge."""
+    """Return the median squared length of the edges, at least 1e-290."""
     return max(float(np.median(lengths.data**2)), 1e-290)
 
 
 def affinities(distances: sparse.csr_array, weights: str, width: float) -> sparse.csr_array:
-    r"""Weights of edges from their lengths: 1, or :math:`e^{-d^2/\tau}` but at least 1e-6."""
+    r"""Return edge weights from edge lengths: 1, or :math:`e^{-d^2/\tau}` but at least 1e-6."""
     W = distances.copy()
     if weights == "uniform":
         W.data = np.ones_like(W.data)
@@ -57,9 +57,9 @@ def affinities(distances: sparse.csr_array, weights: str, width: float) -> spars
 def class_graphs(
     points: Floats, codes: Indices, n_neighbors: int
 ) -> tuple[NeighborGraph, NeighborGraph]:
-    """The nearest rows of the same class, and the nearest of all other classes, of each row.
+    """Return the graphs of the nearest rows of the same class, and of all other classes.
 
-    Where there are fewer than asked for, all of them.
+    If a row has fewer than ``n_neighbors`` such rows, it is connected to all of them.
 
     >>> X = np.array([[0.0], [1.0], [5.0], [6.5]])
     >>> alike, different = class_graphs(X, np.array([0, 0, 1, 1]), 1)
@@ -82,7 +82,7 @@ def class_graphs(
 
 
 def _from_lists(lists: list[tuple[Indices, Indices, Matrix]], n: int) -> NeighborGraph:
-    """A graph of tables of neighbours for some rows each."""
+    """Combine (rows, neighbors, distances) of several groups of rows into one graph."""
     rows = [np.repeat(mine, found.shape[1]) for mine, found, _ in lists]
     row = np.concatenate([np.zeros(0, np.intp), *rows])
     order = np.argsort(row, kind="stable")

@@ -1,4 +1,4 @@
-"""Coordinates in which scatter matrices are well behaved, shared by the statistics methods."""
+"""Whitening and other well-conditioned coordinates, for methods based on class statistics."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ from nearfar.summaries.class_statistics import ClassStatistics
 
 Shrinkage = float | Literal["auto"]
 
-#: Share of the total covariance mixed into a singular within-class covariance by "auto".
+#: Weight of the total covariance that shrinkage="auto" mixes into a singular within covariance.
 AUTO_SHRINKAGE = 1e-3
-# Smaller ones have lost digits, or will.
+# Smallest nonzero variance that is accepted. Computations with smaller ones would underflow.
 _LEAST_VARIANCE = 1e-290
-# Below this share of the largest, products of rows know an axis to fewer than half of the digits.
+# Smallest eigenvalue, relative to the largest, for which axes computed from products of rows are
+# accurate to at least half of the digits.
 _LEAST_PRODUCT = 1e-8
 NO_WITHIN_SCATTER = (
-    "In every class all points are equal: there is no within-class scatter. Use shrinkage='auto'."
+    "The points of each class are equal, so X has no within-class scatter. Use shrinkage='auto'."
 )
 
 
 def rank_tolerance(statistics: ClassStatistics) -> float:
-    """Relative eigenvalue below which a direction is empty: 1e-12, after rounded products 1e-6."""
+    """Return the relative eigenvalue below which a direction counts as constant.
+
+    It is 1e-12, or 1e-6 if products were rounded to float32.
+    """
     return 1e-6 if statistics.is_rounded else 1e-12
 
 
@@ -44,16 +48,16 @@ def _finite_variances(statistics: ClassStatistics) -> Matrix:
 def total_range(
     statistics: ClassStatistics, *, standardize: bool
 ) -> tuple[Matrix, ClassStatistics]:
-    """Coordinates B (p, r) that leave out what never varies, and the statistics of ``X @ B``.
+    """Return coordinates B (p, r) without constant features, and the statistics of ``X @ B``.
 
-    Constant features are dropped; with fewer rows than features so are all directions in which
-    the data do not vary at all. With ``standardize`` the features are brought to unit variance
-    first; else the columns of B are orthonormal.
+    Constant features are dropped. If there are fewer rows than features, all directions in which
+    the data do not vary are dropped as well. With ``standardize``, the features are scaled to unit
+    variance first; otherwise the columns of B are orthonormal.
     """
     variances = _finite_variances(statistics)
     deviation, used = np.sqrt(variances), statistics.varying_features(variances)
     if not used.any():
-        raise ValueError("Every feature of X is constant: there is no distance to learn.")
+        raise ValueError("Every feature of X is constant, so no distance can be learned.")
     unit = 1.0 / deviation[used] if standardize else np.ones(int(used.sum()))
     if statistics.is_factored:
         _, singular, axes = linalg.svd(
@@ -73,14 +77,13 @@ def total_range(
 def regularized_within(
     statistics: ClassStatistics, shrinkage: Shrinkage, *, standardize: bool
 ) -> tuple[Matrix, ClassStatistics, Matrix, Matrix]:
-    r"""Coordinates B, the statistics in them, and a regular within-class covariance C in them.
+    r"""Return coordinates B, the statistics of ``X @ B``, a regular within covariance C, and T.
 
-    With ``shrinkage`` a number g, :math:`C = (1-g) S_w + g\,(tr\,S_w / p)\,I`. With "auto" the
-    covariance is used as it is where it is regular on the range of the total scatter; where it is
-    not, :math:`C = (1-g) S_w + g S_t` with g = 0.001 (:func:`mixed_whitener`). Only with "auto" may
-    the coordinates be standardised (see :func:`total_range`).
-
-    Last comes T with ``T.T @ C @ T = I``.
+    C is a covariance in the coordinates B, and ``T.T @ C @ T = I``. If ``shrinkage`` is a number g,
+    :math:`C = (1-g) S_w + g\,(tr\,S_w / p)\,I`. With "auto", C is :math:`S_w` if it is regular on
+    the range of the total scatter, else :math:`C = (1-g) S_w + g S_t` with g = 0.001
+    (:func:`mixed_whitener`). ``standardize`` has an effect only with "auto" (see
+    :func:`total_range`).
     """
     weight, tolerance = statistics.total_weight, rank_tolerance(statistics)
     B, image = total_range(statistics, standardize=standardize and shrinkage == "auto")
@@ -97,10 +100,10 @@ def regularized_within(
 def mixed_whitener(
     within: Matrix, total: Callable[[], Matrix], tolerance: float
 ) -> tuple[Matrix, Matrix]:
-    """A covariance C that is regular where the data vary, and T with ``T.T @ C @ T = I``.
+    """Return a covariance C that is regular where the data vary, and T with ``T.T @ C @ T = I``.
 
-    It is ``within`` itself, the very array, while that has the rank of the total covariance; else
-    0.1 % of the total is mixed in, which no linear change of the features affects.
+    C is ``within`` (the same array) if it has the rank of the total covariance. Otherwise 0.1% of
+    the total covariance is mixed in, which is invariant to linear transformations of the features.
     """
     T = whitener(within, tolerance)
     if T.shape[1] < len(within):
@@ -112,7 +115,7 @@ def mixed_whitener(
 
 
 def within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
-    """T (p, r) with ``T.T @ C @ T = I`` for the regularised within-class covariance C."""
+    """Return T (p, r) with ``T.T @ C @ T = I`` for the regularized within-class covariance C."""
     B, _, _, T = regularized_within(statistics, shrinkage, standardize=True)
     if not T.size:
         raise ValueError(NO_WITHIN_SCATTER)
@@ -120,7 +123,7 @@ def within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix
 
 
 def within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
-    """The regularised covariance that :func:`within_whitener` whitens, (p, p), in units of X."""
+    """Return the regularized covariance (p, p), in units of X, used by :func:`within_whitener`."""
     within = statistics.within_scatter() / statistics.total_weight
     if shrinkage != "auto":
         level = np.trace(within) / statistics.n_features
@@ -133,28 +136,29 @@ def within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matr
 
 
 def leading_axes(statistics: ClassStatistics, n_principal: int, *, at_most: bool = False) -> Matrix:
-    """The leading orthonormal axes (p, n_principal) of the total covariance.
+    """Return the leading orthonormal axes (p, n_principal) of the total covariance.
 
-    Where there are not so many it raises, or with ``at_most`` returns all.
+    If there are fewer axes, raise ``ValueError``, or return all of them with ``at_most``.
     """
     if statistics.is_factored:
         F = statistics.total_factor()
-        if 2 * n_principal <= min(F.shape):  # of few of many, from the products of the rows
+        if 2 * n_principal <= min(F.shape):  # few of many axes: use products of the rows
             values, left = descending_eigh(F @ F.T, n_principal)
             if values[-1] > _LEAST_PRODUCT * values[0]:
                 return np.asarray(linalg.qr(F.T @ left, mode="economic")[0])
     _, V = total_axes(statistics)
     if n_principal > V.shape[1] and not at_most:
         raise ValueError(
-            f"n_principal={n_principal} is more than the {V.shape[1]} directions in which X varies."
+            f"n_principal={n_principal} is more than the {V.shape[1]} directions in which X "
+            "varies. Decrease n_principal."
         )
     return V[:, :n_principal]
 
 
 def total_whitener(statistics: ClassStatistics) -> Matrix:
-    """T (p, r) with ``T.T @ S_t @ T = I`` on the range of the total covariance.
+    """Return T (p, r) with ``T.T @ S_t @ T = I`` on the range of the total covariance.
 
-    Its columns lie in that range, unless it is all of the features that vary.
+    Its columns lie in this range, unless the range consists of all features that vary.
     """
     if not statistics.is_factored:
         B, image = total_range(statistics, standardize=True)
@@ -167,7 +171,7 @@ def total_whitener(statistics: ClassStatistics) -> Matrix:
 
 
 def total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
-    """Variances and orthonormal axes (p, r), largest first, of the total covariance."""
+    """Return variances and orthonormal axes (p, r) of the total covariance, largest first."""
     B, image = total_range(statistics, standardize=False)
     variances, axes = descending_eigh(image.total_scatter() / statistics.total_weight)
     rank = int((variances > rank_tolerance(statistics) * variances[0]).sum())
@@ -175,22 +179,24 @@ def total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
 
 
 def within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
-    """Of the within-class covariance: variances, their axes (p, r), and axes of variance zero.
+    """Return variances, their axes (p, r) and the zero-variance axes of the within covariance.
 
-    All axes are orthonormal and lie where the data vary, as far as that is known exactly.
+    All axes are orthonormal and lie in the range of the total covariance returned by
+    :func:`total_range`.
     """
     B, image = total_range(statistics, standardize=False)
     variances, axes = descending_eigh(image.within_scatter() / statistics.total_weight)
-    # A covariance that is zero has no axes, and rounding of the total must not look like some.
+    # If the within covariance is zero, rounding errors of the total must not be taken for axes.
     noise = np.finfo(float).eps * np.trace(image.between_scatter()) / statistics.total_weight
     rank = int((variances > max(rank_tolerance(statistics) * variances[0], noise)).sum())
     return variances[:rank], B @ axes[:, :rank], B @ axes[:, rank:]
 
 
 def between_axes(statistics: ClassStatistics, T: Matrix | None = None) -> tuple[Matrix, Matrix]:
-    """Eigenvalues, largest first, and eigenvectors (rows) of the between covariance of ``X @ T``.
+    """Return eigenvalues, largest first, and eigenvectors (rows) of the between covariance.
 
-    From its few rows: as many as there are classes, or columns of T if these are fewer.
+    The covariance is that of ``X @ T``. It is decomposed through its factor, which has one row per
+    class.
     """
     factor = statistics.between_factor()
     _, singular, axes = linalg.svd(factor if T is None else factor @ T, full_matrices=False)
@@ -198,7 +204,7 @@ def between_axes(statistics: ClassStatistics, T: Matrix | None = None) -> tuple[
 
 
 def between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> Matrix:
-    """An orthonormal basis (p, r) of the span of the differences of the class means."""
+    """Return an orthonormal basis (p, r) of the span of the differences of the class means."""
     variance = float(_finite_variances(statistics).sum())
     if by_qr:
         Q, R, _ = linalg.qr(statistics.between_factor().T, mode="economic", pivoting=True)
@@ -206,16 +212,16 @@ def between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> Matrix
     else:
         values, axes = between_axes(statistics)
     if values[0] <= np.finfo(float).eps ** 1.5 * variance:
-        raise ValueError("The class means are all equal: they span no direction.")
+        raise ValueError("The class means are all equal, so they span no direction.")
     rank = int((values > rank_tolerance(statistics) * values[0]).sum())
     return axes[: min(rank, statistics.n_classes - 1)].T
 
 
 def whitened_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[Matrix, Matrix]:
-    """Coordinates T (p, r) of the class means in which S_w is the identity, and the means there.
+    """Return coordinates T (p, r) in which S_w is the identity, and the class means in them.
 
-    The r columns, at most ``n_classes - 1``, span all differences of class means once S_w is
-    whitened; what lies beside them tells no class from another.
+    The r columns, at most ``n_classes - 1``, span all differences of class means after S_w is
+    whitened. The orthogonal directions do not separate the classes.
     """
     T = within_whitener(statistics, shrinkage)
     _, axes = between_axes(statistics, T)
@@ -227,9 +233,10 @@ def whitened_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[M
 def whitened(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
-    """A map (p, rank) to whitened coordinates, and the centred rows under it, in this precision.
+    """Return a matrix (p, rank) to whitened coordinates, and the centered rows in them.
 
-    The optimum does not depend on the coordinates, the speed of the solver does.
+    The optimum does not depend on the coordinates, but the speed of the solver does. The rows have
+    the given dtype.
     """
     basis, image = total_range(statistics, standardize=True)
     white = basis @ whitener(
@@ -237,8 +244,8 @@ def whitened(
     )
     points = moved(rows, statistics.mean, white, dtype)
     if white.shape[1] < np.count_nonzero(white.any(axis=1)):
-        # What a new point has outside the span of the rows, nothing was learned about: the map
-        # must not see it. The columns of X'Y span the rows.
+        # Nothing was learned about directions outside the span of the rows, so the matrix must
+        # ignore them in new points. The columns of X'Y span the rows.
         products = np.zeros(white.shape)
         for block in row_blocks(len(rows), 16 * rows.shape[1]):
             products += (rows[block] - statistics.mean).T @ points[block]
@@ -248,9 +255,9 @@ def whitened(
 
 
 def moved(rows: Floats, mean: Floats, into: Matrix, dtype: DTypeLike = np.float64) -> Any:
-    """``(rows - mean) @ into``, computed in double precision, without a copy of all rows.
+    """Return ``(rows - mean) @ into``, computed in float64 without a copy of all rows.
 
-    A vector ``into`` is a factor for each feature.
+    A vector ``into`` holds one factor per feature.
     """
     points = np.empty((len(rows), into.shape[-1]), dtype)
     for block in row_blocks(len(rows), 16 * rows.shape[1]):
@@ -262,10 +269,10 @@ def moved(rows: Floats, mean: Floats, into: Matrix, dtype: DTypeLike = np.float6
 def standardized(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
-    """The same with each feature brought to unit variance, and no more.
+    """Return a matrix that scales features to unit variance, and the centered rows under it.
 
-    Whitened, directions in which the data hardly vary are as easy to reach as any other, and an
-    objective that is not convex is led to fit the noise there.
+    In whitened coordinates, directions in which the data hardly vary are as easy to reach as any
+    other, and a nonconvex objective may fit the noise in them.
     """
     into, _ = total_range(statistics, standardize=True)
     return into, moved(rows, statistics.mean, into, dtype)
@@ -274,9 +281,10 @@ def standardized(
 def unscaled(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
-    """The same with coordinates that keep the shape of the data; their mean variance is 1.
+    """Return a matrix that scales the data to mean variance 1, and the centered rows under it.
 
-    Slower to descend in, but early iterates stay near the distance as given. Whitened by few rows,
+    All features are scaled by the same number, so the shape of the data is kept. Descent is slower,
+    but early iterates stay close to the original distance. In coordinates whitened with few rows,
     noise is as large as signal, and the first steps already fit it.
     """
     basis, image = total_range(statistics, standardize=False)

@@ -143,7 +143,7 @@ def test_the_default_report_takes_a_free_name(here, capsys):
         (["compare", "iris", "--json", "no/such/all.json"], "does not exist"),
         (["compare", "iris", "--resume"], "nothing to resume"),
         (["compare", "iris", "--resume", "--out", "a.html"], "nothing to resume"),
-        (["compare", "iris", "--scoring", "nonsense"], "not a scorer"),
+        (["compare", "iris", "--scoring", "nonsense"], "is not a scikit-learn scorer"),
         (["compare", "iris", "--min-gain", "7"], "min_gain"),
         (["compare", "wine.csv"], "--target"),
         (["compare", "wine.csv", "--target", "knd"], "kind"),

@@ -209,7 +209,7 @@ def broken(frame, column, rows, value):
         (
             lambda f: broken(f, "utterance", lambda g: [4], None),
             LONG[1:] + ["--groups", "speaker"],
-            "does not say to which set row 4 belongs",
+            "must name the set of each row, but row 4 has no value",
         ),
         (
             lambda f: broken(f, "f1", lambda g: g.index[g["utterance"] == "u02"][:1], np.nan),

@@ -156,11 +156,11 @@ def test_shares_of_fitted_rows_leave_out_the_row_itself():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"X_new": np.zeros((5, 2))}, "X has 3 columns and X_new 2"),
-        ({"Y_new": np.zeros((5, 3))}, "Y has 2 columns and Y_new 3"),
-        ({"Y_new": np.zeros((4, 2))}, "X_new has 5 rows and Y_new has 4"),
+        ({"X_new": np.zeros((5, 2))}, "X has 3 columns but X_new has 2"),
+        ({"Y_new": np.zeros((5, 3))}, "Y has 2 columns but Y_new has 3"),
+        ({"Y_new": np.zeros((4, 2))}, "X_new has 5 rows but Y_new has 4"),
         ({"X_new": np.full((5, 3), np.nan)}, "NaN"),
-        ({"n_neighbors": 30}, "less than the 30 rows"),
+        ({"n_neighbors": 30}, "less than the number of rows, 30"),
     ],
 )
 def test_held_out_measures_refuse_what_does_not_fit(change, message):

@@ -168,7 +168,7 @@ def test_scorers_of_probabilities_are_served():
 
 
 def test_losses_without_a_best_value_of_one_are_refused():
-    with pytest.raises(ValueError, match="is minus a loss"):
+    with pytest.raises(ValueError, match="is a negated loss"):
         choose_measure("neg_log_loss", np.array(["a", "b"]), np.array([1, 1]))
 
 
@@ -178,7 +178,7 @@ def test_errors_are_balanced_only_when_classes_are_unbalanced():
     measure = choose_measure(None, classes, np.array([29, 90]))
     assert measure.name == "balanced error"
     assert "b has 90 rows" in measure.note and "a has 29" in measure.note
-    with pytest.raises(ValueError, match="'nonsense' is not a scorer"):
+    with pytest.raises(ValueError, match="'nonsense' is not a scikit-learn scorer"):
         choose_measure("nonsense", classes, np.array([1, 1]))
 
 

@@ -1,4 +1,4 @@
-"""Which points are alike or different: pairs, comparisons and chunklets of rows."""
+"""Index-based supervision: pairs, triplets, quadruplets and chunklets of rows."""
 
 from nearfar.summaries.supervision.chunklets import Chunklets, as_chunklets
 from nearfar.summaries.supervision.index_based import Supervision

@@ -1,4 +1,4 @@
-"""Groups of rows that are alike, of a class that nobody needs to name."""
+"""Chunklets: groups of rows that have the same, unknown class."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from nearfar.summaries.supervision.pairs import Pairs
 
 
 class Chunklets(Supervision):
-    """Disjoint groups of rows known to be alike, with labels otherwise unknown.
+    """Supervision by disjoint groups of similar rows, whose classes are unknown.
 
-    The object is immutable and has no length. The plain vector ``labels`` says the same and can
-    be sliced along with X, as labels are; learners take both.
+    The object is immutable and has no length. Learners also accept the vector ``labels`` instead of
+    the object. It holds the same information and can be sliced together with X, like class labels.
 
     Parameters
     ----------
     labels : array-like of int of shape (n_samples,)
-        The number of each row's chunklet, -1 for a row in no chunklet. Numbers may have gaps.
+        Chunklet number of each row, -1 for a row in no chunklet. The numbers may have gaps.
 
     Attributes
     ----------
     labels : ndarray of shape (n_samples,)
-        The number of each row's chunklet, read-only.
+        Chunklet number of each row, read-only.
     n_samples : int
         The number of rows of X.
 
@@ -62,7 +62,10 @@ class Chunklets(Supervision):
         self._set(labels=numbers, n_samples=numbers.size)
 
     def _check_state(self, _: Sizes) -> None:
-        need(Chunklets(self.labels).n_samples == self.n_samples, "n_samples does not fit.")
+        need(
+            Chunklets(self.labels).n_samples == self.n_samples,
+            "n_samples does not match the labels.",
+        )
 
     def __repr__(self) -> str:
         members = self.labels[self.labels >= 0]
@@ -73,19 +76,19 @@ class Chunklets(Supervision):
 
     @classmethod
     def from_groups(cls, groups: Iterable[ArrayLike], *, n_samples: int) -> Self:
-        """Make chunklets from the indices of their rows.
+        """Create chunklets from the row indices of each chunklet.
 
         Parameters
         ----------
         groups : iterable of array-like of int
-            The indices of each chunklet's rows; no index may occur twice.
+            The row indices of each chunklet. No index may occur twice.
         n_samples : int
             The number of rows of X.
 
         Returns
         -------
         Chunklets
-            Numbered in the order of ``groups``.
+            The chunklets, numbered in the order of ``groups``.
         """
         check_parameter("Chunklets.from_groups", "n_samples", n_samples, [integer(0)])
         members = [
@@ -101,7 +104,7 @@ class Chunklets(Supervision):
             first, second = numbers[list(repeat)]
             raise ValueError(
                 f"groups: index {rows[repeat[0]]} is in chunklet {first} and again in chunklet "
-                f"{second}; a row can be in one chunklet only, once."
+                f"{second}; each row can be in one chunklet only."
             )
         labels = np.full(n_samples, -1, np.intp)
         labels[rows] = numbers
@@ -119,22 +122,22 @@ class Chunklets(Supervision):
     ) -> Self:
         """Draw disjoint chunklets from labels, each within one class.
 
-        Every class is cut at random into as many chunklets as it has room for, and of all these
-        ``n_chunklets`` are drawn.
+        Every class is split at random into as many chunklets of ``chunklet_size`` rows as possible.
+        Then ``n_chunklets`` of all these chunklets are drawn.
 
         Parameters
         ----------
         y : array-like of shape (n_samples,)
-            Class labels of any kind.
+            Class labels of any type.
         n_chunklets : int or None, default=None
-            At most so many chunklets; fewer when the classes have no room for more. ``None``
+            Maximum number of chunklets. There are fewer if the classes are too small. ``None``
             makes every class one chunklet, whatever its size.
         chunklet_size : int, default=2
-            Rows in each chunklet. Not used when ``n_chunklets`` is None.
+            Number of rows per chunklet. Not used if ``n_chunklets`` is None.
         unknown : label, optional
-            The label of rows of which nothing is known, such as -1; they are in no chunklet.
+            Label of rows whose class is unknown, for example -1. No chunklet contains them.
         random_state : int, RandomState or None, default=None
-            Seed of the draw.
+            Seed of the random draw.
 
         Returns
         -------
@@ -149,7 +152,7 @@ class Chunklets(Supervision):
         codes = all_codes[known]
         sizes = np.bincount(codes)
         room = sizes // chunklet_size
-        # Rows by class, at random within it; each class's leftover rows stay out.
+        # Sort the rows by class, in random order within it. Leftover rows of a class are not used.
         rows = np.lexsort((rng.random_sample(codes.size), codes))
         place = np.arange(codes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         chunks = rows[place < np.repeat(room * chunklet_size, sizes)].reshape(-1, chunklet_size)
@@ -160,9 +163,9 @@ class Chunklets(Supervision):
 
     @classmethod
     def from_pairs(cls, pairs: Pairs) -> Self:
-        """Take rows for one chunklet that a chain of similar pairs connects.
+        """Create one chunklet from each group of rows that similar pairs connect.
 
-        Of dissimilar pairs chunklets know nothing.
+        Dissimilar pairs are ignored.
 
         Parameters
         ----------
@@ -172,7 +175,7 @@ class Chunklets(Supervision):
         Returns
         -------
         Chunklets
-            Numbered in the order of their first rows.
+            The chunklets, numbered in the order of their first rows.
 
         Examples
         --------
@@ -193,47 +196,47 @@ class Chunklets(Supervision):
 
     @classmethod
     def from_arrays(cls, chunklets: Sequence[ArrayLike]) -> tuple[NDArray[Any], Self]:
-        """Stack the points of chunklets.
+        """Stack the points of chunklets into one array X, and return X and the chunklets.
 
         Parameters
         ----------
         chunklets : list of array-like of shape (n_points, n_features)
-            The points of each chunklet. Equal points stay distinct rows.
+            The points of each chunklet. Equal points remain distinct rows.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
             All points, chunklet after chunklet.
         supervision : Chunklets
-            Which rows belong together.
+            The chunklets of the rows of X, numbered in the order given.
         """
         members = [
             finite_points(points, f"chunklets[{number}]") for number, points in enumerate(chunklets)
         ]
         if not members:
-            raise ValueError("chunklets is empty; give at least one array of points.")
+            raise ValueError("chunklets is empty; pass at least one array of points.")
         for number, points in enumerate(members):
             if points.shape[1] != members[0].shape[1]:
                 raise ValueError(
-                    f"chunklets[{number}] has {points.shape[1]} features, chunklets[0] has "
-                    f"{members[0].shape[1]}; they must agree."
+                    f"chunklets[{number}] has {points.shape[1]} features, but chunklets[0] has "
+                    f"{members[0].shape[1]}; they must match."
                 )
         sizes = [len(points) for points in members]
         _refuse_empty(sizes, "chunklets")
         return np.vstack(members), cls(np.repeat(np.arange(len(members)), sizes))
 
     def to_arrays(self, X: ArrayLike) -> list[NDArray[Any]]:
-        """Return the points of each chunklet, in the order of their numbers.
+        """Return the points of each chunklet, in the order of the chunklet numbers.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            All the rows the chunklets refer to.
+            The rows that the chunklets refer to.
 
         Returns
         -------
         list of ndarray of shape (n_points, n_features)
-            One for each chunklet.
+            One array per chunklet.
         """
         points = self._points(X)
         rows = np.argsort(self.labels, kind="stable")
@@ -242,24 +245,24 @@ class Chunklets(Supervision):
         return [points[chunk] for chunk in np.split(rows, starts)[1:]]
 
     def restrict(self, indices: ArrayLike) -> Self:
-        """Keep the rows among ``indices``; what remains of a chunklet stays together.
+        """Return the chunklets of the rows in ``indices``.
 
         Parameters
         ----------
         indices : array-like of distinct int, or boolean mask of shape (n_samples,)
-            The rows to keep; ``restrict(indices)`` belongs to ``X[indices]``.
+            The rows to keep. ``restrict(indices)`` is the supervision for ``X[indices]``.
 
         Returns
         -------
         Chunklets
-            With ``labels[indices]``: chunklets keep their numbers, and one of which a single row
-            is left is a chunklet of one.
+            Chunklets with ``labels[indices]``. They keep their numbers, and a chunklet may be left
+            with a single row.
         """
         return type(self)(self.labels[self._kept_rows(indices)])
 
 
 def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
-    """Chunklets, or those of an integer vector in which -1 marks a row in no chunklet.
+    """Return chunklets from Chunklets or an integer vector, where -1 means no chunklet.
 
     Examples
     --------
@@ -277,13 +280,13 @@ def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
 
 
 def _numbers(labels: ArrayLike, name: str) -> Indices:
-    """Numbers of chunklets, and -1."""
+    """Return the chunklet numbers after checking that they are integers of at least -1."""
     numbers = check_integers(labels, name)
     refuse(
         numbers < -1,
         numbers,
         name,
-        "{} is below -1; chunklets are numbered from 0, -1 marks a row in no chunklet.",
+        "{} is below -1; chunklets are numbered from 0, and -1 marks a row in no chunklet.",
     )
     return numbers
 

@@ -1,4 +1,4 @@
-"""What every kind of supervision shares."""
+"""Base class of index-based supervision."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nearfar.state import Sizes, State
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import as_array, check_indices, first_repeat
 
-#: What seeds a draw from labels.
+#: Type of the seed of a random draw.
 DrawSeed = int | np.random.RandomState | None
 
 
 class Supervision(Immutable):
-    """Immutable fields, and checks against rows of X.
+    """Base class of index-based supervision, with immutable fields.
 
-    There is no ``__len__``, ``shape``, ``__getitem__``, ``__iter__`` or ``__array__`` on purpose:
-    an object with one of them is array-like to scikit-learn, which would slice it row by row.
+    It has no ``__len__``, ``shape``, ``__getitem__``, ``__iter__`` or ``__array__`` on purpose:
+    scikit-learn would treat an object with one of them as an array and slice it row by row.
     """
 
     state: ClassVar = State()
@@ -36,42 +36,42 @@ class Supervision(Immutable):
 
     @classmethod
     def _of(cls, **fields: Any) -> Self:
-        """An object of fields that are known to be right."""
+        """Create an object from fields without checking them."""
         made = cls.__new__(cls)
         made._set(**fields)
         return made
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Arrays come writeable out of pickle and deepcopy.
+        # Arrays are writeable after pickle and deepcopy, so make them read-only again.
         self._set(**state)
 
     def _check_state(self, _: Sizes) -> None:
         type(self)(**vars(self))
 
     def check_n_samples(self, n: int) -> None:
-        """Raise a ``ValueError`` unless the supervision was made for ``n`` rows."""
+        """Raise ``ValueError`` unless the supervision was created for ``n`` rows."""
         if n != self.n_samples:
             raise ValueError(
-                f"supervision was made for {self.n_samples} samples but X has {n} rows; "
-                "scikit-learn's own cross-validation does not restrict index-based supervision: "
+                f"supervision was made for {self.n_samples} samples but X has {n} rows. "
+                "scikit-learn's own cross-validation does not restrict index-based supervision; "
                 "use nearfar.evaluation.cross_validate(..., supervision=...) or "
                 "supervision.restrict(indices)."
             )
 
     def _points(self, X: ArrayLike) -> NDArray[Any]:
-        """X as an array with as many rows as the supervision was made for."""
+        """Return X as an array after checking its number of rows."""
         points: NDArray[Any] = check_array(X, input_name="X", ensure_min_samples=0)
         self.check_n_samples(points.shape[0])
         return points
 
     def _kept_rows(self, indices: ArrayLike) -> Indices:
-        """The rows meant by a mask or by distinct indices, in their order."""
+        """Return the row indices selected by a mask or by distinct indices, in their order."""
         mask = as_array(indices, "indices", "(m,)")
         if mask.dtype == bool:
             if mask.shape != (self.n_samples,):
                 raise ValueError(
                     f"indices is a boolean mask of shape {mask.shape}; it should have shape "
-                    f"({self.n_samples},), one entry for each sample."
+                    f"({self.n_samples},), one entry per sample."
                 )
             return np.flatnonzero(mask)
         rows = check_indices(indices, "indices", self.n_samples)

@@ -1,4 +1,4 @@
-"""Pairs of rows that are alike or different."""
+"""Pairs of rows that are similar or dissimilar."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from nearfar.summaries.index_checks import (
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
 
-#: What becomes of a pair said both ways.
+#: How to treat a pair that is given both as similar and as dissimilar.
 Conflicts = Literal["raise", "drop", "keep"]
 
 
 class Pairs(Supervision):
-    """Pairs of rows that are similar, and pairs that are dissimilar.
+    """Supervision by pairs of rows that are similar or dissimilar.
 
-    The object is immutable. It has no length and cannot be sliced, since its indices have a
-    meaning only beside all the rows of X: use `restrict` to keep some rows.
+    The object is immutable. It has no length and cannot be sliced, because its indices refer to all
+    rows of X. Use `restrict` to keep some of the rows.
 
     Parameters
     ----------
     similar : array-like of int of shape (n_similar, 2)
-        Each row holds the indices of two rows of X that are alike. May be empty.
+        Each row holds the indices of two similar rows of X. May be empty.
     dissimilar : array-like of int of shape (n_dissimilar, 2)
-        Each row holds the indices of two rows of X that are different. May be empty.
+        Each row holds the indices of two dissimilar rows of X. May be empty.
     n_samples : int
         The number of rows of X.
     conflicts : {"raise", "drop", "keep"}, default="raise"
-        What becomes of a pair said to be both similar and dissimilar, as happens when people
-        disagree: an error; the pair left out, however often either was said; or both kept, for
-        methods with slack.
+        How to treat a pair that is both in ``similar`` and in ``dissimilar``, for example because
+        annotators disagree. "raise" raises an error, "drop" removes all copies of the pair, and
+        "keep" keeps them, for methods that allow violated constraints.
 
     Attributes
     ----------
@@ -55,9 +55,9 @@ class Pairs(Supervision):
 
     Notes
     -----
-    The order of the two points of a pair has no meaning. A pair given several times counts
-    several times. A pair of a row with itself raises. Two objects are equal when they hold the
-    same pairs in the same order.
+    The order of the two points of a pair has no meaning. A pair that is given several times counts
+    several times. A pair of a row with itself raises an error. Two objects are equal if they hold
+    the same pairs in the same order.
 
     Examples
     --------
@@ -66,17 +66,17 @@ class Pairs(Supervision):
     >>> pairs
     Pairs(1 similar, 2 dissimilar, n_samples=4)
 
-    Without row 0, the pairs of row 0 go and the other rows move up:
+    Without row 0, its pairs are removed and the other rows are renumbered:
 
     >>> pairs.restrict([1, 2, 3]).dissimilar.tolist()
     [[0, 2]]
 
-    From labels, with a seed and a cap:
+    From labels, with a seed and at most 3 dissimilar pairs:
 
     >>> Pairs.from_labels(["a", "a", "b", "b"], n_dissimilar=3, random_state=0)
     Pairs(2 similar, 3 dissimilar, n_samples=4)
 
-    Two people who disagree about rows 0 and 1:
+    Two annotators who disagree about rows 0 and 1:
 
     >>> Pairs([[0, 1], [2, 3]], [[1, 0]], n_samples=4, conflicts="drop")
     Pairs(1 similar, 0 dissimilar, n_samples=4)
@@ -116,12 +116,15 @@ class Pairs(Supervision):
 
     @property
     def n_conflicts(self) -> int:
-        """How many different pairs are both similar and dissimilar: 0 unless kept."""
+        """Number of distinct pairs that are both similar and dissimilar.
+
+        It is 0 unless the object was created with ``conflicts="keep"``.
+        """
         alike = self.similar[_said_both_ways(self.similar, self.dissimilar)[0]]
         return len(np.unique(np.sort(alike, axis=1), axis=0))
 
     def without_conflicts(self) -> Self:
-        """The pairs that are not both similar and dissimilar."""
+        """Return a copy without the pairs that are both similar and dissimilar."""
         in_both = _said_both_ways(self.similar, self.dissimilar)
         return self._of(
             similar=self.similar[~in_both[0]],
@@ -145,28 +148,29 @@ class Pairs(Supervision):
         unknown: Any = None,
         random_state: DrawSeed = None,
     ) -> Self:
-        """Draw distinct pairs from labels: similar within a class, dissimilar between two.
+        """Draw pairs from labels: similar within a class, dissimilar between two classes.
 
-        Each kind is drawn uniformly without replacement from all its pairs, which are counted but
-        never listed: time and memory grow with the number of rows and of pairs drawn.
+        Pairs of each kind are drawn uniformly without replacement from all pairs of this kind.
+        The pairs are never enumerated, so time and memory are linear in the number of rows plus
+        the number of drawn pairs.
 
         Parameters
         ----------
         y : array-like of shape (n_samples,)
-            Class labels of any kind.
+            Class labels of any type.
         n_similar, n_dissimilar : int or None, default=None
-            At most so many pairs of each kind. When there are no more than that, all are taken.
-            ``None`` means ``20 * c * (c - 1)`` for ``c`` classes, but at least 1,000 and at most
-            100,000.
+            Maximum number of pairs of each kind. If there are fewer, all of them are returned.
+            ``None`` means ``20 * c * (c - 1)`` for ``c`` classes, limited to 1,000 at least and
+            100,000 at most.
         unknown : label, optional
-            The label of rows of which nothing is known, such as -1; they are in no pair.
+            Label of rows whose class is unknown, for example -1. No pair contains them.
         random_state : int, RandomState or None, default=None
-            Seed of the draw.
+            Seed of the random draw.
 
         Returns
         -------
         Pairs
-            In random order when drawn, in the order of the classes when all are taken.
+            In random order if they were drawn at random, ordered by class if all are returned.
         """
         check_parameter("Pairs.from_labels", "n_similar", n_similar, [integer(0), none])
         check_parameter("Pairs.from_labels", "n_dissimilar", n_dissimilar, [integer(0), none])
@@ -182,9 +186,9 @@ class Pairs(Supervision):
     def from_arrays(
         cls, pairs: ArrayLike, sign: ArrayLike, *, conflicts: Conflicts = "raise"
     ) -> tuple[NDArray[Any], Self]:
-        """Turn pairs of points into their distinct points and pairs of indices.
+        """Convert pairs of points to their distinct points and pairs of row indices.
 
-        Two equal points of one pair stay two rows.
+        Two equal points of one pair become two rows.
 
         Parameters
         ----------
@@ -193,14 +197,14 @@ class Pairs(Supervision):
         sign : array-like of shape (n_pairs,)
             +1 for a similar pair, -1 for a dissimilar one.
         conflicts : {"raise", "drop", "keep"}, default="raise"
-            What becomes of two points said to be both similar and dissimilar; see the class.
+            How to treat two points that are both similar and dissimilar; see :class:`Pairs`.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            The distinct points, sorted; twice those that are in a pair with themselves.
+            The distinct points, sorted. A point that is paired with itself occurs twice.
         supervision : Pairs
-            The pairs as indices of rows of X.
+            The pairs as row indices of X.
         """
         check_parameter("Pairs.from_arrays", "conflicts", conflicts, _CONFLICTS)
         points, codes = distinct_points(pairs, 2, "pairs")
@@ -222,7 +226,7 @@ class Pairs(Supervision):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            All the rows the indices refer to.
+            The rows that the indices refer to.
 
         Returns
         -------
@@ -236,17 +240,17 @@ class Pairs(Supervision):
         return points, sign
 
     def restrict(self, indices: ArrayLike) -> Self:
-        """Keep the pairs whose two points are both among ``indices``, renumbered.
+        """Return the pairs whose two rows are both in ``indices``, with renumbered rows.
 
         Parameters
         ----------
         indices : array-like of distinct int, or boolean mask of shape (n_samples,)
-            The rows to keep; ``restrict(indices)`` belongs to ``X[indices]``.
+            The rows to keep. ``restrict(indices)`` is the supervision for ``X[indices]``.
 
         Returns
         -------
         Pairs
-            With ``n_samples = len(indices)``.
+            The remaining pairs, with ``n_samples = len(indices)``.
         """
         kept = self._kept_rows(indices)
         return self._of(
@@ -257,11 +261,11 @@ class Pairs(Supervision):
 
 
 _CONFLICTS = [one_of("raise", "drop", "keep")]
-_INSTEAD = '{}(..., conflicts="drop") leaves such pairs out, "keep" keeps both.'
+_INSTEAD = 'pass conflicts="drop" to {} to omit such pairs, or "keep" to keep both.'
 
 
 def _said_both_ways(
     similar: Indices, dissimilar: Indices
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which pairs of either kind are among the other kind too."""
+    """Return masks of the pairs of each kind that also occur in the other kind."""
     return rows_in_both(np.sort(similar, axis=1), np.sort(dissimilar, axis=1))

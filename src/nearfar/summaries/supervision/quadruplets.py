@@ -1,4 +1,4 @@
-"""Quadruplets of rows: two points are nearer to each other than two others."""
+"""Quadruplets of rows: two points are closer to each other than two others."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from nearfar.summaries.supervision.pairs import Pairs
 
 
 class Quadruplets(Supervision):
-    """Quadruplets of rows (a, b, c, d): a is nearer to b than c is to d.
+    """Supervision by quadruplets of rows (a, b, c, d): a is closer to b than c is to d.
 
-    The object is immutable. It has no length and cannot be sliced, since its indices have a
-    meaning only beside all the rows of X: use `restrict` to keep some rows.
+    The object is immutable. It has no length and cannot be sliced, because its indices refer to all
+    rows of X. Use `restrict` to keep some of the rows.
 
     Parameters
     ----------
     indices : array-like of int of shape (n_quadruplets, 4)
-        Each row holds the indices (a, b, c, d) of rows of X, a being nearer to b than c to d. The
-        two pairs may share a row, (a, b, a, d) being the triplet (a, b, d). May be empty.
+        Each row holds the indices (a, b, c, d) of rows of X, where a is closer to b than c is to d.
+        The two pairs may share a row: (a, b, a, d) is the triplet (a, b, d). May be empty.
     n_samples : int
         The number of rows of X.
 
@@ -52,9 +52,10 @@ class Quadruplets(Supervision):
 
     Notes
     -----
-    The order of the two points of a pair has no meaning. A quadruplet given several times counts
-    several times. A pair of a row with itself, a pair compared with itself, and a comparison and
-    its opposite raise. Two objects are equal when they hold the same quadruplets in the same order.
+    The order of the two points of a pair has no meaning. A quadruplet that is given several times
+    counts several times. A pair of a row with itself, a pair that is compared with itself, and a
+    quadruplet together with its opposite raise an error. Two objects are equal if they hold the
+    same quadruplets in the same order.
 
     Examples
     --------
@@ -94,27 +95,30 @@ class Quadruplets(Supervision):
         unknown: Any = None,
         random_state: DrawSeed = None,
     ) -> Self:
-        """Draw distinct quadruplets from labels: a and b of one class, c and d of two.
+        """Draw quadruplets from labels: a and b in one class, c and d in two classes.
 
-        They are drawn uniformly without replacement from all such quadruplets, which are counted
-        but never listed: time and memory grow with the number of rows and of quadruplets drawn.
+        Quadruplets are drawn uniformly without replacement from all such quadruplets. The
+        quadruplets are never enumerated, so time and memory are linear in the number of rows plus
+        the number of drawn quadruplets.
 
         Parameters
         ----------
         y : array-like of shape (n_samples,)
-            Class labels of any kind.
+            Class labels of any type.
         n_quadruplets : int or None, default=None
-            At most so many quadruplets. When there are no more than that, all are taken. ``None``
-            means ``20 * c * (c - 1)`` for ``c`` classes, but at least 1,000 and at most 100,000.
+            Maximum number of quadruplets. If there are fewer, all of them are returned. ``None``
+            means ``20 * c * (c - 1)`` for ``c`` classes, limited to 1,000 at least and 100,000 at
+            most.
         unknown : label, optional
-            The label of rows of which nothing is known, such as -1; they are in no quadruplet.
+            Label of rows whose class is unknown, for example -1. No quadruplet contains them.
         random_state : int, RandomState or None, default=None
-            Seed of the draw.
+            Seed of the random draw.
 
         Returns
         -------
         Quadruplets
-            In random order when drawn, in the order of the classes when all are taken.
+            In random order if they were drawn at random, ordered by class if all of them are
+            returned.
         """
         check_parameter(
             "Quadruplets.from_labels", "n_quadruplets", n_quadruplets, [integer(0), none]
@@ -128,18 +132,18 @@ class Quadruplets(Supervision):
     def from_pairs(
         cls, pairs: Pairs, *, n_quadruplets: int | None = None, random_state: DrawSeed = None
     ) -> Self:
-        """Compare similar pairs with dissimilar ones.
+        """Combine each similar pair with each dissimilar pair.
 
         Parameters
         ----------
         pairs : Pairs
-            Pairs of rows; those both similar and dissimilar are not used.
+            Pairs of rows. Pairs that are both similar and dissimilar are not used.
         n_quadruplets : int or None, default=None
-            At most so many comparisons, drawn uniformly; when there are no more, all are taken.
-            ``None`` means 20 for each pair of the rarer kind, but at least 1,000 and at most
-            100,000.
+            Maximum number of quadruplets, drawn uniformly. If there are fewer, all of them are
+            returned. ``None`` means 20 times the number of pairs of the rarer kind, limited to
+            1,000 at least and 100,000 at most.
         random_state : int, RandomState or None, default=None
-            Seed of the draw.
+            Seed of the random draw.
 
         Returns
         -------
@@ -165,9 +169,10 @@ class Quadruplets(Supervision):
 
     @classmethod
     def from_arrays(cls, quadruplets: ArrayLike) -> tuple[NDArray[Any], Self]:
-        """Turn quadruplets of points into their distinct points and quadruplets of indices.
+        """Convert quadruplets of points to their distinct points and quadruplets of row indices.
 
-        Two equal points of one pair stay two rows, and so do two equal pairs of points.
+        Two equal points of one pair become two rows. Two equal pairs of one quadruplet become two
+        pairs of rows.
 
         Parameters
         ----------
@@ -177,12 +182,13 @@ class Quadruplets(Supervision):
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            The distinct points, sorted; several times those that a pair or a comparison repeats.
+            The distinct points, sorted. A point that occurs twice in a pair, or in two equal pairs
+            of a quadruplet, occurs several times.
         supervision : Quadruplets
-            The quadruplets as indices of rows of X.
+            The quadruplets as row indices of X.
         """
         points, codes = distinct_points(quadruplets, 4, "quadruplets")
-        # A point in both pairs is one row, unless it were the same pair twice.
+        # A point in both pairs is one row, unless the two pairs would be equal.
         copies = np.zeros_like(codes)
         copies[:, 1::2] = codes[:, ::2] == codes[:, 1::2]
         pairs = _unordered(codes)
@@ -197,7 +203,7 @@ class Quadruplets(Supervision):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            All the rows the indices refer to.
+            The rows that the indices refer to.
 
         Returns
         -------
@@ -207,17 +213,17 @@ class Quadruplets(Supervision):
         return self._points(X)[self.indices]
 
     def restrict(self, indices: ArrayLike) -> Self:
-        """Keep the quadruplets whose four points are all among ``indices``, renumbered.
+        """Return the quadruplets whose four rows are all in ``indices``, with renumbered rows.
 
         Parameters
         ----------
         indices : array-like of distinct int, or boolean mask of shape (n_samples,)
-            The rows to keep; ``restrict(indices)`` belongs to ``X[indices]``.
+            The rows to keep. ``restrict(indices)`` is the supervision for ``X[indices]``.
 
         Returns
         -------
         Quadruplets
-            With ``n_samples = len(indices)``.
+            The remaining quadruplets, with ``n_samples = len(indices)``.
         """
         kept = self._kept_rows(indices)
         rows = renumber(self.indices, kept, self.n_samples)
@@ -225,12 +231,12 @@ class Quadruplets(Supervision):
 
 
 def _unordered(rows: Indices) -> Indices:
-    """The same quadruplets with the points of each pair in ascending order."""
+    """Return the quadruplets with the two rows of each pair sorted."""
     return np.hstack([np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)])
 
 
 def _refuse_senseless(rows: Indices, name: str) -> None:
-    """Raise if a pair is compared with itself, or a comparison says the opposite of another."""
+    """Raise if a pair is compared with itself, or if two quadruplets contradict each other."""
     pairs = _unordered(rows)
     same = (pairs[:, :2] == pairs[:, 2:]).all(axis=1)
     if same.any():
@@ -238,11 +244,11 @@ def _refuse_senseless(rows: Indices, name: str) -> None:
         i, j = pairs[row, :2]
         raise ValueError(
             f"{name} row {row}: the pair ({i}, {j}) is compared with itself; a quadruplet (a, b, "
-            "c, d) says that a is nearer to b than c to d."
+            "c, d) means that a is closer to b than c is to d, so the two pairs must differ."
         )
     clash = first_shared(pairs, pairs[:, [2, 3, 0, 1]])
     if clash is not None:
         raise ValueError(
             f"{name} rows {clash[0]} and {clash[1]} contradict each other: they compare the same "
-            "two pairs the opposite way."
+            "two pairs in opposite order. Remove one of them."
         )

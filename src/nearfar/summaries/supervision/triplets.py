@@ -1,4 +1,4 @@
-"""Triplets of rows: an anchor, a near point and a far one."""
+"""Triplets of rows: an anchor, a near point and a far point."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from nearfar.words import listed
 
 
 class Triplets(Supervision):
-    """Triplets of rows: an anchor is nearer to one point than to another.
+    """Supervision by triplets of rows: the anchor is closer to one row than to another.
 
-    The object is immutable. It has no length and cannot be sliced, since its indices have a
-    meaning only beside all the rows of X: use `restrict` to keep some rows.
+    The object is immutable. It has no length and cannot be sliced, because its indices refer to all
+    rows of X. Use `restrict` to keep some of the rows.
 
     Parameters
     ----------
     indices : array-like of int of shape (n_triplets, 3)
-        Each row holds the indices (anchor, near, far) of three rows of X, the anchor being
-        nearer to near than to far. May be empty.
+        Each row holds the indices (anchor, near, far) of three rows of X, where the anchor is
+        closer to near than to far. May be empty.
     n_samples : int
         The number of rows of X.
 
@@ -55,9 +55,9 @@ class Triplets(Supervision):
 
     Notes
     -----
-    A triplet given several times counts several times. A triplet that repeats an index raises,
-    and so do (a, b, c) and (a, c, b) together. Two objects are equal when they hold the same
-    triplets in the same order.
+    A triplet that is given several times counts several times. A triplet that repeats an index
+    raises an error, and so do contradictory triplets (a, b, c) and (a, c, b). Two objects are equal
+    if they hold the same triplets in the same order.
 
     Examples
     --------
@@ -91,28 +91,29 @@ class Triplets(Supervision):
         unknown: Any = None,
         random_state: DrawSeed = None,
     ) -> Self:
-        """Draw distinct triplets from labels: near shares the anchor's class, far does not.
+        """Draw triplets from labels: near has the class of the anchor, far another class.
 
-        They are drawn uniformly without replacement from all such triplets, which are counted but
-        never listed: time and memory grow with the number of rows and of triplets drawn. The row
-        of a class of one can be far only.
+        Triplets are drawn uniformly without replacement from all such triplets. The triplets are
+        never enumerated, so time and memory are linear in the number of rows plus the number of
+        drawn triplets. The only row of a class with one row can occur as far only.
 
         Parameters
         ----------
         y : array-like of shape (n_samples,)
-            Class labels of any kind.
+            Class labels of any type.
         n_triplets : int or None, default=None
-            At most so many triplets. When there are no more than that, all are taken. ``None``
-            means ``20 * c * (c - 1)`` for ``c`` classes, but at least 1,000 and at most 100,000.
+            Maximum number of triplets. If there are fewer, all of them are returned. ``None``
+            means ``20 * c * (c - 1)`` for ``c`` classes, limited to 1,000 at least and 100,000 at
+            most.
         unknown : label, optional
-            The label of rows of which nothing is known, such as -1; they are in no triplet.
+            Label of rows whose class is unknown, for example -1. No triplet contains them.
         random_state : int, RandomState or None, default=None
-            Seed of the draw.
+            Seed of the random draw.
 
         Returns
         -------
         Triplets
-            In random order when drawn, in the order of the classes when all are taken.
+            In random order if they were drawn at random, ordered by class if all are returned.
         """
         check_parameter("Triplets.from_labels", "n_triplets", n_triplets, [integer(0), none])
         rng = check_random_state(random_state)
@@ -124,26 +125,27 @@ class Triplets(Supervision):
     def from_neighbors(
         cls, X: ArrayLike, y: ArrayLike, *, n_near: int = 3, n_far: int = 10
     ) -> Self:
-        """Take for each row the nearest of its own class, each with the nearest of others.
+        """Combine the nearest rows of the same class with the nearest rows of other classes.
 
-        Neighbours are Euclidean, exact and searched in blocks: O(n² p) time, and memory for the
-        result.
+        Each row is an anchor, near is one of its ``n_near`` nearest neighbors in its class, and far
+        one of its ``n_far`` nearest neighbors in other classes. The neighbor search is Euclidean
+        and exact. It takes O(n² p) time, and little memory besides the result.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            The data.
         y : array-like of shape (n_samples,)
-            Class labels of any kind.
+            Class labels of any type.
         n_near, n_far : int, default=3, 10
-            How many neighbours of the own class, and of all others together. Where there are not
-            so many all are taken, with a warning.
+            Number of neighbors in the same class, and in all other classes together. If there are
+            fewer, all of them are used, with a warning.
 
         Returns
         -------
         Triplets
-            Up to ``n_near * n_far`` for each row, row after row; the far points of each near one
-            come together, nearest first.
+            Up to ``n_near * n_far`` triplets per row, ordered by anchor, then by the distance of
+            near, then by the distance of far.
 
         Examples
         --------
@@ -157,7 +159,9 @@ class Triplets(Supervision):
         points = check_array(X, dtype=[np.float64, np.float32], input_name="X")
         classes, codes = encode_labels(y)
         if len(codes) != len(points):
-            raise ValueError(f"X has {len(points)} rows and y has {len(codes)} labels.")
+            raise ValueError(
+                f"X has {len(points)} rows but y has {len(codes)} labels; they must match."
+            )
         _warn_of_small_classes(classes, np.bincount(codes), n_near, n_far)
         triplets = [
             _triplets_of_class(points, codes == c, n_near, n_far) for c in range(len(classes))
@@ -170,23 +174,25 @@ class Triplets(Supervision):
     def from_pairs(
         cls, pairs: Pairs, *, n_triplets: int | None = None, random_state: DrawSeed = None
     ) -> Self:
-        """Take a row of a similar and a dissimilar pair for the anchor of the two others.
+        """Combine each similar pair with each dissimilar pair that shares a row with it.
+
+        The shared row is the anchor.
 
         Parameters
         ----------
         pairs : Pairs
-            Pairs of rows; those both similar and dissimilar are not used.
+            Pairs of rows. Pairs that are both similar and dissimilar are not used.
         n_triplets : int or None, default=None
-            At most so many triplets, drawn uniformly; when there are no more, all are taken.
-            ``None`` means 20 for each pair of the rarer kind, but at least 1,000 and at most
-            100,000.
+            Maximum number of triplets, drawn uniformly. If there are fewer, all of them are
+            returned. ``None`` means 20 times the number of pairs of the rarer kind, limited to
+            1,000 at least and 100,000 at most.
         random_state : int, RandomState or None, default=None
-            Seed of the draw.
+            Seed of the random draw.
 
         Returns
         -------
         Triplets
-            None where no row is in pairs of both kinds.
+            The triplets. They are empty if no row is in pairs of both kinds.
 
         Examples
         --------
@@ -204,9 +210,9 @@ class Triplets(Supervision):
 
     @classmethod
     def from_arrays(cls, triplets: ArrayLike) -> tuple[NDArray[Any], Self]:
-        """Turn triplets of points into their distinct points and triplets of indices.
+        """Convert triplets of points to their distinct points and triplets of row indices.
 
-        Equal points of one triplet stay different rows.
+        Equal points of one triplet become different rows.
 
         Parameters
         ----------
@@ -216,9 +222,9 @@ class Triplets(Supervision):
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            The distinct points, sorted; several times those that a triplet repeats.
+            The distinct points, sorted. A point that a triplet repeats occurs several times.
         supervision : Triplets
-            The triplets as indices of rows of X.
+            The triplets as row indices of X.
         """
         points, codes = distinct_points(triplets, 3, "triplets")
         X, rows = rows_of_points(points, codes)
@@ -231,7 +237,7 @@ class Triplets(Supervision):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            All the rows the indices refer to.
+            The rows that the indices refer to.
 
         Returns
         -------
@@ -241,17 +247,17 @@ class Triplets(Supervision):
         return self._points(X)[self.indices]
 
     def restrict(self, indices: ArrayLike) -> Self:
-        """Keep the triplets whose three points are all among ``indices``, renumbered.
+        """Return the triplets whose three rows are all in ``indices``, with renumbered rows.
 
         Parameters
         ----------
         indices : array-like of distinct int, or boolean mask of shape (n_samples,)
-            The rows to keep; ``restrict(indices)`` belongs to ``X[indices]``.
+            The rows to keep. ``restrict(indices)`` is the supervision for ``X[indices]``.
 
         Returns
         -------
         Triplets
-            With ``n_samples = len(indices)``.
+            The remaining triplets, with ``n_samples = len(indices)``.
         """
         kept = self._kept_rows(indices)
         rows = renumber(self.indices, kept, self.n_samples)
@@ -259,19 +265,19 @@ class Triplets(Supervision):
 
 
 def _refuse_opposites(rows: Indices, name: str) -> None:
-    """Raise if a triplet says the opposite of another."""
+    """Raise if two triplets contradict each other."""
     clash = first_shared(rows, rows[:, [0, 2, 1]])
     if clash is not None:
         raise ValueError(
             f"{name} rows {clash[0]} and {clash[1]} contradict each other: they have the same "
-            "anchor, and near and far exchanged."
+            "anchor, but near and far are exchanged. Remove one of them."
         )
 
 
 def _triplets_of_class(
     points: NDArray[Any], member: NDArray[np.bool_], n_near: int, n_far: int
 ) -> Indices:
-    """Triplets of neighbours whose anchors are the members of one class."""
+    """Return the neighbor triplets whose anchors are the rows of one class."""
     own, others = np.flatnonzero(member), np.flatnonzero(~member)
     n_near, n_far = min(n_near, len(own) - 1), min(n_far, len(others))
     if n_near == 0 or n_far == 0:
@@ -285,18 +291,18 @@ def _triplets_of_class(
 def _warn_of_small_classes(
     classes: NDArray[Any], counts: NDArray[np.intp], n_near: int, n_far: int
 ) -> None:
-    """One warning of all classes that have fewer neighbours than asked for."""
+    """Warn once about all classes that have fewer neighbors than requested."""
     few = counts - 1 < n_near
     if few.any():
         warn(
-            f"n_near={n_near}, but rows of {_named(classes[few])} have fewer others of their "
-            "class: all of them are taken, and the row of a class of one is no anchor."
+            f"n_near={n_near}, but rows of {_named(classes[few])} have fewer other rows in their "
+            "class. All of them are used, and a class with a single row gets no triplets."
         )
     rare = counts.sum() - counts < n_far
     if rare.any():
         warn(
-            f"n_far={n_far}, but there are only {int((counts.sum() - counts[rare]).min())} rows of "
-            f"other classes than {_named(classes[rare])}: all of them are taken."
+            f"n_far={n_far}, but only {int((counts.sum() - counts[rare]).min())} rows are in other "
+            f"classes than {_named(classes[rare])}. All of them are used."
         )
 
 
