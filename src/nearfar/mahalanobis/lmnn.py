@@ -73,10 +73,11 @@ class LMNN(OnAxes):
     Parameters
     ----------
     n_neighbors : int, default=3
-        Number of targets per point. Points of smaller classes have fewer.
+        Number of targets per point. Use the k of the classifier or slightly more. Points of classes
+        with at most this many points have fewer targets, with a warning.
     push_weight : float in (0, 1], default=0.5
-        Weight μ of the push term. Larger values separate the classes more strongly; smaller values
-        keep targets closer together.
+        Weight μ of the push term. Values close to 0 shrink the map; values close to 1 hardly pull
+        the targets in. The default, as in the thesis, is a good start.
     n_impostors : int, None or "auto", default="auto"
         Number of nearest impostors per point that enter the loss. None uses all, as in [1]_.
         Smaller values reduce the influence of points deep inside another class. "auto" tries 3
@@ -86,7 +87,8 @@ class LMNN(OnAxes):
         far and starts from it. With early stopping this is the maximum. "auto" is 2 in most
         cases, see Notes.
     n_components : int or None, default=None
-        Dimension of the output. L has this number of rows. None learns a square map.
+        Dimension of the output. L has this number of rows. None learns a square map. With many
+        features, fewer rows are faster and overfit less.
     n_principal : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
         X itself. None uses all features; "auto" projects only if there are more than 128, see
@@ -96,7 +98,8 @@ class LMNN(OnAxes):
         not convex. The others learn a square map first and keep the principal axes of the mapped
         data ("pca") or the leading eigenvectors of M ("truncate").
     structure : {"full", "diagonal"}, default="full"
-        "diagonal" learns one weight per feature.
+        "diagonal" learns one weight per feature, which has fewer parameters. It cannot be combined
+        with ``n_components`` or ``n_principal``.
     init : str or array of shape (n_components, n_features), default="auto"
         Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
         (directions that separate the class means), "within" (whitened by the within-class
@@ -212,15 +215,16 @@ class LMNN(OnAxes):
       last one. If the number of training rows minus ``n_classes`` is less than 3 d, the solver
       works in the original instead of whitened coordinates, so that stopping early means staying
       close to the Euclidean distance.
-    * ``n_principal`` is never less than ``n_components``.
-    * ``tol`` has two exceptions. Passes before the last stop at 1e-4, because they only choose
-      targets. Maps with at least 10,000 entries and fewer rows than columns, learned from at least
+    * ``n_principal="auto"`` is never less than ``n_components``.
+    * With triplets there is one pass without early stopping.
+    * ``tol`` has two exceptions. Without early stopping, passes before the last stop at 1e-4,
+      because they only choose targets. Maps with at least 10,000 entries and fewer rows than columns, learned from at least
       2,000 points, stop at ten times ``tol``.
 
-    Without any impostors, the pull term shrinks the map until the nearest points of
-    other classes come within the margin. A point that is alone in its class has no targets but is
-    still an impostor of others. With float32 data the solution has a relative accuracy of about
-    1e-6. The experiments behind the rules of "auto" are in the user guide.
+    Without any impostors, the pull term shrinks the map until the nearest points of other classes
+    come within the margin. A point that is alone in its class has no targets but is still an
+    impostor of others. With float32 data the solution has a relative accuracy of about 1e-6. The
+    experiments behind the rules of "auto" are in the user guide.
 
     See Also
     --------
