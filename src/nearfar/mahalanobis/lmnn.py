@@ -218,8 +218,8 @@ class LMNN(OnAxes):
     * ``n_principal="auto"`` is never less than ``n_components``.
     * With triplets there is one pass without early stopping.
     * ``tol`` has two exceptions. Without early stopping, passes before the last stop at 1e-4,
-      because they only choose targets. Maps with at least 10,000 entries and fewer rows than columns, learned from at least
-      2,000 points, stop at ten times ``tol``.
+      because they only choose targets. Maps with at least 10,000 entries and fewer rows than
+      columns, learned from at least 2,000 points, stop at ten times ``tol``.
 
     Without any impostors, the pull term shrinks the map until the nearest points of other classes
     come within the margin. A point that is alone in its class has no targets but is still an
