@@ -311,7 +311,7 @@ class MMC(PairLearner):
 
 
 class Bounded(NamedTuple):
-    """The scatter of similar pairs, coordinates T (p, r) in which it is white, and their inverse."""
+    """Scatter of similar pairs, coordinates T (p, r) in which it is white, and their inverse."""
 
     near: Matrix
     white: Matrix
