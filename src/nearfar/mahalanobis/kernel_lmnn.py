@@ -27,8 +27,8 @@ class KernelLMNN(OverLMNN, KernelizedLearner):
     Parameters
     ----------
     kernel : str, learner of kernels or callable, default="rbf"
-        Kernel: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or "precomputed" as in
-        scikit-learn, a kernel learner such as ``AlignmentKernelLearner()``, or a function of two
+        Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
+        "precomputed"; a kernel learner such as ``AlignmentKernelLearner()``; or a function of two
         points. See Notes.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the

@@ -58,8 +58,8 @@ class KernelRCA(KernelCoordinates):
     Parameters
     ----------
     kernel : str, learner of kernels or callable, default="rbf"
-        Kernel: "linear", "rbf", "poly", "sigmoid", "laplacian" or "cosine" as in scikit-learn, a
-        kernel learner such as ``AlignmentKernelLearner()``, or a function of two points. See
+        Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian" or "cosine"; a
+        kernel learner such as ``AlignmentKernelLearner()``; or a function of two points. See
         Notes.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
@@ -70,9 +70,9 @@ class KernelRCA(KernelCoordinates):
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     ridge : float or "auto", default="auto"
-        Ridge :math:`\rho` added to the scatter within chunklets, in the units of the kernel.
-        "auto" is a tenth of the mean squared distance in feature space of a point to the mean of
-        its chunklet.
+        Value added to the variances: :math:`\rho`, in the units of the kernel and times n. "auto"
+        is a tenth of the mean squared distance in feature space of a point to the mean of its
+        chunklet.
     n_components : int or None, default=None
         Dimension of the output. None keeps all.
 

@@ -54,8 +54,8 @@ class LFDA(LinearLearner):
     n_components : int or None, default=None
         Dimension of the output. None keeps all.
     n_neighbors : int, default=7
-        Number of neighbors. The distance to the last of them, within the class, is the scale
-        :math:`\sigma_i` of the affinity. Smaller classes use their farthest row.
+        Number of neighbors per row. The distance to the last of them, within the class, is the
+        scale :math:`\sigma_i` of the affinity. Smaller classes use their farthest row.
     embedding : {"weighted", "orthonormalized", "plain"}, default="weighted"
         Scale of the rows. "plain" makes :math:`S_w / n` white. "weighted" multiplies each row by
         :math:`\sqrt\lambda`, so that better separating directions count more. "orthonormalized"

@@ -51,8 +51,8 @@ class LMNN(OnAxes):
     The defaults differ from the thesis [1]_, where :math:`I_i` contains all points of other classes
     and the targets are fixed before training. By default, only the three nearest impostors per
     point count, and the targets are chosen a second time with the metric of the first pass, which
-    usually gives fewer errors. The fit also stops early if there are few rows for the number of
-    features, and it falls back to the Euclidean distance if that has a lower leave-one-out error.
+    usually gives fewer errors. With few rows for the number of features, the fit also stops early.
+    With many rows, it keeps the Euclidean distance if that has a lower leave-one-out error.
     ``LMNN(n_impostors=None, n_passes=1, validation_fraction=0.0)`` is the problem of the thesis.
 
     In :math:`M = L^T L` the problem is convex. L-BFGS solves it over L in whitened coordinates, so
@@ -73,10 +73,11 @@ class LMNN(OnAxes):
     Parameters
     ----------
     n_neighbors : int, default=3
-        Number of targets per point. Points of smaller classes have fewer.
+        Number of targets per point. Use the k of the classifier or slightly more. Points of classes
+        with at most this many points have fewer targets, with a warning.
     push_weight : float in (0, 1], default=0.5
-        Weight μ of the push term. Larger values separate the classes more strongly; smaller values
-        keep targets closer together.
+        Weight μ of the push term. Values close to 0 shrink the map; values close to 1 hardly pull
+        the targets in. The default, as in the thesis, is a good start.
     n_impostors : int, None or "auto", default="auto"
         Number of nearest impostors per point that enter the loss. None uses all, as in [1]_.
         Smaller values reduce the influence of points deep inside another class. "auto" tries 3
@@ -86,7 +87,8 @@ class LMNN(OnAxes):
         far and starts from it. With early stopping this is the maximum. "auto" is 2 in most
         cases, see Notes.
     n_components : int or None, default=None
-        Dimension of the output, that is the number of rows of L. None learns a square map.
+        Dimension of the output. L has this number of rows. None learns a square map. With many
+        features, fewer rows are faster and overfit less.
     n_principal : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
         X itself. None uses all features; "auto" projects only if there are more than 128, see
@@ -96,9 +98,10 @@ class LMNN(OnAxes):
         not convex. The others learn a square map first and keep the principal axes of the mapped
         data ("pca") or the leading eigenvectors of M ("truncate").
     structure : {"full", "diagonal"}, default="full"
-        "diagonal" learns one weight per feature.
+        "diagonal" learns one weight per feature, which has fewer parameters. It cannot be combined
+        with ``n_components`` or ``n_principal``.
     init : str or array of shape (n_components, n_features), default="auto"
-        Initial map: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
+        Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
         (directions that separate the class means), "within" (whitened by the within-class
         covariance) or "random". The rules of "auto" are in Notes.
     solver : {"lbfgs", "projected_subgradient"}, default="lbfgs"
@@ -111,7 +114,7 @@ class LMNN(OnAxes):
         until the rounding changes the objective by less than 100 times this fraction. See Notes
         for the exceptions.
     validation_fraction : float in [0, 0.9] or "auto", default="auto"
-        Fraction of the rows held out for early stopping. Their k-NN error is checked every 10
+        Fraction of the rows held out. For early stopping, their k-NN error is checked every 10
         iterations, and the map with the lowest error is kept. 0 fits to convergence. "auto" holds
         out 0.2 if there are few rows for the size of L, see Notes.
     patience : int, default=3
@@ -121,10 +124,10 @@ class LMNN(OnAxes):
         After early stopping, fit all rows for the number of iterations that was best on the
         held-out rows.
     warm_start : bool, default=False
-        If True, start from the map of the previous fit, provided that it has the same shape.
+        If True, start from the previous fit, if its map has the same shape. Otherwise use ``init``.
     random_state : int, RandomState or None, default=0
-        Random seed. Used to select the held-out rows and for ``init="random"``; the solver is
-        deterministic.
+        Seed of the random number generator. Used to select the held-out rows and for
+        ``init="random"``; the solver is deterministic.
     n_jobs : int or None, default=None
         Number of threads. None means 1, -1 all cores. They are used for the impostor search.
     verbose : int, default=0
@@ -200,25 +203,28 @@ class LMNN(OnAxes):
       loss of the zero map. With a fixed number, a warning is issued if the solution is close to
       the zero map, which happens if most points have this many impostors closer than their
       targets.
-    * ``n_passes`` and ``validation_fraction`` both "auto", a square full map, n >= 15 d and
-      n <= 20,000: the Euclidean distance, one pass and two passes are compared by the leave-one-out
-      k-NN error of up to 5,000 rows. The lowest error wins; ties go to more passes.
+    * The Euclidean distance, one pass and two passes are compared by their leave-one-out k-NN error
+      on up to 5,000 rows if ``n_passes`` and ``validation_fraction`` are both "auto", the table
+      gives two passes, L is a square full map and n >= 15 d. The lowest error wins; ties go to more
+      passes.
     * ``validation_fraction="auto"`` with ``refit=True`` averages over several splits. Each row is
       held out once (five splits) up to n = 500; up to n = 2,500 there are enough splits to hold
       out 500 rows in total; beyond that there is one split. With several splits a pass has at
       most 30 iterations, and the number of iterations with the lowest mean error is used.
     * With early stopping, a pass that does not lower the validation error is discarded and is the
-      last one. If n is small for d, the solver then works in the original coordinates instead of
-      whitened ones, so that stopping early means staying close to the Euclidean distance.
-    * ``n_principal`` is never less than ``n_components``.
-    * ``tol`` has two exceptions. Passes before the last stop at 1e-4, because they only choose
-      targets. Maps with at least 10,000 entries and fewer rows than columns, learned from at least
-      2,000 points, stop at ten times ``tol``.
+      last one. If the number of training rows minus ``n_classes`` is less than 3 d, the solver
+      works in the original instead of whitened coordinates, so that stopping early means staying
+      close to the Euclidean distance.
+    * ``n_principal="auto"`` is never less than ``n_components``.
+    * With triplets there is one pass without early stopping.
+    * ``tol`` has two exceptions. Without early stopping, passes before the last stop at 1e-4,
+      because they only choose targets. Maps with at least 10,000 entries and fewer rows than
+      columns, learned from at least 2,000 points, stop at ten times ``tol``.
 
-    Without any impostors, the pull term shrinks the map until the nearest points of
-    other classes come within the margin. A point that is alone in its class has no targets but is
-    still an impostor of others. With float32 data the solution has a relative accuracy of about
-    1e-6. The experiments behind the rules of "auto" are in the user guide.
+    Without any impostors, the pull term shrinks the map until the nearest points of other classes
+    come within the margin. A point that is alone in its class has no targets but is still an
+    impostor of others. With float32 data the solution has a relative accuracy of about 1e-6. The
+    experiments behind the rules of "auto" are in the user guide.
 
     See Also
     --------

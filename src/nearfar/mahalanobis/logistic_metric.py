@@ -68,11 +68,11 @@ class LogisticMetric(PairLearner):
         of the square map are optimized further. This problem is not convex, and the bound is that
         of the convex problem.
     l2 : float, default=1e-3
-        Weight λ of the penalty. Use a positive value: if some metric separates the similar from
-        the dissimilar pairs without errors, the problem has no optimum for 0.
+        Weight of the penalty: λ above. Use a positive value, because the problem has no optimum for
+        0 if some metric separates the similar from the dissimilar pairs without errors.
     center : bool, default=True
-        Whether the axes are those of the centered rows. False uses the second moment about zero, as
-        in the survey [1]_, so the mean dominates the first axis. Not used with "full".
+        Whether to subtract the mean. False computes the axes from the second moment about zero, as
+        in the survey [1]_, and the mean then dominates the first axis. Not used with "full".
     n_similar : int or None, default=None
         Maximum number of similar pairs drawn from labels. None uses the default of
         ``Pairs.from_labels``.
@@ -86,7 +86,7 @@ class LogisticMetric(PairLearner):
         duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
         to three times, by a factor of 10 each.
     random_state : int, RandomState or None, default=0
-        Random seed. Used to draw pairs from labels.
+        Seed of the random number generator. Used to draw pairs from labels.
     verbose : int, default=0
         If positive, print one line per iteration.
 

@@ -54,7 +54,7 @@ class LSML(_LogDetLearner):
         duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
         to three times, by a factor of 10 each.
     random_state : int, RandomState or None, default=0
-        Random seed. Used to draw quadruplets from labels.
+        Seed of the random number generator. Used to draw quadruplets from labels.
     verbose : int, default=0
         If positive, print one line per iteration.
 

@@ -52,16 +52,16 @@ class MCML(_SoftLearner):
         X itself. None uses all features; "auto" projects only if there are more than 128, see
         Notes. The components depend on the units of the features.
     init : str or array of shape (n_features, n_features), default="auto"
-        Initial map. The names are those of :class:`NCA`. The optimum does not depend on it. "auto"
-        is described in Notes.
+        Starting point. The names are those of :class:`NCA`. The optimum does not depend on it.
+        "auto" is described in Notes.
     max_iter : int, default=1000
         Maximum number of iterations.
     tol : float, default=1e-8
         Stop when two successive iterations lower the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the map of the previous fit, provided that it has the same shape.
+        If True, start from the previous fit, if its map has the same shape. Otherwise use ``init``.
     random_state : int, RandomState or None, default=0
-        Random seed. Used for ``init="random"``.
+        Seed of the random number generator. Used for ``init="random"``.
     n_jobs : int or None, default=None
         Number of threads. None means 1, -1 all cores. The rows are divided among them.
     verbose : int, default=0

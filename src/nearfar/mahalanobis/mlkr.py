@@ -37,14 +37,15 @@ class MLKR(_SoftLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output, that is the number of rows of L. None learns a square map.
+        Dimension of the output. L has this number of rows. None learns a square map.
     n_principal : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
         X itself. None uses all features; "auto" projects only if there are more than 128, see
         Notes. The components depend on the units of the features.
     init : str or array of shape (n_components, n_features), default="auto"
-        Initial map: "identity" (Euclidean distance), "pca" (whitened principal axes) or "random".
-        "lda" and "within" need labels and raise an error. See Notes for "auto" and for the scale.
+        Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes) or
+        "random". "lda" and "within" need labels and raise an error. See Notes for "auto" and for
+        the scale.
     n_restarts : int, default=1
         Number of runs. The best one is kept. The first run starts from ``init``, the others from
         random maps.
@@ -53,9 +54,9 @@ class MLKR(_SoftLearner):
     tol : float, default=1e-5
         Stop when two successive iterations lower the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the map of the previous fit, provided that it has the same shape.
+        If True, start from the previous fit, if its map has the same shape. Otherwise use ``init``.
     random_state : int, RandomState or None, default=0
-        Random seed. Used for random initial maps.
+        Seed of the random number generator. Used for random initial maps.
     n_jobs : int or None, default=None
         Number of threads. None means 1, -1 all cores. The rows are divided among them.
     verbose : int, default=0

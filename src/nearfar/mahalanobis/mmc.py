@@ -75,7 +75,7 @@ class MMC(PairLearner):
         steps followed by alternating projections onto the constraint and the cone. It converges
         slowly. Not used with ``variant="squared"``.
     init : {"auto", "identity", "pca", "lda", "within", "random"} or array of shape (p, p)
-        Initial map: Euclidean distance, whitened principal axes, directions in which dissimilar
+        Starting point: Euclidean distance, whitened principal axes, directions in which dissimilar
         pairs differ, whitening of the similar pairs, a random map, or the given one. "auto" is
         "within". Used only with ``variant="distance"`` and ``solver="lbfgs"``.
     n_similar : int or None, default=None
@@ -91,7 +91,8 @@ class MMC(PairLearner):
         duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
         to three times, by a factor of 10 each.
     random_state : int, RandomState or None, default=0
-        Random seed. Used to draw pairs from labels and for ``init="random"``.
+        Seed of the random number generator. Used to draw pairs from labels and for
+        ``init="random"``.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -310,7 +311,7 @@ class MMC(PairLearner):
 
 
 class Bounded(NamedTuple):
-    """The scatter of similar pairs, coordinates T (p, r) in which it is white, and the way back."""
+    """Scatter of similar pairs, coordinates T (p, r) in which it is white, and their inverse."""
 
     near: Matrix
     white: Matrix

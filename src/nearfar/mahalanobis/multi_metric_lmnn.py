@@ -68,7 +68,7 @@ class MultiMetricLMNN(NeighborVoter):
     rule : {"knn", "energy"}, default="knn"
         Prediction rule: vote of the nearest neighbors, or the class with the lowest energy.
     validation_fraction : float in [0, 0.9], default=0.3
-        Fraction of the rows held out for early stopping. 0 fits to convergence.
+        Fraction of the rows held out. They are used for early stopping. 0 fits to convergence.
     patience : int, default=10
         Stop after this many validation checks without improvement. There is one check every 10
         iterations.
@@ -76,7 +76,7 @@ class MultiMetricLMNN(NeighborVoter):
         After early stopping, fit all rows for the number of iterations that was best on the
         held-out rows. With False, the maps remain those of the other rows.
     random_state : int, RandomState or None, default=0
-        Random seed. Used for k-means and to select the held-out rows.
+        Seed of the random number generator. Used for k-means and to select the held-out rows.
 
     Attributes
     ----------

@@ -52,9 +52,10 @@ class MultiPassLMNN(OverLMNN, LinearLearner):
     max_passes : int, default=5
         Maximum number of passes that "validate" tries.
     validation_fraction : float, default=0.3
-        Fraction of the rows held out, stratified by class, to select the number of passes.
+        Fraction of the rows held out. They are stratified by class and used to select the number
+        of passes.
     random_state : int, RandomState or None, default=0
-        Random seed. Used to select the held-out rows.
+        Seed of the random number generator. Used to select the held-out rows.
 
     Attributes
     ----------

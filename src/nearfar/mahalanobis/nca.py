@@ -53,7 +53,7 @@ class NCA(_SoftLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output, that is the number of rows of L. None learns a square map.
+        Dimension of the output. L has this number of rows. None learns a square map.
     n_principal : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
         X itself. None uses all features; "auto" projects only if there are more than 128, see
@@ -62,14 +62,14 @@ class NCA(_SoftLearner):
         Objective to maximize: f ("sum") or g ("log"). Points that are alone in their class add 0
         to f and are left out of g.
     init : str or array of shape (n_components, n_features), default="auto"
-        Initial map: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
+        Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
         (directions that separate the class means), "within" (whitened by the within-class
         covariance) or "random". See Notes for "auto" and for the scale.
     n_neighbors : int, None or "auto", default="auto"
         Number of nearest points under the current map that can be selected. The lists are renewed
         as the map changes. None uses all points. "auto" is None up to 10,000 rows, otherwise 100.
     l2 : float, default=0.0
-        Weight of the penalty :math:`n u^2 \|L\|_F^2`, where u² is the mean variance over the
+        Weight of the penalty: of :math:`n u^2 \|L\|_F^2`, where u² is the mean variance over the
         directions in which the data vary.
     n_restarts : int, default=1
         Number of runs. The best one is kept. The first run starts from ``init``, the others from
@@ -79,10 +79,10 @@ class NCA(_SoftLearner):
     tol : float, default=1e-5
         Stop when two successive iterations improve the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the map of the previous fit, provided that it has the same shape.
+        If True, start from the previous fit, if its map has the same shape. Otherwise use ``init``.
     random_state : int, RandomState or None, default=0
-        Random seed. Used for random initial maps, and to sample the 3,000 rows on which a fit with
-        more than 10,000 rows and ``n_neighbors`` starts.
+        Seed of the random number generator. Used for random initial maps, and to sample the 3,000
+        rows on which a fit with more than 10,000 rows and ``n_neighbors`` starts.
     n_jobs : int or None, default=None
         Number of threads. None means 1, -1 all cores. The rows are divided among them.
     verbose : int, default=0

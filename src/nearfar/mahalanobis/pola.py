@@ -79,7 +79,7 @@ class POLA(PairLearner):
         Maximum number of dissimilar pairs drawn from labels. None uses the default of
         ``Pairs.from_labels``.
     random_state : int, RandomState or None, default=0
-        Random seed. Used to draw pairs from labels and to shuffle them.
+        Seed of the random number generator. Used to draw pairs from labels and to shuffle them.
 
     Attributes
     ----------

@@ -57,7 +57,7 @@ class RCA(StatisticsLearner):
         Number of principal components to project X onto before learning. They are computed from
         the points in chunklets. None uses all features.
     shrinkage : float in [0, 1] or "auto", default="auto"
-        Shrinkage of the covariance: a number g replaces C by
+        Shrinkage of the covariances: a number g replaces C by
         :math:`(1-g) C + g (\mathrm{tr}\,C / p) I`. "auto" mixes in 0.1% of the total covariance if
         C is singular in a direction in which the data vary, and otherwise leaves C unchanged.
 

@@ -89,7 +89,7 @@ class SCML(GuidedLearner):
     tol : float, default=1e-5
         Stop when the objective is proven to be within this fraction of the optimum.
     random_state : int, RandomState or None, default=0
-        Random seed. Used for k-means and to draw groups of triplets.
+        Seed of the random number generator. Used for k-means and to draw groups of triplets.
     verbose : int, default=0
         If positive, print one line per iteration.
 

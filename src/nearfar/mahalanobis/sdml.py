@@ -73,7 +73,7 @@ class SDML(PairLearner):
         duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
         to three times, by a factor of 10 each.
     random_state : int, RandomState or None, default=0
-        Random seed. Used to draw pairs from labels.
+        Seed of the random number generator. Used to draw pairs from labels.
     verbose : int, default=0
         If positive, print one line per iteration.
 
