@@ -31,6 +31,7 @@ OTHERWISE = {
         "MultiMetricLMNN": "settings of LMNN, and of its first map",
         "MultiPassLMNN": "settings of LMNN",
         "MultimodalKernelMGMKLD": "settings of MultimodalMGMKLD",
+        "PairClassifier": "distances of pairs instead of neighbors",
     },
     "gamma": {
         "ConformalSVC": "of fewer kernels",

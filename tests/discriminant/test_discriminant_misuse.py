@@ -1,4 +1,4 @@
-"""Mistakes that users make with the discriminant learners: they work, or say what is wrong."""
+"""Wrong use of the discriminant learners: each case works or raises a clear error."""
 
 import warnings
 from copy import deepcopy
@@ -43,7 +43,7 @@ QUICK = {"PARDA": {"n_init": 2}}
 @pytest.mark.filterwarnings("ignore")
 def test_a_fit_that_fails_leaves_no_old_map_beside_new_data(name):
     learner = all_learners()[name](**QUICK.get(name, {})).fit(X, y)
-    for wrong in (np.zeros(len(X), dtype=int), np.arange(len(X)) + 0.5):  # one class; no classes
+    for wrong in (np.zeros(len(X), dtype=int), np.arange(len(X)) + 0.5):  # One class; not classes.
         again = deepcopy(learner)
         with pytest.raises(ValueError, match="y "):
             again.fit(X[:, :3], wrong)
@@ -65,7 +65,7 @@ def test_a_solve_that_fails_leaves_a_kernel_learner_unfitted(learner):
     fitted = type(learner)().fit(X, y).set_params(**wanted)
     with pytest.raises(ValueError, match="n_components=9+ is too large"):
         fitted.fit(X + 1, y)
-    # The old coefficients with the directions of the new rows would be neither map.
+    # Old coefficients must not be combined with the directions of the new rows.
     with pytest.raises(NotFittedError):
         fitted.transform(X)
 
@@ -91,7 +91,7 @@ def test_powers_that_would_overflow_are_refused(kind):
 @pytest.mark.filterwarnings("ignore:One of 3 objectives:UserWarning")
 def test_any_power_of_the_divergences_makes_weights():
     weights = PARDA(weight_power=500.0, n_init=1).fit(X, y).weights_
-    assert weights[1, 2] == pytest.approx(1)  # the closest pair has it all
+    assert weights[1, 2] == pytest.approx(1)  # The closest pair has all the weight.
     np.testing.assert_allclose(np.triu(weights).sum(), 1)
 
 
@@ -106,7 +106,8 @@ def test_power_means_go_to_the_least_and_to_the_largest_divergence():
     assert largest.objective_ == pytest.approx(largest.divergences_[others].max(), rel=0.01)
 
 
-# The published loop moves a free matrix: where the value depends on its scale that has no end.
+# The published loop has an unconstrained matrix. If the objective depends on its scale, the loop
+# does not end.
 
 
 @pytest.mark.by_turns(2)
@@ -119,7 +120,7 @@ def test_steepest_steps_do_not_escape_by_the_scale_of_the_map(learner):
     assert climbed[0] <= climbed[-1] <= best + 1e-6
 
 
-# MODA's parts
+# Clusters of MODA
 
 
 def test_moda_sees_that_weights_leave_one_class_of_several_parts():
@@ -153,7 +154,7 @@ def test_a_singular_part_is_not_called_a_class():
         MODA(shrinkage=0.0).fit(X[::15], y[::15])
 
 
-# Weights that are shares of one, not numbers of rows
+# Weights that sum to 1 instead of counting rows
 
 
 def test_the_mahalanobis_rule_does_not_depend_on_the_unit_of_the_weights():

@@ -1,4 +1,4 @@
-"""DSDC against plain eigenproblems, a root sought by bisection, and LDA's J3."""
+"""DSDC compared with eigenproblems, a root found by bisection, and J3 of LDA."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from nearfar.solvers.eigen import difference_weight
 
 
 def classes(n=120, p=12, c=6, seed=0):
-    """Correlated classes of unequal sizes."""
+    """Return correlated classes of different sizes."""
     rng = np.random.default_rng(seed)
     y = np.r_[np.repeat(np.arange(c), 3), rng.integers(c, size=n - 3 * c)]
     mixing = rng.normal(size=(p, p))
@@ -18,7 +18,7 @@ def classes(n=120, p=12, c=6, seed=0):
 
 
 def scatters(X, y):
-    """S_b and S_w over n, one row after another."""
+    """Return S_b and S_w divided by n, computed row by row."""
     between, within = (np.zeros((X.shape[1], X.shape[1])) for _ in range(2))
     mean = X.mean(axis=0)
     for row, label in zip(X, y, strict=True):
@@ -29,7 +29,7 @@ def scatters(X, y):
 
 
 def best_ratio(between, within, q):
-    """Where the sum of the q largest eigenvalues of S_b - z S_w is zero."""
+    """Return the z at which the q largest eigenvalues of S_b - z S_w sum to zero."""
 
     def largest(z):
         return np.linalg.eigvalsh(between - z * within)[-q:].sum()
@@ -45,7 +45,7 @@ def projector(rows):
 @pytest.mark.parametrize("zeta", [0.0, 0.1, 1.0, 5.0])
 @pytest.mark.parametrize("n", [120, 20])
 def test_a_number_gives_eigenvectors_of_the_difference(zeta, n):
-    """With few rows as well: S_w is singular there, and nothing is mixed in."""
+    """Also with few rows, where S_w is singular and is not regularized."""
     X, y = classes(n=n, p=12, c=4)
     X, y = (X, y) if n > 100 else (np.hstack([X, X[:, :5] @ np.ones((5, 13))]), y)
     between, within = scatters(X, y)
@@ -75,7 +75,7 @@ def test_the_rules(q, seed):
         np.testing.assert_allclose(
             projector(again.components_), projector(dsdc.components_), atol=1e-8
         )
-    # As in the example of the work: equal for one direction, far apart for several.
+    # As in the example of Tao (2006): equal for one direction, very different for several.
     if q == 1:
         np.testing.assert_allclose(weights["trace_ratio"], fisher[0], rtol=1e-8)
     else:
@@ -90,7 +90,7 @@ def test_the_trace_ratio_falls_with_the_number_of_directions():
 
 
 def test_with_the_largest_eigenvalue_nothing_is_positive():
-    """So that the difference counts every further direction as a loss."""
+    """Then every further direction reduces the criterion."""
     X, y = classes()
     dsdc = DSDC(12, zeta="max_eig").fit(X, y)
     size = abs(dsdc.eigenvalues_[-1])
@@ -100,7 +100,7 @@ def test_with_the_largest_eigenvalue_nothing_is_positive():
 
 
 def test_the_rules_fill_the_map_with_what_hardly_varies():
-    """The trace ratio of digits is that of one direction; eight more have next to no variance."""
+    """The trace ratio of digits is that of one direction; eight others hardly vary."""
     X, y = load_digits(return_X_y=True)
     Z = {zeta: DSDC(zeta=zeta).fit(X, y).transform(X).var(axis=0) for zeta in (0.1, "trace_ratio")}
     assert (Z[0.1] > 0.3 * X.var(axis=0).max()).all()
@@ -139,7 +139,7 @@ def test_constants_and_scale_change_nothing():
 
 
 def test_directions_of_equal_value_have_an_order():
-    """With few rows all directions without scatter share the ratio; rounding must not turn them."""
+    """With few rows, directions without scatter have equal ratios. Rounding must not mix them."""
     X, y = classes(n=12, p=30, c=4)
     Q, _ = np.linalg.qr(np.random.default_rng(1).normal(size=(30, 30)))
     Z, turned = DSDC().fit_transform(X, y), DSDC().fit_transform(X @ Q, y)
@@ -153,7 +153,8 @@ def test_classes_that_are_points_and_directions_that_are_not_there():
     X = np.repeat(np.eye(3) * [4, 2, 1], 2, axis=0)
     y = np.repeat(np.arange(3), 2)
     values = np.linalg.eigvalsh(scatters(X, y)[0])[::-1]
-    # Nothing scatters: S_b alone, whatever the weight; the rules mix in a little of the total.
+    # Without within-class scatter, S_b decides for any number. The automatic choices mix in 0.1% of
+    # the total scatter.
     np.testing.assert_allclose(DSDC(2, zeta=9.0).fit(X, y).eigenvalues_, values[:2], rtol=1e-9)
     assert np.isclose(DSDC().fit(X, y).zeta_, 1000)
     with pytest.raises(ValueError, match="n_components=3 is too large: DSDC has at most the 2"):

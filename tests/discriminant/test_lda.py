@@ -1,4 +1,4 @@
-"""LDA, criteria J1 to J4, against scikit-learn, scipy's eigh and the identities of the spec."""
+"""LDA with criteria J1 to J4, compared with scikit-learn, scipy's eigh and known identities."""
 
 from itertools import combinations, permutations
 
@@ -20,7 +20,7 @@ PAIRS = ["between_within", "between_total", "total_within"]
 
 
 def clusters(n=150, p=6, c=4, seed=0, apart=1.5):
-    """Correlated classes of unequal size."""
+    """Return correlated classes of different sizes."""
     rng = np.random.default_rng(seed)
     y = rng.choice(c, size=n, p=np.arange(1, c + 1) / np.arange(1, c + 1).sum())
     y[: 2 * c] = np.tile(np.arange(c), 2)
@@ -29,7 +29,7 @@ def clusters(n=150, p=6, c=4, seed=0, apart=1.5):
 
 
 def scatters(X, y, w=None):
-    """S_b, S_w and S_t over n, by two plain passes in long double."""
+    """Return S_b, S_w and S_t divided by n, computed in two passes in long double."""
     X = X.astype(np.longdouble)
     w = (np.ones(len(X)) if w is None else w).astype(np.longdouble)
     w = w / w.sum()
@@ -49,7 +49,7 @@ def of_pair(pair, between, within):
 
 
 def generalized(S1, S2, q):
-    """The q leading eigenvalues, and eigenvectors as rows with S2 as the identity."""
+    """Return the q leading eigenvalues, and eigenvectors (rows) normalized by S2."""
     values, vectors = linalg.eigh(S1, S2)
     return values[::-1][:q], vectors[:, ::-1][:, :q].T
 
@@ -60,12 +60,12 @@ def leading(S, q):
 
 
 def ratio(U, S1, S2):
-    """Trace ratio of the rows of U."""
+    """Return the trace ratio of the rows of U."""
     return np.trace(U @ S1 @ U.T) / np.trace(U @ S2 @ U.T)
 
 
 def best_ratio(S1, S2, q):
-    """Bisection on the value at which the q largest eigenvalues of S1 - z S2 sum to zero."""
+    """Return the z at which the q largest eigenvalues of S1 - z S2 sum to zero, by bisection."""
     low, high = 0.0, linalg.eigh(S1, S2, eigvals_only=True)[-1] + 1.0
     for _ in range(200):
         middle = (low + high) / 2
@@ -83,7 +83,7 @@ def assert_rows_up_to_sign(found, expected, atol=1e-8):
 
 
 def span_distance(A, B):
-    """Distance of the projectors on the spans of the rows."""
+    """Return the distance of the projectors onto the spans of the rows."""
     P, Q = (linalg.qr(rows.T, mode="economic")[0] for rows in (A, B))
     return np.linalg.norm(P @ P.T - Q @ Q.T)
 
@@ -227,7 +227,7 @@ def test_distances_after_the_map_are_those_of_the_classical_classifier():
     _, within, _ = scatters(X, y)
     means = np.array([X[y == k].mean(axis=0) for k in range(3)])
     Z, centers = LDA().fit(X, y).transform(X), LDA().fit(X, y).transform(means)
-    # Up to what is common to all classes, in which the row differs from every mean alike.
+    # Up to the part of the distance that is equal for all classes.
     gaps = cdist(X, means, "mahalanobis", VI=np.linalg.inv(within)) ** 2
     np.testing.assert_allclose(
         np.diff(cdist(Z, centers) ** 2, axis=1), np.diff(gaps, axis=1), atol=1e-6
@@ -235,8 +235,8 @@ def test_distances_after_the_map_are_those_of_the_classical_classifier():
 
 
 def test_the_divisor_of_the_covariances_is_the_number_of_rows():
-    X, y = clusters(n=60, c=4, p=6)  # unequal classes: with equal ones nothing would show
-    q = 2  # below c - 1, where the span depends on more than the means
+    X, y = clusters(n=60, c=4, p=6)  # With classes of equal size, the test would show nothing.
+    q = 2  # Below c - 1, the span depends on more than the means.
     _, within, total = scatters(X, y)
     unbiased = sum((y == k).mean() * np.cov(X[y == k].T, ddof=1) for k in range(4))
 
@@ -298,7 +298,7 @@ def test_with_the_largest_eigenvalue_as_weight_the_difference_is_negative(name):
     assert (lda.eigenvalues_[1:] < 1e-8 * size).all()
     zeta = generalized(between, within, 1)[0][0]
     assert np.linalg.eigvalsh(between - zeta * within)[-1] < 1e-8 * size
-    # Any smaller weight leaves something positive.
+    # With any smaller weight, an eigenvalue is positive.
     below = LDA(1, criterion="J3", zeta=0.99 * zeta).fit(X, y)
     assert below.eigenvalues_[0] > 0
 
@@ -363,14 +363,14 @@ def test_j3_with_the_trace_ratio_is_j4():
 def test_collinear_features_bring_no_empty_direction_into_j4():
     X, y = DATA["iris"]
     mixing = np.column_stack([np.eye(4), [1.0, 1.0, 0.0, 0.0]])
-    Q, R = linalg.qr(mixing.T, mode="economic")  # X @ mixing lies in the span of Q
+    Q, R = linalg.qr(mixing.T, mode="economic")  # X @ mixing lies in the span of Q.
     plain = LDA(2, criterion="J4").fit(X @ R.T, y)
     ours = LDA(2, criterion="J4").fit(X @ mixing, y)
     np.testing.assert_allclose(ours.objective_, plain.objective_, rtol=1e-8)
     assert span_distance(ours.components_, plain.components_ @ Q.T) < 1e-6
 
 
-# ---------------------------------------------------------------------- how many components
+# ---------------------------------------------------------------------- n_components
 
 
 @pytest.mark.parametrize("criterion", ["J1", "J2"])
@@ -476,7 +476,7 @@ def wide(n=12, p=30, c=3, seed=0):
     rng = np.random.default_rng(seed)
     y = np.arange(n) % c
     X = rng.normal(size=(n, p)) + rng.normal(size=(c, p))[y]
-    return X * np.exp(2 * rng.normal(size=p)), y  # features of different units
+    return X * np.exp(2 * rng.normal(size=p)), y  # Features with different units.
 
 
 @pytest.mark.parametrize("criterion", ["J1", "J2", "J4"])
@@ -489,7 +489,7 @@ def test_wide_data_are_separated_without_scatter_inside_the_classes(criterion):
     inside = max(pdist(Z[y == k]).max() for k in range(3))
     outside = min(cdist(Z[y == i], Z[y == j]).min() for i, j in combinations(range(3), 2))
     assert inside < 1e-6 * outside
-    # Where S_w is zero, 0.1 % of S_t = S_b is all there is.
+    # If S_w is zero, it is replaced by 0.1% of S_t = S_b.
     between, within, _ = scatters(X, y)
     if criterion == "J1":
         np.testing.assert_allclose(lda.eigenvalues_, 1000.0, rtol=1e-6)
@@ -528,7 +528,7 @@ def test_embedded_data_give_the_solution_of_the_small_space(criterion):
 def test_a_feature_that_tells_the_classes_apart_alone_is_found():
     X, y = DATA["iris"]
     X = X.copy()
-    X[:, 3] = y  # no scatter within the classes
+    X[:, 3] = y  # Without within-class scatter.
     lda = LDA().fit(X, y)
     assert np.isfinite(lda.components_).all()
     direction = np.abs(lda.components_[0]) / np.linalg.norm(lda.components_[0])
@@ -590,7 +590,7 @@ def test_classes_of_equal_points_need_auto_shrinkage(criterion):
 
 @pytest.fixture
 def solves(monkeypatch):
-    """How often LDA solved."""
+    """Count how often LDA solves."""
     calls = []
     solve = LDA.solve
 
@@ -665,7 +665,7 @@ def test_one_class_so_far_is_no_error_until_something_is_asked_for():
             lda.components_  # noqa: B018
     with pytest.raises(ValueError, match="only one class"):
         lda.transform(X)
-    # What the failed solve left behind must not be taken for a result.
+    # Attributes of the failed solve must not be used as a result.
     lda.partial_fit(X[y == 1], names[y == 1])
     assert lda.classes_.tolist() == ["setosa", "versicolor"]
     lda.partial_fit(X[y == 2], names[y == 2])
@@ -701,7 +701,7 @@ def test_fractional_weights_weigh_scatters():
     w = np.random.default_rng(0).exponential(size=len(X))
     between, within, _ = scatters(X, y, w)
     values, rows = generalized(between, within, 3)
-    for scale in (1.0, 1e-3):  # the scale of the weights plays no part
+    for scale in (1.0, 1e-3):  # The scale of the weights has no effect.
         lda = LDA().fit(X, y, sample_weight=scale * w)
         np.testing.assert_allclose(lda.eigenvalues_, values, rtol=1e-9)
         assert_rows_up_to_sign(lda.components_, rows, atol=1e-8)

@@ -1,4 +1,4 @@
-"""The closed-form relatives of LDA, each against its published steps written out plainly."""
+"""Closed-form variants of LDA, each compared with a direct implementation of the publication."""
 
 import math
 
@@ -36,7 +36,7 @@ EVERYWHERE = [solver for solver in SOLVERS if solver != "null"]
 
 
 def clusters(n=150, p=6, c=4, seed=0, apart=1.5):
-    """Correlated classes of unequal size."""
+    """Return correlated classes of different sizes."""
     rng = np.random.default_rng(seed)
     y = rng.choice(c, size=n, p=np.arange(1, c + 1) / np.arange(1, c + 1).sum())
     y[: 2 * c] = np.tile(np.arange(c), 2)
@@ -45,12 +45,12 @@ def clusters(n=150, p=6, c=4, seed=0, apart=1.5):
 
 
 def wide(n=24, p=60, c=4, seed=0):
-    """Fewer rows than features."""
+    """Return fewer rows than features."""
     return clusters(n, p, c, seed)
 
 
 def with_moments(means, covariances, n, seed=0):
-    """Rows whose classes have exactly these means and covariances (divisor n)."""
+    """Return rows whose classes have exactly these means and covariances (divisor n)."""
     rng = np.random.default_rng(seed)
     rows, labels = [], []
     for k, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
@@ -68,7 +68,7 @@ def spread(p, seed):
 
 
 def moments(X, y):
-    """Shares, means and covariances of the classes, divisor n."""
+    """Return frequencies, means and covariances (divisor n) of the classes."""
     labels = np.unique(y)
     q = np.array([(y == k).mean() for k in labels])
     m = np.array([X[y == k].mean(axis=0) for k in labels])
@@ -77,7 +77,7 @@ def moments(X, y):
 
 
 def scatters(X, y):
-    """S_b and S_w over n."""
+    """Return S_b and S_w divided by n."""
     q, m, S = moments(X, y)
     d = m - q @ m
     return (q[:, None] * d).T @ d, np.tensordot(q, S, axes=1)
@@ -89,7 +89,7 @@ def generalized(S1, S2, q):
 
 
 def span_distance(A, B):
-    """Distance of the projectors on the spans of the rows."""
+    """Return the distance of the projectors onto the spans of the rows."""
     P, Q = (linalg.qr(rows.T, mode="economic")[0] for rows in (A, B))
     return np.linalg.norm(P @ P.T - Q @ Q.T)
 
@@ -128,7 +128,7 @@ def test_gsvd_is_the_published_algorithm(data):
     U = (Qt[:t].T / R[:t]) @ Vt[: c - 1].T
     lda = LDA(solver="gsvd").fit(X, y)
     assert span_distance(lda.components_, U.T) < 1e-7
-    # Ours has covariances for scatter sums: a factor √n.
+    # LDA uses covariances instead of scatter sums, hence the factor √n.
     total = lda.components_ @ (Hb.T @ Hb + Hw.T @ Hw) @ lda.components_.T
     np.testing.assert_allclose(total, n * np.eye(c - 1), atol=1e-7 * n)
 
@@ -154,7 +154,7 @@ def test_principal_components_come_first(solver, n_principal):
     if solver == "pca":
         _, rows = generalized(between, within, c - 1)
     else:
-        values, vectors = linalg.eigh(within, between + within)  # the *smallest* of S_w
+        values, vectors = linalg.eigh(within, between + within)  # The *smallest* come first.
         assert values[0] < values[-1]
         rows = vectors[:, : c - 1].T
     lda = LDA(solver=solver, n_principal=n_principal).fit(X, y)
@@ -194,7 +194,7 @@ def test_null_space_lda_maps_each_class_to_a_point():
     Z = lda.transform(X)
     for label in range(4):
         assert np.ptp(Z[y == label], axis=0).max() < 1e-8
-    # Discriminative common vectors: one row of each class without what lies in range(S_w).
+    # Discriminative common vectors: one row per class, minus its projection onto range(S_w).
     R = linalg.orth(within, rcond=1e-10)
     q, _, _ = moments(X, y)
     common = np.array([X[y == k][0] - R @ (R.T @ X[y == k][0]) for k in range(4)])
@@ -210,7 +210,7 @@ def test_null_space_lda_needs_a_null_space():
         ValueError, match=r"solver='null' needs.*with fewer rows.*Use solver='eigen'"
     ):
         LDA(solver="null").fit(X, y)
-    # A feature that copies another has no variance in one direction, but no means there either.
+    # A copied feature adds a direction without variance, but the means do not differ there either.
     with pytest.raises(
         ValueError, match="solver='null' needs directions in which the class means differ"
     ):
@@ -239,7 +239,7 @@ def test_qr_is_lda_in_the_span_of_the_means(n_components):
     lda = LDA(n_components, solver="qr").fit(X, y)
     assert span_distance(lda.components_, U) < 1e-8
     np.testing.assert_allclose(lda.eigenvalues_, 1 / values.real[smallest], rtol=1e-8)
-    # An approximation: where the means are all it sees, it must lose against LDA.
+    # "qr" is an approximation. Where the span of the means is not enough, LDA must be better.
     assert lda.objective_ < LDA(n_components).fit(X, y).objective_
 
 
@@ -376,7 +376,7 @@ def test_dlda_follows_its_published_steps(n_components):
     between, within = scatters(X, y)
     values, Y = np.linalg.eigh(between)
     Z = Y[:, -3:] / np.sqrt(values[-3:])
-    E, V = np.linalg.eigh(Z.T @ within @ Z)  # smallest first
+    E, V = np.linalg.eigh(Z.T @ within @ Z)  # Smallest first.
     U = (Z @ V[:, :n_components] / np.sqrt(E[:n_components])).T
     dlda = DLDA(n_components).fit(X, y)
     assert_rows_up_to_sign(dlda.components_, U, atol=1e-8)
@@ -407,7 +407,7 @@ def test_dlda_is_not_lda_where_features_are_correlated():
 
 
 def weighted_oracle(X, y, omega, n_components):
-    """The criterion in plain loops, with a symmetric root of S_w."""
+    """Compute the criterion with loops and a symmetric root of S_w."""
     q, m, _ = moments(X, y)
     _, within = scatters(X, y)
     root = np.linalg.inv(linalg.sqrtm(within).real)
@@ -463,11 +463,11 @@ def test_with_all_directions_any_weights_are_lda(learner, data):
 def test_the_weight_of_apac():
     d = np.array([1.0, 2.0])
     np.testing.assert_allclose(approximate_accuracy(d), [0.1914625, 0.0853362], atol=5e-8)
-    # ω d² is one half minus the Bayes error; with the misprint 1/(2d) it would not be.
+    # ω d² is one half minus the Bayes error. With the misprint 1/(2d), it is not.
     d = np.geomspace(1e-3, 30, 40)
     gain = approximate_accuracy(d) * d**2
     np.testing.assert_allclose(gain, 0.5 - stats.norm.cdf(-d / 2), rtol=1e-10, atol=1e-15)
-    # The series near zero meets the formula.
+    # The series near zero agrees with the formula.
     around = np.array([0.9999e-4, 1.0001e-4])
     assert abs(np.diff(approximate_accuracy(around) * around))[0] < 1e-9
     assert np.isfinite(approximate_accuracy(np.array([0.0, 1e-300, 1e-200]))).all()
@@ -481,7 +481,7 @@ def test_classes_with_equal_means_weigh_no_infinity():
 
 
 def masked(seed=0):
-    """Two close classes and one far away (recipe for figure 2.7)."""
+    """Return two close classes and one far away (as in figure 2.7 of Tao, 2006)."""
     rng = np.random.default_rng(seed)
     y = np.repeat([0, 1, 2], 100)
     return rng.normal(size=(300, 2)) + np.array([[0, -2.2], [0, 2.2], [12, 0]])[y], y
@@ -503,7 +503,7 @@ def test_weights_undo_class_masking():
 
 
 def fractional_oracle(X, y, kept, power, n_steps, alpha, original=False):
-    """Table 2.1 from the samples, in all dimensions, without any shortcut."""
+    """Compute table 2.1 of Tao (2006) from the samples, in all dimensions."""
     _, within = scatters(X, y)
     X = X @ np.linalg.inv(linalg.sqrtm(within).real)
     labels, L = np.unique(y), X.shape[1]
@@ -541,7 +541,7 @@ def test_distances_of_the_original_means_would_make_the_steps_pointless():
     printed = fractional_oracle(X, y, 1, 8, 30, 0.5, original=True)
     weighted = WeightedLDA(1).fit(X, y).components_
     ours = FractionalStepLDA(1).fit(X, y).components_
-    assert span_distance(printed, weighted) < 0.05  # the weights never change
+    assert span_distance(printed, weighted) < 0.05  # The weights never change.
     assert span_distance(printed, ours) > 0.1
 
 
@@ -572,7 +572,7 @@ def hlda_oracle(X, y, n_components):
     return values[::-1][:n_components], (root @ vectors[:, ::-1][:, :n_components]).T
 
 
-@pytest.mark.parametrize("n_components", [1, 3, 5])  # more than n_classes - 1 is allowed
+@pytest.mark.parametrize("n_components", [1, 3, 5])  # More than n_classes - 1 is allowed.
 def test_hlda_is_the_chernoff_criterion(n_components):
     covariances = [spread(5, seed) for seed in range(3)]
     X, y = with_moments(np.random.default_rng(0).normal(size=(3, 5)), covariances, [60, 80, 30])
@@ -598,7 +598,7 @@ def test_hlda_sees_classes_of_one_mean():
 
 
 def kernel_oracle(K, y, ridge):
-    """Equations 2.27 to 2.32 with a centred kernel: features of the training rows."""
+    """Compute equations 2.27 to 2.32 with a centered kernel: features of the training rows."""
     n = len(K)
     C = np.eye(n) - 1 / n
     K = C @ K @ C
@@ -637,7 +637,7 @@ def test_kernel_matrices_are_scatters_in_feature_space():
     centered = features - features.mean(axis=0)
     for ours, scatter in ((Kb, between), (Kt, between + within)):
         np.testing.assert_allclose(ours / 30, centered @ scatter @ centered.T, atol=1e-9)
-    # And the method itself is LDA on these features when hardly regularised.
+    # With a tiny ridge, the method is LDA on these features.
     da = KernelDA(kernel="poly", degree=2, gamma=1.0, coef0=0.0, ridge=1e-14).fit(X, y)
     lda = LDA().fit(features, y)
     np.testing.assert_allclose(pdist(da.transform(X)), pdist(lda.transform(features)), rtol=1e-5)
@@ -670,7 +670,7 @@ def test_landmarks_stand_for_all_rows():
     assert few.coefficients_.shape == (1, 60)
     z = few.transform(X)[:, 0]
     assert max(np.mean((z > np.median(z)) == y), np.mean((z < np.median(z)) == y)) > 0.97
-    # Scatters are those of all rows: with all as landmarks, the same as without the option.
+    # Scatters use all rows. With all rows as landmarks, the result is that without landmarks.
     all_of_them = KernelDA(n_landmarks=600).fit(X, y)
     np.testing.assert_array_equal(all_of_them.transform(X), KernelDA().fit(X, y).transform(X))
     again = KernelDA(n_landmarks=60, random_state=1).fit(X, y)

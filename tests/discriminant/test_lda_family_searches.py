@@ -1,4 +1,4 @@
-"""HDA, ODA and MODA, which have no closed solution, against their published objectives."""
+"""HDA, ODA and MODA, which have no closed solution, compared with their published objectives."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from nearfar.solvers.normalized_cut import normalized_cut
 
 
 def with_moments(means, covariances, n, seed=0):
-    """Rows whose classes have exactly these means and covariances (divisor n)."""
+    """Return rows whose classes have exactly these means and covariances (divisor n)."""
     rng = np.random.default_rng(seed)
     rows, labels = [], []
     for k, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
@@ -41,13 +41,13 @@ def spread(p, seed):
 
 
 def unequal(p=5, c=3, seed=0, sizes=(60, 80, 40)):
-    """Classes of unequal shape and size."""
+    """Return classes of different shapes and sizes."""
     means = np.random.default_rng(seed).normal(size=(c, p))
     return with_moments(means, [spread(p, 10 * seed + k) for k in range(c)], sizes, seed)
 
 
 def equal(p=5, c=4, sizes=(30, 40, 50, 60)):
-    """Classes of one covariance."""
+    """Return classes with the same covariance."""
     means = np.random.default_rng(0).normal(size=(c, p))
     return with_moments(means, [spread(p, 1)] * c, sizes)
 
@@ -71,13 +71,13 @@ def log_det(M):
 
 
 def span_distance(A, B):
-    """Distance of the projectors on the spans of the rows."""
+    """Return the distance of the projectors onto the spans of the rows."""
     P, Q = (linalg.qr(rows.T, mode="economic")[0] for rows in (A, B))
     return np.linalg.norm(P @ P.T - Q @ Q.T)
 
 
 def best_by_scipy(value, shape, n_starts=4):
-    """The largest of several searches with numeric gradients."""
+    """Return the largest value of several searches with numeric gradients."""
     rng = np.random.default_rng(0)
     runs = [
         optimize.minimize(lambda u: -value(u.reshape(shape)), rng.normal(size=np.prod(shape)))
@@ -88,7 +88,7 @@ def best_by_scipy(value, shape, n_starts=4):
 
 
 def gaussian_error(learner, X, y):
-    """Training error of the Gaussian score, as in the demonstrations of the work."""
+    """Return the training error of the Gaussian score, as in the demonstrations of Tao (2006)."""
     rule = MinimumMahalanobisClassifier(learner, rule="gaussian", ddof=0)
     return 1 - rule.fit(X, y).score(X, y)
 
@@ -97,7 +97,7 @@ def gaussian_error(learner, X, y):
 
 
 def jelinek(U, X, y):
-    """Rows U: J_J / n as printed."""
+    """Return J_J / n for rows U, as printed in Tao (2006)."""
     q, _, S = moments(X, y)
     between, _ = scatters(X, y)
     return log_det(U @ between @ U.T) - sum(
@@ -106,7 +106,7 @@ def jelinek(U, X, y):
 
 
 def kumar_andreou(U, kept, X, y):
-    """The square objective J_K as printed, for columns U, and its gradient."""
+    """Return the objective J_K of a square matrix with columns U, as printed, and its gradient."""
     q, _, S = moments(X, y)
     n, total = len(X), np.cov(X.T, bias=True)
     a, b = U[:, :kept], U[:, kept:]
@@ -131,7 +131,7 @@ def test_hda_maximises_the_volume_of_the_means(n_components):
 
 
 @pytest.mark.by_turns(2)
-@pytest.mark.parametrize("n_components", [1, 2, 4])  # more than n_classes - 1 is allowed
+@pytest.mark.parametrize("n_components", [1, 2, 4])  # More than n_classes - 1 is allowed.
 def test_hda_by_likelihood_solves_the_square_problem(n_components):
     X, y = unequal()
     n, total = len(X), np.cov(X.T, bias=True)
@@ -151,7 +151,7 @@ def test_hda_by_likelihood_solves_the_square_problem(n_components):
     np.testing.assert_allclose(n * (log_det(total) - hda.objective_), best.fun, rtol=1e-7)
     U = best.x.reshape(5, 5)[:, :n_components]
     assert span_distance(hda.components_, U.T) < 1e-3
-    # It is a minimum: whoever maximises ends elsewhere.
+    # The optimum is a minimum. Maximizing gives another subspace.
     square = np.linalg.qr(np.hstack([hda.components_.T, rng.normal(size=(5, 5 - n_components))]))[0]
     assert kumar_andreou(square, n_components, X, y)[0] >= best.fun - 1e-6
 
@@ -175,7 +175,7 @@ def test_gradient_of_the_volume_ratio(with_within):
     _, gradient = objective(U)
     numeric = optimize.approx_fprime(U.ravel(), lambda u: objective(u.reshape(4, 2))[0], 1e-7)
     np.testing.assert_allclose(gradient.ravel(), numeric, atol=1e-5)
-    np.testing.assert_allclose(U.T @ gradient, 0, atol=1e-10)  # nothing changes along U
+    np.testing.assert_allclose(U.T @ gradient, 0, atol=1e-10)  # The value does not change along U.
     B = np.array([[2.0, 1.0], [-1.0, 3.0]])
     np.testing.assert_allclose(objective(U @ B)[0], objective(U)[0], rtol=1e-10)
 
@@ -185,7 +185,7 @@ def test_hda_knows_its_limits():
     with pytest.raises(ValueError, match=r"n_components=3 is too large: HDA has at most"):
         HDA(3).fit(X, y)
     assert HDA(3, criterion="kumar_andreou").fit(X, y).components_.shape == (3, 5)
-    # Means on a line: one direction, whatever the number of classes.
+    # With means on a line, there is one direction for any number of classes.
     line = np.outer([0, 1, 2.0], [1, 2, 3, 4, 5])
     X, y = with_moments(line, [spread(5, k) for k in range(3)], 40)
     assert HDA().fit(X, y).components_.shape == (1, 5)
@@ -198,7 +198,7 @@ def test_hda_knows_its_limits():
 
 
 def decell_mayekar(U, X, y, weights=None):
-    """Rows U: the trace form as printed, without any divergence."""
+    """Return the trace form for rows U, as printed, without computing divergences."""
     q, m, S = moments(X, y)
     total = 0.0
     for i in range(len(q)):
@@ -238,7 +238,7 @@ def test_average_divergence_of_equal_covariances_is_lda():
     X, y = equal()
     oda, lda = ODA(2, priors="empirical").fit(X, y), LDA(2).fit(X, y)
     assert span_distance(oda.components_, lda.components_) < 1e-5
-    # Σ q_i q_j KL is the trace criterion J1; J has twice of it.
+    # Σ q_i q_j KL is the trace criterion J1. J is twice that.
     np.testing.assert_allclose(oda.objective_, 2 * lda.eigenvalues_.sum(), rtol=1e-9)
 
 
@@ -269,14 +269,14 @@ def test_divergences_of_two_known_gaussians():
     expected = [[0, 1.092756619133], [1.974302781947, 0]]
     np.testing.assert_allclose(oda.divergences_, expected, atol=1e-9)
     np.testing.assert_allclose(oda.objective_, 2 * 3.067059401080, rtol=1e-9)
-    # And the plain form, at one line, as the works' tables have it.
+    # The unweighted form for one direction, as in the tables of Tao (2006).
     line = decell_mayekar(np.array([[1.0, 2.0]]), X, y)
     np.testing.assert_allclose(line, 0.362711864407, atol=1e-11)
 
 
 @pytest.mark.slow
 def test_the_best_line_for_two_classes_about_one_mean():
-    # Recipe for figure 2.4: LDA sees nothing, the error of the others is near the best of a line.
+    # As in figure 2.4 of Tao (2006): LDA fails, the others are near the best error in 1-D.
     angle = np.pi / 6
     R = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     long = R @ np.diag([11.13, 1]) @ R.T
@@ -304,7 +304,7 @@ def test_a_plain_sum_masks_close_classes():
 
 
 def modes(seed=0):
-    """Two clusters a class, of one class between those of the other (recipe for figure 2.6)."""
+    """Return two clusters per class, one class between the clusters of the other (figure 2.6)."""
     rng = np.random.default_rng(seed)
     centers = np.array([[-7, 0], [7, 0], [0, 2], [0, 6]])
     return rng.normal(size=(120, 2)) + np.repeat(centers, 30, axis=0), np.repeat([0, 1], 60)
@@ -320,7 +320,7 @@ def test_one_cluster_a_class_is_oda():
 
 def test_moda_compares_clusters_of_different_classes_only():
     rng = np.random.default_rng(0)
-    parts = np.repeat([0, 1, 2, 3], 30)  # so far apart that they are found as they are
+    parts = np.repeat([0, 1, 2, 3], 30)  # Far enough apart to be found exactly.
     X = rng.normal(size=(120, 2)) + np.array([[-20, 0], [20, 0], [0, 5], [0, 40]])[parts]
     moda = MODA(1, n_clusters=2).fit(X, parts // 2)
     _, m, S = moments(X, parts)
@@ -355,7 +355,7 @@ def test_moda_takes_any_labels_and_weights():
     assert moda.cluster_classes_.tolist() == [0, 0, 1, 1]
     twice = MODA(1, n_clusters=2).fit(X, names, sample_weight=np.full(120, 2.0))
     np.testing.assert_allclose(twice.components_, moda.components_, rtol=1e-6)
-    # A cluster that nobody weighs is none.
+    # A cluster with zero weight is ignored.
     gone = MODA(1, n_clusters=2).fit(X, y, sample_weight=np.repeat([1.0, 1, 1, 0], 30))
     assert gone.cluster_classes_.tolist() == [0, 0, 1]
 
@@ -375,7 +375,7 @@ def test_clusters_need_all_rows_at_once():
         MODA(n_clusters=2).partial_fit(X, y)
     with pytest.raises(ValueError, match="was fitted with n_clusters above 1"):
         MODA(n_clusters=2).fit(X, y).set_params(n_clusters=1).partial_fit(X, y)
-    # A fit without clusters starts anew.
+    # A new fit without clusters discards the earlier one.
     moda = MODA(1, n_clusters=2).fit(X, y).set_params(n_clusters=1).fit(X, y)
     np.testing.assert_array_equal(moda.components_, MODA(1).fit(X, y).components_)
 
@@ -444,13 +444,13 @@ def test_units_of_the_features_change_nothing(learner):
 def test_singular_classes_stay_finite_or_raise_with_advice(learner):
     learner = clone(learner).set_params(max_iter=10)
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(30, 20)), np.arange(30) % 3  # 10 rows a class
+    X, y = rng.normal(size=(30, 20)), np.arange(30) % 3  # 10 rows per class.
     assert np.isfinite(learner.fit(X, y).transform(X)).all()
     assert learner.shrinkage_ > 0
     plain = type(learner)(2, shrinkage=0.0)
     with pytest.raises(ValueError, match=r"singular: .* Use shrinkage='auto' or a number above 0"):
         plain.fit(X, y)
-    X[y == 1] = X[0]  # a class of one point, many times
+    X[y == 1] = X[0]  # All rows of this class are equal.
     assert np.isfinite(learner.fit(X, y).transform(X)).all()
 
 

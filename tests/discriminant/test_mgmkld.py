@@ -1,4 +1,4 @@
-"""Generalised means of divergences: GADA, MGMD, MGMKLD, with mixtures and with kernels."""
+"""Generalized means of divergences: GADA, MGMD and MGMKLD, with mixtures and with kernels."""
 
 import warnings
 
@@ -42,7 +42,7 @@ from nearfar.summaries.class_gaussians import class_gaussians
 
 
 def gaussian_score_error(Z, y):
-    """Training error of (z-m)'inv(S)(z-m) + ln|S|, no priors."""
+    """Return the training error of the score (z-m)'inv(S)(z-m) + ln|S|, without priors."""
     scores = []
     for label in np.unique(y):
         law = stats.multivariate_normal(
@@ -69,7 +69,7 @@ def classes(c=4, n=60, p=6, seed=0):
 
 
 def equal_shapes(c=4, n=40, p=6, seed=0):
-    """Classes of exactly one covariance."""
+    """Return classes with exactly the same covariance."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(n, p)) @ rng.normal(size=(p, p))
     rows -= rows.mean(axis=0)
@@ -156,7 +156,7 @@ def test_the_second_criterion_knows_no_scale():
     for factor, same in ((12.0, True), (11.0, False)):
         average = difference_of_logs(PRIORS, off_diagonal(4), factor)
         assert (abs(average(5 * D)[0] - average(D)[0]) < 1e-10) == same
-    # E sums to one, and alpha = 1 is the mean of its logarithms up to a constant.
+    # E sums to 1. With alpha=1, L is the mean of the logarithms of E up to a constant.
     qq = np.outer(PRIORS, PRIORS) * off_diagonal(4)
     constants = []
     for seed in range(3):
@@ -240,7 +240,7 @@ def test_objective_of_a_fit_by_hand_and_its_gradient(eta, convention):
         E[index] = 1e-5
         numeric = (objective(U + E)[0] - objective(U - E)[0]) / 2e-5
         assert gradient[index] == pytest.approx(numeric, abs=1e-7)
-    # At the solution it vanishes.
+    # At the solution, the gradient is zero.
     V = np.linalg.lstsq(gaussians.basis, fit.components_.T, rcond=None)[0]
     assert np.linalg.norm(objective(orthonormal(V))[1]) < 1e-6
 
@@ -262,7 +262,7 @@ def test_the_arithmetic_mean_with_one_covariance_is_lda(q):
     lda = LDA(q).fit(X, y)
     gada = GADA(q, mean="arithmetic").fit(X, y)
     assert projector_distance(span(lda), span(gada)) < 1e-6
-    # sum of π_i π_j KL = tr((U'S_wU)^-1 U'S_bU), whatever U.
+    # The sum of π_i π_j KL is tr((U'S_wU)^-1 U'S_bU) for any U.
     Z = 1 - np.sum((np.bincount(y) / len(y)) ** 2)
     assert gada.objective_ * Z == pytest.approx(lda.objective_, rel=1e-8)
 
@@ -297,7 +297,7 @@ def test_two_divergences_are_equal_where_the_second_criterion_is_best():
 
 
 def test_solutions_are_not_nested():
-    # Counter-example to taking columns of a larger solution.
+    # Counterexample: the columns of a larger solution do not solve the smaller problem.
     X, y, _, _ = make_five_classes(random_state=0)
     one, two = MGMKLD(1).fit(X, y), MGMKLD(2).fit(X, y)
     inside = span(two) @ (span(two).T @ span(one))
@@ -320,7 +320,7 @@ def test_the_conventions_have_different_optima():
     exact = MGMKLD(1).fit(X, y)
     other = MGMKLD(1, kl_convention="unnormalized").fit(X, y)
     assert projector_distance(span(exact), span(other)) > 1e-3
-    # Without a logarithm they are one.
+    # Without a logarithm, they agree.
     exact = GADA(2, mean="arithmetic").fit(X, y)
     other = GADA(2, mean="arithmetic", kl_convention="unnormalized").fit(X, y)
     assert projector_distance(span(exact), span(other)) < 1e-6
@@ -367,7 +367,7 @@ def test_default_eta_is_that_of_the_published_experiments(c, eta):
     X, y = classes(c=c, n=20, p=4)
     fit = MGMKLD(1, n_init=1).fit(X, y)
     assert fit.eta_ == eta
-    assert fit.eta_ < c * (c - 1)  # 2c is not, for two and three classes
+    assert fit.eta_ < c * (c - 1)  # 2c is not below this for two and three classes.
 
 
 def test_eta_beyond_the_number_of_pairs_raises():
@@ -381,7 +381,7 @@ def test_eta_beyond_the_number_of_pairs_raises():
 
 def test_alpha_zero_is_the_geometric_mean_and_alpha_one_the_normalised_one():
     X, y = classes()
-    y[:30] = 3  # unequal priors: eta = 0 would be another criterion
+    y[:30] = 3  # With unequal priors, eta=0 is another criterion.
     geometric, first = GADA(2).fit(X, y), MGMKLD(2, alpha=0).fit(X, y)
     assert projector_distance(span(geometric), span(first)) < 1e-6
     assert np.log(geometric.objective_) == pytest.approx(first.objective_)
@@ -390,11 +390,11 @@ def test_alpha_zero_is_the_geometric_mean_and_alpha_one_the_normalised_one():
     assert second.eta_ == 12
 
 
-# ---------------------------------------------------------------------- what it is for
+# ---------------------------------------------------------------------- class separation
 
 
 def mean_errors(make, learners, n_seeds=6):
-    """Errors over some draws; two starts of a search find what five do."""
+    """Return errors over several datasets. Two starts find the same optimum as five."""
     errors = {name: [] for name in learners}
     for seed in range(n_seeds):
         X, y = make(seed)
@@ -423,7 +423,7 @@ def test_unequal_covariances_are_seen():
     assert errors["0"] == pytest.approx(0.239, abs=0.02)
     assert errors["1"] == pytest.approx(0.239, abs=0.02)
     assert errors["LDA"] > errors["1"] + 0.03
-    # The second criterion alone merges the classes: equal divergences are enough for it.
+    # The second criterion alone merges the classes, since it only needs equal divergences.
     assert errors["2"] > 0.45
 
 
@@ -461,14 +461,14 @@ def test_printed_variances_do_not_give_the_published_errors():
         X, y, Xt, yt = make_five_classes(variances="literal", random_state=group)
         L = LDA(1).fit(X, y).components_
         errors.append(nearest_neighbor_error(X @ L.T, y, Xt @ L.T, yt))
-    assert np.mean(errors) > 0.4  # published: .297; the spec found .457
+    assert np.mean(errors) > 0.4  # Published: 0.297. A direct implementation found 0.457.
 
 
 @pytest.mark.by_turns(2)
-@pytest.mark.parametrize("q", [1, 2, 5])  # 5: more than LDA has
+@pytest.mark.parametrize("q", [1, 2, 5])  # LDA has fewer than 5 directions.
 @pytest.mark.parametrize("learner", [MGMKLD(), HDA(criterion="kumar_andreou")], ids=repr)
 def test_starts_belong_to_the_classes_and_not_to_the_features(learner, q):
-    # Other coordinates and other names: each start, not the best alone, ends at the same optimum.
+    # With other coordinates and labels, each start ends at the same optimum, not only the best.
     X, y = classes()
     turn = orthonormal(np.random.default_rng(1).normal(size=(6, 6))) * [1, 2, 30, 0.1, 1, 7]
     fit = clone(learner).set_params(n_components=q).fit(X, y)
@@ -478,8 +478,8 @@ def test_starts_belong_to_the_classes_and_not_to_the_features(learner, q):
 
 @pytest.mark.slow
 def test_starts_find_the_better_optimum():
-    # From LDA it ends at 8.4869; uniformly random starts end at 8.6181 for 28 % of the draws.
-    # With this seed on any processor; of other seeds of the starts about two in three find it.
+    # The start from LDA ends at 8.4869. Uniformly random starts reach 8.6181 in 28% of the draws.
+    # This seed reaches it on any processor, and about two of three other seeds do.
     X, y = classes()
     lda = MGMKLD(2, init="lda").fit(X, y)
     random = MGMKLD(2, init="random", n_init=40).fit(X, y)
@@ -489,8 +489,8 @@ def test_starts_find_the_better_optimum():
 
 
 def test_starts_of_classes_alike():
-    # Where classes differ by their means alone all starts find them; where they do not differ at
-    # all there is nothing to find, and no error.
+    # If classes differ only in their means, all starts find them. If they do not differ at all,
+    # there is no error.
     X, y = equal_shapes(p=30)
     fit = MGMKLD(2).fit(X, y)
     np.testing.assert_allclose(fit.objectives_per_init_, fit.objective_, rtol=1e-6)
@@ -529,10 +529,10 @@ def test_generator_has_the_moments_of_its_model():
     heights = [X[y == k].mean(axis=0) for k in range(5)]
     assert np.ptp(heights[0]) < 0.3 and abs(heights[2][:10].mean()) < 0.1
     assert np.ptp(heights[4][[0, 1, 2, 3, 4, 10, 11, 12, 13, 14]]) < 0.3
-    # Trace: 20 * (7 * 0.5 + 3), up to the draw of the loadings.
+    # The trace is 20 * (7 * 0.5 + 3), up to the random loadings.
     traces = [np.trace(np.cov(X[y == k].T)) for k in range(5)]
     assert np.mean(traces) == pytest.approx(130, rel=0.1)
-    # Training and test rows are of one group.
+    # Training and test rows come from the same group.
     assert np.abs(X[y == 0].mean(axis=0) - Xt[yt == 0].mean(axis=0)).max() < 5
     with pytest.raises(ValueError, match="variances must be"):
         make_five_classes(variances="printed")
@@ -553,7 +553,7 @@ def test_singular_class_covariances_raise_with_advice_or_are_shrunk():
 
 
 def test_without_shrinkage_the_objective_has_no_bound():
-    # The mistake: a direction in which one class does not vary makes any divergence from it.
+    # Along a direction in which one class does not vary, its divergence is unbounded.
     X, y = classes(c=3, n=5, p=8)
     options = {"n_init": 1, "max_iter": 100, "eta": 0}
     with warnings.catch_warnings():
@@ -576,7 +576,7 @@ def test_number_of_shrinkage_is_towards_the_identity_of_equal_trace():
 
 
 def test_thin_classes_give_what_square_matrices_give():
-    # 30 features, 6 rows a class: covariances stay rows.
+    # 30 features and 6 rows per class: covariances are stored as rows.
     X, y = classes(c=6, n=6, p=30)
     thin = ClassStatistics().partial_fit(X, y)
     square = ClassStatistics(storage="dense").partial_fit(X, y)
@@ -599,7 +599,7 @@ def test_classes_of_one_row_and_of_copies_of_one(learner):
         warnings.simplefilter("error")
         mapped = learner.fit(X, y).transform(X)
     assert np.isfinite(mapped).all() and mapped.shape[1] == 4
-    # Every class a single row: they are points under the pooled covariance.
+    # With one row per class, all classes have the pooled covariance.
     assert np.isfinite(learner.fit(X[:6], np.arange(6)).transform(X)).all()
 
 
@@ -672,7 +672,7 @@ def test_the_published_loop_ends_below_the_optimum():
         warnings.simplefilter("ignore", ConvergenceWarning)
         slow = MGMKLD(2, n_init=1, init="random", solver="steepest", max_iter=300).fit(X, y)
     objectives = slow.history_["objective"]
-    assert objectives[-1] > objectives[0]  # it climbs
+    assert objectives[-1] > objectives[0]  # The objective increases.
     assert slow.objective_ < good.objective_ - 0.01
     assert slow.components_.shape == (2, 20)
 
@@ -701,7 +701,7 @@ def test_ctrl_c_leaves_the_best_map_so_far(cls, monkeypatch):
     monkeypatch.undo()
     assert np.isfinite(learner.transform(X)).all()
     assert len(getattr(learner, "estimator_", learner).history_["objective"]) > 0
-    # And if nothing was reached, it is as if it had never been fitted.
+    # If there is no result yet, the learner is not fitted.
     monkeypatch.setattr(
         KullbackLeibler, "values", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
     )
@@ -741,7 +741,7 @@ def test_classes_of_two_clusters_with_another_between():
         },
         n_seeds=6,
     )
-    # The recipe's own numbers: LDA .100, M-MGMKLD .025 and .026.
+    # Published errors: LDA 0.100, M-MGMKLD 0.025 and 0.026.
     assert errors["LDA"] > 0.08
     assert errors["0"] < 0.05 and errors["1"] < 0.05
 
@@ -769,7 +769,7 @@ def test_clusters_have_priors_and_statistics():
     means = fit.cluster_statistics_.means
     np.testing.assert_allclose(np.sort(means[:2, 0]), [-7, 7], atol=0.6)
     np.testing.assert_allclose(np.sort(means[2:, 1]), [2, 6], atol=0.6)
-    assert fit.eta_ == 4  # 2c, although there are eight pairs
+    assert fit.eta_ == 4  # 2c, although there are eight pairs.
     uneven = MultimodalMGMKLD(1, priors="uniform").fit(X[:90], y[:90])
     by_class = np.bincount(uneven.cluster_classes_, uneven.cluster_priors_)
     np.testing.assert_allclose(by_class, 0.5)
@@ -778,7 +778,7 @@ def test_clusters_have_priors_and_statistics():
 
 
 def test_mixtures_are_fitted_in_few_dimensions():
-    # In all 256 dimensions of an image no component of a class of 600 would survive.
+    # In all 256 dimensions of an image, every cluster of a class with 600 rows would be dissolved.
     assert survivable_dimension(600, "full") == 10
     assert survivable_dimension(60, "full") == 6
     assert survivable_dimension(19, "full") == 0
@@ -812,7 +812,7 @@ def test_clusters_of_too_few_rows_are_dissolved():
 
 
 def square_features(X):
-    """The explicit features of the kernel <x, z>²."""
+    """Return the explicit features of the kernel <x, z>²."""
     p = X.shape[1]
     i, j = np.triu_indices(p)
     return X[:, i] * X[:, j] * np.where(i == j, 1.0, np.sqrt(2))
@@ -854,7 +854,7 @@ def test_linear_kernel_is_the_linear_method():
     given.fit(X @ X.T, y)
     mapped = given.transform(X @ X.T)
     np.testing.assert_allclose(mapped, kernel.transform(X), atol=1e-6)
-    # Coefficients map centred kernel values.
+    # The coefficients map centered kernel values.
     centered = X - X.mean(axis=0)
     np.testing.assert_allclose(centered @ centered.T @ kernel.coefficients_.T, mapped, atol=1e-6)
 
@@ -863,7 +863,7 @@ def test_what_is_orthogonal_to_all_samples_changes_no_divergence():
     rng = np.random.default_rng(0)
     basis = orthonormal(rng.normal(size=(9, 9)))
     X, y = classes(c=3, n=30, p=5)
-    X = X @ basis[:, :5].T  # samples in a part of the space
+    X = X @ basis[:, :5].T  # The samples lie in a subspace.
     means = np.stack([X[y == k].mean(axis=0) for k in range(3)])
     covariances = np.stack([np.cov(X[y == k].T, bias=True) for k in range(3)])
     family = GaussianFamily(means, covariances)
@@ -877,10 +877,10 @@ def test_what_is_orthogonal_to_all_samples_changes_no_divergence():
 
 
 def test_directions_of_the_kernel_are_cut():
-    # With all of them the objective would be unbounded; a fifth of the smallest class by default.
+    # With all directions, the objective is unbounded. The default is a fifth of the smallest class.
     X, y = load_iris(return_X_y=True)
     assert KernelMGMKLD().fit(X, y).n_directions_ == 10
-    few = KernelMGMKLD(estimator=MGMKLD(3)).fit(X[40:110], y[40:110])  # ten rows in two classes
+    few = KernelMGMKLD(estimator=MGMKLD(3)).fit(X[40:110], y[40:110])  # Two classes have ten rows.
     assert few.n_directions_ == 3
     with pytest.raises(ValueError, match="singular"):
         KernelMGMKLD(n_directions=None, estimator=MGMKLD(shrinkage=0.0)).fit(X, y)
@@ -902,7 +902,7 @@ def test_kernel_of_mixtures():
         kernel="linear", n_directions=None, estimator=MultimodalMGMKLD(1)
     ).fit(X, y)
     np.testing.assert_array_equal(both.estimator_.n_clusters_, [2, 2])
-    # In the linear kernel it is MultimodalMGMKLD, up to the coordinates clusters are sought in.
+    # With a linear kernel it is MultimodalMGMKLD, except for the coordinates of the clustering.
     plain = MultimodalMGMKLD(1).fit(X, y)
     assert both.objective_ == pytest.approx(plain.objective_, rel=0.05)
     with pytest.raises(

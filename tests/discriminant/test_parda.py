@@ -1,4 +1,4 @@
-"""PARDA against the formulas of its thesis written out pair by pair, and its published numbers."""
+"""PARDA compared with the formulas of the thesis, computed pair by pair, and published errors."""
 
 import tracemalloc
 import warnings
@@ -33,7 +33,7 @@ from nearfar.summaries.whitening import leading_axes
 
 PAIRINGS = ["one_vs_one", "one_vs_all"]
 SCALARIZATIONS = ["weighted_sum", "l_delta"]
-#: The published loop: short steps along the gradient, fixed weights, covariances as they are.
+#: The published loop: short gradient steps, fixed weights, and unchanged covariances.
 STEPS = {"solver": "gradient", "weights": "inverse_power", "shrinkage": 0, "ridge": 1e-3}
 BY_ERROR = {**STEPS, "selection": "error"}
 every_pairing = pytest.mark.parametrize("pairing", PAIRINGS)
@@ -44,7 +44,7 @@ every_scalarization = pytest.mark.parametrize("scalarization", SCALARIZATIONS)
 
 
 def blobs(n=160, p=5, c=4, seed=0, apart=1.5):
-    """Classes of unequal size and covariance."""
+    """Return classes of different size and covariance."""
     rng = np.random.default_rng(seed)
     y = np.concatenate([np.repeat(np.arange(c), 2), rng.choice(c, size=n - 2 * c)])
     shapes = rng.normal(size=(c, p, p))
@@ -53,7 +53,7 @@ def blobs(n=160, p=5, c=4, seed=0, apart=1.5):
 
 
 def rows_with(means, covariances):
-    """Rows whose class means and unbiased covariances are exactly these."""
+    """Return rows whose classes have exactly these means and unbiased covariances."""
     X, y = [], []
     for k, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
         p = len(mean)
@@ -64,7 +64,7 @@ def rows_with(means, covariances):
 
 
 def gaussian_pairs(X, y, pairing):
-    """Means and unbiased covariances of both sides of each objective, straight from the rows."""
+    """Return means and unbiased covariances of both sides of each objective, from the rows."""
 
     def moments(rows):
         return rows.mean(axis=0), np.cov(rows.T).reshape(X.shape[1], -1)
@@ -76,7 +76,7 @@ def gaussian_pairs(X, y, pairing):
 
 
 def divergence(one, two, B):
-    """J of section 4.6 and its gradient, with the p×p matrices A of the thesis."""
+    """Return J of section 4.6 and its gradient, with the p×p matrices A of the thesis."""
     (mean, S), (other, T) = one, two
     u = mean - other
     A, C = np.outer(u, u) + T, np.outer(u, u) + S
@@ -96,18 +96,18 @@ def objectives_of(X, y, pairing, ridge=0.0):
 
 
 def into_basis(objectives, B):
-    """U of the coordinates in which the search goes, for B in those of the features."""
+    """Return U in the coordinates of the search for B in the coordinates of the features."""
     return linalg.lstsq(objectives.basis, B)[0]
 
 
 def span_distance(A, B):
-    """Distance of the projectors on the spans of the rows."""
+    """Return the distance of the projectors onto the spans of the rows."""
     P, Q = (linalg.qr(np.asarray(rows).T, mode="economic")[0] for rows in (A, B))
     return np.linalg.norm(P @ P.T - Q @ Q.T)
 
 
 def angle(components):
-    """Of a direction in the plane, in degrees from 0 to 180."""
+    """Return the angle of a direction in the plane, in degrees from 0 to 180."""
     return np.degrees(np.arctan2(*components[0, ::-1])) % 180
 
 
@@ -126,13 +126,13 @@ def test_golden_values_of_the_divergence_and_its_gradient():
     _, gradient = Scalarized(np.ones(1), None).objective(objectives)(U)
     in_features = linalg.solve(objectives.basis.T, gradient)
     np.testing.assert_allclose(in_features.ravel(), [-1.06272623, 0.53136311], rtol=1e-7)
-    # Twice Jeffreys' divergence of both Gaussians where nothing is projected.
+    # Without a projection, J is twice Jeffreys' divergence of both Gaussians.
     np.testing.assert_allclose(objectives.divergences(np.eye(2)), 2 * 3.067059401080, rtol=1e-10)
 
 
 @every_pairing
 def test_divergences_are_those_of_the_rows(pairing):
-    """For each class against the rest: what is taken off the total is the rest."""
+    """For each class against the rest: subtracting the class from the total gives the rest."""
     X, y = blobs()
     objectives = objectives_of(X, y, pairing)
     B = np.random.default_rng(1).normal(size=(5, 2))
@@ -173,7 +173,7 @@ def test_gradients_are_those_of_the_pairs_summed(pairing, scalarization):
     np.testing.assert_allclose(
         gradient, expected_gradient, atol=1e-11 * np.abs(expected_gradient).max()
     )
-    # By central differences, too: the formula above is the thesis' own.
+    # Also check central differences, since the formula above is that of the thesis.
     objective, step = scalarized.objective(objectives), 1e-6
     numeric = np.empty_like(U)
     for index in np.ndindex(U.shape):
@@ -182,7 +182,7 @@ def test_gradients_are_those_of_the_pairs_summed(pairing, scalarization):
         back[index] -= step
         numeric[index] = (objective(there)[0] - objective(back)[0]) / (2 * step)
     assert np.linalg.norm(numeric - gradient) < 1e-7 * np.linalg.norm(gradient)
-    # No change of basis changes the value, so the gradient is orthogonal to U.
+    # The value does not depend on the basis, so the gradient is orthogonal to U.
     assert np.abs(U.T @ gradient).max() < 1e-10 * np.linalg.norm(gradient) * np.linalg.norm(U)
 
 
@@ -206,7 +206,7 @@ def test_divergences_know_the_span_only_and_projections_never_add_to_them(pairin
         objectives.divergences(into_basis(objectives, B)),
         rtol=1e-9,
     )
-    # Without a projection nothing is left to choose.
+    # Without a projection, there is nothing to optimize.
     value, gradient = Scalarized(np.ones(len(full)), None).objective(objectives)(
         rng.normal(size=(5, 5))
     )
@@ -226,7 +226,7 @@ def test_no_pair_has_a_matrix_of_its_own():
     objective(U)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 40e6  # matrices A of all pairs take 720 MB, covariances of all classes 18 MB
+    assert peak < 40e6  # The matrices A of all pairs take 720 MB, the class covariances 18 MB.
 
 
 # ---------------------------------------------------------------------- known optima
@@ -250,7 +250,7 @@ def test_uniform_weights_and_one_covariance_give_lda_with_equal_priors():
 
 
 def test_the_first_start_is_the_fisher_subspace_not_its_opposite():
-    """The smallest eigenvalues of the whitened within covariance, not the largest."""
+    """The optimum has the smallest eigenvalues of the whitened within-class covariance."""
     X, y = blobs()
     options = {**STEPS, "ridge": 0, "max_iter": 1, "step": 1e-12}
     learner = PARDA(2, n_init=1, **options).fit(X, y)
@@ -263,7 +263,7 @@ def test_the_first_start_is_the_fisher_subspace_not_its_opposite():
 
 
 def test_the_weights_turn_the_masking_around():
-    """Three classes in the plane, the printed weights, and what a moderate target makes of them."""
+    """Three classes in the plane, the printed weights, and the effect of a moderate target."""
     X, y = rows_with([[0, 0], [2, 0], [0, 20]], [np.eye(2)] * 3)
     options = {"n_components": 1, "ridge": 0, "solver": "lbfgs", "n_init": 1, "tol": 1e-9}
     moda = PARDA(weights="uniform", **options).fit(X, y)
@@ -339,9 +339,9 @@ def test_the_printed_target_leads_the_way_of_the_weighted_sum(load, pairing):
         return np.sum(-g * up) / np.linalg.norm(g) / np.linalg.norm(up)
 
     printed = (2 * J.max()) ** 2
-    assert printed > 20 * objectives.divergences(np.eye(len(U))).max()  # nothing comes near it
+    assert printed > 20 * objectives.divergences(np.eye(len(U))).max()  # It is far out of reach.
     assert cosine(printed) > 0.99999
-    # In the limit they are one; a target within reach leads elsewhere.
+    # In the limit, both agree. A reachable target gives another subspace.
     assert 1 - cosine(1e3 * printed) < 1e-2 * (1 - cosine(printed)) + 1e-15
     assert cosine(J.mean()) < 0.98
     _, far = Scalarized(weights, np.full(len(J), 1e12)).objective(objectives)(U)
@@ -350,7 +350,7 @@ def test_the_printed_target_leads_the_way_of_the_weighted_sum(load, pairing):
 
 @every_pairing
 def test_so_both_scalarizations_give_one_subspace(pairing):
-    """And take as many steps: a rule that watched the distance itself would stop at once."""
+    """They also take the same number of steps; checking the distance itself would stop at once."""
     X, y = load_iris(return_X_y=True)
     options = {"pairing": pairing, "n_init": 3, **STEPS}
     one, two = (PARDA(scalarization=kind, **options).fit(X, y) for kind in SCALARIZATIONS)
@@ -368,7 +368,7 @@ def test_targets_of_one_s_own_and_upper_bounds():
     full = PARDA(target="full", **options).fit(X, y)
     ideal = PARDA(target="ideal", **options).fit(X, y)
     upper = np.triu_indices(4, 1)
-    # No projection beats none; one for a pair alone beats that for all of them.
+    # A projection cannot exceed the full space. A projection for one pair exceeds the common one.
     assert (ideal.targets_[upper] <= full.targets_[upper] * (1 + 1e-9)).all()
     assert (ideal.targets_[upper] >= ideal.initial_divergences_[upper] * (1 - 1e-9)).all()
     own = np.full((4, 4), 7.0)
@@ -379,7 +379,7 @@ def test_targets_of_one_s_own_and_upper_bounds():
     np.testing.assert_allclose(learner.weights_[0, 1], 0.5)
 
 
-# ---------------------------------------------------------------------- the way
+# ---------------------------------------------------------------------- steps
 
 
 @every_pairing
@@ -392,7 +392,7 @@ def test_no_step_is_for_the_worse(pairing, scalarization):
     assert len(steps) > 10
     assert (steps > 0).all() if scalarization == "weighted_sum" else (steps < 0).all()
     assert learner.n_iter_ == len(learner.history_["step"])
-    assert sum(learner.history_["step"]) <= 1.5  # 100 steps of a hundredth, as distances of spans
+    assert sum(learner.history_["step"]) <= 1.5  # 100 steps of 0.01, as distances of spans.
 
 
 def test_lbfgs_goes_further_than_the_steps():
@@ -444,7 +444,7 @@ def test_a_start_of_one_s_own_is_where_the_search_begins():
     learner = PARDA(2, init=own, n_init=1, step=1e-13, max_iter=1, **STEPS).fit(X, y)
     assert span_distance(learner.components_, own) < 1e-8
     fisher = PARDA(2, n_init=1, step=1e-13, max_iter=1, **STEPS).fit(X, y)
-    np.testing.assert_allclose(learner.weights_, fisher.weights_)  # these are not the start's
+    np.testing.assert_allclose(learner.weights_, fisher.weights_)  # Independent of the start.
 
 
 def test_components_make_the_pooled_covariance_the_identity():
@@ -459,7 +459,7 @@ def test_components_make_the_pooled_covariance_the_identity():
 
 
 def masked(seed=0, n=100, p=6):
-    """Two close classes, and one far away to the side: LDA's line lays the close ones together."""
+    """Return two close classes and one far away. The direction of LDA merges the close ones."""
     rng = np.random.default_rng(seed)
     y = np.repeat([0, 1, 2], n)
     X = rng.normal(size=(3 * n, p))
@@ -479,7 +479,7 @@ def test_adaptive_weights_maximize_the_power_mean_and_are_those_of_the_solution(
     objective = mean.objective(objectives)
     slope = (objective(U + 1e-6 * H)[0] - objective(U - 1e-6 * H)[0]) / 2e-6
     assert np.sum(objective(U)[1] * H) == pytest.approx(slope, rel=1e-6)
-    # At the optimum it is stationary for the weighted sum with the very weights it shows.
+    # The optimum is a stationary point of the weighted sum with the weights in weights_.
     learner = PARDA(2, shrinkage=0, weight_power=power, tol=1e-12).fit(X, y)
     pairs = np.triu_indices(4, 1)
     B = into_basis(objectives, learner.components_.T)
@@ -538,7 +538,7 @@ def test_rows_at_hand_choose_the_start_by_their_error():
     assert learner.selection_ == "rows"
     errors = learner.errors_per_init_
     assert learner.best_init_ == np.argmin(errors) and errors.max() > errors.min()
-    assert np.argmax(learner.objectives_per_init_) != learner.best_init_  # not by the objective
+    assert np.argmax(learner.objectives_per_init_) != learner.best_init_  # By error.
     rule = MinimumMahalanobisClassifier(learner).fit(X, y)
     assert errors.min() == pytest.approx(1 - rule.score(X, y))
 
@@ -581,7 +581,7 @@ def test_the_error_on_drawn_points_is_that_of_the_gaussians(gap):
 
 
 def test_classes_weigh_by_their_shares_among_drawn_points():
-    """A wide class swallows a narrow one: all errors are the narrow one's."""
+    """A wide class attracts the points of a narrow one, which has all the errors."""
     means, covariances = [[0.0, 0.0], [0.0, 0.0]], [np.eye(2), 1e-4 * np.eye(2)]
     X, y = rows_with(means, covariances)
     many = np.concatenate([np.arange(4), np.tile(np.arange(4, 8), 9)])
@@ -594,7 +594,7 @@ def test_classes_weigh_by_their_shares_among_drawn_points():
 
 
 def noisy(n_noise, seed=0):
-    """Three classes apart in two directions, and directions of noise, unlike in each class."""
+    """Return three classes separated in two directions, with other noise in each class."""
     rng = np.random.default_rng(seed)
     y = np.repeat([0, 1, 2], 60)
     means = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
@@ -633,7 +633,7 @@ def test_half_of_every_covariance_is_the_pooled_one(pairing):
 
 def test_shrinkage_is_the_same_for_rows_kept_as_rows():
     rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(6), [8, 8, 8, 8, 3, 1])  # of the last class there is no covariance
+    y = np.repeat(np.arange(6), [8, 8, 8, 8, 3, 1])  # The last class has no covariance.
     X = rng.normal(size=(36, 60)) + rng.normal(size=(6, 60))[y]
     found = []
     for storage in ("auto", "dense"):
@@ -760,7 +760,7 @@ def test_an_interrupt_leaves_the_best_start_so_far(monkeypatch):
     def values(projected):
         nonlocal calls
         calls += 1
-        if calls == 250:  # in the third start
+        if calls == 250:  # This is in the third start.
             raise KeyboardInterrupt
         return real(projected)
 
@@ -778,14 +778,14 @@ def test_an_interrupt_leaves_the_best_start_so_far(monkeypatch):
 
 
 def iris_of_the_repository():
-    """With the two misprints of the public file, which scikit-learn has corrected."""
+    """Return iris with the two errors of the public file, which scikit-learn has corrected."""
     X, y = load_iris(return_X_y=True)
     X[[34, 37]] = [4.9, 3.1, 1.5, 0.1]
     return X, y
 
 
 def unshuffled_errors(learner, X, y, n_folds=10):
-    """Errors in percent: fold k is the k-th tenth of every class in the order of the file."""
+    """Return errors in percent. Fold k is the k-th tenth of every class in file order."""
     tenths = [np.array_split(np.flatnonzero(y == label), n_folds) for label in np.unique(y)]
     errors = []
     for k in range(n_folds):
@@ -809,7 +809,7 @@ def test_iris_baselines_of_table_4_2(learner, error, deviation):
 @pytest.mark.by_turns(2)
 @every_pairing
 def test_iris_of_table_4_2(pairing):
-    """The thesis has 5.3 and 2.6; other starts and stops than its own, which it does not tell."""
+    """The thesis has 5.3 and 2.6, with starts and stopping rules that it does not report."""
     X, y = iris_of_the_repository()
     found, _ = unshuffled_errors(PARDA(pairing=pairing, n_init=4, **BY_ERROR), X, y)
     assert found <= 6.0 and abs(found - 3.6) <= 1.5

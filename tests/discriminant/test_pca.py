@@ -1,4 +1,4 @@
-"""PCA against scikit-learn's, and the properties that define it."""
+"""PCA compared with scikit-learn, and the properties that define it."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def assert_same_up_to_sign(found, expected, atol):
 
 
 def reconstruction_error(X, mean, rows):
-    """Squared distance of X to the plane through the mean that the rows span."""
+    """Return the squared distance of X to the plane through the mean spanned by the rows."""
     Q, _ = linalg.qr(rows.T, mode="economic")
     centered = X - mean
     return float(np.sum((centered - centered @ Q @ Q.T) ** 2))
@@ -45,7 +45,7 @@ WIDE = {
 def test_tall_data_give_scikit_learns_components(name, n_components):
     X = TALL[name]
     ours = PCA(n_components).fit(X)
-    # Its default for tall data subtracts raw moments, which loses ten digits under the offset.
+    # The default of scikit-learn for tall data subtracts raw moments, which loses ten digits here.
     theirs = SklearnPCA(n_components, svd_solver="full").fit(X)
     assert_same_up_to_sign(ours.components_, theirs.components_, atol=1e-7)
     np.testing.assert_allclose(ours.explained_variance_, theirs.explained_variance_, rtol=1e-8)
@@ -61,7 +61,7 @@ def test_wide_data_give_scikit_learns_components(name, n_components):
     X = WIDE[name]
     ours = PCA(n_components).fit(X)
     assert ours.statistics_.is_factored
-    # Of n points there are n - 1 directions; scikit-learn adds one without variance.
+    # n points span n - 1 directions. scikit-learn adds one without variance.
     theirs = SklearnPCA(n_components or len(X) - 1, svd_solver="full").fit(X)
     assert_same_up_to_sign(ours.components_, theirs.components_, atol=1e-6)
     np.testing.assert_allclose(ours.explained_variance_, theirs.explained_variance_, rtol=1e-8)
@@ -71,7 +71,7 @@ def test_wide_data_give_scikit_learns_components(name, n_components):
 
 
 def test_features_of_very_different_units_are_all_kept():
-    X = load_breast_cancer().data  # variances from 7e-6 to 3e5
+    X = load_breast_cancer().data  # The variances range from 7e-6 to 3e5.
     ours, theirs = PCA().fit(X), SklearnPCA(svd_solver="full").fit(X)
     np.testing.assert_allclose(ours.explained_variance_, theirs.explained_variance_, rtol=1e-6)
 
@@ -120,7 +120,7 @@ def test_no_other_directions_have_more_variance_or_a_smaller_error(X):
     variance = pca.transform(X).var(axis=0).sum()
     smallest = reconstruction_error(X, X.mean(axis=0), pca.components_)
     for k in range(200):
-        # Half of them near the optimum, where a mistake would be found first.
+        # Half of them are near the optimum, where an error would show first.
         spread = 0.03 if k % 2 else 10.0
         other = pca.components_ + spread * rng.normal(size=pca.components_.shape)
         Q, _ = linalg.qr(other.T, mode="economic")

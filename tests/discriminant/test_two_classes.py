@@ -37,7 +37,7 @@ def test_mpm_is_the_conic_program_with_its_ridge():
     assert np.allclose(machine.coef_[0], w.value, atol=1e-5)
     assert np.isclose(machine.worst_case_accuracy_, machine.kappa_**2 / (1 + machine.kappa_**2))
     assert machine.objective_ == machine.kappa_
-    # Both means lie kappa deviations from the boundary.
+    # Both means are kappa standard deviations from the boundary.
     for k, sign in ((0, -1), (1, 1)):
         score = machine.decision_function(X[y == k]).mean()
         deviation = np.sqrt(machine.coef_[0] @ covariances[k] @ machine.coef_[0])
@@ -55,7 +55,7 @@ def test_fda_is_the_regression_of_labels_and_has_the_direction_of_lda():
     lda = LinearDiscriminantAnalysis().fit(X, y).coef_[0]
     w = machine.coef_[0]
     assert np.isclose(w @ lda, np.linalg.norm(w) * np.linalg.norm(lda))
-    # The rule of Bayes is that of LDA: divisors n and n - 2 only scale the scores.
+    # The Bayes rule is that of LDA: the divisors n and n - 2 only scale the scores.
     bayes = FDA(ridge=0, bias="bayes").fit(X, y)
     assert (bayes.predict(X) == LinearDiscriminantAnalysis().fit(X, y).predict(X)).all()
 
@@ -71,7 +71,7 @@ def test_the_relative_ridge_is_that_share_of_the_variance_within_classes(kind):
 
 @BOTH
 def test_an_offset_moves_the_intercept_alone(kind):
-    # With the intercept that the thesis prints for MPM half the labels would be wrong here.
+    # With the intercept that the thesis prints for MPM, half of the labels would be wrong.
     X, y = two_classes(n=200, share=0.5)
     shift = np.full(5, 1e3)
     here, there = kind().fit(X, y), kind().fit(X + shift, y)
@@ -105,7 +105,7 @@ def test_swapped_labels_turn_the_hyperplane(kind):
 
 def test_equal_covariances_give_one_direction():
     X, y = two_classes(n=100, share=0.5)
-    X[y == 1] = X[y == 0] + np.arange(5)  # the second class is the first, moved
+    X[y == 1] = X[y == 0] + np.arange(5)  # The second class is a shifted copy of the first.
     w, v = MPM(ridge=0).fit(X, y).coef_[0], FDA(ridge=0).fit(X, y).coef_[0]
     assert np.isclose(w @ v, np.linalg.norm(w) * np.linalg.norm(v))
 
@@ -115,10 +115,10 @@ def test_fewer_rows_than_features_solves_in_their_span(kind):
     X, y = two_classes(n=20, p=50)
     machine = kind(ridge=0.5, ridge_mode="absolute").fit(X, y)
     assert machine.statistics_.is_factored
-    # The same by matrices of all features, from copies that make the statistics dense.
+    # The same result with p×p matrices: repeated rows make the statistics dense.
     many = kind(ridge=0.5, ridge_mode="absolute").fit(np.tile(X, (6, 1)), np.tile(y, 6))
     assert not many.statistics_.is_factored
-    scale = 6 if kind is FDA else 1  # FDA's ratio has the sum of squares below
+    scale = 6 if kind is FDA else 1  # The ratio of FDA has the sum of squares in its denominator.
     assert np.isclose(machine.objective_, scale * many.objective_)
     assert np.allclose(machine.coef_, many.coef_, atol=1e-8)
 
@@ -130,7 +130,7 @@ def test_twelve_thousand_features_without_a_matrix_of_them(kind):
     machine = kind().fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 12_288**2 * 8 / 20  # of the matrix; it takes a few copies of X
+    assert peak < 12_288**2 * 8 / 20  # 5% of a p×p matrix.
     assert machine.score(X, y) == 1.0
 
 
@@ -138,7 +138,7 @@ def test_twelve_thousand_features_without_a_matrix_of_them(kind):
 @pytest.mark.parametrize("rule", ["ovo", "ovr"])
 def test_several_classes_are_problems_of_two_sides(kind, rule):
     X, y = load_iris(return_X_y=True)
-    X, y = X[::2][:60], y[::2][:60]  # 25, 25 and 10 of a class
+    X, y = X[::2][:60], y[::2][:60]  # 25, 25 and 10 rows per class.
     machine = kind(multi_class=rule).fit(X, y)
     wrapper = {"ovo": OneVsOneClassifier, "ovr": OneVsRestClassifier}[rule]
     peer = wrapper(kind()).fit(X, y)
@@ -156,7 +156,7 @@ def test_batches_give_what_one_fit_gives(kind):
     whole = kind().fit(X, y)
     assert np.allclose(parts.coef_, whole.coef_)
     assert np.allclose(parts.intercept_, whole.intercept_)
-    # Whole weights are copies.
+    # Integer weights are equivalent to copies.
     weight = np.arange(150) % 3
     weighted = kind().fit(X, y, sample_weight=weight)
     copies = kind().fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
@@ -216,7 +216,7 @@ def test_equal_means_give_the_majority_and_a_warning(kind):
 @BOTH
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_singular_covariance_without_a_ridge_names_it(kind, dtype):
-    for seed in range(10):  # in some of them rounding makes it regular, whatever the processor
+    for seed in range(10):  # With some seeds, rounding makes the matrix regular, on any processor.
         X, y = two_classes(n=200, p=5, seed=seed)
         X = np.column_stack([X, X @ np.arange(1.0, 6)]).astype(dtype)
         for unit in (1.0, np.array([1e-4, 1, 1, 1, 1, 1e5], dtype)):
@@ -238,7 +238,7 @@ def test_few_rows_leave_nothing_within_classes_and_something_in_all():
         X, y = two_classes(n=6, p=20, seed=seed)
         with pytest.raises(ValueError, match="Use a larger ridge"):
             MPM(ridge=0).fit(X, y)
-        # The total scatter is regular in the span of the rows: the regression of the labels.
+        # The total scatter is regular in the span of the rows: regression of the labels.
         assert np.allclose(FDA(ridge=0).fit(X, y).decision_function(X), 2 * y - 1)
 
 
@@ -247,7 +247,7 @@ def test_a_clone_and_a_file_know_what_was_learned(kind, tmp_path):
     from nearfar import load, save
 
     X, y = load_iris(return_X_y=True)
-    for rows in (slice(None), slice(100)):  # several problems, and one
+    for rows in (slice(None), slice(100)):  # Several problems, then one.
         machine = clone(kind()).fit(X[rows], y[rows])
         save(machine, tmp_path / "model.nearfar", force=True)
         again = load(tmp_path / "model.nearfar")

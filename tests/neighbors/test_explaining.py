@@ -1,4 +1,4 @@
-"""Which features and which neighbours made a label, where one metric is for all rows."""
+"""Explanations of KNNClassifier: features and neighbors behind a label, with one metric."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ KNOWN_Y = np.delete(y, np.s_[::9])
 
 
 def by_hand(M, rows, queries, k):
-    """Neighbours and contributions by loops, and shares of the metric."""
+    """Compute neighbors, contributions and relevances with loops."""
     found = []
     for x in queries:
         gaps = [row - x for row in rows]
@@ -75,7 +75,7 @@ def test_scaling_inside_does_not_hide_the_features():
 
 
 def test_contributions_are_of_the_features_not_of_the_map():
-    # Of the mapped differences alone, p features could not be told from q < p components.
+    # The transformed differences alone cannot be attributed to p features if q < p.
     knn = KNNClassifier(nearfar.LDA(), n_neighbors=3).fit(KNOWN, KNOWN_Y)
     assert knn._points.shape[1] == 2
     assert knn.explain(NEW).contributions.shape == (len(NEW), 3, 13)

@@ -1,4 +1,4 @@
-"""float16 and memory-mapped rows are searched where they are, without a copy."""
+"""float16 and memory-mapped rows are searched without a copy."""
 
 import tracemalloc
 
@@ -31,7 +31,7 @@ def test_rows_are_neither_copied_nor_widened(knn, dtype, tmp_path):
         finally:
             tracemalloc.stop()
     assert (indices[:, 0] == np.arange(30)).all() and (distances == 0).all()
-    # The rows are 4 MB in float16 and 8 in float32; labels and codes are some 200 kB each.
+    # The rows take 4 MB in float16 and 8 MB in float32; labels and codes about 200 kB each.
     assert peak < 3 * 2**20
 
 
@@ -60,7 +60,7 @@ def test_a_model_file_keeps_float16(tmp_path):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_float16_rows_that_are_not_finite_are_named(value):
-    X = np.full((300, 4), 60_000, np.float16)  # whose sum overflows float16
+    X = np.full((300, 4), 60_000, np.float16)  # The sum of these values overflows float16.
     y = np.arange(300) % 2
     knn = KNNClassifier().fit(X, y)
     X[7, 2] = value

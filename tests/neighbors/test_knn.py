@@ -1,4 +1,4 @@
-"""The nearest-neighbour classifier and its tie rule."""
+"""KNNClassifier and its treatment of ties."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from nearfar.base.voter import nearest, vote, vote_shares, votes_by_k
 
 
 def shrinking_vote(labels):
-    """The thesis' rule for one query, labels nearest first."""
+    """Return the vote of Weinberger (2007) for one query, with labels sorted by distance."""
     for k in range(len(labels), 0, -1):
         values, counts = np.unique(labels[:k], return_counts=True)
         winners = values[counts == counts.max()]
@@ -38,7 +38,7 @@ def test_vote_shrinks_k_until_one_class_leads(k):
 
 @pytest.mark.parametrize("levels", [2, 5, 1000])
 def test_the_nearest_are_those_of_a_stable_sort(levels):
-    """Few levels, many ties: also where the last place in the list is tied, or nothing is near."""
+    """Values with few levels give many ties, also at the k-th place."""
     random = np.random.default_rng(levels)
     for n, k in [(1, 1), (5, 5), (40, 1), (40, 3), (40, 10), (40, 11), (300, 15)]:
         D = random.integers(0, levels, size=(50, n)).astype(float)
@@ -51,8 +51,8 @@ def test_the_nearest_are_those_of_a_stable_sort(levels):
 
 
 def test_a_tie_goes_to_the_nearer_class_and_not_to_the_smaller_label():
-    # Two votes each; the third neighbour, dropped last, decides for class 1. The mistake to
-    # catch is an arbitrary choice, such as the smallest label.
+    # Both classes have two votes. Dropping the farthest neighbor decides for class 1. The test
+    # catches an arbitrary choice, such as the smallest label.
     codes = np.array([[1, 0, 1, 0]])
     assert vote(codes, 2, "shrink")[0] == 1
     assert vote(codes, 2, "first")[0] == 0
@@ -61,7 +61,7 @@ def test_a_tie_goes_to_the_nearer_class_and_not_to_the_smaller_label():
 @pytest.mark.parametrize("k", [1, 3, 4])
 def test_first_is_the_rule_of_scikit_learn(k):
     X, y = load_digits(return_X_y=True)
-    X = X + np.random.default_rng(0).normal(scale=1e-3, size=X.shape)  # no ties of distance
+    X = X + np.random.default_rng(0).normal(scale=1e-3, size=X.shape)  # No two distances are equal.
     theirs = KNeighborsClassifier(k).fit(X[:900], y[:900])
     ours = KNNClassifier(n_neighbors=k, ties="first").fit(X[:900], y[:900])
     np.testing.assert_array_equal(ours.predict(X[900:]), theirs.predict(X[900:]))
@@ -75,7 +75,7 @@ def test_leave_one_out_error_equals_refitting_n_times(k):
     knn = KNNClassifier(n_neighbors=k).fit(X, y)
     predicted = cross_val_predict(KNNClassifier(n_neighbors=k), X, y, cv=LeaveOneOut())
     assert knn.leave_one_out_error() == pytest.approx(np.mean(predicted != y))
-    # The mistake to catch: a point that votes for itself.
+    # This catches a point that votes for itself.
     assert KNNClassifier(n_neighbors=1).fit(X, y).score(X, y) == 1.0
     assert KNNClassifier(n_neighbors=1).fit(X, y).leave_one_out_error() > 0
 

@@ -1,4 +1,4 @@
-"""The mean of the nearest, after any learner."""
+"""KNNRegressor, alone and after a learner."""
 
 import pickle
 
@@ -19,7 +19,7 @@ X, Y = X[:200], Y[:200]
 
 
 class OfValues(LinearLearner):
-    """The direction of the values' covariance with X."""
+    """Projection onto the covariance of the target values with X."""
 
     learner_tags = LearnerTags(reads="instances", learns_from=("values",))
     parameters = {}
@@ -112,7 +112,7 @@ def test_values_that_are_none_raise(y, message):
 def test_other_bad_input_raises():
     with pytest.raises(ValueError, match="n_neighbors=5 is larger than the number"):
         KNNRegressor().fit(X[:4], Y[:4])
-    with pytest.raises(ValueError, match="y is continuous"):  # what a learner of labels says
+    with pytest.raises(ValueError, match="y is continuous"):  # The learner needs labels.
         KNNRegressor(LDA()).fit(X, Y + 0.5)
     with pytest.raises(ValueError, match="must be from 1 to 200, the number of training points"):
         KNNRegressor().fit(X, Y).kneighbors(X, 201)

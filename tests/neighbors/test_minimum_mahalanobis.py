@@ -1,4 +1,4 @@
-"""The minimum-Mahalanobis rule, Gaussian scores and RDA, against plain loops and scikit-learn."""
+"""MinimumMahalanobisClassifier compared with loops and with scikit-learn."""
 
 import pickle
 
@@ -20,7 +20,7 @@ from nearfar.summaries.class_statistics import ClassStatistics
 
 
 def unequal(n=200, p=3, c=3, seed=0):
-    """Classes of unlike size and volume."""
+    """Return classes of different size and volume."""
     rng = np.random.default_rng(seed)
     y = rng.choice(c, size=n, p=np.arange(1, c + 1) / np.arange(1, c + 1).sum())
     X = rng.normal(size=(n, p)) * (1.0 + 1.5 * y)[:, None] + 2 * rng.normal(size=(c, p))[y]
@@ -51,7 +51,7 @@ def test_rules_are_their_formulas(rule, ddof):
     wanted = scores_by_loops(X, y, queries, rule, ddof)
     classifier = MinimumMahalanobisClassifier(rule=rule, ddof=ddof).fit(X, y)
     np.testing.assert_array_equal(classifier.predict(queries), wanted.argmin(axis=1))
-    # Up to a constant that all classes share.
+    # Up to a constant that is equal for all classes.
     difference = -classifier.decision_function(queries) - wanted
     np.testing.assert_allclose(difference, difference[0, 0], atol=1e-8 * np.abs(wanted).max())
     if rule == "mahalanobis":
@@ -71,7 +71,7 @@ def test_it_is_not_quadratic_discriminant_analysis():
     wide = MinimumMahalanobisClassifier().fit(X, y).predict(X)
     qda = QuadraticDiscriminantAnalysis().fit(X, y).predict(X)
     assert np.mean(wide != qda) > 0.05
-    # The widest class swallows points of the others.
+    # The widest class attracts points of the others.
     assert np.mean(wide == 2) > np.mean(qda == 2)
 
 
@@ -79,7 +79,7 @@ def test_posterior_is_quadratic_discriminant_analysis():
     X, y = unequal()
     queries = np.random.default_rng(1).normal(size=(300, 3)) * 5
     qda = QuadraticDiscriminantAnalysis(store_covariance=True).fit(X, y)
-    # Its divisor is not the same in all versions.
+    # The divisor of scikit-learn depends on its version.
     ddof = float(np.allclose(qda.covariance_[0], np.cov(X[y == 0].T)))
     ours = MinimumMahalanobisClassifier(rule="posterior", ddof=ddof).fit(X, y)
     np.testing.assert_array_equal(ours.predict(queries), qda.predict(queries))
@@ -167,7 +167,7 @@ def unshuffled_folds(y, n_folds=10):
 )
 def test_iris_as_in_table_4_2(learner, mean, deviation):
     X, y = load_iris(return_X_y=True)
-    # The copy most people had then has two faulty rows, which scikit-learn has corrected.
+    # The file that was common in 2011 has two wrong rows, which scikit-learn has corrected.
     X = X.copy()
     X[34] = X[37] = [4.9, 3.1, 1.5, 0.1]
     fold = unshuffled_folds(y)
@@ -175,7 +175,7 @@ def test_iris_as_in_table_4_2(learner, mean, deviation):
     for k in range(10):
         rule = MinimumMahalanobisClassifier(learner).fit(X[fold != k], y[fold != k])
         errors.append(100 * (1 - rule.score(X[fold == k], y[fold == k])))
-    # Cut off, not rounded, to one decimal.
+    # The thesis truncates to one decimal instead of rounding.
     assert -1e-9 < np.mean(errors) - mean < 0.1
     assert -1e-3 < np.std(errors, ddof=1) - deviation < 0.1
 
@@ -187,13 +187,13 @@ def test_iris_as_in_table_4_2(learner, mean, deviation):
 def test_singular_classes(rule):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(43, 5)), np.repeat([0, 1, 2, 3], [30, 9, 3, 1])
-    X[y == 1, 2] = 4.0  # constant within the class only
+    X[y == 1, 2] = 4.0  # Constant within this class only.
     classifier = MinimumMahalanobisClassifier(rule=rule).fit(X, y)
     assert np.isfinite(classifier.decision_function(X)).all()
-    # Regular classes are left alone.
+    # Regular covariances are not changed.
     C = np.cov(X[y == 0].T)
     np.testing.assert_allclose(classifier.precisions_[0], np.linalg.inv(C), rtol=1e-8)
-    # A class of one row has the pooled covariance, here with divisor n.
+    # A class with one row gets the pooled covariance, here with divisor n.
     m = np.array([X[y == k].mean(axis=0) for k in range(4)])
     S = (X - m[y]).T @ (X - m[y]) / len(X)
     np.testing.assert_allclose(classifier.precisions_[3], np.linalg.inv(S), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Pairs told apart by a learned distance: learners, thresholds, and where it goes."""
+"""PairClassifier: learners, thresholds, and use with scikit-learn."""
 
 import pickle
 
@@ -41,7 +41,7 @@ PAIRS, SIGN = KNOWN.to_arrays(X)
 
 
 class OfPairs(GuidedLearner):
-    """Features weighed by how much more different pairs differ in them."""
+    """Learner that weights features by the differences of dissimilar relative to similar pairs."""
 
     learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
     parameters = {}
@@ -59,7 +59,7 @@ class OfPairs(GuidedLearner):
 
 
 class OfQuadruplets(OfPairs):
-    """The same for comparisons."""
+    """The same learner for quadruplets."""
 
     learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "quadruplets"))
     guide = Quadruplets
@@ -192,7 +192,7 @@ def test_the_learner_given_is_not_touched():
 
 
 def by_brute_force(distances, alike, worth):
-    """The best worth of any threshold, by trying one between all distances."""
+    """Return the best value over thresholds between all distances."""
     levels = np.unique(distances)
     tried = np.concatenate([[-1.0], levels, (levels[1:] + levels[:-1]) / 2])
     return max(worth(distances <= threshold, alike) for threshold in tried)
@@ -228,7 +228,7 @@ def test_no_threshold_is_better_than_the_one_found(name, seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 40))
     alike = np.append([True, False], rng.random(n) < rng.random())
-    # With ties, zeros, and pairs alike that are farther.
+    # The distances have ties and zeros, and some similar pairs are far apart.
     distances = rng.integers(0, 12, n + 2) / 4 + 0.5 * ~alike * rng.integers(0, 2)
     found = best_threshold(distances, alike, **options)
     assert worth(distances <= found, alike) == pytest.approx(
@@ -239,7 +239,7 @@ def test_no_threshold_is_better_than_the_one_found(name, seed):
 def test_a_threshold_lies_between_the_distances_it_parts():
     distances, alike = np.array([0.0, 1.0, 2.0, 4.0]), np.array([True, True, False, False])
     assert best_threshold(distances, alike, "accuracy") == 1.5
-    assert best_threshold(distances, ~alike, "max_tnr", min_rate=0.0) == -1.0  # none is alike
+    assert best_threshold(distances, ~alike, "max_tnr", min_rate=0.0) == -1.0  # No pair is similar.
     near = np.array([1.0, np.nextafter(1.0, 2.0)])
     assert best_threshold(near, np.array([True, False]), "accuracy") == 1.0
     tiny = np.array([0.0, 5e-324])
@@ -259,7 +259,7 @@ def test_thresholds_are_set_and_calibrated_on_other_pairs():
     called = same.predict(PAIRS[1::2])
     assert np.mean(called[SIGN[1::2] == 1] == 1) >= 0.9
     assert same.threshold_ != first
-    assert same.get_params()["strategy"] == "accuracy"  # parameters stay as they are
+    assert same.get_params()["strategy"] == "accuracy"  # Parameters do not change.
     assert same.calibrate_threshold(PAIRS[::2], SIGN[::2]).threshold_ == first
     assert same.set_threshold(2).threshold_ == 2.0
     np.testing.assert_array_equal(same.predict(PAIRS), np.where(euclidean() <= 2, 1, -1))
@@ -273,7 +273,7 @@ def test_strategies_of_the_constructor_hold():
     assert wide.threshold_ > narrow.threshold_
 
 
-# ---------------------------------------------------------------------- where it goes
+# ---------------------------------------------------------------------- use with scikit-learn
 
 
 def test_it_is_chosen_and_tuned_like_any_classifier():
@@ -344,7 +344,7 @@ def test_pairs_said_both_ways_raise_where_they_are_learned_from():
         match=r"cannot be both similar and dissimilar; pass conflicts=.*Pairs.from_arrays",
     ):
         PairClassifier(OfPairs()).fit(pairs, sign)
-    # A threshold bears them.
+    # A threshold alone accepts contradictory pairs.
     for model in (
         PairClassifier(),
         PairClassifier(PCA(3)),

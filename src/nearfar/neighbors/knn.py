@@ -37,13 +37,13 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Learner or transformer that is fitted first. Neighbors are searched in its output. None
-        searches X itself.
+        Learner that transforms the points before the neighbor search. It is cloned and fitted
+        first. None searches X itself.
     n_neighbors : int, default=3
         Number of neighbors that vote.
     ties : {"shrink", "first"}, default="shrink"
-        How to break a tied vote: "shrink" repeats the vote with k-1, k-2, … neighbors until one
-        class leads, "first" takes the smallest label, as scikit-learn does.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
 
     Attributes
     ----------

@@ -36,8 +36,8 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Learner or transformer that is fitted first. Neighbors are searched in its output. None
-        searches X itself.
+        Learner that transforms the points before the neighbor search. It is cloned and fitted
+        first. None searches X itself.
     n_neighbors : int, default=5
         Number of neighbors whose values are averaged.
 

@@ -52,9 +52,8 @@ class PairClassifier(ClassifierMixin, Estimator):
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Learner or transformer that is fitted first. Its ``pair_distance`` or else its
-        ``transform`` defines the distance. It may be a Pipeline that ends with a learner. None
-        uses the Euclidean distance.
+        Learner that defines the distance, by its ``pair_distance`` or else its ``transform``. It
+        may be a Pipeline that ends with a learner. None uses the Euclidean distance.
     strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"
         Quantity that the threshold maximizes, see Notes.
     beta : float, default=1.0
