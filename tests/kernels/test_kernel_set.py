@@ -1,4 +1,4 @@
-"""What is refused as a kernel, with words that say why."""
+"""Tests of the error messages for matrices that are not kernels."""
 
 import numpy as np
 import pytest
@@ -146,7 +146,7 @@ def test_a_negative_eigenvalue_that_hides_is_found_by_the_method():
 
 
 def test_a_set_of_ones_own():
-    """Kernels made from rows need nothing but `rows`."""
+    """A subclass needs to implement only `rows`."""
 
     class Widths(KernelSet):
         def __init__(self, squares):

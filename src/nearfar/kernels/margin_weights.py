@@ -129,7 +129,7 @@ def margin_weights(
         Ridge added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss,
         :math:`\min |w|^2 + \tfrac1\tau\sum\xi^2`.
     trace : float, default=None
-        Trace c of the learned kernel. None uses the number of points.
+        Trace c of the learned kernel if ``norm`` is 1. None uses the number of points.
     mode : {"nonneg", "signed", "free", "rank_one"}, default="nonneg"
         Set of weights or matrices, as listed above.
     norm : float, default=1.0
