@@ -298,7 +298,7 @@ def _free(
     y = signs[0]
     n = len(y) if n_points is None else n_points
     if n < len(y):
-        raise ValueError(f"n_points must be at least the {len(y)} labels of y; got {n}.")
+        raise ValueError(f"n_points must be at least the number of labels in y, {len(y)}; got {n}.")
     c = float(n if trace is None else trace)
     ups, downs = int((y > 0).sum()), int((y < 0).sum())
     S = 2 / ((tau + c) * (1 / ups + 1 / downs))
