@@ -1,4 +1,4 @@
-"""Alignment of kernels and weights by it, against direct formulas and conic programs."""
+"""Tests of kernel alignment and alignment weights against formulas and conic programs."""
 
 import cvxpy as cp
 import numpy as np
@@ -33,7 +33,7 @@ def kernels_and_labels(n=30, classes=2, seed=0):
 
 
 def parts(kernels, y, centered):
-    """b and Q by whole matrices."""
+    """Return b and Q, computed from whole matrices."""
     n, m = len(kernels[0]), len(y)
     H, Hl = ((np.eye(k) - (1 / k if centered else 0)) for k in (n, m))
     T = Hl @ target_kernel(y) @ Hl
@@ -94,7 +94,7 @@ def test_without_centring_a_constant_kernel_is_aligned_with_unbalanced_classes()
 
 
 def test_a_nearly_constant_kernel_keeps_its_digits():
-    """By moments, sums of products less products of sums, nothing would be left."""
+    """The formula with row sums would lose all significant digits."""
     X = np.random.default_rng(0).standard_normal((40, 3))
     squares = cdist(X, X, "sqeuclidean")
     wide = 1e-7 * squares
@@ -141,7 +141,7 @@ def test_weights_reach_the_optimum_of_the_conic_program(centered, labelled, clas
         )
         best = max(target_alignment(K, y, centered) for K in kernels)
         assert found.alignment >= best - 1e-12
-    # Each by itself.
+    # Mode "independent".
     own = alignment_weights(kernels, y, mode="independent", centered=centered)
     unit = own.weights * np.sqrt(np.diag(Q))
     assert unit / unit.sum() == pytest.approx(
@@ -149,13 +149,13 @@ def test_weights_reach_the_optimum_of_the_conic_program(centered, labelled, clas
     )
     assert own.weights @ Q @ own.weights == pytest.approx(1)
     assert own.value <= own.bound == pytest.approx(found.value)
-    # Of any sign, in the cone.
+    # Mode "signed".
     signed = alignment_weights(kernels, y, mode="signed", centered=centered)
     K = sum(mu[i] * kernel for i, kernel in enumerate(kernels))
     assert signed.value == pytest.approx(largest(b, Q, mu, [(K + K.T) / 2 >> 0]), rel=1e-5)
     assert signed.bound >= signed.value >= found.value * (1 - 1e-9)
     assert linalg.eigvalsh(signed.kernel)[0] >= -1e-9 * np.trace(signed.kernel)
-    # All matrices.
+    # Mode "free".
     free = alignment_weights(None, y, mode="free", centered=centered, n_points=30)
     assert free.value == pytest.approx(np.linalg.norm(T)) and free.alignment == 1
     assert free.value == pytest.approx(np.sum(free.kernel[:labelled, :labelled] * T))
@@ -220,7 +220,7 @@ def test_idealized_distances_are_shifted_across_classes_alone():
 
 
 def test_alignment_rises_for_every_gamma():
-    """The condition on gamma in the works never binds: products with the ideal are not negative."""
+    """The condition on gamma in the survey always holds, as products with K* are nonnegative."""
     for seed in range(5):
         kernels, y = kernels_and_labels(12, 3, seed)
         ideal = ideal_kernel(y)

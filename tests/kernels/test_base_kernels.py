@@ -1,4 +1,4 @@
-"""Base kernels of rows against those of scikit-learn, and what their parser refuses."""
+"""Tests of BaseKernels against the kernels of scikit-learn, and of parsing errors."""
 
 import numpy as np
 import pytest

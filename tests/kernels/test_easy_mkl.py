@@ -1,4 +1,4 @@
-"""EasyMKL against its quadratic program."""
+"""Tests of EasyMKL against its quadratic program."""
 
 import cvxpy as cp
 import numpy as np
@@ -79,7 +79,7 @@ def test_bad_input():
 @pytest.mark.parametrize("lam", [0.1, 1.0])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_classes_of_one_mean_do_not_differ_whatever_rounding_says(classes, lam):
-    # Each class has the same points: their means, which are nearest, are equal but for rounding.
+    # All classes have the same points, so their means are equal except for rounding.
     for seed in range(8):
         points = np.random.default_rng(seed).standard_normal((13, 4))
         X, y = np.tile(points, (classes, 1)), np.repeat(np.arange(classes), 13)
@@ -87,6 +87,6 @@ def test_classes_of_one_mean_do_not_differ_whatever_rounding_says(classes, lam):
         kernels = [np.ones((len(y), len(y))), np.exp(-squares / 2), (1 + X @ X.T) ** 2]
         with pytest.raises(ValueError, match="no kernel separates the classes of y"):
             easy_mkl_weights(kernels, y, lam)
-        # Little is something: means a millionth of the points' length apart.
+        # A small distance counts: the means differ by a millionth of the points' norm.
         moved = X + 1e-6 * (y[:, None] == 1)
         assert easy_mkl_weights([moved @ moved.T], y, 1.0) == pytest.approx([1])

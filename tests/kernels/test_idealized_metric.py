@@ -1,4 +1,4 @@
-"""The program of the idealised kernel against conic solvers, and what it is said to do."""
+"""Tests of IdealizedMetric against conic solvers and its stated properties."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def all_pairs(y):
 
 
 def contrary(seed, n=24, p=3, n_pairs=40):
-    """Pairs that differ most where they are said to be alike: B is not always a metric."""
+    """Return pairs for which the solution B can have negative eigenvalues."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(n, p))
     pairs = np.array(list(itertools.combinations(range(n), 2)))
@@ -39,7 +39,7 @@ def contrary(seed, n=24, p=3, n_pairs=40):
 
 
 def primal(X, pairs, C_S, C_D, nu, base=None, cone=False):
-    """The least value by a conic solver, over B and γ."""
+    """Return the minimum over B and γ, from a conic solver."""
     p = X.shape[1]
     B, gamma = cp.Variable((p, p), symmetric=True), cp.Variable(nonneg=True)
     M = np.eye(p) if base is None else base
@@ -57,7 +57,7 @@ def primal(X, pairs, C_S, C_D, nu, base=None, cone=False):
 
 
 def certificate(metric, X, pairs, C_S, C_D, nu, cone=False):
-    """The dual value of alpha alone, which no B undercuts."""
+    """Return the dual objective of alpha, a lower bound for all B."""
     n_similar, n_dissimilar = len(pairs.similar), len(pairs.dissimilar)
     alpha, signs = metric.alpha_, np.repeat([-1.0, 1.0], [n_similar, n_dissimilar])
     some = np.vstack([pairs.similar, pairs.dissimilar])
@@ -81,7 +81,7 @@ def test_the_anchor():
 
 
 def test_the_average_is_over_the_pairs_of_each_kind():
-    # With sums in place of means the anchor is missed by far.
+    # With sums instead of means, the result would be far from the known value.
     metric = IdealizedMetric(C_S=6.0, C_D=9.0).fit(T6, supervision=all_pairs(T6_Y))
     assert abs(metric.objective_ - 83 / 99) > 1
 
@@ -96,9 +96,9 @@ def test_it_is_the_optimum_of_a_conic_solver(cone, C_S, C_D, nu, seed):
     value, B, gamma = primal(X, pairs, C_S, C_D, nu, cone=cone)
     assert metric.objective_ == pytest.approx(value, rel=1e-6, abs=1e-6)
     np.testing.assert_allclose(metric.matrix_, B, atol=1e-3 * np.abs(B).max())
-    if nu < 1:  # else every margin that is large enough is as good
+    if nu < 1:  # with nu = 1, all sufficiently large margins are optimal
         assert metric.ideal_weight_ == pytest.approx(gamma, abs=1e-3 * max(1, gamma))
-    # The bound can be made from alpha alone, and B from it.
+    # The bound and B can be computed from alpha alone.
     bound, T = certificate(metric, X, pairs, C_S, C_D, nu, cone=cone)
     assert bound <= value + 1e-9 * abs(value)
     assert bound == pytest.approx(metric.objective_, rel=1e-6, abs=1e-6)
@@ -126,7 +126,7 @@ def test_what_the_works_call_a_metric_need_not_be_one():
         IdealizedMetric(20, C_D=20, psd="raise").fit(X, supervision=pairs)
     best = IdealizedMetric(20, C_D=20, psd="constrain").fit(X, supervision=pairs)
     assert best.negative_share_ == 0
-    # Clipping is not the best matrix of the cone.
+    # Setting negative eigenvalues to zero does not give the best positive semi-definite matrix.
     spoilt = _objective(projected.matrix_, X, pairs, 20, 20, 0.5)
     assert best.objective_ < spoilt - 1e-3 * abs(spoilt)
 
@@ -174,7 +174,7 @@ def test_fewer_pairs_than_entries_of_the_matrix():
 def test_units_change_the_prices_alone(scale):
     X, pairs = contrary(3)
     one = IdealizedMetric(1.0, psd="none").fit(X, supervision=pairs)
-    # B for X over a unit is that for prices times its square; γ has the units of X squared.
+    # Dividing X by a unit equals multiplying the penalties by its square. γ scales as X squared.
     other = IdealizedMetric(scale**-2, C_D=scale**-2, psd="none").fit(scale * X, supervision=pairs)
     np.testing.assert_allclose(other.matrix_, one.matrix_, atol=1e-4 * np.abs(one.matrix_).max())
     assert other.ideal_weight_ == pytest.approx(scale**2 * one.ideal_weight_, rel=1e-4)
@@ -202,7 +202,7 @@ def test_the_formula_of_the_kernel_for_new_points():
     X, pairs = contrary(6, n=15, n_pairs=25)
     settings = {"gamma": 0.3, "C_S": 0.01, "C_D": 0.01, "n_directions": None}
     metric = KernelIdealizedMetric("rbf", **settings).fit(X, supervision=pairs)
-    assert metric.negative_share_ < 1e-6  # else a repair changes the formula
+    assert metric.negative_share_ < 1e-6  # otherwise the formula does not hold
     new = np.random.default_rng(1).normal(size=(4, 3))
     K = np.exp(-0.3 * np.sum((new[:, None] - X) ** 2, axis=2))
     some = np.vstack([pairs.similar, pairs.dissimilar])
@@ -236,7 +236,7 @@ def test_bad_arguments_are_named():
 
 
 def test_no_positive_direction_is_said():
-    # All pairs differ along the one feature in which the distance before sees nothing.
+    # All pairs differ only along the feature that the original distance ignores.
     X = np.array([[0.0, 0.0], [5.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     pairs = Pairs(similar=[[0, 1]], dissimilar=[[0, 2]], n_samples=4)
     with pytest.raises(ValueError, match="no positive eigenvalue"):

@@ -1,4 +1,4 @@
-"""Support vector machines on learned and on stretched kernels, against scikit-learn's."""
+"""Tests of SVMs on learned and stretched kernels against scikit-learn."""
 
 import numpy as np
 import pytest

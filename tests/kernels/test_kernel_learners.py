@@ -1,4 +1,4 @@
-"""Learners of kernels: against programs on kernels of scikit-learn, and as others use them."""
+"""Tests of kernel learners against conic programs, and inside other estimators."""
 
 import cvxpy as cp
 import numpy as np
@@ -51,7 +51,7 @@ def root_of(K):
 
 
 def least_margin(kernels, signs, C, total):
-    """Theorem B by cvxpy: the value, and the weights, which are multipliers."""
+    """Solve theorem B with cvxpy; return the value and the weights, which are multipliers."""
     n = len(signs)
     alpha, t = cp.Variable(n, nonneg=True), cp.Variable()
     limits = [
@@ -77,7 +77,7 @@ def test_margin_learner_is_the_program_of_its_kernels(n_labels):
     assert learner.objective_ == pytest.approx(value, rel=1e-4)
     np.testing.assert_allclose(learner.weights_, weights, atol=2e-2 * weights.max())
     assert learner.weights_ @ [np.trace(K) for K in kernels] == pytest.approx(36)
-    # The certificate, from alpha alone.
+    # The bound can be computed from alpha alone.
     z = signs * learner.alpha_
     forms = [z @ K[:n_labels, :n_labels] @ z / np.trace(K) for K in kernels]
     assert 2 * learner.alpha_.sum() - 36 * max(forms) == pytest.approx(learner.bound_, rel=1e-6)
@@ -149,7 +149,7 @@ def test_new_points_have_the_kernel_and_its_distances(learner):
     X, y = made(30, 3)
     Z = made(8, 3, seed=1)[0]
     learner.fit(X, y)
-    # A sum of base kernels, whatever these are.
+    # The learned kernel is the weighted sum of the base kernels.
     for A, B in ((X, X), (Z, X), (Z, Z)):
         parts = [w * learner.base_kernel(i, A, B) for i, w in enumerate(learner.weights_)]
         np.testing.assert_allclose(learner.kernel(A, B), sum(parts), atol=1e-8)
@@ -160,17 +160,17 @@ def test_new_points_have_the_kernel_and_its_distances(learner):
     def squared(K, rows, columns):
         return rows[:, None] + columns - 2 * K
 
-    # In all directions distances are exact among training points; a new one has a part outside
-    # their span, which is the same to all of them.
+    # With all directions, distances between training points are exact. A new point has a component
+    # outside their span, which adds the same amount to all its distances.
     T, Q = learner.transform(X), learner.transform(Z)
     exact = squared(K, K.diagonal(), K.diagonal())
     np.testing.assert_allclose(cdist(T, T, "sqeuclidean"), exact, atol=1e-6)
     beyond = squared(learner.kernel(Z, X), learner.kernel(Z).diagonal(), K.diagonal())
     outside = beyond - cdist(Q, T, "sqeuclidean")
-    if learner.get_params().get("mode") == "rank_one":  # all is in the span
+    if learner.get_params().get("mode") == "rank_one":  # no component outside the span
         np.testing.assert_allclose(outside, 0, atol=1e-6)
     np.testing.assert_allclose(outside, outside[:, :1] + np.zeros(30), atol=1e-5)
-    # What lies in the span has all its distances.
+    # Distances between points in the span are exact.
     both = np.vstack([X[:5], X[3:8]])
     again = learner.transform(both)
     wanted = squared(learner.kernel(both), *2 * (learner.kernel(both).diagonal(),))
@@ -218,7 +218,7 @@ def test_rows_without_labels_get_them(cls):
     names = np.array(["down", "up"])[y]
     learner = cls().fit(X[:60], names[:60], unlabeled=X[60:])
     assert np.mean(learner.transduction_ == names[60:]) > 0.9
-    # Traces are those of all rows.
+    # Traces include the unlabeled rows.
     assert np.trace(learner.kernel(X)) == pytest.approx(120)
     assert not hasattr(cls().fit(X[:60], names[:60]), "transduction_")
 

@@ -1,4 +1,4 @@
-"""What is refused as a kernel, with words that say why."""
+"""Tests of the error messages for matrices that are not kernels."""
 
 import numpy as np
 import pytest
@@ -102,7 +102,7 @@ def test_parameters_of_margin_weights(wrong, words):
 def test_parameters_of_modes(learner):
     with pytest.raises(ValueError, match="at most the number of points, 12; got 13"):
         learner([GOOD], Y, mode="rank_one", n_directions=13)
-    with pytest.raises(ValueError, match="n_points must be at least the 12 labels"):
+    with pytest.raises(ValueError, match="n_points must be at least the number of labels in y, 12"):
         learner(None, Y, mode="free", n_points=3)
     with pytest.raises(ValueError, match="linearly independent"):
         margin_weights([GOOD, 2 * GOOD], Y, mode="signed")
@@ -146,7 +146,7 @@ def test_a_negative_eigenvalue_that_hides_is_found_by_the_method():
 
 
 def test_a_set_of_ones_own():
-    """Kernels made from rows need nothing but `rows`."""
+    """A subclass needs to implement only `rows`."""
 
     class Widths(KernelSet):
         def __init__(self, squares):

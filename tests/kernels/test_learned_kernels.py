@@ -1,4 +1,4 @@
-"""Kernel methods with a kernel that is learned: as if its values had been given."""
+"""Kernel methods with a kernel learner give the same results as with precomputed values."""
 
 import io
 import pickle
@@ -43,7 +43,7 @@ X = RANDOM.standard_normal((60, 4)) + 2 * np.eye(3, 4)[Y]
 NEW = RANDOM.standard_normal((7, 4)) + 1.0
 LEARNER = AlignmentKernelLearner([("rbf", {"gamma": 0.1}), ("rbf", {"gamma": 0.5}), "linear"])
 FEW_PAIRS = {"n_similar": 60, "n_dissimilar": 60, "n_directions": 10}
-# Each kernel method, small.
+# Each kernel method, with small settings.
 METHODS = {
     "KernelLMNN": KernelLMNN(n_directions=6),
     "KernelDA": KernelDA(),
@@ -77,7 +77,7 @@ def test_it_is_as_if_the_values_of_the_learned_kernel_were_given(name, tmp_path)
     model = with_kernel(name, LEARNER).fit(X, Y)
     assert not hasattr(LEARNER, "weights_")  # a copy was fitted
     np.testing.assert_array_equal(model.kernel_.weights_, learner.weights_)
-    if name == "KernelRCA":  # which takes no values: against its formula
+    if name == "KernelRCA":  # it does not accept precomputed values, so compare with its formula
         expected = rca_by_formula(model, learner.kernel(X), learner.kernel(NEW, X), learner)
         np.testing.assert_allclose(model.learned_kernel(NEW), expected, rtol=1e-6)
     else:
@@ -86,16 +86,16 @@ def test_it_is_as_if_the_values_of_the_learned_kernel_were_given(name, tmp_path)
             expected = given.transform(learner.kernel(rows, X))
             atol = 1e-5 * np.abs(expected).max()
             np.testing.assert_allclose(model.transform(rows), expected, atol=atol)
-    # What it has learned comes back from a file, to the bit.
+    # A model file restores the results exactly.
     save(model, tmp_path / "model.nf")
     again = load(tmp_path / "model.nf")
     np.testing.assert_array_equal(again.transform(NEW), model.transform(NEW))
     np.testing.assert_array_equal(again.kernel_.kernel(NEW, X), model.kernel_.kernel(NEW, X))
-    assert times_kept(X, tmp_path / "model.nf") == {1}  # in the kernel
+    assert times_kept(X, tmp_path / "model.nf") == {1}  # stored once, with the kernel
 
 
 def times_kept(rows, path):
-    """How often a model file has each of these rows, in whatever order, in tables as wide."""
+    """Return how many times a model file stores each of these rows."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(".npy")]
         arrays = [np.load(io.BytesIO(archive.read(name))) for name in names]
@@ -105,7 +105,7 @@ def times_kept(rows, path):
 
 
 def rca_by_formula(model, K, cross, learner):
-    """The kernel of the class's docstring, with labels as chunklets."""
+    """Return the kernel of the class docstring, with labels as chunklets."""
     H = np.zeros((60, 60))
     for own in np.eye(3, dtype=bool)[:, Y]:
         H[np.ix_(own, own)] = np.eye(own.sum()) - 1 / own.sum()
@@ -136,12 +136,12 @@ def test_more_chunklets_keep_the_kernel_of_the_first_rows(tmp_path):
         model.kernel_.weights_, clone(LEARNER).fit(X[:30], Y[:30]).weights_
     )
     assert np.isfinite(model.transform(NEW)).all()
-    save(model, tmp_path / "model.nf")  # some of whose rows are those of its kernel, some are not
+    save(model, tmp_path / "model.nf")  # only some of its rows are rows of the kernel
     again = load(tmp_path / "model.nf")
     np.testing.assert_array_equal(again.transform(NEW), model.transform(NEW))
     np.testing.assert_array_equal(again._rows, model._rows)
     assert times_kept(X, tmp_path / "model.nf") == {1}
-    # It goes on as the one that was saved.
+    # partial_fit continues from the loaded state as from the saved one.
     more = Chunklets(np.full(7, 99))
     for one in (model, again):
         one.partial_fit(NEW, np.zeros(7), supervision=more)
@@ -150,7 +150,7 @@ def test_more_chunklets_keep_the_kernel_of_the_first_rows(tmp_path):
 
 @pytest.mark.parametrize("name", ["KernelRCA", "KernelDA"])
 def test_rows_that_are_there_several_times_come_back_as_often(name, tmp_path):
-    """In another order than in the kernel, or landmarks only."""
+    """Rows can be in another order than in the kernel, or be landmarks only."""
     rows, y = np.vstack([X, X[:9], X[:3]]), np.concatenate([Y, Y[:9], Y[:3]])
     model = with_kernel(name, LEARNER)
     if name != "KernelRCA":
@@ -164,7 +164,7 @@ def test_rows_that_are_there_several_times_come_back_as_often(name, tmp_path):
 
 
 def test_a_file_that_has_all_rows_in_both_places_loads():
-    """As files had them where they were not all the same."""
+    """Older files store all rows twice if some of them differ."""
     model = KernelDA(kernel=LEARNER, n_landmarks=30).fit(X, Y)
     state = model.__getstate__()
     assert len(state["_rows"]) == 0 and len(state.pop("_row_places")) == 30

@@ -1,4 +1,4 @@
-"""Margin functionals and weights, against scikit-learn's SVC and conic programs."""
+"""Tests of margin functionals and weights against scikit-learn's SVC and conic programs."""
 
 import warnings
 
@@ -46,7 +46,7 @@ def root(K):
 
 
 def program(kernels, y, C, tau, c, p=1.0):
-    """Theorem B with factors; p > 1 bounds the p-norm by the dual norm of the forms."""
+    """Solve theorem B. With p > 1, the dual norm of the forms replaces their maximum."""
     n, traces = len(y), [np.trace(K) for K in kernels]
     alphas = [cp.Variable(n, nonneg=True) for _ in signs_of(y)]
     t = cp.Variable(len(kernels))
@@ -69,7 +69,7 @@ def program(kernels, y, C, tau, c, p=1.0):
 
 
 def conic(kernels, y, C, tau, c, rank=None):
-    """Theorem A: the linear matrix inequality over the span of the kernels, or over all."""
+    """Solve the matrix inequality of theorem A over the span of the kernels, or all matrices."""
     n, N = len(y), rank or len(kernels[0])
     if kernels is None:
         K = cp.Variable((N, N), PSD=True)
@@ -93,7 +93,7 @@ def conic(kernels, y, C, tau, c, rank=None):
 
 
 def proven(found, kernels, y, tau, c, p=1.0):
-    """The bound, from alpha and the kernels alone."""
+    """Return the bound, computed from alpha and the kernels alone."""
     n = len(y)
     alphas = np.atleast_2d(found.alpha)
     forms = np.zeros(len(kernels))
@@ -133,7 +133,7 @@ def test_value_is_that_of_the_primal_program(C, tau):
     X, y = rows()
     R, sign = root(np.exp(-cdist(X, X, "sqeuclidean") / 2)), signs_of(y)[0]
     w, b, s = cp.Variable(len(R)), cp.Variable(), cp.Variable(len(y), nonneg=True)
-    # The loss of a slack: 2Cs, s²/tau, or the smallest of s²/tau with what is beyond at 2C.
+    # The loss of a slack: 2Cs, s²/tau, or s²/tau that continues with slope 2C.
     if C is None:
         loss, limits = (cp.sum_squares(s) / tau, []) if tau else (0.0, [s == 0])
     elif tau == 0:
@@ -209,7 +209,7 @@ def test_weights_reach_the_optimum_of_the_conic_program(C, tau, classes):
     assert found.bound == pytest.approx(proven(found, kernels, y, tau, 20.0), rel=1e-9)
     assert found.weights @ [np.trace(K) for K in kernels] == pytest.approx(20)
     assert found.weights == pytest.approx(weights, abs=0.15 * np.abs(weights).max())
-    # The functional of the learned kernel, by another way.
+    # Compute the functional of the learned kernel in another way.
     assert margin_value(found.kernel, y, C, tau) == pytest.approx(found.value, rel=1e-4)
     assert np.all(found.alpha >= 0) and (C is None or found.alpha.max() <= C)
     values, bounds = ([step[k] for step in found.history] for k in ("value", "bound"))
@@ -217,7 +217,7 @@ def test_weights_reach_the_optimum_of_the_conic_program(C, tau, classes):
 
 
 def test_weights_read_as_variables_would_not_do():
-    """The forms of the kernels themselves, not their multipliers, are far from the weights."""
+    """The weights are the multipliers of the forms; the forms themselves are far from them."""
     X, y = rows(20)
     kernels = kernels_of(X)
     found = margin_weights(kernels, y, tol=1e-5)
@@ -257,7 +257,7 @@ def test_signed_weights_reach_the_optimum_over_the_span(C, tau, labelled):
     assert found.value == pytest.approx(optimum, rel=1e-3)
     assert found.weights @ [np.trace(K) for K in kernels] == pytest.approx(14)
     assert linalg.eigvalsh(found.kernel)[0] >= -1e-9 * 14
-    # What alpha alone proves, by the least value of its plane in the cone.
+    # The bound that alpha alone proves is the minimum of its plane over the cone.
     z = np.zeros(14)
     z[:labelled] = signs_of(y)[0] * found.alpha
     mu = cp.Variable(3)
@@ -266,7 +266,7 @@ def test_signed_weights_reach_the_optimum_over_the_span(C, tau, labelled):
     plane -= sum(mu[i] * (z @ kernel @ z) for i, kernel in enumerate(kernels))
     proof = solved(cp.Problem(cp.Minimize(plane), [(K + K.T) / 2 >> 0, cp.trace(K) == 14]))
     assert found.bound * (1 - 1e-5) <= proof <= optimum * (1 + 1e-5)
-    # And with S of the cuts it needs no program: the same multiple of each kernel's trace.
+    # With S of the cuts, no program is needed: all kernels have the same multiple of the trace.
     S = found.psd_cuts @ found.psd_cuts.T
     multiples = [(z @ kernel @ z + np.sum(S * kernel)) / np.trace(kernel) for kernel in kernels]
     assert multiples == pytest.approx([multiples[0]] * 3, rel=1e-2)
@@ -288,13 +288,13 @@ def test_points_without_a_label_count_by_their_trace():
 @pytest.mark.parametrize(("C", "tau"), [(None, 0.0), (0.02, 0.0), (1.0, 0.3), (None, 1.0)])
 def test_free_kernel_is_the_closed_form(C, tau):
     y = np.array([0, 1, 1, 0, 1, 1, 1])
-    # Without box and ridge the conic solver ends inaccurate; that value is known.
+    # Without C and tau, the conic solver is inaccurate, but the value is known.
     optimum = 4 * 5 * 2 / (7 * 5) if C is None and tau == 0 else conic(None, y, C, tau, 5.0, 9)
     found = margin_weights(None, y, C=C, tau=tau, mode="free", trace=5, n_points=9)
     assert found.value == pytest.approx(optimum, rel=1e-6)
     assert found.gap == pytest.approx(0, abs=1e-9)
     assert found.weights is None
-    # It is degenerate: it repeats the labels, and has nothing for other points.
+    # The solution repeats the labels and is zero for other points.
     assert not found.kernel[7:].any() and np.linalg.matrix_rank(found.kernel) == 1
     assert np.trace(found.kernel) == pytest.approx(5)
     other = margin_weights([np.eye(9), np.ones((9, 9)) + np.eye(9)], y, C=C, tau=tau, trace=5)
@@ -356,7 +356,7 @@ def test_kernels_may_come_from_a_function_and_as_float32():
         return kernels[i]
 
     assert margin_weights(made, y).weights == pytest.approx(given.weights, abs=1e-9)
-    assert max(asked) == 4  # which raises IndexError
+    assert max(asked) == 4  # the call that raises IndexError
     single = [K.astype(np.float32) for K in kernels]
     assert margin_weights(single, y).value == pytest.approx(given.value, rel=1e-3)
 

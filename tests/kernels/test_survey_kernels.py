@@ -1,4 +1,4 @@
-"""What the survey prints of learned kernels and what must stand there, side by side."""
+"""Formulas for learned kernels that are misprinted in the survey, compared with correct ones."""
 
 import cvxpy as cp
 import numpy as np
@@ -27,7 +27,7 @@ NARROW = np.exp(-cdist(X, X, "sqeuclidean") / 2)
 
 
 def test_the_hyperplane_is_farthest_from_the_closest_points():
-    """Separable classes: no other direction and intercept leave more room."""
+    """For separable classes, no other direction and intercept have a larger margin."""
     apart = X + 3 * SIGN[:, None]
     w, b = cp.Variable(3), cp.Variable()
     limits = [cp.multiply(SIGN, apart @ w + b) >= 1]
@@ -37,7 +37,7 @@ def test_the_hyperplane_is_farthest_from_the_closest_points():
     assert best == pytest.approx(margin_value(apart @ apart.T, Y) ** -0.5, rel=1e-4)
     for other in np.random.default_rng(1).standard_normal((50, 3)):
         f = apart @ other / np.linalg.norm(other)
-        room = (f[Y == 1].min() - f[Y == 0].max()) / 2  # with the best intercept of its own
+        room = (f[Y == 1].min() - f[Y == 0].max()) / 2  # with the best intercept for this direction
         assert room <= best + 1e-9
 
 
@@ -47,13 +47,13 @@ def test_a_penalty_of_c_times_the_slacks_is_a_box_of_half():
         cost = cp.sum_squares(w) + C * cp.sum(slack)
         printed = solved(cp.Problem(cp.Minimize(cost), [cp.multiply(SIGN, X @ w + b) >= 1 - slack]))
         assert printed == pytest.approx(margin_value(LINEAR, Y, C / 2), rel=1e-5)
-        assert printed < 0.95 * margin_value(LINEAR, Y, C)  # which is said to be equal
-    # Equation 33 has no penalty at all, and is solved by nothing: w = 0.
+        assert printed < 0.95 * margin_value(LINEAR, Y, C)  # the survey states that they are equal
+    # Equation 33 has no penalty, so its solution is w = 0.
     assert solved(cp.Problem(cp.Minimize(cp.sum_squares(w)))) == pytest.approx(0)
 
 
 def test_multipliers_are_zero_beside_the_margin():
-    """Printed as positive, all of them; those of points off the margin are zero."""
+    """The survey prints that all multipliers are positive; off the margin they are zero."""
     found = margin_weights([LINEAR, NARROW], Y, C=10.0, tol=1e-6)
     assert (found.alpha == 0).any() and (found.alpha > 0).any()
 
@@ -64,7 +64,7 @@ def test_the_functional_is_convex_in_the_kernel_for_it_is_linear_given_alpha():
         for share in (0.25, 0.5, 0.75):
             between = margin_value(share * LINEAR + (1 - share) * NARROW, Y, C, tau)
             assert between <= share * ends[0] + (1 - share) * ends[1] + 1e-9
-    # In alpha, which the survey gives as the reason, it is concave.
+    # The survey argues with convexity in alpha, but the functional is concave in alpha.
     G = np.outer(SIGN, SIGN) * NARROW
     a, b = RANDOM.uniform(size=(2, 16))
     value = [2 * v.sum() - v @ G @ v for v in (a, (a + b) / 2, b)]
@@ -72,7 +72,7 @@ def test_the_functional_is_convex_in_the_kernel_for_it_is_linear_given_alpha():
 
 
 def test_the_largest_t_is_infinite():
-    """Theorem E prints max t; every t above the functional is feasible."""
+    """Theorem E prints max t, but every t above the functional is feasible."""
     n, C = 8, 1.0
     K, sign = NARROW[:n, :n], SIGN[:n]
     G = np.outer(sign, sign) * K
@@ -90,14 +90,14 @@ def test_the_largest_t_is_infinite():
 
 
 def test_a_matrix_of_trace_and_norm_one_has_rank_one():
-    """Equation 43 asks for both; no mixture of the base kernels has both."""
+    """Equation 43 requires both, but no combination of the base kernels has both."""
     found = alignment_weights([LINEAR, NARROW], Y, centered=False)
     assert np.linalg.norm(found.kernel) == pytest.approx(1)
     assert np.trace(found.kernel) > 1.1
     for share in np.linspace(0, 1, 11):
         K = share * LINEAR / np.trace(LINEAR) + (1 - share) * NARROW / np.trace(NARROW)
         assert np.trace(K) == pytest.approx(1) and np.linalg.norm(K) < 0.9
-    # The target has both, and is the best of all matrices: it is of rank one.
+    # The target has both, and is the best of all matrices; its rank is one.
     T = np.outer(SIGN, SIGN) / 16
     assert np.trace(T) == pytest.approx(1) and np.linalg.norm(T) == pytest.approx(1)
 
@@ -125,33 +125,35 @@ def test_the_program_bounds_the_whole_kernel_and_alignment_the_part_with_labels(
         for f in (whole, part)
     ]
     assert part.alignment == pytest.approx(seen[1])
-    assert whole.alignment < 0.9 * seen[0]  # it is no alignment
+    assert whole.alignment < 0.9 * seen[0]  # so the value is not an alignment
     assert seen[0] <= seen[1]
 
 
 def test_the_norm_of_the_target_is_the_number_of_points():
-    """Printed as m, the number of features, here 3: alignments would be above 1."""
+    """The survey prints m, the number of features (here 3), which gives alignments above 1."""
     T = target_kernel(Y)
     assert np.sum(T * T) == 16**2
     assert np.sum(T * T) / (X.shape[1] * np.linalg.norm(T)) > 1
-    assert linalg.eigvalsh(T)[0] == pytest.approx(0, abs=1e-12)  # a kernel; not positive definite
+    assert linalg.eigvalsh(T)[0] == pytest.approx(
+        0, abs=1e-12
+    )  # positive semi-definite, but not positive definite
 
 
 def test_alignment_rises_where_the_condition_says_that_it_need_not():
-    """Also of a matrix that is no kernel, and whose product with the ideal is negative."""
+    """It also increases for an indefinite matrix that has a negative product with K*."""
     ideal = ideal_kernel(Y)
     indefinite = NARROW - 0.8 * ideal
     product = float(np.sum(indefinite * ideal))
     assert linalg.eigvalsh(indefinite)[0] < 0 > product
-    gamma = -0.5 * product / np.sum(ideal)  # half of what is asked for
+    gamma = -0.5 * product / np.sum(ideal)  # half of what the condition requires
     assert alignment(indefinite + gamma / 2 * ideal, ideal) > alignment(indefinite, ideal)
-    # Of kernels the product is never negative, so that the condition asks for nothing.
+    # For kernels, the product is never negative, so the condition always holds.
     assert np.sum(LINEAR * ideal) > 0
     assert alignment(idealize(LINEAR, Y, 1e-3), ideal) > alignment(LINEAR, ideal)
 
 
 def test_kernels_with_negative_eigenvalues_of_rounding_are_taken():
-    """A quadratic form of one is not convex to a conic modeller, which refuses the program."""
+    """A conic modeler rejects such a kernel, because its quadratic form is not convex."""
     K = LINEAR - 1e-9 * np.trace(LINEAR) * np.eye(16)
     assert not cp.quad_form(cp.Variable(16), np.outer(SIGN, SIGN) * K).is_convex()
     found = margin_weights([K, NARROW], Y, C=1.0, tol=1e-5)

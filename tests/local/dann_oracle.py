@@ -1,4 +1,4 @@
-"""DANN, one query after another, as the works have it."""
+"""DANN as a loop over queries, written from the paper of Hastie and Tibshirani."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def weights_of(distances, kind):
 
 
 def scatters_of(rows, codes, weights):
-    """Within and between classes, by the definition."""
+    """Return the within-class and between-class covariances, by definition."""
     p, total = rows.shape[1], weights.sum()
     shares, means = {}, {}
     for code in np.unique(codes):
@@ -41,7 +41,7 @@ def metric_from(within, between, epsilon, shrinkage):
 
 
 def metric_at(rows, codes, query, m, epsilon=1.0, n_iter=1, shrinkage=1e-3, weights="tricube"):
-    """The metric at a query, in standard units."""
+    """Return the metric at a query, for standardized features."""
     sigma, seen = np.eye(rows.shape[1]), []
     for step in range(n_iter):
         apart = rows - query

@@ -1,4 +1,4 @@
-"""ADAMENN against a loop over queries that was written from its description."""
+"""Tests of ADAMENN against a loop over queries, written from its description."""
 
 import numpy as np
 import pytest
@@ -19,12 +19,12 @@ def draw(n=60, p=4, classes=2, seed=0, integers=False):
 
 
 def order(D):
-    """Rows by distance, then by number; distances that differ by rounding are equal."""
+    """Sort rows by distance, then by index. Distances that differ by rounding are equal."""
     return np.lexsort((np.arange(len(D)), np.round(D, 9)))
 
 
 def r_of(z, rows, codes, J, w, k1, k2, slab, hidden):
-    """Relevances at training row z, by counting."""
+    """Return the relevances at training row z, by counting."""
     near = [i for i in order(((rows - rows[z]) ** 2 * w).sum(axis=1)) if i not in hidden]
     P = np.bincount(codes[near[:k1]], minlength=J) / k1
     region = np.array(near[:k2])
@@ -38,7 +38,7 @@ def r_of(z, rows, codes, J, w, k1, k2, slab, hidden):
 
 
 def oracle(X, y, x0, own=None, *, k0, k1, k2, slab, c, weighting, n_iter, region, exclude):
-    """Weights at one query."""
+    """Return the weights at one query."""
     rows, q = X / X.std(axis=0), x0 / X.std(axis=0)
     classes, codes = np.unique(y, return_inverse=True)
     p, left = rows.shape[1], {own} - {None}
@@ -155,7 +155,7 @@ def test_equal_relevance_is_no_preference(weighting):
 
 
 def test_smoothing_is_of_the_slab_alone():
-    # One class in the slab, another around the point: without smoothing this divides by zero.
+    # The slab has one class, the neighborhood another: without smoothing this divides by zero.
     found = chi_squared(np.array([[1.0, 0.0]]), np.array([[[0, 4], [4, 0]]]))
     np.testing.assert_allclose(found, [[(5 / 6) ** 2 * (6 + 6 / 5), (1 / 6) ** 2 * (6 / 5 + 6)]])
 
@@ -166,9 +166,9 @@ def test_noise_weighs_less_and_weights_add_up():
     X[:, 0] += 4 * y
     weights = ADAMENNClassifier().fit(X, y).weights_at(X)
     np.testing.assert_allclose(weights.sum(axis=1), 1)
-    # Where all are of one class no feature tells more than another.
+    # If all rows have the same class, all features are equally relevant.
     assert weights[:, 0].mean() > 1.2 * weights[:, 1:].mean(axis=0).max()
-    # The softmax of large exponents.
+    # The softmax must not overflow for large exponents.
     strong = ADAMENNClassifier(c=1e6).fit(X, y).weights_at(X)
     assert np.isfinite(strong).all()
     np.testing.assert_allclose(strong.sum(axis=1), 1)
@@ -178,8 +178,8 @@ T6 = np.array([[0.0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]]), np.array([-1,
 
 
 def test_t6_by_hand():
-    # All six points are in region, slab and posterior: shares (1/2, 1/2) against smoothed
-    # (4/8, 4/8), so nothing is relevant and the neighbours are the Euclidean ones.
+    # All six points are in the region, slab and posterior. The class fractions are (1/2, 1/2), and
+    # (4/8, 4/8) if smoothed, so no feature is relevant and the neighbors are the Euclidean ones.
     rule = ADAMENNClassifier(n_average=6, n_posterior=6, n_region=6, n_slab=6).fit(*T6)
     np.testing.assert_array_equal(rule.relevances_, 0)
     np.testing.assert_allclose(rule.weights_at(T6[0]), 0.5)

@@ -1,4 +1,4 @@
-"""DANN against a loop over queries, its anchors and limits, and what iterating does."""
+"""Tests of DANN against a loop over queries, known values, limits and iterations."""
 
 import warnings
 
@@ -75,7 +75,7 @@ def test_anchors_on_six_points():
 
 
 def test_an_affine_map_of_the_rows_maps_the_metric():
-    # eps multiplies S_w^-1, so that this is exact with the same neighbours and no shrinkage.
+    # eps multiplies S_w^-1, so this is exact with the same neighbors and without shrinkage.
     random = np.random.default_rng(0)
     X, y = random.normal(size=(90, 5)) + np.arange(90)[:, None] % 3, np.arange(90) % 3
     T = random.normal(size=(5, 5)) + 3 * np.eye(5)
@@ -139,14 +139,14 @@ def test_the_chi_squared_distance_of_posteriors_has_its_limit_in_the_metric():
 
 
 def test_iterations_need_not_converge():
-    # "Iterate until convergence", says the survey: here two sets of neighbours follow each other
-    # for ever, since with equal weights a set says all of the next metric.
+    # The survey says "iterate until convergence". Here, two sets of neighbors alternate forever,
+    # because with equal weights a set of neighbors determines the next metric.
     X = np.random.default_rng(88).integers(-4, 5, (10, 2)).astype(float)
     y, query, sigma, sets = np.arange(10) % 2, np.zeros(2), np.eye(2), []
     for _ in range(12):
         far = np.einsum("ij,jk,ik->i", X, sigma, X)
         near = np.argsort(far, kind="stable")[:5]
-        assert not sets or np.sort(far)[5] - np.sort(far)[4] > 1e-3  # no accident of rounding
+        assert not sets or np.sort(far)[5] - np.sort(far)[4] > 1e-3  # not a rounding effect
         sets.append(frozenset(near))
         sigma = metric_from(*scatters_of(X[near], y[near], np.ones(5)), 1.0, 1e-3)
     assert sets[-1] == sets[-3] != sets[-2] == sets[-4]
@@ -157,7 +157,7 @@ def test_iterations_need_not_converge():
 
 
 def test_a_window_far_smaller_than_the_data_keeps_its_digits():
-    # Sums about zero lose 12 digits of these; the metric must not.
+    # Uncentered sums lose 12 digits of these numbers; the metric must not.
     random = np.random.default_rng(0)
     one = random.normal(size=(40, 2))
     y = (one[:, 0] > 0).astype(int)
@@ -175,7 +175,12 @@ def test_a_window_far_smaller_than_the_data_keeps_its_digits():
 def test_duplicates_single_rows_and_windows_of_one_class():
     X = np.repeat([[0.0, 0], [1, 0], [5, 5]], 20, axis=0)
     y = np.repeat([0, 1, 1], 20)
-    for m in (4, 20, 40, 60):  # h = 0; all of a class identical: no scatter within
+    for m in (
+        4,
+        20,
+        40,
+        60,
+    ):  # h = 0, and identical rows within each class: zero within-class scatter
         dann = DANNClassifier(n_metric=m).fit(X, y)
         assert np.isfinite(dann.metric_at(X[::20])).all()
         assert dann.score(X, y) == 1

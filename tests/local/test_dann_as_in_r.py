@@ -1,4 +1,4 @@
-"""DANN with the settings of R's package dann votes as that rule does, written out from its text."""
+"""DANN with the settings of the R package dann gives the same votes as its algorithm."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from nearfar import DANNClassifier
 
 
 def votes_as_in_r(X, y, queries, k, size, epsilon):
-    """No deviations, no weights, no shrinkage: directions without any spread are left out."""
+    """Vote without standardization, weights and shrinkage; constant directions are ignored."""
     found = []
     for query in queries:
         near = np.argsort(((X - query) ** 2).sum(axis=1), kind="stable")[:size]
@@ -45,5 +45,5 @@ def test_the_settings_of_the_guide_are_those_of_r(load, k, epsilon):
         ties="first",
     ).fit(X[known], y[known])
     wanted = votes_as_in_r(X[known], y[known], X[~known], k, 50, epsilon)
-    # Of equal distances, rounding may order two otherwise.
+    # Rounding can change the order of two equal distances.
     assert (dann.predict(X[~known]) != wanted).sum() <= 1

@@ -1,4 +1,4 @@
-"""The subspace of DANN against a loop over rows, and sub-DANN."""
+"""Tests of DANNSubspace against a loop over rows, and of sub-DANN."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def root_of(within, rho):
 
 
 def subspace_of(X, y, m, sphere, rho=1e-3):
-    """Mahalanobis matrices of the first q directions, and eigenvalues, row after row."""
+    """Return the Mahalanobis matrices of the first q directions, and the eigenvalues."""
     rows = (X - X.mean(axis=0)) / X.std(axis=0)
     p, total, root = X.shape[1], 0, np.eye(X.shape[1])
     if sphere == "global":
@@ -65,7 +65,7 @@ def test_auto_has_the_least_error_of_five_neighbors():
 
 
 def test_auto_asks_some_of_many_rows(monkeypatch):
-    """The same ones always, for their neighbours among all rows."""
+    """The sample is always the same, and its neighbors are searched among all rows."""
     monkeypatch.setattr("nearfar.local.dann_subspace._ASKED", 12)
     X, y = THREE
     some, again = DANNSubspace().fit(X, y), DANNSubspace().fit(X, y)

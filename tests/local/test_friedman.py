@@ -1,4 +1,4 @@
-"""Machete and scythe against a loop over queries that was written from their description."""
+"""Tests of machete and scythe against a loop over queries, written from their description."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def draw(n=80, p=4, classes=2, seed=0, integers=False):
 
 
 def oracle(X, y, z, own=None, *, K, mode, alpha=0.7, window=0.2, least=10):
-    """Relevances of all cuts, boxes, and the rows of the last region, nearest first."""
+    """Return the relevances and boxes of all cuts, and the rows of the last region."""
     classes, codes = np.unique(y, return_inverse=True)
     scale = X.std(axis=0)
     rows, q, J, p = X / scale, z / scale, len(classes), X.shape[1]
@@ -121,7 +121,7 @@ def test_counts_of_all_rows_are_those_of_slabs():
 
 
 def test_where_nothing_matters_the_cut_is_by_scaled_distance():
-    # One class in sight: the labels of a far cluster do not matter near the query.
+    # Only one class is near the query: the labels of a far cluster do not matter.
     random = np.random.default_rng(0)
     X = np.concatenate([random.normal(size=(40, 3)), random.normal(size=(40, 3)) + 50])
     y = np.repeat([0, 1], 40)
@@ -162,7 +162,7 @@ def test_what_it_refuses_and_what_it_may_be_asked():
     for bad in ({"alpha": 1.0}, {"alpha": 0.0}, {"window": 0.0}, {"min_window": 0}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             FriedmanClassifier(**bad).fit(X, y)
-    # Fewer than vote are the first of them; all rows have an order too.
+    # With fewer than n_neighbors, kneighbors returns the first of them. It can also order all rows.
     _, found = rule.kneighbors(X[:5])
     np.testing.assert_array_equal(rule.kneighbors(X[:5], 3)[1], found[:, :3])
     distances, everything = rule.kneighbors(X[:5], 80)

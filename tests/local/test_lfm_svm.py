@@ -1,4 +1,4 @@
-"""LFM-SVM against a loop over queries that was written from its description."""
+"""Tests of LFM-SVM against a loop over queries, written from its description."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def draw(n=90, p=3, classes=2, seed=0):
 
 
 def kernel(name, gamma, u, v):
-    """Value and gradient in v of a kernel between two points."""
+    """Return the value of a kernel between two points, and its gradient in v."""
     if name == "linear":
         return u @ v, u
     if name == "poly":
@@ -30,7 +30,7 @@ def kernel(name, gamma, u, v):
 
 
 class Machine:
-    """An SVM, term by term."""
+    """Evaluate an SVM term by term."""
 
     def __init__(self, rows, positive, name, C, gamma):
         self.name, self.gamma = name, gamma
@@ -65,7 +65,7 @@ class Machine:
 
 
 def oracle(X, y, queries, name, C, a_scale=10.0):
-    """Boundary points and weights in standard units, one query after the other."""
+    """Return boundary points and weights for standardized features, query by query."""
     middle, scale = np.median(X, axis=0), X.std(axis=0)
     rows, Q = (X - middle) / scale, (queries - middle) / scale
     gamma = 1 / rows.var(axis=0).sum()
@@ -137,13 +137,13 @@ def test_boundary_points_lie_on_it_and_gradients_are_slopes():
 
 @pytest.mark.parametrize("few", [12, 300])
 def test_who_does_not_arrive_looks_towards_the_nearest_on_the_other_side(few):
-    """However many of the nearest lie on its own side."""
+    """The search must not depend on how many of the nearest points are on the same side."""
     random = np.random.default_rng(few)
     rows = random.normal(size=(600, 2))
     positive = np.arange(600) < few
     rows[positive, 0] += 4
     machine = KernelMachine.fit(rows, positive, 1.0, Kernel("rbf", 0.5, 3, 1.0))
-    far = 60 * random.normal(size=(40, 2))  # no slope reaches there
+    far = 60 * random.normal(size=(40, 2))  # far beyond any gradient step
     far = far[np.abs(machine.gradients(far)[1]).max(axis=1) == 0]
     points, found = machine.boundary(far, rows)
     sides = np.array([np.sign(machine.decision_function(x[None])[0]) for x in rows])
@@ -163,7 +163,7 @@ def test_the_normal_of_a_linear_machine_is_its_own():
     svc = SVC(kernel="linear").fit((X - np.median(X, axis=0)) / X.std(axis=0), y)
     normal = np.abs(svc.coef_[0]) / np.linalg.norm(svc.coef_[0])
     weights = rule.weights_at(X)
-    # log w_i - log w_j = a (n_i - n_j), with one a for each query.
+    # log w_i - log w_j = a (n_i - n_j), with the same a for all features of a query.
     logs = np.log(weights) - np.log(weights).mean(axis=1, keepdims=True)
     rest = normal - normal.mean()
     a = logs @ rest / (rest @ rest)
@@ -179,14 +179,14 @@ def test_far_from_the_boundary_all_features_count_alike():
     plain = KNNClassifier(n_neighbors=5).fit(X / X.std(axis=0), y)
     np.testing.assert_array_equal(rule.kneighbors(far)[1], plain.kneighbors(far / X.std(axis=0))[1])
     np.testing.assert_allclose(LFMSVMClassifier(a_scale=0.0).fit(X, y).weights_at(X), 1 / 3)
-    # A negative A turns the weights around.
+    # A negative A reverses the order of the weights.
     unclipped = LFMSVMClassifier(clip=False, a_scale=0.1).fit(X, y).weights_at(X)
     assert (unclipped.argmin(axis=1) != rule.weights_at(X).argmin(axis=1)).any()
 
 
 def test_the_published_mean_distance_turns_it_into_k_nn():
-    # Most support vectors are at distance zero from themselves, which drags D down: hardly any
-    # query is as near to one as that.
+    # Most training points are support vectors at distance zero from themselves, which makes D so
+    # small that almost no query is nearer to a support vector.
     random = np.random.default_rng(0)
     X, y = random.normal(size=(400, 10)), np.arange(400) % 2
     X[:, :2] += np.outer(2 * y - 1, [1.5, 0.8])
@@ -206,7 +206,7 @@ def test_the_published_mean_distance_turns_it_into_k_nn():
 
 def test_no_unbounded_support_vector_and_no_boundary():
     X, y = draw()
-    # With a tiny C every multiplier is at its bound, and all points are on the larger side.
+    # With a tiny C, all dual variables are at their bound, and all points are on one side.
     rule = LFMSVMClassifier(C=1e-6).fit(X[:60], np.arange(60) < 20)
     assert len(rule.svc_.unbounded) == len(rule.svc_.vectors)
     np.testing.assert_allclose(rule.weights_at(X).sum(axis=1), 1)

@@ -1,4 +1,4 @@
-"""What all rules with a metric for each query share."""
+"""Tests of the behavior that all classifiers with a local metric share."""
 
 import numpy as np
 import pytest
@@ -117,7 +117,7 @@ def test_products_in_blocks_are_the_same(monkeypatch):
 
 
 def test_far_rows_do_not_hide_near_ones():
-    # Products of 1e5 round by more than the rows around the query differ.
+    # Rounding errors of products of 1e5 are larger than the distances between rows near the query.
     random = np.random.default_rng(1)
     given = np.concatenate([random.normal(size=(40, 3)) * 1e-4, [[1e5, 1e5, -1e5]]])
     rows = LocalRows(given, np.zeros(41, np.intp), 1, np.ones(3))
@@ -148,7 +148,9 @@ def test_explanations_add_up(name):
         variances = X.var(axis=0)
         costs = np.einsum("ijj->ij", rule.metric_at(X[:9])) * variances
         shares = costs / costs.sum(axis=1, keepdims=True)
-        if name == "FriedmanClassifier":  # the mean over its cuts, each of another metric
+        if (
+            name == "FriedmanClassifier"
+        ):  # its relevance is the mean over cuts with different metrics
             n_cuts = len(rule.region_sizes()) - 1
             shares = np.mean([rule.relevance_at(X[:9], step) for step in range(n_cuts)], axis=0)
         np.testing.assert_allclose(why.relevance, shares, atol=1e-9)

@@ -1,4 +1,4 @@
-"""The quasiconformal distance against a loop over queries, its identities, and pure windows."""
+"""Tests of the quasiconformal distance against a loop over queries and identities."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def posterior_of(rows, codes, query, k, n_classes, smoothing=1.0):
 
 
 def posteriors_of(rows, codes, k, n_classes, smoothing=1.0):
-    """Of training rows, each by the others."""
+    """Return the posteriors of training rows, each estimated from the other rows."""
     everyone = np.arange(len(rows))
     return np.array(
         [
@@ -78,7 +78,7 @@ def test_distances_and_votes_are_those_of_a_loop(X, y, exact):
 
 def test_left_out_rows_are_in_no_posterior():
     X, y = TWO[0][:40], TWO[1][:40]
-    for k in (5, 39):  # with all others in the lists nobody takes a place
+    for k in (5, 39):  # with 39, the list has all other rows and no replacement
         rule = QuasiconformalClassifier(n_neighbors=3, n_posterior=k).fit(X, y)
         rows = X / X.std(axis=0)
         covariance = covariance_of(rows)
@@ -103,7 +103,7 @@ def left_out_distances(rows, codes, query, k, covariance):
 def test_signed_identity_and_a_constant_posterior():
     X, y = TWO
     rule = QuasiconformalClassifier(n_posterior=len(X) - 1, smoothing=1e9).fit(X, y)
-    # c is (nearly) the same everywhere: the order is that of the Mahalanobis distance.
+    # c is (nearly) constant, so the order is that of the Mahalanobis distance.
     rows = X / X.std(axis=0)
     squares = [
         np.einsum("ij,ij->i", (rows - q) @ np.linalg.inv(covariance_of(rows)), rows - q)
@@ -117,7 +117,7 @@ def test_signed_identity_and_a_constant_posterior():
 
 
 def test_without_smoothing_all_pure_rows_would_be_at_distance_zero():
-    # The mistake, and that a rule that made it would be seen.
+    # Without smoothing, the formula puts all rows of a pure neighborhood at distance zero.
     X = np.concatenate([np.linspace(0, 1, 20), np.linspace(5, 6, 20)])[:, None]
     y = np.repeat([0, 1], 20)
     query, covariance = np.array([0.5]), covariance_of(np.tile(X, 2))[:1, :1]
@@ -132,7 +132,7 @@ def test_without_smoothing_all_pure_rows_would_be_at_distance_zero():
 
 
 def test_rows_beyond_the_reach_of_the_kernel_are_still_in_order():
-    # K underflows: D is the same for all of one posterior, and the nearest must come first.
+    # K underflows, so D is equal for rows with equal posteriors. The nearest row must come first.
     random = np.random.default_rng(0)
     X = random.normal(size=(120, 2)) * 0.01
     X[60:] += 1

@@ -1,4 +1,4 @@
-"""Short and Fukunaga's metric against a loop over queries, and where there is nothing between."""
+"""Tests of the metric of Short and Fukunaga against a loop over queries, and special cases."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ MOONS = make_moons(120, noise=0.3, random_state=0)
 
 
 def metric_of(rows, codes, query, n_metric, epsilon):
-    """The definition, for one query, in standard units."""
+    """Return the metric of one query by definition, for standardized features."""
     far = np.sqrt(((rows - query) ** 2).sum(axis=1))
     near = np.argsort(far, kind="stable")[:n_metric]
     counts = np.bincount(codes[near], minlength=2)

@@ -1,4 +1,4 @@
-"""What the survey prints of local metrics and what must stand there, side by side."""
+"""Formulas for local metrics that are misprinted in the survey, compared with correct ones."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_discriminant_features_are_eigenvectors():
 
     leading = eigh(BETWEEN, WITHIN)[1][:, -1]
     assert ratio(leading) == pytest.approx(np.trace(inv(WITHIN) @ BETWEEN))  # of rank one
-    # The coordinates of S_w x tell the classes apart less well.
+    # The coordinates S_w x separate the classes less well.
     assert max(ratio(row) for row in WITHIN) < 0.99 * ratio(leading)
 
 
@@ -37,7 +37,7 @@ def test_the_metric_needs_its_last_factor():
     )
 
 
-# Three Gaussian classes of one covariance.
+# Three Gaussian classes with the same covariance.
 MU = np.array([[0.0, 0], [1, 0.5], [-0.5, 1]])
 COVARIANCE = np.array([[3.0, 0.3], [0.3, 0.5]])
 X0, WAY = np.array([0.2, 0.1]), np.array([0.6, -0.8])
@@ -60,7 +60,7 @@ def test_the_expansion_has_a_plus():
             found.append(np.abs(posteriors(X0 + step * WAY) - posteriors(X0) * (1 + sign * slope)))
     (plus, plus_smaller), (minus, minus_smaller) = errors[1], errors[-1]
     assert plus_smaller.max() < 0.02 * plus.max()  # of second order
-    assert minus_smaller.max() > 0.05 * minus.max()  # of first order: no expansion
+    assert minus_smaller.max() > 0.05 * minus.max()  # of first order, so the expansion is wrong
 
 
 def test_scatters_stand_for_covariances():

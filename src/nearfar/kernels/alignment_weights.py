@@ -197,7 +197,7 @@ def alignment_weights(
             x, bound = _signed(base, products, x, tol, max_iter)
     x = x / np.sqrt(x @ products.Q @ x)
     value = float(products.b @ x)
-    bound = max(bound, value)  # rounding
+    bound = max(bound, value)  # rounding errors can put it below
     return AlignmentWeights(x * products.scale, value, bound, value / target, V, base)
 
 
@@ -288,7 +288,7 @@ def _free(kernels: object, F: Matrix, target: float, n_points: int | None) -> Al
         raise ValueError('mode="free" optimizes over all matrices, so kernels must be None.')
     n = len(F) if n_points is None else n_points
     if n < len(F):
-        raise ValueError(f"n_points must be at least the {len(F)} labels of y; got {n}.")
+        raise ValueError(f"n_points must be at least the number of labels in y, {len(F)}; got {n}.")
     kernel = np.zeros((n, n))
     kernel[: len(F), : len(F)] = (F @ F.T) / target
     return AlignmentWeights(None, target, target, 1.0, _kernels=kernel)

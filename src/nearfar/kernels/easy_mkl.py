@@ -196,7 +196,7 @@ def easy_mkl_weights(kernels: Kernels | KernelSet, y: ArrayLike, lam: float = 0.
 
 
 class _Found(NamedTuple):
-    """Weights of sum 1, the objective of the distributions they come from, and a bound of it."""
+    """Weights with sum 1, and the objective of the quadratic program with its lower bound."""
 
     weights: Vector
     objective: float

@@ -52,7 +52,7 @@ class MarginKernelLearner(KernelProgram):
     mode : {"nonneg", "signed", "rank_one", "free"}, default="nonneg"
         Set of kernels over which the objective is optimized. See Notes.
     trace : float or None, default=None
-        Trace c of the learned kernel. None uses the number of rows.
+        Trace c of the learned kernel if ``norm`` is 1. None uses the number of rows.
     norm : float, default=1.0
         Norm p of the constraint. With p > 1, which needs mode "nonneg", the constraint is
         :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`, and no weight is exactly 0.

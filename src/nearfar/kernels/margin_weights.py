@@ -129,7 +129,7 @@ def margin_weights(
         Ridge added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss,
         :math:`\min |w|^2 + \tfrac1\tau\sum\xi^2`.
     trace : float, default=None
-        Trace c of the learned kernel. None uses the number of points.
+        Trace c of the learned kernel if ``norm`` is 1. None uses the number of points.
     mode : {"nonneg", "signed", "free", "rank_one"}, default="nonneg"
         Set of weights or matrices, as listed above.
     norm : float, default=1.0
@@ -298,7 +298,7 @@ def _free(
     y = signs[0]
     n = len(y) if n_points is None else n_points
     if n < len(y):
-        raise ValueError(f"n_points must be at least the {len(y)} labels of y; got {n}.")
+        raise ValueError(f"n_points must be at least the number of labels in y, {len(y)}; got {n}.")
     c = float(n if trace is None else trace)
     ups, downs = int((y > 0).sum()), int((y < 0).sum())
     S = 2 / ((tau + c) * (1 / ups + 1 / downs))

@@ -37,7 +37,7 @@ class MKLClassifier(KernelSVM):
     ----------
     learner : learner of a kernel, optional
         Kernel learner that is fitted first. None uses ``AlignmentKernelLearner()``. The mean
-        diagonal of the learned kernel is 1, unless ``MarginKernelLearner`` sets another trace.
+        diagonal of the learned kernel is 1, unless ``trace`` or ``norm`` of the learner is set.
     C : float, default=1.0
         Penalty parameter of the SVM.
 

@@ -377,7 +377,7 @@ class _Sizes(NamedTuple):
 
 
 class _Lists:
-    """The nearest rows of a block of training rows."""
+    """Lists of the nearest rows for a block of training rows."""
 
     def __init__(
         self,

@@ -26,7 +26,8 @@ class LFMSVMClassifier(LocalVoter):
     r"""Nearest-neighbor classifier with local feature weights from an SVM (LFM-SVM).
 
     Let f be the decision function of an SVM for two classes, d a point near the query :math:`x_0`
-    where f is zero, and s the unbounded support vectors. The weights are
+    where f is zero, and s the unbounded support vectors (or all of them, if none is unbounded). The
+    weights are
 
     .. math:: w_i(x_0) \propto \exp(A R_i), \quad R_i = |n_{d,i}|, \quad n_d = \nabla f(d), \quad
               A = D - \min_s \|x_0 - s\|,
