@@ -448,7 +448,7 @@ def test_singular_classes_stay_finite_or_raise_with_advice(learner):
     assert np.isfinite(learner.fit(X, y).transform(X)).all()
     assert learner.shrinkage_ > 0
     plain = type(learner)(2, shrinkage=0.0)
-    with pytest.raises(ValueError, match=r"singular: .* Use shrinkage='auto' or a number above 0"):
+    with pytest.raises(ValueError, match=r"singular, .* Use shrinkage='auto' or a number above 0"):
         plain.fit(X, y)
     X[y == 1] = X[0]  # All rows of this class are equal.
     assert np.isfinite(learner.fit(X, y).transform(X)).all()

@@ -1,4 +1,4 @@
-"""Cross-validation with supervision, and what goes wrong without it."""
+"""Cross-validation with supervision, and failures of scikit-learn's own function."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ KNOWN = Chunklets.from_labels(WINE_Y, n_chunklets=25, chunklet_size=4, random_st
 
 
 class Recorder(ClassifierMixin, BaseEstimator):
-    """Remembers what each fit was given."""
+    """An estimator that stores the arguments of each fit."""
 
     seen: list = []
 
@@ -103,7 +103,7 @@ def test_pipeline_routes_supervision_to_the_step_that_asks_for_it():
         )
     assert result["test_score"].mean() > 0.9
     for fitted in result["estimator"]:
-        # 25 chunklets, fewer in a fold; the three classes were not what was learned from.
+        # The learner used the 25 chunklets (fewer in a fold), not the three classes.
         assert fitted[1].statistics_.n_classes > 3
 
 
@@ -116,7 +116,7 @@ def test_pipeline_fit_with_metadata_routing():
 
 
 def test_naive_slicing_1_indices_that_outlive_their_rows_are_refused():
-    # scikit-learn hands the object to each fold as it is: its numbers point at other rows.
+    # scikit-learn passes the object to each fold unchanged, so its indices refer to other rows.
     with (
         sklearn.config_context(enable_metadata_routing=True),
         pytest.raises(ValueError, match=r"178 samples but X has 14\d rows.*cross_validate"),
@@ -131,7 +131,7 @@ def test_naive_slicing_1_indices_that_outlive_their_rows_are_refused():
 
 
 def test_naive_slicing_2_an_array_of_as_many_pairs_as_rows_is_sliced_like_rows(seen):
-    # Without the class, scikit-learn would pick pairs by row number and nobody would notice.
+    # scikit-learn would slice an array of pairs by row index, without an error.
     X, y = np.arange(40.0)[:, None], np.arange(40) % 2
     pairs = Pairs.from_labels(y, n_similar=40, n_dissimilar=1, random_state=0)
     with sklearn.config_context(enable_metadata_routing=True):
@@ -169,7 +169,7 @@ def test_groups_frames_and_parallel_folds():
     one = cross_validate(
         RCA(), frame, pd.Series(WINE_Y), supervision=KNOWN, groups=groups, cv=GroupKFold(3)
     )
-    # Processes that are forked where they can be: others would import everything again.
+    # Use multiprocessing, which forks where possible: other workers import everything again.
     with parallel_config(backend="multiprocessing"):
         two = cross_validate(
             RCA(), WINE, WINE_Y, supervision=KNOWN, groups=groups, cv=GroupKFold(3), n_jobs=2

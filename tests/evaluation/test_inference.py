@@ -1,4 +1,4 @@
-"""Corrected intervals, Holm's p, the decision: against formulas written out, and simulated."""
+"""Corrected intervals, Holm's p-values and verdicts, compared with formulas and simulations."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_the_corrected_variance_is_that_of_nadeau_and_bengio():
 
 
 def test_the_uncorrected_interval_would_be_half_as_long():
-    # The classic mistake: 25 folds taken for 25 independent measurements.
+    # The classic mistake is to treat 25 folds as 25 independent measurements.
     differences = np.random.default_rng(1).normal(0, 1, 25)
     naive = stats.sem(differences)
     assert corrected_estimate(differences, 0.25).standard_error > 2.6 * naive
@@ -49,11 +49,11 @@ def test_equal_errors_in_every_fold_are_no_gain():
 
 
 def test_equal_gains_in_a_few_small_folds_are_no_certainty():
-    # One row of ten more in each of five folds: chance does it with probability 1/32.
+    # A gain of one row in ten in each of five folds occurs by chance with probability 1/32.
     gains = np.full(5, -0.1)
     assert corrected_estimate(gains, 0.25, resolution=0.1).interval()[1] > 0
     assert corrected_estimate(3 * gains, 0.25, resolution=0.1).interval()[1] < 0
-    # Where the folds differ by more than a row the floor changes nothing.
+    # If the folds differ by more than a row, the lower limit has no effect.
     spread = np.random.default_rng(0).normal(0, 0.05, 25)
     floored = corrected_estimate(spread, 0.25, resolution=0.001)
     assert floored == corrected_estimate(spread, 0.25)
@@ -334,10 +334,10 @@ def test_numbers_in_words(function, value, text):
 
 
 def simulated(rng, n_learners, gain=0.0, n_rows=500, base=0.20, shared=0.75):
-    """Errors in 5 × 5 folds of a reference and learners that fail on much the same rows.
+    """Simulate errors in 5 × 5 folds of a baseline and learners with correlated errors.
 
-    A row is mistaken when a Gaussian score exceeds a threshold. Scores have a part that belongs to
-    the row, one to row and method, and one that changes with the training fold.
+    A row is misclassified if a Gaussian score exceeds a threshold. Scores are the sum of a term per
+    row, a term per row and method, and a term that changes with the training fold.
     """
     row = rng.normal(size=n_rows)
     own = rng.normal(size=(n_learners + 1, n_rows))

@@ -1,4 +1,4 @@
-"""Scores of pairs and comparisons, and folds with no point on both sides."""
+"""Scores of pairs and comparisons, and folds that share no points."""
 
 from itertools import pairwise
 
@@ -125,7 +125,7 @@ def test_bad_comparisons_raise(comparisons, message):
 
 
 def sides(fold, pairs):
-    """Points of the training and of the test pairs."""
+    """Return the points of the training pairs and of the test pairs."""
     return (set(map(tuple, pairs[rows].reshape(-1, pairs.shape[2]))) for rows in fold)
 
 
@@ -143,7 +143,7 @@ def test_no_point_is_on_both_sides_and_every_pair_is_somewhere(n_splits, shuffle
         here, there = sides(fold, pairs)
         assert not here & there
         assert len(train) + len(test) + fold.n_dropped == len(pairs)
-        # What was dropped lies across.
+        # Dropped pairs have a point on each side.
         for row in np.setdiff1d(np.arange(len(pairs)), np.append(train, test)):
             a, b = map(tuple, pairs[row])
             assert not {a, b} <= here
@@ -221,7 +221,7 @@ def test_the_seed_decides_the_folds():
 
 
 def test_folds_over_pairs_alone_are_optimistic():
-    # Labels that say nothing: a memory of points is all there is to learn.
+    # The labels are random, so a learner can only memorize points.
     rng = np.random.default_rng(0)
     points, y = rng.normal(size=(60, 40)), rng.integers(0, 2, 60)
     pairs, sign = Pairs.from_labels(y, n_similar=600, n_dissimilar=600, random_state=0).to_arrays(

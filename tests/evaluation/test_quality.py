@@ -1,4 +1,4 @@
-"""Measures of embeddings, against loops, closed forms and scikit-learn."""
+"""Quality measures of embeddings, compared with loops, closed forms and scikit-learn."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def nearest(points, k):
 
 
 def by_the_definition(X, Y, k, neighbors_of):
-    """1 - min_s sum (s b - a)² / sum a², the minimum found by least squares, pair by pair."""
+    """Return 1 - min_s sum (s b - a)² / sum a², with the minimum found by least squares."""
     near = nearest(neighbors_of, k)
     a = [np.linalg.norm(X[i] - X[j]) for i in range(len(X)) for j in near[i]]
     b = [np.linalg.norm(Y[i] - Y[j]) for i in range(len(X)) for j in near[i]]
@@ -98,7 +98,7 @@ def test_a_short_cut_is_seen_by_trust_alone():
     X = np.linspace(-1, 1, 101)[:, None]
     folded = np.abs(X) + 1e-3 * (X > 0)
     assert local_trust(X, folded, 4) < 0.2
-    # Continuity loses only at the fold.
+    # Continuity decreases only at the fold.
     assert local_continuity(X, folded, 4) > 0.9
     assert neighborhood_intersection(X, folded, 4) < 0.6
 
@@ -111,8 +111,8 @@ def test_ranks_are_those_of_scikit_learn(pair, k):
 
 
 def test_swiss_rolls_have_the_published_sizes():
-    """One draw each elsewhere: the true sheet 1.000, 1.000, 0.998; Isomap 0.936, 0.946, 0.855;
-    PCA 0.827, 0.642, 0.353, which depends on how the axes happen to lie in each draw."""
+    """Published values of a single draw: true sheet 1.000, 1.000, 0.998; Isomap 0.936, 0.946,
+    0.855; PCA 0.827, 0.642, 0.353, which depends on the orientation of the axes in the draw."""
     X, t = make_swiss_roll(1000, random_state=0)
     flat = np.c_[(t * np.sqrt(1 + t**2) + np.arcsinh(t)) / 2, X[:, 1]]
     true = embedding_quality(X, flat)
@@ -194,7 +194,7 @@ def test_misuse_is_named(call, message):
 
 
 class OneSided:
-    """Embeds by an axis; new points it places with an error that is known."""
+    """An embedding that places new points with a known error."""
 
     def __init__(self, error):
         self.error = error

@@ -1,4 +1,4 @@
-"""ClassStatistics against two passes in long double, however the rows come in."""
+"""ClassStatistics compared with two passes in long double, for rows in any order and batches."""
 
 import copy
 import pickle
@@ -19,7 +19,7 @@ BOUND = 1e-10
 
 
 class Reference:
-    """Two passes in long double: the means first, then the deviations."""
+    """Compute means, then deviations, in two passes in long double."""
 
     def __init__(self, X, y, w=None):
         rows = np.asarray(X).astype(np.longdouble)
@@ -60,7 +60,7 @@ def assert_matches(statistics, X, y, w=None, bound=BOUND):
     np.testing.assert_array_equal(statistics.counts, expected.counts)
     assert error(statistics.weights, expected.weights) < bound
     deviation = np.sqrt(np.diag(expected.within / expected.weights.sum()).max())
-    # A mean is known to the rounding of the values themselves.
+    # A mean is accurate to the rounding of the values themselves.
     rounding = np.finfo(np.float64).eps * np.abs(X).max()
     assert np.abs(statistics.means - expected.means).max() <= bound * deviation + 2 * rounding
     assert np.abs(statistics.mean - expected.mean).max() <= bound * deviation + 2 * rounding
@@ -82,7 +82,7 @@ def assert_matches(statistics, X, y, w=None, bound=BOUND):
 
 
 def sample(seed=0, n=120, p=5, c=3, apart=1e6, offset=0.0, sizes=None):
-    """Correlated features of standard deviation about one; class means far apart."""
+    """Return correlated features of standard deviation about 1, with distant class means."""
     rng = np.random.default_rng(seed)
     y = rng.integers(c, size=n) if sizes is None else np.repeat(np.arange(len(sizes)), sizes)
     y[: len(np.unique(y))] = np.unique(y)
@@ -137,7 +137,7 @@ BATCHINGS = {
     ),
 }
 
-# Few rows stay rows, many become matrices, and between them both occur at once.
+# Few rows are stored as rows, many as matrices. In between, both occur at once.
 SHAPES = {
     "dense": {"n": 120, "p": 5},
     "factored": {"n": 30, "p": 40},
@@ -448,7 +448,7 @@ def test_factored_statistics_never_make_a_square_matrix(pooled):
 
 def test_factors_of_classes_multiply_to_their_scatters():
     X, y = sample(n=20, p=30, c=3)
-    named = np.array(["c", "a", "b"])[y]  # the order of the classes is not that of the rows
+    named = np.array(["c", "a", "b"])[y]  # the order of the classes differs from that of the rows
     statistics = ClassStatistics().partial_fit(X, named)
     for label, H in zip(statistics.classes, statistics.class_factors(), strict=True):
         rows = X[named == label] - X[named == label].mean(axis=0)
@@ -490,7 +490,7 @@ def test_projected_statistics_are_those_of_the_projected_rows(shape, pooled):
     image = ClassStatistics(pooled=pooled).partial_fit(X, y).project(B)
     assert image.n_features == 3
     assert_matches(image, X @ B, y)
-    # A projection of a projection, and more rows after it.
+    # Project a projection, then add more rows.
     C = np.random.default_rng(2).normal(size=(3, 2))
     assert_matches(image.project(C), X @ B @ C, y)
     more, labels = sample(5, n=20, p=3, apart=10.0)
@@ -527,7 +527,7 @@ def test_selected_classes_are_as_if_alone(shape):
     chosen = ClassStatistics().partial_fit(X, y).select(np.array([True, False, True]))
     kept = y != 1
     assert_matches(chosen, X[kept], y[kept])
-    chosen.partial_fit(X, y)  # goes on, with the class that was left out as a new one
+    chosen.partial_fit(X, y)  # continues, with the omitted class as a new class
     assert_matches(chosen, np.concatenate([X[kept], X]), np.concatenate([y[kept], y]))
 
 
@@ -609,12 +609,12 @@ def test_float32_rows_may_follow_float64_rows(pooled):
     y = np.zeros(250, dtype=int)
     statistics = ClassStatistics(pooled=pooled).partial_fit(exact, y[:50])
     statistics.partial_fit(coarse, y[50:])
-    # The coarse rows are integers: nothing but the shift could be rounded.
+    # The coarse rows are integers, so only the shift could be rounded.
     assert_matches(statistics, np.concatenate([exact, coarse]), y, bound=1e-9)
 
 
 def spared(X, y, size=2000, **options):
-    """As ``partial_fit`` of a learner: in float64 until the rows so far show that float32 does."""
+    """Add rows like a learner: in float64 until the rows show that float32 is accurate enough."""
     statistics = ClassStatistics(exact=True, **options)
     classes, codes = np.unique(y, return_inverse=True)
     for start in range(0, len(X), size):
@@ -624,7 +624,7 @@ def spared(X, y, size=2000, **options):
 
 
 def within(X, y):
-    """Two passes in float64: more digits than float32 rows have."""
+    """Compute moments in two passes in float64, which is more accurate than float32 rows."""
     rows = X.astype(np.float64)
     for label in np.unique(y):
         rows[y == label] -= rows[y == label].mean(axis=0)
@@ -632,7 +632,7 @@ def within(X, y):
 
 
 def of_contrasts(scatter):
-    """Scatter of the differences of neighbouring features."""
+    """Return the scatter of the differences of adjacent features."""
     D = np.eye(len(scatter))[:-1] - np.eye(len(scatter))[1:]
     return D @ scatter @ D.T
 
@@ -938,7 +938,7 @@ def test_a_refused_batch_leaves_the_statistics_as_they_were():
 
 
 def test_pooled_rows_of_interleaved_classes_keep_their_labels():
-    # First and last row at the ends of the order by class: looks like a slice and is none.
+    # The order by class starts with the first row and ends with the last, like a slice.
     X = np.array([[0.0, 0], [10, 1], [2, 0], [10, 3]])
     statistics = ClassStatistics(pooled=True).partial_fit(X, [0, 1, 0, 1])
     np.testing.assert_array_equal(statistics.means, [[1, 0], [10, 2]])
@@ -982,10 +982,10 @@ def test_many_small_batches_of_many_classes_take_linear_time():
 
     few, _ = taken(250)
     many, statistics = taken(1000)
-    assert many < 10 * few  # four times the rows; sixteen would be quadratic
+    assert many < 10 * few  # four times the rows; a factor of 16 would be quadratic
     whole = ClassStatistics().partial_fit(X, y)
     np.testing.assert_allclose(statistics.within_scatter(), whole.within_scatter(), atol=1e-9)
-    # A class that a batch does not hold must not grow.
+    # A class without rows in the batch must not grow.
     assert all(len(second.rows) == 10 for second in statistics._seconds)
 
 
@@ -1000,7 +1000,7 @@ def test_thousands_of_classes_cost_no_more_than_their_rows():
 
     few, _ = taken(1_500)
     many, statistics = taken(15_000)
-    assert many < 40 * few  # ten times the rows and classes; a hundred would be quadratic
+    assert many < 40 * few  # ten times the rows and classes; a factor of 100 would be quadratic
     np.testing.assert_allclose(statistics.means[7], X[7::5_000].mean(axis=0))
 
 
@@ -1011,7 +1011,7 @@ def test_thousands_of_classes_cost_no_more_than_their_rows():
 @both_forms
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_batches_of_many_features_match_two_passes_whenever_they_are_read(pooled, dtype):
-    """There only triangles are summed, which a read, a copy or a merge must make whole."""
+    """Wide moments sum triangles only; reading, copying and merging must complete them."""
     X, y = sample(n=1000, p=260, c=2, apart=1.0)
     X = X.astype(dtype)
     bound = BOUND if dtype == np.float64 else 1e-5

@@ -24,7 +24,7 @@ N, P, CLASSES = 600, 7, 4
 
 
 def sample(n=N, seed=0):
-    """Correlated classes of unequal size and covariance, far from the origin."""
+    """Return correlated classes of unequal size and covariance, far from the origin."""
     rng = np.random.default_rng(seed)
     y = rng.choice(CLASSES, size=n, p=[0.4, 0.3, 0.2, 0.1])
     shapes = rng.normal(size=(CLASSES, P, P))
@@ -41,7 +41,7 @@ def blocks(array, size=70, columns=None):
 
 
 def cut_somewhere(array, size=70):
-    """The same rows, but dask does not know how many are in a block."""
+    """Return the same rows with unknown chunk sizes."""
     first = da.arange(len(array), chunks=size) < 333
     lazy = blocks(array, size)
     return da.concatenate([lazy[first], lazy[~first]])
@@ -66,7 +66,7 @@ def test_every_statistics_learner_takes_dask_arrays(name):
     learner = partial(learner, **getattr(learner, "same_in_batches", {}))
     whole = learner().fit(X, Y)
     lazy = learner().fit(blocks(X), blocks(Y))
-    # Iterative ones may stop a step earlier or later for the rounding of their statistics.
+    # Iterative learners may stop a step earlier or later because of rounding.
     np.testing.assert_allclose(pdist(lazy.transform(X)), pdist(whole.transform(X)), rtol=1e-4)
 
 
@@ -202,7 +202,7 @@ def test_dtypes_follow_X():
 
 def test_float32_keeps_features_that_are_nearly_collinear():
     twin = np.hstack([X, X[:, :1] + 1e-3 * X[:, 1:2]]).astype(np.float32)
-    whole = LDA().fit(twin, Y)  # which notices, and multiplies in float64
+    whole = LDA().fit(twin, Y)  # detects this and multiplies in float64
     lazy = LDA().fit(da.from_array(twin, chunks=(70, 8)), blocks(Y))
     np.testing.assert_allclose(lazy.eigenvalues_, whole.eigenvalues_, rtol=1e-6)
 
@@ -399,9 +399,9 @@ MEMORY = 400_000_000  # of one worker, in bytes
 N_BLOCKS, BLOCK_ROWS, WIDTH = 44, 24_000, 50
 
 
-@pytest.mark.slow  # a smaller cluster loses a worker in the tests of batches of tensors
+@pytest.mark.slow  # tests/tensors/test_batches.py has a smaller test of a lost worker
 def test_a_cluster_that_loses_a_worker_loses_no_row(tmp_path):
-    """Two worker processes, more data than one may hold, and one of them killed in the middle."""
+    """Two workers process more data than one can hold, and one of them is killed meanwhile."""
     distributed = pytest.importorskip("distributed")
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -449,7 +449,7 @@ def test_a_cluster_that_loses_a_worker_loses_no_row(tmp_path):
     for k in range(N_BLOCKS):
         part = slice(k * BLOCK_ROWS, (k + 1) * BLOCK_ROWS)
         whole[part], codes[part] = rows(k)
-    # Nothing lost, nothing counted twice.
+    # No row is lost or counted twice.
     np.testing.assert_array_equal(learner.statistics_.counts, np.bincount(codes))
     np.testing.assert_array_equal(learner.statistics_.weights, np.bincount(codes))
     in_memory = LDA().fit(whole, codes)

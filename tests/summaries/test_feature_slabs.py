@@ -1,4 +1,4 @@
-"""Slabs and squared distances feature by feature, against all features at once."""
+"""Slabs and squared distances per feature, compared with all features at once."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Nearest rows under full metrics: single precision proposes, and never decides."""
+"""Nearest rows under full metrics: float32 selects candidates only, float64 decides."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def rows_of(kind, random):
     if kind == "integers":
         X = np.round(2 * X)  # ties and identical rows
     if kind == "outlier":
-        X[3] = 1e7  # single precision tells the others hardly apart
+        X[3] = 1e7  # float32 hardly distinguishes the other rows
     return X
 
 

@@ -1,4 +1,4 @@
-"""ModeStatistics against sums by einsum over centred tensors, however the samples come in."""
+"""ModeStatistics compared with einsum over centered tensors, for samples in any batches."""
 
 import copy
 import pickle
@@ -20,7 +20,7 @@ LETTERS = "pqrs"
 
 
 def projected(X, mode, factors):
-    """Each tensor times the transposed factors of all modes but one, by one einsum."""
+    """Multiply each tensor by the transposed factors of all modes except one."""
     if factors is None:
         return X
     modes = LETTERS[: X.ndim - 1]
@@ -34,14 +34,14 @@ def projected(X, mode, factors):
 
 
 def sum_of_squares(T, mode):
-    """Of the unfoldings of each tensor: sum of mat(T) mat(T)ᵀ."""
+    """Return the sum of mat(T) mat(T)ᵀ over the unfoldings of all tensors."""
     first = LETTERS[: T.ndim - 1]
     second = first.replace(first[mode], "z")
     return np.einsum(f"n{first},n{second}->{first[mode]}z", T, T)
 
 
 def reference(X, y, mode, factors=None):
-    """Within and between scatter of a mode, in two passes in long double."""
+    """Compute the within and between scatter of a mode in two passes in long double."""
     X = np.asarray(X, np.longdouble)
     factors = None if factors is None else [None if U is None else U + 0 for U in factors]
     grand = X.mean(axis=0)
@@ -65,7 +65,7 @@ def assert_close(found, expected, bound=BOUND, scale=None):
 def assert_matches(statistics, X, y, factors=None, bound=BOUND):
     for mode in range(X.ndim - 1):
         within, between = reference(X, y, mode, factors)
-        # Where there is one class, there is nothing between; scales are those of the total.
+        # With one class the between scatter is 0, so compare with the scale of the total.
         size = np.sqrt((within**2).sum()) + np.sqrt((between**2).sum())
         found = statistics.within_scatter(mode, factors)
         assert_close(found, within, bound)
@@ -88,7 +88,7 @@ def sample(shape, n=50, c=3, seed=0, offset=0.0, apart=1.0):
 
 
 def some_factors(shape, seed=1):
-    """Neither orthonormal nor square, and wider than the mode in one case."""
+    """Return factors that are neither orthonormal nor square, one wider than its mode."""
     rng = np.random.default_rng(seed)
     return [rng.normal(size=(d, q)) for d, q in zip(shape, (2, 3, 1, 5), strict=False)]
 
@@ -164,7 +164,7 @@ def test_some_modes_may_stay_as_they_are(n):
     U = some_factors((4, 2, 3))
     for factors in ([None, U[1], None], [U[0], None, None], [None, None, U[2]], [None] * 3):
         assert_matches(statistics, X, y, factors)
-    # The factor of the mode itself is not read.
+    # The factor of the mode itself is ignored.
     np.testing.assert_array_equal(
         statistics.within_scatter(1, [U[0], None, U[2]]),
         statistics.within_scatter(1, [U[0], np.full((2, 2), np.nan), U[2]]),
@@ -195,7 +195,7 @@ def test_a_full_moment_is_class_statistics_of_flat_rows():
 
 
 def test_mistakes_would_be_caught():
-    """Scatter about the mean of all, and a vec in the other order, are further off than bounds."""
+    """Scatter about the overall mean, or with another order of vec(X), exceeds the bounds."""
     X, y = sample((3, 5), n=80)
     within, _ = reference(X, y, 0, some_factors((3, 5)))
     around_all, _ = reference(X, np.zeros(80), 0, some_factors((3, 5)))
@@ -246,7 +246,7 @@ def test_float32_with_an_offset(storage):
     raw = narrow.reshape(300, -1)
     raw = raw.T @ raw - 300 * np.outer(raw.mean(axis=0), raw.mean(axis=0))
     lost = np.einsum("aibi->ab", raw.reshape(3, 4, 3, 4))
-    with pytest.raises(AssertionError):  # what sums of raw products would leave
+    with pytest.raises(AssertionError):  # sums of uncentered products would lose these digits
         assert_close(lost.astype(float), reference(narrow, np.zeros(300), 0)[0], bound=1e-2)
 
 
@@ -402,13 +402,13 @@ def test_a_refused_first_batch_leaves_none_either(storage):
     with pytest.raises(ValueError, match="NaN: sample 3"):
         statistics.partial_fit(with_value(np.nan), Y34[:10])
     assert repr(statistics) == "ModeStatistics(no samples)"
-    statistics.partial_fit(X34.transpose(0, 2, 1), Y34)  # any shape may come
+    statistics.partial_fit(X34.transpose(0, 2, 1), Y34)  # rejected samples do not fix the shape
     assert statistics.tensor_shape == (4, 3)
 
 
 @both_stores
 def test_a_large_batch_with_one_bad_value_leaves_no_trace(storage):
-    """So large that the sums tell of it, without a pass of its own."""
+    """The batch is so large that NaN is detected in the sums, without a separate pass."""
     X = np.random.default_rng(0).normal(size=(700, 20, 10))
     y = np.arange(700) % 4
     statistics = ModeStatistics(storage=storage).partial_fit(X, y)
@@ -447,7 +447,7 @@ def test_modes_alone_say_what_they_cannot_tell():
         ValueError, match="factors needs full statistics.*4,096 entries.*storage='full'"
     ):
         statistics.within_scatter(0, [None, np.eye(4)])
-    # Without another mode there is nothing that could be projected.
+    # With a single mode, factors have no effect and are allowed.
     rows = ModeStatistics(storage="modes").partial_fit(X34[:, 0], Y34)
     assert_matches(rows, X34[:, 0], Y34, [np.eye(4)])
 

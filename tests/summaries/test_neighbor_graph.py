@@ -20,7 +20,7 @@ def all_distances(X):
 
 
 def edge_lengths(graph, mode):
-    """A dense array of the undirected graph, infinite where rows are not connected."""
+    """Return the undirected graph as a dense array, infinite where rows are not connected."""
     n = graph.n_samples
     lengths = np.full((n, n), np.inf)
     for i in range(n):
@@ -39,7 +39,7 @@ def floyd_warshall(lengths):
 
 
 def stored(matrix):
-    """A dense array of the stored entries, zeros among them, infinite where none is stored."""
+    """Return stored entries, including zeros, as a dense array that is infinite elsewhere."""
     assert matrix.format == "csr" and matrix.has_canonical_format
     dense = np.full(matrix.shape, np.inf)
     entries = matrix.tocoo()
@@ -144,7 +144,7 @@ def test_edges_between_identical_rows_are_kept():
 
 
 def test_paths_lead_through_identical_rows():
-    # A chain: rows 0 and 1 are identical, row 1 alone leads on to row 2, which row 3 equals.
+    # Rows 0 and 1 are identical, only row 1 is connected to row 2, and row 3 equals row 2.
     graph = NeighborGraph([0, 1, 2, 3, 3], [1, 2, 3], [0.0, 1.5, 0.0])
     assert graph.connected_components()[0] == 1
     expected = [[0, 0, 1.5, 1.5], [0, 0, 1.5, 1.5], [1.5, 1.5, 0, 0], [1.5, 1.5, 0, 0]]
@@ -309,7 +309,7 @@ def test_the_approximate_search_finds_nearly_all_neighbors(offset, scale, kind):
         len(np.intersect1d(a, b)) for a, b in zip(exact.neighbors, found.neighbors, strict=True)
     ]
     assert np.mean(hits) / 10 > 0.9
-    # Measured on a sample.
+    # recall_ is measured on a sample.
     assert abs(found.recall_ - np.mean(hits) / 10) < 0.03
     assert exact.recall_ is None
     assert (found.neighbors != np.arange(2000)[:, None]).all()
@@ -322,7 +322,7 @@ def test_the_approximate_search_finds_nearly_all_neighbors(offset, scale, kind):
 @pytest.mark.parametrize("kind", ["ivf", "hnsw"])
 def test_equal_seeds_give_equal_approximate_graphs(kind):
     pytest.importorskip("faiss")
-    # Neither finds all.
+    # Neither index finds all neighbors of these data.
     X = np.random.default_rng(0).normal(size=(1500, 8 if kind == "ivf" else 30))
 
     def indices(seed):

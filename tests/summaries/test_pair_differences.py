@@ -1,4 +1,4 @@
-"""Differences of pairs, kept one by one or summed by rows."""
+"""Differences of pairs, stored or computed from the rows."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from nearfar.summaries.pair_differences import PairDifferences
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(30, 4))
-PAIRS = RNG.integers(0, 30, size=(80, 2))  # some repeat, some are of a point with itself
+PAIRS = RNG.integers(0, 30, size=(80, 2))  # some pairs repeat, some pair a point with itself
 L = RNG.normal(size=(3, 4))
 WEIGHTS = RNG.normal(size=80)  # some negative
 DIFFERENCES = np.array([POINTS[i] - POINTS[j] for i, j in PAIRS])

@@ -1,4 +1,4 @@
-"""Class statistics of rows that come in many blocks and windows, against two passes."""
+"""Class statistics of rows in many blocks and windows, compared with two passes."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from nearfar.summaries.row_moments import Products, even_blocks
 
 
 def scatters(X, y, w):
-    """Of each class, in long double: the mean first, then the deviations."""
+    """Compute the mean, then the deviations, of each class in long double."""
     found = []
     for label in np.unique(y):
         rows, weights = X[y == label].astype(np.longdouble), w[y == label, None]
@@ -28,7 +28,7 @@ def laid_out(X, layout):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks of 7 rows, and windows of two blocks a class."""
+    """Use blocks of 7 rows, and windows of two blocks per class."""
     monkeypatch.setattr(Products, "block_rows", lambda self, X: 7)
     monkeypatch.setattr(class_additions, "_DEEP", 2)
     monkeypatch.setattr(class_additions, "_TASK_ROWS", 20)
@@ -44,7 +44,7 @@ def test_blocks_and_windows_give_what_two_passes_give(
 ):
     rng = np.random.default_rng(n)
     X = laid_out((rng.normal(size=(n, 3)) + 20.0).astype(dtype), layout)
-    y = rng.choice([0, 1, 5], p=[0.8, 0.15, 0.05], size=n)  # of some windows, none is of a class
+    y = rng.choice([0, 1, 5], p=[0.8, 0.15, 0.05], size=n)  # some windows have no rows of a class
     w = rng.uniform(0.5, 2.0, n) if weighed else np.ones(n)
     statistics = ClassStatistics(pooled=pooled, storage="dense", exact=True)
     statistics.partial_fit(X, y, w if weighed else None)

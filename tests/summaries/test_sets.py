@@ -68,7 +68,7 @@ def test_wrong_indices_raise(sets, key):
 
 
 class LargestMean(ClassifierMixin, BaseEstimator):
-    """Tells classes of sets by the mean of their first feature."""
+    """A classifier of sets that uses the mean of their first feature."""
 
     def __init__(self, shift=0.0):
         self.shift = shift
@@ -117,7 +117,7 @@ def test_sets_are_equal_pickle_and_cannot_be_changed(sets, arrays):
         sets.X = 0
     with pytest.raises(ValueError, match="read-only"):
         sets[0][0, 0] = 1
-    arrays[0][0, 0] = 77  # what they were made of is theirs
+    arrays[0][0, 0] = 77  # the input arrays were copied
     assert sets[0][0, 0] != 77
     with pytest.raises(TypeError, match="cannot be converted to a single array"):
         np.asarray(sets)
@@ -359,7 +359,7 @@ def test_the_automatic_ridge_is_the_typical_variance(sets, arrays):
     assert Gaussians.from_sets(Sets.from_list([1e4 * r for r in arrays])).added_ridge == (
         pytest.approx(1e8 * found)
     )
-    # Sets of single vectors have no variance but that between them; equal ones none at all.
+    # Sets of single vectors vary only between sets. Equal sets do not vary at all.
     lone = Gaussians.from_sets([[[0.0]], [[2.0]]])
     assert lone.added_ridge == pytest.approx(1.0)
     assert Gaussians.from_sets([[[2.0]], [[2.0]]]).added_ridge > 0
@@ -400,7 +400,7 @@ def test_low_rank_storage_holds_the_same_covariances():
         assert thin.is_low_rank and thin.rank == 5 and not dense.is_low_rank
         np.testing.assert_allclose(thin.covariances, dense.covariances, atol=1e-13)
         np.testing.assert_allclose(thin.means, dense.means, atol=1e-14)
-    # Also where a set has more vectors than features.
+    # The same holds if a set has more vectors than features.
     tall = Gaussians.from_sets([rng.normal(size=(9, 2))], ridge=0.1, storage="low_rank")
     again = Gaussians(tall.means, tall.covariances)
     np.testing.assert_allclose(tall.cholesky(), again.cholesky(), rtol=1e-12)
@@ -488,7 +488,7 @@ def test_neighbourhoods_are_those_of_the_equations(form, storage):
         np.testing.assert_allclose(found.means[i], mean, rtol=1e-13)
         expected = away.T @ away / divisor + gamma * np.eye(4)
         np.testing.assert_allclose(found.covariances[i], expected, rtol=1e-10, atol=1e-12)
-    # D20: nothing below the ridge, and no more directions than neighbors.
+    # No eigenvalue is below the ridge, and at most m eigenvalues exceed it.
     values = np.linalg.eigvalsh(found.covariances)
     assert values.min() > gamma - 1e-10
 

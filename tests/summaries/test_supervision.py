@@ -1,4 +1,4 @@
-"""Pairs, triplets, quadruplets and chunklets: what they hold, refuse, draw and keep."""
+"""Pairs, triplets, quadruplets and chunklets: construction, checks, drawing, restriction."""
 
 import copy
 import pickle
@@ -59,7 +59,7 @@ def ordered(quadruplets):
     return [(*sorted(row[:2]), *sorted(row[2:])) for row in quadruplets.tolist()]
 
 
-# What the objects are
+# Construction and attributes
 
 
 @all_kinds
@@ -171,7 +171,7 @@ def test_integers_of_every_kind_are_taken():
         assert Pairs(given, [], n_samples=np.int64(3)) == expected
 
 
-# What they refuse
+# Invalid input
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_bad_triplets_raise_with_argument_and_row(indices, message):
 
 
 def test_triplets_that_only_look_opposite_are_taken():
-    # Exchanging the anchor contradicts nothing; nor does a cycle of anchors.
+    # Exchanging the anchor is not a contradiction, and neither is a cycle of anchors.
     rows = [[0, 1, 2], [1, 0, 2], [2, 1, 0], [1, 2, 3]]
     assert Triplets(rows, n_samples=4).indices.tolist() == rows
 
@@ -269,12 +269,12 @@ def test_bad_quadruplets_raise_with_argument_and_row(indices, message):
 
 
 def test_quadruplets_that_only_look_opposite_are_taken():
-    # A point of both pairs is a triplet; a cycle of comparisons is for the learner to bear.
+    # Two pairs that share a point are a triplet. Cycles of comparisons are allowed.
     rows = [[0, 1, 0, 2], [0, 1, 2, 3], [2, 3, 0, 2], [1, 2, 0, 3]]
     assert Quadruplets(rows, n_samples=4).indices.tolist() == rows
 
 
-# Pairs said both ways
+# Pairs that are both similar and dissimilar
 
 
 BOTH_WAYS = ([[0, 1], [2, 3], [1, 0], [4, 5]], [[3, 2], [0, 4], [1, 0], [0, 2]])
@@ -458,7 +458,7 @@ def test_drawn_constraints_are_distinct_and_as_many_as_asked(fraction):
 
 
 def p_value_of_uniformity(draw, possible, size):
-    """Chi-square over all subsets of a size: each must be equally likely."""
+    """Test by chi-square that all subsets of a size are equally likely."""
     number = {subset: k for k, subset in enumerate(combinations(sorted(possible), size))}
     counts = np.zeros(len(number))
     for _ in range(25 * len(number)):
@@ -519,7 +519,7 @@ def test_quadruplets_too_many_to_number_are_drawn_the_same_way(monkeypatch):
 
 
 def test_drawn_pairs_come_in_no_order():
-    # An online learner that reads them in turn must not see one class after the other.
+    # Pairs must not be sorted by class, because online learners read them in order.
     y = np.repeat([0, 1], 500)
     classes = y[Pairs.from_labels(y, n_similar=400, random_state=0).similar[:, 0]]
     assert 120 < np.count_nonzero(np.diff(classes)) < 280
@@ -561,7 +561,7 @@ def test_labels_without_pairs_of_a_kind_give_none():
 
 
 def test_extreme_imbalance_is_drawn_exactly():
-    # Of 5e9 pairs only 299,994 + 3 are between classes: rejection would never find them.
+    # Only 299,994 + 3 of 5e9 pairs are between classes, too few for rejection sampling.
     n = 100_000
     y = np.zeros(n, int)
     rare = [5, 77_777, 99_999]
@@ -569,7 +569,7 @@ def test_extreme_imbalance_is_drawn_exactly():
     started = time.process_time()
     pairs = Pairs.from_labels(y, n_similar=5_000, n_dissimilar=10**6, random_state=0)
     triplets = Triplets.from_labels(y, n_triplets=5_000, random_state=0).indices
-    assert time.process_time() - started < 30  # 0.1 s; rejection would go on for hours
+    assert time.process_time() - started < 30  # takes 0.1 s; rejection sampling would take hours
     assert len(set(unordered(pairs.dissimilar))) == len(pairs.dissimilar) == 3 * (n - 3) + 2
     assert np.all(y[pairs.dissimilar[:, 0]] != y[pairs.dissimilar[:, 1]])
     assert len(set(unordered(pairs.similar))) == 5_000
@@ -600,7 +600,7 @@ def test_a_million_rows_take_little_time_and_memory(n_classes):
         seconds = time.process_time() - started
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert seconds < 30  # 0.4 s; over pairs of rows it would be days
+        assert seconds < 30  # takes 0.4 s; enumerating pairs of rows would take days
         assert peak < 100e6
 
 
@@ -616,7 +616,7 @@ def test_ranks_of_pairs_decode_where_floats_round():
         list(zip(i.tolist(), j.tolist(), strict=True))
         == [(a, b) for b in range(1, 101) for a in range(b)][:5_000]
     )
-    # Around triangular numbers that float64 cannot hold.
+    # Test around triangular numbers that float64 cannot represent.
     for j0 in (94_906_267, 10**9 + 7, 2 * 10**9 + 1):
         start = j0 * (j0 - 1) // 2
         i, j = drawing._unrank_pair(np.array([start - 1, start, start + 1]))
@@ -648,7 +648,7 @@ def test_chunklets_are_drawn_from_everywhere():
     for _ in range(3_000):
         a, b = np.flatnonzero(Chunklets.from_labels(y, n_chunklets=1, random_state=rng).labels == 0)
         hits[a, b] += 1
-    # Two chunklets fit in each class: half of the draws go to each, evenly over its pairs.
+    # Each class can hold two chunklets, so it gets half of the draws, uniformly over pairs.
     of_five, of_four = hits[:5, :5][np.triu_indices(5, 1)], hits[5:, 5:][np.triu_indices(4, 1)]
     assert of_five.sum() + of_four.sum() == 3_000
     expected = np.repeat([150.0, 250.0], [10, 6])
@@ -679,7 +679,7 @@ def test_rows_of_unknown_label_take_part_in_nothing(make, y, unknown):
         two = Chunklets.from_labels(y, n_chunklets=2, unknown=unknown, random_state=0).labels
         assert two[[0, 3]].tolist() == [-1, -1]
         assert sorted(two[known].tolist()) == [-1, 0, 0, 1, 1]
-    else:  # nothing was lost with the rows that were
+    else:  # restriction to known rows loses nothing
         assert sum(map(len, arrays_of(some))) == sum(map(len, arrays_of(some.restrict(known))))
 
 
@@ -690,7 +690,7 @@ def test_labels_that_are_all_unknown_or_still_missing_raise(make):
     for y in ([-1, 0, None, 1], np.array([-1, 0, np.nan, 1])):
         with pytest.raises(ValueError, match=r"NaN.*\(row 2\)"):
             make.from_labels(y, unknown=-1)
-    # Without a word of it, -1 is a label like others.
+    # Unless unknown=-1 is passed, -1 is an ordinary label.
     assert make.from_labels([-1, -1, 0, 0]) == make.from_labels([0, 0, 1, 1])
 
 
@@ -759,7 +759,7 @@ def test_bad_input_to_triplets_of_neighbors_raises(X, y, options, message):
         Triplets.from_neighbors(X, y, **options)
 
 
-# Restricting
+# Restriction to some rows
 
 
 def restricted_by_brute_force(rows, kept):
@@ -893,7 +893,7 @@ def test_quadruplets_return_from_arrays():
     X, y = rng.normal(size=(8, 3)), rng.integers(0, 3, 8)
     points = Quadruplets.from_labels(y).to_arrays(X)
     X_back, quadruplets = Quadruplets.from_arrays(points)
-    # A point of both pairs is still one row.
+    # A point that occurs in both pairs is one row.
     assert len(X_back) == len(np.unique(points.reshape(-1, 3), axis=0))
     np.testing.assert_array_equal(quadruplets.to_arrays(X_back), points)
 
@@ -1035,11 +1035,11 @@ def test_groups_are_numbered_in_their_order():
     assert Chunklets.from_groups([], n_samples=2).labels.tolist() == [-1, -1]
 
 
-# Why they are not arrays: what scikit-learn's cross-validation does with each
+# Why supervision is not an array: behavior in scikit-learn's cross-validation
 
 
 class Recorder(BaseEstimator):
-    """Remembers what a fold gave it."""
+    """An estimator that stores the arguments of fit."""
 
     def __init__(self, check=False):
         self.check = check
@@ -1055,7 +1055,7 @@ class Recorder(BaseEstimator):
 
 
 def folds(estimator, X, supervision, routing):
-    """The estimators that scikit-learn fitted on two halves of X."""
+    """Return the estimators that scikit-learn fits on two halves of X."""
     with sklearn.config_context(enable_metadata_routing=routing):
         if routing:
             estimator = estimator.set_fit_request(supervision=True)
@@ -1071,26 +1071,26 @@ def folds(estimator, X, supervision, routing):
 
 routings = pytest.mark.parametrize("routing", [False, True], ids=["plain", "routed"])
 X_SIX = np.arange(6.0).reshape(6, 1)
-SIX_PAIRS = np.array([[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]])  # as many as samples
+SIX_PAIRS = np.array([[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]])  # as many pairs as samples
 
 
 @routings
 def test_scikit_learn_mangles_a_plain_array_of_pairs_without_a_word(routing):
     first, _ = folds(Recorder(), X_SIX, SIX_PAIRS, routing)
-    # Trained on rows 3, 4, 5, the first fold got the last three pairs, numbered for all of X:
-    # no row they name is there.
+    # The first fold is fitted to rows 3, 4 and 5 and gets the last three pairs. Their indices
+    # refer to all of X, so they are out of range.
     assert first.X_.ravel().tolist() == [3, 4, 5]
     assert first.supervision_.tolist() == [[3, 4], [4, 5], [3, 5]]
     with pytest.raises(IndexError):
         first.X_[first.supervision_]
-    # In another order of the pairs not even that shows: the indices are all in range, and name
-    # pairs of points that nobody gave.
+    # With the pairs in another order there is no error: all indices are in range, but refer to
+    # other points than those of the pairs.
     first, _ = folds(Recorder(), X_SIX, SIX_PAIRS[::-1], routing)
     wrong = {tuple(pair) for pair in first.X_[first.supervision_].reshape(-1, 2).tolist()}
     meant = {tuple(pair) for pair in SIX_PAIRS[:3].astype(float).tolist()}
     assert first.supervision_.max() < len(first.X_)
     assert not wrong & meant
-    # The constraints of this fold are others.
+    # restrict() gives the correct pairs of this fold.
     right = Pairs(SIX_PAIRS[::-1], [], n_samples=6).restrict([3, 4, 5])
     kept, _ = right.to_arrays(first.X_)
     assert kept.reshape(-1, 2).tolist() == [[3, 5], [4, 5], [3, 4]]
@@ -1112,7 +1112,9 @@ def test_scikit_learn_never_slices_supervision_and_the_length_check_catches_it(
 ):
     for fold in folds(Recorder(), X_SIX, supervision, routing):
         assert len(fold.X_) == 3
-        assert fold.supervision_ == supervision  # whole, for half the rows
+        assert (
+            fold.supervision_ == supervision
+        )  # not restricted, although only half of the rows are given
     with pytest.raises(ValueError, match="made for 6 samples but X has 3 rows"):
         folds(Recorder(check=True), X_SIX, supervision, routing)
 
