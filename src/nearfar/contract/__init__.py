@@ -1,9 +1,9 @@
-"""The contract of an estimator as checks: what the common tests and ``check_learner`` run.
+"""Common checks of all estimators, run by the tests and by ``check_learner``.
 
-Each check takes an unfitted estimator and raises an ``AssertionError`` that says what it expected.
-An estimator from outside passes all of them like one of our own. What all share is here; the module
-named after a kind has data of that kind, difficult input, and the checks that make sense for it
-alone.
+Each check takes an unfitted estimator and raises an ``AssertionError`` that states the expected
+behavior. Third-party estimators are checked like those of nearfar. This module has the checks
+that all estimators share. The modules named after a sample type (vectors, sets, tensors, pairs)
+have test data of that type, difficult input, and the checks that apply to that type only.
 """
 
 from __future__ import annotations
@@ -47,24 +47,25 @@ KINDS = {kind.name: kind for kind in (VECTORS, SETS, TENSORS, PAIRS)}
 
 
 def check_learner(learner: Estimator, expected_failures: dict[str, str] | None = None) -> None:
-    """Run the whole contract on an estimator of your own; raises where it fails.
+    """Check that an estimator follows the conventions of nearfar and scikit-learn.
 
-    Scikit-learn's checks, which say little about sets and tensors, then ours and the table of bad
-    input.
+    The function runs scikit-learn's ``check_estimator``, the checks of nearfar, and a table of
+    difficult inputs. It raises an error at the first check that fails. For estimators of sets and
+    tensors, scikit-learn's checks cover very little.
 
     Parameters
     ----------
     learner : Estimator
-        Unfitted.
+        Unfitted estimator to check.
     expected_failures : dict, optional
-        Names of scikit-learn's checks that may fail, each with its reason.
+        Names of scikit-learn checks that are allowed to fail, each with a reason.
 
     Examples
     --------
     >>> from nearfar import Euclidean, check_learner
     >>> check_learner(Euclidean())
     """
-    # Half a second, which whoever lists the public names would wait for.
+    # Import here: it takes half a second, which would slow down listing the public names.
     from sklearn.utils.estimator_checks import check_estimator
 
     with warnings.catch_warnings():
@@ -77,11 +78,11 @@ def check_learner(learner: Estimator, expected_failures: dict[str, str] | None =
 
 
 def checks(estimator: Estimator) -> Iterator[tuple[str, Check]]:
-    """Name and function of every check of ours that applies to the estimator."""
+    """Yield the name and function of every nearfar check that applies to the estimator."""
     given = estimator.learner_tags.input
     yield from _checks(estimator, given)
     if given != "vectors" and get_tags(estimator).input_tags.two_d_array:
-        for name, check in _checks(estimator, "vectors"):  # it takes rows too
+        for name, check in _checks(estimator, "vectors"):  # The estimator also accepts rows.
             yield f"vectors-{name}", check
 
 
@@ -101,7 +102,7 @@ def _checks(estimator: Estimator, given: str) -> Iterator[tuple[str, Check]]:
     classes = kind.label_cases is None and tags.learns_from != ("values",)
     if classes:
         shared.append(check_kinds_of_labels)
-    if given != "vectors":  # scikit-learn asks it of those
+    if given != "vectors":  # For vectors, scikit-learn's checks cover this.
         shared += [check_slices, check_model_selection]
         if hasattr(estimator, "transform"):
             shared += [check_training_samples_again, check_names_and_frames]
@@ -125,13 +126,13 @@ def _cases(kind: SampleKind) -> dict[str, tuple[Change, bool]]:
     return (LABEL_CASES if kind.label_cases is None else kind.label_cases) | kind.cases
 
 
-# ---------------------------------------------------------------------- behaviour
+# ---------------------------------------------------------------------- behavior
 
 
 def check_declared_parameters(estimator: Any, kind: SampleKind) -> None:
-    """Every parameter is declared, its default is allowed, nonsense raises and names it."""
+    """Check that parameters are declared, defaults are allowed, and invalid values raise."""
     names = list(estimator.get_params(deep=False))
-    assert set(names) == set(estimator.parameters), "parameters and __init__ name different things"
+    assert set(names) == set(estimator.parameters), "parameters does not match __init__"
     estimator._check_parameters()
     X, y = kind.data()
     for name in names:
@@ -141,23 +142,23 @@ def check_declared_parameters(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_not_fitted(estimator: Any, kind: SampleKind) -> None:
-    """Using an unfitted estimator says so."""
+    """Check that an unfitted estimator raises NotFittedError."""
     _must_be_fitted(clone(estimator), kind, "before fit")
 
 
 def check_failed_fit(estimator: Any, kind: SampleKind) -> None:
-    """A fit that fails leaves nothing of an earlier one behind."""
+    """Check that a failed fit removes the results of an earlier fit."""
     X, y = kind.data()
     fitted = deepcopy(shared_fit(estimator, kind))
     for case in ("empty", "nan"):
         bad_X, bad_y, _ = kind.cases[case][0](X, y, X)
         error = _error(lambda: fitted.fit(bad_X, bad_y))  # noqa: B023
-        assert isinstance(error, ValueError), f"fit took what it must refuse: {case}"
-        _must_be_fitted(fitted, kind, "after a fit that failed")
+        assert isinstance(error, ValueError), f"fit must raise a ValueError for: {case}"
+        _must_be_fitted(fitted, kind, "after a failed fit")
 
 
 def check_clone_and_pickle(estimator: Any, kind: SampleKind) -> None:
-    """A clone is unfitted and equal; a pickle says the same."""
+    """Check that a clone has equal parameters, and that a pickled copy gives equal results."""
     X, _ = kind.data()
     assert repr(clone(estimator)) == repr(estimator)
     fitted = shared_fit(estimator, kind)
@@ -166,14 +167,14 @@ def check_clone_and_pickle(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_deterministic(estimator: Any, kind: SampleKind) -> None:
-    """The same fit twice, and a fit after another fit, give equal bits."""
+    """Check that repeated fits, also after a fit to other data, give bitwise equal results."""
     X, y = kind.data()
     first, second = shared_fit(estimator, kind), clone(estimator).fit(X[::-1], y[::-1]).fit(X, y)
     np.testing.assert_array_equal(used(first, X), used(second, X))
 
 
 def check_inputs_unchanged(estimator: Any, kind: SampleKind) -> None:
-    """What can only be read will do, and nothing is written to."""
+    """Check that read-only input is accepted and that no input is changed."""
     X, y = kind.data()
     kept = y.copy()
     y.setflags(write=False)
@@ -182,12 +183,12 @@ def check_inputs_unchanged(estimator: Any, kind: SampleKind) -> None:
         found = used(clone(estimator).fit(form, y), form)
         assert all((a == b).all() for a, b in zip(form, before, strict=True)), "X was changed"
         if isinstance(form, np.ndarray):
-            assert not np.shares_memory(found, form), "the result must not be the input"
+            assert not np.shares_memory(found, form), "the result must not share memory with X"
     np.testing.assert_array_equal(y, kept)
 
 
 def check_slices(estimator: Any, kind: SampleKind) -> None:
-    """What is said of a sample does not depend on the others that come with it."""
+    """Check that the result for a sample does not depend on the other samples of the call."""
     queries = _split(kind)[2]
     fitted = _reference(estimator, kind)
     whole = used(fitted, queries)
@@ -198,17 +199,17 @@ def check_slices(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_kinds_of_labels(estimator: Any, kind: SampleKind) -> None:
-    """Strings, booleans, categoricals and nullable labels give what integers give."""
+    """Check that strings, booleans, categoricals and nullable labels work like integers."""
     X, y = kind.data()
-    X, y = X[::2], y[::2]  # many fits: fewer samples show the same
+    X, y = X[::2], y[::2]  # Half of the samples are enough and make the many fits faster.
     names = np.array(["x", "y", "z"])
     kinds: list[Any] = [names[y], names.astype(object)[y]]
     if "values" in estimator.learner_tags.learns_from:
-        kinds = [y.astype(float), y.astype(object), y.tolist()]  # numbers, and no names
+        kinds = [y.astype(float), y.astype(object), y.tolist()]  # Targets must be numbers.
     elif estimator.learner_tags.supervised:
         try:
             import pandas as pd
-        except ImportError:  # pandas is an extra
+        except ImportError:  # pandas is an optional dependency.
             pass
         else:
             kinds += [
@@ -218,14 +219,14 @@ def check_kinds_of_labels(estimator: Any, kind: SampleKind) -> None:
                 pd.Series(names[y], dtype="string"),
             ]
     else:
-        kinds = kinds[:1]  # labels are not looked at
+        kinds = kinds[:1]  # Labels are ignored.
     reference = clone(estimator).fit(X, y)
     for labels in kinds:
         fitted = clone(estimator).fit(X, labels)
         if estimator.learner_tags.role == "classifier":
             found, codes = fitted.predict(X).tolist(), reference.predict(X).tolist()
             name_of = dict(zip(y.tolist(), list(labels), strict=True))
-            assert found == [name_of[code] for code in codes], "labels come back as others"
+            assert found == [name_of[code] for code in codes], "predicted labels differ"
         else:
             np.testing.assert_array_equal(used(fitted, X), used(reference, X))
     if estimator.learner_tags.supervised:
@@ -235,7 +236,7 @@ def check_kinds_of_labels(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_class_missing_from_a_fold(estimator: Any, kind: SampleKind) -> None:
-    """A fold without one of the classes fits, whatever type announces that class."""
+    """Check that a fold without one of the classes can be fitted, also with categorical labels."""
     X, y = kind.data()
     two = np.flatnonzero(y != 1)
     found = used(clone(estimator).fit(X[two], y[two]), X)
@@ -244,12 +245,12 @@ def check_class_missing_from_a_fold(estimator: Any, kind: SampleKind) -> None:
         import pandas as pd
     except ImportError:
         return
-    labels = pd.Series(y, dtype="category")  # still knows the absent class
+    labels = pd.Series(y, dtype="category")  # The missing class is still a category.
     np.testing.assert_array_equal(used(clone(estimator).fit(X[two], labels[two]), X), found)
 
 
 def check_model_selection(estimator: Any, kind: SampleKind) -> None:
-    """``cross_val_score``, a Pipeline and ``GridSearchCV`` take it, and it tells classes apart."""
+    """Check cross-validation, Pipeline and GridSearchCV, with a minimum accuracy."""
     X, y = kind.data()
     if estimator.learner_tags.role == "classifier":
         model, prefix = clone(estimator), ""
@@ -260,14 +261,14 @@ def check_model_selection(estimator: Any, kind: SampleKind) -> None:
         return
     scores = cross_val_score(model, X, y, cv=3, error_score="raise")
     least = float(expected_outcome(estimator, "model_selection_score", "0.8"))
-    assert scores.mean() > least, f"only {scores.mean():.0%} are right"
+    assert scores.mean() > least, f"accuracy is only {scores.mean():.0%}"
     grid = {f"{prefix}{name}": [value] for name, value in estimator.get_params(deep=False).items()}
     search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, y)
     assert len(search.predict(X)) == len(y)
 
 
 def check_classifier(estimator: Any, kind: SampleKind) -> None:
-    """Labels, shares of votes, neighbours and the error on training samples agree."""
+    """Check that labels, probabilities, neighbors and the training error are consistent."""
     _, y, queries, truth = _split(kind)
     fitted = _reference(estimator, kind)
     predicted = fitted.predict(queries)
@@ -288,14 +289,14 @@ def check_classifier(estimator: Any, kind: SampleKind) -> None:
         np.testing.assert_array_equal(first, neighbors[:, :1])
         np.testing.assert_allclose(nearest, distances[:, :1], rtol=1e-6, atol=1e-9)
         if fitted.votes:
-            # Where all who vote agree there is no tie to break.
+            # Compare only where all neighbors agree, because there is no tie to break.
             votes = y[neighbors]
             agreed = (votes == votes[:, :1]).all(axis=1)
             np.testing.assert_array_equal(votes[agreed, 0], predicted[agreed])
 
 
 def check_regressor(estimator: Any, kind: SampleKind) -> None:
-    """Numbers of any type are learned from, and foretold better than by their mean."""
+    """Check that numeric targets of any type work, and that predictions beat the mean."""
     X, y, queries, truth = _split(kind)
     values, wanted = 1.5 * y - 0.25, 1.5 * truth - 0.25
     fitted = clone(estimator).fit(X, values)
@@ -315,7 +316,7 @@ def check_regressor(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_clusterer(estimator: Any, kind: SampleKind) -> None:
-    """Clusters are numbered from zero, and training samples are known again."""
+    """Check that clusters are numbered from 0 and that predict agrees on training samples."""
     X, _ = kind.data()
     fitted = shared_fit(estimator, kind)
     labels = fitted.labels_
@@ -327,7 +328,7 @@ def check_clusterer(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_training_samples_again(estimator: Any, kind: SampleKind) -> None:
-    """``fit_transform`` and ``transform`` agree."""
+    """Check that ``fit_transform`` and ``transform`` agree."""
     X, y = kind.data()
     fitted = clone(estimator)
     first = fitted.fit_transform(X, y)
@@ -335,7 +336,7 @@ def check_training_samples_again(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_names_and_frames(estimator: Any, kind: SampleKind) -> None:
-    """Coordinates have names; ``set_output`` gives frames out."""
+    """Check the feature names of the output, and that ``set_output`` returns data frames."""
     X, y = kind.data()
     fitted = shared_fit(estimator, kind)
     names = fitted.get_feature_names_out()
@@ -364,7 +365,7 @@ LABEL_CASES: dict[str, tuple[Change, bool]] = {
 
 
 def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -> None:
-    """The estimator does with a case what the table says, when it is fitted and when it is used."""
+    """Check that fit and use of the estimator have the outcome listed in bad_input.toml."""
     kind = kind or KINDS[estimator.learner_tags.input]
     X, y, queries, _ = _split(kind)
     change, clean = _cases(kind)[case]
@@ -376,7 +377,7 @@ def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -
             fitted = clone(estimator).fit(bad_X, bad_y)
             assert np.isfinite(used(fitted, bad_queries)).all(), f"{case}: the result is not finite"
             if clean:
-                # Both vote over the same training rows, so that duplicates do not vote twice.
+                # Both votes use the same training rows, so that duplicates do not vote twice.
                 found = _labels(fitted, bad_X[: len(y)], y, bad_queries)
                 wanted = _labels(_reference(estimator, kind), X, y, queries)
                 agreement = _agreement(estimator, found, wanted)
@@ -396,7 +397,7 @@ def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -
 
 
 def _labels(fitted: Any, X: Any, y: NDArray[Any], queries: Any) -> NDArray[Any]:
-    """What is said of queries: labels, clusters, or the vote of the nearest in the map."""
+    """Return the predictions for queries; for a map, the vote of the 3 nearest neighbors."""
     if not fitted.learner_tags.maps:
         return np.asarray(fitted.predict(queries))
     points = fitted.transform(X)
@@ -406,7 +407,7 @@ def _labels(fitted: Any, X: Any, y: NDArray[Any], queries: Any) -> NDArray[Any]:
 
 
 def _agreement(estimator: Any, found: NDArray[Any], wanted: NDArray[Any]) -> float:
-    """The share of equal labels or values; of clusters, whose names are free, the Rand index."""
+    """Return the fraction of equal predictions, or the adjusted Rand index of clusters."""
     if estimator.learner_tags.role == "regressor":
         return float(np.mean(np.isclose(found, wanted)))
     if estimator.learner_tags.role == "clusterer":
@@ -418,14 +419,14 @@ def _agreement(estimator: Any, found: NDArray[Any], wanted: NDArray[Any]) -> flo
 
 
 class _Nonsense:
-    """A value no parameter may take; scikit-learn's clone leaves it alone."""
+    """A value that no parameter accepts."""
 
     def __repr__(self) -> str:
         return "<nonsense>"
 
 
 def _split(kind: SampleKind) -> tuple[Any, NDArray[np.intp], Any, NDArray[np.intp]]:
-    """Training samples, their labels, new samples, theirs."""
+    """Return training samples and labels, and test samples and labels."""
     X, y = kind.data()
     n = 2 * len(y) // 3
     return X[:n], y[:n], X[n:], y[n:]
@@ -433,13 +434,13 @@ def _split(kind: SampleKind) -> tuple[Any, NDArray[np.intp], Any, NDArray[np.int
 
 @lru_cache(maxsize=4)
 def _reference(estimator: Any, kind: SampleKind) -> Any:
-    """A fit to clean training samples that checks of one estimator share."""
+    """Return a fit to the clean training samples, shared by the checks of one estimator."""
     X, y, _, _ = _split(kind)
     return clone(estimator).fit(X, y)
 
 
 def _error(attempt: Callable[[], Any]) -> Exception | None:
-    """The refusal, if there is one."""
+    """Return the ValueError or TypeError that the attempt raises, or None."""
     try:
         attempt()
     except (ValueError, TypeError) as error:
@@ -452,4 +453,4 @@ def _must_be_fitted(estimator: Any, kind: SampleKind, when: str) -> None:
         used(estimator, kind.data()[0])
     except NotFittedError:
         return
-    raise AssertionError(f"{when}, use must raise NotFittedError")
+    raise AssertionError(f"{when}, the estimator must raise NotFittedError")

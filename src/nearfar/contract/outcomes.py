@@ -1,4 +1,4 @@
-"""What a kind of samples is to the checks, and what the table of bad input says of estimators."""
+"""Sample types for the checks, and the expected outcomes listed in bad_input.toml."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 Check = Callable[[Any], None]
-# What a case does to (X, y, queries).
+# Function that changes (X, y, queries) for a case of difficult input.
 Change = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class SampleKind:
-    """Samples of one kind, in order and out of it.
+    """Test data and checks for one type of samples.
 
-    ``data`` gives samples of three classes that can be told apart, and their labels; ``frozen``
-    samples in forms that can not be written to; ``own_checks`` what is asked of an estimator of
-    this kind alone. ``cases`` are difficult input: what it does, and whether the result must equal
-    that of the clean copy. ``label_cases`` are difficult labels; None those of classes, which most
-    kinds have.
+    ``data`` returns samples of separable classes and their labels. ``frozen`` returns the samples
+    in read-only forms. ``own_checks`` returns the checks for this type only. ``cases`` are
+    difficult inputs: the change, and whether the result must equal that of the clean data.
+    ``label_cases`` are difficult labels; None selects the common cases for class labels.
     """
 
     name: str
@@ -38,31 +37,31 @@ class SampleKind:
 
 
 def used(fitted: Any, X: Any) -> NDArray[Any]:
-    """What an estimator is for: coordinates, shares of votes, labels, values or clusters."""
+    """Return the main output: coordinates, probabilities, labels, values or clusters."""
     tags = fitted.learner_tags
     others = ("predict",) if tags.role == "clusterer" else ("predict_proba", "predict")
     for name in ("transform",) if tags.maps else others:
         if hasattr(fitted, name):
             return np.asarray(getattr(fitted, name)(X))
-    raise AssertionError(f"{type(fitted).__name__} has nothing to be used by")
+    raise AssertionError(f"{type(fitted).__name__} must have transform or predict")
 
 
 @lru_cache(maxsize=4)
 def shared_fit(estimator: Any, kind: SampleKind) -> Any:
-    """A fit to all clean samples that checks of one estimator look at, and none of them changes."""
+    """Return a fit to all clean samples, shared by the checks, which must not change it."""
     return clone(estimator).fit(*kind.data())
 
 
 @cache
 def bad_input_table() -> dict[str, dict[str, str]]:
-    """Sections of the committed table."""
+    """Return the sections of bad_input.toml."""
     return tomllib.loads(files("nearfar.contract").joinpath("bad_input.toml").read_text("utf-8"))
 
 
 def expected_outcome(
     estimator: Any, case: str, default: str | None = None, given: str | None = None
 ) -> str:
-    """What the table says of an estimator and a case."""
+    """Return the expected outcome of a case for an estimator."""
     tags = estimator.learner_tags
     row: dict[str, str] = {}
     supervision = "supervised" if tags.supervised else "unsupervised"

@@ -1,4 +1,4 @@
-"""The contract of estimators of pairs of points, beside what all kinds share."""
+"""Checks of estimators whose samples are pairs of points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nearfar.contract.outcomes import Change, Check, SampleKind, used
 def _made() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     random = np.random.RandomState(0)
     labels = np.arange(40) % 2
-    # Two classes apart in one direction of five; the others are of unlike spread.
+    # The classes differ in one of five features. The features have different scales.
     X = random.normal(size=(40, 5)) * [1, 2, 0.5, 3, 1]
     X[:, 0] += 8 * labels
     rows = np.array([random.choice(40, size=2, replace=False) for _ in range(90)])
@@ -29,25 +29,25 @@ def _made() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
 
 
 def _data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Pairs of points, and whether they are alike."""
+    """Return pairs of points and their signs (+1 similar, -1 dissimilar)."""
     pairs, signs = _made()
     return pairs.copy(), signs.copy()
 
 
 def _frozen(pairs: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Read-only pairs in either memory order."""
+    """Yield read-only pairs in C and Fortran order."""
     for array in (np.ascontiguousarray(pairs), np.asfortranarray(pairs)):
         array.setflags(write=False)
         yield array
 
 
 def _own_checks(estimator: Any) -> list[Check]:
-    """Those that apply to an estimator of pairs."""
+    """Return the checks that apply to estimators of pairs."""
     return [check_order_in_a_pair, check_threshold, check_lists_and_types]
 
 
 def check_order_in_a_pair(estimator: Any) -> None:
-    """Which point of a pair comes first plays no part, and a point is alike to itself."""
+    """Check that the order within a pair does not matter, and that equal points are similar."""
     pairs, signs = _data()
     fitted = clone(estimator).fit(pairs, signs)
     scores = fitted.decision_function(pairs)
@@ -56,7 +56,7 @@ def check_order_in_a_pair(estimator: Any) -> None:
 
 
 def check_threshold(estimator: Any) -> None:
-    """Labels follow the score and the threshold; ``score`` is the area under the ROC curve."""
+    """Check that labels follow scores and threshold, and that ``score`` is the ROC AUC."""
     pairs, signs = _data()
     fitted = clone(estimator).fit(pairs, signs)
     assert fitted.classes_.tolist() == [-1, 1]
@@ -73,7 +73,7 @@ def check_threshold(estimator: Any) -> None:
 
 
 def check_lists_and_types(estimator: Any) -> None:
-    """Lists, tuples and numbers of other types say the same."""
+    """Check that lists, tuples and other numeric types give the same result."""
     pairs, signs = _data()
     wanted = used(clone(estimator).fit(pairs, signs), pairs)
     for form, labels in (
@@ -99,7 +99,7 @@ def _with(pairs: NDArray[Any], value: float) -> NDArray[Any]:
 def _case(
     change: Callable[[NDArray[Any]], Any], *, clean: bool = False, queries: bool = True
 ) -> tuple[Change, bool]:
-    """A change of the pairs, and if so of the queries too."""
+    """Return a case that changes the pairs and, if ``queries`` is True, the queries."""
 
     def changed(pairs: Any, y: Any, new: Any) -> tuple[Any, Any, Any]:
         given = change(pairs)
@@ -109,12 +109,12 @@ def _case(
 
 
 def _labels(change: Callable[[NDArray[Any]], Any]) -> tuple[Change, bool]:
-    """A change of what is said of the pairs."""
+    """Return a case that changes the signs of the pairs."""
     return (lambda pairs, y, new: (pairs, change(y), new)), False
 
 
-# Case: what it does to (pairs, y, queries), and whether the result must equal that of the clean
-# copy.
+# Each case: its change of (pairs, y, queries), and whether the result must equal that of the clean
+# data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": _case(lambda a: _with(a, np.nan)),
     "inf": _case(lambda a: _with(a, np.inf)),

@@ -1,4 +1,4 @@
-"""The contract of estimators of :class:`~nearfar.Sets`, beside what all kinds share."""
+"""Checks of estimators whose samples are sets of vectors, see :class:`~nearfar.Sets`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nearfar.summaries.sets import Sets
 def _made() -> tuple[Sets, NDArray[np.intp]]:
     random = np.random.RandomState(0)
     y = np.arange(60) % 3
-    # Classes differ in their means and in how they spread.
+    # Classes differ in their means and covariances.
     means = np.array([[0.0, 0.0, 0.0], [2.0, 0.0, 1.0], [0.0, 2.0, -1.0]])
     shapes = random.normal(size=(3, 3, 3)) + 2 * np.eye(3)
     sizes = random.randint(8, 30, size=60)
@@ -31,13 +31,13 @@ def _made() -> tuple[Sets, NDArray[np.intp]]:
 
 
 def _data() -> tuple[Sets, NDArray[np.intp]]:
-    """Sixty sets of three classes, and their labels."""
+    """Return 60 sets of three classes, and their labels."""
     sets, y = _made()
     return sets, y.copy()
 
 
 def _frozen(sets: Sets) -> Iterator[list[NDArray[Any]]]:
-    """Read-only arrays, one a set."""
+    """Yield a list of read-only arrays, one per set."""
     arrays = [np.array(rows) for rows in sets]
     for rows in arrays:
         rows.setflags(write=False)
@@ -45,13 +45,13 @@ def _frozen(sets: Sets) -> Iterator[list[NDArray[Any]]]:
 
 
 def _own_checks(estimator: Any) -> list[Check]:
-    """Those that apply to an estimator of sets."""
+    """Return the checks that apply to estimators of sets."""
     own: list[Check] = [check_kinds_of_input, check_order_plays_no_part]
     return own + [check_dtypes_of_sets] if hasattr(estimator, "transform") else own
 
 
 def check_kinds_of_input(estimator: Any) -> None:
-    """Sets, lists, arrays of arrays and arrays of three axes say the same, and are split alike."""
+    """Check that Sets, lists, object arrays and 3-d arrays give equal results; split Sets."""
     sets, y = _data()
     wanted = used(clone(estimator).fit(sets, y), sets)
     rows = list(sets)
@@ -70,7 +70,10 @@ def check_kinds_of_input(estimator: Any) -> None:
 
 
 def check_order_plays_no_part(estimator: Any) -> None:
-    """Neither that of the vectors in a set, unless they are frames, nor that of the sets."""
+    """Check that the order of sets does not matter, nor the order of vectors in a set.
+
+    Estimators of sequences, for which the order of vectors matters, are listed in bad_input.toml.
+    """
     sets, y = _data()
     train, test = sets[:40], sets[40:]
     wanted = used(clone(estimator).fit(train, y[:40]), test)
@@ -84,7 +87,7 @@ def check_order_plays_no_part(estimator: Any) -> None:
 
 
 def check_dtypes_of_sets(estimator: Any) -> None:
-    """``transform`` returns the dtype of its sets."""
+    """Check that ``transform`` returns the dtype of its sets."""
     sets, y = _data()
     wanted = pdist(clone(estimator).fit(sets, y).transform(sets))
     narrow = Sets(sets.X.astype(np.float32), sets.offsets)
@@ -92,13 +95,13 @@ def check_dtypes_of_sets(estimator: Any) -> None:
         fitted = clone(estimator).fit(train, y)
         for new in (sets, narrow):
             mapped = fitted.transform(new)
-            assert mapped.dtype == new.X.dtype, f"transform gave {mapped.dtype}"
+            assert mapped.dtype == new.X.dtype, f"transform returned {mapped.dtype}"
             error = np.abs(pdist(mapped.astype(float)) - wanted).max() / wanted.max()
             assert error < 1e-3, f"distances off by {error:.1e}"
 
 
 def _assert_alike(estimator: Any, found: NDArray[Any], wanted: NDArray[Any]) -> None:
-    """Equal; or, for maps, whose axes are free to turn, and clusters, of equal distances."""
+    """Assert that results are equal, up to rotations of a map and permutations of clusters."""
     if estimator.learner_tags.role == "clusterer":
         found, wanted = (np.equal.outer(labels, labels) for labels in (found, wanted))
     elif estimator.learner_tags.role == "map":
@@ -122,7 +125,7 @@ def _with(arrays: _Arrays, value: float) -> _Arrays:
 
 
 def _case(change: Callable[[_Arrays], Any], *, queries: bool = False) -> tuple[Change, bool]:
-    """A change of the training sets, and if so of the queries too."""
+    """Return a case that changes the training sets and, if ``queries`` is True, the queries."""
 
     def changed(sets: Any, y: Any, new: Any) -> tuple[Any, Any, Any]:
         given = change([np.array(rows) for rows in sets])
@@ -132,7 +135,7 @@ def _case(change: Callable[[_Arrays], Any], *, queries: bool = False) -> tuple[C
     return changed, False
 
 
-# Case: what it does to (sets, y, queries); none has a clean copy.
+# Each case: its change of (sets, y, queries). No result is compared with that of clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "empty": _case(lambda a: []),
     "empty_set": _case(lambda a: _replaced(a, 5, np.empty((0, 3)))),

@@ -1,4 +1,4 @@
-"""The contract of learners that are told something of rows beside labels: bad supervision."""
+"""Checks of learners that accept supervision other than labels: difficult supervision."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Supervi
 
 _Points = NDArray[np.float64]
 _Codes = NDArray[np.intp]
-# Pairs and copies that cases are made of: enough to learn from, few enough to be quick.
+# Numbers of pairs and copied rows in the cases: enough to learn from, and few enough to be fast.
 _N_SIMILAR, _N_DISSIMILAR, _N_COPIES = 60, 80, 5
 
 
 class _Guide(NamedTuple):
-    """A kind of supervision: some of it for labels, and none at all for so many rows."""
+    """Constructors of one class of supervision: from labels, and empty for n rows."""
 
     of_labels: Callable[[_Codes], Supervision]
     none: Callable[[int], Supervision]
@@ -53,7 +53,7 @@ _GUIDES = {
 
 
 def _guide_of(estimator: Any) -> str | None:
-    """The supervision that an estimator of vectors reads beside labels, if any."""
+    """Return the supervision that an estimator of vectors accepts besides labels, or None."""
     if estimator.learner_tags.input != "vectors":
         return None
     return next((kind for kind in _GUIDES if kind in estimator.learner_tags.learns_from), None)
@@ -67,9 +67,8 @@ def _other_kind(X: _Points, y: _Codes, guide: str) -> tuple[_Points, Any]:
 
 
 def _with_nan_apart(X: _Points, y: _Codes, guide: str) -> tuple[_Points, Any]:
-    """NaN in a row of which nothing is said."""
+    """Add a row of NaN that does not occur in the supervision."""
     said = _GUIDES[guide].of_labels(y)
-    # A row more, which the supervision knows and does not speak of.
     if isinstance(said, Chunklets):
         said = Chunklets(np.append(said.labels, -1))
     elif isinstance(said, Pairs):
@@ -80,7 +79,7 @@ def _with_nan_apart(X: _Points, y: _Codes, guide: str) -> tuple[_Points, Any]:
 
 
 def _copied(X: _Points) -> tuple[_Points, NDArray[np.intp]]:
-    """Points with copies of the first ones below, and the pairs of equal points."""
+    """Append copies of the first points, and return the pairs of equal points."""
     n = len(X)
     equal = np.column_stack([np.arange(_N_COPIES), np.arange(n, n + _N_COPIES)])
     return np.vstack([X, X[:_N_COPIES]]), equal
@@ -104,12 +103,12 @@ def _said_both_ways(X: _Points, y: _Codes, guide: str) -> tuple[_Points, Any]:
 
 
 def _separable(X: _Points, y: _Codes, guide: str) -> tuple[_Points, Any]:
-    """Classes so far apart that any scale of a metric tells all pairs."""
+    """Move the classes so far apart that a metric of any scale classifies all pairs correctly."""
     return X + 1e3 * X.std() * y[:, None], _GUIDES[guide].of_labels(y)
 
 
 def _contradictory(X: _Points, y: _Codes, guide: str) -> tuple[_Points, Any]:
-    """What no metric obeys: said of labels that have nothing to do with the rows."""
+    """Draw supervision from permuted labels, which no metric can satisfy."""
     return X, _GUIDES[guide].of_labels(np.random.RandomState(1).permutation(y))
 
 
@@ -138,7 +137,7 @@ _PAIR_CASES: dict[str, _Case] = {
 
 
 def supervision_cases(estimator: Any) -> list[str]:
-    """Names of the rows of the table that apply to an estimator."""
+    """Return the names of the cases that apply to an estimator."""
     guide = _guide_of(estimator)
     if guide is None:
         return []
@@ -146,7 +145,7 @@ def supervision_cases(estimator: Any) -> list[str]:
 
 
 def check_bad_supervision(estimator: Any, case: str) -> None:
-    """The learner does with a case of supervision what the table says."""
+    """Check that a learner has the outcome listed in bad_input.toml for a case of supervision."""
     guide = _guide_of(estimator)
     assert guide is not None
     X, y = VECTORS.data()
@@ -165,9 +164,9 @@ def check_bad_supervision(estimator: Any, case: str) -> None:
     if case == "dissimilar_pairs_of_zero_length":
         told = [str(one.message) for one in heard if "zero length" in str(one.message)]
         wanted = f"{_N_COPIES} of {_N_DISSIMILAR + _N_COPIES} dissimilar pairs"
-        assert len(told) == 1 and wanted in told[0], f"{case}: one warning, with their number"
+        assert len(told) == 1 and wanted in told[0], f"{case}: expected one warning: {wanted}"
 
 
 def _section(guide: str) -> str:
-    """The section of the table for what reads such supervision."""
+    """Return the section of bad_input.toml for this supervision."""
     return f"guided_by_{guide}"

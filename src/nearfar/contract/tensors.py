@@ -1,6 +1,6 @@
-"""The contract of estimators of tensors, beside what all kinds share.
+"""Checks of estimators whose samples are tensors.
 
-Scikit-learn knows tables only, and asks next to nothing of them.
+Scikit-learn's checks use 2-d arrays only, so they cover almost nothing of these estimators.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sklearn.base import clone
 from nearfar.base import MultilinearLearner
 from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, used
 
-# The third order has a mode of its own length, and no two modes are alike.
+# Shapes of test tensors of order two and three. All modes of a shape have different lengths.
 _SHAPE = (4, 6)
 _THIRD_ORDER = (4, 3, 2)
 
@@ -28,27 +28,27 @@ _THIRD_ORDER = (4, 3, 2)
 def _made() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     random = np.random.RandomState(0)
     y = np.arange(60) % 3
-    # Classes differ by a matrix of rank one; noise is not alike in the modes.
+    # Class means are matrices of rank one. The variance of the noise differs between columns.
     means = np.einsum("ci,cj->cij", random.normal(size=(3, 4)), random.normal(size=(3, 6)))
     noise = random.normal(size=(60, *_SHAPE)) * np.linspace(0.3, 1.0, 6)
     return 2 * means[y] + noise, y
 
 
 def _data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Sixty matrices of three classes, and their labels."""
+    """Return 60 matrices of three classes, and their labels."""
     X, y = _made()
     return X.copy(), y.copy()
 
 
 def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Read-only tensors in either memory order."""
+    """Yield read-only tensors in C and Fortran order."""
     for array in (np.ascontiguousarray(X), np.asfortranarray(X)):
         array.setflags(write=False)
         yield array
 
 
 def _own_checks(estimator: Any) -> list[Check]:
-    """Those that apply to an estimator of tensors."""
+    """Return the checks that apply to estimators of tensors."""
     own: list[Check] = [check_flat_rows, check_shapes, check_one_sample, check_order_of_samples]
     if estimator.learner_tags.maps:
         own.append(check_dtypes_of_tensors)
@@ -58,9 +58,9 @@ def _own_checks(estimator: Any) -> list[Check]:
 
 
 def check_flat_rows(estimator: Any) -> None:
-    """Rows with ``tensor_shape`` say what tensors say, in fit and in use; frames of them too.
+    """Check that flat rows and data frames with ``tensor_shape`` give the results of tensors.
 
-    In whatever order memory holds them: equal numbers give equal bits.
+    Results must be bitwise equal for all memory orders.
     """
     X, y = _data()
     flat = X.reshape(len(X), -1)
@@ -76,7 +76,7 @@ def check_flat_rows(estimator: Any) -> None:
             np.testing.assert_array_equal(used(fitted, form), wanted)
     try:
         import pandas as pd
-    except ImportError:  # pandas is an extra
+    except ImportError:  # pandas is an optional dependency.
         return
     frame = pd.DataFrame(flat, columns=[f"pixel {k}" for k in range(flat.shape[1])])
     named = clone(estimator).set_params(tensor_shape=_SHAPE).fit(frame, y)
@@ -84,7 +84,7 @@ def check_flat_rows(estimator: Any) -> None:
 
 
 def check_shapes(estimator: Any) -> None:
-    """Tensors of another shape than those of fit, or than ``tensor_shape``, are refused."""
+    """Check that tensors whose shape differs from fit or ``tensor_shape`` raise an error."""
     X, y = _data()
     fitted = clone(estimator).fit(X, y)
     turned = X.transpose(0, 2, 1)
@@ -103,11 +103,11 @@ def check_shapes(estimator: Any) -> None:
         except ValueError as error:
             assert "shape" in str(error) or "features" in str(error), f"unclear: {error}"
             continue
-        raise AssertionError("tensors of another shape were accepted")
+        raise AssertionError("tensors of a different shape were accepted")
 
 
 def check_one_sample(estimator: Any) -> None:
-    """One is too few to learn from, unless there is nothing to learn, and enough to ask about."""
+    """Check that fit rejects a single sample, unless listed as "ok", and that use accepts it."""
     X, y = _data()
     allowed = expected_outcome(estimator, "one_sample", "refused") == "ok"
     try:
@@ -115,17 +115,17 @@ def check_one_sample(estimator: Any) -> None:
     except ValueError as error:
         assert re.search("1 sample|one class", str(error)) and not allowed, f"unclear: {error}"
     else:
-        assert allowed, "fit took one sample"
+        assert allowed, "fit must reject a single sample"
     assert len(used(clone(estimator).fit(X, y), X[:1])) == 1
 
 
 def check_order_of_samples(estimator: Any) -> None:
-    """What is learned does not depend on the order in which samples come."""
+    """Check that the result does not depend on the order of the samples."""
     X, y = _data()
     order = np.random.RandomState(0).permutation(len(X))
     first = used(clone(estimator).fit(X, y), X)
     second = used(clone(estimator).fit(X[order], y[order]), X)
-    if estimator.learner_tags.maps:  # free up to a rotation
+    if estimator.learner_tags.maps:  # Maps are unique up to a rotation only.
         wanted = _distances(first)
         np.testing.assert_allclose(_distances(second), wanted, atol=1e-4 * wanted.max())
     else:
@@ -133,9 +133,9 @@ def check_order_of_samples(estimator: Any) -> None:
 
 
 def check_map_of_rows(learner: Any) -> None:
-    """``components_`` map flat rows as ``transform`` maps tensors; ``flatten=False`` gives tensors.
+    """Check that ``components_`` agrees with ``transform``, and that ``flatten=False`` works.
 
-    Components are built when they are asked for, and not kept.
+    ``components_`` must be computed on access, and not stored.
     """
     X, y = _data()
     flat = X.reshape(len(X), -1)
@@ -144,18 +144,18 @@ def check_map_of_rows(learner: Any) -> None:
     mapped = fitted.transform(X)
     near = 1e-10 * np.abs(mapped).max()
     np.testing.assert_allclose(rows @ fitted.components_.T, mapped, atol=near)
-    assert "components_" not in vars(fitted), "components are kept beside the factors"
+    assert "components_" not in vars(fitted), "components_ must not be stored"
     assert [len(U) for U in fitted.factors_] == list(_SHAPE)
     if "flatten" in learner.get_params():
         kept = clone(learner).set_params(flatten=False).fit(X, y)
         tensors = kept.transform(X)
-        assert tensors.shape == (len(X), *kept.n_components_), "flatten=False must give tensors"
+        assert tensors.shape == (len(X), *kept.n_components_), "flatten=False must return tensors"
         np.testing.assert_array_equal(tensors.reshape(mapped.shape), mapped)
         assert len(kept.get_feature_names_out()) == mapped.shape[1]
 
 
 def check_distances_of_tensors(learner: Any) -> None:
-    """Distances of pairs and of the metric are Euclidean after the map, of tensors and of rows."""
+    """Check that pair distances and the metric equal Euclidean distances after the map."""
     X, y = _data()
     fitted = clone(learner).fit(X, y)
     mapped = fitted.transform(X)
@@ -176,7 +176,7 @@ def check_distances_of_tensors(learner: Any) -> None:
 
 
 def check_dtypes_of_tensors(learner: Any) -> None:
-    """``transform`` returns the dtype of its tensors; float32 is accurate under an offset."""
+    """Check that ``transform`` keeps the dtype, and that float32 is accurate under an offset."""
     X, y = _data()
     X = X + 100
     wanted = _distances(clone(learner).fit(X, y).transform(X))
@@ -184,7 +184,7 @@ def check_dtypes_of_tensors(learner: Any) -> None:
         fitted = clone(learner).fit(X.astype(fit_dtype), y)
         for dtype in (np.float32, np.float64):
             mapped = fitted.transform(X.astype(dtype))
-            assert mapped.dtype == dtype, f"transform of {dtype.__name__} gave {mapped.dtype}"
+            assert mapped.dtype == dtype, f"transform of {dtype.__name__} returned {mapped.dtype}"
             error = np.abs(_distances(mapped) - wanted).max() / wanted.max()
             assert error < 1e-2, f"distances off by {error:.1e} in {dtype.__name__}"
 
@@ -222,7 +222,7 @@ def _third_order(X: NDArray[Any]) -> NDArray[Any]:
     return X.reshape(len(X), *_THIRD_ORDER)
 
 
-# Case: what it does to (X, y, queries), and whether the result must equal that of the clean copy.
+# Each case: its change of (X, y, queries), and whether the result must equal that of clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": (lambda X, y, Q: (_with(X, np.nan), y, Q), False),
     "inf": (lambda X, y, Q: (_with(X, np.inf), y, Q), False),

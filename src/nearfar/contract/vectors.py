@@ -1,4 +1,4 @@
-"""The contract of estimators of vectors, beside scikit-learn's checks and what all kinds share."""
+"""Checks of estimators whose samples are vectors, in addition to those of scikit-learn."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcom
 @cache
 def _blobs() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     X, y = make_blobs(90, 5, centers=3, cluster_std=2.0, center_box=(-4, 4), random_state=3)
-    # Correlated features of unlike spread: something to learn.
+    # Correlated features of different scales, so that a metric has something to learn.
     return X @ np.random.RandomState(0).normal(size=(5, 5)) * [1, 2, 0.5, 3, 1], y
 
 
 def _data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Ninety points of three classes, and their labels."""
+    """Return 90 points of three classes, and their labels."""
     X, y = _blobs()
     return X.copy(), y.copy()
 
 
 def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Read-only rows in either memory order."""
+    """Yield read-only rows in C and Fortran order."""
     for array in (np.ascontiguousarray(X), np.asfortranarray(X)):
         array.setflags(write=False)
         yield array
 
 
 def _own_checks(estimator: Any) -> list[Check]:
-    """Those that apply to an estimator of vectors."""
+    """Return the checks that apply to estimators of vectors."""
     own: list[Check] = [check_frames]
     own.append(check_dtypes_of_rows if estimator.learner_tags.maps else check_dtypes_of_labels)
     if isinstance(estimator, LinearLearner):
@@ -49,7 +49,7 @@ def _own_checks(estimator: Any) -> list[Check]:
 
 
 def check_dtypes_of_rows(learner: Any) -> None:
-    """Components follow fit's X, transform its own X; float32 is accurate under an offset."""
+    """Check the dtypes of components and output, and that float32 is accurate under an offset."""
     X, y = _data()
     X = X + 1e4
     exact = clone(learner).fit(X, y)
@@ -60,15 +60,16 @@ def check_dtypes_of_rows(learner: Any) -> None:
             assert fitted.components_.dtype == fit_dtype, "components_ must have the dtype of X"
         for dtype in (np.float32, np.float64):
             mapped = fitted.transform(X.astype(dtype))
-            assert mapped.dtype == dtype, f"transform of {dtype.__name__} gave {mapped.dtype}"
+            assert mapped.dtype == dtype, f"transform of {dtype.__name__} returned {mapped.dtype}"
             error = np.abs(_distances(mapped) - reference).max() / reference.max()
-            # float32 holds 1e4 to 1e-3; iterative learners add what their tolerance allows.
+            # float32 represents 1e4 with an error of 1e-3. The tolerance of iterative learners
+            # adds to it.
             limit = float(expected_outcome(learner, "dtypes_error", "0.02"))
             assert error < limit, f"distances off by {error:.1e} in {dtype.__name__}"
 
 
 def check_dtypes_of_labels(estimator: Any) -> None:
-    """Labels and clusters are those of float64, but for a few that were nearly others."""
+    """Check that float32 gives the labels of float64, except for a few points near a boundary."""
     X, y = _data()
     exact = shared_fit(estimator, VECTORS)
     wanted = exact.predict(X)
@@ -80,10 +81,10 @@ def check_dtypes_of_labels(estimator: Any) -> None:
 
 
 def check_frames(estimator: Any) -> None:
-    """Frames in give names; ``set_output`` gives frames out."""
+    """Check that data frames set the feature names, and that ``set_output`` returns frames."""
     try:
         import pandas as pd
-    except ImportError:  # pandas is an extra
+    except ImportError:  # pandas is an optional dependency.
         return
     X, y = _data()
     frame = pd.DataFrame(X, columns=[f"feature {k}" for k in range(X.shape[1])])
@@ -106,7 +107,7 @@ def check_frames(estimator: Any) -> None:
 
 
 def check_one_distance(learner: Any) -> None:
-    """Transform, matrix, pairs and metric all speak of one distance."""
+    """Check that transform, Mahalanobis matrix, pair_distance and metric agree."""
     X, _ = _data()
     fitted = shared_fit(learner, VECTORS)
     mapped = fitted.transform(X)
@@ -132,10 +133,10 @@ def check_one_distance(learner: Any) -> None:
 
 
 def check_batches(learner: Any) -> None:
-    """Batches of any size give what one fit gives; new classes may appear; fit starts anew."""
+    """Check that batches give the result of one fit, and that fit discards earlier batches."""
     learner = clone(learner).set_params(**getattr(learner, "same_in_batches", {}))
     X, y = _data()
-    order = np.argsort(y, kind="stable")  # the last class appears late
+    order = np.argsort(y, kind="stable")  # Sorted, so that classes first appear in late batches.
     X, y = X[order], y[order]
     whole = clone(learner).fit(X, y)
     parts = clone(learner)
@@ -163,7 +164,7 @@ def _with(X: NDArray[Any], value: float) -> NDArray[Any]:
 
 
 def _wide(X: NDArray[Any]) -> NDArray[Any]:
-    """An isometric copy in 100 dimensions."""
+    """Return an isometric copy in 100 dimensions."""
     axes, _ = np.linalg.qr(np.random.RandomState(1).normal(size=(100, X.shape[1])))
     return X @ axes.T
 
@@ -172,7 +173,7 @@ def _with_constants(X: NDArray[Any]) -> NDArray[Any]:
     return np.insert(X, [0, 2, X.shape[1]], [0.0, 0.1, 12345.678], axis=1)
 
 
-# Case: what it does to (X, y, queries), and whether the result must equal that of the clean copy.
+# Each case: its change of (X, y, queries), and whether the result must equal that of clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": (lambda X, y, Q: (_with(X, np.nan), y, Q), False),
     "inf": (lambda X, y, Q: (_with(X, np.inf), y, Q), False),
