@@ -382,7 +382,9 @@ def test_random_state_goes_on_where_it_was(tmp_path):
     state.normal(size=3)
     again = round_trip(LMNN(random_state=state), tmp_path)
     assert again.random_state.normal(size=5).tolist() == state.normal(size=5).tolist()
-    with pytest.raises(ModelFileError, match=r"LMNN.random_state: a RandomState .* use an integer"):
+    with pytest.raises(
+        ModelFileError, match=r"LMNN.random_state: the state of a RandomState .* Use an integer"
+    ):
         save(LMNN(random_state=np.random.RandomState(np.random.PCG64(0))), tmp_path / "no.nf")
 
 
@@ -473,11 +475,11 @@ def looped():
         ({True: 3}, r"Mine\.held has the key True"),
         ({1, 2}, "Mine.held is a builtins.set"),
         (b"bytes", "Mine.held is a builtins.bytes"),
-        (looped(), "nested too deeply, or within itself"),
-        (10**5000, "cannot be saved|would not come back"),
+        (looped(), "nested more than 64 levels deep, or contains itself"),
+        (10**5000, "cannot be saved"),
         (np.array("0-d", dtype=object), "Mine.held"),
         (FunctionTransformer(np.abs), "Mine.held.func is 'absolute'"),
-        (FunctionTransformer(float), "Mine.held: a FunctionTransformer .* without functions only"),
+        (FunctionTransformer(float), "Mine.held: a FunctionTransformer .* must not have func"),
         (OneHotEncoder(feature_name_combiner=max), "Mine.held.feature_name_combiner is 'max'"),
         (Pipeline([("a", LDA())], memory="cache"), "Mine.held: memory must be None"),
         (ColumnTransformer([], n_jobs=10**6), "Mine.held: n_jobs must be"),
@@ -524,7 +526,7 @@ class Adding(LDA):
 
 @pytest.mark.parametrize("kind", [Forgetful, Adding])
 def test_what_would_not_come_back_is_not_saved(kind, tmp_path):
-    with pytest.raises(ModelFileError, match=f"not come back.*: {kind.__name__}.* differs"):
+    with pytest.raises(ModelFileError, match=f"does not restore it: {kind.__name__}.* differs"):
         save(kind(), tmp_path / "model.nf", trusted=[kind])
     assert not os.listdir(tmp_path)
 
@@ -559,7 +561,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path, monkeypatch)
     with pytest.raises(FileExistsError):
         save(LDA(), path)
     assert path.read_text() == "precious"
-    with pytest.raises(FileNotFoundError, match="is no folder; make it first"):
+    with pytest.raises(FileNotFoundError, match="does not exist. Create it first"):
         save(LDA(), tmp_path / "none" / "model.nf")
 
 
@@ -606,7 +608,7 @@ def test_own_classes_must_be_named_on_both_sides(tmp_path):
     with pytest.raises(ModelFileError, match=r"type '.*\.Mine' is not on nearfar's list.*trusted="):
         load(path)
     assert load(path, trusted=[Mine]).predict(X).tolist() == model.predict(X).tolist()
-    with pytest.raises(TypeError, match="takes classes"):
+    with pytest.raises(TypeError, match="must contain classes"):
         load(path, trusted=["test_persistence.Mine"])
 
     class Local(Mine):
@@ -885,7 +887,7 @@ def refuses(path, message, **options):
 def test_foreign_files_are_refused(tmp_path):
     path = tmp_path / "foreign"
     refuses(path, "there is no such file")
-    refuses(tmp_path, "not a file")
+    refuses(tmp_path, "not a regular file")
     contents = [
         b"",
         b"PK",
@@ -906,7 +908,7 @@ def test_foreign_files_are_refused(tmp_path):
     write_members(path, {"nearfar.json": b"[]", "schema.json": b"{}"})
     refuses(path, "not a nearfar model file")
     write_members(path, {"nearfar.json": b"{]", "schema.json": b"{}"})
-    refuses(path, r"nearfar\.json is no JSON")
+    refuses(path, r"nearfar\.json is not valid JSON")
     with pytest.raises(ModelFileError, match="there is no such file"):
         describe(tmp_path / "none")
 
@@ -958,7 +960,7 @@ BAD_NAMES = ["../a.npy", "/etc/passwd", "..\\a.npy", "a/0.npy", "0.npz", "0.bin"
 def test_members_of_other_names_are_refused(name, path):
     members = read_members(path)
     write_members(path, {**members, name: b""})
-    refuses(path, "which no model file has")
+    refuses(path, "which is not part of a model file")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -967,7 +969,7 @@ def test_archives_of_another_form_are_refused(path):
 
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("0.npy", members["0.npy"])
-    refuses(path, r"two members 0\.npy")
+    refuses(path, r"two members named 0\.npy")
 
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
@@ -975,11 +977,11 @@ def test_archives_of_another_form_are_refused(path):
             if name == "0.npy":
                 information.external_attr = 0o120777 << 16  # a symbolic link
             archive.writestr(information, data)
-    refuses(path, "no plain file")
+    refuses(path, "is not a regular file")
 
     for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         write_members(path, members, compression=method)
-        refuses(path, r"nearfar\.json is too large, or compressed")
+        refuses(path, r"nearfar\.json is compressed, or larger than")
         with zipfile.ZipFile(path, "w") as archive:
             for name, data in members.items():
                 stored = name == "nearfar.json"
@@ -996,13 +998,13 @@ def test_archives_of_another_form_are_refused(path):
     patched(8, "<H", 1)
     refuses(path, "is compressed or encrypted")
     patched(24, "<L", 10**9)
-    refuses(path, "has two sizes")
+    refuses(path, "has contradictory sizes")
     patched(20, "<LL"[:2], 10**9)
-    refuses(path, "has two sizes")
+    refuses(path, "has contradictory sizes")
     broken = bytearray(whole)
     struct.pack_into("<LL", broken, entry + 20, 10**9, 10**9)
     path.write_bytes(broken)
-    refuses(path, "claim more bytes than the file has")
+    refuses(path, "sizes of the members exceed the size of the file")
 
     for form in (b"#!/bin/sh\n" + whole, whole + b"\0", whole[:-2] + b"\5\0hello"):
         path.write_bytes(form)
@@ -1013,23 +1015,23 @@ def test_archives_of_another_form_are_refused(path):
     broken = bytearray(whole)
     struct.pack_into("<L", broken, len(whole) - 10, 2**23)
     path.write_bytes(broken)
-    refuses(path, "directory is too large")
+    refuses(path, "directory of the zip archive is larger than")
 
 
 SAYS = [
     ({"program": "other"}, "not a nearfar model file"),
-    ({"format": "1"}, "format must be a number"),
-    ({"format": True}, "format must be a number"),
-    ({"format": 0}, "format must be a number"),
-    ({"format": None}, "format must be a number"),
+    ({"format": "1"}, "format must be a positive integer"),
+    ({"format": True}, "format must be a positive integer"),
+    ({"format": 0}, "format must be a positive integer"),
+    ({"format": None}, "format must be a positive integer"),
     ({"format": 10**300}, "newer nearfar"),
-    ({"model": 3}, "model is missing or no str"),
+    ({"model": 3}, "model is missing or not a str"),
     ({"created": []}, "created is missing"),
     ({"versions": []}, "versions is missing"),
-    ({"versions": {"scikit-learn": 3}}, "versions must be text"),
+    ({"versions": {"scikit-learn": 3}}, "versions must map to strings"),
     ({"training_rows": None}, "training_rows is missing"),
-    ({"training_rows": {"a": "b"}}, "must be counts"),
-    ({"training_rows": {"a": -1}}, "must be counts"),
+    ({"training_rows": {"a": "b"}}, "must map to nonnegative integers"),
+    ({"training_rows": {"a": -1}}, "must map to nonnegative integers"),
     ({"metadata": "x"}, "metadata is missing"),
 ]
 
@@ -1141,7 +1143,7 @@ def test_root_must_be_a_model(path):
     versions = {"protocol": 2, "_skops_version": "0.16.0"}
     for root in (value(1), items("ListNode"), node("FunctionNode", "os.system"), mapping()):
         edit_schema(path, lambda _, root=root: {**root, **versions})
-        refuses(path, "it holds no model")
+        refuses(path, "does not contain a model")
     for root in (b"[]", b"3", b"null", b'"a"', b"{}", b"", b"\xff\xfe", b"NaN"):
         edit(path, "schema.json", lambda _, root=root: root)
         refuses(path, r"schema\.json")
@@ -1152,24 +1154,27 @@ def test_root_must_be_a_model(path):
 
 
 WRONG_FORMS = {
-    "no node": (3, "no node"),
-    "a list": ([value(1)], "no node"),
-    "no kind": ({"__class__": "a", "__module__": "b"}, "without a kind"),
-    "a kind that is none": (node(["ObjectNode"], "a.b"), "without a kind"),
-    "more keys": ({**value(1), "__id__": 3}, "with the keys"),
-    "fewer keys": (node("ListNode", "builtins.list"), "with the keys"),
-    "content that is none": (node("ListNode", "builtins.list", content="ab"), "with 'ab'"),
-    "a tuple of numbers": (node("TupleNode", "builtins.tuple", content=3), "with 3"),
+    "no node": (3, "expected a node, got"),
+    "a list": ([value(1)], "expected a node, got"),
+    "no kind": ({"__class__": "a", "__module__": "b"}, "the node has no kind or type"),
+    "a kind that is none": (node(["ObjectNode"], "a.b"), "the node has no kind or type"),
+    "more keys": ({**value(1), "__id__": 3}, "has unexpected keys"),
+    "fewer keys": (node("ListNode", "builtins.list"), "has unexpected keys"),
+    "content that is none": (
+        node("ListNode", "builtins.list", content="ab"),
+        "must be a list; got 'ab'",
+    ),
+    "a tuple of numbers": (node("TupleNode", "builtins.tuple", content=3), "must be a list; got 3"),
     "a value that is no text": (
         node("JsonNode", "builtins.str", content=[1], is_json=True),
-        "is no plain value",
+        "is not a scalar",
     ),
-    "a value with parts": (value({"a": 1}), "is no plain value"),
-    "a value with lists": (value([[1]]), "is no plain value"),
+    "a value with parts": (value({"a": 1}), "is not a scalar"),
+    "a value with lists": (value([[1]]), "is not a scalar"),
     "no JSON": (node("JsonNode", "builtins.str", content="{", is_json=True), "JSONDecodeError"),
     "is_json that is none": (
         node("JsonNode", "builtins.str", content="1", is_json=1),
-        "is no plain value",
+        "is not a scalar",
     ),
     "a huge integer": (
         node("JsonNode", "builtins.str", content="9" * 10_000, is_json=True),
@@ -1181,17 +1186,17 @@ WRONG_FORMS = {
     ),
     "a dict of lists": (
         node("DictNode", "builtins.dict", content=[], key_types=items("ListNode")),
-        "without its keys",
+        "keys and key types of a dict do not match",
     ),
     "too few keys": (
         node("DictNode", "builtins.dict", content={"a": value(1)}, key_types=items("ListNode")),
-        "without its keys",
+        "keys and key types of a dict do not match",
     ),
     "keys of no type": (
         node(
             "DictNode", "builtins.dict", content={"a": value(1)}, key_types=items("ListNode", "int")
         ),
-        "is no type of a key",
+        "is not the type of a key",
     ),
     "keys that are called": (
         node(
@@ -1204,9 +1209,9 @@ WRONG_FORMS = {
     ),
     "a slice of text": (
         node("SliceNode", "builtins.slice", content={"start": "a", "stop": 1, "step": 1}),
-        "is no slice",
+        "is not a slice",
     ),
-    "half a slice": (node("SliceNode", "builtins.slice", content={"start": 1}), "is no slice"),
+    "half a slice": (node("SliceNode", "builtins.slice", content={"start": 1}), "is not a slice"),
     "attributes in a list": (
         node("ObjectNode", "nearfar.LDA", content=items("ListNode")),
         "attributes must be a dict",
@@ -1217,7 +1222,7 @@ WRONG_FORMS = {
     ),
     "a call with a dict": (
         node("ConstructorFromReduceNode", "nearfar.NeighborGraph", content=mapping()),
-        "a ConstructorFromReduceNode with",
+        "a ConstructorFromReduceNode must be a TupleNode",
     ),
     "attributes by number": (
         node(
@@ -1234,11 +1239,11 @@ WRONG_FORMS = {
     ),
     "an array of no type": (
         node("NdArrayNode", "numpy.ndarray", type="pickle", content=[], shape=items("TupleNode")),
-        "an array of type 'pickle'",
+        "invalid content, shape or type 'pickle'",
     ),
     "an array without shape": (
         node("NdArrayNode", "numpy.ndarray", type="json", content=[], shape=value(1)),
-        "without a shape",
+        "does not have a valid shape",
     ),
     "an array of arrays": (
         node(
@@ -1248,7 +1253,7 @@ WRONG_FORMS = {
             content=[node("NdArrayNode", "numpy.ndarray", type="numpy", file="999.npy")],
             shape=items("TupleNode", value(1), value(2)),
         ),
-        "an array of {",
+        "an array must not contain {",
     ),
     "an array of models": (
         node(
@@ -1258,19 +1263,19 @@ WRONG_FORMS = {
             content=[node("ObjectNode", "nearfar.LDA", content=mapping())],
             shape=items("TupleNode", value(1)),
         ),
-        "an array of {",
+        "an array must not contain {",
     ),
     "a file that is none": (
         node("NdArrayNode", "numpy.ndarray", type="numpy", file=["999.npy"]),
-        "is missing, or in two places",
+        "is missing, or used twice",
     ),
     "a file elsewhere": (
         node("NdArrayNode", "numpy.ndarray", type="numpy", file="../999.npy"),
-        "is missing, or in two places",
+        "is missing, or used twice",
     ),
     "a file as an array": (
         node("NdArrayNode", "numpy.ndarray", type="numpy", file="schema.json"),
-        "is missing, or in two places",
+        "is missing, or used twice",
     ),
     "an array twice": (
         items(
@@ -1278,24 +1283,27 @@ WRONG_FORMS = {
             node("NdArrayNode", "numpy.ndarray", type="numpy", file="999.npy"),
             node("NdArrayNode", "numpy.ndarray", type="numpy", file="999.npy"),
         ),
-        "is missing, or in two places",
+        "is missing, or used twice",
     ),
     "a number of a shape": (
         node("NdArrayNode", "numpy.float64", type="numpy", file="999.npy"),
-        "a single number of shape",
+        "a NumPy scalar must not have the shape",
     ),
     "an object as a number": (
         node("NdArrayNode", "numpy.float64", type="json", content=[], shape=items("TupleNode")),
-        "without a shape",
+        "does not have a valid shape",
     ),
-    "a dtype of a number": (node("DTypeNode", "numpy.dtype", content=3), "a DTypeNode with 3"),
+    "a dtype of a number": (
+        node("DTypeNode", "numpy.dtype", content=3),
+        "a DTypeNode must be a NdArrayNode; got 3",
+    ),
     "attributes that are a number": (
         node("ObjectNode", "nearfar.LDA", content=value(3)),
         "attributes must be a dict",
     ),
     "keys in a dict": (
         node("DictNode", "builtins.dict", content={}, key_types={"content": {}}),
-        "without its keys",
+        "keys and key types of a dict do not match",
     ),
     "keys that are values": (
         node(
@@ -1304,20 +1312,23 @@ WRONG_FORMS = {
             content={"a": value(1)},
             key_types=items("ListNode", value("text")),
         ),
-        "is no type of a key",
+        "is not the type of a key",
     ),
     "an array of letters": (
         node("NdArrayNode", "numpy.ndarray", type="json", content="a", shape=items("TupleNode")),
-        "an array of type",
+        "invalid content, shape or type",
     ),
     "an array with a number for shape": (
         node("NdArrayNode", "numpy.ndarray", type="json", content=[], shape=3),
-        "an array of type",
+        "invalid content, shape or type",
     ),
-    "a dtype of nothing": (node("DTypeNode", "numpy.dtype", content=value(1)), "a DTypeNode with"),
+    "a dtype of nothing": (
+        node("DTypeNode", "numpy.dtype", content=value(1)),
+        "a DTypeNode must be a NdArrayNode",
+    ),
     "random numbers of nothing": (
         node("RandomStateNode", "numpy.random.RandomState", content=value(1)),
-        "a RandomStateNode with",
+        "a RandomStateNode must be a DictNode",
     ),
 }
 
@@ -1354,7 +1365,7 @@ def test_chains_in_chains_come_back_up_to_a_depth(depth, loads, tmp_path):
             again, model = again[0], model[0]
         assert identical(again.transform(X), model.transform(X))
     else:
-        with pytest.raises(ModelFileError, match="too deep"):
+        with pytest.raises(ModelFileError, match="more than 64 levels"):
             save(model, tmp_path / "model.nf")
 
 
@@ -1365,9 +1376,9 @@ def test_deep_and_large_documents_are_refused_before_they_are_read(path):
             write_members(path, {**members, name: deep})
             refuses(path, f"{name} is nested too deeply")
         write_members(path, {**members, name: members[name] + b" " * 2**25})
-        refuses(path, f"{name} is too large")
+        refuses(path, f"{name} is compressed, or larger than")
     write_members(path, members, compression=zipfile.ZIP_DEFLATED)
-    with pytest.raises(ModelFileError, match=r"nearfar\.json is too large, or compressed"):
+    with pytest.raises(ModelFileError, match=r"nearfar\.json is compressed, or larger than"):
         describe(path)
 
 
@@ -1376,7 +1387,7 @@ def test_depth_is_known_before_skops_recurses(path):
     for _ in range(300):
         child = items("ListNode", child)
     edit_schema(path, lambda schema: attributes(schema).update(ties=child))
-    refuses(path, "too deep or too many parts")
+    refuses(path, "more than 64 levels")
 
 
 def test_number_of_parts_is_known_before_skops_begins(path, monkeypatch):
@@ -1385,16 +1396,16 @@ def test_number_of_parts_is_known_before_skops_begins(path, monkeypatch):
     edit_schema(
         path, lambda schema: attributes(schema).update(ties=items("ListNode", *[value(1)] * 999))
     )
-    refuses(path, "too deep or too many parts")
+    refuses(path, "or 1000 nodes")
     many = items("ListNode", *[items("ListNode")] * 5000)
     edit_schema(path, lambda schema: attributes(schema).update(ties=many))
-    refuses(path, r"schema\.json has too many parts")
+    refuses(path, r"schema\.json has more than 4000 brackets")
 
 
 def test_arrays_that_no_part_uses_are_refused(path):
     members = read_members(path)
     write_members(path, {**members, "999.npy": members["0.npy"]})
-    refuses(path, r"no part of the model is 999\.npy")
+    refuses(path, r"999\.npy is not used by any part")
 
 
 def npy(descr="'<f8'", shape="(2,)", data=bytes(16), order="False", version=b"\1\0", tail=", }"):
@@ -1405,37 +1416,43 @@ def npy(descr="'<f8'", shape="(2,)", data=bytes(16), order="False", version=b"\1
 
 
 ARRAYS = {
-    "nothing": (b"", "is no array"),
-    "text": (b"hello", "is no array"),
-    "a pickle": (pickle.dumps([1, 2]), "is no array"),
-    "an archive": (b"PK\3\4" + bytes(100), "is no array"),
-    "objects": (npy("'|O'", "(1,)", pickle.dumps([1])), "is no array"),
-    "a record": (npy("[('a', '<f8')]"), "is no array"),
-    "a record of objects": (npy("[('a', '|O')]"), "is no array"),
-    "a void": (npy("'|V8'"), "is no array"),
-    "complex numbers": (npy("'<c16'", "(1,)"), "is no array"),
-    "dates": (npy("'<M8[s]'"), "is no array"),
-    "a call": (npy("__import__('os').system('touch canary')"), "is no array"),
-    "signs": (npy("'<f8'", "-" * 5000 + "1"), "is no array"),
-    "brackets": (npy("'<f8'", "(" * 5000), "is no array"),
-    "a negative shape": (npy(shape="(-1,)"), "is no array"),
-    "a huge number": (npy(shape=f"({'9' * 4000},)"), "is no array"),
-    "more keys": (npy(tail=", 'more': 1, }"), "is no array"),
-    "another version": (npy(version=b"\2\0"), "is no array"),
-    "no such version": (npy(version=b"\7\0"), "is no array"),
-    "cut short": (npy()[:30], "is no array"),
-    "wide floats": (npy("'<f16'", "(1,)"), "items of type f16"),
-    "wide integers": (npy("'<i3'", "(1,)", bytes(3)), "items of type i3"),
-    "a terabyte": (npy(shape="(999999999999,)"), "does not fit"),
-    "a product beyond integers": (npy(shape="(4294967296, 4294967296, 2)"), "does not fit"),
-    "a long text": (npy("'<U999999999'", "(1,)"), "does not fit"),
-    "one byte less": (npy(data=bytes(15)), "does not fit"),
-    "one byte more": (npy(data=bytes(17)), "does not fit"),
-    "empty but long": (npy(shape="(1000000000, 0)", data=b""), "no array has the shape"),
-    "empty but wide": (npy("'<U999999999'", "(0,)", b""), "no array has the shape"),
-    "empty items": (npy("'<U0'", "(1000000000,)", b""), "no array has the shape"),
-    "booleans that are none": (npy("'|b1'", "(2,)", b"\1\2"), "no such booleans"),
-    "letters that are none": (npy("'<U1'", "(1,)", b"\xff\xff\xff\xff"), "no such booleans"),
+    "nothing": (b"", "is not an array"),
+    "text": (b"hello", "is not an array"),
+    "a pickle": (pickle.dumps([1, 2]), "is not an array"),
+    "an archive": (b"PK\3\4" + bytes(100), "is not an array"),
+    "objects": (npy("'|O'", "(1,)", pickle.dumps([1])), "is not an array"),
+    "a record": (npy("[('a', '<f8')]"), "is not an array"),
+    "a record of objects": (npy("[('a', '|O')]"), "is not an array"),
+    "a void": (npy("'|V8'"), "is not an array"),
+    "complex numbers": (npy("'<c16'", "(1,)"), "is not an array"),
+    "dates": (npy("'<M8[s]'"), "is not an array"),
+    "a call": (npy("__import__('os').system('touch canary')"), "is not an array"),
+    "signs": (npy("'<f8'", "-" * 5000 + "1"), "is not an array"),
+    "brackets": (npy("'<f8'", "(" * 5000), "is not an array"),
+    "a negative shape": (npy(shape="(-1,)"), "is not an array"),
+    "a huge number": (npy(shape=f"({'9' * 4000},)"), "is not an array"),
+    "more keys": (npy(tail=", 'more': 1, }"), "is not an array"),
+    "another version": (npy(version=b"\2\0"), "is not an array"),
+    "no such version": (npy(version=b"\7\0"), "is not an array"),
+    "cut short": (npy()[:30], "is not an array"),
+    "wide floats": (npy("'<f16'", "(1,)"), "items of the unsupported type f16"),
+    "wide integers": (npy("'<i3'", "(1,)", bytes(3)), "items of the unsupported type i3"),
+    "a terabyte": (npy(shape="(999999999999,)"), "does not match"),
+    "a product beyond integers": (npy(shape="(4294967296, 4294967296, 2)"), "does not match"),
+    "a long text": (npy("'<U999999999'", "(1,)"), "does not match"),
+    "one byte less": (npy(data=bytes(15)), "does not match"),
+    "one byte more": (npy(data=bytes(17)), "does not match"),
+    "empty but long": (
+        npy(shape="(1000000000, 0)", data=b""),
+        "the empty array has an invalid shape",
+    ),
+    "empty but wide": (npy("'<U999999999'", "(0,)", b""), "the empty array has an invalid shape"),
+    "empty items": (npy("'<U0'", "(1000000000,)", b""), "the empty array has an invalid shape"),
+    "booleans that are none": (npy("'|b1'", "(2,)", b"\1\2"), "invalid booleans or characters"),
+    "letters that are none": (
+        npy("'<U1'", "(1,)", b"\xff\xff\xff\xff"),
+        "invalid booleans or characters",
+    ),
 }
 
 
@@ -1521,9 +1538,9 @@ NONSENSE = [
     ("ties", "other", "ties must be"),
     ("estimator", "text", "estimator must be"),
     ("estimator_", "text", "estimator_ must be a learner that gives q features"),
-    ("n_features_in_", 10**12, "n_features_in_ must be a count"),
-    ("n_features_in_", "4", "n_features_in_ must be a count"),
-    ("n_features_in_", -1, "n_features_in_ must be a count"),
+    ("n_features_in_", 10**12, "n_features_in_ must be a nonnegative integer"),
+    ("n_features_in_", "4", "n_features_in_ must be a nonnegative integer"),
+    ("n_features_in_", -1, "n_features_in_ must be a nonnegative integer"),
     ("predict", "text", r"must not hide \['predict'\]"),
     ("parameters", None, r"must not hide \['parameters'\]"),
     ("estimator_.learner_tags", "text", r"must not hide \['learner_tags'\]"),
@@ -1746,38 +1763,58 @@ def words_path(folder, **options):
 @pytest.mark.parametrize(
     ("options", "place", "new", "message"),
     [
-        ({}, "_n_features_outs", [1], "categories beyond their number"),
-        ({}, "_n_features_outs", ["3"], "categories without numbers"),
-        ({}, "_n_features_outs", [10**12], "categories beyond their number"),
-        ({}, "_n_features_outs", [-1], "categories beyond their number"),
-        ({}, "_n_features_outs", [3, 3], "categories do not fit"),
-        ({}, "_n_features_outs", "3", "no lists of categories"),
-        ({}, "n_features_in_", 3, "categories do not fit"),
-        ({}, "categories_.0", np.zeros((3, 3)), "no list of categories"),
-        ({}, "categories_.0", np.array([3, 2, 1]), "categories are not in order"),
-        ({}, "categories_.0", np.array([1.0, np.nan, 2.0]), "categories are not in order"),
-        ({}, "categories_.0", np.array(["b", "a", "c"]), "categories are not in order"),
-        ({}, "categories_.0", np.arange(4), "categories beyond their number"),
-        ({}, "_drop_idx_after_grouping", np.array([-5]), "categories beyond their number"),
-        ({}, "_drop_idx_after_grouping", [1, 1], "categories to drop do not fit"),
-        ({"drop": "first"}, "_drop_idx_after_grouping", None, "categories beyond their number"),
-        ({}, "_infrequent_enabled", True, "groups of categories do not fit"),
-        ({"min_frequency": 2}, "_infrequent_enabled", 0, "no groups of categories"),
-        ({}, "categories_.0", np.zeros(0), "categories beyond their number"),
-        ({}, "categories_.0", "abc", "no list of categories"),
-        ({}, "_drop_idx_after_grouping", ["a"], "categories|Error"),
+        ({}, "_n_features_outs", [1], "must be 0 to _n_features_outs - 1"),
+        ({}, "_n_features_outs", ["3"], "numbers of categories must be integers"),
+        ({}, "_n_features_outs", [10**12], "must be 0 to _n_features_outs - 1"),
+        ({}, "_n_features_outs", [-1], "must be 0 to _n_features_outs - 1"),
+        ({}, "_n_features_outs", [3, 3], "must have one entry per feature"),
+        ({}, "_n_features_outs", "3", "categories_ and _n_features_outs must be lists"),
+        ({}, "n_features_in_", 3, "categories_ must have one entry per feature"),
+        ({}, "categories_.0", np.zeros((3, 3)), "must contain one-dimensional arrays"),
+        ({}, "categories_.0", np.array([3, 2, 1]), "categories_ must be in ascending order"),
+        (
+            {},
+            "categories_.0",
+            np.array([1.0, np.nan, 2.0]),
+            "categories_ must be in ascending order",
+        ),
+        ({}, "categories_.0", np.array(["b", "a", "c"]), "categories_ must be in ascending order"),
+        ({}, "categories_.0", np.arange(4), "must be 0 to _n_features_outs - 1"),
+        ({}, "_drop_idx_after_grouping", np.array([-5]), "must be 0 to _n_features_outs - 1"),
+        (
+            {},
+            "_drop_idx_after_grouping",
+            [1, 1],
+            "_drop_idx_after_grouping must be None or an array",
+        ),
+        ({"drop": "first"}, "_drop_idx_after_grouping", None, "must be 0 to _n_features_outs - 1"),
+        ({}, "_infrequent_enabled", True, "_infrequent_indices must be a list"),
+        (
+            {"min_frequency": 2},
+            "_infrequent_enabled",
+            0,
+            "_infrequent_enabled must be True or False",
+        ),
+        ({}, "categories_.0", np.zeros(0), "must be 0 to _n_features_outs - 1"),
+        ({}, "categories_.0", "abc", "must contain one-dimensional arrays"),
+        (
+            {},
+            "_drop_idx_after_grouping",
+            ["a"],
+            "_drop_idx_after_grouping must be None or an array",
+        ),
         (
             {"min_frequency": 2},
             "_default_to_infrequent_mappings.0",
             np.array([0.0, 1.0, np.nan]),
-            "categories without numbers",
+            "numbers of categories must be integers",
         ),
-        ({"min_frequency": 2}, "_infrequent_enabled", False, "categories beyond their number"),
+        ({"min_frequency": 2}, "_infrequent_enabled", False, "must be 0 to _n_features_outs - 1"),
         (
             {"min_frequency": 2},
             "_default_to_infrequent_mappings.0",
             np.array([0, 1, 10**6]),
-            "categories beyond their number",
+            "must be 0 to _n_features_outs - 1",
         ),
         ({"min_frequency": 2}, "_infrequent_indices.0", np.array([10**6]), "IndexError"),
     ],
@@ -1794,11 +1831,19 @@ def test_parts_that_reach_beyond_the_model_are_refused(tmp_path):
     path = tmp_path / "model.nf"
     for place, new, message in [
         ("memory", "//elsewhere/share", "cannot name a cache folder"),
-        ("steps", "text", "steps are no list"),
-        ("steps", ["ab"], "a step is none"),
-        ("steps", items("ListNode", items("TupleNode", value("a"))), "a step is none"),
-        ("steps", items("ListNode", items("TupleNode", value(1), value(2))), "a step is none"),
-        ("steps", items("ListNode", items("ListNode", value("a"), value(2))), "a step is none"),
+        ("steps", "text", "steps must be a list"),
+        ("steps", ["ab"], "steps must contain tuples"),
+        ("steps", items("ListNode", items("TupleNode", value("a"))), "steps must contain tuples"),
+        (
+            "steps",
+            items("ListNode", items("TupleNode", value(1), value(2))),
+            "steps must contain tuples",
+        ),
+        (
+            "steps",
+            items("ListNode", items("ListNode", value("a"), value(2))),
+            "steps must contain tuples",
+        ),
     ]:
         save(Pipeline([("a", StandardScaler())]).fit(X), path, force=True)
         replace(path, place, new)
@@ -1809,7 +1854,7 @@ def test_parts_that_reach_beyond_the_model_are_refused(tmp_path):
         refuses(path, "n_jobs must be")
     save(FunctionTransformer(), path, force=True)
     replace(path, "func", node("TypeNode", "numpy.float64"))
-    refuses(path, "without functions only")
+    refuses(path, "must not have func")
 
 
 @pytest.mark.parametrize("place", [-1, 625, 10**8])
@@ -1818,7 +1863,7 @@ def test_random_states_that_would_read_beyond_their_memory_are_refused(place, tm
     save(LMNN(random_state=np.random.RandomState(0)), path)
 
     replace(path, "random_state.content.state.pos", place)
-    refuses(path, "a RandomState that is none")
+    refuses(path, "state of a RandomState is invalid")
 
 
 @pytest.mark.parametrize(
