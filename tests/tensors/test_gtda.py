@@ -300,7 +300,7 @@ def test_classes_that_are_points():
     X = X[:4][y]
     gtda = GTDA(2).fit(X, y)
     assert np.isfinite(gtda.transform(X)).all()
-    with pytest.raises(ValueError, match="in every class all samples are equal.*Give a number"):
+    with pytest.raises(ValueError, match="all samples of each class are equal.*Pass a number"):
         GTDA(2, zeta="max_eig").fit(X, y)
 
 
@@ -316,8 +316,11 @@ def test_a_mode_of_length_one_and_bytes():
     ("settings", "words"),
     [
         ({"n_components": (3, 9)}, r"\(3, 9\) does not fit.*at most \(5, 4\)"),
-        ({"delta": 0.9}, "delta=0.9 is for a dim_rule"),
-        ({"n_components": 2, "dim_rule": "abs_mass"}, "leaves nothing for dim_rule"),
+        ({"delta": 0.9}, "delta=0.9 has no effect because dim_rule is None"),
+        (
+            {"n_components": 2, "dim_rule": "abs_mass"},
+            "n_components=2 and dim_rule='abs_mass' exclude",
+        ),
         ({"zeta": "auto"}, "zeta must be"),
         ({"max_iter": -1}, "max_iter must be"),
     ],

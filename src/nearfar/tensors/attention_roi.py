@@ -41,9 +41,9 @@ class AttentionROI(_TensorMap):
         repeats the pixels at the edge. Images smaller than the square are always repeated, evenly
         on both sides.
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
 
     Attributes
     ----------

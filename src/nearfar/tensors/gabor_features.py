@@ -76,9 +76,9 @@ class GaborFeatures(_TensorMap):
     remove_dc : bool, default=False
         Make all kernels blind to constant images; on a mask of 64 the two coarsest are not.
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
 
     Attributes
     ----------

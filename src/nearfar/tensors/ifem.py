@@ -51,9 +51,9 @@ class IFEM(RankOneLearner):
         Dimension of the output: the number of atoms R. There are fewer, with a warning, when
         nothing is left to tell classes apart.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class IFEM(RankOneLearner):
     tensor_shape_ : tuple of int
         Shape of a sample.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
 
     See Also
     --------

@@ -78,9 +78,9 @@ class MDML(MultilinearLearner):
     tol : float, default=1e-6
         Stops when a step lowers the objective by less than this share.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
 
     Attributes
     ----------
@@ -89,15 +89,15 @@ class MDML(MultilinearLearner):
     metrics_ : list of ndarray of shape (d_k, d_k)
         The metrics :math:`\Sigma_k`, built when they are asked for.
     components_ : ndarray of shape (n_features_out, n_features)
-        The map of flat rows: the Kronecker product of the factors, built when it is asked for.
+        Projection of flat rows: the Kronecker product of the factors, computed on access.
     mean_ : ndarray of shape (n_features,)
-        Mean of the training tensors, flat.
+        Mean of the training tensors, as a flat row.
     n_components_ : tuple of int
-        Length of each mode after the map.
+        Number of components in each mode.
     tensor_shape_ : tuple of int
         Shape of a sample.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
     objective_ : float
         The objective, with sharp hinges over all points.
     n_active_ : int

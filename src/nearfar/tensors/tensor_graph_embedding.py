@@ -73,8 +73,8 @@ class TensorGraphEmbedding(AlternatingLearner):
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Dimension of the output: of each mode. An integer is the most in any mode, a tuple has one
-        number for each. None is what keeps 97 % of the energy in each mode on its own.
+        Number of components per mode. An integer applies to every mode, up to the mode's length.
+        A tuple has one entry per mode. None keeps 97% of the energy of each mode.
     graph : {"lpp", "npe", "isomap", "mfa", "lda", "given"}, default="lpp"
         Which weights, as in the table. "mfa" and "lda" need labels, "given" needs ``graphs``.
     zeta : float, default=0.1
@@ -82,35 +82,37 @@ class TensorGraphEmbedding(AlternatingLearner):
     n_neighbors : int, default=5
         Neighbours of each row; with "mfa" in its own class, and as many in all others.
     max_iter : int, default=50
-        Steps at most: sweeps over all modes. 0 leaves the start, each mode alone.
+        Maximum number of sweeps over the modes. 0 keeps the initial factors, for which each mode
+        is solved with the other modes not projected.
     tol : float, default=1e-6
-        Stops when a sweep changes the projectors of all modes by less in sum.
+        Stop when a sweep changes the projectors by less than this, summed over the modes.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, q_k)
-        Orthonormal columns for each mode.
+        Factor of each mode, with orthonormal columns.
     components_ : ndarray of shape (n_features_out, n_features)
-        The map of flat rows: the Kronecker product of the factors, built when it is asked for.
+        Projection of flat rows: the Kronecker product of the factors, computed on access.
     mean_ : ndarray of shape (n_features,)
-        Mean of the training tensors, flat. Identical ones count as one in a graph of neighbours.
+        Mean of the training tensors, as a flat row. A neighbor graph counts identical tensors
+        once.
     n_components_ : tuple of int
-        Length of each mode after the map.
+        Number of components in each mode.
     tensor_shape_ : tuple of int
         Shape of a sample.
     history_ : dict
         "objective", after every step of a mode; "step", the change of projectors, and "seconds",
         after every sweep.
     n_iter_ : int
-        Sweeps.
+        Number of sweeps.
     converged_ : bool
-        Whether the last sweep changed projectors by less than ``tol``.
+        Whether the last sweep changed the projectors by less than ``tol``.
 
     See Also
     --------

@@ -34,9 +34,9 @@ class TensorStandardizer(_TensorMap):
     per : {"entry", "all"}, default="entry"
         Whether each entry of the tensors has a mean and a deviation of its own.
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
 
     Attributes
     ----------

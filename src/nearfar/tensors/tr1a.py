@@ -81,11 +81,11 @@ class TR1A(RankOneLearner):
     tol : float, default=1e-6
         Stops when of each vector and the one before, :math:`1 - |u^T v|` is at most this.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------

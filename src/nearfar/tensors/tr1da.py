@@ -101,9 +101,9 @@ class TR1DA(RankOneLearner):
         Stops when of each vector and the one before, :math:`1 - |u^T v|` is at most this times its
         length d_k, as in the work.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random starts.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class TR1DA(RankOneLearner):
     tensor_shape_ : tuple of int
         Shape of a sample.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
     history_ : dict
         "objective", after every step of a mode, one feature after another; "sweeps", those of each
         feature; after every sweep "step", the largest :math:`1 - |u^T v|`, and "seconds" since the

@@ -72,28 +72,28 @@ class TwoDLDA(MultilinearLearner):
     ridge : float, default=1e-6
         What is added to variances: this share of their mean, to :math:`A_w` of each mode.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random start.
+        Seed of the random start.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, q_k)
         U and V; columns of length one, not orthogonal.
     components_ : ndarray of shape (n_features_out, n_features)
-        The map of flat rows: the Kronecker product of the factors, built when it is asked for.
+        Projection of flat rows: the Kronecker product of the factors, computed on access.
     mean_ : ndarray of shape (n_features,)
-        Mean of the training tensors, flat.
+        Mean of the training tensors, as a flat row.
     n_components_ : tuple of int
-        Length of each mode after the map.
+        Number of components in each mode.
     tensor_shape_ : tuple of int
         Shape of a sample.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
     history_ : dict
         "objective", the trace of the ratio, and "ratio", the ratio of traces, after every step of a
         mode; "seconds" since the start, after every iteration.
