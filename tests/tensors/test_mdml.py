@@ -214,7 +214,7 @@ def test_lists_of_impostors_are_whole():
 
 def test_too_little_push_is_no_metric():
     _, T, y = vectors_and_tensors()
-    with pytest.warns(UserWarning, match="push=1e-06 metrics of zero are as good as any"):
+    with pytest.warns(UserWarning, match="push=1e-06 the optimal metrics are zero"):
         model = MDML(2, push=1e-6).fit(T, y)
     assert model.objective_ <= 1e-6 * len(triplets_of(T, y, 2)) * (1 + 1e-4)
     assert np.isfinite(model.transform(T)).all()
@@ -228,7 +228,7 @@ def test_fewer_components_and_given_starts():
     given = [np.eye(2, 4), np.ones((2, 3))]
     assert MDML(2, n_components=2, init=given).fit(T, y).n_components_ == (2, 2)
     with pytest.raises(
-        ValueError, match=r"init holds arrays of shapes .*ones of shapes \[\(4, 4\)"
+        ValueError, match=r"init must contain finite arrays of shapes \[\(4, 4\).* got shapes"
     ):
         MDML(2, init=given).fit(T, y)
     with pytest.raises(ValueError, match="matrix of zeros"):

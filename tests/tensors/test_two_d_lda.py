@@ -118,7 +118,7 @@ def test_matrices_of_one_column_are_vectors():
 def test_only_matrices_are_taken():
     X, y = images(shape=(4, 6))
     for other in (X.reshape(len(X), 4, 3, 2), X.reshape(len(X), -1)):
-        with pytest.raises(ValueError, match="order 2; those of X have shape .* Use GTDA"):
+        with pytest.raises(ValueError, match="order 2.; the samples of X have shape .* Use GTDA"):
             TwoDLDA().fit(other, y)
     assert TwoDLDA(tensor_shape=(4, 6)).fit(X.reshape(len(X), -1), y).tensor_shape_ == (4, 6)
 
@@ -129,7 +129,7 @@ def test_dimensions():
     # Of two classes there is one difference of means, and of it no more rows than columns.
     a, b = TwoDLDA().fit(X[two], y[two]).n_components_
     assert a == b
-    with pytest.raises(ValueError, match=r"of 2 classes no mode has more than 1 times"):
+    with pytest.raises(ValueError, match=r"with 2 classes: a mode can have at most 1 times"):
         TwoDLDA((3, 2)).fit(X[two], y[two])
     with pytest.raises(ValueError, match="does not fit tensors of shape"):
         TwoDLDA((13, 2)).fit(X, y)
