@@ -160,7 +160,7 @@ def test_bad_banks_are_refused_by_name(settings, words):
 
 
 def test_what_is_no_image_is_refused():
-    with pytest.raises(ValueError, match="takes images of shape"):
+    with pytest.raises(ValueError, match="expects images of shape"):
         GaborFeatures().fit(np.ones((3, 4, 4, 2, 2)))
-    with pytest.raises(ValueError, match="takes images of shape.*tensor_shape"):
+    with pytest.raises(ValueError, match="expects images of shape.*tensor_shape"):
         GaborFeatures().fit(np.ones((3, 16)))

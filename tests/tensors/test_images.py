@@ -151,7 +151,7 @@ def test_bytes_are_brought_to_one():
 
 
 def test_other_numbers_of_channels_are_refused():
-    with pytest.raises(ValueError, match="grey images .* or colour images"):
+    with pytest.raises(ValueError, match="gray images .* or color images"):
         AttentionROI().fit(np.ones((2, 8, 8, 4)))
 
 

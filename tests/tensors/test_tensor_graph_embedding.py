@@ -241,13 +241,13 @@ def test_bad_input_is_named():
     cases = [
         ("lda", {}, "requires y to be passed"),
         ("mfa", {}, "requires y to be passed"),
-        ("lpp", {"graphs": (ones, ones)}, "graph is 'lpp': set graph='given'"),
+        ("lpp", {"graphs": (ones, ones)}, "graphs needs graph='given'; got graph='lpp'"),
         ("given", {}, r"graph='given' needs graphs=\(b, s\)"),
         ("given", {"graphs": ones}, r"graphs must be a pair \(b, s\)"),
         ("given", {"graphs": (ones, ones[:-1])}, r"graphs: s has shape \(39, 40\)"),
-        ("given", {"graphs": (ones * np.nan, ones)}, "graphs: b holds NaN"),
-        ("given", {"graphs": (ones, sparse.csr_array(ones * np.inf))}, "graphs: s holds NaN"),
-        ("given", {"graphs": ([["red"]], ones)}, "graphs: b holds no numbers"),
+        ("given", {"graphs": (ones * np.nan, ones)}, "graphs: b contains NaN"),
+        ("given", {"graphs": (ones, sparse.csr_array(ones * np.inf))}, "graphs: s contains NaN"),
+        ("given", {"graphs": ([["red"]], ones)}, "graphs: b must contain numbers"),
     ]
     for graph, arguments, message in cases:
         with pytest.raises(ValueError, match=message):

@@ -129,7 +129,7 @@ def test_vectors_give_successive_eigenvectors():
     X, y = data(n=200, shape=(9,), n_classes=5)
     values, axes = np.linalg.eigh(differences(X, y, 0.01))
     positive = int((values > 0).sum())
-    with pytest.warns(UserWarning, match=f"TR1DA: {positive} of 9 features"):
+    with pytest.warns(UserWarning, match=f"TR1DA: only {positive} of 9 features"):
         model = TR1DA(9, zeta=0.01).fit(X, y)
     np.testing.assert_allclose(model.objectives_, values[::-1][:positive], rtol=1e-9)
     products = np.abs(model.factors_[0].T @ axes[:, ::-1][:, :positive])
@@ -296,9 +296,11 @@ def test_bad_input_is_named():
         TR1DA(zeta=-1).fit(X, y)
     with pytest.raises(ValueError, match="zeta=.* must be one finite number"):
         TR1DA(2, zeta=[0.1, -0.1]).fit(X, y)
-    with pytest.raises(ValueError, match="in every class all samples are equal.*max_eig"):
+    with pytest.raises(ValueError, match="all samples of each class are equal.*max_eig"):
         TR1DA(1, zeta="max_eig").fit(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1])
-    with pytest.raises(ValueError, match=r"init holds arrays of shapes \[\(6,\)\]"):
+    with pytest.raises(
+        ValueError, match=r"init must contain finite arrays .* got shapes \[\(6,\)\]"
+    ):
         TR1DA(init=[np.ones(6)]).fit(X, y)
     with pytest.raises(ValueError, match="vector of zeros"):
         TR1DA(init=[np.ones(6), np.zeros(5)]).fit(X, y)

@@ -112,11 +112,11 @@ class MDML(MultilinearLearner):
 
     Notes
     -----
-    [1]_ solves one semidefinite program per mode in turn. Because of the hinges, this can stop at a
-    point where no single mode can decrease the objective, although all together could. Here all
-    modes are updated together, with hinges that are rounded at first. At the end, no single mode
-    can decrease the objective either. The steps use coordinates in which all directions of a mode
-    have about the same scatter.
+    Tao [1]_ solves one semidefinite program per mode in turn. Because of the hinges, this can stop
+    at a point where no single mode can decrease the objective, although all together could. Here
+    all modes are updated together, with hinges that are rounded at first. At the end, no single
+    mode can decrease the objective either. The steps use coordinates in which all directions of a
+    mode have about the same scatter.
 
     Error of 3-NN on the remaining images, with 300 training images of 8 × 8 digits (mean of five
     draws) and with 1,000 of MNIST:
