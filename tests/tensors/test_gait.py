@@ -93,7 +93,7 @@ def test_bad_sequences_are_refused_in_words():
     for bad in (np.ones(5), np.empty((0, 2, 2)), [["a"]]):
         with pytest.raises(ValueError, match="silhouettes must be numbers of shape"):
             gait_period(bad)
-    with pytest.raises(ValueError, match="silhouettes holds NaN"):
+    with pytest.raises(ValueError, match="silhouettes contains NaN"):
         gait_period(np.full((4, 2, 2), np.nan))
 
 
@@ -122,11 +122,11 @@ def test_distance_is_the_median_of_the_least_and_not_symmetric():
 
 
 def test_sequences_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="P has 3 features a cycle, but G has 2"):
+    with pytest.raises(ValueError, match="P has 3 features per cycle, but G has 2"):
         sequence_distance(np.ones((2, 3)), np.ones((2, 2)))
     with pytest.raises(ValueError, match="G must have shape"):
         sequence_distance(np.ones((2, 3)), np.ones((0, 3)))
-    with pytest.raises(ValueError, match="P holds NaN"):
+    with pytest.raises(ValueError, match="P contains NaN"):
         sequence_distance([[np.nan]], [[1.0]])
 
 
@@ -160,13 +160,13 @@ def test_bad_rates_are_refused():
         rank_k_rates([[1.0]], ["ann"], ["ann", "bob"])
     with pytest.raises(ValueError, match="ranks must be an integer of at least 1"):
         rank_k_rates([[1.0]], ["ann"], ["ann"], ranks=(0,))
-    with pytest.raises(ValueError, match="distances holds NaN"):
+    with pytest.raises(ValueError, match="distances contains NaN"):
         rank_k_rates([[np.nan]], ["ann"], ["ann"])
     with pytest.raises(ValueError, match="one entry for each of sizes"):
         weighted_average_rate([1.0, 2.0], [1])
     with pytest.raises(ValueError, match="sizes must be"):
         weighted_average_rate([1.0, 2.0], [0, 0])
-    with pytest.raises(ValueError, match="rates holds NaN"):
+    with pytest.raises(ValueError, match="rates contains NaN"):
         weighted_average_rate([1.0, np.nan], [1, 1])
 
 
