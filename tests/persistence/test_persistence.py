@@ -886,7 +886,7 @@ def refuses(path, message, **options):
 
 def test_foreign_files_are_refused(tmp_path):
     path = tmp_path / "foreign"
-    refuses(path, "there is no such file")
+    refuses(path, "the file does not exist")
     refuses(tmp_path, "not a regular file")
     contents = [
         b"",
@@ -909,7 +909,7 @@ def test_foreign_files_are_refused(tmp_path):
     refuses(path, "not a nearfar model file")
     write_members(path, {"nearfar.json": b"{]", "schema.json": b"{}"})
     refuses(path, r"nearfar\.json is not valid JSON")
-    with pytest.raises(ModelFileError, match="there is no such file"):
+    with pytest.raises(ModelFileError, match="the file does not exist"):
         describe(tmp_path / "none")
 
 

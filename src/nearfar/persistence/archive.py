@@ -52,7 +52,7 @@ class ModelFileError(ValueError):
     ...     load("no_such_file.nf")
     ... except ModelFileError as error:
     ...     print(error)
-    no_such_file.nf: there is no such file.
+    no_such_file.nf: the file does not exist.
     """
 
 
@@ -98,7 +98,7 @@ def clear_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 def opened(path: Path, max_bytes: int) -> Iterator[BinaryIO]:
     """Open a regular file; raise if it is larger than the limit."""
     if not path.exists():
-        raise ModelFileError("there is no such file.")
+        raise ModelFileError("the file does not exist.")
     if not path.is_file():
         raise ModelFileError("not a regular file.")
     with open(path, "rb") as file:

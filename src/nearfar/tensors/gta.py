@@ -35,8 +35,8 @@ class GTA(ModeStatisticsLearner):
     ``inverse_transform``.
 
     Use it to compress images, clips or volumes before another estimator. Rows, columns and
-    channels have one small matrix each instead of one large matrix for all pixels, so few samples
-    suffice. It does not use labels. With many samples of few pixels, PCA keeps more energy with
+    channels have one small matrix each instead of one large matrix for all pixels. Few samples
+    therefore suffice. It does not use labels. With many samples of few pixels, PCA keeps more energy with
     the same number of components.
 
     On vectors it is equal to PCA, and on a single matrix with ``center=False`` to the singular
@@ -55,7 +55,7 @@ class GTA(ModeStatisticsLearner):
         Fraction of the energy that each mode keeps if the other modes are not projected. All modes
         together keep less. Used if ``n_components`` is None.
     center : bool, default=True
-        Whether to subtract the mean. If False, there is no attribute ``mean_``.
+        Whether to subtract the mean. If False, ``mean_`` is not set.
     init : {"hosvd", "random"}, default="hosvd"
         Initial factors: "hosvd" uses the leading eigenvectors of each mode, with the other modes
         not projected; "random" draws orthonormal factors.

@@ -18,7 +18,7 @@ def margin_error_bound(
     where :math:`\|W\| \le \Lambda`, :math:`\|X\| \le R`, and nu is the fraction of training samples
     with a margin below :math:`\rho/\Lambda`.
 
-    The bound does not show a gain from the tensor form. It is the bound of the support vector
+    The bound shows no gain from the tensor form. It is the bound of the support vector
     machine, which also holds for the subset of weight tensors with low rank. Its absolute value
     has no meaning, since :math:`\lambda` is an unspecified universal constant. Use it only for
     comparisons.

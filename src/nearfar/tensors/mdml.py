@@ -70,7 +70,7 @@ class MDML(MultilinearLearner):
         Initial matrices :math:`W_k`. "identity" is the Euclidean metric, restricted to the
         ``n_components`` directions with the largest scatter.
     max_iter : int, default=50
-        Maximum number of rounds. A round is 20 steps, each of which updates all modes.
+        Maximum number of rounds. A round is 20 steps, and a step updates all modes.
     tol : float, default=1e-6
         Stop when a step decreases the objective by less than this fraction.
     tensor_shape : tuple of int or None, default=None

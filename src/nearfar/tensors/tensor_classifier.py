@@ -282,7 +282,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
             own = [one for one in found[k * self.n_init : (k + 1) * self.n_init] if one is not None]
             if not own:
                 own = [self._one_sweep(task_of(k, 0), interrupt)]
-            # Starts that ended with W = 0 are used only if there is no other.
+            # Starts that ended with W = 0 are used only if all of them did.
             sign = -1 if self.maximizes else 1
             one = min(own, key=lambda f: (f.collapsed, sign * f.objective))
             if "support_" in one.extra:

@@ -70,7 +70,7 @@ class TR1A(RankOneLearner):
         Number of atoms R. Fewer atoms are found if the residuals become zero, see
         ``n_components_``.
     center : bool, default=False
-        Whether to subtract the mean. If False, there is no attribute ``mean_``.
+        Whether to subtract the mean. If False, ``mean_`` is not set.
     init : {"random", "hosvd"}, default="random"
         First start of each atom: random vectors, or the leading eigenvector of each mode of the
         residuals. All further starts are random.

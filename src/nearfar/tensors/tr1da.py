@@ -72,8 +72,8 @@ class TR1DA(RankOneLearner):
 
     Use it before k-NN to represent images or volumes by few features, if there are few samples per
     class. With ten training images per digit, k-NN on five or ten features is about as accurate as
-    on the same number of principal components. From about twenty features on there is no gain over
-    :class:`TR1A` or PCA. On vectors it finds the leading eigenvectors, like :class:`DSDC`.
+    on the same number of principal components. From about twenty features on it has no advantage
+    over :class:`TR1A` or PCA. On vectors it finds the leading eigenvectors, like :class:`DSDC`.
 
     Cost: O(n d M) per sweep over the M modes, for tensors with d entries, and about ten to twenty
     sweeps per feature. With more samples than entries: O(n d²) once, then O(d² M) per sweep.
