@@ -1,7 +1,7 @@
-"""Model files: exact round trips, and files made to do harm.
+"""Model files: exact round trips, and malicious files.
 
-The golden files of a format are written once, with ``python tests/test_persistence.py``, and are
-not written again while that format lasts.
+The golden files of a format are written once, with ``python
+tests/persistence/test_persistence.py``, and stay unchanged as long as this format is read.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ X, Y = X[::3], np.array(["setosa", "versicolor", "virginica"])[Y[::3]]
 
 
 class Mine(LinearLearner):
-    """A learner of a user, with whatever it was given."""
+    """A user-defined learner that stores an arbitrary object."""
 
     learner_tags = LearnerTags(reads="instances", supervised=False)
     parameters: ClassVar = {"held": []}
@@ -100,7 +100,7 @@ def round_trip(model, folder, **options):
 
 @cache
 def fitted(name, dtype=np.float64):
-    """One fit for tests that only look at it."""
+    """Return a fitted learner for tests that do not change it."""
     return quick(name).fit(X.astype(dtype), told(name, Y))
 
 
@@ -124,7 +124,7 @@ def test_learner_comes_back_as_it_was(name, dtype, tmp_path):
             assert identical(getattr(again, attribute), getattr(learner, attribute))
     assert str(again.get_params()) == str(learner.get_params())
     assert sorted(vars(again)) == sorted(vars(learner))
-    if dtype is np.float64:  # what it is told by its parameters does not depend on rows
+    if dtype is np.float64:  # Its supervision does not depend on the rows.
         refitted = clone(again).fit(rows, told(name, Y))
         assert identical(refitted.transform(rows), learner.transform(rows))
 
@@ -150,7 +150,7 @@ def test_batches_go_on_after_a_round_trip(name, n_features, tmp_path):
     learner = quick(name).partial_fit(rows[first], labels[first])
     again = round_trip(learner, tmp_path)
     assert "_learned" not in vars(again)
-    # Who learns from statistics, or keeps rows, solves when asked; who learns online has learned.
+    # Only online learners have components_ after partial_fit; the others solve on access.
     online = learner.learner_tags.reads == "supervision"
     assert ("components_" in vars(again)) == online
     again.partial_fit(rows[second], labels[second])
@@ -287,7 +287,7 @@ SCALES = {
     ("scale", "name"),
     [(scale, "LDA") for scale in SCALES]
     + [
-        # Near twins write one function, which a file does not hold.
+        # Near twins contain a function, which a file cannot store.
         pytest.param("standard", name, marks=[pytest.mark.slow] if name in near_twins() else [])
         for name in OF_LABELS[::3]
         if name != "LDA"
@@ -310,7 +310,7 @@ def test_chain_from_raw_table_to_neighbours_comes_back(scale, name, tmp_path):
     for a, b in zip(again[-1].kneighbors(mapped), model[-1].kneighbors(mapped), strict=True):
         assert identical(a, b)
     assert again.feature_names_in_.tolist() == list(table.columns)
-    if name == "LDA":  # refitted learners: above
+    if name == "LDA":  # Other refitted learners are tested above.
         refitted = clone(again).fit(table, kind)
         assert refitted.predict(table).tolist() == model.predict(table).tolist()
 
@@ -326,7 +326,7 @@ def test_output_setting_and_feature_names_come_back(tmp_path):
 
 @pytest.mark.parametrize("remainder", ["drop", "passthrough"])
 def test_columns_by_mask_come_back(remainder, tmp_path):
-    # scikit-learn up to 1.8 wraps the remaining columns into a class of its own here.
+    # scikit-learn up to 1.8 stores the remaining columns in a special class.
     mask = np.array([True, False, True, False])
     columns = ColumnTransformer([("some", StandardScaler(), mask)], remainder=remainder).fit(X)
     again = round_trip(columns, tmp_path)
@@ -586,7 +586,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path, monkeypatch)
     ids=lambda held: ascii(held).replace("\n", ""),
 )
 def test_values_of_every_kind_come_back(held, tmp_path):
-    # save itself compares; here it is seen that it does not refuse.
+    # save compares the models itself; this test checks that it does not raise.
     again = round_trip(Mine(held), tmp_path, trusted=[Mine]).held
     assert type(again) is type(held)
     assert repr(again) == repr(held)
@@ -629,7 +629,7 @@ def test_notes_must_be_json(notes, tmp_path):
 
 
 def test_whether_a_model_can_be_saved_is_known_without_skops(monkeypatch):
-    monkeypatch.setattr(module, "require", lambda *_: 1 / 0)  # seconds, at the end of each command
+    monkeypatch.setattr(module, "require", lambda *_: 1 / 0)  # Importing skops takes seconds.
     module.check_savable(KNNClassifier(LDA()))
     with pytest.raises(ModelFileError, match="estimator is a sklearn"):
         module.check_savable(KNNClassifier(RandomForestClassifier()))
@@ -637,14 +637,14 @@ def test_whether_a_model_can_be_saved_is_known_without_skops(monkeypatch):
         module.check_savable(np.zeros(3))
 
 
-# ---------------------------------------------------------------------- what a file says
+# ---------------------------------------------------------------------- metadata of a file
 
 
 def test_describe_tells_what_is_in_a_file(tmp_path, monkeypatch):
     path = tmp_path / "model.nf"
     notes = {"columns": ["a", "b"], "target": "kind", "n": 3, "none": None}
     save(KNNClassifier(Euclidean()).fit(X, Y), path, metadata=notes)
-    # Without skops too, and without looking at the model.
+    # describe needs neither skops nor the model.
     edit(path, "schema.json", lambda _: b"nonsense")
     monkeypatch.setattr(module, "require", lambda *_: 1 / 0)
     says = describe(path)
@@ -711,7 +711,7 @@ def test_another_scikit_learn_is_warned_of_once(model, n_warnings, tmp_path):
     save(model, path)
     edit_json(path, "nearfar.json", lambda says: says["versions"].update({"scikit-learn": "0.1"}))
     ours = f'"{sklearn.__version__}"'
-    # As scikit-learn notes it in each of its parts.
+    # scikit-learn stores its version in each estimator.
     edit(path, "schema.json", lambda data: data.replace(inside(ours), inside('"0.1"')))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -742,7 +742,7 @@ def test_imputers_of_older_versions_work(tmp_path):
     imputer = SimpleImputer().fit(rows)
     save(imputer, path)
     edit_json(path, "nearfar.json", lambda says: says["versions"].update({"scikit-learn": "1.6"}))
-    if "_fill_dtype" in vars(imputer):  # not so in scikit-learn 1.6
+    if "_fill_dtype" in vars(imputer):  # scikit-learn 1.6 has no such attribute.
         members = read_members(path)
         schema = json.loads(members["schema.json"])
         members.pop(attributes(schema)["_fill_dtype"]["content"]["file"])
@@ -780,7 +780,7 @@ def test_files_of_every_format_load(number):
     notes = describe(DATA / f"statistics-format-{number}.nf")["metadata"]
     mapped = statistics.partial_fit(X[1::2], Y[1::2]).transform(X)
     np.testing.assert_allclose(mapped, notes["mapped"], atol=1e-8)
-    # Models of the formats learn on.
+    # Models from golden files can be fitted again.
     assert clone(chain).fit(X, Y).predict(X).tolist() == chain.predict(X).tolist()
 
 
@@ -798,7 +798,7 @@ def write_golden_files():
         save(model, DATA / f"{name}-format-{FORMAT}.nf", metadata=notes[name])
 
 
-# ---------------------------------------------------------------------- files made to do harm
+# ---------------------------------------------------------------------- malicious files
 
 
 def read_members(path):
@@ -937,13 +937,13 @@ def test_flipped_bytes_are_refused_or_harmless(path):
 
 
 def loaded_or_refused(path):
-    """A model, or None; anything but a clear error fails the test."""
+    """Return the model, or None if loading raises a ModelFileError. Other errors fail the test."""
     try:
         model = load(path)
     except ModelFileError as error:
         assert str(path) in str(error)
         return None
-    with contextlib.suppress(Exception):  # what loads can be used without a crash
+    with contextlib.suppress(Exception):  # A loaded model must not crash the process.
         model.predict(X)
     return model
 
@@ -988,7 +988,7 @@ def test_archives_of_another_form_are_refused(path):
                 archive.writestr(name, data, compress_type=None if stored else method)
         refuses(path, "is compressed or encrypted")
 
-    entry = whole.rindex(b"PK\1\2")  # of the last member, in the directory
+    entry = whole.rindex(b"PK\1\2")  # Directory entry of the last member.
 
     def patched(offset, code, number):
         broken = bytearray(whole)
@@ -1468,14 +1468,14 @@ def test_wrong_arrays_are_refused(name, path, monkeypatch):
 
 
 def test_a_plain_array_in_the_same_place_is_read(path):
-    # What the cases above differ from.
+    # The valid case from which those above differ.
     write_members(path, {**read_members(path), "999.npy": npy()})
     child = node("NdArrayNode", "numpy.ndarray", type="numpy", file="999.npy")
     edit_schema(path, lambda schema: set_key(schema["content"], "more", child))
     assert load(path).more.tolist() == [0, 0]
 
 
-# ---------------------------------------------------------------------- models without sense
+# ---------------------------------------------------------------------- inconsistent models
 
 
 def stored(array):
@@ -1485,7 +1485,7 @@ def stored(array):
 
 
 def child_of(entry, key):
-    """The list or dict that holds a child of a node, and its key there."""
+    """Return the list or dict that contains a child of a node, and its key."""
     if entry["__loader__"] in ("ObjectNode", "ConstructorFromReduceNode"):
         entry = entry["content"]
     if entry["__loader__"] == "RandomStateNode":
@@ -1884,7 +1884,7 @@ def test_summaries_without_sense_are_refused(held, name, new, message, tmp_path)
 
 @pytest.mark.parametrize("called", [True, False])
 def test_graphs_without_sense_are_refused(called, tmp_path):
-    # skops writes them in one way or the other, by its version.
+    # The form depends on the version of skops.
     path = tmp_path / "model.nf"
     save(Mine([np.array([0, 1, 2]), np.array([10**6, 10**6]), np.ones(2)]), path, trusted=[Mine])
 
@@ -1907,7 +1907,7 @@ def test_graphs_without_sense_are_refused(called, tmp_path):
 
 
 def spots(entry, way=()):
-    """The way to every value in a JSON document."""
+    """Yield the path of every value in a JSON document."""
     children = entry.items() if isinstance(entry, dict) else enumerate(entry)
     for key, child in children:
         yield (*way, key)
@@ -1941,7 +1941,7 @@ def mutated(members, rng):
         name = rng.choice(arrays)
         data = bytearray(members[name])
         for _ in range(rng.randrange(1, 4)):
-            # Mostly in the header.
+            # Most mutations are in the header.
             data[rng.randrange(min(len(data), 128))] = rng.randrange(256)
         members[name] = bytes(data[: rng.randrange(len(data))] if rng.random() < 0.2 else data)
         return members
@@ -1988,7 +1988,7 @@ def test_mutated_files_raise_one_kind_of_error_or_load(seed, tmp_path):
         for _ in range(110):
             write_members(path, mutated(members, rng))
             outcomes.append(loaded_or_refused(path) is None)
-    # Most were refused, and not all: the mutations are of both kinds.
+    # Some mutations are harmless, but most are rejected.
     assert 0.5 < np.mean(outcomes) < 1
 
 
@@ -2052,7 +2052,7 @@ header += b" " * (-(len(header) + 11) % 64) + b"\\n"
 huge = b"\\x93NUMPY\\1\\0" + struct.pack("<H", len(header)) + header + bytes(80)
 attempt("shape", files={"0.npy": huge})
 
-# Many members in the directory that are nowhere else.
+# Many directory entries without content.
 numbers = (20, 3, 20, 0, 0, 0, 0, 33, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0)
 entry = struct.pack("<4s4B4HL2L5H2L", b"PK\\1\\2", *numbers)
 entries = (entry + b"0.npy") * 400_000

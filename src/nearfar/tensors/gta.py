@@ -36,8 +36,8 @@ class GTA(ModeStatisticsLearner):
 
     Use it to compress images, clips or volumes before another estimator. Rows, columns and
     channels have one small matrix each instead of one large matrix for all pixels. Few samples
-    therefore suffice. It does not use labels. With many samples of few pixels, PCA keeps more energy with
-    the same number of components.
+    therefore suffice. It does not use labels. With many samples of few pixels, PCA keeps more
+    energy with the same number of components.
 
     On vectors it is equal to PCA, and on a single matrix with ``center=False`` to the singular
     value decomposition. The method is also known as multilinear PCA, CSA and, for matrices, GLRAM.

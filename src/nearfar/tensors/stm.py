@@ -70,9 +70,9 @@ class STM(TensorClassifier):
     class_weight : dict, "balanced" or None, default=None
         Factor of C for each label. "balanced" uses factors inversely proportional to class sizes.
     init : {"mean_difference", "least_squares", "random"} or list, default="least_squares"
-        First start: the best rank-``rank`` approximation of the difference of class means, a few
-        sweeps of :class:`LSSTM`, random factors, or your own list with one vector per mode (an
-        array of shape (d_k, rank) if rank > 1). All further starts are random.
+        First start: rank-one tensors that approximate the difference of class means one after
+        another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
+        shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     refine : {"joint"} or None, default="joint"
         "joint" minimizes over all factors together before alternating over the modes. None only
         alternates, as in [1]_.

@@ -51,9 +51,9 @@ class TFDA(TensorClassifier):
     bias : {"least_squares", "midpoint", "bayes", "literal"}, default="least_squares"
         Choice of the intercept, see Notes.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        First start: the best rank-``rank`` approximation of the difference of class means, a few
-        sweeps of :class:`LSSTM`, random factors, or your own list with one vector per mode (an
-        array of shape (d_k, rank) if rank > 1). All further starts are random.
+        First start: rank-one tensors that approximate the difference of class means one after
+        another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
+        shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
         Number of starts. The result with the best objective is kept.
     max_iter : int, default=100

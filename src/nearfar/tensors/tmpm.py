@@ -55,9 +55,9 @@ class TMPM(TensorClassifier):
         classes, "absolute" uses it as is, in units of X squared. All modes use the same number, so
         that the objective cannot decrease.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        First start: the best rank-``rank`` approximation of the difference of class means, a few
-        sweeps of :class:`LSSTM`, random factors, or your own list with one vector per mode (an
-        array of shape (d_k, rank) if rank > 1). All further starts are random.
+        First start: rank-one tensors that approximate the difference of class means one after
+        another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
+        shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
         Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
