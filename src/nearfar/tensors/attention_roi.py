@@ -32,7 +32,7 @@ class AttentionROI(_TensorMap):
     Parameters
     ----------
     size : int, default=64
-        Side of the square crop in pixels.
+        Side in pixels: of the square crop.
     color_space : {"hsv", "rgb"}, default="hsv"
         Color space of the crops of color images. Hue and saturation range from 0 to 1; hue is
         cyclic, and both 0 and 1 are red.

@@ -68,7 +68,7 @@ class GaborFeatures(_TensorMap):
     n_scales, n_directions : int, default=5 and 8
         Number of scales and of directions of the filter bank.
     size : int, default=64
-        Side in pixels of the square mask on which the Gabor functions are sampled.
+        Side in pixels: of the square mask on which the Gabor functions are sampled.
     k_max : float, default=pi/2
         Largest frequency, in radians per pixel.
     f : float, default=2

@@ -76,7 +76,8 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         Number of frames per gait cycle. None estimates it for each sequence with
         :func:`~nearfar.tensors.gait_period`.
     tensor_shape : tuple of int or None, default=None
-        Shape of a frame if frames are flat rows, in C order (the last mode varies fastest).
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest). Here,
+        a sample is a frame.
 
     Attributes
     ----------

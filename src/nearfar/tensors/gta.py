@@ -49,18 +49,20 @@ class GTA(ModeStatisticsLearner):
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Number of components per mode. An integer applies to every mode, up to the mode's length.
-        A tuple has one entry per mode. None keeps the fraction ``energy`` of each mode.
+        Dimension of the output: number of components per mode. An integer applies to every mode, up
+        to the mode's length. A tuple has one entry per mode. None keeps the fraction ``energy`` of
+        each mode.
     energy : float, default=0.97
         Fraction of the energy that each mode keeps if the other modes are not projected. All modes
         together keep less. Used if ``n_components`` is None.
     center : bool, default=True
         Whether to subtract the mean. If False, ``mean_`` is not set.
     init : {"hosvd", "random"}, default="hosvd"
-        Initial factors: "hosvd" uses the leading eigenvectors of each mode, with the other modes
+        Initialization: "hosvd" uses the leading eigenvectors of each mode, with the other modes
         not projected; "random" draws orthonormal factors.
     max_iter : int, default=50
-        Maximum number of sweeps over the modes. 0 keeps the "hosvd" factors, a closed form.
+        Maximum number of iterations: sweeps over the modes. 0 keeps the "hosvd" factors, a closed
+        form.
     tol : float, default=1e-6
         Stop when a sweep changes the projectors by less than this, summed over the modes.
     tensor_shape : tuple of int or None, default=None
@@ -68,7 +70,7 @@ class GTA(ModeStatisticsLearner):
     flatten : bool, default=True
         Whether ``transform`` returns flat rows. False returns tensors.
     random_state : int, RandomState or None, default=0
-        Seed of the random start.
+        Seed of the random starts.
     verbose : int, default=0
         If positive, print one line per iteration.
 

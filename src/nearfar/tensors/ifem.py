@@ -49,8 +49,8 @@ class IFEM(RankOneLearner):
         Classifier that is cloned and fitted for each feature. It must set ``factors_``, as STM,
         NuSTM, LSSTM, TMPM and TFDA do. None uses ``LSSTM()``.
     n_components : int, default=10
-        Number of features R. Fewer are found, with a warning, if the residuals no longer separate
-        the classes.
+        Dimension of the output: number of features R. Fewer are found, with a warning, if the
+        residuals no longer separate the classes.
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     verbose : int, default=0

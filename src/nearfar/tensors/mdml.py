@@ -64,13 +64,14 @@ class MDML(MultilinearLearner):
     push : float, default=1.0
         Weight c of the hinge terms. If it is far too small, the optimal metrics are zero.
     n_components : int, tuple of int or None, default=None
-        Number of components per mode. An integer applies to every mode, up to the mode's length.
-        A tuple has one entry per mode. None keeps all directions in which X varies.
+        Dimension of the output: number of components per mode. An integer applies to every mode, up
+        to the mode's length. A tuple has one entry per mode. None keeps all directions in which X
+        varies.
     init : "identity" or list of ndarray of shape (q_k, d_k), default="identity"
-        Initial matrices :math:`W_k`. "identity" is the Euclidean metric, restricted to the
-        ``n_components`` directions with the largest scatter.
+        Initialization: the matrices :math:`W_k`. "identity" is the Euclidean metric, restricted to
+        the ``n_components`` directions with the largest scatter.
     max_iter : int, default=50
-        Maximum number of rounds. A round is 20 steps, and a step updates all modes.
+        Maximum number of iterations: rounds of 20 steps. A step updates all modes.
     tol : float, default=1e-6
         Stop when a step decreases the objective by less than this fraction.
     tensor_shape : tuple of int or None, default=None

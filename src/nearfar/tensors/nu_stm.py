@@ -56,13 +56,13 @@ class NuSTM(TensorClassifier):
     rank : int, default=1
         Number of rank-one terms of W.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        First start: rank-one tensors that approximate the difference of class means one after
+        Initialization: rank-one tensors that approximate the difference of class means one after
         another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
         shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
         Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
-        Maximum number of sweeps over the modes per start.
+        Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
         Stop when a sweep turns the factors so little that :math:`1 - |\cos|` of the angle is at
         most this in every mode.

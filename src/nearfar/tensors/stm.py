@@ -70,7 +70,7 @@ class STM(TensorClassifier):
     class_weight : dict, "balanced" or None, default=None
         Factor of C for each label. "balanced" uses factors inversely proportional to class sizes.
     init : {"mean_difference", "least_squares", "random"} or list, default="least_squares"
-        First start: rank-one tensors that approximate the difference of class means one after
+        Initialization: rank-one tensors that approximate the difference of class means one after
         another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
         shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     refine : {"joint"} or None, default="joint"
@@ -79,7 +79,7 @@ class STM(TensorClassifier):
     n_init : int, default=1
         Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
-        Maximum number of sweeps over the modes per start.
+        Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
         Stop when a sweep turns the factors so little that :math:`1 - |\cos|` of the angle is at
         most this in every mode.

@@ -74,18 +74,19 @@ class TensorGraphEmbedding(AlternatingLearner):
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Number of components per mode. An integer applies to every mode, up to the mode's length.
-        A tuple has one entry per mode. None keeps 97% of the energy of each mode.
+        Dimension of the output: number of components per mode. An integer applies to every mode, up
+        to the mode's length. A tuple has one entry per mode. None keeps 97% of the energy of each
+        mode.
     graph : {"lpp", "npe", "isomap", "mfa", "lda", "given"}, default="lpp"
         Weights b and s, see the table. "mfa" and "lda" need labels, "given" needs ``graphs``.
     zeta : float, default=0.1
         Weight of s.
     n_neighbors : int, default=5
-        Number of neighbors per sample. "mfa" uses this number in the sample's own class and the
+        Number of neighbors per row. "mfa" uses this number in the sample's own class and the
         same number in all other classes together.
     max_iter : int, default=50
-        Maximum number of sweeps over the modes. 0 keeps the initial factors, for which each mode
-        is solved with the other modes not projected.
+        Maximum number of iterations: sweeps over the modes. 0 keeps the initial factors, for which
+        each mode is solved with the other modes not projected.
     tol : float, default=1e-6
         Stop when a sweep changes the projectors by less than this, summed over the modes.
     tensor_shape : tuple of int or None, default=None

@@ -46,22 +46,22 @@ class TMPM(TensorClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        Regularization :math:`\rho`, added to the variances. With few samples, 0.3 to 1 is often
+        Regularization: :math:`\rho`, added to the variances. With few samples, 0.3 to 1 is often
         better than the default.
     rank : int, default=1
         Number of rank-one terms of W.
     ridge_mode : {"relative", "absolute"}, default="relative"
-        Unit of ``ridge``: "relative" multiplies it by the mean variance of an entry within the two
-        classes, "absolute" uses it as is, in units of X squared. All modes use the same number, so
-        that the objective cannot decrease.
+        The unit of ``ridge``: "relative" multiplies it by the mean variance of an entry within the
+        two classes, "absolute" uses it as is, in units of X squared. All modes use the same number,
+        so that the objective cannot decrease.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        First start: rank-one tensors that approximate the difference of class means one after
+        Initialization: rank-one tensors that approximate the difference of class means one after
         another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
         shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
         Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
-        Maximum number of sweeps over the modes per start.
+        Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
         Stop when a sweep turns the factors so little that :math:`1 - |\cos|` of the angle is at
         most this in every mode.

@@ -67,17 +67,17 @@ class TR1A(RankOneLearner):
     Parameters
     ----------
     n_components : int, default=10
-        Number of atoms R. Fewer atoms are found if the residuals become zero, see
-        ``n_components_``.
+        Dimension of the output: number of atoms R. Fewer atoms are found if the residuals become
+        zero, see ``n_components_``.
     center : bool, default=False
         Whether to subtract the mean. If False, ``mean_`` is not set.
     init : {"random", "hosvd"}, default="random"
-        First start of each atom: random vectors, or the leading eigenvector of each mode of the
-        residuals. All further starts are random.
+        Initialization: for the first start of each atom, random vectors, or the leading eigenvector
+        of each mode of the residuals. All further starts are random.
     n_init : int, default=1
-        Number of starts per atom. The best result is kept.
+        Number of starts. Each atom uses this number and keeps the best result.
     max_iter : int, default=200
-        Maximum number of sweeps over the modes per start.
+        Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
         Stop when :math:`1 - |u^T v|` between each vector and its previous value is at most this.
     tensor_shape : tuple of int or None, default=None

@@ -82,19 +82,19 @@ class TR1DA(RankOneLearner):
     Parameters
     ----------
     n_components : int, default=10
-        Number of features R. Fewer are found, with a warning, if the residuals no longer separate
-        the classes.
+        Dimension of the output: number of features R. Fewer are found, with a warning, if the
+        residuals no longer separate the classes.
     zeta : float, sequence of float or "max_eig", default=0.1
         Weight of the scatter within classes: a number, or one number per feature. "max_eig"
         maximizes the ratio of the two scatters instead (see Notes).
     init : "random", "hosvd" or list of ndarray, default="random"
-        First start of each feature: random vectors, the leading eigenvector of each mode of the
-        residuals, or your own list with one array of shape (d_k,) or (d_k, n_components) per mode.
-        All further starts are random.
+        Initialization: for the first start of each feature, random vectors, the leading eigenvector
+        of each mode of the residuals, or your own list with one array of shape (d_k,) or (d_k,
+        n_components) per mode. All further starts are random.
     n_init : int, default=1
-        Number of starts per feature. The best result is kept.
+        Number of starts. Each feature uses this number and keeps the best result.
     max_iter : int, default=1000
-        Maximum number of sweeps over the modes per start.
+        Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
         Stop when :math:`1 - |u^T v|` between each vector and its previous value is at most
         ``tol`` times the vector's length d_k, as in [1]_.

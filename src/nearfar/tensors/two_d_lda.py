@@ -63,13 +63,13 @@ class TwoDLDA(MultilinearLearner):
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Number of components per mode. An integer applies to every mode, up to the mode's length.
-        A tuple has one entry per mode. None keeps 97% of the energy of each mode. With c classes,
-        a mode has at most c - 1 times as many components as the other.
+        Dimension of the output: number of components per mode. An integer applies to every mode, up
+        to the mode's length. A tuple has one entry per mode. None keeps 97% of the energy of each
+        mode. With c classes, a mode has at most c - 1 times as many components as the other.
     n_iter : int, default=1
         Number of iterations. Each computes U and V once.
     init : {"identity", "random"}, default="identity"
-        Initial V: the first columns of the identity, or random orthonormal columns.
+        Initialization: V contains the first columns of the identity, or random orthonormal columns.
     keep : {"last", "best"}, default="last"
         Iteration to keep: the last one, or the one with the largest ratio of traces.
     ridge : float, default=1e-6
@@ -80,7 +80,7 @@ class TwoDLDA(MultilinearLearner):
     flatten : bool, default=True
         Whether ``transform`` returns flat rows. False returns tensors.
     random_state : int, RandomState or None, default=0
-        Seed of the random start.
+        Seed of the random starts.
     verbose : int, default=0
         If positive, print one line per iteration.
 
