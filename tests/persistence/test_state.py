@@ -1,6 +1,6 @@
-"""What classes say of their state: true of what they learn, and refused when it is not so.
+"""State declarations: fitted models satisfy them, and changed attributes are rejected.
 
-Everything here is made of the declarations, so that a new class is covered by itself.
+The tests are generated from the declarations, so that new classes are covered automatically.
 """
 
 import copy
@@ -95,14 +95,14 @@ def test_estimators_that_keep_rows_say_how_many(name):
     parts = list(walk(model, listed_types(), name))
     held = training_rows(parts)
     assert all(0 < n <= len(X) for n in held.values())
-    # A table with a row for each training row is a table of the training rows.
+    # A table with one row per training row must be declared as training rows.
     arrays = [value for _, value in parts if isinstance(value, np.ndarray) and value.ndim > 1]
     if any(array.dtype.kind == "f" and array.shape == X.shape for array in arrays):
         assert max(held.values(), default=0) == len(X)
 
 
 def wrong_values(value):
-    """What is surely not of the kind, the shape or the range of a value."""
+    """Yield values with another type, shape or range than the given value."""
     if isinstance(value, np.ndarray):
         yield "text"
         yield value[..., None]
@@ -152,7 +152,7 @@ def test_sizes_that_do_not_agree_are_refused(name):
             check_state(spoilt)
         except ValueError:
             refused.add(key)
-    # Classes, words and targets have lengths of their own.
+    # Classes, words and targets have independent lengths.
     assert {key for key in arrays if arrays[key].ndim > 1} <= refused
 
 
@@ -191,7 +191,7 @@ def test_words_take_what_they_say_and_nothing_else(word, good, bad):
 def test_the_state_of_a_part_must_agree_with_that_of_the_whole():
     graph = NeighborGraph([0, 1, 2, 2], [1, 0], [1.0, 1.0])
     assert not object_of(NeighborGraph, n="p").fits(graph, {"p": 4})
-    # What a part does not know cannot agree.
+    # A size that a part does not have cannot match.
     assert not object_of(LMNN, q="q").fits(LMNN(), {"q": 4})
 
 
@@ -202,7 +202,7 @@ class Thing:
         vars(self).update(held)
 
     def _check_state(self, sizes):
-        need(sizes["n"] != 7, "seven is no size.")
+        need(sizes["n"] != 7, "the size must not be seven.")
 
 
 class Larger(Thing):
@@ -220,7 +220,7 @@ def test_subclasses_say_what_comes_on_top():
         ({"kernel": max}, "kernel must be text; found builtin_function_or_method"),
         ({"kernel": "a", "a": np.zeros(3), "c": 4}, "c must be .* where n = 3; found 4"),
         ({"kernel": "a", "a": np.zeros(3), "b": np.zeros(2), "c": 1}, r"b must be .*shape \(2,\)"),
-        ({"kernel": "a", "a": np.zeros(7), "c": 1}, "seven is no size"),
+        ({"kernel": "a", "a": np.zeros(7), "c": 1}, "the size must not be seven"),
     ]:
         with pytest.raises(ValueError, match=message):
             check_state(Larger(**held))

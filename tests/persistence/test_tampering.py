@@ -1,4 +1,4 @@
-"""Models that somebody tampered with: refused when they are loaded, or they fail in words."""
+"""Tampered models: loading rejects them, or their use raises an error with a clear message."""
 
 import copy
 import json
@@ -44,7 +44,7 @@ from nearfar.persistence.types import listed_types
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::3], np.array(["setosa", "versicolor", "virginica"])[Y[::3]]
 TYPES = listed_types()
-# Of the mutants of each attribute so many are tried; all of them in the slow lane.
+# Number of mutants per attribute in the default run. The slow tests try all of them.
 FEW = 3
 
 
@@ -60,7 +60,7 @@ def data(name):
 
 
 def mutants(value):
-    """What a file can hold instead of a value."""
+    """Return values that a file may contain instead of the given one."""
     yield from (None, "text", True, 7, -1, 0.5, float("nan"), 10**30, [], ["a"], {}, (1, 2))
     yield from (LDA(), slice(0, 1), np.dtype("float64"), np.float32(2.0))
     yield from (np.zeros(0), np.zeros((1, 1)), np.array(3.0), np.array(["a"]))
@@ -87,16 +87,16 @@ def use(model, rows):
         if hasattr(model, name):
             getattr(model, name)(few)
     for name in ("get_metric", "get_feature_names_out"):
-        # A chain offers names also where its last step has none.
+        # A Pipeline may list feature names although its last step has none.
         if hasattr(model, name) and not isinstance(model, Pipeline):
             getattr(model, name)()
 
 
 def tamper(model, rows, few=None, seed=0):
-    """How many mutants were tried, how many could be loaded, and which then failed without words.
+    """Return the number of mutants, the number that can be loaded, and those that fail unclearly.
 
-    Attribute by attribute something else is put in, and what :func:`nearfar.load` would check of
-    what it has read is checked.
+    Each mutant has one changed attribute and passes through the same checks as a model that
+    :func:`nearfar.load` has read.
     """
     rng = np.random.default_rng(seed)
     tried, loaded, failed = 0, 0, []
@@ -136,7 +136,7 @@ def fitted(name):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", list(all_estimators()))
 def test_what_was_tampered_with_is_refused_or_fails_in_words(name):
-    # Not hash(): that of a text is another in each process.
+    # hash() of a string differs between processes.
     tried, _, failed = tamper(fitted(name), data(name)[0], FEW, seed=zlib.crc32(name.encode()))
     assert tried >= 2 * FEW and not failed
 

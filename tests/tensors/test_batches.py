@@ -1,4 +1,4 @@
-"""GTA and GTDA in batches and on dask: what one fit of all tensors says, in any split and order."""
+"""GTA and GTDA in batches and on dask give the same result as a single fit."""
 
 import logging
 import os
@@ -13,12 +13,12 @@ from sklearn.exceptions import NotFittedError
 from nearfar import GTA, GTDA, ModeStatistics, all_estimators
 
 N, SHAPE, CLASSES = 180, (6, 5, 3), 4
-# Sweeps are compared one by one: whether they come to an end is not the question here.
+# These tests compare single sweeps, so convergence does not matter.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 def sample(n=N, shape=SHAPE, seed=0):
-    """Classes that differ by tensors of low rank, in noise with leading directions; an offset."""
+    """Return classes that differ by low-rank tensors, with structured noise and an offset."""
     rng = np.random.default_rng(seed)
     y = rng.permutation(np.arange(n) % CLASSES)
     bases = [np.linalg.qr(rng.normal(size=(d, d)))[0] * 1.6 ** -np.arange(d) for d in shape]
@@ -132,7 +132,7 @@ def test_order_one_is_without_limit(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("learner", [GTA(2, max_iter=0), GTDA(2, max_iter=0)], ids=str)
 def test_large_tensors_in_the_direct_form(learner):
-    """More entries than the full moment is kept for: scatters of the modes alone are enough."""
+    """With too many entries for the full moment, the per-mode scatters suffice."""
     X, y = sample(60, (50, 84))
     found = in_batches(clone(learner), X, y, 25)
     assert not found.statistics_.is_full
@@ -164,7 +164,7 @@ def test_sweeps_after_direct_batches_are_refused():
         learner.transform(X)
 
 
-# ---------------------------------------------------------------------- when it is solved
+# ---------------------------------------------------------------------- time of solution
 
 
 def test_batches_are_solved_once_and_only_when_asked(monkeypatch):
@@ -313,7 +313,7 @@ def test_each_step_of_a_mode_is_one_reduction(monkeypatch):
     computed, compute = [], dask.compute
     monkeypatch.setattr(dask, "compute", lambda *given: computed.append(1) or compute(*given))
     learner = GTDA(2, max_iter=3).fit(lazy(X), lazy(Y))
-    # One more for means and the modes as they are.
+    # One more pass computes the means and the initial scatters.
     assert len(computed) == 1 + len(SHAPE) * learner.n_iter_
     computed.clear()
     GTDA(2, max_iter=0).fit(lazy(X), lazy(Y))
@@ -408,7 +408,7 @@ def test_a_cluster_that_loses_a_worker_in_a_sweep_says_the_same(tmp_path):
         marks = len([name for name in os.listdir(folder) if name.startswith(f"read-{k}-")])
         with open(f"{folder}/read-{k}-{marks}-{os.getpid()}", "w"):
             pass
-        # In the fourth pass: class means are known, and the sweeps have begun.
+        # In the fourth pass, the class means are known and the sweeps have started.
         if k == 2 and marks >= 3 and not os.path.exists(f"{folder}/killed"):
             with open(f"{folder}/killed", "w"):
                 pass

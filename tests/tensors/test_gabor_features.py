@@ -1,4 +1,4 @@
-"""Gabor functions against their formula in loops, features against direct convolution."""
+"""Gabor functions compared with their formula, and features with direct convolution."""
 
 import cmath
 import math
@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 
 
 def psi(s, d, x, y, delta=2 * math.pi):
-    """The formula, one number at a time."""
+    """Evaluate the formula one number at a time."""
     k = math.pi / 2 / 2**s
     kx, ky = k * math.cos(math.pi * d / 8), k * math.sin(math.pi * d / 8)
     envelope = k / delta**2 * math.exp(-(k**2) * (x * x + y * y) / (2 * delta**2))
@@ -33,7 +33,7 @@ def test_kernels_are_the_formula_with_y_downwards_and_zero_at_the_middle():
     for s, d, row, column in RNG.integers((5, 8, 64, 64), size=(200, 4)).tolist():
         wanted = psi(s, d, x=column - 32, y=row - 32)
         assert bank[s, d, row, column] == pytest.approx(wanted, abs=1e-15)
-    # Direction 0 waves along x, direction 4 along y: it is the other turned.
+    # Direction 0 oscillates along x, direction 4 along y: they are transposes.
     np.testing.assert_allclose(bank[:, 4], bank[:, 0].swapaxes(1, 2), atol=1e-15)
 
 
@@ -43,7 +43,7 @@ def test_power_one_gives_all_scales_one_energy_of_which_the_mask_holds_a_part():
     np.testing.assert_allclose(norms, 0.282, atol=5e-4)
     held = np.linalg.norm(gabor_bank(n_directions=1)[:, 0], axis=(1, 2)) ** 2 / norms**2
     np.testing.assert_allclose(100 * held, [100, 100, 99, 71, 27], atol=0.5)
-    # With the power that is usual elsewhere coarse scales are damped, on the mask even more.
+    # With exponent 2 coarse scales have less energy, even more so on the mask.
     usual = np.linalg.norm(gabor_bank(n_directions=1, size=501, prefactor_power=2), axis=(2, 3))
     np.testing.assert_allclose(usual[:, 0], usual[0, 0] / 2.0 ** np.arange(5), rtol=2e-3)
     on_mask = np.linalg.norm(gabor_bank(n_directions=1, prefactor_power=2), axis=(2, 3))[:, 0]
@@ -61,7 +61,7 @@ def test_the_mask_makes_coarse_kernels_see_constants_unless_told_otherwise():
 
 
 def direct(image, kernel):
-    """sum over z of I(p - z) psi(z), zero outside, in the order of the definition."""
+    """Return the sum over z of I(p - z) psi(z), with zero padding, as in the definition."""
     height, width = image.shape
     size = len(kernel)
     response = np.zeros(image.shape, dtype=complex)
@@ -90,7 +90,7 @@ def test_kernels_are_summed_before_the_magnitude(kind, axes):
     image = RNG.random((20, 14))
     settings = {"n_scales": 3, "n_directions": 4, "size": 24}
     bank = gabor_bank(**settings)
-    # Full convolution, of which the image is cut out at the middle of the mask.
+    # Full convolution, cropped to the image.
     responses = np.array([[convolve2d(image, kernel) for kernel in scale] for scale in bank])
     responses = responses[..., 12 : 12 + 20, 12 : 12 + 14]
     wanted = np.moveaxis(np.abs(responses.sum(axis=axes)), (-2, -1), (0, 1))
@@ -160,7 +160,7 @@ def test_bad_banks_are_refused_by_name(settings, words):
 
 
 def test_what_is_no_image_is_refused():
-    with pytest.raises(ValueError, match="takes images of shape"):
+    with pytest.raises(ValueError, match="expects images of shape"):
         GaborFeatures().fit(np.ones((3, 4, 4, 2, 2)))
-    with pytest.raises(ValueError, match="takes images of shape.*tensor_shape"):
+    with pytest.raises(ValueError, match="expects images of shape.*tensor_shape"):
         GaborFeatures().fit(np.ones((3, 16)))

@@ -1,4 +1,4 @@
-"""Gait: cycles, distances of sequences and rates against loops; the published tables."""
+"""Gait cycles, sequence distances and rates compared with loops and published tables."""
 
 import csv
 from itertools import pairwise
@@ -57,7 +57,7 @@ def test_periods_of_walkers_are_found_whatever_they_carry():
 
 @pytest.mark.parametrize("period", [6, 9, 16, 25])
 def test_two_steps_are_a_period(period):
-    # Legs apart twice in each cycle; a trend and noise beside it.
+    # The legs are apart twice per cycle. A trend and noise are added.
     t = np.arange(80)
     area = 5 + np.cos(4 * np.pi * t / period) + 0.02 * t + 0.05 * RNG.normal(size=80)
     assert abs(gait_period(np.ones((80, 4, 3)) * area[:, None, None]) - period) <= 1
@@ -93,7 +93,7 @@ def test_bad_sequences_are_refused_in_words():
     for bad in (np.ones(5), np.empty((0, 2, 2)), [["a"]]):
         with pytest.raises(ValueError, match="silhouettes must be numbers of shape"):
             gait_period(bad)
-    with pytest.raises(ValueError, match="silhouettes holds NaN"):
+    with pytest.raises(ValueError, match="silhouettes contains NaN"):
         gait_period(np.full((4, 2, 2), np.nan))
 
 
@@ -116,17 +116,17 @@ def test_distance_is_the_median_of_the_least_and_not_symmetric():
         assert sequence_distance(G, P) == pytest.approx(slow_distance(G, P))
         assert sequence_distance(P, G) != pytest.approx(sequence_distance(G, P), rel=1e-3)
         assert sequence_distance(P, P) == 0
-        # Neither the mean of the least nor the least of all.
+        # The result is neither the mean nor the minimum of the nearest distances.
         least = np.array([[np.linalg.norm(p - g) for g in G] for p in P]).min(axis=1)
         assert sequence_distance(P, G) not in (least.mean(), least.min())
 
 
 def test_sequences_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="P has 3 features a cycle, but G has 2"):
+    with pytest.raises(ValueError, match="P has 3 features per cycle, but G has 2"):
         sequence_distance(np.ones((2, 3)), np.ones((2, 2)))
     with pytest.raises(ValueError, match="G must have shape"):
         sequence_distance(np.ones((2, 3)), np.ones((0, 3)))
-    with pytest.raises(ValueError, match="P holds NaN"):
+    with pytest.raises(ValueError, match="P contains NaN"):
         sequence_distance([[np.nan]], [[1.0]])
 
 
@@ -160,19 +160,19 @@ def test_bad_rates_are_refused():
         rank_k_rates([[1.0]], ["ann"], ["ann", "bob"])
     with pytest.raises(ValueError, match="ranks must be an integer of at least 1"):
         rank_k_rates([[1.0]], ["ann"], ["ann"], ranks=(0,))
-    with pytest.raises(ValueError, match="distances holds NaN"):
+    with pytest.raises(ValueError, match="distances contains NaN"):
         rank_k_rates([[np.nan]], ["ann"], ["ann"])
     with pytest.raises(ValueError, match="one entry for each of sizes"):
         weighted_average_rate([1.0, 2.0], [1])
     with pytest.raises(ValueError, match="sizes must be"):
         weighted_average_rate([1.0, 2.0], [0, 0])
-    with pytest.raises(ValueError, match="rates holds NaN"):
+    with pytest.raises(ValueError, match="rates contains NaN"):
         weighted_average_rate([1.0, np.nan], [1, 1])
 
 
 # ---------------------------------------------------------------------- tables 3.9 and 3.10
 
-# Table, method and probe; printed; what the printed average needs.
+# Table, method and probe set; printed rate; rate implied by the printed average.
 MISPRINTS = {("3.10", "GTDA"): ("H", 47, 74), ("3.10", "2DLDA"): ("B", 93, 97)}
 
 
@@ -205,17 +205,17 @@ def test_two_rates_are_misprints(key):
     assert abs(weighted_average_rate(rates, sizes) - average) > 0.2
     rates[at] = right
     assert weighted_average_rate(rates, sizes) == pytest.approx(average, abs=6e-5)
-    if probe == "B":  # C has the same size and the same printed rate: it may be that
+    if probe == "B":  # C has the same size and printed rate, so either may be wrong.
         rates[at], rates[at + 1] = printed, right
         assert sizes[at] == sizes[at + 1]
         assert weighted_average_rate(rates, sizes) == pytest.approx(average, abs=6e-5)
 
 
-# ---------------------------------------------------------------------- the recogniser
+# ---------------------------------------------------------------------- GaitRecognizer
 
 
 def slow_distances(gallery, ids, probes, period=None):
-    """Averaged images as they are, one sequence with one subject after another."""
+    """Return the distances of averaged images, in loops over sequences and subjects."""
     features = [averaged_gait_images(frames, period) for frames in gallery]
     D = []
     for frames in probes:
@@ -260,7 +260,7 @@ def test_lda_is_shrunk_towards_the_mean_variance(walkers):
         rows.append(images.reshape(len(images), -1))
         owners += [who] * len(images)
     X = np.concatenate(rows)
-    # Distances of means in the shrunk covariance, within the span of the rows.
+    # Distances of means under the shrunk covariance, within the span of the rows.
     basis = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][: len(X) - 1]
     Z = (X - X.mean(axis=0)) @ basis.T
     within = sum(
@@ -286,7 +286,7 @@ def test_lda_is_shrunk_towards_the_mean_variance(walkers):
 
 
 class HalfSize(BaseEstimator):
-    """A map of tensors that shrinks images, to see what a subspace is given."""
+    """A transformer that shrinks images and records its input."""
 
     def fit(self, X, y):
         self.seen_ = X.shape, np.asarray(y)

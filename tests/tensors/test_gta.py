@@ -1,4 +1,4 @@
-"""GTA: against SVD, scikit-learn's PCA, TensorLy and its own identities."""
+"""GTA compared with SVD, scikit-learn's PCA, TensorLy and its own identities."""
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def test_one_matrix_is_its_singular_value_decomposition():
 
 
 def test_matrices_with_one_side_fixed_are_two_dimensional_pca():
-    # The other side whole: the leading eigenvectors of the mean of X'X.
+    # With the other mode complete: the leading eigenvectors of the mean of X'X.
     X = some(20, 5, 4)
     Z = X - X.mean(axis=0)
     _, V = np.linalg.eigh(np.einsum("nij,nik->jk", Z, Z))
@@ -125,7 +125,7 @@ def test_share_of_energy_chooses_dimensions():
         assert shares[q - 1] >= 0.9 > (shares[q - 2] if q > 1 else 0)
 
 
-# ---------------------------------------------------------------------- what changes nothing
+# ---------------------------------------------------------------------- invariances
 
 
 def test_modes_turned_turn_factors():
@@ -152,12 +152,12 @@ def test_constants_and_scales_change_nothing(dtype):
     tol = 1e-6 if dtype == np.float64 else 1e-4
     for other in (X + some(1, 5, 4, seed=9).astype(dtype), X * dtype(1e-15), X * dtype(1e15)):
         assert_same_subspaces(GTA(2).fit(other).factors_, plain.factors_, tol)
-    # In float32 squares of these leave its range.
+    # Squares of these values overflow in float32.
     tiny = (X * dtype(1e-25)).astype(dtype)
     assert_same_subspaces(GTA(2).fit(tiny).factors_, plain.factors_, tol)
 
 
-# ---------------------------------------------------------------------- the map
+# ---------------------------------------------------------------------- transform
 
 
 def test_the_map_is_linear_in_flat_rows():
@@ -226,7 +226,7 @@ def test_an_array_is_read_in_blocks_and_never_copied():
     assert 0 < Noted.largest <= 2**20 < X.nbytes
 
 
-# ---------------------------------------------------------------------- misuse
+# ---------------------------------------------------------------------- invalid input
 
 
 def test_a_limit_of_sweeps_is_said():
@@ -299,7 +299,7 @@ def test_of_rows_scikit_learn_asks_all_it_asks_of_vector_learners(kind, monkeypa
         return tags
 
     monkeypatch.setattr(kind, "__sklearn_tags__", of_rows)
-    reason = "after a fit at once there are no statistics to add to, which is said"
+    reason = "a single fit keeps no statistics for partial_fit, and the error message says this"
     check_estimator(
         kind(), expected_failed_checks={"check_fit_score_takes_y": reason}, on_skip=None
     )

@@ -1,4 +1,4 @@
-"""GTDA: against loops and eigenproblems, its theorem, and what the work gets wrong."""
+"""GTDA compared with loops and eigenproblems; the theorem and the errors of Tao's thesis."""
 
 import warnings
 
@@ -15,7 +15,7 @@ from nearfar.tensors import multi_mode_dot, unfold
 
 
 def some(shape, n_classes=4, per_class=6, seed=0, spread=1.0):
-    """Tensors of classes of unequal size, with unlike scatter in every mode, about a mean."""
+    """Return tensors of classes of unequal sizes, with different scatter in each mode."""
     random = np.random.RandomState(seed)
     y = np.append(np.repeat(np.arange(n_classes), per_class), [0, 0, 1])
     X = spread * random.normal(size=(n_classes, *shape))[y] + random.normal(size=(len(y), *shape))
@@ -26,7 +26,7 @@ def some(shape, n_classes=4, per_class=6, seed=0, spread=1.0):
 
 
 def parts(X, y):
-    """Deviations from class means, and those of class means times the root of their size."""
+    """Return deviations from class means, and those of class means times the root of their size."""
     own, between = np.empty_like(X), []
     for c in np.unique(y):
         mine = X[y == c]
@@ -36,7 +36,7 @@ def parts(X, y):
 
 
 def scatters(X, y, mode, factors):
-    """B and W of a mode by loops over samples."""
+    """Return B and W of a mode, computed in loops over samples."""
     sums = []
     for stack in reversed(parts(X, y)):
         unfolded = [
@@ -89,7 +89,7 @@ def test_at_rest_each_mode_has_the_leading_eigenvectors_of_its_scatters():
         B, W = scatters(X, y, mode, gtda.factors_)
         _, V = eigh(B - 0.3 * W)
         assert projector_change(U, V[:, ::-1][:, : U.shape[1]]) < 1e-8
-    # The classic mistake: scatter within classes counted about the mean of all.
+    # The wrong version: scatter within classes about the mean of all samples.
     wrong = sum(
         unfold(multi_mode_dot(T, gtda.factors_, skip=0, transpose=True), 0)
         @ unfold(multi_mode_dot(T, gtda.factors_, skip=0, transpose=True), 0).T
@@ -106,7 +106,7 @@ def test_one_mode_is_dsdc(zeta):
     B, W = scatters(X, y, 0, [np.eye(6)])
     _, V = eigh(B - gtda.zeta_[0] * W)
     assert_same_subspaces(gtda.factors_, [V[:, :-4:-1]])
-    # GTDA has a ridge in the rules, DSDC has not.
+    # GTDA has a ridge in the rules, DSDC does not.
     assert_same_subspaces(gtda.factors_, [dsdc.components_.T], 1e-4)
     assert gtda.zeta_[0] == pytest.approx(float(dsdc.zeta_), rel=1e-4)
 
@@ -177,7 +177,7 @@ def test_the_trace_ratio_rises_to_its_optimum():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_with_a_zeta_chosen_at_each_step_the_objective_may_fall():
-    # The theorem of the work is for a fixed weight; its automatic one changes from step to step.
+    # The theorem of the thesis needs a fixed weight. Its rule changes the weight at each step.
     falls = 0
     for seed in range(6):
         X, y = some((6, 5), seed=seed)
@@ -189,7 +189,7 @@ def test_with_a_zeta_chosen_at_each_step_the_objective_may_fall():
 
 
 def test_the_order_of_magnitude_takes_the_largest_scatter_within_classes():
-    # What svd(B - zeta W) gives first, and no maximum of the objective.
+    # svd(B - zeta W) orders by magnitude, which does not maximize the objective.
     X, y = some((6,), per_class=12, spread=0.5)
     B, W = scatters(X, y, 0, [np.eye(6)])
     right = GTDA(1, zeta="max_eig").fit(X, y)
@@ -240,7 +240,7 @@ def test_the_rule_of_the_work_keeps_nearly_all_of_a_spectrum_that_is_not_positiv
     assert max(other.n_components_) < 8
 
 
-# ---------------------------------------------------------------------- what changes nothing
+# ---------------------------------------------------------------------- invariances
 
 
 SETTLED = {"zeta": 0.3, "tol": 1e-10, "max_iter": 1000}
@@ -256,7 +256,7 @@ def test_modes_turned_turn_factors():
 
 
 def test_modes_permuted_permute_factors():
-    # From one start, at the optimum that it leads to.
+    # All runs use the same start and reach the same optimum.
     X, y = some((5, 4, 3), seed=1)
     plain = GTDA((3, 2, 1), **SETTLED).fit(X, y)
     other = GTDA((1, 3, 2), **SETTLED).fit(X.transpose(0, 3, 1, 2), y)
@@ -281,7 +281,7 @@ def test_constants_scales_orders_and_names_change_nothing(dtype):
 
 @pytest.mark.parametrize("zeta", [0.1, 1.0, "max_eig", "trace_ratio"])
 def test_blank_borders_are_never_chosen(zeta):
-    # A direction without any variance costs no scatter within classes.
+    # A direction without variance has no scatter within classes.
     X, y = some((6, 5))
     settings = {"zeta": zeta, "max_iter": 0}
     plain = GTDA((3, 2), **settings).fit(X, y)
@@ -289,7 +289,7 @@ def test_blank_borders_are_never_chosen(zeta):
     U, V = padded.factors_
     assert np.abs(U[[0, 1, -1]]).max() < 1e-8 and np.abs(V[[0, -1]]).max() < 1e-8
     assert_same_subspaces([U[2:-1], V[1:-1]], plain.factors_, 1e-5)
-    # More than there are: they come last.
+    # Directions without variance come last if more are requested than vary.
     U = GTDA((8, 2), **settings).fit(np.pad(X, ((0, 0), (2, 1), (1, 1))), y).factors_[0]
     assert np.abs(U[[0, 1, -1], :6]).max() < 1e-8
     np.testing.assert_allclose(U.T @ U, np.eye(8), atol=1e-12)
@@ -300,7 +300,7 @@ def test_classes_that_are_points():
     X = X[:4][y]
     gtda = GTDA(2).fit(X, y)
     assert np.isfinite(gtda.transform(X)).all()
-    with pytest.raises(ValueError, match="in every class all samples are equal.*Give a number"):
+    with pytest.raises(ValueError, match="all samples of each class are equal.*Pass a number"):
         GTDA(2, zeta="max_eig").fit(X, y)
 
 
@@ -316,8 +316,11 @@ def test_a_mode_of_length_one_and_bytes():
     ("settings", "words"),
     [
         ({"n_components": (3, 9)}, r"\(3, 9\) does not fit.*at most \(5, 4\)"),
-        ({"delta": 0.9}, "delta=0.9 is for a dim_rule"),
-        ({"n_components": 2, "dim_rule": "abs_mass"}, "leaves nothing for dim_rule"),
+        ({"delta": 0.9}, "delta=0.9 has no effect because dim_rule is None"),
+        (
+            {"n_components": 2, "dim_rule": "abs_mass"},
+            "n_components=2 and dim_rule='abs_mass' exclude",
+        ),
         ({"zeta": "auto"}, "zeta must be"),
         ({"max_iter": -1}, "max_iter must be"),
     ],

@@ -1,4 +1,4 @@
-"""IFEM against classifiers fitted in turn to tensors that are deflated by loops."""
+"""IFEM compared with classifiers fitted to tensors that are deflated in loops."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_classifiers_in_turn(estimator, shape):
             score = np.sum(left[i] * ours)
             np.testing.assert_allclose(model.transform(X)[i, r], score, atol=1e-8)
             left[i] -= score * ours
-            # Nothing of the atom is left, which needs unit vectors.
+            # The residual is orthogonal to the atom, which requires unit vectors.
             assert abs(np.sum(left[i] * ours)) < 1e-10
         for i in range(len(rest)):
             score = np.sum(rest[i] * ours)

@@ -1,4 +1,4 @@
-"""Saliency, attended squares and standardised tensors."""
+"""Saliency maps, attention crops and standardized tensors."""
 
 import colorsys
 
@@ -32,7 +32,7 @@ def test_a_bright_spot_a_colour_and_a_direction_stand_out():
             part[disc] = (0.9, 0, 0) if (i, j) == (3, 4) else (0, 0.9, 0)
     assert np.abs(np.subtract(found_at(colors), (112, 144))).max() <= 16
 
-    # A patch of stripes that lie among stripes that stand.
+    # A patch of horizontal stripes among vertical ones.
     y, x = np.mgrid[:192, :224]
     patch = (np.abs(y - 80) < 24) & (np.abs(x - 144) < 24)
     stripes = np.sin(2 * np.pi * np.where(patch, y, x) / 16)
@@ -69,7 +69,7 @@ def test_pyramids_have_nine_levels_and_six_differences():
     assert [level.shape[1:] for level in levels[:3]] == [(300, 200), (150, 100), (75, 50)]
     assert len(levels) == 9
     assert len(module._surround(levels)) == 6
-    # Linear interpolation that keeps every pixel of the coarse level where it was.
+    # Linear interpolation keeps the position of each coarse pixel.
     coarse = RNG.random((1, 5, 4))
     fine = module._enlarged(coarse, (33, 25), 8)
     np.testing.assert_allclose(fine[:, ::8, ::8], coarse[:, :5, :4])
@@ -134,7 +134,7 @@ def test_smaller_images_lie_in_the_middle_of_their_square():
 
 def test_colours_become_hue_saturation_and_value():
     images = RNG.random((2, 6, 5, 3))
-    images[0, 0, 0] = 0.5  # grey
+    images[0, 0, 0] = 0.5  # gray
     images[0, 0, 1] = 0  # black
     images[0, 1] = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [1, 1, 0]]
     found = AttentionROI(6, flatten=False).fit_transform(images)
@@ -151,11 +151,11 @@ def test_bytes_are_brought_to_one():
 
 
 def test_other_numbers_of_channels_are_refused():
-    with pytest.raises(ValueError, match="grey images .* or colour images"):
+    with pytest.raises(ValueError, match="gray images .* or color images"):
         AttentionROI().fit(np.ones((2, 8, 8, 4)))
 
 
-# ---------------------------------------------------------------------- standardised tensors
+# ---------------------------------------------------------------------- standardized tensors
 
 
 def test_entries_are_standardised_as_by_scikit_learn():
@@ -169,7 +169,7 @@ def test_all_numbers_together_have_one_mean_and_deviation():
     X = np.random.default_rng(0).normal(size=(20, 4, 3)) + np.arange(3)
     found = TensorStandardizer("all", flatten=False).fit_transform(X)
     np.testing.assert_allclose(found, (X - X.mean()) / X.std())
-    # Where entries have means of their own these stay.
+    # Different means of the entries are kept.
     assert found.mean(axis=(0, 1))[2] > 0.2 > -0.2 > found.mean(axis=(0, 1))[0]
 
 

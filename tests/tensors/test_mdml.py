@@ -1,4 +1,4 @@
-"""MDML against semidefinite programs by a conic solver, loops over triplets, and known optima."""
+"""MDML compared with a conic solver, loops over triplets, and known optima."""
 
 import warnings
 
@@ -26,7 +26,7 @@ def vectors_and_tensors():
 
 
 def triplets_of(T, y, k):
-    """All (i, j, l): targets by plain distances, one point after another."""
+    """Return all triplets (i, j, l), with targets by Euclidean distance, in a loop over points."""
     flat, found = T.reshape(len(T), -1), []
     for i in range(len(T)):
         same = [j for j in range(len(T)) if j != i and y[j] == y[i]]
@@ -42,7 +42,7 @@ def mapped(T, matrices):
 
 
 def objective(T, matrices, triplets, push):
-    """Pairs and hinges in loops."""
+    """Return the objective, computed in loops over pairs and hinges."""
     Z = mapped(T, matrices)
 
     def square(i, j):
@@ -53,7 +53,7 @@ def objective(T, matrices, triplets, push):
 
 
 def program(P, triplets, push):
-    """The semidefinite program of one mode; P holds matrices (L, q), all other modes mapped."""
+    """Solve the semidefinite program of one mode. P contains (L, q) matrices, others mapped."""
     n, d = len(P), P.shape[1]
     S = cp.Variable((d, d), PSD=True)
     first, second = np.triu_indices(n, 1)
@@ -80,7 +80,7 @@ def test_vectors_give_the_semidefinite_program():
     np.testing.assert_allclose(model.metrics_[0], metric, atol=1e-2)
     values = np.linalg.eigvalsh(model.metrics_[0])
     np.testing.assert_allclose(values, [0, 0.2632, 0.2846, 0.4163], atol=5e-3)
-    # LMNN has the same program, divided by 1 + c.
+    # LMNN solves the same program, divided by 1 + c.
     published = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0}
     lmnn = LMNN(2, push_weight=0.5, tol=1e-9, **published).fit(X, y)
     np.testing.assert_allclose(2 * lmnn.objective_, model.objective_, rtol=1e-5)
@@ -106,7 +106,7 @@ def test_no_mode_gains_by_a_conic_solver(push):
 
 
 def test_all_modes_together_end_below_one_after_another():
-    """From the identity: 836.410, by alternating programs 42.4576, of flat tensors 6.584."""
+    """Objectives: identity 836.410, alternating programs 42.4576, flat tensors 6.584."""
     _, T, y = vectors_and_tensors()
     triplets = triplets_of(T, y, 2)
     np.testing.assert_allclose(
@@ -115,7 +115,7 @@ def test_all_modes_together_end_below_one_after_another():
     model = MDML(2).fit(T, y)
     assert 6.584 < model.objective_ < 42.4576
     assert model.converged_ and model.n_iter_ < 20 * model.max_iter
-    # Another start may end elsewhere: the two known ends by turns are 42.466 and 59.257.
+    # Other starts may end elsewhere. Alternation has two known ends, 42.466 and 59.257.
     rng = np.random.default_rng(0)
     other = MDML(2, init=[rng.normal(size=(4, 4)), rng.normal(size=(3, 3))]).fit(T, y)
     assert other.objective_ < 59.3
@@ -124,7 +124,7 @@ def test_all_modes_together_end_below_one_after_another():
 
 
 def test_modes_in_turn_stall():
-    """Programs of single modes, from the identity, as the work has them: never up, too early."""
+    """Alternating programs as in Tao's thesis never increase the objective, but stop too early."""
     _, T, y = vectors_and_tensors()
     triplets = triplets_of(T, y, 2)
     W, values = [np.eye(4), np.eye(3)], [836.410]
@@ -149,7 +149,7 @@ def test_distances_are_those_of_the_kronecker_product():
     gap = (T[0] - T[1]).ravel()
     square = np.sum((Z[0] - Z[1]) ** 2)
     np.testing.assert_allclose(square, gap @ metric @ gap, rtol=1e-6)
-    # In any mode it is a trace, with the other modes mapped.
+    # In each mode it is a trace, with the other modes mapped.
     D = (T[0] - T[1]) @ model.factors_[1]
     np.testing.assert_allclose(np.trace(D.T @ model.metrics_[0] @ D), square, rtol=1e-6)
     np.testing.assert_allclose(model.get_mahalanobis_matrix(), metric, atol=1e-6 * metric.max())
@@ -180,7 +180,7 @@ def test_gradients_by_differences(shape):
             rtol=1e-4,
             atol=1e-4 * np.abs(found.laplacian_v).max(),
         )
-    # In the metric of a mode: of W it is 2 W G.
+    # G is the gradient in the metric of a mode. The gradient in W is 2 W G.
     parts, place = problem.parts(L), 0
     for mode, W in enumerate(parts):
         wanted = 2 * W @ problem.mode_slope(L, mode)
@@ -190,7 +190,7 @@ def test_gradients_by_differences(shape):
 
 
 def test_pair_sums_by_the_laplacian_and_as_printed():
-    """A sum over pairs needs no pair; printed without squares, (4.58) is zero for any data."""
+    """Pair sums follow from a Laplacian. Equation (4.58), printed without squares, is zero."""
     rng = np.random.default_rng(1)
     P, s = rng.normal(size=(9, 4, 3)), rng.random((9, 9))
     direct = sum(s[a, b] * (P[a] - P[b]) @ (P[a] - P[b]).T for a in range(9) for b in range(9))
@@ -202,7 +202,7 @@ def test_pair_sums_by_the_laplacian_and_as_printed():
 
 
 def test_lists_of_impostors_are_whole():
-    """The objective is that of all triplets, although few pairs are ever listed."""
+    """The objective covers all triplets, although only few pairs are listed."""
     rng = np.random.default_rng(4)
     y = np.arange(90) % 3
     T = rng.normal(size=(90, 5, 4)) + 2 * rng.normal(size=(3, 5, 4))[y]
@@ -214,7 +214,7 @@ def test_lists_of_impostors_are_whole():
 
 def test_too_little_push_is_no_metric():
     _, T, y = vectors_and_tensors()
-    with pytest.warns(UserWarning, match="push=1e-06 metrics of zero are as good as any"):
+    with pytest.warns(UserWarning, match="push=1e-06 the optimal metrics are zero"):
         model = MDML(2, push=1e-6).fit(T, y)
     assert model.objective_ <= 1e-6 * len(triplets_of(T, y, 2)) * (1 + 1e-4)
     assert np.isfinite(model.transform(T)).all()
@@ -228,7 +228,7 @@ def test_fewer_components_and_given_starts():
     given = [np.eye(2, 4), np.ones((2, 3))]
     assert MDML(2, n_components=2, init=given).fit(T, y).n_components_ == (2, 2)
     with pytest.raises(
-        ValueError, match=r"init holds arrays of shapes .*ones of shapes \[\(4, 4\)"
+        ValueError, match=r"init must contain finite arrays of shapes \[\(4, 4\).* got shapes"
     ):
         MDML(2, init=given).fit(T, y)
     with pytest.raises(ValueError, match="matrix of zeros"):
@@ -267,7 +267,7 @@ def test_bad_input_is_named():
 
 
 def test_what_compare_tries_fits_small_images():
-    """Of this and the other maps of tensors: a setting must not ask for more than there is."""
+    """The settings that compare tries must not request too many components of small images."""
     rng = np.random.default_rng(0)
     y = np.arange(30) % 3
     T = rng.normal(size=(30, 6, 5)) + 2 * rng.normal(size=(3, 6, 5))[y]
@@ -276,5 +276,5 @@ def test_what_compare_tries_fits_small_images():
     assert (MDML, {"push": 0.1}) in tried
     for cls, setting in tried:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there are fewer features
+            warnings.simplefilter("ignore")  # Fewer features than requested.
             assert np.isfinite(cls(**setting).fit(T, y).transform(T)).all()

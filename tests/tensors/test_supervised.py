@@ -35,7 +35,7 @@ LONG = {"max_iter": 400, "tol": 1e-13}
 
 
 def fixture():
-    """F2 of the specification."""
+    """Return the reference data: two classes of tensors."""
     y = np.where(np.arange(60) % 2 == 0, 1.0, -1.0)
     random = np.random.default_rng(3)
     noise, signal = random.standard_normal((60, *SHAPE)), random.standard_normal(SHAPE)
@@ -91,12 +91,12 @@ def test_starts_end_in_the_optima_of_the_fixture_and_never_step_back(name):
 
 @pytest.mark.slow
 def test_tmpm_has_several_optima_against_the_claim():
-    # "TMPM is convex, hence unique; it has no local minima": each step is, the whole is not.
+    # The thesis states that TMPM is convex and has no local minima. Only each step is convex.
     X, y = fixture()
     kappas = [TMPM(ridge=0, init=unit(seed), **LONG).fit(X, y).kappa_ for seed in range(12)]
     assert max(kappas) - min(kappas) > 0.3
     assert np.isclose(max(kappas), 2.52270, atol=1e-5)
-    # Each end is the best in every mode with the others held, and yet not the best of all.
+    # Each result is optimal in every single mode, but not globally.
     worst = TMPM(ridge=0, init=unit(int(np.argmin(kappas))), **LONG).fit(X, y)
     u = [U[:, 0] / np.linalg.norm(U) for U in worst.factors_]
     for mode in range(3):
@@ -124,14 +124,18 @@ def test_plain_alternation_stalls_where_no_single_mode_can_go_on():
         machine = STM(init=unit(seed), refine=None, max_iter=60, tol=1e-9).fit(X, y)
         ends.append(machine.objective_)
         gaps.append(machine.stationarity_gap_)
-        assert np.diff(machine.history_["objective"]).max() <= 1e-9  # never back
+        assert (
+            np.diff(machine.history_["objective"]).max() <= 1e-9
+        )  # The objective never increases.
         u = [U[:, 0] / np.linalg.norm(U) for U in machine.factors_]
         for mode in range(3):
             step = c_svm(contract_except(X, u, mode), y, cost)
-            assert machine.objective_ <= step.objective * (1 + 1e-3)  # no mode alone helps
+            assert machine.objective_ <= step.objective * (
+                1 + 1e-3
+            )  # No single mode can improve it.
     assert len(np.unique(np.round(ends, 3))) == 4 and min(ends) > 0.71
     assert np.median(gaps) > 0.5
-    # From the same starts all factors together end in few places, the best among them.
+    # From the same starts, the joint method reaches few optima, including the best.
     joint = [STM(init=unit(seed)).fit(X, y).objective_ for seed in range(4)]
     assert min(joint) < 0.70299 * 1.003 and len(np.unique(np.round(joint, 2))) < 4
 
@@ -149,7 +153,7 @@ def test_all_factors_together_find_the_best_known_from_random_starts():
 def test_starts_differ_from_one_another():
     X, y = fixture()
     one = [TMPM(ridge=0, init="random", random_state=seed).fit(X, y).kappa_ for seed in range(12)]
-    seed = int(np.argmin(one))  # where the first start is a bad one
+    seed = int(np.argmin(one))  # A seed with a bad first start.
     several = TMPM(ridge=0, init="random", random_state=seed, n_init=6).fit(X, y)
     assert several.kappa_ > min(one) + 0.3
 
@@ -160,12 +164,12 @@ def test_nu_stm_of_the_fixture():
     machine = NuSTM(0.7).fit(X, y)
     assert -0.5778 <= machine.objective_ < -0.57
     assert np.all(np.diff(machine.history_["objective"]) < 1e-9)
-    # rho is positive, and nu bounds the share of margin errors.
+    # rho is positive, and nu bounds the fraction of margin errors.
     margins = y * machine.decision_function(X)
     assert np.mean(margins < machine.rho_ - 1e-6) <= 0.7 <= np.mean(margins < machine.rho_ + 1e-6)
-    # Random starts collapse at a small nu; the path from the largest gets through.
+    # Random starts give W = 0 at a small nu. The path from the largest nu does not.
     assert NuSTM(0.3).fit(X, y).objective_ < -0.03
-    for seed in (3, 5):  # the first sweep from here gives W = 0
+    for seed in (3, 5):  # Seeds whose first sweep gives W = 0.
         machine = NuSTM(0.3, init=unit(seed)).fit(X, y)
         assert machine.rho_ > 0 and machine.objective_ < -0.02
 
@@ -256,7 +260,7 @@ def test_the_mode_step_has_the_norm_of_the_whole_tensor():
         assert np.allclose(scores, np.einsum("nabc,abc->n", X, W))
         root = inverse_root(G)
         assert np.allclose(root @ root.T @ G, np.eye(2))
-    # Terms that depend on one another leave fewer unknowns, not a singular matrix.
+    # Linearly dependent terms reduce the number of unknowns and cause no singular matrix.
     twice = [np.repeat(U[:, :1], 2, axis=1) for U in factors]
     assert inverse_root(other_gram(twice, 0)).shape == (2, 1)
 
@@ -307,7 +311,7 @@ def test_the_variance_of_the_scores_is_that_of_every_mode():
     for mode in range(3):
         Z = contract_except(X, u, mode)[y > 0]
         variances.append(u[mode] @ np.cov(Z.T, ddof=0) @ u[mode])
-    assert np.ptp(variances) < 1e-12  # the supremum over modes of the thesis is empty
+    assert np.ptp(variances) < 1e-12  # The supremum over modes in the thesis has no effect.
 
 
 def test_a_ridge_for_each_mode_would_lower_kappa():
@@ -325,7 +329,7 @@ def test_a_ridge_for_each_mode_would_lower_kappa():
 
 def test_forgetting_the_length_of_the_others_is_another_criterion():
     X, y = matrices(shape=(6, 4))
-    u = [2.0 * v for v in unit(0, (6, 4))]  # of length two, and not made units
+    u = [2.0 * v for v in unit(0, (6, 4))]  # Length two, not normalized.
     C, objectives = np.full(40, 0.1), []
     for _ in range(4):
         for mode in range(2):
@@ -341,7 +345,7 @@ def test_forgetting_the_length_of_the_others_is_another_criterion():
 def test_the_printed_stopping_rule_stops_at_once():
     before, after = unit(0, (50, 40, 30)), unit(1, (50, 40, 30))
     printed = sum(v @ u / (v @ v) - 1 for u, v in zip(before, after, strict=True))
-    assert printed < 1e-6  # vectors that have nothing to do with one another
+    assert printed < 1e-6  # Uncorrelated vectors.
     repaired = max(1 - abs(u @ v) for u, v in zip(before, after, strict=True))
     assert repaired > 0.5
     X, y = fixture()
@@ -353,11 +357,11 @@ def test_tfda_is_the_limit_of_lsstm():
     one = TFDA(ridge=0, init=unit(2), **LONG).fit(X, y).coef_[0]
     other = LSSTM(1e9, init=unit(2), **LONG).fit(X, y).coef_[0]
     assert np.isclose(one @ other, np.linalg.norm(one) * np.linalg.norm(other), rtol=1e-8)
-    assert np.allclose(one, other, rtol=1e-4)  # least squares gives the length too
+    assert np.allclose(one, other, rtol=1e-4)  # Least squares also determines the length.
 
 
 def test_tfda_is_gtda_of_one_vector_a_mode():
-    # With zeta the largest ratio the difference of scatters has its largest eigenvalue, 0, there.
+    # With the largest ratio as zeta, the largest eigenvalue of the difference is 0 there.
     X, y = fixture()
     tfda = TFDA(ridge=0, **LONG).fit(X, y)
     u = [U[:, 0] / np.linalg.norm(U) for U in tfda.factors_]
@@ -379,7 +383,7 @@ def test_the_intercept_is_that_of_the_last_mode_and_survives_an_offset():
     for kind in (LSSTM, TMPM, TFDA):
         here, there = kind().fit(X, y), kind().fit(X + 50, y)
         assert np.mean(here.predict(X) == there.predict(X + 50)) == 1
-        assert there.score(X + 50, y) > 0.8  # the printed intercept of TMPM would give a half
+        assert there.score(X + 50, y) > 0.8  # The intercept printed in the thesis would give 0.5.
 
 
 def test_balanced_factors_and_their_tensor():
@@ -393,7 +397,7 @@ def test_balanced_factors_and_their_tensor():
     assert [U.shape for U in rank_start(D, 2, np.random.RandomState(0))] == [(5, 2), (4, 2), (3, 2)]
 
 
-# ---------------------------------------------------------------------- the joint descent
+# ---------------------------------------------------------------------- the joint minimization
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (5, 4, 3), (7,)])
@@ -434,7 +438,7 @@ def test_second_derivatives_of_the_smoothed_hinges(shape, rank):
         step = 1e-6 * v
         ends = [problem.value_and_gradient(point + s, width)[1] for s in (step, -step)]
         assert np.allclose(H @ v, (ends[0] - ends[1]) * cost.sum() / 2e-6, rtol=1e-5, atol=1e-5)
-    # On few samples the others enter as a constant and a linear term: nothing changes.
+    # Samples far from the margin enter as a constant and a linear term, which is exact.
     part, pulls, rest = problem.near(short, width, 0.0)
     assert 0 < len(part.y) < 300 and (short[pulls] > width).all() and (short[rest] < 0).all()
     value, other = problem.value_and_gradient(point, width)
@@ -454,7 +458,7 @@ def test_many_samples_end_at_a_stationary_point_that_a_conic_program_cannot_bett
     assert np.isclose(machine.objective_, hinge_objective(X, y, C, machine), rtol=1e-9)
     plain = STM(C, rank=rank, refine=None).fit(X, y)
     assert machine.objective_ <= plain.objective_ * (1 + 1e-6)
-    # The scores are linear near the point: no step in all factors at once may lower the objective.
+    # Scores are linear near the point: no joint step may decrease the objective.
     factors, W = machine.factors_, machine.coef_[0].reshape(shape)
     rows = [contracted(X, factors, mode).reshape(600, -1) for mode in (0, 1)]
     J = np.column_stack([*rows, np.ones(600)])
@@ -475,7 +479,7 @@ def test_beyond_newton_the_widths_lead_to_nearly_the_same(monkeypatch):
     other = descend_jointly(X, y, np.ones(60), start, 0.0)
     assert exact.widths == [1, 0.1, 0] and other.widths[-1] == 1e-4
     assert exact.objectives[-1] <= other.objectives[-1] <= exact.objectives[-1] * 1.01
-    # Where the exact end is not found narrower corners lead on.
+    # If the exact method fails, narrower corners follow.
     monkeypatch.setattr(joint_hinge, "_NEWTON", 600)
     monkeypatch.setattr(joint_hinge, "exact_end", lambda *_: None)
     rounded = descend_jointly(X, y, np.ones(60), start, 0.0)
@@ -491,7 +495,7 @@ def test_the_stationarity_gap_is_zero_at_the_optimum_of_vectors_only():
     assert stationarity_gap(X, y, cost, optimum, plane.b) < 1e-4
     off = cp_weights([plane.w[:, None] + 0.1])
     assert stationarity_gap(X, y, cost, off, plane.b) > 0.1
-    # Without corners it is the plain gradient.
+    # Without samples at the corner it is the gradient.
     random = np.random.default_rng(0)
     W, b = cp_weights([random.standard_normal((8, 1))]), 0.1
     w = W.tensor()

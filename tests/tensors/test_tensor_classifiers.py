@@ -1,4 +1,4 @@
-"""Classifiers of tensors in use: several classes, weights, files, difficult input."""
+"""Tensor classifiers: several classes, weights, files and difficult input."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_problems_are_the_pairs_and_the_rests():
 @ALL
 def test_weights_are_copies_and_threads_change_nothing(kind):
     X, y = matrices(n=30, gap=0.9)
-    weight = 1 + np.arange(30) // 2 % 2  # alike in both classes, so that nu stays feasible
+    weight = 1 + np.arange(30) // 2 % 2  # The same in both classes, so that nu stays feasible.
     kind = {NuSTM: lambda **k: NuSTM(0.6, **k), STM: lambda **k: STM(refine=None, **k)}.get(
         kind, kind
     )
@@ -85,7 +85,7 @@ def test_class_weights_and_support():
     margins = y * plain.decision_function(X)
     assert set(np.flatnonzero(margins < 1 - 1e-4)) <= set(plain.support_)
     assert (margins[plain.support_] < 1 + 1e-4).all()
-    with pytest.raises(ValueError, match=r"class_weight must give .* found 5: 1"):
+    with pytest.raises(ValueError, match=r"class_weight must map labels .* got 5: 1"):
         STM(class_weight={5: 1}).fit(X, y)
 
 
@@ -102,7 +102,7 @@ def test_scikit_learn_finds_nothing_amiss_with_order_one(kind, monkeypatch):
     expected = EXPECTED_FAILURES.get(kind.__name__, {})
     found = check_estimator(kind(), expected_failed_checks=expected, on_skip=None)
     assert {one["check_name"] for one in found if one["status"] == "xfail"} == set(expected)
-    if kind is NuSTM:  # the one that is expected to fail passes with a feasible nu
+    if kind is NuSTM:  # The expected failure passes with a feasible nu.
         for name in expected:
             getattr(estimator_checks, name)(kind.__name__, NuSTM(0.3))
 
@@ -116,7 +116,7 @@ def test_equal_means_and_constants_give_the_majority_and_a_warning(kind):
     y = np.repeat([0, 1], [20, 40])
     small = {"nu": 0.3} if kind is NuSTM else {}
     for samples in (np.concatenate([X, X, X]), np.ones((60, 4, 3))):
-        with pytest.warns(UserWarning, match="all samples go to the larger class"):
+        with pytest.warns(UserWarning, match="assigns all samples to the larger class"):
             machine = kind(**small).fit(samples, y)
         assert (machine.predict(samples) == 1).all() and not machine.converged_
         assert np.isfinite(machine.decision_function(samples)).all()
@@ -126,9 +126,11 @@ def test_unbalanced_classes_that_collapse():
     random = np.random.default_rng(0)
     y = np.where(np.arange(100) < 8, 1.0, -1.0)
     X = random.standard_normal((100, 3, 2))
-    X[y > 0] *= 0.01  # in the midst of the others
+    X[y > 0] *= 0.01  # Surrounded by the other class.
     for refine in ("joint", None):
-        with pytest.warns(UserWarning, match="no direction is better than none"):
+        with pytest.warns(
+            UserWarning, match="the optimum of at least one two-class problem is W = 0"
+        ):
             machine = STM(0.1, refine=refine).fit(X, y)
         assert (machine.predict(X) == -1).all() and not machine.converged_
 
@@ -194,7 +196,7 @@ def test_singular_covariances_without_a_ridge_name_it(kind):
         X = np.random.default_rng(seed).standard_normal((60, 5, 4))
         y = np.arange(60) % 2
         X[y == 1] += 0.5
-        # Blank columns, and columns that depend on others.
+        # Zero columns, and linearly dependent columns.
         for extra in (np.zeros((60, 5, 1)), (X @ np.arange(1.0, 5))[:, :, None]):
             with pytest.raises(ValueError, match="singular but for rounding. Use a larger ridge"):
                 kind(ridge=0).fit(np.concatenate([X, extra], axis=2), y)

@@ -1,4 +1,4 @@
-"""TensorGraphEmbedding against sums over all pairs, GTDA, GTA and graphs made by loops."""
+"""TensorGraphEmbedding compared with sums over pairs, GTDA, GTA and graphs from loops."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SHAPES = [(7,), (5, 4), (4, 3, 3)]
 
 
 def tensors(shape=(5, 4), n=40, c=4, seed=0):
-    """Classes of unequal sizes whose means differ by some 2 sd, with unequal noise."""
+    """Return classes of unequal sizes with unequal noise and means about 2 sd apart."""
     rng = np.random.default_rng(seed)
     y = np.r_[np.repeat(np.arange(c), 3), rng.integers(c, size=n - 3 * c)]
     scales = np.exp(rng.normal(size=shape))
@@ -24,7 +24,7 @@ def projectors(learner):
 
 
 def over_pairs(X, weights, factors):
-    """The objective by its definition."""
+    """Return the objective by its definition."""
     Z = [multi_mode_dot(T, factors, transpose=True) for T in X]
     return sum(
         weights[i, j] * ((Z[i] - Z[j]) ** 2).sum() for i in range(len(X)) for j in range(len(X))
@@ -32,7 +32,7 @@ def over_pairs(X, weights, factors):
 
 
 def is_fixed_point(X, weights, learner, atol=1e-5):
-    """Each factor spans the leading eigenvectors of its matrix, summed over all pairs."""
+    """Check that each factor spans the leading eigenvectors of its matrix, a sum over pairs."""
     for mode, U in enumerate(learner.factors_):
         T = [multi_mode_dot(x, learner.factors_, skip=mode, transpose=True) for x in X]
         R = sum(
@@ -68,7 +68,9 @@ def test_weights_of_lda_sum_to_the_scatters():
 @pytest.mark.parametrize("zeta", [0.0, 0.1, 1.0])
 def test_weights_of_lda_give_gtda(shape, zeta):
     X, y = tensors(shape)
-    kept = tuple(max(1, min(3, d - 2)) for d in shape)  # of four classes three means differ
+    kept = tuple(
+        max(1, min(3, d - 2)) for d in shape
+    )  # Four classes have three differences of means.
     gtda = GTDA(kept, zeta=zeta, tol=1e-9).fit(X, y)
     b, s = lda_weights(y)
     settings = {"zeta": zeta, "tol": 1e-9}
@@ -88,7 +90,7 @@ def test_weights_of_lda_give_gtda(shape, zeta):
 
 
 def test_no_array_of_all_pairs_is_formed_for_classes():
-    """Five thousand samples, of which an n×n array would take 200 MB."""
+    """With five thousand samples, an n × n array would take 200 MB."""
     import tracemalloc
 
     X, y = tensors((3, 3), n=5000)
@@ -120,7 +122,7 @@ def test_the_objective_is_a_sum_over_pairs_that_no_step_lowers(shape):
 
 
 def test_equal_weights_are_the_variance():
-    """And so the embedding is GTA."""
+    """The embedding is then equal to GTA."""
     X, _ = tensors((5, 4))
     n = len(X)
     found = TensorGraphEmbedding((3, 2), graph="given").fit(
@@ -135,7 +137,7 @@ def test_equal_weights_are_the_variance():
 
 
 def nearest(D, k, allowed):
-    """1 where either of two samples is among the k nearest of the other, of those allowed."""
+    """Return 1 for pairs in which one is among the k nearest allowed samples of the other."""
     joined = np.zeros(D.shape, bool)
     for i in range(len(D)):
         among = [j for j in np.argsort(D[i], kind="stable") if j != i and allowed[i, j]]
@@ -231,7 +233,7 @@ def test_parts_of_the_graph_are_linked_for_paths():
         TensorGraphEmbedding((2, 2), graph="isomap", n_neighbors=3).fit(X)
 
 
-# ---------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------- invalid input
 
 
 def test_bad_input_is_named():
@@ -241,13 +243,13 @@ def test_bad_input_is_named():
     cases = [
         ("lda", {}, "requires y to be passed"),
         ("mfa", {}, "requires y to be passed"),
-        ("lpp", {"graphs": (ones, ones)}, "graph is 'lpp': set graph='given'"),
+        ("lpp", {"graphs": (ones, ones)}, "graphs needs graph='given'; got graph='lpp'"),
         ("given", {}, r"graph='given' needs graphs=\(b, s\)"),
         ("given", {"graphs": ones}, r"graphs must be a pair \(b, s\)"),
         ("given", {"graphs": (ones, ones[:-1])}, r"graphs: s has shape \(39, 40\)"),
-        ("given", {"graphs": (ones * np.nan, ones)}, "graphs: b holds NaN"),
-        ("given", {"graphs": (ones, sparse.csr_array(ones * np.inf))}, "graphs: s holds NaN"),
-        ("given", {"graphs": ([["red"]], ones)}, "graphs: b holds no numbers"),
+        ("given", {"graphs": (ones * np.nan, ones)}, "graphs: b contains NaN"),
+        ("given", {"graphs": (ones, sparse.csr_array(ones * np.inf))}, "graphs: s contains NaN"),
+        ("given", {"graphs": ([["red"]], ones)}, "graphs: b must contain numbers"),
     ]
     for graph, arguments, message in cases:
         with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""What tensor methods tell of their iterations, and what Ctrl-C leaves of several problems."""
+"""Progress reports of tensor methods, and their state after Ctrl-C with several problems."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from nearfar.base.progress import told_in_order
 from nearfar.contract import KINDS
 from nearfar.solvers import alternating_modes
 
-X, Y = KINDS["tensors"].data()  # three classes, which are three problems
+X, Y = KINDS["tensors"].data()  # Three classes give three two-class problems.
 MACHINES = [LSSTM, NuSTM, STM, TFDA, TMPM]
 
 
@@ -108,7 +108,7 @@ def test_ctrl_c_within_a_sweep_falls_back_to_the_one_before(monkeypatch):
 
     def interrupted(*arguments):
         calls.append(1)
-        if len(calls) == 4:  # the second mode of the second sweep
+        if len(calls) == 4:  # The second mode of the second sweep.
             raise KeyboardInterrupt
         return true(*arguments)
 

@@ -1,4 +1,4 @@
-"""TR1A against deflation by loops, the singular value decomposition, and PCA of rows."""
+"""TR1A compared with deflation in loops, the singular value decomposition, and PCA."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from nearfar.tensors import best_rank_one
 
 
 def tensors(n=30, shape=(6, 5), rank=3, noise=0.3, seed=0):
-    """Few rank-one tensors and some noise."""
+    """Return sums of a few rank-one tensors with noise."""
     rng = np.random.default_rng(seed)
     atoms = [outer(*(rng.normal(size=d) for d in shape)) for _ in range(rank)]
     signal = rng.normal(size=(n, rank)) * np.arange(rank, 0, -1)
@@ -29,7 +29,7 @@ def atoms_of(tr1a):
 
 
 def deflated(X, atoms):
-    """The numbers of table 3.3, one sample and one atom after another, and what is left."""
+    """Return the coefficients of table 3.3, computed in loops, and the residuals."""
     numbers, left = np.zeros((len(X), len(atoms))), np.array(X, dtype=float)
     for i in range(len(X)):
         for r, atom in enumerate(atoms):
@@ -52,7 +52,7 @@ def test_the_map_takes_atoms_away_in_turn(shape, center):
         Z = tr1a.transform(tensors_)
         np.testing.assert_allclose(Z, numbers, atol=1e-12)
         np.testing.assert_allclose(tr1a.inverse_transform(Z), tensors_ - left, atol=1e-12)
-        # ||X||^2 = sum of squared numbers + ||rest||^2, for each tensor.
+        # ||X||^2 = sum of squared coefficients + ||residual||^2, for each tensor.
         squares = (Z**2).sum(axis=1) + (left.reshape(len(left), -1) ** 2).sum(axis=1)
         wanted = ((tensors_ - mean).reshape(len(Z), -1) ** 2).sum(axis=1)
         np.testing.assert_allclose(squares, wanted, rtol=1e-12)
@@ -65,14 +65,14 @@ def test_the_map_takes_atoms_away_in_turn(shape, center):
 
 
 def test_plain_projection_is_another_map():
-    """Atoms are not orthogonal: inner products count what they share more than once."""
+    """Atoms are not orthogonal, so inner products are not the coefficients."""
     X = tensors()
     tr1a = TR1A(5).fit(X)
     plain = np.column_stack([np.einsum("nij,ij->n", X, atom) for atom in atoms_of(tr1a)])
     Z = tr1a.transform(X)
     np.testing.assert_allclose(plain[:, 0], Z[:, 0], atol=1e-12)
     assert np.abs(plain - Z).max() > 0.1 * np.abs(Z).max()
-    # With it squares and the rest no longer add up.
+    # With inner products, the sum of squares and the residual do not add up.
     _, left = deflated(X, atoms_of(tr1a))
     rest = (left.reshape(len(X), -1) ** 2).sum(axis=1)
     norms = (X.reshape(len(X), -1) ** 2).sum(axis=1)
@@ -137,7 +137,7 @@ def test_more_starts_do_not_do_worse():
 
 @pytest.mark.parametrize("center", [False, True])
 def test_the_start_of_leading_vectors_is_that_of_what_is_left(center):
-    """With one step for each mode, after each atom, against a decomposition of the remainder."""
+    """Compare each atom with a decomposition of the residual."""
     X = tensors(shape=(6, 5), rank=5)
     with pytest.warns(ConvergenceWarning, match="did not converge in 1 iterations.*3 of 3 atoms"):
         tr1a = TR1A(3, init="hosvd", max_iter=1, center=center).fit(X)

@@ -1,4 +1,4 @@
-"""TR1DA against table 4.2 by loops over samples, eigenvectors of scatters, and known optima."""
+"""TR1DA compared with table 4.2 in loops, eigenvectors of scatters, and known optima."""
 
 import tracemalloc
 import warnings
@@ -30,7 +30,7 @@ def atoms_of(model):
 
 
 def differences(X, y, zeta, mean_of="samples"):
-    """Between minus zeta times within, sample by sample, for scores or vectors X."""
+    """Return between minus zeta times within scatter of X, computed in a loop."""
     X = X.reshape(len(X), -1)
     means = {c: X[y == c].mean(axis=0) for c in np.unique(y)}
     mean = X.mean(axis=0) if mean_of == "samples" else np.mean(list(means.values()), axis=0)
@@ -43,7 +43,7 @@ def differences(X, y, zeta, mean_of="samples"):
 
 
 def table_4_2(X, y, zeta, starts, sweeps):
-    """One feature after another, with deflated tensors and their class means formed anew."""
+    """Find one feature after another, with new class means of the deflated tensors each time."""
     left, numbers, objectives = np.array(X, float), [], []
     modes = "abcd"[: X.ndim - 1]
     for vectors in starts:
@@ -85,7 +85,7 @@ def fixture():
 @pytest.mark.parametrize("zeta", [0.0, 0.1, 0.6])
 def test_it_is_the_table_of_the_work(shape, zeta):
     X, y = data(shape=shape)
-    # Starts in columns; the vector of the first mode is not used.
+    # Starts are columns. The vector of the first mode is not used.
     starts = [unit(shape, seed) for seed in range(3)]
     init = [np.column_stack(columns) for columns in zip(*starts, strict=True)]
     model = TR1DA(3, zeta=zeta, init=init, tol=0, max_iter=8).fit(X, y)
@@ -93,7 +93,7 @@ def test_it_is_the_table_of_the_work(shape, zeta):
     np.testing.assert_allclose(model.objectives_, objectives, rtol=1e-9)
     Z = model.transform(X)
     np.testing.assert_allclose(np.abs(Z), np.abs(numbers), atol=1e-7)
-    # Squares of the numbers and of what is left add up, and tensors are made up of both.
+    # Squares of coefficients and residuals add up, and together they give the tensors.
     squares = (Z**2).sum(axis=1) + (left.reshape(len(X), -1) ** 2).sum(axis=1)
     np.testing.assert_allclose(squares, (X.reshape(len(X), -1) ** 2).sum(axis=1))
     np.testing.assert_allclose(model.inverse_transform(Z) + left, X, atol=1e-7)
@@ -112,7 +112,7 @@ def test_it_is_the_table_of_the_work(shape, zeta):
     ],
 )
 def test_known_optima(zeta, known):
-    """There are several, against what a single start would make one believe."""
+    """There are several local optima, which a single start does not show."""
     X, y = fixture()
     found = set()
     for seed in range(8):
@@ -129,16 +129,16 @@ def test_vectors_give_successive_eigenvectors():
     X, y = data(n=200, shape=(9,), n_classes=5)
     values, axes = np.linalg.eigh(differences(X, y, 0.01))
     positive = int((values > 0).sum())
-    with pytest.warns(UserWarning, match=f"TR1DA: {positive} of 9 features"):
+    with pytest.warns(UserWarning, match=f"TR1DA: only {positive} of 9 features"):
         model = TR1DA(9, zeta=0.01).fit(X, y)
     np.testing.assert_allclose(model.objectives_, values[::-1][:positive], rtol=1e-9)
     products = np.abs(model.factors_[0].T @ axes[:, ::-1][:, :positive])
     np.testing.assert_allclose(products, np.eye(positive), atol=1e-6)
-    assert model.n_iter_ == positive  # one step each
+    assert model.n_iter_ == positive  # One sweep per feature.
 
 
 def test_few_vectors_of_many_numbers():
-    """With fewer rows than numbers the answer is the same, without a large matrix."""
+    """With fewer rows than entries the result is the same, without a large matrix."""
     X, y = data(n=15, shape=(40,), n_classes=3)
     values, axes = np.linalg.eigh(differences(X, y, 0.1))
     model = TR1DA(2).fit(X, y)
@@ -169,7 +169,7 @@ def test_max_eig_is_the_largest_ratio_and_the_weight_of_zero():
     ratio = (atom @ differences(flat, y, 0.0) @ atom) / (atom @ within @ atom + ridge)
     np.testing.assert_allclose(model.objectives_[0], ratio)
     np.testing.assert_allclose(model.zeta_[0], ratio)
-    # With this weight of within, ridge included, the difference has no positive eigenvalue.
+    # With this weight, ridge included, the difference has no positive eigenvalue.
     Z = X @ model.factors_[1][:, 0]
     M = differences(Z, y, ratio) - ratio * ridge * np.eye(5)
     assert abs(np.linalg.eigvalsh(M)[-1]) < 1e-8 * np.abs(M).max()
@@ -202,7 +202,7 @@ def test_another_basis_of_the_modes_changes_nothing():
 
 
 def test_more_samples_than_numbers_are_as_few(monkeypatch):
-    """Rows of the same scatter take the place of the samples."""
+    """The samples are replaced by rows with the same scatter."""
     import nearfar.tensors.tr1da as module
 
     X, y = data(n=300, shape=(4, 3))
@@ -227,7 +227,7 @@ def test_means_are_those_of_what_is_left_and_weigh_classes_by_size():
         np.testing.assert_allclose(model.objectives_[r], right[0, 0], rtol=1e-9)
         unweighted = differences(scores[:, [r]], y, 0.05, mean_of="classes")
         assert abs(unweighted[0, 0] - right[0, 0]) > 1e-3 * right[0, 0]
-    # With the means of the tensors as they were the second objective would be another.
+    # With the means before deflation, the second objective would differ.
     plain = X.reshape(len(X), -1) @ atoms_of(model)[1].ravel()
     assert abs(differences(plain[:, None], y, 0.05)[0, 0] - model.objectives_[1]) > 1e-3
 
@@ -239,12 +239,12 @@ def test_plain_projection_is_another_map():
     Z = model.transform(X)
     np.testing.assert_allclose(plain[:, 0], Z[:, 0])
     assert np.abs(plain - Z).max() > 0.05 * np.abs(Z).max()
-    for U in model.factors_:  # deflation by anything but unit vectors would leave a part
+    for U in model.factors_:  # Deflation requires unit vectors.
         np.testing.assert_allclose(np.linalg.norm(U, axis=0), 1)
 
 
 def test_a_blank_border_is_not_the_best_feature():
-    """With a large weight the eigenvector of zero variance would lead, and all features be zero."""
+    """With a large weight, a direction without variance would lead, and all features be zero."""
     X, y = data(n=60, shape=(5, 4), gap=0.3)
     framed = np.zeros((60, 9, 8))
     framed[:, 2:-2, 2:-2] = X
@@ -296,15 +296,17 @@ def test_bad_input_is_named():
         TR1DA(zeta=-1).fit(X, y)
     with pytest.raises(ValueError, match="zeta=.* must be one finite number"):
         TR1DA(2, zeta=[0.1, -0.1]).fit(X, y)
-    with pytest.raises(ValueError, match="in every class all samples are equal.*max_eig"):
+    with pytest.raises(ValueError, match="all samples of each class are equal.*max_eig"):
         TR1DA(1, zeta="max_eig").fit(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1])
-    with pytest.raises(ValueError, match=r"init holds arrays of shapes \[\(6,\)\]"):
+    with pytest.raises(
+        ValueError, match=r"init must contain finite arrays .* got shapes \[\(6,\)\]"
+    ):
         TR1DA(init=[np.ones(6)]).fit(X, y)
     with pytest.raises(ValueError, match="vector of zeros"):
         TR1DA(init=[np.ones(6), np.zeros(5)]).fit(X, y)
     with pytest.raises(ValueError, match="at least 2 classes|one class"):
         TR1DA().fit(X, np.zeros(len(X)))
-    # Equal samples within classes are no harm to a number.
+    # Equal samples within classes are valid if zeta is a number.
     assert TR1DA(1).fit(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1]).objectives_[0] > 0
 
 
@@ -328,7 +330,7 @@ def test_memory_is_one_copy_and_little_more(blank):
 
 
 def test_many_samples_are_a_triangle_of_the_same_scatter():
-    """With more samples than numbers, in blocks; nothing else of them is needed."""
+    """With more samples than entries, the samples are reduced in blocks."""
     rng = np.random.default_rng(3)
     y = np.arange(150) % 3
     X = rng.standard_normal((150, 4, 5)) + rng.standard_normal((3, 4, 5))[y]

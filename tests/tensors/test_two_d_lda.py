@@ -1,4 +1,4 @@
-"""TwoDLDA against its matrices by loops, and what is claimed of it."""
+"""TwoDLDA compared with loops, and its documented properties."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from nearfar import LDA, TwoDLDA
 
 
 def images(shape=(12, 10), n_classes=10, n_each=6, seed=0):
-    """Smooth random images: a mean for each class, noise of the same kind, and a little white."""
+    """Return smooth random images: class means plus smooth noise and a little white noise."""
     rng = np.random.default_rng(seed)
     kernels = [np.exp(-((np.arange(d)[:, None] - np.arange(d)) ** 2) / 6) for d in shape]
 
@@ -20,7 +20,7 @@ def images(shape=(12, 10), n_classes=10, n_each=6, seed=0):
 
 
 def traces(X, y, U, V):
-    """D_b and D_w, one matrix after another."""
+    """Return D_b and D_w, computed in a loop over matrices."""
     mean, between, within = X.mean(axis=0), 0.0, 0.0
     for x, label in zip(X, y, strict=True):
         own = X[y == label].mean(axis=0)
@@ -30,7 +30,7 @@ def traces(X, y, U, V):
 
 
 def one_map(X, y, V, q, ridge=1e-6):
-    """U given V: eigenvectors of the inverse of A_w times A_b, by loops and a plain eig."""
+    """Return the eigenvectors of inv(A_w) A_b for fixed V, by loops and a general eig."""
     d = X.shape[1]
     mean, A_b, A_w = X.mean(axis=0), np.zeros((d, d)), np.zeros((d, d))
     for x, label in zip(X, y, strict=True):
@@ -74,7 +74,7 @@ def test_each_map_is_made_of_leading_eigenvectors():
 
 @pytest.mark.parametrize("dims", [(3, 3), (5, 4)])
 def test_the_ratio_may_fall(dims):
-    """Steps do not climb what they are meant for; with the trace of the ratio it is no other."""
+    """An iteration may decrease the ratio of traces."""
     falls = 0
     for seed in range(10):
         ratios = TwoDLDA(dims, n_iter=15, init="random", random_state=seed).fit(*images()).history_
@@ -84,7 +84,7 @@ def test_the_ratio_may_fall(dims):
 
 
 def test_for_one_column_each_the_ratio_never_falls():
-    """There the trace of the ratio is the ratio of traces."""
+    """With one column each, the trace of the ratio is the ratio of traces."""
     X, y = images()
     for seed in range(10):
         lda = TwoDLDA((1, 1), n_iter=15, init="random", random_state=seed, ridge=0).fit(X, y)
@@ -105,7 +105,7 @@ def test_the_best_iteration_is_kept():
 
 
 def test_matrices_of_one_column_are_vectors():
-    """Then U is that of LDA, up to the lengths of its columns."""
+    """U is the projection of LDA, up to the lengths of its columns."""
     rng = np.random.default_rng(0)
     y = np.arange(60) % 4
     X = rng.normal(size=(60, 5)) + rng.normal(size=(4, 5))[y]
@@ -118,7 +118,7 @@ def test_matrices_of_one_column_are_vectors():
 def test_only_matrices_are_taken():
     X, y = images(shape=(4, 6))
     for other in (X.reshape(len(X), 4, 3, 2), X.reshape(len(X), -1)):
-        with pytest.raises(ValueError, match="order 2; those of X have shape .* Use GTDA"):
+        with pytest.raises(ValueError, match="order 2.; the samples of X have shape .* Use GTDA"):
             TwoDLDA().fit(other, y)
     assert TwoDLDA(tensor_shape=(4, 6)).fit(X.reshape(len(X), -1), y).tensor_shape_ == (4, 6)
 
@@ -126,10 +126,10 @@ def test_only_matrices_are_taken():
 def test_dimensions():
     X, y = images()
     two = y < 2
-    # Of two classes there is one difference of means, and of it no more rows than columns.
+    # Two classes have one difference of means, whose rank limits the components.
     a, b = TwoDLDA().fit(X[two], y[two]).n_components_
     assert a == b
-    with pytest.raises(ValueError, match=r"of 2 classes no mode has more than 1 times"):
+    with pytest.raises(ValueError, match=r"with 2 classes: a mode can have at most 1 times"):
         TwoDLDA((3, 2)).fit(X[two], y[two])
     with pytest.raises(ValueError, match="does not fit tensors of shape"):
         TwoDLDA((13, 2)).fit(X, y)
@@ -143,12 +143,12 @@ def test_blank_borders_and_points():
     X, y = images(shape=(6, 5), n_classes=4)
     framed = np.pad(X, ((0, 0), (1, 2), (2, 0)), constant_values=7.0)
     plain, padded = TwoDLDA((3, 3)).fit(X, y), TwoDLDA((3, 3)).fit(framed, y)
-    # The identity starts elsewhere; but nothing of a blank row or column is ever used.
+    # Starts differ, but blank rows and columns have no weight.
     assert np.abs(padded.factors_[0][[0, 7, 8]]).max() < 1e-8
     assert padded.transform(framed).shape == plain.transform(X).shape
     with pytest.raises(ValueError, match="TwoDLDA: the scatter within classes is singular"):
         TwoDLDA((3, 3), ridge=0).fit(framed, y)
-    for seed in range(6):  # rows that depend on others leave rounding where there should be zero
+    for seed in range(6):  # Dependent rows leave rounding errors instead of zeros.
         images_of, y_of = images(shape=(6, 5), n_classes=4, seed=seed)
         depends = np.einsum("i,nij->nj", np.arange(1.0, 7), images_of)[:, None]
         with pytest.raises(ValueError, match="TwoDLDA: the scatter within classes is singular"):

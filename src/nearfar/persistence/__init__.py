@@ -1,22 +1,24 @@
-"""Model files that are safe to open.
+"""Save and load models in files that are safe to open.
 
-:func:`save` writes a fitted chain, from raw table to neighbours, into one file; :func:`load` gives
-it back, bit for bit; :func:`describe` tells what is in a file without loading it.
+:func:`save` writes a fitted pipeline, from the raw table to the neighbors, to one file.
+:func:`load` restores it bit for bit. :func:`describe` returns the metadata of a file without
+loading the model.
 
-**Whom do you have to trust?** To open a file: nobody. A model file holds names of classes, plain
-values and arrays of numbers or text, never code and never a pickle. Only known classes
-are loaded, whatever the file asks for; anything else raises a :class:`ModelFileError` that names
-it. Every size that the file claims is compared with the bytes that are there before memory is
-taken for it, and what was loaded is checked for sense before you get it.
+**Security.** You can load a file from any source. A model file contains class names, Python
+scalars and arrays of numbers or text. It never contains code or a pickle. Only classes on
+nearfar's list, and those you pass as ``trusted``, are loaded; any other class raises a
+:class:`ModelFileError` that names it. Every size stated in the file is compared with the number of
+bytes present before memory is allocated. The loaded model is checked for consistency before it is
+returned.
 
-To *believe* a model is another matter: nobody can tell from the file whether its numbers were
-learned from honest data. And a class of your own that you pass as ``trusted`` is code you vouch
-for: its ``__setstate__``, if it has one, gets what the file says.
+These checks do not show that a model is good: a file does not reveal whether its numbers were
+learned from genuine data. If you pass a class of your own as ``trusted``, you vouch for its code:
+its ``__setstate__``, if it has one, receives the state stored in the file.
 
-A file is a zip archive, not compressed: ``nearfar.json`` says what it is, ``schema.json`` and the
-``.npy`` files are in the format of skops, without its memory addresses and with the public names of
-the classes. So the same model gives the same bytes, but for the date, and a file outlives a move of
-a module.
+**Format.** A file is an uncompressed zip archive. ``nearfar.json`` holds the metadata.
+``schema.json`` and the ``.npy`` files are in the format of skops, without its memory addresses and
+with the public names of the classes. Saving the same model twice therefore writes the same bytes,
+except for the date, and a file remains readable when a class moves to another module.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ from nearfar.persistence.types import HINT, Types, full_name, known_types
 
 __all__ = ["ModelFileError", "check_savable", "describe", "load", "save"]
 
-_NOT_BACK = "the model would not come back from a file as it is"
+_NOT_BACK = "the model cannot be saved because loading the file does not restore it"
 
 
 def save(
@@ -71,33 +73,37 @@ def save(
     metadata: dict[str, Any] | None = None,
     trusted: Sequence[type] = (),
 ) -> None:
-    """Write a model into a file that is safe to open.
+    """Write a model to a file that is safe to open.
 
-    The model may be fitted or not: a learner, a classifier such as :class:`~nearfar.KNNClassifier`,
-    a scikit-learn Pipeline of these and of the usual preprocessing. The file is read back and
-    compared before it takes its place; when anything fails, no file is left and an old one stays
-    as it was.
+    The model may be a learner, a classifier such as :class:`~nearfar.KNNClassifier`, or a
+    scikit-learn Pipeline of these with common preprocessing steps. It need not be fitted. The file
+    is written under a temporary name, loaded and compared with the model, and only then renamed.
+    If any step fails, no new file remains and an existing file is unchanged.
 
     Parameters
     ----------
     model : estimator
-        What to write. It is not changed.
+        Model to save. It is not modified.
     path : str or path
-        Where to; the usual suffix is ``.nf``.
+        File to write. The usual suffix is ``.nf``.
     force : bool, default=False
-        Overwrite a file that exists.
+        Whether to overwrite an existing file.
     metadata : dict, optional
-        A few notes of your own, of JSON types, which :func:`describe` gives back.
+        Your own notes, a dict of JSON types. :func:`describe` returns them.
     trusted : sequence of classes, default=()
-        Classes of your own in the model. :func:`load` will ask for them again.
+        Classes of your own that the model contains. Pass them to :func:`load` too.
 
     Raises
     ------
     ModelFileError
-        If the model holds something that a file cannot, for instance a function; the message says
-        where.
+        If the model contains an object that a file cannot store, for example a function. The
+        message names the attribute.
     FileExistsError
         If the file exists and ``force`` is False.
+    IsADirectoryError
+        If ``path`` is a folder.
+    FileNotFoundError
+        If the folder of ``path`` does not exist.
 
     Examples
     --------
@@ -144,9 +150,9 @@ def save(
 
 
 def check_savable(model: Any, *, trusted: Sequence[type] = ()) -> None:
-    """Raise a ModelFileError unless :func:`save` would take all parts of a model.
+    """Raise a ModelFileError if :func:`save` cannot store all parts of a model.
 
-    Nothing is written, and skops, which takes seconds to import, is not needed.
+    This function writes no file and does not import skops, which takes seconds.
     """
     _checked_parts(model, known_types(trusted))
 
@@ -154,38 +160,41 @@ def check_savable(model: Any, *, trusted: Sequence[type] = ()) -> None:
 def load(
     path: str | os.PathLike[str], *, trusted: Sequence[type] = (), max_bytes: int = MAX_BYTES
 ) -> Any:
-    """Read a model from a file, whoever made it.
+    """Load a model from a file, which may come from an untrusted source.
 
-    The file cannot run code, and takes memory of a few times its own size at most, besides up to
-    300 MB for what is no array; the head of this module says what that does and does not promise.
+    The file cannot run code. Loading uses at most a few times the size of the file in memory, plus
+    up to 300 MB for content other than arrays. The docstring of :mod:`nearfar.persistence`
+    describes what is checked and what is not.
 
     Parameters
     ----------
     path : str or path
-        A file that :func:`save` wrote.
+        File written by :func:`save`.
     trusted : sequence of classes, default=()
-        Classes of your own that may be in the file. Other classes outside nearfar's list raise.
+        Classes of your own that the file may contain. Any other class that is not on nearfar's
+        list raises an error.
     max_bytes : int, default=2**31 - 1
-        The largest file to read; the default is the largest there can be.
+        Maximum size of the file in bytes. The default is the largest size of a model file.
 
     Returns
     -------
     estimator
-        As it was saved. Parameters that are younger than the file have their defaults.
+        The saved model. Parameters added to nearfar after the file was written have their
+        defaults.
 
     Raises
     ------
     ModelFileError
-        Whatever is wrong with the file.
+        If the file is missing, damaged, too large, or not a valid model file.
 
     Warns
     -----
     UserWarning
-        If parts of scikit-learn were saved by another version of it.
+        If the file contains scikit-learn estimators saved with another version of scikit-learn.
 
     Examples
     --------
-    A file of another kind, here a pickle, is not even looked into:
+    A file in another format, here a pickle, is rejected before it is read:
 
     >>> import pickle, tempfile
     >>> from pathlib import Path
@@ -208,26 +217,32 @@ def load(
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a model file says of itself, without loading the model.
+    """Return the metadata of a model file, without loading the model.
 
     Parameters
     ----------
     path : str or path
-        A file that :func:`save` wrote.
+        File written by :func:`save`.
 
     Returns
     -------
     dict
-        "format", the number of the file format; "model", the class; "created", a date in UTC;
-        "versions" of nearfar, Python and the libraries that wrote it; "holds_training_rows",
-        whether rows of the training data can be read from the file, as they are or mapped;
-        "n_training_rows", how many at least; "training_rows", where in the model; "metadata", the
-        notes given to :func:`save`; "bytes", the size of the file.
+        - "format": number of the file format.
+        - "model": name of the model's class.
+        - "created": date and time in UTC, in ISO format.
+        - "versions": versions of nearfar, Python and the libraries that wrote the file.
+        - "training_rows": number of training rows stored in each part of the model, by the
+          part's place.
+        - "holds_training_rows": whether the file contains rows of the training data, original or
+          transformed.
+        - "n_training_rows": the largest of these numbers, a lower bound for the distinct rows.
+        - "metadata": the dict passed to :func:`save`.
+        - "bytes": size of the file.
 
     Raises
     ------
     ModelFileError
-        Whatever is wrong with the file.
+        If the file is missing, damaged, or not a valid model file.
 
     Examples
     --------
@@ -253,15 +268,15 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _check_free(target: Path, force: bool) -> None:
     if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder; name a file in it.")
+        raise IsADirectoryError(f"{target} is a folder. Pass the path of a file in it.")
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target.parent} is no folder; make it first.")
+        raise FileNotFoundError(f"The folder {target.parent} does not exist. Create it first.")
     if not force and target.exists():
-        raise FileExistsError(f"{target} exists; pass force=True to overwrite it.")
+        raise FileExistsError(f"{target} already exists. Pass force=True to overwrite it.")
 
 
 def _checked_parts(model: Any, types: Types) -> list[tuple[str, Any]]:
-    """What a model consists of, each part with its place, if a file takes them all."""
+    """Return all parts of a model with their places; raise if a file cannot store one."""
     if type(model) not in types.values() or not hasattr(model, "get_params"):
         raise ModelFileError(f"{full_name(type(model))} is not a model that can be saved. {HINT}")
     try:
@@ -280,13 +295,18 @@ def _checked_notes(metadata: dict[str, Any] | None) -> dict[str, Any]:
         text = json.dumps(notes, allow_nan=False)
         same = isinstance(notes, dict) and json.loads(text) == notes
     except (TypeError, ValueError, RecursionError) as error:
-        raise ModelFileError(f"metadata must be a dict of JSON types: {told(error)}") from error
+        raise ModelFileError(
+            f"metadata must be a dict of JSON types, but converting it failed: {told(error)}"
+        ) from error
     if not same:
         raise ModelFileError(
-            "metadata must be a dict that JSON gives back as it is: text keys, lists, no tuples."
+            "metadata must be a dict that JSON restores unchanged: use only str keys, and lists "
+            "instead of tuples."
         )
     if len(text) > MAX_INFORMATION // 2:
-        raise ModelFileError(f"metadata takes {len(text)} bytes; {MAX_INFORMATION // 2} fit.")
+        raise ModelFileError(
+            f"metadata takes {len(text)} bytes as JSON; at most {MAX_INFORMATION // 2} are allowed."
+        )
     return notes
 
 
@@ -309,7 +329,7 @@ def _information(
 
 
 def _write(file: BinaryIO, information: dict[str, Any], written: bytes, types: Types) -> None:
-    """The archive of skops again, in the form described at the head of this module."""
+    """Convert an archive of skops to the format in the module's docstring, and write it."""
     source = zipfile.ZipFile(io.BytesIO(written))
     arrays: list[str] = []
     public = {full_name(kind): name for name, kind in types.items()}
@@ -325,10 +345,10 @@ def _write(file: BinaryIO, information: dict[str, Any], written: bytes, types: T
 
 
 def _load(path: Path, types: Types, max_bytes: int) -> tuple[Any, str | None]:
-    """The model, and what to warn of."""
+    """Return the model, and the text of a warning or None."""
     skops = require("skops.io", "app")
     with opened(path, max_bytes) as file:
-        # Once, so that what is checked is what is loaded.
+        # Read the file only once: it could change between the checks and the loading.
         data = file.read(min(max_bytes, MAX_BYTES))
     with open_archive(io.BytesIO(data)) as archive:
         says = read_information(archive)
@@ -350,7 +370,7 @@ def _load(path: Path, types: Types, max_bytes: int) -> tuple[Any, str | None]:
     if theirs == ours or not any(name.startswith("sklearn.") for name in names):
         return model, None
     return model, (
-        f"was saved with scikit-learn {shown(theirs)} and is read with {ours}. Its parts of "
-        "scikit-learn may work differently, or not at all: compare a few predictions, or fit and "
-        "save it again."
+        f"was saved with scikit-learn {shown(theirs)}, but scikit-learn {ours} is installed. Its "
+        "scikit-learn estimators may give other results or fail. Compare a few predictions, or "
+        "fit and save the model again."
     )

@@ -1,4 +1,7 @@
-"""The archive of a model file: sizes and forms, looked at before anything is read."""
+"""Reading and writing of a model file's zip archive.
+
+Sizes and headers are checked before any content is read into memory.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,23 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-#: The number of the file format. A change that older versions cannot read raises it.
+#: Number of the file format. Increase it for a change that older versions cannot read.
 FORMAT = 1
 
-# Sizes. Nothing is compressed, so that no file unpacks to more than itself.
-MAX_BYTES = 2**31 - 1  # what a zip archive without 64-bit extensions holds
-MAX_INFORMATION = 2**20
-MAX_DIRECTORY = 2**22
-MAX_SCHEMA = 2**24
+# Maximum sizes in bytes. Members are not compressed, so a file cannot unpack to more than its own
+# size.
+MAX_BYTES = 2**31 - 1  # Whole file: the limit of a zip archive without 64-bit extensions.
+MAX_INFORMATION = 2**20  # nearfar.json
+MAX_DIRECTORY = 2**22  # Central directory of the zip archive.
+MAX_SCHEMA = 2**24  # schema.json
+# Maximum number of nodes in the schema, and maximum nesting depth of nodes and of model parts.
 MAX_NODES = 200_000
 MAX_DEPTH = 64
-_MAX_EMPTY = 2**24  # bytes that an array without elements would take if each zero were a one
+# Maximum size in bytes of an array without elements, computed with zero dimensions counted as one.
+_MAX_EMPTY = 2**24
+# Allowed item sizes in bytes, by NumPy's dtype kind.
 ITEM_SIZES = {"b": {1}, "i": {1, 2, 4, 8}, "u": {1, 2, 4, 8}, "f": {2, 4, 8}}
-# The one way NumPy writes the header of a plain array.
+# The only form in which NumPy writes the header of an array of numbers or text.
 _HEADER = re.compile(
     rb"\{'descr': '([<>|])([biufUS])(\d{1,9})', 'fortran_order': (?:False|True), "
     rb"'shape': \(((?:\d{1,12}, ?){0,32}(?:\d{1,12})?)\), \} *\n"
@@ -36,7 +43,7 @@ _HEADER = re.compile(
 
 
 class ModelFileError(ValueError):
-    """A file that is no sound model file, or a model that cannot become one.
+    """Error for a file that is not a valid model file, or a model that cannot be saved.
 
     Examples
     --------
@@ -45,42 +52,42 @@ class ModelFileError(ValueError):
     ...     load("no_such_file.nf")
     ... except ModelFileError as error:
     ...     print(error)
-    no_such_file.nf: there is no such file.
+    no_such_file.nf: the file does not exist.
     """
 
 
-# Its place to users, whatever the file.
+# Tracebacks show the public name instead of this private module.
 ModelFileError.__module__ = "nearfar.persistence"
 
 
 def shown(value: Any) -> str:
-    """Something out of a file, short and without control characters."""
+    """Return the repr of a value from a file, shortened to 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def told(error: Exception) -> str:
-    """What an error says, short and without control characters."""
+    """Return an error's type and message, shortened and without control characters."""
     text = f"{type(error).__name__}: {error}"[:300]
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def below(where: str, key: Any) -> str:
-    """The place of an attribute or item; names out of a file may be anything."""
+    """Return the place of an attribute or item; keys that are not identifiers are quoted."""
     name = isinstance(key, str) and key.isidentifier() and len(key) <= 80
     return f"{where}.{key}" if name else f"{where}[{shown(key)}]"
 
 
 @contextmanager
 def clear_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Whatever goes wrong with a file becomes one kind of error that names the file."""
+    """Convert every exception to a ModelFileError that names the file."""
     try:
         yield
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     except Exception as error:
         raise ModelFileError(
-            f"{path}: damaged, or made by another program ({told(error)})."
+            f"{path}: the file is damaged or was not written by nearfar ({told(error)})."
         ) from error
 
 
@@ -89,134 +96,145 @@ def clear_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextmanager
 def opened(path: Path, max_bytes: int) -> Iterator[BinaryIO]:
-    """A file that is one, and no larger than allowed."""
+    """Open a regular file; raise if it is larger than the limit."""
     if not path.exists():
-        raise ModelFileError("there is no such file.")
+        raise ModelFileError("the file does not exist.")
     if not path.is_file():
-        raise ModelFileError("not a file.")
+        raise ModelFileError("not a regular file.")
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > min(max_bytes, MAX_BYTES):
             raise ModelFileError(
-                f"{size} bytes are more than max_bytes={min(max_bytes, MAX_BYTES)} allows."
+                f"the file has {size} bytes, more than max_bytes={min(max_bytes, MAX_BYTES)} "
+                "allows."
             )
         yield file
 
 
 def open_archive(file: BinaryIO) -> zipfile.ZipFile:
-    """The zip archive, whose directory is looked at before it is read into memory."""
+    """Open a zip archive after checking the size of its directory."""
     head = file.read(4)
     file.seek(max(0, file.seek(0, os.SEEK_END) - 42))
     tail = file.read(42)
     locator, end = tail[:4], tail[-22:]
-    # No comment and no 64-bit extension: then this end is the one that zipfile will use.
+    # Without a comment and 64-bit extensions, zipfile uses the same end record as this check.
     plain = len(tail) == 42 and locator != b"PK\6\7" and end[20:] == b"\0\0"
     if head != b"PK\3\4" or end[:4] != b"PK\5\6" or not plain:
         raise ModelFileError("not a nearfar model file, or cut short.")
     if struct.unpack("<L", end[12:16])[0] > MAX_DIRECTORY:
-        raise ModelFileError("its directory is too large.")
+        raise ModelFileError(
+            f"the directory of the zip archive is larger than {MAX_DIRECTORY} bytes."
+        )
     return zipfile.ZipFile(file)
 
 
 def read_information(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """What the file says of itself, if it is of a format that this version reads."""
+    """Return the metadata of a file; raise if this version cannot read its format."""
     says = read_json(archive, "nearfar.json", MAX_INFORMATION)
     if not isinstance(says, dict) or says.get("program") != "nearfar":
         raise ModelFileError("not a nearfar model file.")
     number = says.get("format")
     if type(number) is not int or number < 1:
-        raise ModelFileError(f"nearfar.json: the format must be a number; found {shown(number)}.")
+        raise ModelFileError(
+            f"nearfar.json: format must be a positive integer; got {shown(number)}."
+        )
     if number > FORMAT:
         raise ModelFileError(
-            f"a file of format {shown(number)}, made by a newer nearfar; this version reads "
+            f"the file has format {shown(number)}, written by a newer nearfar. This version reads "
             f"formats up to {FORMAT}. Update nearfar."
         )
     wanted = {"model": str, "created": str, "versions": dict, "training_rows": dict}
     for key, kind in {**wanted, "metadata": dict}.items():
         if type(says.get(key)) is not kind:
-            raise ModelFileError(f"nearfar.json: {key} is missing or no {kind.__name__}.")
+            raise ModelFileError(f"nearfar.json: {key} is missing or not a {kind.__name__}.")
     rows = says["training_rows"].values()
     if not all(type(n) is int and n >= 0 for n in rows):
-        raise ModelFileError("nearfar.json: training_rows must be counts.")
+        raise ModelFileError("nearfar.json: training_rows must map to nonnegative integers.")
     if not all(type(version) is str for version in says["versions"].values()):
-        raise ModelFileError("nearfar.json: versions must be text.")
+        raise ModelFileError("nearfar.json: versions must map to strings.")
     keys = ("format", "model", "created", "versions", "training_rows", "metadata")
-    # All rows are from one training set: those in two places are the same ones.
+    # Two parts of a model may store the same rows, so the numbers cannot be added up.
     known = {"holds_training_rows": any(rows), "n_training_rows": max(rows, default=0)}
     return {**{key: says[key] for key in keys}, **known}
 
 
 def read_json(archive: zipfile.ZipFile, name: str, limit: int) -> Any:
-    """A document out of the archive, if it is not too large."""
+    """Return the content of a JSON member; raise if it is larger than the limit."""
     if name not in archive.namelist():
         raise ModelFileError(f"not a nearfar model file: it has no {name}.")
     member = archive.getinfo(name)
     if member.compress_type != zipfile.ZIP_STORED or member.file_size > limit:
-        raise ModelFileError(f"{name} is too large, or compressed.")
+        raise ModelFileError(f"{name} is compressed, or larger than {limit} bytes.")
     data = archive.read(name)
     if data.count(b"{") + data.count(b"[") > 4 * MAX_NODES:
-        raise ModelFileError(f"{name} has too many parts.")
+        raise ModelFileError(f"{name} has more than {4 * MAX_NODES} brackets.")
     try:
         return json.loads(data)
     except RecursionError:
         raise ModelFileError(f"{name} is nested too deeply.") from None
     except ValueError as error:
-        raise ModelFileError(f"{name} is no JSON: {told(error)}") from error
+        raise ModelFileError(f"{name} is not valid JSON: {told(error)}") from error
 
 
 def check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """Only plain files of our own names, none twice, together no larger than the archive."""
+    """Check the directory of the archive against what :func:`save` writes.
+
+    All members must be regular, uncompressed files with known and distinct names, and together not
+    larger than the archive.
+    """
     seen: set[str] = set()
     for member in archive.infolist():
         name = member.filename
         if not re.fullmatch(r"nearfar\.json|schema\.json|\d{1,6}\.npy", name):
-            raise ModelFileError(f"it has a member {shown(name)}, which no model file has.")
+            raise ModelFileError(
+                f"the archive has a member {shown(name)}, which is not part of a model file."
+            )
         if name in seen:
-            raise ModelFileError(f"it has two members {name}.")
+            raise ModelFileError(f"the archive has two members named {name}.")
         seen.add(name)
         if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
-            raise ModelFileError(f"its member {name} is no plain file.")
+            raise ModelFileError(f"the member {name} is not a regular file.")
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
-            raise ModelFileError(f"its member {name} is compressed or encrypted.")
+            raise ModelFileError(f"the member {name} is compressed or encrypted.")
         if member.file_size != member.compress_size:
-            raise ModelFileError(f"its member {name} has two sizes.")
+            raise ModelFileError(f"the member {name} has contradictory sizes.")
     if sum(member.file_size for member in archive.infolist()) > size:
-        raise ModelFileError("its members claim more bytes than the file has.")
+        raise ModelFileError("the stated sizes of the members exceed the size of the file.")
 
 
 def check_array(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
-    """The shape in the header of an array, which must fit the bytes that follow."""
+    """Return the shape in the header of an array; raise if the bytes that follow do not match."""
     size = archive.getinfo(name).file_size
     with archive.open(name) as file:
         start = file.read(10)
         length = struct.unpack("<H", start[8:])[0] if len(start) == 10 else 0
-        # Version 1.0: the only one that NumPy needs for plain arrays.
+        # NumPy writes arrays of numbers or text in version 1.0 of its format.
         found = _HEADER.fullmatch(file.read(length)) if start[:8] == b"\x93NUMPY\1\0" else None
         if not found:
-            raise ModelFileError(f"{name} is no array of numbers or text.")
+            raise ModelFileError(f"{name} is not an array of numbers or text.")
         order, kind, width = found[1].decode(), found[2].decode(), int(found[3])
         shape = tuple(int(text) for text in found[4].decode().split(",") if text.strip())
         if kind not in "US" and width not in ITEM_SIZES[kind]:
-            raise ModelFileError(f"{name} has items of type {kind}{width}.")
+            raise ModelFileError(f"{name} has items of the unsupported type {kind}{width}.")
         item = 4 * width if kind == "U" else width
         if size != 10 + length + item * math.prod(shape):
-            raise ModelFileError(f"{name}: its shape {shape} does not fit its {size} bytes.")
+            raise ModelFileError(f"{name}: the shape {shape} does not match its {size} bytes.")
         if max(1, item) * math.prod(max(1, n) for n in shape) > max(size, _MAX_EMPTY):
-            raise ModelFileError(f"{name}: no array has the shape {shape}.")
+            raise ModelFileError(f"{name}: the empty array has an invalid shape {shape}.")
         if kind in "bU":
-            # NumPy takes booleans and letters as they come; other bytes are neither.
+            # NumPy does not check the bytes of booleans and characters when it reads them.
             unit = "u1" if kind == "b" else f"{order}u4"
             values = np.frombuffer(file.read(), dtype=unit)
             if values.size and values.max() > (1 if kind == "b" else 0x10FFFF):
-                raise ModelFileError(f"{name}: there are no such booleans or letters.")
+                raise ModelFileError(f"{name}: it contains invalid booleans or characters.")
     return shape
 
 
 def write_members(file: BinaryIO, members: Iterable[tuple[str, bytes]]) -> None:
-    """A zip archive of these, not compressed."""
+    """Write members to an uncompressed zip archive."""
     try:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
             for name, data in members:
                 archive.writestr(zipfile.ZipInfo(name), data)
     except zipfile.LargeZipFile as error:
-        raise ModelFileError("the model takes more than the 2 GiB that a file can hold.") from error
+        raise ModelFileError("the model needs more than 2 GiB, the limit of a file.") from error

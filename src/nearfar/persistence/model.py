@@ -1,4 +1,4 @@
-"""Models as parts: what they hold, whether two are the same, and whether they make sense."""
+"""Parts of a model: list them, compare two models, and check a model for consistency."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from nearfar.persistence.schema import NODES
 from nearfar.persistence.types import FOREIGN_CHECKS, HINT, PLAIN, Types, full_name, listed_types
 from nearfar.state import check_state, n_training_rows, need
 
+# Maximum absolute value of n_jobs in a file, so that a file cannot start thousands of threads.
 _MAX_JOBS = 256
 
 
 def walk(item: Any, types: Types, where: str, depth: int = 1) -> Iterator[Any]:
-    """The parts of a model that are more than a plain value, each with its place in the model."""
+    """Yield the place and the object of each part of a model that is not a scalar."""
     if depth > MAX_DEPTH:
-        raise ModelFileError(f"{where}: nested too deeply, or within itself.")
+        raise ModelFileError(
+            f"{where}: it is nested more than {MAX_DEPTH} levels deep, or contains itself."
+        )
     yield where, item
     for key, value in _inner(item, types, where):
         if type(value) not in PLAIN:
@@ -32,12 +35,12 @@ def walk(item: Any, types: Types, where: str, depth: int = 1) -> Iterator[Any]:
 
 
 def _inner(item: Any, types: Types, where: str = "") -> Iterable[tuple[Any, Any]]:
-    """What a part consists of, by key; raises at what a file cannot hold."""
+    """Return the keys and values inside a part; raise if a file cannot store the part."""
     kind = type(item)
     if kind is dict:
         odd = [key for key in item if type(key) not in (str, int)]
         if odd:
-            raise ModelFileError(f"{where} has the key {odd[0]!r}; keys must be text or integers.")
+            raise ModelFileError(f"{where} has the key {odd[0]!r}; keys must be str or int.")
         return item.items()
     if kind in (list, tuple):
         return enumerate(item)
@@ -56,7 +59,9 @@ def _inner(item: Any, types: Types, where: str = "") -> Iterable[tuple[Any, Any]
         return enumerate(item.ravel().tolist())
     if kind is np.ndarray or isinstance(item, np.generic):
         if not _is_plain(item.dtype):
-            raise ModelFileError(f"{where} is an array of {item.dtype}, which no file can hold.")
+            raise ModelFileError(
+                f"{where} is an array of {item.dtype}, which a model file cannot store."
+            )
     elif not isinstance(item, np.dtype) and not (isinstance(item, type) and _scalar_name(item)):
         what = f"{shown(item.__name__)}, a" if hasattr(item, "__name__") else "a"
         raise ModelFileError(f"{where} is {what} {full_name(kind)}. {HINT}")
@@ -64,7 +69,10 @@ def _inner(item: Any, types: Types, where: str = "") -> Iterable[tuple[Any, Any]
 
 
 def _is_columns(item: Any) -> bool:
-    """Whether it is the list of columns with a warning attached, of scikit-learn up to 1.8."""
+    """Return True for the list of remainder columns in scikit-learn up to 1.8.
+
+    That class is a UserList which warns on access.
+    """
     return isinstance(item, UserList) and type(item).__module__.startswith("sklearn.compose.")
 
 
@@ -73,22 +81,22 @@ def _is_plain(dtype: np.dtype[Any]) -> bool:
 
 
 def _scalar_name(kind: type) -> str | None:
-    """The name of a type of numbers or text in a file; NumPy 2 renamed its booleans."""
+    """Return the name of a scalar type in files, or None. NumPy 2 renamed its boolean type."""
     name = "numpy.bool_" if kind is np.bool_ else full_name(kind)
     return name if name in (NODES["TypeNode"][0] or ()) else None
 
 
 def check_same(model: Any, read: Any, types: Types) -> None:
-    """Raise unless what was read equals what was written, part by part."""
+    """Raise a ModelFileError that names the first part in which two models differ."""
     name = type(model).__name__
     pairs = zip_longest(walk(model, types, name), walk(read, types, name), fillvalue=("", None))
     for (where, a), (other, b) in pairs:
         if not _equal(a, b, types):
-            raise ModelFileError(f"{where or other} differs.")
+            raise ModelFileError(f"{where or other} differs after loading.")
 
 
 def _equal(a: Any, b: Any, types: Types) -> bool:
-    """Whether two parts and the plain values in them are the same."""
+    """Return True if two parts have the same type and the same scalars."""
     if type(a) is not type(b) and not _is_columns(a):
         return False
     if isinstance(a, np.ndarray):
@@ -106,19 +114,19 @@ def _equal(a: Any, b: Any, types: Types) -> bool:
 
 
 def _same_value(x: Any, y: Any) -> bool:
-    if type(x) not in PLAIN:  # a part of its own, or not the same
+    if type(x) not in PLAIN:  # walk() yields x as a part of its own, which is compared there.
         return type(y) not in PLAIN
     return type(x) is type(y) and bool(x == y or (x != x and y != y))
 
 
 def training_rows(parts: list[tuple[str, Any]]) -> dict[str, int]:
-    """Where a model keeps rows it was trained on, and how many."""
+    """Return the number of stored training rows, by the place of the part that stores them."""
     rows = {}
     for where, part in parts:
         n = n_training_rows(part)
         keeps = isinstance(part, Learner) and part.learner_tags.reads == "instances"
         if n is None and keeps and "n_features_in_" in vars(part):
-            # A class that does not say where: the longest array.
+            # The class does not declare the attribute: use the length of the longest array.
             arrays = [value for value in vars(part).values() if isinstance(value, np.ndarray)]
             n = max([1, *(len(array) for array in arrays if array.ndim > 1)])
         if n:
@@ -127,7 +135,7 @@ def training_rows(parts: list[tuple[str, Any]]) -> dict[str, int]:
 
 
 def bring_up_to_date(part: Any, other_sklearn: bool) -> None:
-    """Rename and add what came with a later version than that of the file."""
+    """Rename old attributes, and add parameters that are newer than the file."""
     if isinstance(part, Estimator):
         part._bring_up_to_date()
     if type(part) in listed_types().values() and isinstance(part, BaseEstimator):
@@ -135,13 +143,13 @@ def bring_up_to_date(part: Any, other_sklearn: bool) -> None:
             if name not in vars(part) and parameter.default is not inspect.Parameter.empty:
                 setattr(part, name, parameter.default)
     if other_sklearn and isinstance(part, SimpleImputer) and "_fit_dtype" in vars(part):
-        # scikit-learn 1.6 had one for both.
+        # scikit-learn 1.6 used one attribute for both purposes.
         vars(part).setdefault("_fill_dtype", vars(part)["_fit_dtype"])
 
 
 def check_parts(parts: list[tuple[str, Any]]) -> None:
-    """Raise unless the parts of a model make sense; some that do not would crash when used."""
-    for where, part in reversed(parts):  # the inner ones first
+    """Raise if a part of a model is inconsistent. Some inconsistent parts would crash in use."""
+    for where, part in reversed(parts):  # Inner parts come before those that contain them.
         try:
             if isinstance(part, BaseEstimator):
                 _check_estimator(part)
@@ -159,12 +167,15 @@ def _check_estimator(part: BaseEstimator) -> None:
     if kind in listed_types().values():
         hidden = [name for name in state if hasattr(kind, name)]
         need(not hidden, f"an attribute must not hide {hidden} of {kind.__name__}.")
-    part.get_params(deep=False)  # raises if one is missing
+    part.get_params(deep=False)  # Raises if a parameter is missing.
     if isinstance(part, Estimator):
         part._check_parameters()
     jobs, n = state.get("n_jobs"), state.get("n_features_in_")
     need(
         jobs is None or (type(jobs) in (int, np.int64) and abs(jobs) <= _MAX_JOBS),
-        f"n_jobs must be None or an integer up to {_MAX_JOBS}; found {shown(jobs)}.",
+        f"n_jobs must be None or an integer from -{_MAX_JOBS} to {_MAX_JOBS}; got {shown(jobs)}.",
     )
-    need(n is None or (type(n) is int and 0 <= n < 2**31), "n_features_in_ must be a count.")
+    need(
+        n is None or (type(n) is int and 0 <= n < 2**31),
+        f"n_features_in_ must be a nonnegative integer; got {shown(n)}.",
+    )

@@ -1,4 +1,7 @@
-"""The schema of a model file: nodes of skops, of which only a few kinds and types are allowed."""
+"""Reading and writing of a model file's schema.
+
+The schema is a tree of skops nodes. Only the node kinds and types listed here are allowed.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,9 @@ from nearfar.persistence.types import (
 
 _KEY_TYPES = ("builtins.int", "builtins.str")
 
-# The kinds of nodes that a schema may have: the type names of each, and its keys besides the three
-# that all have; None stands for the known classes. Those of skops that import functions or call
-# methods are not among them.
+# Allowed node kinds, each with its allowed type names and its keys in addition to _COMMON_KEYS.
+# None stands for the classes that may be loaded. The kinds of skops that import functions or call
+# methods are left out on purpose.
 NODES: dict[str, tuple[tuple[str, ...] | None, frozenset[str]]] = {
     "ObjectNode": (None, frozenset({"content"})),
     "DictNode": (("builtins.dict",), frozenset({"content", "key_types"})),
@@ -45,20 +48,24 @@ NODES: dict[str, tuple[tuple[str, ...] | None, frozenset[str]]] = {
     "RandomStateNode": (("numpy.random.RandomState",), frozenset({"content"})),
     "ConstructorFromReduceNode": (None, frozenset({"content"})),
 }
+# Node kinds whose content must be one node of a given kind.
 _CONTENTS = {
     "DTypeNode": "NdArrayNode",
     "RandomStateNode": "DictNode",
     "ConstructorFromReduceNode": "TupleNode",
 }
 _COMMON_KEYS = frozenset({"__class__", "__module__", "__loader__"})
-PROTOCOL = 2  # of skops, since its version 0.10
+PROTOCOL = 2  # Protocol number of skops since version 0.10.
 
 
 # ---------------------------------------------------------------------- writing
 
 
 def compacted(node: dict[str, Any], public: dict[str, str], arrays: list[str]) -> dict[str, Any]:
-    """A node of skops with public names and without addresses; lists of plain values in one."""
+    """Return a skops node with public class names and without memory addresses.
+
+    Lists of scalars become one node. The names of array files are appended to ``arrays``.
+    """
     if node["__class__"] == "_RemainderColsList":
         node = node["content"]["content"]["data"]
     raw = f"{node['__module__']}.{node['__class__']}"
@@ -91,7 +98,7 @@ def compacted(node: dict[str, Any], public: dict[str, str], arrays: list[str]) -
 
 
 def make_node(loader: str, name: str, **fields: Any) -> dict[str, Any]:
-    """A node as skops writes it."""
+    """Return a node in the form that skops writes."""
     module, last = split(name)
     return {"__class__": last, "__module__": module, "__loader__": loader, **fields}
 
@@ -100,27 +107,30 @@ def make_node(loader: str, name: str, **fields: Any) -> dict[str, Any]:
 
 
 def check_schema(archive: zipfile.ZipFile, types: Types) -> tuple[set[str], bytes | None]:
-    """Raise at anything in the schema that :func:`save` does not write.
+    """Raise a ModelFileError if the schema contains anything that :func:`save` does not write.
 
-    Returns the type names in it, and the schema with new names if some are former ones.
+    Return the set of type names in the schema, and the schema with current class names, or None if
+    no class was renamed.
     """
     schema = read_json(archive, "schema.json", MAX_SCHEMA)
     root = dict(schema) if isinstance(schema, dict) else {}
     if root.pop("protocol", None) != PROTOCOL or type(root.pop("_skops_version", None)) is not str:
         raise ModelFileError("schema.json: its protocol is not that of skops 0.10 or later.")
     if root.get("__loader__") != "ObjectNode":
-        raise ModelFileError("schema.json: it holds no model.")
+        raise ModelFileError("schema.json: it does not contain a model.")
     names: set[str] = set()
     former, renamed = former_names(types), False
     left = {name for name in archive.namelist() if name.endswith(".npy")}
     stack = [(root, "model", 1)]
     count = 0
-    # A loop, not a recursion: depth and number are known before skops recurses.
+    # skops recurses. This loop does not, so it can check depth and number of nodes beforehand.
     while stack:
         node, where, depth = stack.pop()
         count += 1
         if depth > MAX_DEPTH or count > MAX_NODES:
-            raise ModelFileError(f"{where}: too deep or too many parts.")
+            raise ModelFileError(
+                f"{where}: the schema has more than {MAX_DEPTH} levels or {MAX_NODES} nodes."
+            )
         name = _type_name(node, where)
         if name in former and node["__loader__"] == "ObjectNode":
             name, renamed = former[name], True
@@ -130,7 +140,7 @@ def check_schema(archive: zipfile.ZipFile, types: Types) -> tuple[set[str], byte
         for place, child in _children(node, where, archive, left):
             stack.append((child, place, depth + 1))
     if left:
-        raise ModelFileError(f"no part of the model is {min(left)}.")
+        raise ModelFileError(f"{min(left)} is not used by any part of the model.")
     if not renamed:
         return names, None
     return names, json.dumps({**schema, **root}).encode()
@@ -138,25 +148,25 @@ def check_schema(archive: zipfile.ZipFile, types: Types) -> tuple[set[str], byte
 
 def _type_name(node: Any, where: str) -> str:
     if not isinstance(node, dict):
-        raise ModelFileError(f"{where}: no node but {shown(node)}.")
+        raise ModelFileError(f"{where}: expected a node, got {shown(node)}.")
     loader, module, last = (node.get(key) for key in ("__loader__", "__module__", "__class__"))
     if not all(isinstance(text, str) for text in (loader, module, last)):
-        raise ModelFileError(f"{where}: a node without a kind or type.")
+        raise ModelFileError(f"{where}: the node has no kind or type.")
     return f"{module}.{last}"
 
 
 def _check_node(node: dict[str, Any], name: str, where: str, types: Types) -> None:
-    """Raise unless a node is of an allowed kind, type and form."""
+    """Raise a ModelFileError if the kind, type or keys of a node are not allowed."""
     loader = node["__loader__"]
     if loader not in NODES:
         raise ModelFileError(
-            f"{where}: {shown(name)} as {shown(loader)}, which is not on nearfar's list of what "
-            "may be loaded. The file was made by another program, or to do harm."
+            f"{where}: {shown(name)} is stored as {shown(loader)}, which is not on nearfar's list "
+            "of node kinds. The file was not written by nearfar, or it was tampered with."
         )
     allowed, keys = NODES[loader]
     listed = name in (types if allowed is None else allowed)
     if loader == "ConstructorFromReduceNode":
-        # A call of the class, which checks what it gets.
+        # skops calls the class, so the class must check its arguments.
         listed = listed and "__reduce__" in vars(types[name])
     if not listed:
         raise ModelFileError(
@@ -167,13 +177,16 @@ def _check_node(node: dict[str, Any], name: str, where: str, types: Types) -> No
         stored = node.get("type") == "numpy"
         keys |= {"file"} if stored else {"content", "shape"}
     if node.keys() != keys | _COMMON_KEYS:
-        raise ModelFileError(f"{where}: a {loader} with the keys {shown(sorted(node))}.")
+        raise ModelFileError(f"{where}: the {loader} has unexpected keys {shown(sorted(node))}.")
 
 
 def _children(
     node: dict[str, Any], where: str, archive: zipfile.ZipFile, left: set[str]
 ) -> list[tuple[str, Any]]:
-    """The nodes in a node, after a look at what is no node; arrays used are taken off ``left``."""
+    """Check the content of a node, and return its child nodes with their places.
+
+    The names of arrays that the node uses are removed from ``left``.
+    """
     loader, content = node["__loader__"], node.get("content")
     if loader == "NdArrayNode":
         return _array_children(node, where, archive, left)
@@ -181,10 +194,12 @@ def _children(
         value = json.loads(content) if isinstance(content, str) else ()
         values = value if isinstance(value, list) else [value]
         if node["is_json"] is not True or not all(type(value) in PLAIN for value in values):
-            raise ModelFileError(f"{where}: {shown(content)} is no plain value.")
+            raise ModelFileError(f"{where}: {shown(content)} is not a scalar or list of scalars.")
     elif loader in ("ListNode", "TupleNode"):
         if not isinstance(content, list):
-            raise ModelFileError(f"{where}: a {loader} with {shown(content)}.")
+            raise ModelFileError(
+                f"{where}: the content of a {loader} must be a list; got {shown(content)}."
+            )
         return [(f"{where}[{k}]", child) for k, child in enumerate(content)]
     elif loader == "DictNode":
         return _dict_children(node, where, _KEY_TYPES)
@@ -199,10 +214,13 @@ def _children(
         if ends.keys() != {"start", "stop", "step"} or not all(
             end is None or type(end) is int for end in ends.values()
         ):
-            raise ModelFileError(f"{where}: {shown(content)} is no slice.")
+            raise ModelFileError(f"{where}: {shown(content)} is not a slice.")
     elif loader in _CONTENTS:
         if not isinstance(content, dict) or content.get("__loader__") != _CONTENTS[loader]:
-            raise ModelFileError(f"{where}: a {loader} with {shown(content)}.")
+            raise ModelFileError(
+                f"{where}: the content of a {loader} must be a {_CONTENTS[loader]}; "
+                f"got {shown(content)}."
+            )
         return [(where, content)]
     return []
 
@@ -213,10 +231,10 @@ def _dict_children(
     content, keys = node.get("content"), node.get("key_types")
     inner = keys.get("content") if isinstance(keys, dict) else None
     if not isinstance(content, dict) or not isinstance(inner, list) or len(inner) != len(content):
-        raise ModelFileError(f"{where}: a dict without its keys.")
+        raise ModelFileError(f"{where}: the keys and key types of a dict do not match.")
     for key in inner:
         if not isinstance(key, dict) or key.get("__loader__") != "TypeNode":
-            raise ModelFileError(f"{where}: {shown(key)} is no type of a key.")
+            raise ModelFileError(f"{where}: {shown(key)} is not the type of a key.")
         if f"{key.get('__module__')}.{key.get('__class__')}" not in key_types:
             raise ModelFileError(f"{where}: keys must be {' or '.join(key_types)}.")
     children = [(below(where, key), child) for key, child in content.items()]
@@ -229,21 +247,23 @@ def _array_children(
     if node["type"] == "numpy":
         file = node["file"]
         if not isinstance(file, str) or file not in left:
-            # One array in many places would take its memory many times.
-            raise ModelFileError(f"{where}: {shown(file)} is missing, or in two places.")
+            # skops would read an array again for each use and allocate its memory many times.
+            raise ModelFileError(f"{where}: {shown(file)} is missing, or used twice.")
         left.remove(file)
         shape = check_array(archive, file)
         if shape and node["__class__"] != "ndarray":
-            raise ModelFileError(f"{where}: a single number of shape {shape}.")
+            raise ModelFileError(f"{where}: a NumPy scalar must not have the shape {shape}.")
         return []
     content, shape = node["content"], node["shape"]
     if node["type"] != "json" or not isinstance(content, list) or not isinstance(shape, dict):
-        raise ModelFileError(f"{where}: an array of type {shown(node['type'])}.")
+        raise ModelFileError(
+            f"{where}: the array has an invalid content, shape or type {shown(node['type'])}."
+        )
     if shape.get("__loader__") != "TupleNode" or node["__class__"] != "ndarray":
-        raise ModelFileError(f"{where}: an array without a shape.")
+        raise ModelFileError(f"{where}: the array does not have a valid shape.")
     for child in content:
-        # Arrays in an array of objects would become objects, of several times their size.
+        # Arrays inside an object array would be converted to objects several times their size.
         kind = child.get("__loader__") if isinstance(child, dict) else None
         if kind not in ("JsonNode", "NdArrayNode") or child["__class__"] == "ndarray":
-            raise ModelFileError(f"{where}: an array of {shown(child)}.")
+            raise ModelFileError(f"{where}: an array must not contain {shown(child)}.")
     return [(where, shape), *((f"{where}[{k}]", child) for k, child in enumerate(content))]

@@ -1,6 +1,7 @@
-"""What may be in a model file: types by name, and checks of those that are not ours.
+"""Types that a model file may contain, by name, and checks of those from other libraries.
 
-Every public estimator may, and every class that says what it holds, or that such a class names.
+Allowed are nearfar's public classes that declare their state, the classes named in such a
+declaration, and the scikit-learn classes listed here.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ from nearfar.state import (
     whole,
 )
 
-#: Classes by the name they have in files.
+#: Classes by their names in files.
 Types = dict[str, type]
 
-# A type added here must keep no function, must not index memory unchecked, and may need a line in
-# FOREIGN_CHECKS.
+# A type added here must not store functions and must not index memory without a bounds check. It
+# may need an entry in FOREIGN_CHECKS.
 _SKLEARN_TYPES = (
     "sklearn.compose.ColumnTransformer",
     "sklearn.decomposition.PCA",
@@ -61,7 +62,7 @@ _SKLEARN_TYPES = (
     "sklearn.impute.MissingIndicator",
     "sklearn.impute.SimpleImputer",
     "sklearn.pipeline.Pipeline",
-    "sklearn.preprocessing.FunctionTransformer",  # "passthrough" in a ColumnTransformer
+    "sklearn.preprocessing.FunctionTransformer",  # Used by "passthrough" in a ColumnTransformer.
     "sklearn.preprocessing.MaxAbsScaler",
     "sklearn.preprocessing.MinMaxScaler",
     "sklearn.preprocessing.Normalizer",
@@ -70,7 +71,7 @@ _SKLEARN_TYPES = (
     "sklearn.preprocessing.RobustScaler",
     "sklearn.preprocessing.StandardScaler",
 )
-#: Numbers and text of NumPy and Python.
+#: Scalar types of NumPy and Python.
 NUMPY_SCALARS = tuple(
     f"numpy.{name}"
     for name in (
@@ -82,24 +83,24 @@ PYTHON_SCALARS = ("builtins.bool", "builtins.float", "builtins.int", "builtins.s
 PLAIN = (type(None), bool, int, float, str)
 
 OWN_CLASS = (
-    "If it is a class of your own, which you know and trust, pass trusted=[ThatClass] to save and "
-    "to load."
+    "If it is your own class and you trust its code, pass trusted=[ThatClass] to save and to load."
 )
 HINT = (
-    "A file takes nearfar's learners and classifiers, scikit-learn's Pipeline, ColumnTransformer, "
-    f"imputers, encoders and scalers, numbers, text and arrays. {OWN_CLASS}"
+    "A file can store nearfar's learners and classifiers, scikit-learn's Pipeline, "
+    "ColumnTransformer, imputers, encoders and scalers, numbers, text and arrays. "
+    f"{OWN_CLASS}"
 )
 
 
 @cache
 def listed_types() -> Types:
-    """All that may be in a file without being trusted."""
+    """Return the types that a file may contain without an entry in ``trusted``."""
     types = {f"nearfar.{name}": kind for name, kind in public_classes().items() if state_of(kind)}
     new = list(types.values())
     while new:
         state = state_of(new.pop()) or State()
         for kind in chain.from_iterable(word.types for word in state.words.values()):
-            # Estimators are in files as what they are, not as what they derive from.
+            # A declaration may name a base class of estimators. Files contain concrete classes.
             if kind not in types.values() and not issubclass(kind, Estimator):
                 types[full_name(kind)] = kind
                 new.append(kind)
@@ -110,7 +111,7 @@ def listed_types() -> Types:
 
 
 def former_names(types: Types) -> dict[str, str]:
-    """What classes were called in older files, with their names now."""
+    """Return the current class names by the names they had in older files."""
     return {
         old if "." in old else f"nearfar.{old}": name
         for name, kind in types.items()
@@ -119,15 +120,15 @@ def former_names(types: Types) -> dict[str, str]:
 
 
 def known_types(trusted: Sequence[type]) -> Types:
-    """What may be in a file, with what the user trusts."""
+    """Return the types that a file may contain, including those that the user trusts."""
     types = dict(listed_types())
     for own in trusted:
         if not isinstance(own, type):
-            raise TypeError(f"trusted takes classes, not names or objects; got {own!r}.")
+            raise TypeError(f"trusted must contain classes, not names or objects; got {own!r}.")
         name = full_name(own)
         if getattr(sys.modules.get(own.__module__), own.__qualname__, None) is not own:
             raise ValueError(
-                f"trusted: {name} cannot be imported by its name; define it at the top of a module."
+                f"trusted: {name} cannot be imported by its name. Define it at the top of a module."
             )
         if own not in types.values():
             types[name] = own
@@ -135,36 +136,45 @@ def known_types(trusted: Sequence[type]) -> Types:
 
 
 def split(name: str) -> tuple[str, str]:
-    """The module and the last part of a name."""
+    """Split a dotted name into its module and its last part."""
     module, _, last = name.rpartition(".")
     return module, last
 
 
 def full_name(kind: type) -> str:
-    """Where a class is defined."""
+    """Return the module and the qualified name of a class, joined by a dot."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-# ---------------------------------------------------------------------- what is not ours
+# ---------------------------------------------------------------------- classes of scikit-learn
 
 
 def _check_one_hot(part: OneHotEncoder) -> None:
-    # scikit-learn builds a sparse matrix whose column numbers nobody compares with its width: here
-    # the numbers of all categories are found as its transform does.
+    # transform() of scikit-learn builds a sparse matrix without comparing its column numbers with
+    # its width. This check computes the numbers of all categories in the same way beforehand.
     state = vars(part)
     if "categories_" not in state:
         return
     _check_encoder(part)
     categories, widths = state["categories_"], state.get("_n_features_outs")
     drops, grouped = state.get("_drop_idx_after_grouping"), state.get("_infrequent_enabled")
-    need(isinstance(categories, list) and isinstance(widths, list), "no lists of categories.")
+    need(
+        isinstance(categories, list) and isinstance(widths, list),
+        "categories_ and _n_features_outs must be lists.",
+    )
     assert isinstance(widths, list)
     n = len(categories)
-    need(len(widths) == n == state.get("n_features_in_", n), "categories do not fit.")
+    need(
+        len(widths) == n == state.get("n_features_in_", n),
+        "categories_ and _n_features_outs must have one entry per feature.",
+    )
     dropped = isinstance(drops, np.ndarray) and drops.shape == (n,)
-    need(drops is None or dropped, "categories to drop do not fit.")
+    need(
+        drops is None or dropped,
+        "_drop_idx_after_grouping must be None or an array with one entry per feature.",
+    )
     for i, (names, width) in enumerate(zip(categories, widths, strict=True)):
-        need(_is_ordered(names), "categories are not in order.")
+        need(_is_ordered(names), "categories_ must be in ascending order.")
         codes = np.arange(len(names))
         if grouped:
             rare, places = state["_infrequent_indices"][i], state["_default_to_infrequent_mappings"]
@@ -176,44 +186,59 @@ def _check_one_hot(part: OneHotEncoder) -> None:
             codes = codes[codes != drops[i]]
             codes = codes - (codes > drops[i])
         found = np.unique(codes)
-        need(found.dtype.kind == "i" and type(width) is int, "categories without numbers.")
+        need(
+            found.dtype.kind == "i" and type(width) is int,
+            "the numbers of categories must be integers.",
+        )
         fits = found.size == width and (not width or (found[0] == 0 and found[-1] == width - 1))
-        need(fits, "categories beyond their number.")
+        need(fits, "the numbers of categories must be 0 to _n_features_outs - 1.")
 
 
 def _check_encoder(part: OneHotEncoder | OrdinalEncoder) -> None:
-    """What the two encoders hold alike."""
+    """Check the attributes that both encoders have."""
     state = vars(part)
     categories, grouped = state.get("categories_"), state.get("_infrequent_enabled")
     if "categories_" not in state:
         return
-    need(isinstance(categories, list), "no lists of categories.")
+    need(isinstance(categories, list), "categories_ must be a list.")
     assert isinstance(categories, list)
     n = len(categories)
-    need(n == state.get("n_features_in_", n), "categories do not fit.")
+    need(n == state.get("n_features_in_", n), "categories_ must have one entry per feature.")
     for names in categories:
-        need(isinstance(names, np.ndarray) and names.ndim == 1, "no list of categories.")
-    need(type(grouped) is bool, "no groups of categories.")
+        need(
+            isinstance(names, np.ndarray) and names.ndim == 1,
+            "categories_ must contain one-dimensional arrays.",
+        )
+    need(type(grouped) is bool, "_infrequent_enabled must be True or False.")
     for name in ("_infrequent_indices", "_default_to_infrequent_mappings"):
         lists = state.get(name)
         fits = isinstance(lists, list) and len(lists) == n
-        need(fits if grouped else name not in state or fits, "groups of categories do not fit.")
-    need(isinstance(part.handle_unknown, str), "handle_unknown must be a word.")
+        need(
+            fits if grouped else name not in state or fits,
+            f"{name} must be a list with one entry per feature.",
+        )
+    need(isinstance(part.handle_unknown, str), "handle_unknown must be a string.")
     is_kind = isinstance(part.dtype, type | np.dtype) and np.dtype(part.dtype).kind in "fiu"
-    need(is_kind, "dtype must be a kind of numbers.")
+    need(is_kind, "dtype must be a numeric type.")
 
 
 def _check_ordinal(part: OrdinalEncoder) -> None:
     _check_encoder(part)
     state = vars(part)
     n = len(state.get("categories_", ()))
-    need(all(len(names) for names in state.get("categories_", ())), "a feature of no category.")
+    need(
+        all(len(names) for names in state.get("categories_", ())),
+        "each feature must have at least one category.",
+    )
     missing = state.get("_missing_indices", {})
-    need(isinstance(missing, dict), "no dict of missing categories.")
+    need(isinstance(missing, dict), "_missing_indices must be a dict.")
     for feature, place in missing.items():
         whole = type(feature) is int and isinstance(place, int | np.integer)
-        need(whole and 0 <= feature < n, "missing categories do not fit.")
-        need(0 <= place < len(state["categories_"][feature]), "missing categories do not fit.")
+        need(whole and 0 <= feature < n, "_missing_indices must map features to integers.")
+        need(
+            0 <= place < len(state["categories_"][feature]),
+            "_missing_indices must be below the number of categories.",
+        )
 
 
 def _check_columns(part: ColumnTransformer) -> None:
@@ -226,25 +251,43 @@ def _check_columns(part: ColumnTransformer) -> None:
     need(isinstance(fitted, list), "transformers_ must be a list.")
     sparse = False
     for one in fitted:
-        need(type(one) is tuple and len(one) == 3 and type(one[0]) is str, "a part is none.")
+        need(
+            type(one) is tuple and len(one) == 3 and type(one[0]) is str,
+            "transformers_ must contain tuples of name, transformer and columns.",
+        )
         word = isinstance(one[1], str) and one[1] in ("drop", "passthrough")
-        need(word or hasattr(one[1], "transform"), f"part {one[0]!r:.60} does not transform.")
+        need(
+            word or hasattr(one[1], "transform"),
+            f"the transformer {one[0]!r:.60} has no transform method.",
+        )
         last = one[1].steps[-1][1] if isinstance(one[1], Pipeline) else one[1]
         sparse |= isinstance(last, OneHotEncoder) and last.sparse_output is True
     gives = state.get("sparse_output_")
-    need(type(gives) is bool and (sparse or not gives), "sparse_output_ does not fit.")
+    need(
+        type(gives) is bool and (sparse or not gives),
+        "sparse_output_ must be False, or True with a sparse transformer.",
+    )
     inputs, n = state.get("_transformer_to_input_indices"), state.get("n_features_in_")
-    need(isinstance(inputs, dict), "no dict of columns.")
+    need(isinstance(inputs, dict), "_transformer_to_input_indices must be a dict.")
     assert isinstance(inputs, dict)
     for one in fitted:
         columns = inputs.get(one[0])
-        need(isinstance(columns, list) and type(n) is int, f"no columns of part {one[0]!r:.60}.")
+        need(
+            isinstance(columns, list) and type(n) is int,
+            f"the columns of the transformer {one[0]!r:.60} are missing.",
+        )
         assert isinstance(columns, list) and n is not None
-        need(all(type(k) is int and 0 <= k < n for k in columns), "columns do not fit.")
+        need(
+            all(type(k) is int and 0 <= k < n for k in columns),
+            "column numbers must be below n_features_in_.",
+        )
 
 
 def _is_ordered(names: NDArray[Any]) -> bool:
-    """Whether categories are words, or ascend with missing ones last, as a binary search needs."""
+    """Return True if the categories are strings, or ascend with missing values last.
+
+    scikit-learn finds other categories than strings by a binary search.
+    """
     known = [name for name in names.tolist() if name is not None and name == name]
     if known != names.tolist()[: len(known)]:
         return False
@@ -254,27 +297,32 @@ def _is_ordered(names: NDArray[Any]) -> bool:
 
 
 def _check_pipeline(part: Pipeline) -> None:
-    # A cache folder is read with pickle: a file must not name one.
+    # scikit-learn reads a cache folder with pickle, so a file must not name one.
     need(part.memory is None, "memory must be None: a file cannot name a cache folder.")
     steps = part.steps
-    need(isinstance(steps, list) and len(steps) > 0, "steps are no list.")
+    need(isinstance(steps, list) and len(steps) > 0, "steps must be a list that is not empty.")
     for step in steps:
-        need(type(step) is tuple and len(step) == 2 and type(step[0]) is str, "a step is none.")
+        need(
+            type(step) is tuple and len(step) == 2 and type(step[0]) is str,
+            "steps must contain tuples of name and estimator.",
+        )
     for name, step in steps[:-1]:
         passes = step is None or (isinstance(step, str) and step == "passthrough")
-        need(passes or hasattr(step, "transform"), f"step {name!r:.60} does not transform.")
+        need(
+            passes or hasattr(step, "transform"), f"the step {name!r:.60} has no transform method."
+        )
 
 
 def _check_function(part: FunctionTransformer) -> None:
     plain = part.func is None and part.inverse_func is None and part.kw_args is None
-    need(plain, "a FunctionTransformer can be in a file without functions only.")
+    need(plain, "a FunctionTransformer in a file must not have func, inverse_func or kw_args.")
 
 
 def _check_random(part: np.random.RandomState) -> None:
     state: Any = part.get_state(legacy=False)
-    # NumPy reads its table of 624 numbers at this place, wherever it is.
+    # NumPy reads its table of 624 numbers at this position without a bounds check.
     known = state["bit_generator"] == "MT19937" and 0 <= state["state"]["pos"] <= 624
-    need(known, "a RandomState that is none; use an integer as random_state.")
+    need(known, "the state of a RandomState is invalid. Use an integer as random_state.")
 
 
 _NUMBERS = none_or(floats("p"))
@@ -282,10 +330,11 @@ _VALUES = Word(
     lambda value, sizes: (
         isinstance(value, np.ndarray) and value.ndim == 1 and agrees(len(value), "p", sizes)
     ),
-    "one value for each feature",
+    "an array with one value per feature",
 )
-_KIND = Word(lambda value, _: isinstance(value, np.dtype), "a kind of values")
-#: What parts of scikit-learn must hold once they are fitted: the attribute that tells, and words.
+_KIND = Word(lambda value, _: isinstance(value, np.dtype), "a NumPy dtype")
+#: Conditions on fitted scikit-learn estimators: the attribute that shows whether the estimator is
+#: fitted, and the condition for each attribute.
 _FOREIGN: dict[type, tuple[str, dict[str, Word]]] = {
     StandardScaler: (
         "scale_",
@@ -329,7 +378,7 @@ _FOREIGN: dict[type, tuple[str, dict[str, Word]]] = {
         },
     ),
 }
-# What is used only if a parameter says so.
+# Attributes that must not be None if a parameter is true.
 _IF_ASKED = {
     StandardScaler: {"with_mean": "mean_", "with_std": "scale_"},
     RobustScaler: {"with_centering": "center_", "with_scaling": "scale_"},
@@ -338,7 +387,7 @@ _IF_ASKED = {
 
 
 def check_foreign(part: Any) -> None:
-    """Raise a ``ValueError`` unless a part of scikit-learn holds what it is going to use."""
+    """Raise a ``ValueError`` if an attribute of a scikit-learn estimator is missing or invalid."""
     held, kind = vars(part), type(part)
     if kind in _FOREIGN and _FOREIGN[kind][0] in held:
         sizes = Sizes()
@@ -346,18 +395,30 @@ def check_foreign(part: Any) -> None:
             sizes["p"] = held["n_features_in_"]
         check_words(held, _FOREIGN[kind][1], sizes)
         for asked, name in _IF_ASKED.get(kind, {}).items():
-            need(not held.get(asked) or held.get(name) is not None, f"{asked} without {name}.")
+            need(
+                not held.get(asked) or held.get(name) is not None,
+                f"{asked} is true, but {name} is None or missing.",
+            )
     output = held.get("_sklearn_output_config")
-    need("_sklearn_output_config" not in held or isinstance(output, dict), "no dict of outputs.")
+    need(
+        "_sklearn_output_config" not in held or isinstance(output, dict),
+        "_sklearn_output_config must be a dict.",
+    )
     names = held.get("feature_names_in_")
     if "feature_names_in_" in held:
         texts = isinstance(names, np.ndarray) and names.ndim == 1 and names.dtype.kind in "OU"
         need(texts, "feature_names_in_ must be an array of names.")
-        need(len(names) == held.get("n_features_in_", len(names)), "feature_names_in_ do not fit.")
-        need(all(isinstance(name, str) for name in names.tolist()), "a name of a feature is none.")
+        need(
+            len(names) == held.get("n_features_in_", len(names)),
+            "feature_names_in_ must have one entry per feature.",
+        )
+        need(
+            all(isinstance(name, str) for name in names.tolist()),
+            "feature_names_in_ must contain strings.",
+        )
 
 
-#: Classes that cannot say themselves what they must look like.
+#: Checks of classes from other libraries, which do not declare their state.
 FOREIGN_CHECKS: dict[type, Any] = {
     BaseEstimator: check_foreign,
     ColumnTransformer: _check_columns,

@@ -1,4 +1,4 @@
-"""The part of an image that draws the eye."""
+"""Crops of the most salient region of images."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ from nearfar.tensors.tensor_map import MAP_PARAMETERS, _TensorMap
 
 
 class AttentionROI(_TensorMap):
-    r"""The square of each image about the pixel that stands out most.
+    r"""Square crops of images around their most salient pixels.
 
-    That is :math:`\arg\max_p S(p)` for the map S of a model of attention,
-    :func:`~nearfar.tensors.saliency_map`. The square is cut out and, of colour images, converted to
-    hue, saturation and value: a tensor of shape (size, size, 3). Grey images stay grey, (size,
-    size). Wrong squares are kept: nobody looks at labels here.
+    The crop of an image is centered at :math:`\arg\max_p S(p)`, where S is its
+    :func:`~nearfar.tensors.saliency_map`. Crops of color images are converted to hue, saturation
+    and value, and have the shape (size, size, 3). Crops of gray images have the shape (size, size).
+    Labels are not used, so a crop may miss the object.
 
-    Use it to bring photographs with one object in them to tensors of one small size. It learns
-    nothing.
+    Use it to convert photographs of single objects to small tensors of the same shape. ``fit``
+    stores only the shape of the images.
 
-    Cost: a few filters for each image, O(h w).
+    Cost: a few filters per image, O(h w).
 
     Parameters
     ----------
     size : int, default=64
-        Side in pixels: of the square.
+        Side in pixels: of the square crop.
     color_space : {"hsv", "rgb"}, default="hsv"
-        What colour images become. Hue and saturation are from 0 to 1; hue runs round and begins
-        again at red.
+        Color space of the crops of color images. Hue and saturation range from 0 to 1; hue is
+        cyclic, and both 0 and 1 are red.
     border : {"shift", "edge"}, default="shift"
-        What is done with a square that leaves the image: it is moved inside, or what is outside
-        repeats the pixels at the edge. Images smaller than the square are always repeated, evenly
-        on both sides.
+        Treatment of crops that extend beyond the image: "shift" moves them inside, "edge" repeats
+        the pixels at the border. Images smaller than the crop are always padded by repetition.
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
 
     Attributes
     ----------
@@ -56,7 +55,7 @@ class AttentionROI(_TensorMap):
 
     Notes
     -----
-    Images of type uint8 are divided by 255; other numbers are taken as they are.
+    Images of dtype uint8 are divided by 255. Other values are not scaled.
 
     References
     ----------
@@ -100,17 +99,17 @@ class AttentionROI(_TensorMap):
         self.tensor_shape = tensor_shape
 
     def locate(self, images: ArrayLike) -> NDArray[np.intp]:
-        """Where the square of each image lies: the part of it that is in the image.
+        """Return the position of the crop of each image.
 
         Parameters
         ----------
         images : array-like of shape (n_images, height, width) or (n_images, height, width, 3)
-            As in ``transform``.
+            Images, in the same form as in ``transform``.
 
         Returns
         -------
         ndarray of int, shape (n_images, 4)
-            Top, left, height and width in pixels.
+            Top, left, height and width in pixels of the part of the crop inside the image.
         """
         check_is_fitted(self)
         T = self._tensors(images)
@@ -127,21 +126,21 @@ class AttentionROI(_TensorMap):
     def _shape_out(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(shape) not in (2, 3) or shape[2:] not in ((), (3,)):
             raise ValueError(
-                "AttentionROI takes grey images of shape (height, width) or colour images of shape "
-                f"(height, width, 3); samples of X have shape {shape}. For flat rows give "
-                "tensor_shape."
+                "AttentionROI expects gray images of shape (height, width) or color images of "
+                f"shape (height, width, 3); samples of X have shape {shape}. If X contains flat "
+                "rows, set tensor_shape."
             )
         return self.size, self.size, *shape[2:]
 
     def _starts(self, T: Floats) -> NDArray[Any]:
-        """First row and column of each square, which may lie outside."""
+        """Return the first row and column of each crop, which may lie outside the image."""
         sides = np.array(T.shape[1:3])
         starts = np.empty((len(T), 2), dtype=np.intp)
         for block in row_blocks(len(T), 40 * T[0].size):
             starts[block] = np.stack(most_salient(T[block]), axis=1) - self.size // 2
         if self.border == "shift":
             starts = np.clip(starts, 0, np.maximum(sides - self.size, 0))
-        # Smaller images lie in the middle of their square.
+        # Images smaller than the crop are placed in its center.
         return np.where(sides < self.size, -((self.size - sides) // 2), starts)
 
     def _mapped(self, T: Floats) -> Floats:
@@ -155,7 +154,7 @@ class AttentionROI(_TensorMap):
 
 
 def hsv_of_rgb(colors: Floats) -> Floats:
-    """Hue and saturation from 0 to 1, and the largest of red, green and blue."""
+    """Convert RGB to hue and saturation from 0 to 1, and value, the maximum of the channels."""
     value, least = colors.max(axis=-1), colors.min(axis=-1)
     chroma = value - least
     gray = chroma <= 0

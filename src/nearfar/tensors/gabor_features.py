@@ -1,4 +1,4 @@
-"""Gabor functions, and what they answer to images."""
+"""Gabor functions, and the magnitudes of their responses to images."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ _BANK: dict[str, list[Allowed]] = {
     "prefactor_power": [real()],
     "remove_dc": [boolean],
 }
-# Responses at once: what stays in cache.
+# Maximum size in bytes of the responses that are computed at once, so that they stay in cache.
 _BLOCK_BYTES = 2**24
 # Axes of the bank over which kernels are summed.
 _SUMMED: dict[str, tuple[int, ...]] = {"full": (), "D": (1,), "S": (0,), "SD": (0, 1)}
 
 
 class GaborFeatures(_TensorMap):
-    r"""Magnitudes of what a bank of Gabor functions answers to each image.
+    r"""Magnitudes of the responses of images to a bank of Gabor filters.
 
-    The response at pixel p is the convolution :math:`\sum_z I(p - z)\, \psi(z)`, with zero outside
-    the image, and a feature is its magnitude. ``kind`` says which kernels are summed *before*
-    that, over the directions d or the scales s of :func:`~nearfar.tensors.gabor_bank`:
+    The response at pixel p is the convolution :math:`\sum_z I(p - z)\, \psi(z)`, where I is zero
+    outside the image. A feature is the magnitude of a response. ``kind`` selects whether kernels
+    are summed *before* that, over the directions d or the scales s of
+    :func:`~nearfar.tensors.gabor_bank`:
 
     ====  =========================================================  ====================
     full  :math:`|I * \psi_{s,d}|`                                   (h, w, scales, directions)
@@ -47,38 +48,43 @@ class GaborFeatures(_TensorMap):
     SD    :math:`|I * \sum_{s,d} \psi_{s,d}|`                        (h, w)
     ====  =========================================================  ====================
 
-    A sum of magnitudes would be something else. Images of several channels, (h, w, c), give
-    tensors (h, w, c, ...), each channel by itself.
+    The magnitude of a sum is not the sum of magnitudes. Images with several channels, of shape
+    (h, w, c), give tensors of shape (h, w, c, ...), with each channel processed separately.
 
-    Use it before a tensor learner on images whose texture or outline matters more than their
-    brightness: in the reference it helps most where walkers carry something. It learns nothing.
+    Use it before a tensor learner on images whose texture or outline is more informative than
+    their brightness. In the gait recognition experiments of [1]_, it helps most if the subjects
+    carry something. ``fit`` stores only the shape of the images.
 
-    Cost: a Fourier transform for each kernel and image, :math:`O(hw \log hw)`, instead of
-    :math:`O(hw\, size^2)`; the spectra of kernels are kept for images of one size. Images go in
-    blocks, but "full" gives 40 numbers for each pixel.
+    Cost: one Fourier transform per kernel and image, :math:`O(hw \log hw)`, instead of
+    :math:`O(hw\, size^2)` for a direct convolution. The Fourier transforms of the kernels are
+    cached for images of the same shape. Images are processed in blocks, but "full" returns 40
+    numbers per pixel with the default bank.
 
     Parameters
     ----------
     kind : {"full", "D", "S", "SD"}, default="full"
-        Which kernels are summed before the magnitude is taken.
+        Sum of kernels before the magnitude: none ("full"), over directions ("D"), over scales
+        ("S"), or over both ("SD").
     n_scales, n_directions : int, default=5 and 8
-        How many of each the bank has.
+        Number of scales and of directions of the filter bank.
     size : int, default=64
-        Side in pixels: of the mask on which Gabor functions are known.
+        Side in pixels: of the square mask on which the Gabor functions are sampled.
     k_max : float, default=pi/2
-        Largest frequency, in radians a pixel.
+        Largest frequency, in radians per pixel.
     f : float, default=2
-        Factor between the frequencies of scales.
+        Ratio between the frequencies of consecutive scales.
     delta : float, default=2*pi
         Width of the Gabor functions: standard deviation times frequency.
     prefactor_power : float, default=1
-        Power of the frequency in front; 2 is usual elsewhere and damps coarse scales.
+        Exponent of the frequency in the prefactor. The value 2, common in the literature, reduces
+        the weight of coarse scales.
     remove_dc : bool, default=False
-        Make all kernels blind to constant images; on a mask of 64 the two coarsest are not.
+        Whether to make the response to constant images zero for all kernels. If False, the two
+        coarsest scales on a mask of 64 pixels respond to constant images.
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
 
     Attributes
     ----------
@@ -136,8 +142,9 @@ class GaborFeatures(_TensorMap):
     def _shape_out(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(shape) not in (2, 3):
             raise ValueError(
-                "GaborFeatures takes images of shape (height, width) or (height, width, channels); "
-                f"samples of X have shape {shape}. For flat rows give tensor_shape."
+                "GaborFeatures expects images of shape (height, width) or (height, width, "
+                f"channels); samples of X have shape {shape}. If X contains flat rows, set "
+                "tensor_shape."
             )
         axes = (self.n_scales, self.n_directions)
         summed = _SUMMED[self.kind]
@@ -146,7 +153,7 @@ class GaborFeatures(_TensorMap):
     def _mapped(self, T: Floats) -> Floats:
         shape = T.shape[1:3]
         spectra = _spectra(self.kind, shape, T.dtype.char, *(getattr(self, name) for name in _BANK))
-        # One channel after another is an image of its own.
+        # Each channel is filtered as a separate image.
         images = T.reshape(*T.shape[:3], -1)
         n_channels, n_kernels = images.shape[3], len(spectra)
         magnitudes = np.empty((len(T), *shape, n_channels, n_kernels), T.dtype)
@@ -168,42 +175,44 @@ def gabor_bank(
     prefactor_power: float = 1,
     remove_dc: bool = False,
 ) -> NDArray[np.complex128]:
-    r"""Gabor functions of several scales and directions on a square mask.
+    r"""Return Gabor functions of several scales and directions, sampled on a square mask.
 
     .. math::
         \psi_{s,d}(z) = \frac{\|k\|^a}{\delta^2}\, e^{-\|k\|^2 \|z\|^2 / 2\delta^2}
         \left( e^{i k \cdot z} - e^{-\delta^2/2} \right), \qquad
         k = \frac{k_{max}}{f^s} (\cos\phi_d, \sin\phi_d),\ \phi_d = \pi d / n_{directions}.
 
-    With the power a = 1 all scales have the same energy on an unbounded mask; one of 64 pixels
-    holds 100, 100, 99, 71 and 27 % of it, and the last two scales see constant images.
+    With the exponent a = 1, all scales have the same energy on an unbounded mask. A mask of 64
+    pixels contains 100, 100, 99, 71 and 27% of the energy of the five default scales, and the last
+    two scales respond to constant images.
 
     Parameters
     ----------
     n_scales, n_directions : int, default=5 and 8
-        How many.
+        Number of scales and of directions.
     size : int, default=64
-        Side of the mask in pixels; z = 0 is at ``size // 2``.
+        Side of the mask in pixels. The origin z = 0 is at index ``size // 2``.
     k_max : float, default=pi/2
-        Largest frequency, in radians a pixel.
+        Largest frequency, in radians per pixel.
     f : float, default=2
-        Factor between the frequencies of scales.
+        Ratio between the frequencies of consecutive scales.
     delta : float, default=2*pi
         Width: standard deviation times frequency.
     prefactor_power : float, default=1
-        The power a; 2 is usual elsewhere.
+        The exponent a. The value 2 is common in the literature.
     remove_dc : bool, default=False
-        Subtract from each kernel as much of its envelope as makes it blind to constant images.
+        Whether to subtract a multiple of the envelope from each kernel, such that the response to
+        constant images is zero.
 
     Returns
     -------
     ndarray of complex, shape (n_scales, n_directions, size, size)
-        The first axis of a kernel is y, downwards; the second x.
+        The kernels. Their first axis is y, downward, the second is x.
 
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
-       (3.43).
+       equation (3.43).
 
     Examples
     --------
@@ -232,17 +241,17 @@ def gabor_bank(
 
 @lru_cache(maxsize=4)
 def _spectra(kind: Summed, shape: tuple[int, int], dtype: str, *bank: Any) -> NDArray[Any]:
-    """Fourier transforms of the summed kernels for images of a shape, (n_kernels, N1, N2).
+    """Return Fourier transforms (n_kernels, N1, N2) of the summed kernels for an image shape.
 
-    Responses are wanted within the image only. There a circular convolution equals one with zeros
-    outside as soon as its period exceeds the image by half a mask: what is wrong lies outside.
+    Only responses inside the image are needed. There, a circular convolution is equal to one with
+    zero padding if its period exceeds the image by at least half the mask.
     """
     kernels = gabor_bank(*bank).sum(axis=_SUMMED[kind])
     kernels = kernels.reshape(-1, *kernels.shape[-2:])
     center = kernels.shape[-1] // 2
     periods = []
     for axis, length in enumerate(shape, start=1):
-        # What lies further from the centre than the image is long never meets it.
+        # Crop the parts of the kernel that are farther from its center than the image is long.
         reach = min(center, length - 1)
         low, high = center - reach, min(center + reach + 1, kernels.shape[axis])
         kernels = kernels.take(range(low, high), axis=axis)
@@ -257,10 +266,10 @@ def _spectra(kind: Summed, shape: tuple[int, int], dtype: str, *bank: Any) -> ND
 
 
 def _responses(images: Floats, spectra: NDArray[Any]) -> NDArray[Any]:
-    """Convolutions of images with kernels, (n, n_kernels, h, w)."""
+    """Return the convolutions (n, n_kernels, h, w) of images with kernels."""
     height, width = images.shape[1:]
     transforms = fft.fft2(images, s=spectra.shape[1:])
     products = transforms[:, None] * spectra
-    # Back along one axis, of which the image is kept, then along the other.
+    # Invert along one axis and crop to the image, then along the other: this saves transforms.
     rows = fft.ifft(products, axis=2, overwrite_x=True)[:, :, :height]
     return np.asarray(fft.ifft(rows, axis=3, overwrite_x=True)[..., :width])

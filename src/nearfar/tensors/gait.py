@@ -1,4 +1,4 @@
-"""Gait: cycles of silhouettes, distances between sequences, rates of recognition."""
+"""Functions for gait recognition: gait cycles, sequence distances and recognition rates."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.words import listed
 
-# Least share of its variance that a signal must repeat after a period.
+# Minimum autocorrelation of a signal at its period.
 _REPEATED = 0.2
 
 
 def gait_period(silhouettes: ArrayLike) -> int:
-    r"""Frames of one gait cycle, two steps, as the area of the legs tells.
+    r"""Return the number of frames of one gait cycle (two steps).
 
-    Legs apart cover more pixels than legs together, so that the foreground of the lower half of
-    the frames rises and falls with each step. Its autocorrelation
+    Legs cover more pixels when they are apart, so the mean of the lower half of the frames
+    oscillates with each step. Let :math:`s_t` be this mean after removal of a linear trend. Its
+    autocorrelation
 
     .. math:: r(l) = \frac{\sum_t s_t s_{t+l}}{\sqrt{\sum_t s_t^2 \sum_t s_{t+l}^2}}
 
-    (s about its line of least squares) has its first high peak at one step; a cycle is two.
+    has its first high peak at the length of one step. A cycle is about twice as long; its length is
+    refined by the autocorrelation near this value.
 
     Parameters
     ----------
     silhouettes : array-like of shape (n_frames, height, width)
-        In the order of time; foreground has the larger numbers.
+        Silhouettes in temporal order. The foreground has larger values than the background.
 
     Returns
     -------
     int
-        From 2 to n_frames; n_frames where nothing repeats, so that all frames are one cycle.
+        Period, at most n_frames. If the signal is not periodic or has fewer than 4 frames, all
+        frames count as one cycle, and the result is n_frames.
 
     References
     ----------
-    .. [1] S. Sarkar et al., "The HumanID Gait Challenge Problem", PAMI 2005, section 3.2 (legs
-       in the lower half); here by autocorrelation instead of the distances of minima.
+    .. [1] S. Sarkar et al., "The HumanID Gait Challenge Problem", PAMI 2005, section 3.2, which
+       uses the distances between minima of the same signal instead of the autocorrelation.
 
     Examples
     --------
@@ -62,7 +65,7 @@ def gait_period(silhouettes: ArrayLike) -> int:
     energy = signal @ signal
     if n < 4 or energy <= 1e-20 * n * np.square(legs).max():
         return n
-    # Half of the frames at least must have a partner a step later.
+    # At least half of the frames must have a partner one step later.
     longest = n // 2
     padded = fft.rfft(signal, 2 * n)
     products = fft.irfft(padded * padded.conj(), 2 * n)[: longest + 2]
@@ -77,10 +80,10 @@ def gait_period(silhouettes: ArrayLike) -> int:
     ]
     if not peaks:
         return n
-    # The first that is half as high as any: multiples of a step repeat as well, and whole cycles
-    # better than single steps where left and right differ.
+    # Use the first peak that is at least half as high as the highest one. Multiples of a step also
+    # have peaks, and those of whole cycles are higher if left and right steps differ.
     step = next(lag for lag in peaks if repeats[lag] >= 0.5 * repeats[peaks].max())
-    # Two steps differ a little from twice one: where a cycle repeats best is asked nearby.
+    # A cycle is not exactly two times the first step: search the best lag nearby.
     cycle = 2 * step + _top(repeats, step)
     near = np.arange(max(2, round(cycle) - 2), round(cycle) + 3)
     near = near[near < len(repeats)]
@@ -90,28 +93,28 @@ def gait_period(silhouettes: ArrayLike) -> int:
 
 
 def averaged_gait_images(silhouettes: ArrayLike, period: int | None = None) -> Floats:
-    r"""The mean of the frames of each gait cycle.
+    r"""Return the mean of the frames of each gait cycle.
 
     .. math:: A_i = \frac1N \sum_{t = iN}^{(i+1)N - 1} S_t, \qquad 0 \le i < \lfloor T/N\rfloor
 
-    for T frames S and a period N. Frames after the last whole cycle are left out.
+    for T frames S and a period N. Frames after the last complete cycle are ignored.
 
     Parameters
     ----------
     silhouettes : array-like of shape (n_frames, height, width)
-        In the order of time.
+        Silhouettes in temporal order.
     period : int or None, default=None
-        Frames of a cycle; None asks :func:`gait_period`.
+        Number of frames per cycle. None estimates it with :func:`gait_period`.
 
     Returns
     -------
     ndarray of shape (n_frames // period, height, width)
-        float64, or float32 if silhouettes are.
+        Averaged images, in float32 if the silhouettes are float32, otherwise in float64.
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, (3.47), where
-       i begins at 1: that would leave out the first cycle and run over the end.
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, equation (3.47).
+       The index i starts at 1 there, which would skip the first cycle and exceed the last frame.
 
     Examples
     --------
@@ -126,8 +129,8 @@ def averaged_gait_images(silhouettes: ArrayLike, period: int | None = None) -> F
     n_cycles = len(frames) // length
     if n_cycles < 1:
         raise ValueError(
-            f"silhouettes has {len(frames)} frames, fewer than a period of {length}: there is no "
-            "whole cycle. Give a smaller period, or None."
+            f"silhouettes has {len(frames)} frames, fewer than a period of {length}. At least one "
+            "complete cycle is needed. Use a smaller period, or None."
         )
     dtype = frames.dtype if frames.dtype == np.float32 else np.dtype(np.float64)
     cycles = frames[: n_cycles * length].reshape(n_cycles, length, *frames.shape[1:])
@@ -135,27 +138,28 @@ def averaged_gait_images(silhouettes: ArrayLike, period: int | None = None) -> F
 
 
 def sequence_distance(P: ArrayLike, G: ArrayLike) -> float:
-    r"""How far the cycles of a probe are from those of a gallery: the median of the nearest.
+    r"""Return the distance of a probe sequence from a gallery subject.
 
     .. math:: d(P, G) = \mathrm{median}_i \min_j \|P_i - G_j\|
 
-    It is no metric: :math:`d(P, G) \ne d(G, P)` in general.
+    It is not symmetric: in general, :math:`d(P, G) \ne d(G, P)`.
 
     Parameters
     ----------
     P : array-like of shape (n_cycles, ...)
-        Features of the cycles of a probe, of any order.
+        Features of the gait cycles of the probe, one row or tensor per cycle.
     G : array-like of shape (n_gallery_cycles, ...)
-        Those of one subject of the gallery.
+        Features of the gait cycles of one subject of the gallery.
 
     Returns
     -------
     float
+        Median over the cycles of P of the distance to the nearest cycle of G.
 
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
-       (3.48).
+       equation (3.48).
 
     Examples
     --------
@@ -170,16 +174,16 @@ def sequence_distance(P: ArrayLike, G: ArrayLike) -> float:
         features = np.asarray(given, dtype=np.float64)
         if features.ndim < 2 or not features.size:
             raise ValueError(
-                f"{name} must have shape (n_cycles, ...), a row or tensor for each cycle; got "
+                f"{name} must have shape (n_cycles, ...), with one row or tensor per cycle; got "
                 f"shape {features.shape}."
             )
         if not np.isfinite(features).all():
-            raise ValueError(f"{name} holds NaN or infinity.")
+            raise ValueError(f"{name} contains NaN or infinity.")
         rows.append(features.reshape(len(features), -1))
     if rows[0].shape[1] != rows[1].shape[1]:
         raise ValueError(
-            f"P has {rows[0].shape[1]} features a cycle, but G has {rows[1].shape[1]}; they must "
-            "come from the same map."
+            f"P has {rows[0].shape[1]} features per cycle, but G has {rows[1].shape[1]}. Both must "
+            "be transformed in the same way."
         )
     whole = [np.array([0, len(part)]) for part in rows]
     return float(median_of_nearest(cdist(*rows), *whole)[0, 0])
@@ -188,10 +192,10 @@ def sequence_distance(P: ArrayLike, G: ArrayLike) -> float:
 def median_of_nearest(
     D: Matrix, probes: NDArray[np.intp], gallery: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Distances between sequences from those of all their cycles.
+    """Return the distances between sequences from those between their cycles.
 
-    Probe i has the rows ``probes[i]`` to ``probes[i + 1]`` of D, subject j of the gallery such
-    columns.
+    Probe i has the rows ``probes[i]`` to ``probes[i + 1]`` of D, and subject j of the gallery the
+    columns ``gallery[j]`` to ``gallery[j + 1]``, each without the last.
     """
     nearest = np.minimum.reduceat(D, gallery[:-1], axis=1)
     parts = pairwise(probes)
@@ -201,7 +205,7 @@ def median_of_nearest(
 def mean_of_nearest(
     D: Matrix, probes: NDArray[np.intp], gallery: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """The same in both directions: half the mean from probe to gallery and half that back."""
+    """Return the symmetric distances: means of the nearest distances, averaged over both ways."""
     there = np.minimum.reduceat(D, gallery[:-1], axis=1)
     back = np.minimum.reduceat(D, probes[:-1], axis=0)
     there = np.add.reduceat(there, probes[:-1], axis=0) / np.diff(probes)[:, None]
@@ -215,26 +219,27 @@ def rank_k_rates(
     gallery_ids: ArrayLike,
     ranks: Sequence[int] = (1, 5),
 ) -> Vector:
-    """Shares of the probes whose subject is among the k nearest of the gallery.
+    """Return the fraction of probes whose subject is among the k nearest of the gallery.
 
-    A subject with several columns is as far as the nearest of them. Where others are as far as
-    the right subject they come first: who says the same of all has found nobody.
+    The distance of a subject with several columns is the smallest of them. Ties count against the
+    correct subject: subjects at the same distance are ranked before it, so that constant distances
+    have rate 0 below the number of subjects.
 
     Parameters
     ----------
     distances : array-like of shape (n_probes, n_gallery)
-        From probes to the gallery.
+        Distances from the probes to the gallery.
     probe_ids : array-like of shape (n_probes,)
-        The subject of each probe, who must be in the gallery.
+        Subject of each probe, which must be in the gallery.
     gallery_ids : array-like of shape (n_gallery,)
-        The subject of each column.
+        Subject of each column.
     ranks : sequence of int, default=(1, 5)
-        The numbers k.
+        Values of k.
 
     Returns
     -------
     ndarray of shape (n_ranks,)
-        From 0 to 1.
+        Recognition rates, from 0 to 1.
 
     Examples
     --------
@@ -252,15 +257,15 @@ def rank_k_rates(
             f"of {len(gallery)} gallery_ids; got shape {D.shape}."
         )
     if np.isnan(D).any():
-        raise ValueError("distances holds NaN.")
+        raise ValueError("distances contains NaN.")
     for k in ranks:
         check_parameter("rank_k_rates", "ranks", k, [integer(1)])
     codes = {subject: code for code, subject in enumerate(subjects.tolist())}
     strangers = sorted({probe for probe in probes.tolist() if probe not in codes}, key=str)
     if strangers:
         raise ValueError(
-            f"probe_ids has {listed(strangers, 3)}, not in gallery_ids: nobody can find them. "
-            "Leave out those probes."
+            f"probe_ids has {listed(strangers, 3)}, not in gallery_ids. Remove these probes, or "
+            "add their subjects to the gallery."
         )
     order = np.argsort(gallery, kind="stable")
     starts = np.searchsorted(gallery[order], np.arange(len(subjects)))
@@ -272,18 +277,19 @@ def rank_k_rates(
 
 
 def weighted_average_rate(rates: ArrayLike, sizes: ArrayLike) -> Any:
-    """The mean of rates of several probe sets, each with the weight of its size.
+    """Return the mean of the rates of several probe sets, weighted by their sizes.
 
     Parameters
     ----------
     rates : array-like of shape (..., n_sets)
-        Of one method, or a row for each method; in any unit.
+        Rates of one method, or one row per method, in any unit.
     sizes : array-like of shape (n_sets,)
-        How many probes each set has.
+        Number of probes in each set.
 
     Returns
     -------
     float, or ndarray of shape (...)
+        Weighted mean of each method.
 
     Examples
     --------
@@ -294,19 +300,19 @@ def weighted_average_rate(rates: ArrayLike, sizes: ArrayLike) -> Any:
     shares, weights = np.asarray(rates, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
     if weights.ndim != 1 or not shares.ndim or shares.shape[-1] != len(weights):
         raise ValueError(
-            f"rates must have one entry for each of sizes; got shapes {shares.shape} and "
-            f"{weights.shape}."
+            f"rates must have one entry for each of sizes along its last axis; got shapes "
+            f"{shares.shape} and {weights.shape}."
         )
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
-        raise ValueError("sizes must be numbers of probes: none below 0, and one above.")
+        raise ValueError("sizes must be nonnegative, finite numbers with a positive sum.")
     if not np.isfinite(shares).all():
-        raise ValueError("rates holds NaN or infinity: leave out sets without a rate.")
+        raise ValueError("rates contains NaN or infinity. Remove probe sets without a rate.")
     averages = shares @ weights / weights.sum()
     return float(averages) if averages.ndim == 0 else averages
 
 
 def _top(values: Vector, at: int) -> float:
-    """Twice the way from a peak to the top of the parabola through it and its neighbours."""
+    """Return two times the offset of a peak from the top of the parabola through three values."""
     left, middle, right = values[at - 1 : at + 2]
     bend = left - 2 * middle + right
     return float((left - right) / bend) if bend < 0 else 0.0
@@ -320,5 +326,5 @@ def _checked_frames(silhouettes: ArrayLike, name: str) -> NDArray[Any]:
             f"shape {frames.shape}."
         )
     if frames.dtype.kind == "f" and not np.isfinite(frames).all():
-        raise ValueError(f"{name} holds NaN or infinity.")
+        raise ValueError(f"{name} contains NaN or infinity.")
     return frames

@@ -1,4 +1,4 @@
-"""Recognition of people by their gait."""
+"""Gait recognition."""
 
 from __future__ import annotations
 
@@ -28,57 +28,63 @@ Representation = Literal["agi", "gabor", "gabor_d", "gabor_s", "gabor_sd"]
 
 _GABOR = {"gabor": "full", "gabor_d": "D", "gabor_s": "S", "gabor_sd": "SD"}
 _MATCHING = {"median_min": median_of_nearest, "symmetric_mean_min": mean_of_nearest}
-# Share of the mean variance that is mixed into the covariance of LDA.
+# Shrinkage of the within-class covariance of LDA toward its mean variance.
 _SHRINKAGE = 0.1
 
 
 class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
-    r"""Who walks there: the subject whose gait cycles are nearest to those of a sequence.
+    r"""Nearest-neighbor classifier that recognizes people by their gait.
 
-    Silhouettes of a sequence are averaged over each gait cycle
-    (:func:`~nearfar.tensors.averaged_gait_images`), these images become tensors of Gabor features
-    if one wants, go through a tensor subspace, then through LDA, and a sequence P is as far from a
-    subject G as
+    Each sequence of silhouettes is processed in these steps:
+
+    1. The silhouettes are averaged over each gait cycle
+       (:func:`~nearfar.tensors.averaged_gait_images`).
+    2. Optionally, the averaged images are converted to Gabor features.
+    3. Optionally, the features are transformed by a tensor subspace.
+    4. The result is transformed by LDA. Because there are few cycles per subject, LDA shrinks its
+       within-class covariance: 10% of the mean variance is mixed in.
+
+    The distance of a sequence P from a subject G is
 
     .. math:: d(P, G) = \mathrm{median}_i \min_j \|P_i - G_j\|
 
-    over the cycles :math:`P_i` of the sequence and all cycles :math:`G_j` of the subject. Subspace
-    and LDA learn from the cycles of the training sequences, the gallery. LDA is shrunk: its
-    within-class covariance has 10 % of its mean variance mixed in, since there are few cycles of
-    anybody.
+    over the cycles :math:`P_i` of the sequence and all cycles :math:`G_j` of the subject. The
+    subspace and LDA are fitted to the cycles of the training sequences, the gallery.
 
-    Use it for silhouettes from the side, of one size and with the walker in the middle. For any
+    Use it for silhouettes from the side, all of the same size, with the person in the center. For
     other sets of vectors see :class:`SetKNeighborsClassifier`. With ``subspace=None`` and many
-    pixels LDA works in the span of all averaged images, which is fine for some hundred of them.
+    pixels, LDA works in the span of all averaged images, which is feasible for some hundred images.
 
-    Cost: that of the subspace and of LDA for m cycles; then m distances for each cycle.
+    Cost: that of the subspace and of LDA for m cycles, then m distances per cycle of a sequence.
 
     Parameters
     ----------
     representation : {"agi", "gabor", "gabor_d", "gabor_s", "gabor_sd"}, default="agi"
-        Averaged gait images as they are, or what :class:`GaborFeatures` makes of them: of all
-        kernels, or of those summed over directions, scales or both.
+        Features: the averaged gait images, or their :class:`GaborFeatures` with all kernels or
+        with kernels summed over directions ("gabor_d"), scales ("gabor_s") or both ("gabor_sd").
     subspace : learner of tensors or None, default=None
-        Fitted to the features with the subjects for labels; None takes them as they are.
+        Transformer that is cloned and fitted to the features, with the subjects as labels. None
+        uses the features unchanged.
     lda : bool, default=True
-        Whether a shrunk LDA follows.
+        Whether to apply LDA with shrinkage.
     matching : {"median_min", "symmetric_mean_min"}, default="median_min"
-        How distances of cycles become those of sequences: the median of the nearest, as above, or
-        the mean of the nearest, from the sequence to the subject and back.
+        Distance between sequences: the formula above, or the mean of the nearest distances,
+        averaged over both directions.
     metric : {"euclidean", "angle"}, default="euclidean"
-        How far cycles are from one another: the length of their difference, or the angle between
-        them as seen from the mean of the gallery.
+        Distance between cycles: Euclidean, or the angle between them about the mean of the gallery.
     period : int or None, default=None
-        Frames of a gait cycle; None asks :func:`~nearfar.tensors.gait_period` for each sequence.
+        Number of frames per gait cycle. None estimates it for each sequence with
+        :func:`~nearfar.tensors.gait_period`.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest: that of a frame.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest). Here,
+        a sample is a frame.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_subjects,)
-        Who is in the gallery.
+        Subjects of the gallery, sorted.
     subspace_ : object or None
-        The fitted subspace.
+        Fitted clone of ``subspace``.
     tensor_shape_ : tuple of int
         Shape of a frame.
 
@@ -163,19 +169,19 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         return hasattr(self, "classes_")
 
     def fit(self, sequences: Any, ids: ArrayLike) -> Self:
-        """Learn from the gallery, and keep its cycles.
+        """Fit the subspace and LDA to the gallery, and store its transformed cycles.
 
         Parameters
         ----------
         sequences : list of arrays (n_frames_i, height, width), array of such, or Sets
-            Silhouettes of one walk each, in the order of time; of Sets each vector is a frame.
+            Silhouettes of one sequence each, in temporal order. Each vector of Sets is a frame.
         ids : array-like of shape (n_sequences,)
-            Whose walk each is.
+            Subject of each sequence.
 
         Returns
         -------
         GaitRecognizer
-            Itself.
+            The recognizer itself.
         """
         self._forget()
         self.__dict__.pop("_axes", None)
@@ -204,31 +210,31 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         return self
 
     def distances(self, sequences: Any) -> Matrix:
-        """How far sequences are from the subjects of the gallery.
+        """Return the distances of sequences from the subjects of the gallery.
 
         Parameters
         ----------
-        sequences : as in ``fit``
-            New walks.
+        sequences : list of arrays (n_frames_i, height, width), array of such, or Sets
+            New sequences, in the same form as in ``fit``.
 
         Returns
         -------
         ndarray of shape (n_sequences, n_subjects)
-            Subjects in the order of ``classes_``.
+            Distances, with the subjects in the order of ``classes_``.
         """
         check_is_fitted(self)
         walks, shape = _read(sequences, self.tensor_shape_)
         if shape != self.tensor_shape_:
             raise ValueError(
-                f"GaitRecognizer: sequences has frames of shape {shape}, {prod(shape)} features; "
-                f"those of fit had shape {self.tensor_shape_}."
+                f"GaitRecognizer: the frames of sequences have shape {shape}, {prod(shape)} "
+                f"features, but those in fit had shape {self.tensor_shape_}."
             )
         images, sizes = self._averages(walks)
         points = np.concatenate(list(self._mapped(images)))
         gallery = np.append(self._starts, len(self._cycles))
         match, offsets = _MATCHING[self.matching], np.concatenate([[0], np.cumsum(sizes)])
         D = np.empty((len(walks), len(self.classes_)))
-        # A block has whole sequences.
+        # Blocks consist of complete sequences.
         per_walk = 16 * int(sizes.max()) * len(self._cycles)
         for block in row_blocks(len(walks), per_walk):
             bounds = offsets[block.start : block.stop + 1]
@@ -237,32 +243,33 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         return D
 
     def rank(self, sequences: Any) -> NDArray[Any]:
-        """The subjects of the gallery, nearest first.
+        """Return the subjects of the gallery for each sequence, nearest first.
 
         Parameters
         ----------
-        sequences : as in ``fit``
-            New walks.
+        sequences : list of arrays (n_frames_i, height, width), array of such, or Sets
+            New sequences, in the same form as in ``fit``.
 
         Returns
         -------
         ndarray of shape (n_sequences, n_subjects)
-            Of subjects equally far the first in ``classes_`` comes first.
+            Subjects by increasing distance. Ties are in the order of ``classes_``.
         """
         order = np.argsort(self.distances(sequences), axis=1, kind="stable")
         return np.asarray(self.classes_[order])
 
     def predict(self, sequences: Any) -> NDArray[Any]:
-        """The nearest subject.
+        """Return the nearest subject for each sequence.
 
         Parameters
         ----------
-        sequences : as in ``fit``
-            New walks.
+        sequences : list of arrays (n_frames_i, height, width), array of such, or Sets
+            New sequences, in the same form as in ``fit``.
 
         Returns
         -------
         ndarray of shape (n_sequences,)
+            Predicted subjects.
         """
         nearest = self.distances(sequences).argmin(axis=1)
         return np.asarray(self.classes_[nearest])
@@ -270,7 +277,7 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
     # ------------------------------------------------------------------ from frames to points
 
     def _averages(self, walks: list[NDArray[Any]]) -> tuple[Floats, Indices]:
-        """Averaged images of all sequences as rows, and how many each has."""
+        """Return the averaged images of all sequences as rows, and their number per sequence."""
         averages = []
         for k, frames in enumerate(walks):
             try:
@@ -288,14 +295,15 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         if len(shape) != 2:
             raise ValueError(
                 f"representation={self.representation!r} needs frames of shape (height, width), "
-                f"but those of sequences have shape {shape}. For flat frames give tensor_shape."
+                f"but those of sequences have shape {shape}. If frames are flat rows, set "
+                "tensor_shape."
             )
-        # Forty numbers for each pixel; single precision is enough for what is averaged of bits.
+        # There are 40 numbers per pixel. float32 is precise enough for averages of binary images.
         gabor = GaborFeatures(_GABOR[self.representation], flatten=False)  # type: ignore[arg-type]
         return gabor.fit_transform(tensors.astype(np.float32))
 
     def _mapped(self, images: Floats) -> Iterator[Matrix]:
-        """Points of new images, in blocks."""
+        """Yield the transformed cycles of new images in blocks."""
         per_image = images.shape[1] * (8 if self.representation == "agi" else 8 * 40)
         for block in row_blocks(len(images), per_image):
             features = self._features(images[block], self.tensor_shape_)
@@ -309,7 +317,7 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         return np.asarray(points / np.where(lengths > 0, lengths, 1))
 
     def _apart(self, points: Matrix) -> Matrix:
-        """Distances, or angles, of cycles to those of the gallery."""
+        """Return the distances or angles between cycles and those of the gallery."""
         D = np.asarray(cdist(points, self._cycles))
         return D if self.metric == "euclidean" else 2 * np.arcsin(np.minimum(D / 2, 1))
 
@@ -320,39 +328,45 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
             starts[0] == 0 and (np.diff(starts) > 0).all() and starts[-1] < n,
             f"_starts must ascend from 0 to below {n}",
         )
-        need(hasattr(self, "_axes") or sizes["q"] == sizes["r"], "_cycles must be as long as _mean")
+        need(
+            hasattr(self, "_axes") or sizes["q"] == sizes["r"],
+            "_cycles must have as many columns as _mean has elements",
+        )
         if self.subspace_ is None:
             return
         made = check_state(self.subspace_).get("q", sizes["q"])
-        need(made == sizes["q"], f"subspace_ must give {sizes['q']} features; it gives {made}")
+        need(made == sizes["q"], f"subspace_ must return {sizes['q']} features; it returns {made}")
 
 
 def _read(
     sequences: Any, wanted: tuple[int, ...] | None
 ) -> tuple[list[NDArray[Any]], tuple[int, ...]]:
-    """Frames of each sequence, (n_frames, ...), and the shape of one; flat ones get that wanted."""
+    """Return the frames (n_frames, ...) of each sequence, and the shape of a frame.
+
+    Flat frames are reshaped to the wanted shape.
+    """
     if isinstance(sequences, Sets | str | bytes) or not isinstance(sequences, Iterable):
-        walks = list(as_sets(sequences))  # who says what would do
+        walks = list(as_sets(sequences))  # Raises for other types, with a list of valid ones.
     elif hasattr(sequences, "columns"):
         walks = list(as_sets(sequences))
     else:
         walks = [_plain(frames) for frames in sequences]
         flat = [f.reshape(len(f), prod(f.shape[1:])) if f.ndim > 2 else f for f in walks]
         if not walks or not all(_is_sound(frames, flat[0]) for frames in flat):
-            walks = list(as_sets(flat))  # names what is wrong
+            walks = list(as_sets(flat))  # Raises with a message that names the invalid sequence.
     shape: tuple[int, ...] = walks[0].shape[1:]
     for k, frames in enumerate(walks):
         if frames.shape[1:] != shape:
             raise ValueError(
                 f"Sequence {k} has frames of shape {frames.shape[1:]}, but those of sequence 0 "
-                f"have shape {shape}; all need the same."
+                f"have shape {shape}. All frames must have the same shape."
             )
     if wanted is None or tuple(wanted) == shape:
         return walks, tuple(int(n) for n in shape)
     if len(shape) > 1 or prod(wanted) != shape[0]:
         raise ValueError(
-            f"GaitRecognizer: frames of sequences have shape {shape}, {prod(shape)} features; "
-            f"frames of shape {tuple(wanted)} have {prod(wanted)}."
+            f"GaitRecognizer: the frames of sequences have shape {shape}, {prod(shape)} features, "
+            f"but tensor_shape {tuple(wanted)} needs {prod(wanted)}."
         )
     wanted = tuple(int(n) for n in wanted)
     return [frames.reshape(len(frames), *wanted) for frames in walks], wanted
@@ -361,12 +375,12 @@ def _read(
 def _plain(frames: Any) -> NDArray[Any]:
     try:
         return np.asarray(frames)
-    except (TypeError, ValueError):  # of unequal lengths
+    except (TypeError, ValueError):  # The frames have unequal lengths.
         return np.array(frames, dtype=object)
 
 
 def _is_sound(frames: NDArray[Any], first: NDArray[Any]) -> bool:
-    """Whether frames can be averaged as they are; a copy of them all in floats may be large."""
+    """Return True if frames can be averaged without a copy in floats, which may be large."""
     if frames.ndim != 2 or not frames.size or frames.shape[1:] != first.shape[1:]:
         return False
     if frames.dtype.kind == "f":
@@ -375,18 +389,17 @@ def _is_sound(frames: NDArray[Any], first: NDArray[Any]) -> bool:
 
 
 def _rows(subspace: Any, features: Floats) -> Matrix:
-    """Features after the subspace, as flat rows of float64."""
+    """Return the features after the subspace as flat rows of float64."""
     mapped = features if subspace is None else np.asarray(subspace.transform(features))
     return mapped.reshape(len(mapped), -1).astype(np.float64)
 
 
 def _shrunk_lda(points: Matrix, owners: Indices) -> Matrix:
-    """Axes (q, r) that tell subjects apart, each of unit variance within subjects."""
+    """Return discriminant axes (q, r) with unit variance within subjects."""
     if (points == points[np.searchsorted(owners, owners)]).all():
         raise ValueError(
-            "Every subject of ids has one gait cycle only, or equal ones: there is nothing from "
-            "which LDA could learn how one gait varies. Use lda=False, a shorter period or more "
-            "sequences."
+            "Every subject of ids has one gait cycle only, or equal cycles, so LDA cannot estimate "
+            "the variance within subjects. Use lda=False, a shorter period or more sequences."
         )
     statistics = ClassStatistics(pooled=True).partial_fit(points, owners)
     return whitened_means(statistics, _SHRINKAGE)[0]

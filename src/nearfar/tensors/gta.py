@@ -1,4 +1,4 @@
-"""General tensor analysis: the subspaces of the modes that keep most of the energy."""
+"""General tensor analysis."""
 
 from __future__ import annotations
 
@@ -21,72 +21,80 @@ from nearfar.summaries.mode_scatters import ModeScatters
 
 
 class GTA(ModeStatisticsLearner):
-    r"""General tensor analysis: principal components of tensors, one subspace for each mode.
+    r"""General tensor analysis: principal components of tensors, one projection per mode.
+
+    The projections maximize the sum of squares of the projected tensors:
 
     .. math:: \max_{U_k^T U_k = I}\;
         \sum_i \|(X_i - M) \times_1 U_1^T \cdots \times_K U_K^T\|^2 ,
 
-    with M the mean. Given the other modes, :math:`U_k` are the leading eigenvectors of
-    :math:`\sum_i T_{i(k)} T_{i(k)}^T`, where :math:`T_i` is :math:`X_i - M` projected in all modes
-    but k: one mode after another is solved, and no step lowers the energy that is kept. What is not
-    kept is the squared error of ``inverse_transform``.
+    where M is the mean. For fixed factors of the other modes, :math:`U_k` contains the leading
+    eigenvectors of :math:`\sum_i T_{i(k)} T_{i(k)}^T`, where :math:`T_i` is :math:`X_i - M`
+    projected in all modes except k. The algorithm solves one mode after another. No step decreases
+    the energy (the objective). The total energy minus the objective is the squared error of
+    ``inverse_transform``.
 
-    Use it to compress images, clips or volumes before anything that learns: rows, columns and
-    channels get a matrix each, in place of one for all pixels, so that few samples are enough. Of
-    vectors it is PCA; of a single matrix, not centred, the singular value decomposition; the same
-    method is known as multilinear PCA, CSA and, for matrices, GLRAM. It reads no labels. With many
-    samples of few pixels PCA keeps more with as many numbers.
+    Use it to compress images, clips or volumes before another estimator. Rows, columns and
+    channels have one small matrix each instead of one large matrix for all pixels. Few samples
+    therefore suffice. It does not use labels. With many samples of few pixels, PCA keeps more
+    energy with the same number of components.
 
-    Cost: for each sweep over the modes O(n p q) with p entries of a tensor and the most components
-    q of a mode; before the first one O(n p d) with the longest mode d. X is read in blocks.
+    On vectors it is equal to PCA, and on a single matrix with ``center=False`` to the singular
+    value decomposition. The method is also known as multilinear PCA, CSA and, for matrices, GLRAM.
+
+    Cost: O(n p q) per sweep over the modes, where p is the number of entries of a tensor and q the
+    largest number of components of a mode, plus O(n p d) before the first sweep, where d is the
+    length of the longest mode. X is read in blocks.
 
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Dimension of the output: of each mode. An integer is the most in any mode, a tuple has one
-        number for each. None keeps the share ``energy``.
+        Dimension of the output: number of components per mode. An integer applies to every mode, up
+        to the mode's length. A tuple has one entry per mode. None keeps the fraction ``energy`` of
+        each mode.
     energy : float, default=0.97
-        Share of the energy that each mode keeps on its own: where ``n_components`` is None. Less is
-        kept by all together.
+        Fraction of the energy that each mode keeps if the other modes are not projected. All modes
+        together keep less. Used if ``n_components`` is None.
     center : bool, default=True
-        Whether the axes are those of the rows about their mean; False counts from zero, and there
-        is no ``mean_``.
+        Whether to subtract the mean. If False, ``mean_`` is not set.
     init : {"hosvd", "random"}, default="hosvd"
-        Where to start: "hosvd" are the leading eigenvectors of each mode alone.
+        Initialization: "hosvd" uses the leading eigenvectors of each mode, with the other modes
+        not projected; "random" draws orthonormal factors.
     max_iter : int, default=50
-        Steps at most: sweeps over all modes. 0 is the closed form, the start "hosvd" and no sweep.
+        Maximum number of iterations: sweeps over the modes. 0 keeps the "hosvd" factors, a closed
+        form.
     tol : float, default=1e-6
-        Stops when a sweep changes the projectors of all modes by less in sum.
+        Stop when a sweep changes the projectors by less than this, summed over the modes.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random start.
+        Seed of the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, q_k)
-        Orthonormal columns for each mode.
+        Factor of each mode, with orthonormal columns.
     components_ : ndarray of shape (n_features_out, n_features)
-        The map of flat rows: the Kronecker product of the factors, built when it is asked for.
+        Projection of flat rows: the Kronecker product of the factors, computed on access.
     mean_ : ndarray of shape (n_features,)
-        Mean of the training tensors, flat.
+        Mean of the training tensors, as a flat row.
     n_components_ : tuple of int
-        Length of each mode after the map.
+        Number of components in each mode.
     tensor_shape_ : tuple of int
         Shape of a sample.
     total_energy_ : float
-        Sum of squares of all entries, about the mean.
+        Sum of squares of all entries, about the mean if ``center`` is True.
     history_ : dict
-        "objective", the energy kept after every step of a mode; "step", the change of projectors,
-        and "seconds", after every sweep.
+        Lists: "objective", the energy kept, after each step of a mode; "step", the change of the
+        projectors, and "seconds" after each sweep.
     n_iter_ : int
-        Sweeps.
+        Number of sweeps.
     converged_ : bool
-        Whether the last sweep changed projectors by less than ``tol``.
+        Whether the last sweep changed the projectors by less than ``tol``.
 
     See Also
     --------
@@ -150,14 +158,14 @@ class GTA(ModeStatisticsLearner):
         self.verbose = verbose
 
     def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
-        """Learn from whatever knows the scatters of each mode, all in one class."""
+        """Learn the factors from the scatters of each mode, with all samples in one class."""
         shape = scatters.mean.shape
         wanted = self._wanted_components(shape)
         alone = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
         total = float(np.sum(alone[0][0]))
         if not total > 0:
             found = "all samples are equal" if self.center else "all entries are zero"
-            raise ValueError(f"GTA: {found} in X, so that there is nothing to learn.")
+            raise ValueError(f"GTA: {found} in X, so no direction has any energy.")
         kept = wanted or [n_for_share(values, self.energy) for values, _ in alone]
         if self.init == "random" and self.max_iter > 0:
             start = random_factors(shape, kept, check_random_state(self.random_state))

@@ -1,4 +1,4 @@
-"""General tensor discriminant analysis: class means apart in every mode."""
+"""General tensor discriminant analysis."""
 
 from __future__ import annotations
 
@@ -26,94 +26,118 @@ from nearfar.summaries.mode_scatters import ModeScatters
 
 
 class GTDA(ModeStatisticsLearner):
-    r"""General tensor discriminant analysis: class means apart, less what classes scatter.
+    r"""General tensor discriminant analysis: one supervised projection per tensor mode.
+
+    The projections maximize the scatter between classes minus a weight times the scatter within
+    classes:
 
     .. math:: \max_{U_k^T U_k = I}\;
         \sum_c n_c \|(M_c - M) \times_1 U_1^T \cdots \times_K U_K^T\|^2
         - \zeta \sum_i \|(X_i - M_{c(i)}) \times_1 U_1^T \cdots \times_K U_K^T\|^2 ,
 
-    with the mean M and the class means :math:`M_c`. Given the other modes, :math:`U_k` are the
-    leading eigenvectors of :math:`B_k - \zeta W_k`, the scatters between and within classes of
-    mode k, all other modes projected; one mode after another is solved. While :math:`\zeta` and the
-    dimensions are fixed no step lowers the objective.
+    where M is the mean and :math:`M_c` are the class means. For fixed factors of the other modes,
+    :math:`U_k` contains the leading eigenvectors of :math:`B_k - \zeta W_k`. Here :math:`B_k` and
+    :math:`W_k` are the scatters of mode k between and within classes, computed after projecting
+    all other modes. The algorithm solves one mode after another. As long as :math:`\zeta` and the
+    dimensions are fixed, no step decreases the objective.
 
-    Use it on images, clips or volumes with few samples a class, before a shrunk LDA or k-NN. Most
-    of the gain over vectors comes from the tensor form, which :class:`GTA` has too; the weight
-    :math:`\zeta` adds little, or much to the worse: on faces and digits with few images a class the
-    rule "max_eig" errs far more often than 0.1, as directions in which little varies look best to
-    it, and 1 helps on some sets and ruins others. Choose it by validation. With more samples, a
-    shrunk LDA on vectors is as good or better. Of vectors it is :class:`DSDC`.
+    Use it on images, clips or volumes with few samples per class, before :class:`LDA` with
+    shrinkage or k-NN. With many samples, LDA with shrinkage on flat rows is as good or better. On
+    vectors it is equal to :class:`DSDC`.
 
-    Cost: for each sweep over the modes O(n p q) with p entries of a tensor and the most components
-    q of a mode; before the first one O(n p d) with the longest mode d. X is read in blocks.
+    Cost: O(n p q) per sweep over the modes, where p is the number of entries of a tensor and q the
+    largest number of components of a mode, plus O(n p d) before the first sweep, where d is the
+    length of the longest mode. X is read in blocks.
 
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Dimension of the output: of each mode. An integer is the most in any mode, a tuple has one
-        number for each. None leaves it to ``energy`` or ``dim_rule``.
+        Dimension of the output: number of components per mode. An integer applies to every mode, up
+        to the mode's length. A tuple has one entry per mode. None uses ``energy`` or ``dim_rule``.
     zeta : float or {"max_eig", "trace_ratio", "sum_eig"}, default=0.1
-        Weight of the scatter within classes: a number, or chosen anew at each step as the largest
-        eigenvalue of :math:`W_k^{-1} B_k`, as the largest ratio of the traces of both, or as the
-        sum of the leading eigenvalues. Then steps may lower the objective.
+        Weight of the scatter within classes: a number, or a rule that computes it at each step
+        (see Notes). With a rule, a step may decrease the objective.
     energy : float, default=0.97
-        Share of the energy that each mode keeps on its own: where ``n_components`` and ``dim_rule``
-        are None. It is the energy of all samples about their mean.
+        Fraction of the energy that each mode keeps if the other modes are not projected. The energy
+        is the sum of squares about the mean. Used if ``n_components`` and ``dim_rule`` are None.
     order : {"algebraic", "magnitude"}, default="algebraic"
-        Which eigenvalues lead: the largest, or the largest in magnitude, as a singular value
-        decomposition has them. The latter are those of the largest scatter within classes where
-        :math:`\zeta` is large; it is here because the work can be read so.
+        Order of the eigenvalues: "algebraic" takes the largest first, "magnitude" those with the
+        largest absolute value (see Notes).
     dim_rule : {"eigenvalue_mass", "abs_mass", "positive_mass"} or None, default=None
-        Choose the dimensions at each step: as many leading eigenvalues as make up at most the share
-        ``delta`` of the sum of all, of all in magnitude, or of the positive ones. The first is that
-        of the work, and of use only while most eigenvalues are positive.
+        Rule that chooses the number of components of a mode at each step (see Notes).
     delta : float or None, default=None
-        Share of eigenvalues for ``dim_rule``; None is ``energy``.
+        Maximum fraction of the eigenvalue mass for ``dim_rule``. None uses ``energy``.
     init : {"hosvd", "random"}, default="hosvd"
-        Where to start: "hosvd" are the leading eigenvectors of each mode alone.
+        Initialization: "hosvd" uses the leading eigenvectors of each mode, with the other modes
+        not projected; "random" draws orthonormal factors.
     max_iter : int, default=50
-        Steps at most: sweeps over all modes. 0 is the direct form, the start "hosvd" and no sweep.
+        Maximum number of iterations: sweeps over the modes. 0 keeps the "hosvd" factors.
     tol : float, default=1e-6
-        Stops when a sweep changes the projectors of all modes by less in sum.
+        Stop when a sweep changes the projectors by less than this, summed over the modes.
     ridge : float, default=1e-8
-        What is added to variances: this share of their mean, to :math:`W_k` in the rules for
-        ``zeta``.
+        Regularization: this fraction of the mean diagonal element of :math:`W_k` is added to its
+        diagonal in the rules for ``zeta``.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random start.
+        Seed of the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, q_k)
-        Orthonormal columns for each mode.
+        Factor of each mode, with orthonormal columns.
     components_ : ndarray of shape (n_features_out, n_features)
-        The map of flat rows: the Kronecker product of the factors, built when it is asked for.
+        Projection of flat rows: the Kronecker product of the factors, computed on access.
     mean_ : ndarray of shape (n_features,)
-        Mean of the training tensors, flat.
+        Mean of the training tensors, as a flat row.
     n_components_ : tuple of int
-        Length of each mode after the map.
+        Number of components in each mode.
     tensor_shape_ : tuple of int
         Shape of a sample.
     zeta_ : ndarray of shape (n_modes,)
-        The weight used last in each mode.
+        Last weight used in each mode.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
     history_ : dict
-        "objective" and "zeta", after every step of a mode; "step", the change of projectors, and
-        "seconds", after every sweep.
+        Lists: "objective" and "zeta" after each step of a mode; "step", the change of the
+        projectors, and "seconds" after each sweep.
     n_iter_ : int
-        Sweeps.
+        Number of sweeps.
     converged_ : bool
-        Whether the last sweep changed projectors by less than ``tol``.
+        Whether the last sweep changed the projectors by less than ``tol``.
 
     See Also
     --------
     GTA, DSDC, LDA
+
+    Notes
+    -----
+    Rules for ``zeta``, where q is the number of components of mode k:
+
+    - "max_eig": the largest eigenvalue of :math:`W_k^{-1} B_k`, the rule of [1]_.
+    - "trace_ratio": the maximum of :math:`\mathrm{tr}(U^T B_k U) / \mathrm{tr}(U^T W_k U)` over
+      U with q orthonormal columns.
+    - "sum_eig": the sum of the q largest eigenvalues of :math:`W_k^{-1} B_k`.
+
+    Choose ``zeta`` by cross-validation. Most of the gain over flat rows comes from the tensor form,
+    which :class:`GTA` has too. On faces and digits with few images per class, "max_eig" has far
+    more errors than 0.1, because it prefers directions with little variance. The weight 1 improves
+    the result on some datasets and spoils it on others.
+
+    The order "magnitude" is that of a singular value decomposition, one reading of [1]_. If
+    :math:`\zeta` is large, it selects the directions with the largest scatter within classes.
+
+    ``dim_rule`` keeps the largest number of leading eigenvalues whose sum is at most ``delta``
+    times
+
+    - "eigenvalue_mass": the sum of all eigenvalues. This is the rule of [1]_. It is useful only if
+      most eigenvalues are positive.
+    - "abs_mass": the sum of the absolute values of all eigenvalues.
+    - "positive_mass": the sum of the positive eigenvalues.
 
     References
     ----------
@@ -189,20 +213,21 @@ class GTDA(ModeStatisticsLearner):
         self.verbose = verbose
 
     def _needs_digits(self) -> bool:
-        # Rules divide by the scatter within classes.
+        # The rules for zeta divide by the scatter within classes.
         return isinstance(self.zeta, str)
 
     def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
-        """Learn from whatever knows the scatters of each mode."""
+        """Learn the factors from the scatters of each mode."""
         self._check_dimension_rule()
         shape = scatters.mean.shape
         modes = range(len(shape))
         wanted = self._wanted_components(shape)
         alone = [(scatters.between_scatter(k), scatters.within_scatter(k)) for k in modes]
         if not np.trace(alone[0][0]) + np.trace(alone[0][1]) > 0:
-            raise ValueError("GTDA: all samples are equal in X, so that there is nothing to learn.")
+            raise ValueError("GTDA: all samples are equal in X. At least two must differ.")
         spread = [ordered_eigh(B + W) for B, W in alone]
-        # Where nothing varies there is no scatter within classes to pay for: it comes last.
+        # Directions without variance have no scatter within classes, so that their eigenvalue 0
+        # could exceed negative ones. The bases exclude them.
         empty = 1e-12 if dtype == np.float64 else 1e-6
         bases = [V[:, values > empty * values[0]] for values, V in spread]
         kept = wanted or [n_for_share(values, self.energy) for values, _ in spread]
@@ -217,7 +242,7 @@ class GTDA(ModeStatisticsLearner):
 
         def matrix_of(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
             B = scatters.between_scatter(mode, factors)
-            # A weight of zero needs no pass over the data.
+            # With weight zero, the scatter within classes is not needed: save a pass over X.
             W = scatters.within_scatter(mode, factors) if self.zeta != 0 else np.zeros_like(B)
             M = difference(mode, B, W)
             noted.append(float(self.zeta_[mode]))
@@ -248,31 +273,31 @@ class GTDA(ModeStatisticsLearner):
     def _check_dimension_rule(self) -> None:
         if self.dim_rule is None and self.delta is not None:
             raise ValueError(
-                f"GTDA: delta={self.delta} is for a dim_rule, which is None; energy is the share "
-                "that is kept without."
+                f"GTDA: delta={self.delta} has no effect because dim_rule is None. Set dim_rule, "
+                "or use energy instead of delta."
             )
         if self.dim_rule is not None and self.n_components is not None:
             raise ValueError(
-                f"GTDA: n_components={self.n_components!r} leaves nothing for "
-                f"dim_rule={self.dim_rule!r} to choose; give one of them."
+                f"GTDA: n_components={self.n_components!r} and dim_rule={self.dim_rule!r} exclude "
+                "each other. Pass only one of them."
             )
 
     def _weight(self, B: Matrix, W: Matrix, n_components: int) -> float:
-        """The weight of W for so many components, both where anything varies."""
+        """Return the weight of W. Both matrices are restricted to directions with variance."""
         if not isinstance(self.zeta, str):
             return float(self.zeta)
         trace = np.trace(W)
-        if not trace > 1e-20 * np.trace(B):  # what rounding leaves
+        if not trace > 1e-20 * np.trace(B):  # A smaller trace is a rounding error.
             raise ValueError(
-                f"GTDA: in every class all samples are equal, so that zeta={self.zeta!r} divides "
-                "by zero. Give a number."
+                f"GTDA: all samples of each class are equal, so zeta={self.zeta!r} would divide "
+                "by zero. Pass a number for zeta."
             )
         regular = W + self.ridge * trace / len(W) * np.eye(len(W))
         n_components = min(n_components, len(W))
         return difference_weight(self.zeta, B, regular, n_components, np.finfo(float).eps)
 
     def _n_by_rule(self, values: Vector) -> int:
-        """The largest number of leading eigenvalues whose share is at most delta."""
+        """Return the largest number of leading eigenvalues with at most the fraction delta."""
         rule, share = self.dim_rule, self.energy if self.delta is None else self.delta
         mass = {
             "eigenvalue_mass": values,
@@ -282,8 +307,8 @@ class GTDA(ModeStatisticsLearner):
         total = mass.sum()
         if rule == "eigenvalue_mass" and not values[0] > 1e-6 * np.abs(values).max():
             warn(
-                "GTDA: no eigenvalue is positive, so that dim_rule='eigenvalue_mass' keeps nearly "
-                "all of them. Use n_components, a smaller zeta, or dim_rule='abs_mass'."
+                "GTDA: no eigenvalue is positive, so dim_rule='eigenvalue_mass' keeps nearly all "
+                "components. Use n_components, a smaller zeta, or dim_rule='abs_mass'."
             )
         if total == 0:
             return 1

@@ -1,4 +1,4 @@
-"""The iterative feature extraction model: a classifier of tensors, again and again, as a map."""
+"""Iterative feature extraction model."""
 
 from __future__ import annotations
 
@@ -22,51 +22,52 @@ from nearfar.tensors.lsstm import LSSTM
 
 
 class IFEM(RankOneLearner):
-    r"""Iterative feature extraction: scores of a classifier, taken away before the next.
+    r"""Iterative feature extraction: features from tensor classifiers fitted to residuals.
 
-    A classifier of tensors finds weights of rank one,
-    :math:`W = s\,u_1 \otimes \cdots \otimes u_M`. With the atom :math:`A_r` of unit vectors,
-    features and what is left of the samples are
+    A tensor classifier finds a weight tensor of rank one,
+    :math:`W = s\,u_1 \otimes \cdots \otimes u_M`. Its unit vectors form the atom :math:`A_r`. The
+    feature of a sample and the residual are
 
     .. math:: \lambda_{ir} = \langle X_i^{(r)}, A_r \rangle, \qquad
         X_i^{(r+1)} = X_i^{(r)} - \lambda_{ir} A_r ,
 
-    and the next classifier learns from what is left. Of several classes there are several problems
-    at a time, and of a rank above one several rank-one tensors: the atom is then the one whose
-    scores have the largest share of their variance between classes. New tensors are mapped by the
-    triangle of inner products of the atoms, as in :class:`TR1A`.
+    and the next classifier is fitted to the residuals. With more than two classes, or a rank above
+    one, a classifier has several rank-one tensors. The atom is then the one whose scores have the
+    largest fraction of their variance between classes. New tensors are transformed by solving a
+    triangular system with the inner products of the atoms, as in :class:`TR1A`.
 
-    Use it to look at what a classifier of tensors finds beyond its first direction, or for a short
-    code before k-NN. :class:`TR1DA` does the same for a criterion of many classes at once, and is
-    the better choice with more than a few of them: here each feature costs a fit of all problems.
+    Use it to examine what a tensor classifier finds beyond its first direction, or to represent
+    tensors by few features before k-NN. :class:`TR1DA` extracts features by a criterion of all
+    classes at once. With more than a few classes it is the better choice, since here each feature
+    needs a fit of all two-class problems.
 
-    Cost: a fit of the classifier for each feature. Memory: one copy of X.
+    Cost: one fit of the classifier per feature. Memory: one copy of X.
 
     Parameters
     ----------
     estimator : classifier of tensors or None, default=None
-        Cloned and fitted for each feature: one with ``factors_``, such as STM, NuSTM, LSSTM, TMPM
-        and TFDA. None is ``LSSTM()``.
+        Classifier that is cloned and fitted for each feature. It must set ``factors_``, as STM,
+        NuSTM, LSSTM, TMPM and TFDA do. None uses ``LSSTM()``.
     n_components : int, default=10
-        Dimension of the output: the number of atoms R. There are fewer, with a warning, when
-        nothing is left to tell classes apart.
+        Dimension of the output: number of features R. Fewer are found, with a warning, if the
+        residuals no longer separate the classes.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, n_components)
-        The vectors :math:`u_{kr}` as columns, for each mode.
+        The vectors :math:`u_{kr}` of each mode as columns.
     components_ : ndarray of shape (n_components, n_features)
-        The map of flat rows: the inverse triangle times the flat atoms, built when it is asked for.
+        Projection of flat rows, computed on access from the flat atoms and their inner products.
     n_components_ : tuple of int
-        The number of atoms found, (R,).
+        Number of features found, as a tuple (R,).
     tensor_shape_ : tuple of int
         Shape of a sample.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
 
     See Also
     --------
@@ -75,7 +76,7 @@ class IFEM(RankOneLearner):
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.4,
-       (4.60) to (4.62).
+       equations (4.60) to (4.62).
 
     Examples
     --------
@@ -110,12 +111,13 @@ class IFEM(RankOneLearner):
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Fit the classifier to what is left, for each feature.
+        """Fit the classifier to the residuals of labeled tensors, once per feature.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
-            Tensors, or flat rows: with ``tensor_shape`` of such tensors, without of vectors.
+            Tensors, or rows. Rows are flat tensors if ``tensor_shape`` is set, and vectors
+            otherwise.
         y : array-like of shape (n_samples,)
             Labels.
 
@@ -129,21 +131,21 @@ class IFEM(RankOneLearner):
         classes, codes = self._check_labels(y, len(T))
         check_squares(T)
         shape = T.shape[1:]
-        left = np.array(T.reshape(len(T), -1), np.float64, order="C")  # the one copy
+        left = np.array(T.reshape(len(T), -1), np.float64, order="C")
         spread = float(np.sum((left - left.mean(axis=0)) ** 2))
         least = (1e-20 if T.dtype == np.float64 else 1e-11) * float(np.sum(left**2))
         if not spread > least:
-            raise ValueError("IFEM: all samples are equal in X, so that there is nothing to learn.")
+            raise ValueError("IFEM: all samples are equal in X. At least two must differ.")
         found: list[list[Vector]] = []
         stop: KeyboardInterrupt | None = None
         while stop is None and len(found) < self.n_components:
             learner = LSSTM() if self.estimator is None else clone(self.estimator)
             if "tensor_shape" in learner.get_params(deep=False):
-                learner.set_params(tensor_shape=None)  # of tensors as they are given here
+                learner.set_params(tensor_shape=None)  # It receives tensors, not flat rows.
             try:
                 with lent_channel(self, learner):
                     learner.fit(left.reshape(T.shape), codes)
-            except KeyboardInterrupt as error:  # the best so far is left on the classifier
+            except KeyboardInterrupt as error:  # The classifier keeps its best result so far.
                 stop = error
                 if not hasattr(learner, "factors_"):
                     break
@@ -156,12 +158,13 @@ class IFEM(RankOneLearner):
             raise stop
         if not found:
             raise ValueError(
-                "IFEM: the classifier has no weights at all, so that there is no feature to take."
+                "IFEM: all weights of the classifier are zero, so no feature was found. Pass "
+                "another estimator, or change its regularization."
             )
         if len(found) < self.n_components and stop is None:
             warn(
-                f"IFEM: {len(found)} of {self.n_components} features were found; what is left does "
-                "not tell classes apart. Use fewer n_components."
+                f"IFEM: only {len(found)} of {self.n_components} features were found, because the "
+                "residuals do not separate the classes. Use a smaller n_components."
             )
         self.classes_ = classes
         factors = [np.column_stack([atom[k] for atom in found]) for k in range(len(shape))]
@@ -172,12 +175,12 @@ class IFEM(RankOneLearner):
 
 
 def _atoms_of(learner: Any) -> list[list[Vector]]:
-    """Unit vectors of every rank-one tensor in the weights of a fitted classifier."""
+    """Return the unit vectors of every rank-one tensor in a fitted classifier's weights."""
     factors = getattr(learner, "factors_", None)
     if factors is None:
         raise ValueError(
-            f"IFEM: estimator {type(learner).__name__} has no factors_; give a classifier of "
-            "tensors, such as LSSTM()."
+            f"IFEM: estimator {type(learner).__name__} has no factors_. Pass a tensor classifier, "
+            "for example LSSTM()."
         )
     problems = factors if isinstance(factors[0], list | tuple) else [factors]
     atoms = []
@@ -199,7 +202,10 @@ def _atoms_of(learner: Any) -> list[list[Vector]]:
 def _best_atom(
     atoms: list[list[Vector]], left: Floats, codes: Indices, least: float
 ) -> list[Vector] | None:
-    """The atom whose scores vary most between classes, for their variance; None if none varies."""
+    """Return the atom whose scores have the largest fraction of variance between classes.
+
+    Return None if no scores vary.
+    """
     if not atoms:
         return None
     flat = np.column_stack([flat_atoms([u[:, None] for u in atom]) for atom in atoms])

@@ -1,4 +1,4 @@
-"""The least-squares support tensor machine."""
+"""Least-squares support tensor machine."""
 
 from __future__ import annotations
 
@@ -18,74 +18,81 @@ from nearfar.tensors.tensor_classifier import (
 
 
 class LSSTM(TensorClassifier):
-    r"""Least-squares support tensor machine: ridge regression of labels on tensors.
+    r"""Least-squares support tensor machine: ridge regression of labels on tensors of low rank.
+
+    The weight tensor W, not X, has low rank:
 
     .. math::
         \min_{W, b}\; \tfrac12\|W\|^2 +
         \tfrac\gamma2 \sum_i (y_i - \langle X_i, W\rangle - b)^2,
         \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr},
 
-    with labels :math:`y_i = \pm 1`. One mode is learned at a time with the others held, a ridge
-    regression with one Cholesky factorisation, until no direction moves; the objective never
-    rises. The optimum is local for two modes and more; ``n_init`` tries more starts. Matrices of
-    full rank, and vectors, give ridge regression itself.
+    with labels :math:`y_i = \pm 1`. The algorithm alternates over the modes. For fixed factors of
+    the other modes, the factor of a mode is the solution of a ridge regression, computed by one
+    Cholesky factorization. No step increases the objective. With two or more modes the solution is
+    a local optimum; ``n_init`` tries more starts. Vectors, and matrices with full ``rank``, give
+    ridge regression itself.
 
-    Use it as the first of the tensor classifiers: it is the fastest, and smooth, so that
-    alternation does not stall. With a sensible ridge a classifier of flat rows is often as good;
-    the tensor form pays where samples are few and the difference of the classes is of low rank.
+    Try it first among the tensor classifiers: it is the fastest, and its objective is smooth, so
+    that the alternation does not stall. A well-regularized linear classifier of flat rows is often
+    as good. The tensor form helps if there are few samples and the classes differ by a tensor of
+    low rank.
 
-    Cost: a sweep passes M times over X and adds O(n d_k²) for each mode.
+    Cost: a sweep reads X M times and adds O(n d_k²) per mode.
 
     Parameters
     ----------
     gamma : float, default=1.0
-        Weight of the errors against the length of W; in the unit of one over X squared.
+        Weight of the squared errors relative to the norm of W, in units of 1 / X².
     rank : int, default=1
         Number of rank-one terms of W.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        Where to start: from the rank-one tensors nearest to the difference of the class means, from
-        a few sweeps of :class:`LSSTM`, at random, or your own: one vector for each mode, of a
-        higher rank matrices with a column for each term. Further starts are random.
+        Initialization: rank-one tensors that approximate the difference of class means one after
+        another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
+        shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
-        Steps at most: sweeps over the modes, from each start.
+        Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
-        Sweeps stop when in every mode :math:`1 - |\cos|` of the turn is at most this.
+        Stop when a sweep turns the factors so little that :math:`1 - |\cos|` of the angle is at
+        most this in every mode.
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Which problems of two sides are solved for more than two classes: all pairs, which vote, or
-        each class against the rest. At rank one pairs are far better.
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
+        "ovr" solves one problem per class against the rest. With rank 1, "ovo" is far better.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random starts.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Problems and starts run side by side and share X.
+        Number of threads, which solve problems and starts in parallel and share X. None means 1,
+        -1 all cores.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
     coef_ : ndarray of shape (n_problems, n_features)
-        The tensors W as rows, the last mode fastest; with two classes there is one problem, whose
-        positive side is the second.
+        The weight tensors W as flat rows in C order. Two classes have one problem, in which
+        ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercepts.
+        Intercept of each problem.
     factors_ : list of ndarray of shape (d_k, rank)
-        The vectors of W, one matrix for each mode; columns have unit length but for the last mode,
-        which holds the scales. For several problems a list of such lists, as for what follows.
+        Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
+        contains the scales. With several problems, this attribute and those below, except
+        ``tensor_shape_``, are lists with one entry per problem.
     objective_ : float
-        What was minimised.
+        Final value of the minimized objective.
     history_ : dict
-        "objective" after every mode step; after every sweep "step", the largest :math:`1 - |\cos|`
-        of a turn, and "seconds" since the start.
+        Lists: "objective" after each step of a mode; "step", the largest :math:`1 - |\cos|` of a
+        turn, and "seconds" since the start, after each sweep.
     n_iter_ : int
-        Sweeps.
+        Number of sweeps.
     converged_ : bool
-        Whether ``tol`` was reached; False for a problem without any direction, whose samples all go
-        to the larger class, with a warning.
+        Whether ``tol`` was reached. False also for a problem whose optimum is W = 0: it assigns all
+        samples to the larger class, and ``fit`` warns.
     tensor_shape_ : tuple of int
         Shape of a sample.
 
@@ -96,7 +103,7 @@ class LSSTM(TensorClassifier):
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.3.1.
-       Sums of rank-one tensors are not in it.
+       The thesis covers rank 1 only.
 
     Examples
     --------

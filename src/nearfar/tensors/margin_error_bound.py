@@ -1,4 +1,4 @@
-"""The margin-error bound of support tensor machines."""
+"""Margin-error bound of support tensor machines."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ import math
 def margin_error_bound(
     nu: float, rho: float, R: float, Lambda: float, N: int, delta: float, lam: float = 1.0
 ) -> float:
-    r"""A bound on the error of new samples, up to a constant that nobody knows.
+    r"""Return an upper bound on the error rate for new samples, up to an unknown constant.
 
-    With probability :math:`1 - \delta` over the N training samples the error is at most
+    With probability :math:`1 - \delta` over the N training samples, the error rate is at most
 
     .. math:: \nu + \sqrt{\frac\lambda N
         \Bigl(\frac{R^2 \Lambda^2}{\rho^2} \ln^2 N + \ln\frac1\delta\Bigr)}
 
-    where :math:`\|W\| \le \Lambda`, :math:`\|X\| \le R` and nu is the share of training samples
+    where :math:`\|W\| \le \Lambda`, :math:`\|X\| \le R`, and nu is the fraction of training samples
     with a margin below :math:`\rho/\Lambda`.
 
-    It shows no gain from the tensor form: it is the bound of the support vector machine, which
-    holds for tensors of low rank because they are among all tensors. And it has no absolute
-    meaning, since :math:`\lambda` is an unspecified universal constant: use it to compare.
+    The bound shows no gain from the tensor form. It is the bound of the support vector
+    machine, which also holds for the subset of weight tensors with low rank. Its absolute value
+    has no meaning, since :math:`\lambda` is an unspecified universal constant. Use it only for
+    comparisons.
 
     Parameters
     ----------
     nu : float
-        Share of margin errors, from 0 to 1.
+        Fraction of margin errors, from 0 to 1.
     rho : float
         Margin, positive.
     R, Lambda : float
-        Bounds on the length of samples and of the weight tensor.
+        Upper bounds on the norms of the samples and of the weight tensor.
     N : int
         Number of training samples.
     delta : float
-        Probability that it does not hold, above 0 and at most 1.
+        Probability that the bound does not hold, above 0 and at most 1.
     lam : float, default=1.0
         The constant :math:`\lambda`.
 
     Returns
     -------
     float
-        Above 1 it says nothing.
+        The bound. Values above 1 carry no information.
 
     References
     ----------

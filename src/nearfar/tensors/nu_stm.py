@@ -1,4 +1,4 @@
-"""The nu support tensor machine."""
+"""Nu support tensor machine."""
 
 from __future__ import annotations
 
@@ -23,80 +23,87 @@ from nearfar.tensors.tensor_classifier import (
     TensorStart,
 )
 
-# Values of nu on the way down from the largest feasible one.
+# Number of values of nu on the path from the largest feasible one to the requested one.
 _PATH = 8
 
 
 class NuSTM(TensorClassifier):
-    r"""nu support tensor machine: the margin is an unknown, nu bounds the share within it.
+    r"""Nu support tensor machine: a nu-SVM whose weight tensor has low rank.
+
+    The margin :math:`\rho` is optimized, and nu bounds the fraction of samples within it:
 
     .. math::
         \min_{W, b, \rho \ge 0}\; \tfrac12\|W\|^2 - \nu\rho +
         \tfrac1n \sum_i (\rho - y_i(\langle X_i, W\rangle + b))_+,
         \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr} .
 
-    Where rho is positive at most a share nu of the samples lies within the margin. One mode is
-    learned at a time, a nu-SVM by an interior point method; the objective never rises. As with
-    :class:`STM`, alternation may stall at corners.
+    If :math:`\rho` is positive, at most the fraction nu of the samples lies within the margin. The
+    algorithm alternates over the modes. For fixed factors of the other modes, the factor of a mode
+    is the solution of a nu-SVM, computed by an interior point method. No step increases the
+    objective. The alternation may stall at a point that is not stationary, see :class:`STM`.
 
-    Where the classes overlap too much for nu, W = 0 is the optimum of a mode, which is then passed
-    over; if all collapse nu is lowered from the largest feasible one in steps, each from the
-    weights of the last.
+    If the classes overlap too much for nu, the optimum of a mode is W = 0, and the mode keeps its
+    factor. If this happens in all modes, nu is decreased in steps from the largest feasible value
+    to the requested one, each step starting from the weights of the previous one.
 
-    Cost: a sweep passes M times over X and adds some fifteen times O(n d_k²) for each mode.
+    Cost: a sweep reads X M times and adds about fifteen times O(n d_k²) per mode.
 
     Parameters
     ----------
     nu : float, default=0.5
-        Bound on the share of margin errors: at most twice the share of the smaller class.
+        Upper bound on the fraction of margin errors. It must be at most twice the fraction of
+        samples in the smaller class.
     rank : int, default=1
         Number of rank-one terms of W.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        Where to start: from the rank-one tensors nearest to the difference of the class means, from
-        a few sweeps of :class:`LSSTM`, at random, or your own: one vector for each mode, of a
-        higher rank matrices with a column for each term. Further starts are random.
+        Initialization: rank-one tensors that approximate the difference of class means one after
+        another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
+        shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
-        Steps at most: sweeps over the modes, from each start.
+        Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
-        Sweeps stop when in every mode :math:`1 - |\cos|` of the turn is at most this.
+        Stop when a sweep turns the factors so little that :math:`1 - |\cos|` of the angle is at
+        most this in every mode.
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Which problems of two sides are solved for more than two classes: all pairs, which vote, or
-        each class against the rest. At rank one pairs are far better.
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
+        "ovr" solves one problem per class against the rest. With rank 1, "ovo" is far better.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random starts.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Problems and starts run side by side and share X.
+        Number of threads, which solve problems and starts in parallel and share X. None means 1,
+        -1 all cores.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
     coef_ : ndarray of shape (n_problems, n_features)
-        The tensors W as rows, the last mode fastest; with two classes there is one problem, whose
-        positive side is the second.
+        The weight tensors W as flat rows in C order. Two classes have one problem, in which
+        ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercepts.
+        Intercept of each problem.
     factors_ : list of ndarray of shape (d_k, rank)
-        The vectors of W, one matrix for each mode; columns have unit length but for the last mode,
-        which holds the scales. For several problems a list of such lists, as for what follows.
+        Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
+        contains the scales. With several problems, this attribute and those below, except
+        ``tensor_shape_``, are lists with one entry per problem.
     objective_ : float
-        What was minimised.
+        Final value of the minimized objective.
     history_ : dict
-        "objective" after every mode step; after every sweep "step", the largest :math:`1 - |\cos|`
-        of a turn, and "seconds" since the start.
+        Lists: "objective" after each step of a mode; "step", the largest :math:`1 - |\cos|` of a
+        turn, and "seconds" since the start, after each sweep.
     n_iter_ : int
-        Sweeps.
+        Number of sweeps.
     converged_ : bool
-        Whether ``tol`` was reached; False for a problem without any direction, whose samples all go
-        to the larger class, with a warning.
+        Whether ``tol`` was reached. False also for a problem whose optimum is W = 0: it assigns all
+        samples to the larger class, and ``fit`` warns.
     rho_ : float
-        The margin.
+        The margin :math:`\rho`.
     tensor_shape_ : tuple of int
         Shape of a sample.
 
@@ -159,7 +166,7 @@ class NuSTM(TensorClassifier):
         if self.nu > most * (1 + 1e-12):
             raise ValueError(
                 f"{type(self).__name__}: nu={self.nu:g} is infeasible: with these class sizes it "
-                f"must be at most {most:g}, twice the share of the smaller class."
+                f"must be at most {most:g}, twice the fraction of samples in the smaller class."
             )
         return self._learner_of(self.nu, y, weight)
 

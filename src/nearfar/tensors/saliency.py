@@ -1,4 +1,4 @@
-"""Where an image draws the eye: the model of Itti, Koch and Niebur."""
+"""Saliency maps of images: the model of Itti, Koch and Niebur."""
 
 from __future__ import annotations
 
@@ -11,40 +11,42 @@ from scipy import ndimage
 from nearfar.arrays import Floats, Matrix
 from nearfar.tensors.gabor_features import gabor_bank
 
-# Levels of the centre, and how much coarser the surround is.
+# Pyramid levels of the center, and the number of levels by which the surround is coarser.
 _CENTERS, _COARSER = (2, 3, 4), (3, 4)
 _N_LEVELS = 9
-# Where maps are summed.
+# Pyramid level at which the maps are summed.
 _LEVEL = 4
-# Of a whole image of size one: less than that is rounding.
+# Ranges of a map up to this are rounding errors. Images are scaled to a maximum of 1.
 _NOTHING = 1e-9
 
 
 def saliency_map(image: ArrayLike) -> Matrix:
-    r"""How much each pixel of an image stands out from what is around it.
+    r"""Return the saliency map of an image: how much each pixel differs from its surroundings.
 
-    Intensity, colour (red against green, blue against yellow) and the strength of edges in four
-    directions each make a pyramid, every level half as large as the one before. What differs
-    between a level c and one that is coarser, c + 3 or c + 4, stands out there, for c = 2, 3, 4: 6
-    maps of intensity, 12 of colour and 24 of direction. A map is scaled to [0, 1] and multiplied by
-    :math:`(1 - \bar m)^2`, with :math:`\bar m` the mean of its other local maxima: one peak is
-    worth more than many. Within 32 pixels of the border, which filters look past, maps are damped.
-    The maps of each kind are summed at level 4, normalised again, and averaged.
+    The model builds image pyramids, in which each level has half the size of the previous one, for
+    intensity, color (red minus green, blue minus yellow) and the strength of edges in four
+    directions. The feature maps are the absolute differences between level c and the coarser level
+    c + 3 or c + 4, for c = 2, 3, 4. There are 6 maps of intensity, 12 of color and 24 of direction.
+
+    Each map is scaled to [0, 1] and multiplied by :math:`(1 - \bar m)^2`, where :math:`\bar m` is
+    the mean of its other local maxima. This favors maps with a single peak. Within 32 pixels of
+    the border, the maps are attenuated, because the filters extend beyond the image there. The
+    maps of each kind are summed at level 4 and normalized again. The result is their average.
 
     Parameters
     ----------
     image : array-like of shape (height, width) or (height, width, 3)
-        Grey, or red, green and blue, in any unit.
+        Gray image, or image with red, green and blue channels, in any unit.
 
     Returns
     -------
     ndarray of shape (height, width)
-        Between the pixels of level 4, which are 16 pixels apart, by interpolation; all zero where
-        nothing stands out.
+        Saliency, interpolated between the pixels of level 4, which are 16 pixels apart. It is zero
+        everywhere if no pixel stands out.
 
     See Also
     --------
-    nearfar.AttentionROI : The square about its largest value.
+    nearfar.AttentionROI : Square crops around the largest value.
 
     References
     ----------
@@ -69,12 +71,15 @@ def saliency_map(image: ArrayLike) -> Matrix:
             f"image must have shape (height, width) or (height, width, 3); got {pixels.shape}."
         )
     if not np.isfinite(pixels).all():
-        raise ValueError("image holds NaN or infinity.")
+        raise ValueError("image contains NaN or infinity.")
     return _enlarged(coarse_saliency(pixels[None]), pixels.shape[:2], 2**_LEVEL)[0]
 
 
 def most_salient(images: Floats) -> tuple[Matrix, Matrix]:
-    """Row and column of the pixel that stands out most; the middle where none does."""
+    """Return the rows and columns of the most salient pixels, or of the centers if there is none.
+
+    There is none if the whole map is zero.
+    """
     maps = coarse_saliency(images.astype(np.float64))
     flat = maps.reshape(len(maps), -1)
     rows, columns = np.divmod(flat.argmax(axis=1), maps.shape[2])
@@ -86,7 +91,7 @@ def most_salient(images: Floats) -> tuple[Matrix, Matrix]:
 
 
 def coarse_saliency(images: Matrix) -> Matrix:
-    """Maps at level 4 of a stack of images, (n, h, w) or (n, h, w, 3)."""
+    """Return the maps at level 4 of a stack of images of shape (n, h, w) or (n, h, w, 3)."""
     spread = tuple(range(1, images.ndim))
     largest = np.abs(images).max(axis=spread, keepdims=True)
     images = images / np.where(largest > 0, largest, 1)
@@ -108,7 +113,7 @@ def coarse_saliency(images: Matrix) -> Matrix:
 
 
 def _opponents(images: Matrix) -> list[Matrix]:
-    """Red against green and blue against yellow, where it is not too dark for a colour."""
+    """Return red minus green and blue minus yellow, or zero for dark pixels."""
     intensity = images.mean(axis=3, keepdims=True)
     bright = intensity > intensity.max(axis=(1, 2), keepdims=True) / 10
     bright &= intensity > 0
@@ -121,7 +126,7 @@ def _opponents(images: Matrix) -> list[Matrix]:
 
 
 def _pyramid(images: Matrix) -> list[Matrix]:
-    """Levels, each smoothed and then every second pixel of the one before."""
+    """Return the levels: each contains every second pixel of the smoothed previous one."""
     levels = [images]
     for _ in range(_N_LEVELS - 1):
         levels.append(_reduced(levels[-1]))
@@ -137,7 +142,10 @@ def _reduced(images: Matrix) -> Matrix:
 
 @cache
 def _kernels() -> tuple[Matrix, ...]:
-    """Edge filters: real and imaginary parts of Gabor functions of four pixels, by direction."""
+    """Return edge filters: real and imaginary parts of Gabor functions, one pair per direction.
+
+    The wavelength is four pixels.
+    """
     bank = gabor_bank(1, 4, size=9, delta=np.pi, remove_dc=True)[0]
     return tuple(np.stack([kernel.real, kernel.imag]) for kernel in bank)
 
@@ -148,7 +156,7 @@ def _edges(images: Matrix, kernel: Matrix) -> Matrix:
 
 
 def _surround(levels: list[Matrix]) -> list[Matrix]:
-    """Absolute differences of centres and surrounds, at the levels of the centres."""
+    """Return the absolute differences of centers and surrounds, at the levels of the centers."""
     found = []
     for center in _CENTERS:
         for coarser in _COARSER:
@@ -159,7 +167,7 @@ def _surround(levels: list[Matrix]) -> list[Matrix]:
 
 
 def _inside(shape: tuple[int, ...], unit: int) -> Matrix:
-    """Weights that fall towards the border, within two pixels of level 4: filters look past it."""
+    """Return weights that decrease within two pixels (of level 4) of the border."""
     ramps = []
     for n in shape:
         places = np.arange(n) + 0.5
@@ -168,7 +176,7 @@ def _inside(shape: tuple[int, ...], unit: int) -> Matrix:
 
 
 def _enlarged(images: Matrix, shape: tuple[int, ...], factor: int) -> Matrix:
-    """By linear interpolation; pixel i becomes pixel ``factor * i``."""
+    """Enlarge images by linear interpolation, such that pixel i becomes ``factor * i``."""
     weights = []
     for fine, coarse in zip(shape, images.shape[1:], strict=True):
         place = np.minimum(np.arange(fine) / factor, coarse - 1)
@@ -177,7 +185,7 @@ def _enlarged(images: Matrix, shape: tuple[int, ...], factor: int) -> Matrix:
 
 
 def _summed(kinds: list[list[Matrix]], shape: tuple[int, ...]) -> Matrix:
-    """Normalised maps, all brought to level 4."""
+    """Return the sum of the normalized maps, reduced to level 4."""
     total = np.zeros(shape)
     for maps in kinds:
         for at, one in enumerate(maps):
@@ -189,7 +197,7 @@ def _summed(kinds: list[list[Matrix]], shape: tuple[int, ...]) -> Matrix:
 
 
 def _normalized(maps: Matrix) -> Matrix:
-    """Scaled to [0, 1], and less the more other peaks are as high."""
+    """Scale maps to [0, 1], and decrease those with other high peaks."""
     low = maps.min(axis=(1, 2), keepdims=True)
     reach = maps.max(axis=(1, 2), keepdims=True) - low
     flat = reach <= _NOTHING

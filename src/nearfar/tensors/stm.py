@@ -1,4 +1,4 @@
-"""The support tensor machine."""
+"""Support tensor machine."""
 
 from __future__ import annotations
 
@@ -31,99 +31,101 @@ from nearfar.tensors.tensor_classifier import (
     TensorStart,
 )
 
-# Margins so near to their corner are on it, and multipliers of so small a share of C are none.
+# Margins within this distance of 1 are treated as exactly 1 in the stationarity gap.
 _CORNER = 1e-5
+# Multipliers up to this fraction of their upper bound are treated as zero.
 _SUPPORT = 1e-6
 
 _support = Word(
     lambda value, _: isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind == "i",
-    "numbers of samples",
+    "a vector of sample indices",
 )
 
 
 class STM(TensorClassifier):
-    r"""Support tensor machine: the largest margin of a weight tensor of low rank.
+    r"""Support tensor machine: a linear SVM whose weight tensor has low rank.
 
     .. math::
         \min_{W, b}\; \tfrac12\|W\|^2 + C \sum_i (1 - y_i(\langle X_i, W\rangle + b))_+,
         \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr} .
 
-    With all modes but one held it is a linear SVM, solved by an interior point method to a proven
-    gap. Alternation alone, the procedure of [1], stalls: hinges have corners that no single mode
-    can leave though all together could. So by default all factors first descend together under
-    hinges whose corners are rounded less and less (``refine="joint"``): up to 600 unknowns by
-    Newton's steps and an exact end, an interior point method in all factors, beyond by L-BFGS.
-    Alternation polishes what they find. ``stationarity_gap_`` tells how far from a stationary
-    point of the whole it ends: after an exact end nothing but rounding. The optimum is local;
-    matrices of full rank, and vectors, give the SVM itself.
+    For fixed factors of all other modes, the factor of a mode is the solution of a linear SVM,
+    which an interior point method solves to a proven duality gap. Vectors, and matrices with full
+    ``rank``, give the SVM itself. Otherwise the solution is a local optimum (see Notes).
 
-    Use it where samples are few for their size and classes differ by a tensor of low rank. C has
-    the unit that it has in an SVM: standardise, or choose it by cross-validation.
+    Use it if the samples have many entries, there are few of them, and the classes differ by a
+    tensor of low rank. C has the same unit as in an SVM: standardize X, or choose C by
+    cross-validation.
 
-    Cost: some dozens of passes over X and as many steps of O(k D² + D³) with D unknowns and k
-    samples near their margin, then a sweep or two of M passes and an SVM of d_k features on the
-    samples near their margin for each mode.
+    Cost: with D unknowns and k samples near the margin, a few dozen passes over X and as many
+    steps of O(k D² + D³); then one or two sweeps. A sweep reads X M times and solves, for each
+    mode, an SVM with d_k features on the samples near the margin.
 
     Parameters
     ----------
     C : float, default=1.0
-        Cost of a margin error, in the unit of one over X squared.
+        Cost of a margin error, in units of 1 / X².
     rank : int, default=1
         Number of rank-one terms of W.
     class_weight : dict, "balanced" or None, default=None
-        Factors of C by label: "balanced" is inverse to the class sizes.
+        Factor of C for each label. "balanced" uses factors inversely proportional to class sizes.
     init : {"mean_difference", "least_squares", "random"} or list, default="least_squares"
-        Where to start: from the rank-one tensors nearest to the difference of the class means, from
-        a few sweeps of :class:`LSSTM`, at random, or your own: one vector for each mode, of a
-        higher rank matrices with a column for each term. Further starts are random.
+        Initialization: rank-one tensors that approximate the difference of class means one after
+        another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
+        shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     refine : {"joint"} or None, default="joint"
-        Whether all factors descend together first. None is plain alternation, as in [1].
+        "joint" minimizes over all factors together before alternating over the modes. None only
+        alternates, as in [1]_.
     n_init : int, default=1
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
-        Steps at most: sweeps over the modes, from each start.
+        Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
-        Sweeps stop when in every mode :math:`1 - |\cos|` of the turn is at most this.
+        Stop when a sweep turns the factors so little that :math:`1 - |\cos|` of the angle is at
+        most this in every mode.
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Which problems of two sides are solved for more than two classes: all pairs, which vote, or
-        each class against the rest. At rank one pairs are far better.
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
+        "ovr" solves one problem per class against the rest. With rank 1, "ovo" is far better.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random starts.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Problems and starts run side by side and share X.
+        Number of threads, which solve problems and starts in parallel and share X. None means 1,
+        -1 all cores.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
     coef_ : ndarray of shape (n_problems, n_features)
-        The tensors W as rows, the last mode fastest; with two classes there is one problem, whose
-        positive side is the second.
+        The weight tensors W as flat rows in C order. Two classes have one problem, in which
+        ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercepts.
+        Intercept of each problem.
     factors_ : list of ndarray of shape (d_k, rank)
-        The vectors of W, one matrix for each mode; columns have unit length but for the last mode,
-        which holds the scales. For several problems a list of such lists, as for what follows.
+        Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
+        contains the scales. With several problems, this attribute and those below, except
+        ``tensor_shape_``, are lists with one entry per problem.
     objective_ : float
-        What was minimised.
+        Final value of the minimized objective.
     history_ : dict
-        "objective" after every mode step; after every sweep "step", the largest :math:`1 - |\cos|`
-        of a turn, and "seconds" since the start; "joint", the objective after every "width" of
-        the rounded corners, which is 0 after the exact end.
+        Lists: "objective" after each step of a mode; "step", the largest :math:`1 - |\cos|` of a
+        turn, and "seconds" since the start, after each sweep; "width" of the rounded hinge in the
+        joint minimization (0 for the exact hinge) and "joint", the objective after each width.
     n_iter_ : int
-        Sweeps.
+        Number of sweeps.
     converged_ : bool
-        Whether ``tol`` was reached; False for a problem without any direction, whose samples all go
-        to the larger class, with a warning.
+        Whether ``tol`` was reached. False also for a problem whose optimum is W = 0: it assigns all
+        samples to the larger class, and ``fit`` warns.
     stationarity_gap_ : float
-        Length of the shortest subgradient in all factors, of equal length in all modes, and the
-        intercept; near 0 at a stationary point.
+        Norm of the smallest subgradient with respect to all factors, scaled to equal length in all
+        modes, and the intercept. It is near 0 at a stationary point.
     support_ : ndarray of int
-        Training samples with a multiplier in the last mode: at or within the margin.
+        Indices of the support vectors: training samples on or within the margin, which have a
+        positive multiplier in the SVM of the last mode.
     tensor_shape_ : tuple of int
         Shape of a sample.
 
@@ -131,10 +133,24 @@ class STM(TensorClassifier):
     --------
     LSSTM, NuSTM
 
+    Notes
+    -----
+    The procedure of [1]_ alternates over the modes. It can stall at a point where the hinge loss is
+    not differentiable and no single mode can decrease the objective, although a joint change of
+    all factors could. With ``refine="joint"``, all factors are therefore first optimized together,
+    with hinges whose corners are rounded over a decreasing width:
+
+    - Up to 600 unknowns: Newton steps, then an interior point method for the exact hinge.
+    - More unknowns: L-BFGS.
+
+    Alternation then polishes the result. ``stationarity_gap_`` measures how far the result is from
+    a stationary point of the whole problem. After the interior point method it is only a rounding
+    error.
+
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.3.1.
-       Its theorem 4.1 shows that the objective converges, not that the point is stationary.
+       Theorem 4.1 shows that the objective converges, not that the limit is stationary.
 
     Examples
     --------
@@ -197,7 +213,7 @@ class STM(TensorClassifier):
         self.verbose = verbose
 
     def _weight_of(self, labels: NDArray[Any], weight: Vector) -> Vector:
-        """Sample weights times those of the classes."""
+        """Multiply the sample weights by the class weights."""
         if self.class_weight is None:
             return weight
         if isinstance(self.class_weight, dict):
@@ -205,8 +221,8 @@ class STM(TensorClassifier):
             for label, value in self.class_weight.items():
                 if label not in known or not real(0, open_low=True).accepts(value):
                     raise ValueError(
-                        f"{type(self).__name__}: class_weight must give a number above 0 to labels "
-                        f"of y, {sorted(known, key=str)}; found {label!r}: {value!r}."
+                        f"{type(self).__name__}: class_weight must map labels of y, "
+                        f"{sorted(known, key=str)}, to positive numbers; got {label!r}: {value!r}."
                     )
         return np.asarray(weight * compute_sample_weight(self.class_weight, labels))
 
@@ -227,7 +243,7 @@ class STM(TensorClassifier):
         if joint.interrupt is None:
             found = self._alternate(task, learn, start, settled=0.0 in joint.widths)
             return (self._from(task, start) if found.collapsed else found), notes
-        # One sweep from there has the intercept and the multipliers.
+        # One sweep from the interrupted point computes the intercept and the multipliers.
         found = alternate(task.X, learn, start, max_iter=1)
         return found._replace(interrupt=joint.interrupt), notes
 
@@ -240,7 +256,7 @@ class STM(TensorClassifier):
         return {"stationarity_gap_": gap, "support_": np.flatnonzero(dual > _SUPPORT * cost)}
 
     def _refined(self, task: BinaryTask) -> tuple[list[Matrix], JointPoint]:
-        """Factors after the joint descent, and where it ended."""
+        """Return the factors after the joint minimization, and its last point."""
         by_squares = isinstance(self.init, str) and self.init == "least_squares"
         if task.start == 0 and by_squares:
             first = self._least_squares(task, self._start_gamma(task))
@@ -256,16 +272,16 @@ class STM(TensorClassifier):
 
         cost = self.C * task.weight
         point = descend_jointly(task.X, task.y, cost, weights, b, report=told)
-        # A term that vanished has no direction left; its own from before may be used again.
+        # A rank-one term with scale 0 has no direction: use the direction it started with.
         alive = point.weights.scales > 0
         pairs = zip(point.weights.factors, weights.factors, strict=True)
         return [np.where(alive, U, V) for U, V in pairs], point
 
 
 def _svm_steps(y: Vector, cost: Vector, scores: Vector | None = None) -> VectorLearner:
-    """Mode steps, each of which begins with the samples near their margin after the one before.
+    """Return a learner that warm-starts each SVM with the scores of the previous one.
 
-    Scores do not depend on the mode in which they are looked at.
+    This is valid across modes because the scores do not depend on the mode.
     """
     known = [scores]
 

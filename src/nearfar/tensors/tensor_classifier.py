@@ -1,4 +1,4 @@
-"""What classifiers of tensors share: problems of two sides, starts, and what is kept of each."""
+"""Base class of tensor classifiers: two-class problems, starts, and fitted attributes."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from nearfar.summaries.class_statistics import check_weight
 
 TensorStart = Literal["mean_difference", "least_squares", "random"] | Sequence[ArrayLike]
 
-#: Parameters that all of them have.
+#: Conditions on the parameters that all tensor classifiers have.
 TENSOR_CLASSIFIER_PARAMETERS: dict[str, list[Allowed]] = {
     "rank": [integer(1)],
     "init": [
         one_of("mean_difference", "least_squares", "random"),
         Allowed(
             lambda value: isinstance(value, list | tuple) and len(value) > 0,
-            "a list of vectors, one for each mode (of matrices of rank columns)",
+            "a list with one vector per mode, or one array of shape (d_k, rank) per mode",
         ),
     ],
     "n_init": [integer(1)],
@@ -63,7 +63,8 @@ TENSOR_CLASSIFIER_PARAMETERS: dict[str, list[Allowed]] = {
     "n_jobs": [none, integer()],
     "verbose": [integer(0)],
 }
-_SHARE_OF_VARIANCE = 0.1  # the ridge of a start by least squares
+# Ridge of the start "least_squares", as a fraction of the variance within classes.
+_SHARE_OF_VARIANCE = 0.1
 
 _matrices = Word(
     lambda value, _: (
@@ -76,7 +77,7 @@ _stage_table = Word(
     lambda value, _: (
         isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype == np.float64
     ),
-    "a table of numbers",
+    "a two-dimensional array of float64",
 )
 _history = Word(
     lambda value, _: (
@@ -86,28 +87,28 @@ _history = Word(
             for name, values in value.items()
         )
     ),
-    "lists of numbers by name",
+    "a dict of lists of floats",
 )
 
 
-#: What is noted of a search, by name.
+#: Additional entries of ``history_``.
 Notes = dict[str, list[float]]
 
 
 class BinaryTask(NamedTuple):
-    """One problem of two sides from one start."""
+    """A two-class problem and the number of its start."""
 
     X: Matrix
     y: Vector
     weight: Vector
     start: int
     random: np.random.RandomState
-    #: Called at each iteration.
+    #: Called after each iteration.
     report: Report | None = None
 
 
 class Fitted(NamedTuple):
-    """What was learned of a problem: ``extra`` by the names of attributes."""
+    """The solution of a problem. ``extra`` contains further attributes by name."""
 
     weights: CPWeights
     b: float
@@ -120,10 +121,11 @@ class Fitted(NamedTuple):
 
 
 class TensorClassifier(TensorInput, LinearClassifier):
-    """Hyperplanes whose normal tensor is a sum of ``rank`` rank-one tensors.
+    """Base class of linear classifiers whose weight tensor is a sum of rank-one tensors.
 
-    A subclass writes :meth:`_learner`, a learner of vectors, and may write :meth:`_search`, which
-    lifts it to tensors by alternation over the modes, and :meth:`_extra`.
+    A subclass implements :meth:`_learner`, which learns the factor of one mode. It may override
+    :meth:`_search`, which alternates over the modes, and :meth:`_extra`, which computes further
+    attributes.
     """
 
     state = State(
@@ -136,7 +138,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
             "_stages": for_each_problem(_stage_table),
         }
     )
-    #: Whether the objective is to be large.
+    #: Whether the objective is maximized.
     maximizes: ClassVar[bool] = False
     rank: int
     init: TensorStart
@@ -154,22 +156,22 @@ class TensorClassifier(TensorInput, LinearClassifier):
 
     @abstractmethod
     def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
-        """The learner of one mode; ``weight`` is that of each sample."""
+        """Return the learner of one mode. ``weight`` contains the sample weights."""
 
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn the hyperplanes.
+        """Fit the classifier to labeled tensors.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, d1, ..., dM) or (n_samples, n_features)
-            Tensors; or rows, which are flat tensors where ``tensor_shape`` is given and tensors of
-            order one else.
+            Tensors, or rows. Rows are flat tensors if ``tensor_shape`` is set, and tensors of
+            order one otherwise.
         y : array-like of shape (n_samples,)
             Labels.
         sample_weight : array-like of shape (n_samples,), optional
-            Non-negative weights of the samples.
+            Nonnegative weights of the samples.
 
         Returns
         -------
@@ -184,7 +186,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
             self._forget()
             raise
         if interrupt is not None:
-            raise interrupt  # Ctrl-C as usual, after the best so far was left here
+            raise interrupt  # The attributes contain the best result before Ctrl-C.
         return self
 
     def _fit_checked(
@@ -196,14 +198,17 @@ class TensorClassifier(TensorInput, LinearClassifier):
         if sample_weight is not None:
             weight = check_weight(sample_weight, len(T))
             if not weight.any():
-                raise ValueError(f"{type(self).__name__}: every sample_weight is zero.")
+                raise ValueError(
+                    f"{type(self).__name__}: every sample_weight is zero. At least one sample per "
+                    "class needs a positive weight."
+                )
             present = np.unique(codes[weight > 0])
             if len(present) < 2:
                 raise ValueError(
-                    f"{type(self).__name__} needs at least 2 classes; of those in y only "
-                    f"{len(present)} have samples of positive sample_weight: one class or none."
+                    f"{type(self).__name__} needs at least 2 classes that have samples with "
+                    f"positive sample_weight; found {len(present)}."
                 )
-            if len(present) < len(classes):  # a class of no weight is none
+            if len(present) < len(classes):  # Drop classes without weight.
                 place = np.full(len(classes), -1)
                 place[present] = np.arange(len(present))
                 classes, codes = classes[present], place[codes]
@@ -227,13 +232,13 @@ class TensorClassifier(TensorInput, LinearClassifier):
         return interrupt
 
     def _weight_of(self, labels: NDArray[Any], weight: Vector) -> Vector:
-        """What samples weigh in the criterion."""
+        """Return the weights of the samples in the objective."""
         return weight
 
     def _rows_of(
         self, problem: TwoClassProblem, codes: NDArray[Any], weight: Vector
     ) -> tuple[NDArray[np.intp], Vector]:
-        """Numbers of the samples that take part, and their signs."""
+        """Return the indices of the samples in a problem, and their signs."""
         signs = problem.signs(np.maximum(codes, 0)) * (codes >= 0)
         taking_part = np.flatnonzero((signs != 0) & (weight > 0))
         return taking_part, signs[taking_part]
@@ -241,9 +246,9 @@ class TensorClassifier(TensorInput, LinearClassifier):
     def _solve_all(
         self, T: Matrix, rows: list[tuple[NDArray[np.intp], Vector]], weight: Vector
     ) -> tuple[list[Fitted], KeyboardInterrupt | None]:
-        """Every problem from every start, in threads that share X; the best of each problem.
+        """Solve every problem from every start in threads; return the best of each problem.
 
-        After Ctrl-C problems that have nothing yet get one sweep, so that all can be used.
+        After Ctrl-C, problems without a result run one sweep, so that the classifier is usable.
         """
         random = check_random_state(self.random_state)
         seeds = random.randint(2**31, size=(len(rows), self.n_init))
@@ -277,7 +282,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
             own = [one for one in found[k * self.n_init : (k + 1) * self.n_init] if one is not None]
             if not own:
                 own = [self._one_sweep(task_of(k, 0), interrupt)]
-            # A start that collapsed loses against any that did not.
+            # Starts that ended with W = 0 are used only if all of them did.
             sign = -1 if self.maximizes else 1
             one = min(own, key=lambda f: (f.collapsed, sign * f.objective))
             if "support_" in one.extra:
@@ -288,11 +293,11 @@ class TensorClassifier(TensorInput, LinearClassifier):
     # ------------------------------------------------------------------ one problem from one start
 
     def _search(self, task: BinaryTask) -> tuple[Alternation, Notes]:
-        """Alternation from a start, and what else is noted in the history."""
+        """Return the alternation from a start, and further entries of the history."""
         return self._from(task, self._start(task)), {}
 
     def _from(self, task: BinaryTask, start: Sequence[Matrix]) -> Alternation:
-        """Alternation; where it collapses once more from the difference of means."""
+        """Alternate from a start. If W becomes 0, try again from the difference of means."""
         learn = self._learner(task.X, task.y, task.weight)
         found = self._alternate(task, learn, start)
         if found.collapsed and found.interrupt is None:
@@ -300,7 +305,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         return found
 
     def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
-        """What else was learned, by the names of attributes."""
+        """Return further attributes by name."""
         return {}
 
     def _alternate(
@@ -322,7 +327,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         )
 
     def _one_sweep(self, task: BinaryTask, interrupt: KeyboardInterrupt | None) -> Fitted:
-        """After Ctrl-C; where that fails nothing is left, and Ctrl-C goes on."""
+        """Run one sweep after Ctrl-C. If it fails, raise the KeyboardInterrupt."""
         try:
             learn = self._learner(task.X, task.y, task.weight)
             found = alternate(task.X, learn, self._mean_difference(task), max_iter=1, tol=self.tol)
@@ -331,7 +336,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
             raise (interrupt or error) from error
 
     def _fitted(self, task: BinaryTask, found: Alternation, notes: Notes) -> Fitted:
-        """What is kept of an alternation; of one that collapsed the majority."""
+        """Convert an alternation to a solution. If W is 0, predict the larger class."""
         history = {
             "objective": [float(value) for value in found.objectives],
             "step": [float(value) for value in found.steps],
@@ -349,7 +354,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
     # ------------------------------------------------------------------ starts
 
     def _start(self, task: BinaryTask) -> list[Matrix]:
-        """Factors to start from; only the first start is as ``init`` says, others are random."""
+        """Return the initial factors. ``init`` applies to start 0, all others are random."""
         shape = task.X.shape[1:]
         if task.start > 0 or (isinstance(self.init, str) and self.init == "random"):
             return random_start(shape, self.rank, task.random)
@@ -367,7 +372,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         return rank_start(D, self.rank, task.random)
 
     def _least_squares(self, task: BinaryTask, gamma: float) -> Alternation:
-        """A few sweeps of the least-squares machine."""
+        """Run up to 30 sweeps of the least-squares support tensor machine."""
 
         def learn(Z: Matrix) -> Hyperplane:
             return label_ridge(Z, task.y, gamma, task.weight)
@@ -378,7 +383,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         return found
 
     def _start_gamma(self, task: BinaryTask) -> float:
-        """Of the start by least squares: a ridge of a tenth of the variance within classes."""
+        """Return gamma of the start "least_squares"."""
         level = (
             _SHARE_OF_VARIANCE
             * float(task.weight.sum())
@@ -392,8 +397,9 @@ class TensorClassifier(TensorInput, LinearClassifier):
         name = type(self).__name__
         if any(one.collapsed for one in fitted):
             warn(
-                f"{name}: two classes are not told apart: no direction is better than none here, "
-                "and all samples go to the larger class. converged_ is False."
+                f"{name}: the optimum of at least one two-class problem is W = 0, so that it "
+                "assigns all samples to the larger class. converged_ is False there. Change the "
+                "regularization, or check that the classes differ."
             )
         elif not all(one.converged for one in fitted):
             warn_of_limit(name, self.max_iter)
@@ -403,17 +409,18 @@ class TensorClassifier(TensorInput, LinearClassifier):
         return np.asarray(T.reshape(len(T), -1), dtype=np.float64)
 
     def staged_decision_function(self, X: ArrayLike) -> Iterator[Matrix]:
-        """Decisions after every sweep over the modes, as in ``decision_function``.
+        """Yield the values of ``decision_function`` after each sweep over the modes.
 
         Parameters
         ----------
-        X : as in ``fit``
-            Samples.
+        X : array-like of shape (n_samples, d1, ..., dM) or (n_samples, n_features)
+            Samples, in the same form as in ``fit``.
 
         Yields
         ------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            As many as the longest of the problems has sweeps; those that ended keep their last.
+            One array per sweep of the problem with the most sweeps. Problems that stopped earlier
+            keep their last weights.
         """
         check_is_fitted(self)
         rows = self._check_rows_of(X)
@@ -429,16 +436,16 @@ class TensorClassifier(TensorInput, LinearClassifier):
         width = (sum(self.tensor_shape_) + 1) * self.rank + 1
         tables = self._stages if isinstance(self._stages, list) else [self._stages]
         if any(table.shape[1] != width or not len(table) for table in tables):
-            raise ValueError("_stages do not fit the shape of the tensors.")
+            raise ValueError("_stages do not match tensor_shape_ and rank.")
 
 
 def _scaled(weights: CPWeights) -> list[Matrix]:
-    """Unit columns, but for the last mode, which holds the scales."""
+    """Return factors with unit columns, except in the last mode, which contains the scales."""
     return [*weights.factors[:-1], weights.factors[-1] * weights.scales]
 
 
 def _packed(fitted: Fitted) -> Matrix:
-    """One row for each sweep: scales, factors and the intercept."""
+    """Return one row per sweep with scales, factors and the intercept."""
     return np.array(
         [np.concatenate([W.scales, *(U.ravel() for U in W.factors), [b]]) for W, b in fitted.stages]
     )
@@ -456,7 +463,7 @@ def _unpacked(stage: Vector, shape: Sequence[int], rank: int) -> tuple[CPWeights
 def _given_factors(
     init: Sequence[ArrayLike], shape: Sequence[int], rank: int, name: str
 ) -> list[Matrix]:
-    """The user's start, checked."""
+    """Check and return the factors passed as ``init``."""
     wanted = f"{len(shape)} vectors of lengths {tuple(shape)}"
     if rank > 1:
         wanted = f"{len(shape)} matrices of shapes {[(d, rank) for d in shape]}"
@@ -469,22 +476,22 @@ def _given_factors(
         factors.append(U[:, None] if U.ndim == 1 else U)
     found = [U.shape for U in factors]
     if found != [(d, rank) for d in shape]:
-        raise ValueError(f"{name}: init must be {wanted}; found shapes {found}.")
+        raise ValueError(f"{name}: init must be {wanted}; got shapes {found}.")
     for k, U in enumerate(factors):
         if not np.isfinite(U).all() or not np.linalg.norm(U, axis=0).all():
-            raise ValueError(f"{name}: init[{k}] must be finite, and no vector of it zero.")
+            raise ValueError(f"{name}: init[{k}] must be finite and must not have a zero column.")
     return factors
 
 
 def ridge_of(ridge: float, mode: RidgeMode, X: Matrix, y: Vector, weight: Vector) -> float:
-    """The one number that is added to variances in all modes and sweeps."""
+    """Return the number that is added to the variances in all modes and sweeps."""
     return ridge * variance_within(X, y, weight) if mode == "relative" else ridge
 
 
 def variance_within(X: Matrix, y: Vector, weight: Vector) -> float:
-    """The mean variance of an entry within the two classes; of all samples where that is zero.
+    """Return the mean variance of an entry within the two classes.
 
-    Entries that never vary do not count.
+    If it is zero, return the mean variance between the classes. Constant entries are ignored.
     """
     flat, total = X.reshape(len(X), -1), float(weight.sum())
     sums = [np.where(y > 0, weight, 0.0), np.where(y > 0, 0.0, weight)]
@@ -497,7 +504,8 @@ def variance_within(X: Matrix, y: Vector, weight: Vector) -> float:
         else np.einsum("i,ij,ij->j", weight, flat, flat)
     )
     inside = squares - sizes @ means**2
-    # Entries that vary little for their size, again about their means.
+    # The difference above loses digits for entries whose variance is small relative to their mean:
+    # compute these from centered values.
     little, sides = np.flatnonzero(inside < 1e-6 * squares), (y <= 0).astype(np.intp)
     for first in range(0, len(little), 64):
         some = little[first : first + 64]

@@ -1,4 +1,4 @@
-"""Tensorised graph embedding: subspaces of the modes that keep a graph of the samples."""
+"""Tensor graph embedding."""
 
 from __future__ import annotations
 
@@ -29,88 +29,93 @@ from nearfar.summaries.weighted_graph import (
     neighbor_graph,
 )
 
-# What each mode keeps of the energy on its own where n_components is None, as in GTA.
+# Fraction of the energy that each mode keeps if n_components is None, as in GTA.
 _SHARE = 0.97
 
 
 class TensorGraphEmbedding(AlternatingLearner):
-    r"""Tensorised graph embedding: a graph of the samples kept by one subspace for each mode.
+    r"""Tensor graph embedding: one projection per tensor mode that preserves a sample graph.
 
     .. math:: \max_{U_k^T U_k = I}\; \sum_{ij} (b_{ij} - \zeta s_{ij})\,
         \|(X_i - X_j) \times_1 U_1^T \cdots \times_K U_K^T\|^2 ,
 
-    where s says which samples belong together, and b which do not. Given the other modes,
-    :math:`U_k` are the leading eigenvectors of
-    :math:`2 \sum_{ij} L_{ij} T_{i(k)} T_{j(k)}^T`, where :math:`T_i` is :math:`X_i` projected in
-    all modes but k and L the Laplacian of :math:`b - \zeta s`: one mode after another is solved,
-    and no step lowers the objective.
+    where :math:`s_{ij}` are the weights of pairs that should stay close, and :math:`b_{ij}` those
+    of pairs that should be far apart. For fixed factors of the other modes, :math:`U_k` contains
+    the leading eigenvectors of :math:`2 \sum_{ij} L_{ij} T_{i(k)} T_{j(k)}^T`, where :math:`T_i` is
+    :math:`X_i` projected in all modes except k, and L is the Laplacian of :math:`b - \zeta s`. The
+    algorithm solves one mode after another. No step decreases the objective.
 
-    ========  ===========================================  ======================================
+    ========  ===========================================  =======================================
     graph     s                                            b
-    ========  ===========================================  ======================================
-    lpp       heat kernel of neighbours, as in LPP         degrees, :math:`d_i d_j / \sum_l d_l`
+    ========  ===========================================  =======================================
+    lpp       heat kernel of neighbors, as in LPP          degrees, :math:`d_i d_j / \sum_l d_l`
     npe       :math:`W + W^T - W^T W`, W the weights that  1/n: the variance
-              rebuild a sample from its neighbours
-    isomap    :math:`-\frac12 H D_G^{(2)} H` of the        1/n: the variance
-              lengths of paths, its mean diagonal 1
-    mfa       1 for neighbours of the same class           1 for neighbours of another class
-    lda       :math:`1/n_c` within class c                 1/n, less :math:`1/n_c` within class c
-    given     yours                                        yours
-    ========  ===========================================  ======================================
+              reconstruct a sample from its neighbors
+    isomap    :math:`-\frac12 H D_G^{(2)} H` of the path   1/n: the variance
+              lengths, scaled to mean diagonal 1
+    mfa       1 for neighbors of the same class            1 for neighbors of another class
+    lda       :math:`1/n_c` within class c                 1/n, minus :math:`1/n_c` within class c
+    given     passed to ``fit``                            passed to ``fit``
+    ========  ===========================================  =======================================
 
-    The weights of "lda" make it :class:`GTDA`. Neighbours are those of the flat tensors; samples
-    are joined if either is among the nearest of the other.
+    With "lda" it is equal to :class:`GTDA`. Neighbors are found by the Euclidean distance of the
+    flat tensors. Two samples are connected if either is among the nearest neighbors of the other.
 
-    Use it on images or clips where neighbours mean something: poses, frames, shapes that change
-    little by little; with "mfa" where classes are no single cluster. It is linear, and unfolds
-    nothing. A small :math:`\zeta` keeps what varies most, like :class:`GTA`; a large one what
-    varies least between neighbours. The work that proposes it does not try it on data.
+    Use it on images or clips with meaningful neighborhoods, such as poses, frames, or shapes that
+    change gradually, and with "mfa" if a class consists of several clusters. The projection is
+    linear, so it does not unfold a curved manifold. With a small :math:`\zeta` it keeps the
+    directions with the largest variance, like :class:`GTA`; with a large one, those that vary
+    least between neighbors. The thesis [1]_ proposes the method without experiments.
 
-    Cost: O(n² p) for the neighbours of n samples with p entries; for each sweep over the modes
-    O(n p q) with the most components q of a mode, and O(n k d q) for the k neighbours of the
-    graph. "isomap" holds an array of n×n numbers, the others none.
+    Cost: O(n² p) for the neighbors of n samples with p entries. Each sweep over the modes takes
+    O(n p q), where q is the largest number of components of a mode, plus O(n k d q) for k neighbors
+    and a mode of length d. Only "isomap" stores an n × n array.
 
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Dimension of the output: of each mode. An integer is the most in any mode, a tuple has one
-        number for each. None is what keeps 97 % of the energy in each mode on its own.
+        Dimension of the output: number of components per mode. An integer applies to every mode, up
+        to the mode's length. A tuple has one entry per mode. None keeps 97% of the energy of each
+        mode.
     graph : {"lpp", "npe", "isomap", "mfa", "lda", "given"}, default="lpp"
-        Which weights, as in the table. "mfa" and "lda" need labels, "given" needs ``graphs``.
+        Weights b and s, see the table. "mfa" and "lda" need labels, "given" needs ``graphs``.
     zeta : float, default=0.1
         Weight of s.
     n_neighbors : int, default=5
-        Neighbours of each row; with "mfa" in its own class, and as many in all others.
+        Number of neighbors per row. "mfa" uses this number in the sample's own class and the
+        same number in all other classes together.
     max_iter : int, default=50
-        Steps at most: sweeps over all modes. 0 leaves the start, each mode alone.
+        Maximum number of iterations: sweeps over the modes. 0 keeps the initial factors, for which
+        each mode is solved with the other modes not projected.
     tol : float, default=1e-6
-        Stops when a sweep changes the projectors of all modes by less in sum.
+        Stop when a sweep changes the projectors by less than this, summed over the modes.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, q_k)
-        Orthonormal columns for each mode.
+        Factor of each mode, with orthonormal columns.
     components_ : ndarray of shape (n_features_out, n_features)
-        The map of flat rows: the Kronecker product of the factors, built when it is asked for.
+        Projection of flat rows: the Kronecker product of the factors, computed on access.
     mean_ : ndarray of shape (n_features,)
-        Mean of the training tensors, flat. Identical ones count as one in a graph of neighbours.
+        Mean of the training tensors, as a flat row. A neighbor graph counts identical tensors
+        once.
     n_components_ : tuple of int
-        Length of each mode after the map.
+        Number of components in each mode.
     tensor_shape_ : tuple of int
         Shape of a sample.
     history_ : dict
-        "objective", after every step of a mode; "step", the change of projectors, and "seconds",
-        after every sweep.
+        Lists: "objective" after each step of a mode; "step", the change of the projectors, and
+        "seconds" after each sweep.
     n_iter_ : int
-        Sweeps.
+        Number of sweeps.
     converged_ : bool
-        Whether the last sweep changed projectors by less than ``tol``.
+        Whether the last sweep changed the projectors by less than ``tol``.
 
     See Also
     --------
@@ -178,17 +183,18 @@ class TensorGraphEmbedding(AlternatingLearner):
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, graphs: tuple[Any, Any] | None = None
     ) -> Self:
-        """Learn from tensors, and labels or graphs if they are asked for.
+        """Learn the projections from tensors, and from labels or graphs if ``graph`` needs them.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
-            Tensors, or flat rows: with ``tensor_shape`` of such tensors, without of vectors.
+            Tensors, or rows. Rows are flat tensors if ``tensor_shape`` is set, and vectors
+            otherwise.
         y : array-like of shape (n_samples,), optional
-            Labels, for the graphs "mfa" and "lda"; not read by others.
+            Labels for the graphs "mfa" and "lda". Ignored by the others.
         graphs : tuple of two arrays or sparse arrays of shape (n_samples, n_samples), optional
-            The weights (b, s), for ``graph="given"``. Of weights that are not symmetric the mean of
-            both directions counts, and none of a sample with itself.
+            The weights (b, s) for ``graph="given"``. They are symmetrized by the mean of both
+            directions. Diagonal elements have no effect.
 
         Returns
         -------
@@ -196,13 +202,13 @@ class TensorGraphEmbedding(AlternatingLearner):
             The learner itself.
         """
         self._check_parameters()
-        # Equal tensors in another order of memory give equal bits.
+        # A contiguous copy makes the result independent of the memory layout of X.
         T = np.ascontiguousarray(self._check_tensors(X, reset=True, min_samples=2))
         if (graphs is not None) != (self.graph == "given"):
             raise ValueError(
                 "graph='given' needs graphs=(b, s), two arrays of shape (n_samples, n_samples)."
                 if graphs is None
-                else f"graphs were given, but graph is {self.graph!r}: set graph='given'."
+                else f"graphs needs graph='given'; got graph={self.graph!r}."
             )
         codes = None
         if self.graph in ("mfa", "lda"):
@@ -212,13 +218,13 @@ class TensorGraphEmbedding(AlternatingLearner):
         return self._learn(T, between + (-float(self.zeta)) * within)
 
     def _distinct(self, T: Floats, codes: Indices | None) -> tuple[Floats, Indices | None]:
-        """Samples without repetition, where neighbours are sought."""
+        """Remove duplicate samples if the graph is based on neighbors."""
         if self.graph in ("lda", "given"):
             return T, codes
         rows = T.reshape(len(T), -1)
         check_squares(rows)
         check_spread(rows)
-        if codes is not None:  # two classes may share a sample
+        if codes is not None:  # Equal samples of different classes are kept.
             rows = np.column_stack([rows, codes])
         kept, _ = distinct_rows(rows)
         if len(kept) == len(T):
@@ -232,11 +238,11 @@ class TensorGraphEmbedding(AlternatingLearner):
         spread = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
         if not spread[0][0][0] > 0:
             raise ValueError(
-                "TensorGraphEmbedding: all samples are equal in X, so that there is nothing to "
-                "learn."
+                "TensorGraphEmbedding: all samples are equal in X. At least two must differ."
             )
         kept = wanted or [n_for_share(values, _SHARE) for values, _ in spread]
-        # Where nothing varies no neighbours differ: that comes last.
+        # Directions without variance have eigenvalue 0, which could exceed negative ones. The bases
+        # exclude them.
         empty = 1e-12 if T.dtype == np.float64 else 1e-6
         bases = [V[:, values > empty * values[0]] for values, V in spread]
 
@@ -258,7 +264,7 @@ class TensorGraphEmbedding(AlternatingLearner):
     def _laplacians(
         self, rows: Floats, codes: Indices | None, graphs: tuple[Any, Any] | None
     ) -> tuple[LinearOperator, LinearOperator]:
-        """Those of b and of s, as operators: no n×n array of weights that have a structure."""
+        """Return the Laplacians of b and s as operators, which avoids dense n × n arrays."""
         n = len(rows)
         if self.graph == "given":
             b, s = _checked_graphs(graphs, n)
@@ -287,12 +293,13 @@ class TensorGraphEmbedding(AlternatingLearner):
         paths, order = all_shortest_paths(graph.symmetrized())
         place = np.argsort(order)
         inner = double_centered(paths[place][:, place] ** 2, in_place=True)
-        # Products grow with the square of the unit of X, and the variance of numbers does not.
+        # Scale the inner products to mean diagonal 1: they grow with the square of the unit of X,
+        # while the weights b do not depend on it.
         return variance, (-n / np.trace(inner)) * aslinearoperator(inner)
 
 
 def _projected(T: Floats, mean: Matrix, factors: Sequence[Matrix] | None, mode: int) -> Floats:
-    """Tensors less the mean, projected in all modes but one; as they are without factors."""
+    """Return the centered tensors projected in all modes except one, or T without factors."""
     if factors is None:
         return T
     blocks = [
@@ -303,7 +310,7 @@ def _projected(T: Floats, mean: Matrix, factors: Sequence[Matrix] | None, mode: 
 
 
 def _laplacian(weights: Any) -> LinearOperator:
-    """Degrees on the diagonal, less the weights."""
+    """Return the diagonal matrix of degrees minus the symmetrized weights."""
     symmetric = (weights + weights.T) / 2
     degrees = np.asarray(symmetric.sum(axis=1)).reshape(-1)
     if sparse.issparse(symmetric):
@@ -314,7 +321,7 @@ def _laplacian(weights: Any) -> LinearOperator:
 
 
 def _outer(F: Any) -> LinearOperator:
-    """F F', of few columns."""
+    """Return F F' for F with few columns."""
     return aslinearoperator(F) @ aslinearoperator(F.T)
 
 
@@ -323,7 +330,7 @@ def _identity(n: int) -> LinearOperator:
 
 
 def _mean(n: int) -> LinearOperator:
-    """What puts the mean in place of every number."""
+    """Return the operator that replaces each element by the mean."""
     return _outer(np.full((n, 1), n**-0.5))
 
 
@@ -342,13 +349,13 @@ def _checked_graphs(graphs: Any, n: int) -> tuple[Any, Any]:
             try:
                 W = values = np.array(given, dtype=np.float64)
             except (TypeError, ValueError) as error:
-                raise ValueError(f"graphs: {name} holds no numbers: {error}") from error
+                raise ValueError(f"graphs: {name} must contain numbers: {error}") from error
         if W.shape != (n, n):
             raise ValueError(
-                f"graphs: {name} has shape {W.shape}; X has {n} samples, so that it must have "
-                f"shape {(n, n)}."
+                f"graphs: {name} has shape {W.shape}, but must have shape {(n, n)} because X has "
+                f"{n} samples."
             )
         if not np.isfinite(values).all():
-            raise ValueError(f"graphs: {name} holds NaN or infinity.")
+            raise ValueError(f"graphs: {name} contains NaN or infinity.")
         checked.append(W)
     return checked[0], checked[1]

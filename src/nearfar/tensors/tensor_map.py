@@ -1,4 +1,4 @@
-"""What maps of tensors share whose images are tensors again."""
+"""Base class of transformers from tensors to tensors."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.parameters import Allowed, boolean
 from nearfar.state import State
 
-#: What the parameters may be that all of them have.
+#: Conditions on the parameters that all of these transformers have.
 MAP_PARAMETERS: dict[str, Sequence[Allowed]] = {"flatten": [boolean], **TENSOR_PARAMETERS}
 
 
 class _TensorMap(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):
-    """A map of single tensors to single tensors, or rows.
+    """Base class of transformers that map each tensor to a tensor or a row.
 
-    A subclass writes ``_shape_out`` and ``_mapped``; ``_learn`` if it learns something.
+    A subclass implements ``_shape_out`` and ``_mapped``, and ``_learn`` if it learns from data.
     """
 
     state = State(fitted="tensor_shape_", rows=0)
-    #: As few samples will do to learn from.
+    #: Minimum number of samples in ``fit``.
     min_samples = 1
 
     flatten: bool
@@ -39,37 +39,37 @@ class _TensorMap(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):
 
     @abstractmethod
     def _shape_out(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of what a tensor becomes; raises where its shape will not do."""
+        """Return the shape of a transformed tensor; raise if the shape is not supported."""
 
     @abstractmethod
     def _mapped(self, T: Floats) -> Floats:
-        """What tensors become, in their dtype, as an array of its own."""
+        """Return the transformed tensors as a new array with the dtype of T."""
 
     def _tensors(self, X: ArrayLike) -> Floats:
-        """New tensors, as ``_mapped`` takes them."""
+        """Check new tensors, and return them in the form that ``_mapped`` expects."""
         return self._check_tensors(X, reset=False)
 
     def _learn(self, T: Floats) -> None:
-        """What is learned of tensors; nothing here."""
+        """Learn from tensors. The base class learns nothing."""
 
     @property
     def _n_features_out(self) -> int:
         return prod(self._shape_out(self.tensor_shape_))
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Take the shape of the tensors, and learn what there is to be learned.
+        """Store the shape of the tensors, and learn from them if the class has learned attributes.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, d1, ..., dk)
             Tensors, or flat rows with ``tensor_shape``.
         y : ignored
-            Labels play no part.
+            Present for compatibility with pipelines.
 
         Returns
         -------
         object
-            Itself.
+            The transformer itself.
         """
         self._forget()
         self._check_parameters()
@@ -83,17 +83,17 @@ class _TensorMap(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Map tensors.
+        """Transform tensors.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, d1, ..., dk)
-            Tensors of the shape of those of fit, or flat rows.
+            Tensors of the same shape as in ``fit``, or flat rows.
 
         Returns
         -------
         ndarray
-            Rows, or tensors if ``flatten`` is False; in the dtype of X.
+            Flat rows, or tensors if ``flatten`` is False, in the dtype of X.
         """
         check_is_fitted(self)
         T = self._mapped(self._tensors(X))

@@ -1,4 +1,4 @@
-"""Standardised tensors."""
+"""Standardization of tensors."""
 
 from __future__ import annotations
 
@@ -15,33 +15,36 @@ from nearfar.tensors.tensor_map import MAP_PARAMETERS, _TensorMap
 
 
 class TensorStandardizer(_TensorMap):
-    r"""Tensors with mean zero and deviation one, entry by entry or as a whole.
+    r"""Standardization of tensors to zero mean and unit variance, per entry or as a whole.
 
     .. math:: X'_j = (X_j - m_j) / s_j \quad\text{or}\quad X'_j = (X_j - m) / s ,
 
     with the mean :math:`m_j` and the standard deviation :math:`s_j` of each entry j over the
-    samples, or those of all numbers together. What does not vary is only centred.
+    samples, or the mean m and the standard deviation s of all numbers together. Constant entries
+    are only centered.
 
-    Use it before a tensor learner whose answer depends on units: those with a penalty, or samples
-    whose channels are no alike (hue and brightness). For images of one kind "all" keeps what the
-    modes have in common, which "entry" destroys: it raises the noise of dark corners to the level
-    of everything else.
+    Use it before a tensor learner that depends on the units of X: one with a regularization, or
+    samples whose channels have different units, such as hue and brightness. For images of one
+    channel, "all" keeps the structure common to the entries of a mode. "entry" destroys this
+    structure: it scales the noise of dark corners to the level of all other pixels.
 
     Cost: two passes of O(n prod(d)).
 
     Parameters
     ----------
     per : {"entry", "all"}, default="entry"
-        Whether each entry of the tensors has a mean and a deviation of its own.
+        "entry" uses one mean and standard deviation per entry of the tensors, "all" one for all
+        numbers together.
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
 
     Attributes
     ----------
     mean_, scale_ : ndarray of shape (n_features,)
-        What is subtracted from flat rows, and what they are divided by then.
+        Mean that is subtracted from flat rows, and standard deviation that divides them. The scale
+        of constant entries is 1.
     tensor_shape_ : tuple of int
         Shape of a sample.
 
@@ -52,7 +55,7 @@ class TensorStandardizer(_TensorMap):
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.5
-       (which scales nothing).
+       The experiments there do not scale the data.
 
     Examples
     --------
@@ -87,7 +90,7 @@ class TensorStandardizer(_TensorMap):
 
     def _learn(self, T: Floats) -> None:
         rows = T.reshape(len(T), -1)
-        # About the first sample: a large common offset costs no digits.
+        # Subtract the first sample, so that a large common offset causes no loss of precision.
         start = rows[0].astype(np.float64)
         sums, squares = np.zeros((2, len(start)))
         for block in row_blocks(len(rows), 8 * len(start)):
@@ -96,14 +99,15 @@ class TensorStandardizer(_TensorMap):
         mean = start + sums / len(rows)
         if self.per == "all":
             mean = np.full_like(mean, mean.mean())
-        unit = float(np.abs(rows).max()) or 1.0  # squares of huge or tiny numbers are none
+        # Scale by the largest value: squares of huge or tiny numbers would over- or underflow.
+        unit = float(np.abs(rows).max()) or 1.0
         for block in row_blocks(len(rows), 8 * len(start)):
             part = np.subtract(rows[block], mean, order="C") / unit
             squares += np.einsum("ij,ij->j", part, part)
         if self.per == "all":
             squares = np.full_like(squares, squares.mean())
         scale = unit * np.sqrt(squares / len(rows))
-        # Rounding of a constant is no variance.
+        # Deviations this small are rounding errors of a constant.
         constant = scale <= 10 * np.finfo(rows.dtype).eps * np.abs(mean)
         self.mean_, self.scale_ = mean, np.where(constant, 1.0, scale)
 

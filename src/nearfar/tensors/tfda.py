@@ -1,4 +1,4 @@
-"""Fisher's discriminant of tensors."""
+"""Tensor Fisher discriminant analysis."""
 
 from __future__ import annotations
 
@@ -22,83 +22,97 @@ from nearfar.tensors.tensor_classifier import (
 
 
 class TFDA(TensorClassifier):
-    r"""Tensor Fisher discriminant analysis: :class:`FDA` with a weight tensor of low rank.
+    r"""Tensor Fisher discriminant analysis: :class:`FDA` with a low-rank weight tensor.
 
     .. math::
         \max_W\; \frac{\langle M_+ - M_-, W\rangle^2}
         {\sum_i \langle X_i - M, W\rangle^2 + n \rho \|W\|^2},
         \qquad W = \sum_{r=1}^R u_{1r} \otimes \cdots \otimes u_{Mr},
 
-    with the class means :math:`M_\pm` and the mean M of all. One mode is learned at a time by one
-    Cholesky factorisation; the ratio never falls. It is :class:`LSSTM` with an infinite weight of
-    errors, and :class:`GTDA` with one direction in each mode.
+    with the class means :math:`M_\pm` and the mean M of all samples. The algorithm alternates over
+    the modes. For fixed factors of the other modes, the factor of a mode is computed by one
+    Cholesky factorization. No step decreases the ratio. The optima are those of :class:`LSSTM` with
+    :math:`\gamma = 1 / (n \rho)`, up to the length of W. :class:`GTDA` with one component per mode
+    maximizes the corresponding difference of scatters.
 
-    Cost: a sweep passes M times over X and adds O(n d_k² + d_k³) for each mode.
+    Cost: a sweep reads X M times and adds O(n d_k² + d_k³) per mode.
 
     Parameters
     ----------
     ridge : float, default=0.1
-        What is added to variances: :math:`\rho`. A thousandth errs far more on few samples.
+        Regularization: :math:`\rho`, added to the variances. With few samples, 0.001 has far more
+        errors than 0.1.
     rank : int, default=1
         Number of rank-one terms of W.
     ridge_mode : {"relative", "absolute"}, default="relative"
-        The unit of ``ridge``: the mean variance of an entry within the two classes, or that of X
-        squared. It is one number for all modes: with one for each the objective may fall.
+        The unit of ``ridge``: "relative" multiplies it by the mean variance of an entry within the
+        two classes, "absolute" uses it as is, in units of X squared. All modes use the same number,
+        so that the objective cannot decrease.
     bias : {"least_squares", "midpoint", "bayes", "literal"}, default="least_squares"
-        How the intercept is chosen: by the regression of labels ±1 on the scores, halfway between
-        the class means, by the rule of Bayes for scores that are Gaussian with one variance, or as
-        (4.53) of [1] prints it for W of unit length: with the wrong sign of the prior, for
-        comparison only.
+        How the intercept is chosen: see Notes.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        Where to start: from the rank-one tensors nearest to the difference of the class means, from
-        a few sweeps of :class:`LSSTM`, at random, or your own: one vector for each mode, of a
-        higher rank matrices with a column for each term. Further starts are random.
+        Initialization: rank-one tensors that approximate the difference of class means one after
+        another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
+        shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
-        Number of starts; the best is kept.
+        Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
-        Steps at most: sweeps over the modes, from each start.
+        Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
-        Sweeps stop when in every mode :math:`1 - |\cos|` of the turn is at most this.
+        Stop when a sweep turns the factors so little that :math:`1 - |\cos|` of the angle is at
+        most this in every mode.
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Which problems of two sides are solved for more than two classes: all pairs, which vote, or
-        each class against the rest. At rank one pairs are far better.
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
+        "ovr" solves one problem per class against the rest. With rank 1, "ovo" is far better.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random starts.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores. Problems and starts run side by side and share X.
+        Number of threads, which solve problems and starts in parallel and share X. None means 1,
+        -1 all cores.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
     coef_ : ndarray of shape (n_problems, n_features)
-        The tensors W as rows, the last mode fastest; with two classes there is one problem, whose
-        positive side is the second.
+        The weight tensors W as flat rows in C order. Two classes have one problem, in which
+        ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercepts.
+        Intercept of each problem.
     factors_ : list of ndarray of shape (d_k, rank)
-        The vectors of W, one matrix for each mode; columns have unit length but for the last mode,
-        which holds the scales. For several problems a list of such lists, as for what follows.
+        Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
+        contains the scales. With several problems, this attribute and those below, except
+        ``tensor_shape_``, are lists with one entry per problem.
     objective_ : float
-        The ratio.
+        Final value of the maximized ratio.
     history_ : dict
-        "objective" after every mode step; after every sweep "step", the largest :math:`1 - |\cos|`
-        of a turn, and "seconds" since the start.
+        Lists: "objective" after each step of a mode; "step", the largest :math:`1 - |\cos|` of a
+        turn, and "seconds" since the start, after each sweep.
     n_iter_ : int
-        Sweeps.
+        Number of sweeps.
     converged_ : bool
-        Whether ``tol`` was reached; False for a problem without any direction, whose samples all go
-        to the larger class, with a warning.
+        Whether ``tol`` was reached. False also for a problem whose optimum is W = 0: it assigns all
+        samples to the larger class, and ``fit`` warns.
     tensor_shape_ : tuple of int
         Shape of a sample.
 
     See Also
     --------
     FDA, GTDA, LSSTM
+
+    Notes
+    -----
+    Values of ``bias``:
+
+    - "least_squares": the intercept of the regression of the labels ±1 on the scores.
+    - "midpoint": halfway between the class means.
+    - "bayes": the optimal threshold for Gaussian scores with equal variances.
+    - "literal": equation (4.53) of [1]_ for W of unit length. Its prior term has the wrong sign. It
+      is provided for comparison only.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Tensor rank-one analysis: tensors as sums of few rank-one tensors, found one by one."""
+"""Tensor rank-one analysis."""
 
 from __future__ import annotations
 
@@ -31,82 +31,83 @@ from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import contract_except, mode_scatter, rank_one_gram
 from nearfar.state import State, floats
 
-# Rows that are brought to float64 for sums of squares.
+# Number of rows that are converted to float64 at once for sums of squares.
 _ROWS_AT_ONCE = 256
 
 
 class TR1A(RankOneLearner):
-    r"""Tensor rank-one analysis: every tensor a sum of the same few rank-one tensors.
+    r"""Tensor rank-one analysis: tensors as linear combinations of a few rank-one tensors.
 
-    Atoms :math:`A_r = u_{1r} \otimes \cdots \otimes u_{Mr}` are found one after another, each from
-    what those before it left over of all tensors:
+    The rank-one tensors, called atoms, :math:`A_r = u_{1r} \otimes \cdots \otimes u_{Mr}`, are
+    found one after another. Each atom is fitted to the residuals of the previous ones:
 
     .. math:: \max_{\|u_{kr}\| = 1} \sum_i \lambda_{ir}^2, \qquad
         \lambda_{ir} = \langle X_i^{(r)}, A_r \rangle, \qquad
         X_i^{(r+1)} = X_i^{(r)} - \lambda_{ir} A_r .
 
-    One vector at a time is replaced by the best one, given the others, which never lowers the sum.
-    A tensor is mapped to its numbers :math:`\lambda_r`, and
+    The algorithm replaces one vector at a time by the best one for fixed other vectors. No step
+    decreases the sum. ``transform`` returns the coefficients :math:`\lambda_r`, and
 
     .. math:: \|X_i\|^2 = \sum_r \lambda_{ir}^2 + \|X_i - \sum_r \lambda_{ir} A_r\|^2 .
 
-    Atoms are not orthogonal: the inner products :math:`b_r = \langle X, A_r \rangle` are not the
-    numbers of a new tensor. Those solve the triangle :math:`\mathrm{tril}(G) \lambda = b` with
-    :math:`G_{rs} = \langle A_r, A_s \rangle`, which is what taking atoms away in turn comes to.
+    The atoms are not orthogonal. The coefficients of a new tensor are therefore not its inner
+    products :math:`b_r = \langle X, A_r \rangle` with the atoms, but the solution of the triangular
+    system :math:`\mathrm{tril}(G) \lambda = b` with :math:`G_{rs} = \langle A_r, A_s \rangle`. This
+    is equal to subtracting one atom after another.
 
-    Use it for a short code of images, as many numbers as atoms, and with few samples: an atom of a
-    32×32 image has 64 numbers where an eigenvector has 1,024. It knows no labels; for classes have
-    LDA follow. No atom is found again in the light of later ones, so that
-    :class:`GTA` of as many numbers mostly keeps more. For one matrix it is the singular value
-    decomposition, for vectors uncentred PCA.
+    Use it to represent images by few numbers, or if there are few samples: an atom of a 32 × 32
+    image has 64 parameters, an eigenvector 1,024. It does not use labels; for classification, add
+    :class:`LDA`. Since atoms are not changed after later ones are found, :class:`GTA` with the
+    same number of features usually keeps more. On a single matrix it is equal to the singular
+    value decomposition, and on vectors to PCA without centering.
 
-    Cost: O(n d M) for a sweep over M modes, with d numbers in a tensor; some ten to a hundred
-    sweeps an atom. What is left of the tensors is never formed: memory is O(n R) beyond X.
+    Cost: O(n d M) per sweep over the M modes, for tensors with d entries, and about ten to a
+    hundred sweeps per atom. The residuals are not stored: memory is O(n R) in addition to X.
 
     Parameters
     ----------
     n_components : int, default=10
-        Dimension of the output: the number of atoms R. There are fewer, see ``n_components_``, when
-        nothing is left for more.
+        Dimension of the output: number of atoms R. Fewer atoms are found if the residuals become
+        zero, see ``n_components_``.
     center : bool, default=False
-        Whether the axes are those of the rows about their mean; False counts from zero, and there
-        is no ``mean_``.
+        Whether to subtract the mean. If False, ``mean_`` is not set.
     init : {"random", "hosvd"}, default="random"
-        Where to start: at random vectors for each atom, or at the leading eigenvector of each mode
-        alone, of what is left. Further starts are random.
+        Initialization: for the first start of each atom, random vectors, or the leading eigenvector
+        of each mode of the residuals. All further starts are random.
     n_init : int, default=1
-        Number of starts: for each atom; the best is kept.
+        Number of starts. Each atom uses this number and keeps the best result.
     max_iter : int, default=200
-        Steps at most: sweeps over all modes, for one start.
+        Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
-        Stops when of each vector and the one before, :math:`1 - |u^T v|` is at most this.
+        Stop when :math:`1 - |u^T v|` between each vector and its previous value is at most this.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, n_components)
-        The vectors :math:`u_{kr}` as columns, for each mode.
+        The vectors :math:`u_{kr}` of each mode as columns.
     components_ : ndarray of shape (n_components, n_features)
-        The map of flat rows: the inverse triangle times the flat atoms, built when it is asked for.
+        Projection of flat rows, :math:`\mathrm{tril}(G)^{-1}` times the flat atoms, computed on
+        access.
     mean_ : ndarray of shape (n_features,)
-        Mean of the training tensors, flat; only with ``center``.
+        Mean of the training tensors, as a flat row. Only if ``center`` is True.
     energies_ : ndarray of shape (n_components,)
-        The share of the squared norms of all training tensors that each atom takes.
+        Fraction of the sum of squares of all training tensors explained by each atom.
     n_components_ : tuple of int
-        The number of atoms found, (R,).
+        Number of atoms found, as a tuple (R,).
     tensor_shape_ : tuple of int
         Shape of a sample.
     history_ : dict
-        "objective", the squared norm taken by all atoms so far, after every step of a mode;
-        "sweeps", those of each atom; after every sweep "step", the largest :math:`1 - |u^T v|`, and
-        "seconds" since the start. Of the best start of each atom.
+        Lists for the best start of each atom: "objective", the sum of squares explained by all
+        atoms so far, after each step of a mode; "sweeps", their number per atom; "step", the
+        largest :math:`1 - |u^T v|`, and "seconds" since the start, after each sweep.
     n_iter_ : int
-        Sweeps, of all atoms.
+        Total number of sweeps of all atoms.
 
     See Also
     --------
@@ -168,14 +169,15 @@ class TR1A(RankOneLearner):
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Find the atoms.
+        """Find the atoms of a stack of tensors.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
-            Tensors, or flat rows: with ``tensor_shape`` of such tensors, without of vectors.
+            Tensors, or rows. Rows are flat tensors if ``tensor_shape`` is set, and vectors
+            otherwise.
         y : ignored
-            There for pipelines.
+            Present for compatibility with pipelines.
 
         Returns
         -------
@@ -189,7 +191,7 @@ class TR1A(RankOneLearner):
         left = _LeftOver(T, T.mean(axis=0, dtype=np.float64) if self.center else None)
         if not left.total > left.least:
             found = "all samples are equal" if self.center else "all entries are zero"
-            raise ValueError(f"TR1A: {found} in X, so that there is nothing to learn.")
+            raise ValueError(f"TR1A: {found} in X, so no atom can be found.")
         atoms: list[Atom] = []
         begun, interrupt = perf_counter(), None
         try:
@@ -222,7 +224,7 @@ class TR1A(RankOneLearner):
         }
         self.n_iter_ = sum(atom.n_sweeps for atom in atoms)
         if interrupt is not None:
-            raise interrupt  # Ctrl-C as usual, after the atoms so far were left here
+            raise interrupt  # The attributes contain the atoms found before Ctrl-C.
         late = sum(not atom.converged for atom in atoms)
         if late:
             warn_of_limit("TR1A", self.max_iter, f"the limit, for {late} of {len(atoms)} atoms")
@@ -231,7 +233,7 @@ class TR1A(RankOneLearner):
     def _next_atom(
         self, left: _LeftOver, atoms: Sequence[Atom], random: np.random.RandomState
     ) -> Atom:
-        """The best atom of all starts."""
+        """Return the best atom of all starts."""
         report = report_of(self)
         before = sum(atom.objective for atom in atoms)
         number = len(atoms) + 1
@@ -258,7 +260,8 @@ class TR1A(RankOneLearner):
                 left.leading_vectors() if leading else random_vectors(left.shape, random)
             )
             if atom.objective <= left.least:
-                # Leading vectors of modes may belong to different tensors, and meet none together.
+                # The leading vectors of the modes may come from different tensors, so that their
+                # atom is orthogonal to all of them.
                 atom = found_from(random_vectors(left.shape, random))
             return atom
 
@@ -269,7 +272,10 @@ class TR1A(RankOneLearner):
 
 
 def _leading(rows: Matrix) -> tuple[float, Vector]:
-    """The largest eigenvalue of ``rows.T @ rows`` and its vector, by the smaller product."""
+    """Return the largest eigenvalue of ``rows.T @ rows`` and its eigenvector.
+
+    The smaller of ``rows.T @ rows`` and ``rows @ rows.T`` is decomposed.
+    """
     n, d = rows.shape
     if d <= n:
         values, vectors = descending_eigh(rows.T @ rows, 1)
@@ -281,9 +287,10 @@ def _leading(rows: Matrix) -> tuple[float, Vector]:
 
 
 class _LeftOver:
-    """What is left of a stack of tensors after a mean and atoms were taken away; never formed.
+    """Residuals of a stack of tensors after subtraction of the mean and the atoms.
 
-    Of its contractions with vectors, those of the mean and the atoms are taken away instead.
+    The residuals are not stored. Instead, their contractions with vectors are computed from those
+    of the tensors, the mean and the atoms.
     """
 
     def __init__(self, stack: Floats, mean: Floats | None) -> None:
@@ -297,13 +304,13 @@ class _LeftOver:
             rows = stack[block].astype(np.float64)
             norms[0] += float(np.sum(rows**2))
             norms[1] += float(np.sum((rows - mean) ** 2)) if mean is not None else 0.0
-        #: The squared norm of all tensors, less the mean.
+        #: Sum of squares of all tensors, about the mean.
         self.total = norms[0] if mean is None else norms[1]
-        #: What rounding leaves of it.
+        #: Sum of squares that may be due to rounding errors.
         self.least = norms[0] * (100 * float(np.finfo(stack.dtype).eps)) ** 2
 
     def contract(self, vectors: Sequence[Vector], mode: int) -> Matrix:
-        """Contractions (n, d_mode) with all vectors but one."""
+        """Return the contractions (n, d_mode) with all vectors except one."""
         cast = [u.astype(self.stack.dtype) for u in vectors]
         rows = contract_except(self.stack, cast, mode).astype(np.float64)
         if self.mean is not None:
@@ -313,14 +320,14 @@ class _LeftOver:
         return rows
 
     def _meeting(self, vectors: Sequence[Vector], mode: int) -> Vector:
-        """Products of the atoms' vectors with these, over all modes but one."""
+        """Return the products of the atoms' vectors with these, over all modes except one."""
         atoms: list[Any] = list(self.factors)
         others: list[Any] = list(vectors)
         atoms[mode], others[mode] = np.ones((1, self.scores.shape[1])), np.ones(1)
         return np.asarray(rank_one_gram(atoms, others)[:, 0], np.float64)
 
     def take(self, vectors: list[Vector]) -> None:
-        """Take an atom away."""
+        """Subtract an atom."""
         parts = [self.contract(vectors, mode) for mode in range(len(vectors))]
         score = parts[-1] @ vectors[-1]
         if self._scatters is not None:
@@ -331,7 +338,7 @@ class _LeftOver:
         self.factors = [np.column_stack([U, u]) for U, u in zip(self.factors, vectors, strict=True)]
 
     def leading_vectors(self) -> list[Vector]:
-        """The leading vector of each mode; its scatters are computed once, and then kept up."""
+        """Return the leading vector of each mode. The scatters are computed once, then updated."""
         if self._scatters is None:
             self._scatters = [self._scatter(mode) for mode in range(len(self.shape))]
         return [descending_eigh(S, 1)[1][:, 0] for S in self._scatters]

@@ -1,4 +1,4 @@
-"""Tensor rank-one discriminant analysis: rank-one tensors that tell classes apart, in turn."""
+"""Tensor rank-one discriminant analysis."""
 
 from __future__ import annotations
 
@@ -38,99 +38,107 @@ from nearfar.solvers.tensor_algebra import (
 )
 from nearfar.state import State, floats, labels
 
-# Of the mean variance within classes, added to it where a ratio divides by it: the default of TFDA.
+# Ridge for zeta="max_eig", as a fraction of the mean variance of an entry within classes.
 _RIDGE = 1e-3
-# Rows within classes are replaced by as many as there are entries, up to so many.
+# Maximum number of entries per tensor for which more rows than entries are replaced by the
+# triangular factor of a QR decomposition, which has the same scatter.
 _FEW_ENTRIES = 2048
-# Rows that are copied at once.
+# Number of rows that are copied at once.
 _FEW_ROWS = 64
-# A last mode of at least so many entries is contracted once for all others.
+# Minimum length of the last mode at which its contraction is computed once for all other modes.
 _SHARED_LENGTH = 4
 _VECTORS = Allowed(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(u) for u in value),
-    "a list of vectors, or of matrices with a column for each feature, one for each mode",
+    "a list with one vector per mode, or one matrix per mode with a column for each feature",
 )
 
 
 class TR1DA(RankOneLearner):
-    r"""Tensor rank-one discriminant analysis: numbers of a tensor that tell classes apart.
+    r"""Tensor rank-one discriminant analysis: features from rank-one tensors that separate classes.
 
-    Atoms :math:`A_r = u_{1r} \otimes \cdots \otimes u_{Mr}` are found one after another, each from
-    what those before it left over of all tensors:
+    The rank-one tensors, called atoms, :math:`A_r = u_{1r} \otimes \cdots \otimes u_{Mr}`, are
+    found one after another. Each atom is fitted to the residuals of the previous ones:
 
     .. math:: \max_{\|u_{kr}\| = 1} \sum_c n_c \langle M_c - M, A_r \rangle^2
         - \zeta \sum_i \langle X_i^{(r)} - M_{c(i)}, A_r \rangle^2, \qquad
         X_i^{(r+1)} = X_i^{(r)} - \lambda_{ir} A_r, \qquad
         \lambda_{ir} = \langle X_i^{(r)}, A_r \rangle ,
 
-    with the means :math:`M_c` of classes and M of all that is left over. Given the other vectors,
-    the best :math:`u_k` is the leading eigenvector of the difference of two scatters of the
-    contracted samples; no step lowers the objective. A tensor is mapped to its numbers
-    :math:`\lambda_r`: those of new ones solve the triangle of inner products of the atoms, as in
-    :class:`TR1A`. Those of fewer components are the first ones of more.
+    where :math:`M_c` are the class means and M is the mean of the residuals. For fixed other
+    vectors, the best :math:`u_k` is the leading eigenvector of a difference of two scatters of the
+    contracted samples. No step decreases the objective. ``transform`` returns the coefficients
+    :math:`\lambda_r`; those of new tensors solve a triangular system with the inner products of
+    the atoms, as in :class:`TR1A`. The first q features do not depend on ``n_components``.
 
-    Use it for a short code of images or volumes with few samples a class, before k-NN: with ten
-    images of each digit, five numbers classify as well as PCA does with five, and ten as ten; from
-    some twenty on there is no gain over :class:`TR1A` or PCA. Small weights :math:`\zeta` hardly
-    matter; from about 1 on later features are lost, as no direction is left in which class means
-    scatter more than :math:`\zeta` times the samples. Of vectors it gives the leading eigenvectors,
-    as :class:`DSDC` does.
+    Use it before k-NN to represent images or volumes by few features, if there are few samples per
+    class. With ten training images per digit, k-NN on five or ten features is about as accurate as
+    on the same number of principal components. From about twenty features on it has no advantage
+    over :class:`TR1A` or PCA. On vectors it finds the leading eigenvectors, like :class:`DSDC`.
 
-    Cost: O(n d M) for a sweep over M modes, with d numbers in a tensor, some ten to twenty sweeps a
-    feature; with more samples than numbers O(n d²) once, and then O(d² M) a sweep. Memory: one
-    copy of X, from which atoms are taken away in place.
+    Cost: O(n d M) per sweep over the M modes, for tensors with d entries, and about ten to twenty
+    sweeps per feature. With more samples than entries: O(n d²) once, then O(d² M) per sweep.
+    Memory: one copy of X, from which the atoms are subtracted in place.
 
     Parameters
     ----------
     n_components : int, default=10
-        Dimension of the output: the number of atoms R. There are fewer, with a warning, when
-        nothing is left that tells classes apart.
+        Dimension of the output: number of features R. Fewer are found, with a warning, if the
+        residuals no longer separate the classes.
     zeta : float, sequence of float or "max_eig", default=0.1
-        Weight of the scatter within classes: a number, or one for each feature. "max_eig" maximises
-        the ratio of the two scatters instead, which is the weight for which the largest eigenvalue
-        is zero, with a thousandth of the mean variance added within classes.
+        Weight of the scatter within classes: a number, or one number per feature. "max_eig"
+        maximizes the ratio of the two scatters instead (see Notes).
     init : "random", "hosvd" or list of ndarray, default="random"
-        Where to start: at random vectors for each feature, at the leading eigenvector of each mode
-        alone, of what is left, or at given vectors, of shape (d_k,) or (d_k, n_components). Further
-        starts are random.
+        Initialization: for the first start of each feature, random vectors, the leading eigenvector
+        of each mode of the residuals, or your own list with one array of shape (d_k,) or (d_k,
+        n_components) per mode. All further starts are random.
     n_init : int, default=1
-        Number of starts: for each feature; the best is kept.
+        Number of starts. Each feature uses this number and keeps the best result.
     max_iter : int, default=1000
-        Steps at most: sweeps over all modes, for one start.
+        Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
-        Stops when of each vector and the one before, :math:`1 - |u^T v|` is at most this times its
-        length d_k, as in the work.
+        Stop when :math:`1 - |u^T v|` between each vector and its previous value is at most
+        ``tol`` times the vector's length d_k, as in [1]_.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random starts.
+        Seed of the random starts.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, n_components)
-        The vectors :math:`u_{kr}` as columns, for each mode.
+        The vectors :math:`u_{kr}` of each mode as columns.
     components_ : ndarray of shape (n_components, n_features)
-        The map of flat rows: the inverse triangle times the flat atoms, built when it is asked for.
+        Projection of flat rows, computed on access from the flat atoms and their inner products.
     objectives_ : ndarray of shape (n_components,)
-        What is maximised, of each feature; with "max_eig" the ratio.
+        Maximized objective of each feature. With "max_eig" it is the ratio.
     zeta_ : ndarray of shape (n_components,)
-        The weight of each feature; with "max_eig" the ratio.
+        Weight used for each feature. With "max_eig" it is the ratio.
     n_components_ : tuple of int
-        The number of atoms found, (R,).
+        Number of features found, as a tuple (R,).
     tensor_shape_ : tuple of int
         Shape of a sample.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
     history_ : dict
-        "objective", after every step of a mode, one feature after another; "sweeps", those of each
-        feature; after every sweep "step", the largest :math:`1 - |u^T v|`, and "seconds" since the
-        start. Of the best start of each feature.
+        Lists for the best start of each feature: "objective" after each step of a mode; "sweeps",
+        their number per feature; "step", the largest :math:`1 - |u^T v|`, and "seconds" since the
+        start, after each sweep.
     n_iter_ : int
-        Sweeps, of all features.
+        Total number of sweeps of all features.
 
     See Also
     --------
     TR1A, GTDA, DSDC
+
+    Notes
+    -----
+    Values of ``zeta`` well below 1 give almost the same result. From about 1 on, fewer features are
+    found: a feature needs a direction in which the scatter of the class means exceeds ``zeta``
+    times the scatter within classes.
+
+    With "max_eig", each step maximizes the ratio of the scatters between and within classes. The
+    ratio is the weight for which the largest eigenvalue of the difference is zero. A ridge of 0.001
+    times the mean variance of an entry within classes is added to the scatter within classes.
 
     References
     ----------
@@ -188,12 +196,13 @@ class TR1DA(RankOneLearner):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Find the atoms.
+        """Find the atoms of labeled tensors.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
-            Tensors, or flat rows: with ``tensor_shape`` of such tensors, without of vectors.
+            Tensors, or rows. Rows are flat tensors if ``tensor_shape`` is set, and vectors
+            otherwise.
         y : array-like of shape (n_samples,)
             Labels.
 
@@ -210,13 +219,11 @@ class TR1DA(RankOneLearner):
         check_squares(T)
         left = Residuals(T, codes)
         if not left.total > 0:
-            raise ValueError(
-                "TR1DA: all samples are equal in X, so that there is nothing to learn."
-            )
+            raise ValueError("TR1DA: all samples are equal in X. At least two must differ.")
         if self.zeta == "max_eig" and not left.ridge > 0:
             raise ValueError(
-                "TR1DA: in every class all samples are equal, so that zeta='max_eig' divides by "
-                "zero. Give a number."
+                "TR1DA: all samples of each class are equal, so zeta='max_eig' would divide by "
+                "zero. Pass a number for zeta."
             )
         random = check_random_state(self.random_state)
         atoms: list[Atom] = []
@@ -236,8 +243,8 @@ class TR1DA(RankOneLearner):
                 raise
         if not atoms:
             raise ValueError(
-                f"TR1DA: with zeta={self.zeta} no feature was found from {self.n_init} start(s): "
-                "use a smaller zeta, or more starts (n_init)."
+                f"TR1DA: no feature was found with zeta={self.zeta} and n_init={self.n_init}. "
+                "Use a smaller zeta, or a larger n_init."
             )
         self.classes_ = classes
         self._keep_atoms(left.factors(atoms), None, T.dtype)
@@ -252,25 +259,25 @@ class TR1DA(RankOneLearner):
         }
         self.n_iter_ = sum(atom.n_sweeps for atom in atoms)
         if interrupt is not None:
-            raise interrupt  # Ctrl-C as usual, after the features so far were left here
+            raise interrupt  # The attributes contain the features found before Ctrl-C.
         self._tell(atoms)
         return self
 
     def _tell(self, atoms: list[Atom]) -> None:
-        """Warn of what was not found."""
+        """Warn of missing features, and of features that did not converge."""
         if len(atoms) < self.n_components:
             warn(
-                f"TR1DA: {len(atoms)} of {self.n_components} features were found. In what is left "
-                f"no direction tells classes apart by more than zeta={self.zeta} times the scatter "
-                "within them; further features would be zero. Use fewer n_components, or a smaller "
-                "zeta."
+                f"TR1DA: only {len(atoms)} of {self.n_components} features were found. In the "
+                "residuals, no direction has a scatter between classes above "
+                f"zeta={self.zeta} times the scatter within classes. Use a smaller n_components "
+                "or a smaller zeta."
             )
         late = sum(not atom.converged for atom in atoms)
         if late:
             warn_of_limit("TR1DA", self.max_iter, f"the limit, for {late} of {len(atoms)} features")
 
     def _weights(self) -> list[float | None]:
-        """The weight of each feature; None is that of the largest ratio."""
+        """Return the weight of each feature, or None for each if the ratio is maximized."""
         if isinstance(self.zeta, str):
             return [None] * self.n_components
         weights = np.asarray(self.zeta, float)
@@ -278,13 +285,13 @@ class TR1DA(RankOneLearner):
         fits = weights.shape == (self.n_components,)
         if not fits or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError(
-                f"TR1DA: zeta={self.zeta!r} must be one finite number of at least 0, or one for "
-                f"each of n_components={self.n_components} features."
+                f"TR1DA: zeta={self.zeta!r} must be one finite number of at least 0, or a "
+                f"sequence of n_components={self.n_components} such numbers."
             )
         return [float(weight) for weight in weights]
 
     def _given_starts(self, shape: Sequence[int]) -> list[list[Vector]] | None:
-        """Unit vectors for each feature, where they were given."""
+        """Return the unit vectors passed as ``init`` for each feature, or None."""
         if isinstance(self.init, str):
             return None
         matrices = [np.asarray(U, float) for U in self.init]
@@ -294,14 +301,14 @@ class TR1DA(RankOneLearner):
         )
         if not fits or not all(np.isfinite(U).all() for U in matrices):
             raise ValueError(
-                f"TR1DA: init holds arrays of shapes {[U.shape for U in matrices]}; give finite "
-                f"ones of shapes {[(d,) for d in shape]}, or with {self.n_components} columns."
+                f"TR1DA: init must contain finite arrays of shapes {[(d,) for d in shape]}, or "
+                f"with {self.n_components} columns; got shapes {[U.shape for U in matrices]}."
             )
         columns = [
             np.broadcast_to(U.reshape(len(U), -1), (len(U), self.n_components)) for U in matrices
         ]
         if not all(linalg.norm(U, axis=0).all() for U in columns):
-            raise ValueError("TR1DA: init holds a vector of zeros, which has no direction.")
+            raise ValueError("TR1DA: init must not contain a vector of zeros.")
         return [[U[:, r] / linalg.norm(U[:, r]) for U in columns] for r in range(self.n_components)]
 
     def _next_atom(
@@ -311,7 +318,7 @@ class TR1DA(RankOneLearner):
         given: list[Vector] | None,
         random: np.random.RandomState,
     ) -> Atom:
-        """The best atom of all starts."""
+        """Return the best atom of all starts."""
 
         def attempt(start: int) -> Atom:
             if start == 0 and given is not None:
@@ -332,12 +339,13 @@ class TR1DA(RankOneLearner):
 
 
 class Residuals:
-    """What atoms left of a stack of tensors: rows between and within classes, in one copy.
+    """Residuals of labeled tensors after subtraction of atoms, in one copy of X.
 
-    Rows :math:`\\sqrt{n_c}(M_c - M)` come first, then :math:`X_i - M_{c(i)}`. Taking an atom away
-    is a projection of each row, so that nothing else of the samples is ever needed; and any rows of
-    the same scatter serve. Directions of a mode in which nothing varies, as on a blank border,
-    would be best for a large weight: tensors are held in bases of the others.
+    The rows :math:`\\sqrt{n_c}(M_c - M)` come first, then :math:`X_i - M_{c(i)}`. Subtracting an
+    atom is a projection of each row, so these rows are all that is needed. They may be replaced by
+    other rows with the same scatter. With a large weight, the directions of a mode without
+    variance, such as a blank border, would have the largest objective. The tensors are therefore
+    stored in bases that exclude these directions.
     """
 
     def __init__(self, T: Floats, codes: Indices) -> None:
@@ -356,24 +364,24 @@ class Residuals:
         self.n_between = n_classes
         narrow = T.dtype == np.float32
         size = largest_size(rows)
-        # What rounding of the mean leaves of tensors that are all alike.
+        # Differences this small are rounding errors of the mean: the tensors are equal.
         if size <= (1e-6 if narrow else 1e-14) * largest_size(T):
             size = 0.0
-        #: The scatter of all rows, and what rounding leaves of it.
+        #: Scatter of all rows, and the part of it that may be due to rounding errors.
         self.total = float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)) if size else 0.0
         self.least = (1e-11 if narrow else 1e-12) * self.total
         within = float(np.einsum("ij,ij->", rows[n_classes:], rows[n_classes:], dtype=np.float64))
-        #: Added to scatters within classes where a ratio divides by them.
+        #: Ridge added to the scatter within classes for zeta="max_eig".
         self.ridge = _RIDGE * within / prod(self.shape) if within > self.least else 0.0
         self.rows = rows.reshape(-1, *self.shape)
         self.bases: list[Matrix | None] = [None] * len(self.shape)
-        # A vector of the last mode, and the rows contracted with it.
+        # Cache: a vector of the last mode, and the rows contracted with it.
         self._shared: tuple[Vector, Floats] | None = None
         if self.total > 0:
             self._reduce(1e-6 if narrow else 1e-14)
 
     def _reduce(self, empty: float) -> None:
-        """To directions in which anything varies, and to no more rows than entries."""
+        """Remove directions without variance, and rows in excess of the number of entries."""
         bases = [varying_basis(self.rows, mode, empty) for mode in range(len(self.shape))]
         self.bases = [Q if Q.shape[1] < len(Q) else None for Q in bases]
         self.rows = _projected_in_place(self.rows, self.bases)
@@ -388,9 +396,9 @@ class Residuals:
             self.rows = np.vstack([flat[:C], triangle.astype(flat.dtype)]).reshape(-1, *shape)
 
     def reduced(self, vectors: Sequence[Vector]) -> list[Vector]:
-        """Unit vectors in the bases."""
+        """Return unit vectors in the coordinates of the bases."""
         parts = [u if Q is None else Q.T @ u for u, Q in zip(vectors, self.bases, strict=True)]
-        # A vector that is off a basis has no direction there; any other does as well.
+        # A vector orthogonal to its basis is replaced by an arbitrary one.
         lengths = [float(linalg.norm(u)) for u in parts]
         return [
             u / s if s > 1e-8 else np.full(len(u), len(u) ** -0.5)
@@ -398,7 +406,7 @@ class Residuals:
         ]
 
     def factors(self, atoms: Sequence[Atom]) -> list[Matrix]:
-        """The vectors of atoms in columns, for each mode, off the bases."""
+        """Return the vectors of the atoms as columns for each mode, in original coordinates."""
         columns = [
             np.column_stack(vectors) for vectors in zip(*(a.vectors for a in atoms), strict=True)
         ]
@@ -409,7 +417,7 @@ class Residuals:
         last = len(cast) - 1
         if last < 2 or mode == last or len(cast[last]) < _SHARED_LENGTH:
             return contract_except(self.rows, cast, mode).astype(np.float64)
-        # Until the vector of the last mode turns, all other modes share the product with it.
+        # As long as the vector of the last mode is the same, all other modes share its product.
         if self._shared is None or self._shared[0] is not vectors[last]:
             self._shared = vectors[last], self.rows @ cast[last]
         return contract_except(self._shared[1], cast[:last], mode).astype(np.float64)
@@ -417,13 +425,13 @@ class Residuals:
     def best_vector(
         self, vectors: Sequence[Vector], mode: int, weight: float | None
     ) -> tuple[float, Vector]:
-        """The leading eigenvector of a mode, given the vectors of the others."""
+        """Return the largest eigenvalue and its vector for a mode, for fixed other vectors."""
         Z = self._contract(vectors, mode)
         between, within = Z[: self.n_between], Z[self.n_between :]
         return _leading(between.T @ between, within.T @ within, weight, self.ridge)
 
     def leading_vectors(self, weight: float | None) -> list[Vector]:
-        """The leading vector of each mode alone."""
+        """Return the leading vector of each mode, without contraction of the other modes."""
         found = []
         for mode in range(len(self.shape)):
             B = mode_scatter(self.rows[: self.n_between], mode)
@@ -432,18 +440,18 @@ class Residuals:
         return found
 
     def taken_by(self, atom: Atom) -> float:
-        """What an atom takes of the scatter of all rows."""
+        """Return the part of the scatter of all rows that an atom explains."""
         return float(np.sum((self._contract(atom.vectors, 0) @ atom.vectors[0]) ** 2))
 
     def take(self, atom: Atom) -> None:
-        """Take an atom away, in place."""
+        """Subtract an atom in place."""
         self._shared = None
         flat = self.rows.reshape(len(self.rows), -1)
         deflate(flat, flat_atoms([u[:, None] for u in atom.vectors])[:, 0])
 
 
 def _projected_in_place(stack: Floats, bases: Sequence[Matrix | None]) -> Floats:
-    """Every tensor in the bases, at the beginning of the memory of the stack."""
+    """Project the tensors to the bases, and return them in the first part of the same memory."""
     if all(Q is None for Q in bases):
         return stack
     shape = [d if Q is None else Q.shape[1] for d, Q in zip(stack.shape[1:], bases, strict=True)]
@@ -456,7 +464,10 @@ def _projected_in_place(stack: Floats, bases: Sequence[Matrix | None]) -> Floats
 
 
 def _leading(B: Matrix, W: Matrix, weight: float | None, ridge: float) -> tuple[float, Vector]:
-    """The largest eigenvalue of B - weight W and its vector; without a weight of the pencil."""
+    """Return the largest eigenvalue of B - weight W and its vector.
+
+    If the weight is None, solve the generalized problem of B and W plus the ridge.
+    """
     if weight is not None:
         values, vectors = descending_eigh(B - weight * W, 1)
         return float(values[0]), vectors[:, 0]

@@ -1,4 +1,4 @@
-"""Two-dimensional linear discriminant analysis: LDA of the rows and of the columns of images."""
+"""Two-dimensional linear discriminant analysis."""
 
 from __future__ import annotations
 
@@ -26,79 +26,83 @@ from nearfar.solvers.mode_subspaces import (
 from nearfar.state import State, labels, whole
 from nearfar.summaries.mode_scatters import StackScatters
 
-# What each mode keeps of the energy on its own where n_components is None, as in GTA.
+# Fraction of the energy that each mode keeps if n_components is None, as in GTA.
 _SHARE = 0.97
-# Scatter of a worse condition than one over this is singular but for rounding.
+# Reciprocal condition number below which the scatter within classes counts as singular.
 _EMPTY = 1e-12
 
 
 class TwoDLDA(MultilinearLearner):
-    r"""Two-dimensional LDA of matrices: a map of the rows and one of the columns, by turns.
+    r"""Two-dimensional LDA: supervised projections of the rows and columns of matrices.
 
-    The aim is the ratio of traces
+    The projections U and V should maximize the ratio of traces
 
     .. math:: \frac{D_b}{D_w} =
-        \frac{\sum_c n_c \|U^T (M_c - M) V\|^2}{\sum_i \|U^T (X_i - M_{c(i)}) V\|^2} ,
+        \frac{\sum_c n_c \|U^T (M_c - M) V\|^2}{\sum_i \|U^T (X_i - M_{c(i)}) V\|^2} .
 
-    and the way to it: given V, the columns of U are the leading eigenvectors of
-    :math:`A_w^{-1} A_b`, with :math:`A_b = \sum_c n_c (M_c - M) V V^T (M_c - M)^T` and
-    :math:`A_w = \sum_i (X_i - M_{c(i)}) V V^T (X_i - M_{c(i)})^T`; given U likewise V. Columns are
-    of length one.
+    The algorithm alternates between them. For fixed V, the columns of U are the leading
+    eigenvectors of :math:`A_w^{-1} A_b`, scaled to length one, with
+    :math:`A_b = \sum_c n_c (M_c - M) V V^T (M_c - M)^T` and
+    :math:`A_w = \sum_i (X_i - M_{c(i)}) V V^T (X_i - M_{c(i)})^T`. For fixed U, V is computed in
+    the same way.
 
-    Such a step maximises the *trace of the ratio* :math:`\mathrm{tr}((U^T A_w U)^{-1} U^T A_b U)`,
-    not the ratio of traces, which may fall; only for one column in either map the two are the
-    same. There is nothing for it to converge to, so it runs ``n_iter`` times and stops; once is
-    usual. :class:`GTDA` is for any order, and has steps of one objective.
+    Such a step maximizes the *trace of the ratio* :math:`\mathrm{tr}((U^T A_w U)^{-1} U^T A_b U)`,
+    not the ratio of traces, which may decrease. The two are equal only if U and V have one column
+    each. The iteration therefore need not converge, and runs exactly ``n_iter`` times; one
+    iteration is usual. :class:`GTDA` accepts tensors of any order, and its steps share one
+    objective.
 
-    Use it on images with few samples a class where the light or the background varies more than
-    what matters: it whitens rows and columns, which GTDA does not. Where it helps, LDA with a
-    shrunk covariance on the flat images helps as a rule too; compare both.
+    Use it on images with few samples per class if the lighting or the background varies more than
+    the features that separate the classes: it whitens rows and columns, which GTDA does not. On
+    such data, LDA with shrinkage on the flat images usually helps too. Compare both.
 
-    Cost: for each iteration O(n p q) with p entries of a matrix and the most components q of a
-    mode; before the first one O(n p d) with the longest mode d. X is read in blocks.
+    Cost: O(n p q) per iteration, where p is the number of entries of a matrix and q the largest
+    number of components of a mode, plus O(n p d) before the first iteration, where d is the length
+    of the longest mode. X is read in blocks.
 
     Parameters
     ----------
     n_components : int, tuple of int or None, default=None
-        Dimension of the output: of each mode. An integer is the most in any mode, a tuple has one
-        number for each. None is what keeps 97 % of the energy in each mode on its own. With c
-        classes no mode has more than c - 1 times the number of the other.
+        Dimension of the output: number of components per mode. An integer applies to every mode, up
+        to the mode's length. A tuple has one entry per mode. None keeps 97% of the energy of each
+        mode. With c classes, a mode has at most c - 1 times as many components as the other.
     n_iter : int, default=1
-        How often both maps are computed.
+        Number of iterations. Each computes U and V once.
     init : {"identity", "random"}, default="identity"
-        Where to start: V are the first columns of the identity, or random orthonormal ones.
+        Initialization: V contains the first columns of the identity, or random orthonormal columns.
     keep : {"last", "best"}, default="last"
-        Which iteration is kept: the last, or that of the largest ratio.
+        Iteration to keep: the last one, or the one with the largest ratio of traces.
     ridge : float, default=1e-6
-        What is added to variances: this share of their mean, to :math:`A_w` of each mode.
+        Regularization: this fraction of the mean diagonal element of :math:`A_w` is added to its
+        diagonal, in each mode.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample, where X comes as flat rows, the last mode fastest.
+        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns rows; False returns tensors.
+        Whether ``transform`` returns flat rows. False returns tensors.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the random start.
+        Seed of the random starts.
     verbose : int, default=0
-        Print the progress: a line for each iteration.
+        If positive, print one line per iteration.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, q_k)
-        U and V; columns of length one, not orthogonal.
+        U and V. Their columns have length one and are not orthogonal.
     components_ : ndarray of shape (n_features_out, n_features)
-        The map of flat rows: the Kronecker product of the factors, built when it is asked for.
+        Projection of flat rows: the Kronecker product of the factors, computed on access.
     mean_ : ndarray of shape (n_features,)
-        Mean of the training tensors, flat.
+        Mean of the training tensors, as a flat row.
     n_components_ : tuple of int
-        Length of each mode after the map.
+        Number of components in each mode.
     tensor_shape_ : tuple of int
         Shape of a sample.
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Class labels, sorted.
     history_ : dict
-        "objective", the trace of the ratio, and "ratio", the ratio of traces, after every step of a
-        mode; "seconds" since the start, after every iteration.
+        Lists: "objective", the trace of the ratio, and "ratio", the ratio of traces, after each
+        step of a mode; "seconds" since the start, after each iteration.
     n_iter_ : int
-        The iteration that was kept, from 1.
+        Number of the iteration that was kept, starting at 1.
 
     See Also
     --------
@@ -161,7 +165,7 @@ class TwoDLDA(MultilinearLearner):
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn from matrices and labels.
+        """Learn the projections from labeled matrices.
 
         Parameters
         ----------
@@ -181,11 +185,11 @@ class TwoDLDA(MultilinearLearner):
         if len(shape) != 2:
             self._forget()
             raise ValueError(
-                f"TwoDLDA is for matrices, tensors of order 2; those of X have shape {shape}, of "
-                f"order {len(shape)}. Use GTDA, which takes any order."
+                f"TwoDLDA expects matrices (tensors of order 2); the samples of X have shape "
+                f"{shape}, of order {len(shape)}. Use GTDA, which accepts any order."
             )
         classes, codes = self._check_labels(y, len(T))
-        # Steps divide by the scatter within classes, which takes more digits than float32 has.
+        # The steps divide by the scatter within classes, which needs float64.
         scatters = StackScatters(T, codes, exact=True)
         kept = self._kept(scatters, len(classes))
         if self.init == "identity":
@@ -193,7 +197,7 @@ class TwoDLDA(MultilinearLearner):
         else:
             start = random_factors(shape, kept, check_random_state(self.random_state))
         steps, interrupt = self._steps(scatters, start, kept)
-        ends = steps[1::2]  # of the iterations, when both maps are new
+        ends = steps[1::2]  # An iteration ends after the second mode.
         best = len(ends) - 1
         if self.keep == "best":
             best = int(np.argmax([step.ratio for step in ends]))
@@ -206,36 +210,34 @@ class TwoDLDA(MultilinearLearner):
         }
         self._keep_factors(ends[best].factors, scatters.mean, T.dtype)
         if interrupt is not None:
-            raise interrupt  # Ctrl-C as usual, after the best so far was left here
+            raise interrupt  # The attributes contain the best result before Ctrl-C.
         return self
 
     def _kept(self, scatters: StackScatters, n_classes: int) -> list[int]:
-        """How many columns the maps have."""
+        """Return the number of components of each mode."""
         shape = scatters.mean.shape
         wanted = self._wanted_components(shape)
         totals = [scatters.between_scatter(k) + scatters.within_scatter(k) for k in (0, 1)]
         if not np.trace(totals[0]) > 0:
-            raise ValueError(
-                "TwoDLDA: all samples are equal in X, so that there is nothing to learn."
-            )
+            raise ValueError("TwoDLDA: all samples are equal in X. At least two must differ.")
         kept = wanted or [n_for_share(ordered_eigh(S)[0], _SHARE) for S in totals]
         most = [(n_classes - 1) * q for q in reversed(kept)]
         if isinstance(self.n_components, tuple | list) and any(
             q > limit for q, limit in zip(kept, most, strict=True)
         ):
             raise ValueError(
-                f"TwoDLDA: n_components={self.n_components!r} asks for directions in which no "
-                f"class mean differs: of {n_classes} classes no mode has more than "
-                f"{n_classes - 1} times the number of the other."
+                f"TwoDLDA: n_components={self.n_components!r} is not possible with {n_classes} "
+                f"classes: a mode can have at most {n_classes - 1} times as many components as "
+                "the other."
             )
         return [min(q, limit) for q, limit in zip(kept, most, strict=True)]
 
     def _steps(
         self, scatters: StackScatters, start: Sequence[Matrix], kept: Sequence[int]
     ) -> tuple[list[_Step], KeyboardInterrupt | None]:
-        """One map after the other, each from the one before; whole iterations, and what ended them.
+        """Return the steps of all complete iterations, and the KeyboardInterrupt or None.
 
-        Ctrl-C before the end of the first is raised.
+        An interrupt during the first iteration is raised.
         """
         steps: list[_Step] = []
         factors = list(start)
@@ -259,7 +261,7 @@ class TwoDLDA(MultilinearLearner):
 
 
 class _Step(NamedTuple):
-    """Both maps after a step, the trace of the ratio and the ratio of traces, and when it was."""
+    """Factors, trace of the ratio, ratio of traces and time after a step."""
 
     factors: list[Matrix]
     objective: float
@@ -270,9 +272,9 @@ class _Step(NamedTuple):
 def _leading_quotients(
     between: Matrix, within: Matrix, n_kept: int, ridge: float
 ) -> tuple[float, Matrix]:
-    """The sum of the leading eigenvalues of W⁻¹B, and their vectors of length one."""
+    """Return the sum of the leading eigenvalues of W⁻¹B, and their eigenvectors of length one."""
     d = len(within)
-    # Where every class is a point, all directions cost the same.
+    # If all samples of each class are equal, the ridge replaces the scatter within classes.
     level = np.trace(within) / d or 1.0
     regular = within + ridge * level * np.eye(d)
     try:
@@ -280,8 +282,8 @@ def _leading_quotients(
         values, vectors = linalg.eigh(between, regular, subset_by_index=[d - n_kept, d - 1])
     except linalg.LinAlgError:
         raise ValueError(
-            "TwoDLDA: the scatter within classes is singular, as some rows or columns of the "
-            f"matrices do not vary within classes; ridge={ridge} is too little."
+            "TwoDLDA: the scatter within classes is singular because some rows or columns of the "
+            f"matrices do not vary within classes. Use a ridge larger than {ridge}."
         ) from None
     U = vectors[:, ::-1]
     return float(values.sum()), signed_columns(U / linalg.norm(U, axis=0))
