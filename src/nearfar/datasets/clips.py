@@ -180,7 +180,8 @@ def _shrunk(frames: NDArray[Any], factor: int) -> NDArray[Any]:
         return frames
     if frames.ndim not in (3, 4):
         raise ValueError(
-            f"frames have shape {frames.shape}; expected (t, height, width) or (t, height, width, 3)."
+            f"frames have shape {frames.shape}; expected (t, height, width), or (t, height, width, "
+            "3) for color."
         )
     t, height, width = frames.shape[0], frames.shape[1] // factor, frames.shape[2] // factor
     cut = frames[:, : height * factor, : width * factor]

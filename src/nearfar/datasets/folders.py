@@ -39,7 +39,8 @@ def members(
     """
     root, known = Path(folder), frozenset(suffixes)
     if not root.is_dir():
-        raise ValueError(f"{str(root)!r} is {'a file, not a' if root.exists() else 'not a'} folder.")
+        kind = "a file, not a folder" if root.exists() else "not a folder"
+        raise ValueError(f"{str(root)!r} is {kind}.")
     found, others = [], []
 
     def visit(place: Path) -> None:

@@ -243,9 +243,7 @@ class _Rows:
             return f"'{cell}' is not a row number. If the file refers to rows by ID, pass ids."
         if self.n_samples is None:
             return f"'{cell}' is not a row number. Rows are numbered from 0."
-        return (
-            f"row {cell} does not exist. Rows are numbered from 0, and n_samples={self.n_samples}."
-        )
+        return f"row {cell} does not exist: n_samples={self.n_samples}, and rows start at 0."
 
     def count_with(self, numbers: Indices) -> int:
         """Return the number of rows, at least the largest row number plus one."""
@@ -299,8 +297,8 @@ def _verdicts(judged: _Judgements) -> np.ndarray[Any, np.dtype[np.bool_]]:
         if known is None:
             judged.refuse(
                 row,
-                f"{f'{cell!r} does' if cell else 'an empty cell does'} not say whether the rows are "
-                "the same. Use 1 or 0, 1 or -1, true or false, same or different.",
+                f"{f'{cell!r} does' if cell else 'an empty cell does'} not say whether the rows "
+                "are the same. Use 1 or 0, 1 or -1, true or false, same or different.",
             )
         alike[row] = known
         if not known and _whole(cell) is not None:

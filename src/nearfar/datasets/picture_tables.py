@@ -19,9 +19,7 @@ def say_hidden(name: str) -> list[str]:
     path = Path(name)
     if not path.is_dir() or not has_pictures(path):
         return []
-    return [
-        f"This is the built-in dataset '{name}'. For the images in the folder, pass ./{name}."
-    ]
+    return [f"This is the built-in dataset '{name}'. For the images in the folder, pass ./{name}."]
 
 
 def from_pictures(

@@ -364,7 +364,7 @@ def _refuse_small(table: Table, least: int) -> None:
         k = int(np.argmax(small))
         raise ValueError(
             f"{table.name}: {table.X.called(k)} has {count(int(table.X.sizes[k]), 'vector')}. "
-            f"Found {count(int(small.sum()), 'set')} with fewer than {least} vectors, which is too "
-            "few for a covariance. Remove these sets, or keep them with --min-vectors 1 (a set with "
-            "a single vector is then described by its mean only)."
+            f"Found {count(int(small.sum()), 'set')} with fewer than {least} vectors, which is "
+            "too few for a covariance. Remove these sets, or keep them with --min-vectors 1 (a set "
+            "with a single vector is then described by its mean only)."
         )
