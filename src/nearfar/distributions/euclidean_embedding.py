@@ -55,8 +55,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
         Dimension of the output. "positive" keeps all positive eigenvalues, and a float up to 1.0
         keeps this fraction of their sum. Both compute all eigenvalues.
     metric : str, default="bhattacharyya_riemann"
-        Dissimilarity d: a symmetric one of :func:`~nearfar.distributions.dissimilarity`, that is any
-        except "kl" and "sqrt_kl", or "precomputed" if X contains dissimilarities.
+        Dissimilarity d: any of :func:`~nearfar.distributions.dissimilarity` except "kl" and
+        "sqrt_kl", which are not symmetric, or "precomputed" if X contains dissimilarities.
     indefinite : {"clip", "shift", "raise"}, default="clip"
         How to handle negative eigenvalues: drop them ("clip"), shift all eigenvalues ("shift"), or
         raise an error. See Notes.

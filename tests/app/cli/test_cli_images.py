@@ -96,7 +96,7 @@ def test_a_folder_is_compared_and_what_was_found_is_said(faces, capsys):
         "1 file in 'faces' is skipped because the extension is not supported: 'ann/notes.txt'"
         in said
     )
-    assert "'dan' in 'faces' has no pictures and is no class." in said
+    assert "'dan' in 'faces' has no images and is not used as a class." in said
     document = json.loads((faces.parent / "a.json").read_text())
     assert {m["name"]: m["status"] for m in document["methods"]}["gtda"] == "done"
     assert document["tensors"]["gtda"]["shape"] == [8, 6]

@@ -163,7 +163,7 @@ def test_files_of_pairs_that_cannot_be_used_are_refused_by_line(here, capsys):
     assert "All 300 pairs are alike" in text
     here.iloc[:5].to_csv("few.csv", index=False)
     assert "are too few for 2 folds" in compared("--pairs", "few.csv", "--id", "bottle")
-    assert "There is no file none.csv" in compared("--pairs", "none.csv", "--id", "bottle")
+    assert "The file none.csv does not exist" in compared("--pairs", "none.csv", "--id", "bottle")
     text = compared("--pairs", "pairs.csv", "--id", "bottle", "--groups", "colour")
     assert "--groups is for labels or embeddings" in text
     text = compared("--pairs", "pairs.csv", "--id", "bottle", "--unlabeled")
