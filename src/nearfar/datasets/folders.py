@@ -39,8 +39,9 @@ def members(
     """
     root, known = Path(folder), frozenset(suffixes)
     if not root.is_dir():
-        kind = "a file, not a folder" if root.exists() else "not a folder"
-        raise ValueError(f"{str(root)!r} is {kind}.")
+        raise ValueError(
+            f"{str(root)!r} is {'a file, not a' if root.exists() else 'not a'} folder."
+        )
     found, others = [], []
 
     def visit(place: Path) -> None:

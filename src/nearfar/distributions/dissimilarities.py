@@ -61,7 +61,7 @@ def dissimilarity(
     n_jobs: int | None = None,
     chunks: int | None = None,
 ) -> Any:
-    r"""How far apart Gaussians are, all pairs of one stack or of two.
+    r"""Compute a dissimilarity between all pairs of Gaussians, within A or between A and B.
 
     With :math:`u = \mu_1 - \mu_2`, :math:`\Psi = \Sigma_1^{-1} + \Sigma_2^{-1}`, :math:`\Gamma =
     (\Sigma_1 + \Sigma_2)/2` and the :math:`\lambda_k` of :math:`\Sigma_1 v = \lambda \Sigma_2 v`:

@@ -136,7 +136,7 @@ class OverDistributions(Estimator):
         super()._check_state(sizes)
         if self._kind == "precomputed":
             fits = sizes["n"] == sizes.get("p")
-            need(fits, "the number of dissimilarities differs from that of the training objects.")
+            need(fits, "there must be one dissimilarity for each training object.")
             return
         check_words(vars(self), _OBJECTS, sizes)
         if self._kind != "gaussians":
@@ -308,7 +308,7 @@ class OverDistributions(Estimator):
         return self.gaussians_.added_ridge
 
     def _storage(self) -> Literal["dense", "low_rank"]:
-        """Return the storage of the training objects, so that results do not depend on the batch."""
+        """Return the storage of training objects, so that results do not depend on the batch."""
         return "low_rank" if self.gaussians_.is_low_rank else "dense"
 
 
