@@ -342,7 +342,7 @@ def test_files_of_other_kinds_are_passed_over_with_a_warning(tmp_path):
 def test_bad_folders_and_clips_are_named(tmp_path):
     with pytest.raises(ValueError, match="is not a folder"):
         read_clips(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="There are no clips in .*Supported: .*.avi"):
+    with pytest.raises(ValueError, match="Found no clips in .*Supported: .*.avi"):
         read_clips(tmp_path)
     write_clips(tmp_path, [moving(0, 1, n=3)] * 2, ["walk", None], ["a.npy", "loose.npy"])
     with pytest.raises(ValueError, match="'loose.npy' has no label"):

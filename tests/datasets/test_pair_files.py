@@ -207,7 +207,9 @@ def test_files_that_are_none(file, tmp_path):
         read_pairs(file("0,1,1\n", name="judged.parquet"))
     path = tmp_path / "two.parquet"
     pd.DataFrame({"left": [0], "right": [1]}).to_parquet(path)
-    with pytest.raises(ValueError, match=r"two.parquet has 2 column\(s\), 'left', 'right'. Expected 3"):
+    with pytest.raises(
+        ValueError, match=r"two.parquet has 2 column\(s\), 'left', 'right'. Expected 3"
+    ):
         read_pairs(path)
 
 

@@ -198,7 +198,7 @@ def test_a_picture_beside_the_classes_is_named(folder):
 def test_a_folder_without_pictures_is_said(tmp_path):
     (tmp_path / "ann").mkdir()
     assert not has_pictures(tmp_path)
-    with pytest.raises(ValueError, match="There are no pictures in"):
+    with pytest.raises(ValueError, match="Found no images in"):
         load_images(tmp_path)
     with pytest.raises(ValueError, match="not a folder"):
         load_images(tmp_path / "none")

@@ -776,7 +776,7 @@ def test_objects_of_another_kind_say_so():
     with pytest.raises(ValueError, match="fitted on points, but X contains sets of vectors"):
         on_points.transform(TRAIN)
     on_gaussians = EuclideanEmbedding().fit(Gaussians.from_sets(TRAIN))
-    with pytest.raises(ValueError, match="fitted on Gaussians; X holds sets of vectors"):
+    with pytest.raises(ValueError, match="fitted on Gaussians, but X contains sets of vectors"):
         on_gaussians.transform(TRAIN)
     with pytest.raises(ValueError, match="2 features, but EuclideanEmbedding is expecting 3"):
         on_sets.transform([np.ones((4, 2))])

@@ -177,7 +177,7 @@ BUILT_IN: dict[str, BuiltIn] = {
 def find_sklearn_loader(table: Table) -> str | None:
     """Return the name of the ``sklearn.datasets`` function that returns this table's X and y.
 
-    None means that there is no such function: the table comes from a file or from memory, its
+    None means that no such function exists: the table comes from a file or from memory, its
     labels were replaced (``--labels``), or scikit-learn does not have the dataset.
     """
     dataset = BUILT_IN.get(table.name)

@@ -1,4 +1,4 @@
-"""Reader for a folder of clips, each of which becomes a set of motion vectors."""
+"""Reader for a folder of clips. Each clip becomes a set of motion vectors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_clips(
     A clip is a video (read with imageio and PyAV, ``pip install nearfar[video]``), a subfolder of
     images with one image per frame, or an ``.npy`` file of shape (t, height, width) or (t, height,
     width, 3). Clips may be at any depth. The first-level subfolder is the label of a clip. If all
-    clips are directly in the folder, there are no labels.
+    clips are directly in the folder, they have no labels.
 
     Sets are ordered by name, with numbers in names compared by value (frame9 before frame10).
     Hidden files are skipped. Files with unsupported extensions are skipped with a warning.

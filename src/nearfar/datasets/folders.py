@@ -61,7 +61,7 @@ def members(
     kinds = listed(sorted(known), 40, quoted=False)
     if not found:
         there = f", only {listed(others, 3)}" if others else ""
-        raise ValueError(f"There are no {what} in {str(root)!r}{there}. Supported: {kinds}.")
+        raise ValueError(f"Found no {what} in {str(root)!r}{there}. Supported: {kinds}.")
     if others:
         is_are = "is" if len(others) == 1 else "are"
         warn(
@@ -77,7 +77,7 @@ def _leads_back(folder: Path) -> bool:
 
 
 def labels_of(found: list[Member], what: str) -> NDArray[np.str_] | None:
-    """Return the first-level subfolder of each member, or None if there are no subfolders."""
+    """Return the first-level subfolder of each member, or None without subfolders."""
     without = [member for member in found if member.label is None]
     if len(without) == len(found):
         return None

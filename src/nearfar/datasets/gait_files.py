@@ -103,7 +103,7 @@ def _of_images(root: Path) -> tuple[list[Walk], NDArray[Any]]:
             ids.append(subject.name)
     if not walks:
         raise ValueError(
-            f"There are no silhouettes in {str(root)!r}. Expected frames as "
+            f"Found no silhouettes in {str(root)!r}. Expected frames as "
             "subject/sequence/frame.png, or .mat files with fea3D and gnd."
         )
     return walks, np.array(ids)

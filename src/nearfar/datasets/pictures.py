@@ -32,7 +32,7 @@ class Images(NamedTuple):
 
     #: uint8 array of shape (n, height, width), or (n, height, width, 3) for color images.
     images: NDArray[np.uint8]
-    #: First-level subfolder of each image, or None if there are no subfolders.
+    #: First-level subfolder of each image, or None without subfolders.
     labels: NDArray[np.str_] | None
     #: Path of each file, relative to the folder.
     names: NDArray[np.str_]
@@ -79,7 +79,7 @@ def load_images(
         Values from 0 to 255. Without `shape`, the array is gray if all images are gray, otherwise
         all images have three channels.
     labels : ndarray of shape (n,) or None
-        First-level subfolder of each image. None if there are no subfolders with images.
+        First-level subfolder of each image. None if no subfolder contains images.
     names : ndarray of shape (n,)
         Path of each file, relative to the folder.
 
@@ -108,8 +108,8 @@ def load_images(
     """
     check_parameter("load_images", "shape", shape, [none, _SIZE])
     size = None if shape is None else without_single_channel(tuple(int(n) for n in shape))
-    found = members(folder, IMAGES, "pictures")
-    labels = labels_of(found, "pictures")
+    found = members(folder, IMAGES, "images")
+    labels = labels_of(found, "images")
     require("PIL", "image")
     if size is None:
         _check_sizes(found)

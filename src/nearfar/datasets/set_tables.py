@@ -71,7 +71,7 @@ def read_sets(
     vector : str, optional
         Column of a long table with one vector per row. None selects it if there is exactly one.
     need_target : bool, default=True
-        If True, raise if there is no target, and drop sets with a missing label.
+        If True, raise if the target is missing, and drop sets with a missing label.
     min_vectors : int, default=1
         Raise if a set has fewer vectors.
 

@@ -148,7 +148,7 @@ def read_table(
         Column (or key of an .npz file) that stores one vector per row and becomes X. None selects
         it if there is exactly one. False does not treat any column as vectors.
     need_target : bool, default=True
-        If True, raise if there is no target, and drop rows with a missing label. If False, keep
+        If True, raise if the target is missing, and drop rows with a missing label. If False, keep
         every row.
     guess_target : bool, optional
         If True, guess the target from the column names when `target` is None. The default is the

@@ -88,7 +88,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     True
     """
 
-    # If there are no more training vectors than words, the words are the training vectors.
+    # With at most as many training vectors as words, the words are the training vectors.
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
     state = State(
         {"words_": table("q", "p"), "scale_": floats("p", above=0)},

@@ -61,7 +61,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
         How to handle negative eigenvalues: drop them ("clip"), shift all eigenvalues ("shift"), or
         raise an error. See Notes.
     ridge : float or "auto", default="auto"
-        Value added to the variances: those of sets or points; see
+        Value added to the variances: used for sets and points, in their squared units; see
         :meth:`nearfar.Gaussians.from_sets`.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
         Shrinkage of the covariances. Only for sets; see :meth:`nearfar.Gaussians.from_sets`.

@@ -84,7 +84,7 @@ class LaplacianEmbedding(_DistributionEmbedding):
     normalize : bool, default=False
         If True, scale the coordinates of each object to unit length, as in spectral clustering.
     ridge : float or "auto", default="auto"
-        Value added to the variances: those of sets or points; see
+        Value added to the variances: used for sets and points, in their squared units; see
         :meth:`nearfar.Gaussians.from_sets`.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
         Shrinkage of the covariances. Only for sets; see :meth:`nearfar.Gaussians.from_sets`.

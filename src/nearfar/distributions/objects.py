@@ -246,7 +246,7 @@ class OverDistributions(Estimator):
         if kind not in (self._kind, "gaussians"):
             raise ValueError(
                 f"{type(self).__name__} was fitted on {_CALLED[self._kind]}, but X contains "
-                f"{_CALLED[kind]}. Pass {_CALLED[self._kind]} or Gaussians."
+                f"{_CALLED[kind]}. Pass the type of the training data, or Gaussians."
             )
         if kind in ("points", "precomputed"):
             rows = self._check_X(X, reset=False)
