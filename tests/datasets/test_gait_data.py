@@ -148,18 +148,18 @@ def test_files_that_cannot_be_read_are_named(folder):
         load_gait(place)
     (place / "s1" / "empty").rmdir()
     Image.new("L", (5, 4)).save(place / "s1" / "stray.png")
-    with pytest.raises(ValueError, match="'s1/stray.png' lies beside sequences"):
+    with pytest.raises(ValueError, match="'s1/stray.png' is not in the folder of a sequence"):
         load_gait(place)
 
 
 def test_folders_without_silhouettes_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no silhouettes"):
         load_gait(tmp_path)
-    with pytest.raises(ValueError, match="is not there"):
+    with pytest.raises(ValueError, match="does not exist"):
         load_gait(tmp_path / "nowhere")
     file = tmp_path / "a.txt"
     file.write_text("x")
-    with pytest.raises(ValueError, match="no folder and no .mat file"):
+    with pytest.raises(ValueError, match="is not a folder or a .mat file"):
         load_gait(file)
 
 
@@ -184,7 +184,7 @@ def test_bad_mat_files_are_named(tmp_path):
     with pytest.raises(ValueError, match="'walks.mat' has no gnd"):
         load_gait(file)
     savemat(file, {"fea3D": np.ones((2, 2, 2, 2)), "gnd": np.ones((3, 1))})
-    with pytest.raises(ValueError, match="'walks.mat': fea3D must be numbers of shape"):
+    with pytest.raises(ValueError, match="'walks.mat': fea3D must contain numbers of shape"):
         load_gait(file)
     # The signature of version 7.3, which is HDF5.
     file.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(400))

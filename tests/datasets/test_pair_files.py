@@ -62,7 +62,7 @@ def test_pairs_of_row_numbers(file, text, encoding):
 def test_pairs_of_ids(file, text):
     assert read_pairs(file(text), ids=IDS) == WANTED
     assert read_pairs(file(text), ids=pd.Series(IDS, dtype="string"), n_samples=5) == WANTED
-    with pytest.warns(UserWarning, match="judged.csv is not in UTF-8; it is read as Latin-1"):
+    with pytest.warns(UserWarning, match="judged.csv is not UTF-8 and is read as Latin-1"):
         assert read_pairs(file(text, encoding="latin-1"), ids=np.array(IDS)) == WANTED
 
 
@@ -72,7 +72,7 @@ def test_pairs_of_ids(file, text):
 def test_ids_that_are_numbers(file, ids):
     assert read_pairs(file("7,11,1\n12,30,1\n7,40,0\n"), ids=ids) == WANTED
     if isinstance(ids[0], str):
-        with pytest.raises(ValueError, match=r"judged.csv, line 1: no row has the id '007'"):
+        with pytest.raises(ValueError, match=r"judged.csv, line 1: no row has the ID '007'"):
             read_pairs(file("007,11,1\n"), ids=ids)
     else:
         assert read_pairs(file("007,11.0,1\n12,30,1\n7,40,0\n"), ids=ids) == WANTED
@@ -89,7 +89,7 @@ def test_pairs_of_parquet(tmp_path, same):
     by_id = {key: [IDS[row] for row in rows] for key, rows in names.items()}
     pd.DataFrame({**by_id, "verdict": same}).to_parquet(path)
     assert read_pairs(path, ids=IDS) == WANTED
-    with pytest.raises(ValueError, match="judged.parquet, row 1: no row has the id 'joe'"):
+    with pytest.raises(ValueError, match="judged.parquet, row 1: no row has the ID 'joe'"):
         read_pairs(path, ids=["ann", "bob", "eve", "jo", "zoë"])
 
 
@@ -116,8 +116,8 @@ def test_the_order_of_the_file_is_kept_and_a_pair_may_come_again(file):
 def test_pairs_said_both_ways(file):
     path = file("left,right,same\n\nann,bob,1\neve,joe,1\nbob,ann,0\nann,zoë,0\n")
     message = (
-        r"judged.csv, line 5: 'ann' and 'bob' are said to be different, and line 3 says the "
-        r'opposite; conflicts="drop" leaves such pairs out'
+        r"judged.csv, line 5: 'ann' and 'bob' are marked as different, but line 3 says the "
+        r'opposite. Pass conflicts="drop" to drop such pairs'
     )
     with pytest.raises(ValueError, match=message):
         read_pairs(path, ids=IDS)
@@ -125,7 +125,7 @@ def test_pairs_said_both_ways(file):
     assert dropped == Pairs([[2, 3]], [[0, 4]], n_samples=5)
     kept = read_pairs(path, ids=IDS, conflicts="keep")
     assert kept.n_conflicts == 1
-    with pytest.raises(ValueError, match="line 2: '0' and '1' are said to be the same, and line 1"):
+    with pytest.raises(ValueError, match="line 2: '0' and '1' are marked as the same, but line 1"):
         read_pairs(file("1,0,0\n0,1,1\n"))
     with pytest.raises(ValueError, match="read_pairs: conflicts must be 'raise' or 'drop'"):
         read_pairs(path, ids=IDS, conflicts="ask")
@@ -137,59 +137,59 @@ def test_pairs_said_both_ways(file):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("ann,bob,1\nann,tom,1\n", {"ids": IDS}, "judged.csv, line 2: no row has the id 'tom'"),
-        ("ann,tom,1\nann,bob,1\n", {"ids": IDS}, "line 1: no row has the id 'tom'"),
-        ("tom,tim,same\nann,bob,same\n", {"ids": IDS}, "line 1: no row has the id 'tom'"),
-        ("77,78,1\nann,bob,1\n", {"ids": IDS}, "line 1: no row has the id '77'"),
-        ("ann,,1\n", {"ids": IDS}, "line 1: the id of a row is missing"),
-        ("0,1,1\n0,5,1\n", {"n_samples": 5}, "line 2: there is no row 5; n_samples=5"),
-        ("0,1,1\n0,-2,1\n", {}, "line 2: '-2' is no row number; rows are numbered from 0"),
+        ("ann,bob,1\nann,tom,1\n", {"ids": IDS}, "judged.csv, line 2: no row has the ID 'tom'"),
+        ("ann,tom,1\nann,bob,1\n", {"ids": IDS}, "line 1: no row has the ID 'tom'"),
+        ("tom,tim,same\nann,bob,same\n", {"ids": IDS}, "line 1: no row has the ID 'tom'"),
+        ("77,78,1\nann,bob,1\n", {"ids": IDS}, "line 1: no row has the ID '77'"),
+        ("ann,,1\n", {"ids": IDS}, "line 1: the ID of a row is missing"),
+        ("0,1,1\n0,5,1\n", {"n_samples": 5}, "line 2: row 5 does not exist: n_samples=5"),
+        ("0,1,1\n0,-2,1\n", {}, "line 2: '-2' is not a row number. Rows are numbered from 0"),
         (
             "0,1,1\n0,b,1\n",
             {},
-            "line 2: 'b' is no row number; if rows are called by an id, give ids",
+            "line 2: 'b' is not a row number. If the file refers to rows by ID, pass ids",
         ),
-        ("0,1,1\n0,1.5,1\n", {}, "line 2: '1.5' is no row number"),
+        ("0,1,1\n0,1.5,1\n", {}, "line 2: '1.5' is not a row number"),
         (
             "left,right,same\n\n0,1,maybe\n",
             {},
-            "line 3: 'maybe' does not say whether they are the same",
+            "line 3: 'maybe' does not say whether the rows are the same",
         ),
         ("0,1,1\n\n2,3,\n", {}, "line 3: an empty cell does not say whether"),
         ("0,1,2\n", {}, "line 1: '2' does not say"),
-        ("0,1,1\n2,3,0\n1,3,-1\n", {}, "line 3: '-1', while line 2 has '0'; with both 0 and -1"),
+        ("0,1,1\n2,3,0\n1,3,-1\n", {}, "line 3: '-1', but line 2 has '0'. With both 0 and -1"),
         (
             "0,1,1\n2,3\n",
             {},
-            r"line 2: 2 cell\(s\), '2, 3', where 3 are needed \(left, right, same\)",
+            r"line 2: 2 cell\(s\), '2, 3'. Expected 3 \(left, right, same\)",
         ),
-        ("0 1 1\n2 3 0\n", {}, r"line 1: 1 cell\(s\), '0 1 1', where 3 are needed .* by commas"),
+        ("0 1 1\n2 3 0\n", {}, r"line 1: 1 cell\(s\), '0 1 1'. Expected 3 .* by commas"),
         ("0,1,1\n3,3,0\n", {}, "line 2: '3' is paired with itself"),
-        ("left,right,same\n", {}, "judged.csv has names of columns and no line below them"),
-        ("x,y\n0,1\n", {}, r"line 1: 2 cell\(s\), 'x, y', where 3 are needed"),
+        ("left,right,same\n", {}, "judged.csv has a header, but no line below it"),
+        ("x,y\n0,1\n", {}, r"line 1: 2 cell\(s\), 'x, y'. Expected 3"),
         ("", {}, "judged.csv is empty"),
         (
             '0,1,1\n2,"3,1\n0,4,0\n',
             {},
-            "judged.csv, line 2: cannot be read.*quotation mark left open",
+            "judged.csv, line 2 cannot be read.*unclosed quotation mark",
         ),
         (
             '0,1,1\n2,"3\n4",1\n',
             {},
-            "judged.csv, line 2: a cell goes over several lines",
+            "judged.csv, line 2: a cell spans several lines",
         ),
         ("0,1,1\n", {"n_samples": -1}, "read_pairs: n_samples must be an integer of at least 0"),
-        ("0,1,1\n", {"ids": IDS, "n_samples": 4}, "n_samples=4, but there are 5 ids"),
+        ("0,1,1\n", {"ids": IDS, "n_samples": 4}, "n_samples=4, but ids has 5 values"),
         (
             "0,1,1\n",
             {"ids": ["a", "b", "a"]},
-            "ids must be different .* 'a' stands in rows 0 and 2",
+            "ids must be unique, but rows 0 and 2 both have 'a'",
         ),
         ("0,1,1\n", {"ids": ["a", None, "c"]}, "ids is missing in row 1"),
         (
             "0,1,1\n",
             {"ids": [["a", "b"]]},
-            r"ids should be one id for each row; got shape \(1, 2\)",
+            r"ids should have shape \(n_samples,\); got shape \(1, 2\)",
         ),
     ],
 )
@@ -199,15 +199,17 @@ def test_what_cannot_be_read_is_told_with_file_line_and_value(file, text, option
 
 
 def test_files_that_are_none(file, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"There is no file .*none.csv"):
+    with pytest.raises(FileNotFoundError, match=r"The file .*none.csv does not exist"):
         read_pairs(tmp_path / "none.csv")
-    with pytest.raises(ValueError, match="judged.csv is no text file"):
+    with pytest.raises(ValueError, match="judged.csv is not a text file"):
         read_pairs(file(b"\0\1\2\3 binary"))
-    with pytest.raises(ValueError, match="judged.parquet is damaged or no Parquet file"):
+    with pytest.raises(ValueError, match="judged.parquet is damaged or not a Parquet file"):
         read_pairs(file("0,1,1\n", name="judged.parquet"))
     path = tmp_path / "two.parquet"
     pd.DataFrame({"left": [0], "right": [1]}).to_parquet(path)
-    with pytest.raises(ValueError, match=r"two.parquet has 2 column\(s\), 'left', 'right'; 3 are"):
+    with pytest.raises(
+        ValueError, match=r"two.parquet has 2 column\(s\), 'left', 'right'. Expected 3"
+    ):
         read_pairs(path)
 
 
@@ -241,19 +243,19 @@ def test_quadruplets_of_parquet(tmp_path):
 
 def test_names_of_columns_that_are_ids_too_are_said(file):
     path = file("a,b,c,d\nb,a,d,c\n")
-    with pytest.warns(UserWarning, match="judged.csv, line 1: taken for the names of columns"):
+    with pytest.warns(UserWarning, match="judged.csv, line 1: read as column names"):
         assert read_quadruplets(path, ids=list("abcd")).indices.tolist() == [[1, 0, 3, 2]]
 
 
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("0,1,2,3\n0,1,2,9\n", {"n_samples": 5}, "judged.csv, line 2: there is no row 9"),
-        ("ann,bob,eve,tom\n", {"ids": IDS}, "line 1: no row has the id 'tom'"),
+        ("0,1,2,3\n0,1,2,9\n", {"n_samples": 5}, "judged.csv, line 2: row 9 does not exist"),
+        ("ann,bob,eve,tom\n", {"ids": IDS}, "line 1: no row has the ID 'tom'"),
         (
             "0,1,2,3\n0,1,2\n",
             {},
-            r"line 2: 3 cell\(s\), '0, 1, 2', where 4 are needed \(a, b, c, d\)",
+            r"line 2: 3 cell\(s\), '0, 1, 2'. Expected 4 \(a, b, c, d\)",
         ),
         ("0,1,2,3\n1,2,4,4\n", {}, "line 2: '4' is paired with itself"),
         ("0,1,2,3\n2,2,4,1\n", {}, "line 2: '2' is paired with itself"),
@@ -261,7 +263,7 @@ def test_names_of_columns_that_are_ids_too_are_said(file):
         (
             "a,b,c,d\n0,1,2,3\n4,1,2,3\n3,2,0,1\n",
             {},
-            "line 4: '3' and '2' are said to be nearer than '0' and '1', and line 2 says",
+            "line 4: '3' and '2' are marked as nearer than '0' and '1', but line 2 says",
         ),
     ],
 )

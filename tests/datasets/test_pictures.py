@@ -61,8 +61,8 @@ def test_hidden_files_and_other_kinds_are_passed_over(folder):
         assert len(load_images(folder).images) == 7
     texts = sorted(str(one.message) for one in caught)
     assert len(texts) == 2
-    assert "'nobody' in" in texts[0] and "has no pictures and is no class" in texts[0]
-    assert "2 files of" in texts[1] and "'ann/Thumbs.db', 'notes.txt'" in texts[1]
+    assert "'nobody' in" in texts[0] and "has no images and is not used as a class" in texts[0]
+    assert "2 files in" in texts[1] and "'ann/Thumbs.db', 'notes.txt'" in texts[1]
 
 
 @pytest.mark.skipif(not hasattr(os, "symlink"), reason="there are no links")
@@ -149,7 +149,7 @@ def test_other_sizes_are_named_with_the_commonest(folder):
     write(folder / "bob" / "wide.png", grey(6, 9))
     with pytest.raises(
         ValueError,
-        match=r"Picture 'bob/wide.png' has 6×9 .* 'ann/face9.png' has 6×5. Give shape=\(6, 5\)",
+        match=r"Image 'bob/wide.png' has 6×9 .* 'ann/face9.png' has 6×5. Pass shape=\(6, 5\)",
     ):
         load_images(folder)
     assert load_images(folder, (6, 5)).images.shape == (8, 6, 5)
@@ -157,7 +157,9 @@ def test_other_sizes_are_named_with_the_commonest(folder):
 
 def test_pictures_that_would_not_fit_into_memory_are_refused(folder, monkeypatch):
     monkeypatch.setattr(pictures, "MOST_NUMBERS", 200)
-    with pytest.raises(ValueError, match="7 pictures of 6×5 pixels are 210 numbers. Give"):
+    with pytest.raises(
+        ValueError, match="7 images of 6×5 pixels are 210 numbers, which is too many. Pass"
+    ):
         load_images(folder)
     assert load_images(folder, (6, 5)).images.shape == (7, 6, 5)
 
@@ -165,11 +167,11 @@ def test_pictures_that_would_not_fit_into_memory_are_refused(folder, monkeypatch
 @pytest.mark.parametrize("shape", [None, (4, 4)])
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(b"", "the file is empty"), (b"no picture at all", "it is damaged or no picture")],
+    [(b"", "the file is empty"), (b"no picture at all", "it is damaged or not an image")],
 )
 def test_a_picture_that_cannot_be_read_is_named(folder, shape, content, why):
     (folder / "bob" / "bad.jpg").write_bytes(content)
-    with pytest.raises(ValueError, match=f"Picture 'bob/bad.jpg' cannot be read: {why}"):
+    with pytest.raises(ValueError, match=f"Image 'bob/bad.jpg' cannot be read: {why}"):
         load_images(folder, shape)
 
 
@@ -177,7 +179,7 @@ def test_a_picture_that_is_cut_short_is_named(folder):
     path = folder / "ann" / "cut.png"
     write(path, RNG.integers(0, 256, (6, 5), dtype=np.uint8))
     path.write_bytes(path.read_bytes()[:-25])
-    with pytest.raises(ValueError, match="Picture 'ann/cut.png' cannot be read"):
+    with pytest.raises(ValueError, match="Image 'ann/cut.png' cannot be read"):
         load_images(folder)
 
 
@@ -196,7 +198,7 @@ def test_a_picture_beside_the_classes_is_named(folder):
 def test_a_folder_without_pictures_is_said(tmp_path):
     (tmp_path / "ann").mkdir()
     assert not has_pictures(tmp_path)
-    with pytest.raises(ValueError, match="There are no pictures in"):
+    with pytest.raises(ValueError, match="Found no images in"):
         load_images(tmp_path)
     with pytest.raises(ValueError, match="not a folder"):
         load_images(tmp_path / "none")

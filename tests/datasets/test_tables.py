@@ -149,11 +149,14 @@ def test_image_shape_of_flat_rows_must_fit(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"arr_0": NUMBERS}, r"no key 'X' or 'data'; its keys are: arr_0 \(40, 3\)"),
+        ({"arr_0": NUMBERS}, r"no key 'X' or 'data'. Its keys are: arr_0 \(40, 3\)"),
         ({"X": NUMBERS}, "has no labels"),
         ({"X": NUMBERS, "y": ANIMALS, "target": ANIMALS}, "several keys for y: 'y', 'target'"),
         ({"X": NUMBERS, "y": ANIMALS[1:]}, "'y' has 39 values for 40 rows"),
-        ({"X": NUMBERS, "y": np.eye(N)}, r"'y' should have one value a row; got shape \(40, 40\)"),
+        (
+            {"X": NUMBERS, "y": np.eye(N)},
+            r"'y' should have one value per row; got shape \(40, 40\)",
+        ),
         ({"X": NUMBERS, "y": ANIMALS.astype(object)}, "object array or a pickle"),
         ({"X": NUMBERS[:, 0], "y": ANIMALS}, r"got shape \(40,\).*reshape"),
         ({"X": NUMBERS[:0], "y": ANIMALS[:0]}, "has no rows"),
@@ -216,7 +219,7 @@ def test_object_arrays_are_not_opened(tmp_path):
             return (os.abort, ())
 
     np.save(tmp_path / "a.npy", np.array([Bomb()], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match="not opened; save numbers as floats"):
+    with pytest.raises(ValueError, match="not opened. Save numbers as floats"):
         read_table(tmp_path / "a.npy")
 
 
@@ -268,12 +271,16 @@ def test_the_target_is_guessed_from_its_name_and_said(write, header):
 @pytest.mark.parametrize(
     ("header", "target", "words"),
     [
-        (("a", "b", "c", "classes"), None, "Which column of a.csv is the target.*'c', 'classes'"),
-        (("a", "b", "y", "class"), None, "Several are named like one: 'y', 'class'"),
-        (("a", "y", "y", "c"), None, "Several are named like one"),
+        (
+            ("a", "b", "c", "classes"),
+            None,
+            "The target column of a.csv is not known.*'c', 'classes'",
+        ),
+        (("a", "b", "y", "class"), None, "several columns that could be the target: 'y', 'class'"),
+        (("a", "y", "y", "c"), None, "several columns that could be the target"),
         (("a", "b", "c", "Species"), "species", "no such column. Did you mean 'Species'"),
         (("a", "b", "c", "Species"), "specie", "no such column. Did you mean 'Species'"),
-        (("a", "b", "b", "c"), "b", "two columns of that name"),
+        (("a", "b", "b", "c"), "b", "two columns with that name"),
     ],
 )
 def test_an_unclear_target_is_asked_for(write, header, target, words):
@@ -340,7 +347,7 @@ def test_separators_at_the_end_of_each_line_do_not_shift_the_columns(write):
     text = plain().replace("\n", ",\n").replace("class,", "class") + ",,,,\n,,,,\n"
     table = read_table(write("a.csv", text))
     np.testing.assert_array_equal(table.X, NUMBERS)
-    assert said(table, "2 empty rows at the end left out")
+    assert said(table, "Dropped 2 empty rows at the end")
 
 
 def test_a_file_without_header_names_columns_by_position(write):
@@ -351,7 +358,7 @@ def test_a_file_without_header_names_columns_by_position(write):
     for target in ("column 3", "3"):
         table = read_table(path, target=target)
         np.testing.assert_array_equal(table.X, NUMBERS)
-        assert table.target == "column 3" and said(table, "first line holds data")
+        assert table.target == "column 3" and said(table, "first line contains data")
 
 
 def test_a_file_of_numbers_only_has_no_header(write):
@@ -410,7 +417,7 @@ def test_rows_without_target_are_left_out_and_counted(write):
     text = lines([*NUMBERS.T, animals, np.arange(N)], ("a", "b", "c", "class", "t"))
     table = read_table(write("a.csv", text), time="t")
     rest = np.delete(np.arange(N), [2, 5])
-    assert said(table, "2 rows without a target left out (row 2, 5)")
+    assert said(table, "Dropped 2 rows without a label (row 2, 5)")
     np.testing.assert_array_equal(table.X, NUMBERS[rest])
     assert table.time.tolist() == rest.tolist() and list(table.X.index) == list(range(N - 2))
 
@@ -428,7 +435,7 @@ def test_groups_and_time_leave_the_features_and_are_said(write):
     assert list(table.X.columns) == ["a", "b", "c"]
     assert said(table, "Groups: 'who', 4 groups") and said(table, "Time: 'day'")
     assert np.argsort(table.time, kind="stable").tolist() == sorted(range(N), key=lambda i: days[i])
-    with pytest.raises(ValueError, match="cannot be the target and the groups at once"):
+    with pytest.raises(ValueError, match="cannot be both the target and the groups"):
         read_table(path, groups="y")
     with pytest.raises(ValueError, match="--time dy: .* Did you mean 'day'"):
         read_table(path, time="dy")
@@ -454,15 +461,15 @@ def test_times_sort(write, cells, order):
 
 def test_unclear_order_of_day_and_month_is_said(write):
     table = read_table(write("a.csv", "a,y,t\n1,u,01/01/2020\n2,v,03/04/2020\n"), time="t")
-    assert said(table, "'03/04/2020' are read month first")
+    assert said(table, "'03/04/2020' are read as month first")
 
 
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
-        (["2020-01-01", "soon", "2020-01-02"], "no number or date in row 1: 'soon'"),
+        (["2020-01-01", "soon", "2020-01-02"], "is not a number or date in row 1: 'soon'"),
         (["1", "", "3"], "missing in 1 row .first: row 1"),
-        (["1", "inf", "3"], "no number or date in row 1: 'inf'"),
+        (["1", "inf", "3"], "is not a number or date in row 1: 'inf'"),
     ],
 )
 def test_bad_times_name_the_first_row(write, cells, words):
@@ -484,21 +491,21 @@ def test_rows_without_a_group_are_refused(write):
     [
         ("a.csv", "", "a.csv is empty"),
         ("a.csv", " \n\n", "a.csv is empty"),
-        ("a.csv", "a,b,y\n", "a header of 3 columns and no rows"),
-        ("a.csv", "a,b,y\n,,\n", "no filled row"),
-        ("a.csv", "a\n1\n2\n", "one cell, 'a', and so have the others"),
+        ("a.csv", "a,b,y\n", "a header with 3 columns, but no rows"),
+        ("a.csv", "a,b,y\n,,\n", "all rows are empty"),
+        ("a.csv", "a\n1\n2\n", "one cell, 'a', and the others too"),
         ("a.csv", "Results\na,b,y\n1,2,u\n", "one cell, 'Results', later ones have 3"),
         ("a.csv", "a b y\n1 2 u\n", "separated by commas, semicolons or tabs"),
-        ("a.csv", "a,b,y\n1,2,u\n3,4,v,5\n", "line 3: 4 cells where the first line has 3"),
-        ("a.csv", 'a,b,y\n1,"2,u\n3,4,v\n', "quotation mark left open"),
+        ("a.csv", "a,b,y\n1,2,u\n3,4,v,5\n", "line 3 has 4 cells, but the first line has 3"),
+        ("a.csv", 'a,b,y\n1,"2,u\n3,4,v\n', "unclosed quotation mark"),
         ("a.csv", "<!DOCTYPE html><html></html>", "web page"),
-        ("a.csv", b"PK\x03\x04\0\0\0", "no text file"),
+        ("a.csv", b"PK\x03\x04\0\0\0", "is not a text file"),
         ("a.csv", "id,y\n", "no rows"),
-        ("a.csv", "y,g\nu,1\nv,2\n", "no column left"),
+        ("a.csv", "y,g\nu,1\nv,2\n", "no feature columns"),
         ("a.csv", "a,b,y\n1,2,\n3,4,?\n", "the target 'y' is missing in every row"),
         ("a.xlsx", "x", "Save the sheet as CSV"),
         ("a.pkl", "x", "Pickles can run code"),
-        ("a.dat", "x", "ending '.dat' is not known. Known are .csv"),
+        ("a.dat", "x", "extension '.dat' is not supported. Supported: .csv"),
     ],
 )
 def test_unreadable_files_say_why(write, name, content, words):
@@ -515,9 +522,9 @@ def test_short_lines_are_said(write):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("https://example.org/a.csv", "reads no URLs"),
-        ("s3://bucket/a.parquet", "reads no URLs"),
-        ("", "should be a file or a built-in dataset"),
+        ("https://example.org/a.csv", "does not read URLs"),
+        ("s3://bucket/a.parquet", "does not read URLs"),
+        ("", "Expected the path of a file or the name of a built-in dataset"),
         ("brest_cancer", "Did you mean 'breast_cancer'"),
         ("a_file.cvs", "Did you mean 'a_file.csv'"),
         ("folder", "is a directory"),
@@ -548,7 +555,7 @@ def test_parquet_keeps_types_and_says_the_index(tmp_path):
     frame["n"] = pd.array([1, None] * (N // 2), dtype="Int64")
     frame.set_index("day").to_parquet(tmp_path / "a.parquet")
     table = read_table(tmp_path / "a.parquet")
-    assert list(table.X.columns) == ["a", "b", "c", "n"] and said(table, "index 'day' is left out")
+    assert list(table.X.columns) == ["a", "b", "c", "n"] and said(table, "index 'day' is not used")
     table = read_table(tmp_path / "a.parquet", time="day")
     assert np.argsort(table.time).tolist() == list(range(N))[::-1]
     assert table.y.tolist() == ANIMALS.tolist()
@@ -603,8 +610,8 @@ def test_empty_labels_leave_rows_out(tmp_path, write):
         ("\n".join(ANIMALS[1:]), "has 39 labels for 40 rows"),
         ("label\n" + "\n".join(ANIMALS[1:]), "has 39 labels for 40 rows"),
         # The first line may be a name: which of the two counts is meant cannot be known.
-        ("kind\n" + "\n".join(ANIMALS[2:]), r"39 labels \(or 38 and the name 'kind'\) for 40"),
-        ("u,v\n" + "a,b\n" * N, "Which column of l.csv holds the labels"),
+        ("kind\n" + "\n".join(ANIMALS[2:]), r"39 labels \(or 38 and the header 'kind'\) for 40"),
+        ("u,v\n" + "a,b\n" * N, "l.csv has several columns that could be the labels"),
     ],
 )
 def test_labels_that_do_not_fit(tmp_path, write, content, words):
@@ -623,6 +630,6 @@ def test_the_line_end_of_the_last_label_is_no_label(tmp_path, write, header):
 
 def test_a_column_like_the_target_beside_a_label_file_is_said(write):
     table = read_table(write("a.csv", plain()), labels=write("l.txt", "\n".join(ANIMALS)))
-    assert "class" in table.X.columns and said(table, "'class' stays in X")
+    assert "class" in table.X.columns and said(table, "'class' is used as a feature")
     path = write("l.csv", lines([ANIMALS, ANIMALS[::-1]], ("u", "v")))
     assert read_table(write("a.csv", plain()), labels=path, target="v").y[0] == ANIMALS[-1]

@@ -53,13 +53,13 @@ def test_a_column_of_lists_is_the_vectors(parquet, kind):
     np.testing.assert_array_equal(table.X, values)
     assert table.y.tolist() == KIND.tolist() and table.vector == "embedding"
     assert table.feature_names[:2] == ["embedding 0", "embedding 1"]
-    assert said(table, "column 'embedding', 5 numbers a row, the only", "'text' is not used")
+    assert said(table, "column 'embedding', 5 numbers per row, the only", "'text' is not used")
     assert table.others["text"].tolist() == TEXT
 
 
 def test_a_column_that_is_asked_for_is_not_called_a_guess(parquet):
     table = read_table(parquet(arrow_column("float32")), vector="embedding")
-    assert said(table, "column 'embedding', 5 numbers a row; 'text'")
+    assert said(table, "column 'embedding', 5 numbers per row; 'text'")
     assert "vector='embedding'" in table.source
 
 
@@ -71,7 +71,9 @@ def test_whole_numbers_are_floats_and_gaps_are_missing(parquet):
 
 def test_several_columns_of_lists_are_asked_about(parquet):
     path = parquet(arrow_column("float32"), other=arrow_column("float32", 2 * X))
-    with pytest.raises(ValueError, match=r"Several hold .*'embedding', 'other'.*--vector"):
+    with pytest.raises(
+        ValueError, match=r"several columns with lists of numbers: 'embedding', 'other'.*--vector"
+    ):
         read_table(path)
     np.testing.assert_allclose(read_table(path, vector="other").X, 2 * X, rtol=1e-6)
 
@@ -112,7 +114,7 @@ def test_vectors_that_are_none_are_named(parquet, rows, words, fixed):
 @pytest.mark.parametrize(
     ("vector", "words"),
     [
-        ("text", r"--vector text: that column of a.parquet holds no lists.*'embedding'"),
+        ("text", r"--vector text: this column of a.parquet does not contain lists.*'embedding'"),
         ("embeding", r"--vector embeding: a.parquet has no such column. Did you mean 'embedding'"),
     ],
 )
@@ -147,7 +149,9 @@ def test_only_lists_of_lists_are_sets(tmp_path):
     lists = pa.array([[[1.0, 2.0], [3.0, 4.0]], [[0.0, 1.0]]] * 5)
     pq.write_table(pa.table({"vectors": lists, "label": ["a", "b"] * 5}), path)
     assert DataFile(path).holds_sets and read_sets(path).X.shape == (10, 2)
-    with pytest.raises(ValueError, match="--vector vectors is for tables with a row for each"):
+    with pytest.raises(
+        ValueError, match="--vector vectors is only for tables with one row per vector"
+    ):
         read_sets(path, vector="vectors")
 
 
@@ -172,13 +176,17 @@ def test_brackets_in_text_are_vectors(tmp_path, between):
     pd.DataFrame({"label": KIND, "v": cells, "text": TEXT}).to_csv(path, index=False)
     table = read_table(path)
     np.testing.assert_array_equal(table.X, X)
-    assert said(table, "column 'v', 5 numbers a row, the only column of lists")
+    assert said(table, "column 'v', 5 numbers per row, the only column of lists")
 
 
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
-        ("[1 2 ... 3 4]", r"no vector of numbers in row 0: '\[1 2 \.\.\. 3 4\]'. It was cut short"),
+        (
+            "[1 2 ... 3 4]",
+            r"does not contain a vector of numbers in row 0: '\[1 2 \.\.\. 3 4\]'. "
+            "It was truncated",
+        ),
         ("[1, 2, x]", None),
         ("[[1, 2], [3, 4]]", None),
         ("(1, 2)", None),
@@ -199,7 +207,9 @@ def test_a_bad_cell_among_vectors_in_text_is_named(tmp_path):
     cells = ["[1, 2]"] * 150
     cells[120] = "[1, b]"
     pd.DataFrame({"v": cells, "label": np.resize(KIND, 150)}).to_csv(path, index=False)
-    with pytest.raises(ValueError, match=r"a.csv: column 'v' has no vector of numbers in row 120"):
+    with pytest.raises(
+        ValueError, match=r"a.csv: column 'v' does not contain a vector of numbers in row 120"
+    ):
         read_table(path)
 
 
@@ -221,8 +231,8 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path):
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"a": [1, 2], "label": ["x", "y"]}, "b.parquet: column 'a' is of type int64, but double"),
-        ({"label": ["x", "y"]}, "b.parquet lacks the column 'a' of a.parquet"),
+        ({"a": [1, 2], "label": ["x", "y"]}, "b.parquet: column 'a' has type int64, but double"),
+        ({"label": ["x", "y"]}, "b.parquet does not have the column 'a', which a.parquet has"),
         ({"a": [1.0], "label": ["x"], "c": [1]}, "b.parquet has a column 'c', which a.parquet"),
     ],
 )
@@ -235,7 +245,9 @@ def test_files_of_a_folder_must_agree(tmp_path, other, words):
 
 def test_a_folder_without_parquet_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="is a directory; give one file of it, or a folder of"):
+    with pytest.raises(
+        ValueError, match="is a directory without Parquet files or images. Pass one"
+    ):
         read_table(tmp_path)
 
 
@@ -247,7 +259,7 @@ def test_npy_is_mapped_and_keeps_its_type(tmp_path, dtype):
     np.save(tmp_path / "a.npy", X.astype(dtype))
     table = read_table(tmp_path / "a.npy", need_target=False)
     assert isinstance(table.X.base, np.memmap) and table.X.dtype == dtype
-    with pytest.raises(ValueError, match="--vector v: a.npy is one array"):
+    with pytest.raises(ValueError, match="--vector v: a.npy stores a single array"):
         read_table(tmp_path / "a.npy", vector="v")
 
 
@@ -265,17 +277,15 @@ def test_keys_of_an_npz_that_are_not_used_are_named(tmp_path):
         codebook=np.zeros((2, 3)),
     )
     table = read_table(path)
-    assert said(
-        table, "Keys that are not used: 'speaker' (--groups speaker?), 'date' (--time date?)"
-    )
-    assert said(table, "'id' (--id id?), 'mood', 'codebook' (2, 3)", "can be named with --target")
+    assert said(table, "Unused keys: 'speaker' (--groups speaker?), 'date' (--time date?)")
+    assert said(table, "'id' (--id id?), 'mood', 'codebook' (2, 3)", "can be used with --target")
     assert not said(table, "feature_names")
     table = read_table(path, groups="speaker", time="date", ids="id", target="mood")
     assert table.groups_name == "speaker" and table.time_name == "date" and table.ids[3] == TEXT[3]
-    assert said(table, "Keys that are not used: 'y', 'codebook' (2, 3).")
+    assert said(table, "Unused keys: 'y', 'codebook' (2, 3).")
     with pytest.raises(ValueError, match="--groups speker: a.npz has no such key. Did you mean"):
         read_table(path, groups="speker")
-    with pytest.raises(ValueError, match="'id' cannot be the groups and the id at once"):
+    with pytest.raises(ValueError, match="'id' cannot be both the groups and the id"):
         read_table(path, groups="id", ids="id")
 
 
@@ -311,14 +321,19 @@ def test_ids_are_no_feature_and_stay_with_their_rows(tmp_path):
     frame.to_csv(tmp_path / "a.csv", index=False)
     table = read_table(tmp_path / "a.csv", ids="who")
     assert list(table.X.columns) == list("abcde")
-    assert table.ids.tolist() == TEXT[:4] + TEXT[5:] and said(table, "Id: 'who'; not a feature.")
+    assert table.ids.tolist() == TEXT[:4] + TEXT[5:] and said(
+        table, "ID: 'who', not used as a feature."
+    )
 
 
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
-        ([*TEXT[:-1], TEXT[2]], "'who' must be different.*'text number 2' stands in rows 2 and 29"),
-        ([*TEXT[:-1], None], r"the id 'who' is missing in 1 row \(first: row 29\)"),
+        (
+            [*TEXT[:-1], TEXT[2]],
+            "'who' must be unique, but 'text number 2' occurs in rows 2 and 29",
+        ),
+        ([*TEXT[:-1], None], r"the ID 'who' is missing in 1 row \(first: row 29\)"),
     ],
 )
 def test_ids_must_be_there_and_unique(tmp_path, ids, words):
@@ -332,7 +347,7 @@ def test_built_in_datasets_have_neither(tmp_path):
     with pytest.raises(ValueError, match="--id a: the built-in dataset 'wine' has no id"):
         read_table("wine", ids="a")
     with pytest.raises(
-        ValueError, match="--vector a: the built-in dataset 'wine' has plain columns"
+        ValueError, match="--vector a: the built-in dataset 'wine' has no column of vectors"
     ):
         read_table("wine", vector="a")
 

@@ -106,7 +106,7 @@ def test_emd_serves_classifiers(ot):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((SETS, [[[1.0, 2.0]]]), {}, "B has vectors of 2 features, but A has 3"),
+        ((SETS, [[[1.0, 2.0]]]), {}, "B has vectors with 2 features, but A has 3"),
         ((SETS,), {"power": 0.5}, "power must be"),
         ((SETS,), {"n_clusters": 0}, "n_clusters must be"),
         (([[[np.nan]]],), {}, "Set 0 holds nan"),
@@ -170,7 +170,7 @@ def test_dtw_sees_the_order_that_sets_forget():
     assert emd_distances(sets).max() < 1e-9
     with pytest.raises(ValueError, match="window must be"):
         dtw_distances(sets, window=-1)
-    with pytest.raises(ValueError, match="B has vectors of 3 features"):
+    with pytest.raises(ValueError, match="B has vectors with 3 features"):
         dtw_distances(sets, SETS)
 
 
@@ -271,7 +271,7 @@ def test_words_keep_the_contract_of_estimators():
     assert list(model.set_output(transform="pandas").transform(SETS).columns) == [
         f"bagofwords{k}" for k in range(4)
     ]
-    with pytest.raises(ValueError, match="X has vectors of 1 features, but .* fitted with 3"):
+    with pytest.raises(ValueError, match="X has vectors with 1 features, but .* fitted with 3"):
         model.transform([[[1.0]]])
     with pytest.raises(ValueError, match="Set 0 holds nan"):
         model.fit([[[np.nan]]])

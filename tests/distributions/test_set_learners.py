@@ -217,7 +217,7 @@ def test_components_by_number_share_or_all():
 def test_more_dimensions_than_memory_can_hold_are_refused(kind):
     rng = np.random.default_rng(0)
     sets = Sets(rng.normal(size=(35, 2)), np.arange(8) * 5)
-    with pytest.raises(ValueError, match="n_components=1,000,000,000 is far more than 7 objects"):
+    with pytest.raises(ValueError, match="n_components=1,000,000,000 is too large: 7 objects"):
         kind(n_components=10**9).fit(sets)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -384,10 +384,10 @@ def test_zero_diagonal_is_that_of_the_first_spectral_clustering():
 
 def test_as_many_eigenvalues_one_as_parts_and_a_warning():
     gaussians = three(np.repeat([0, 50, 100, 150], 5) + np.tile(np.arange(5.0), 4), np.ones(20))
-    with pytest.warns(UserWarning, match="falls into 4 parts.*radius"):
+    with pytest.warns(UserWarning, match="has 4 connected components.*radius"):
         found = LaplacianEmbedding(6, graph="radius", radius=10.0).fit(gaussians)
     assert (np.abs(found.eigenvalues_ - 1) < 1e-10).sum() == 4
-    with pytest.warns(UserWarning, match="4 parts.*n_graph_neighbors"):
+    with pytest.warns(UserWarning, match="4 connected components.*n_graph_neighbors"):
         LaplacianEmbedding(6, graph="knn", n_graph_neighbors=3).fit(gaussians)
 
 
@@ -403,13 +403,13 @@ def test_far_objects_give_numbers_and_objects_without_edges_zeros():
     )
     assert (edges.transform(far) == 0).all()
     with (
-        pytest.raises(ValueError, match="Object 3 is similar to no other"),
-        pytest.warns(UserWarning, match="2 parts"),
+        pytest.raises(ValueError, match="Object 3 has zero similarity to all other objects"),
+        pytest.warns(UserWarning, match="2 connected components"),
     ):
         LaplacianEmbedding(graph="radius", radius=1.5, zero_diagonal=True).fit(
             three([0, 1, 2, 9], np.ones(4))
         )
-    with pytest.raises(ValueError, match="needs a radius"):
+    with pytest.raises(ValueError, match="needs a number for radius"):
         LaplacianEmbedding(graph="radius").fit(TRAIN)
 
 
@@ -569,7 +569,7 @@ def test_neighbours_by_given_dissimilarities():
     by_pairs = cross_val_score(given, D, Y, cv=LeaveOneOut())
     by_sets = cross_val_score(SetKNeighborsClassifier(3, metric="kl"), SETS, Y, cv=LeaveOneOut())
     assert by_pairs.mean() > 0.9 and abs(by_pairs.mean() - by_sets.mean()) < 0.04
-    with pytest.raises(ValueError, match=r"given dissimilarities are not kept.*LeaveOneOut\(\)"):
+    with pytest.raises(ValueError, match=r"does not store the dissimilarities.*LeaveOneOut\(\)"):
         given.leave_one_out_error()
 
 
@@ -773,16 +773,16 @@ def test_objects_of_another_kind_say_so():
     with pytest.raises(ValueError, match="Sets, a list of arrays.*got an array of shape"):
         on_sets.transform(IRIS.data)
     on_points = LaplacianEmbedding().fit(IRIS.data)
-    with pytest.raises(ValueError, match="fitted on points; X holds sets of vectors"):
+    with pytest.raises(ValueError, match="fitted on points, but X contains sets of vectors"):
         on_points.transform(TRAIN)
     on_gaussians = EuclideanEmbedding().fit(Gaussians.from_sets(TRAIN))
-    with pytest.raises(ValueError, match="fitted on Gaussians; X holds sets of vectors"):
+    with pytest.raises(ValueError, match="fitted on Gaussians, but X contains sets of vectors"):
         on_gaussians.transform(TRAIN)
     with pytest.raises(ValueError, match="2 features, but EuclideanEmbedding is expecting 3"):
         on_sets.transform([np.ones((4, 2))])
     with pytest.raises(ValueError, match="X must be Sets"):
         SetEmbedding().fit(IRIS.data)
-    with pytest.raises(ValueError, match="shrinkage is for sets"):
+    with pytest.raises(ValueError, match="shrinkage is only for sets"):
         EuclideanEmbedding(shrinkage=0.1).fit(IRIS.data)
 
 

@@ -1,4 +1,4 @@
-"""Built-in datasets, readers for tables, pictures, clips and recordings, and generators."""
+"""Built-in datasets, readers for tables, images, clips and recordings, and generators."""
 
 from nearfar.datasets.builtin import BUILT_IN, BuiltIn
 from nearfar.datasets.clips import read_clips

@@ -1,4 +1,4 @@
-"""NumPy files: which of their arrays are rows, labels and the like."""
+"""Reader for NumPy files: assigns their arrays to X, labels, groups, times and IDs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nearfar.datasets.table import Table, as_strings, one_a_row, without_single_channel
 from nearfar.words import did_you_mean, listed
 
+# Keys of an .npz file, in lowercase, that have a role without being named by an option.
 _KEYS = {
     "X": ("x", "data"),
     "y": ("y", "target", "labels"),
@@ -20,9 +21,9 @@ _KEYS = {
     "time": ("time",),
     "id": (),
 }
-#: Keys that say something of X.
+#: Keys that describe X and the classes.
 _ABOUT_X = ("feature_names", "target_names", "image_shape")
-#: Names that say which option a key, or a column, is made for.
+#: Words in the name of a key or column that suggest an option for it.
 _MADE_FOR = {
     "target": {"target", "targets", "label", "labels", "class", "classes"},
     "groups": {
@@ -36,23 +37,23 @@ NUMPY = (".npy", ".npz")
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
-    """The arrays of an .npz by key; an .npy is X."""
+    """Return the arrays of an .npz file by key. The array of an .npy file has the key X."""
     try:
         with path.open("rb") as file:
             if file.peek(6)[:6] != b"\x93NUMPY" and file.peek(2)[:2] != b"PK":
-                raise ValueError("it does not start like one")
+                raise ValueError("it does not start with the signature of one")
             if file.peek(2)[:2] != b"PK":
-                # Of a large file only the rows that are used are read.
+                # A memory map reads only the rows that are used.
                 return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
             loaded = np.load(file, allow_pickle=False)
             return {key: loaded[key] for key in loaded.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
         if "allow_pickle" in str(error) or "Python objects" in str(error):
             raise ValueError(
-                f"{path.name} holds an object array or a pickle. Pickles can run code and are not "
-                "opened; save numbers as floats and names with dtype=str."
+                f"{path.name} contains an object array or a pickle. Pickles can run code and are "
+                "not opened. Save numbers as floats and names with dtype=str."
             ) from error
-        raise ValueError(f"{path.name} is damaged or no NumPy file: {error}.") from error
+        raise ValueError(f"{path.name} is damaged or not a NumPy file: {error}.") from error
 
 
 def from_arrays(
@@ -61,7 +62,7 @@ def from_arrays(
     wanted: dict[str, str | None],
     vector: str | None,
 ) -> Table:
-    """The table of a NumPy file: its arrays by the roles that keys and options give them."""
+    """Return the arrays of a NumPy file as a Table. Keys and options define their roles."""
     asked = {"X": vector, "y": wanted["target"]}
     asked |= {role: wanted[role] for role in ("groups", "time", "id")}
     found = {role: key_for(arrays, role, name, where) for role, name in asked.items()}
@@ -70,8 +71,9 @@ def from_arrays(
     if found["X"] is None:
         shapes = ", ".join(f"{key} {np.shape(value)}" for key, value in arrays.items()) or "none"
         raise ValueError(
-            f"{where} has no key 'X' or 'data'; its keys are: {shapes}. "
-            "Name the key of the rows with --vector, or save it with numpy.savez(file, X=X, y=y)."
+            f"{where} has no key 'X' or 'data'. Its keys are: {shapes}. "
+            "Name the key of the rows with --vector, or save the file with numpy.savez(file, X=X, "
+            "y=y)."
         )
     x, y = found["X"], found["y"]
     table.X, table.tensor_shape = _points(np.asarray(arrays[x]), where, table.messages)
@@ -97,7 +99,7 @@ def from_arrays(
 
 
 def feature_names_of(arrays: dict[str, Any], n_features: int, where: str) -> list[str] | None:
-    """The names of the columns of X, if there are some."""
+    """Return the array `feature_names` as a list, or None if the file has no such key."""
     if "feature_names" not in arrays:
         return None
     names = as_strings(arrays["feature_names"])
@@ -107,7 +109,7 @@ def feature_names_of(arrays: dict[str, Any], n_features: int, where: str) -> lis
 
 
 def _say_unused(table: Table, arrays: dict[str, Any], used: set[str]) -> None:
-    """Name the keys that were not used, with the options they look made for."""
+    """Add a message that lists the unused keys and suggests options for them."""
     n = len(table.X)
     unused = [key for key in arrays if key not in used and key not in _ABOUT_X]
     if not unused:
@@ -122,13 +124,13 @@ def _say_unused(table: Table, arrays: dict[str, Any], used: set[str]) -> None:
         option = made_for(key)
         rest = rest or option is None
         shown.append(f"'{key}'" + (f" (--{option} {key}?)" if option else ""))
-    what = "Keys that are not used" if len(unused) > 1 else "A key that is not used"
-    more = " What has a value for each row can be named with --target, --groups, --time or --id."
+    what = "Unused keys" if len(unused) > 1 else "Unused key"
+    more = " A key with one value per row can be used with --target, --groups, --time or --id."
     table.messages.append(f"{what}: {', '.join(shown)}.{more * rest}")
 
 
 def made_for(name: str) -> str | None:
-    """The option that a key or column looks made for, by its name.
+    """Return the option that the name of a key or column suggests, or None.
 
     >>> made_for("Speaker"), made_for("patient_id"), made_for("id"), made_for("height")
     ('groups', 'groups', 'id', None)
@@ -141,26 +143,28 @@ def made_for(name: str) -> str | None:
 
 
 def refuse_two_roles(used: dict[str, str | None]) -> None:
-    """Refuse one column for two purposes."""
+    """Raise if one column is named by two options."""
     seen: dict[str, str] = {}
     for role, name in used.items():
         if name is None:
             continue
         if name in seen:
             both = f"the {seen[name]} and the {role}"
-            raise ValueError(f"Column '{name}' cannot be {both} at once.")
+            raise ValueError(
+                f"Column '{name}' cannot be both {both}. Name a different column for one of them."
+            )
         seen[name] = role
 
 
 def key_for(arrays: dict[str, Any], role: str, asked: str | None, where: str) -> str | None:
-    """The key that plays a role."""
+    """Return the key for a role: the one that was named, or the one with a usual name, or None."""
     if asked is not None and asked in arrays:
         return asked
     if asked is not None:
         option = {"y": "target", "X": "vector"}.get(role, role)
         raise ValueError(
             f"--{option} {asked}: {where} has no such key.{did_you_mean(asked, arrays)} "
-            f"It has {listed(arrays)}; {role} can be saved beside X in an .npz file."
+            f"Its keys are {listed(arrays)}. Save {role} together with X in an .npz file."
         )
     keys = [key for key in arrays if key.lower() in _KEYS[role]]
     if len(keys) > 1:
@@ -174,24 +178,24 @@ def key_for(arrays: dict[str, Any], role: str, asked: str | None, where: str) ->
 def _points(
     X: NDArray[Any], where: str, messages: list[str]
 ) -> tuple[NDArray[Any], tuple[int, ...] | None]:
-    """Rows of floats, and the shape of each where it has one."""
+    """Return X as a 2-D array of floats, and the shape of a row if it is an image or tensor."""
     if X.dtype.names:
-        raise ValueError(f"{where}: X is a structured array; save the table as CSV or Parquet.")
+        raise ValueError(f"{where}: X is a structured array. Save the table as CSV or Parquet.")
     if X.dtype.kind not in "biuf":
         kind = {"c": "complex numbers", "U": "strings", "S": "strings"}.get(X.dtype.kind)
         raise ValueError(
-            f"{where}: X should hold real numbers; got {kind or X.dtype}. Columns of other kinds "
-            "go into a CSV or Parquet file."
+            f"{where}: X should contain real numbers; got {kind or X.dtype}. Save columns of other "
+            "types as CSV or Parquet."
         )
     if X.ndim < 2:
         raise ValueError(
-            f"{where}: X should have a row for each sample and a column for each feature; got "
-            f"shape {X.shape}. For a single feature use X.reshape(-1, 1)."
+            f"{where}: X should have shape (n_samples, n_features); got shape {X.shape}. For a "
+            "single feature, use X.reshape(-1, 1)."
         )
     shape = X.shape[1:]
     X = X if X.dtype in (np.float16, np.float32) else X.astype(np.float64, copy=False)
     if 0 in shape:
-        raise ValueError(f"{where}: X has shape {X.shape}, no columns.")
+        raise ValueError(f"{where}: X has shape {X.shape}, which means that it has no columns.")
     if len(shape) == 1:
         return X, None
     X = X.reshape(len(X), -1)
@@ -199,7 +203,8 @@ def _points(
     shape = without_single_channel(shape)
     what = "images" if Table("", None, tensor_shape=shape).image_shape else "tensors"
     messages.append(
-        f"X has rows of {sizes} numbers: read as {what}, flattened for learners of vectors."
+        f"X has rows of {sizes} numbers, which are read as {what}. They are flattened for methods "
+        "that need vectors."
     )
     return X, shape
 
@@ -223,6 +228,6 @@ def _image_shape(value: Any, n_features: int, where: str) -> tuple[int, ...]:
     if not fits or int(np.prod(shape)) != n_features:
         raise ValueError(
             f"{where}: image_shape should be (height, width) or (height, width, 3) with "
-            f"{n_features} numbers in all; got {shape}."
+            f"{n_features} numbers in total; got {shape}."
         )
     return shape

@@ -32,7 +32,7 @@ class BuiltIn:
     load : callable
         Called without arguments, returns the dataset as a new ``Table``.
     has_images : bool, default=False
-        True if each row has a picture: its columns are pixels, or there are thumbnails.
+        True if each row has an image: its columns are pixels, or there are thumbnails.
     sklearn_loader : str or None, default=None
         Name of the function in ``sklearn.datasets`` that returns the same rows in the same order.
         Python code that nearfar prints uses it; None means that the code calls ``read_table``.
@@ -161,7 +161,7 @@ BUILT_IN: dict[str, BuiltIn] = {
             n_rows=569,
             n_columns=30,
             n_classes=2,
-            task="tell malignant from benign tumors",
+            task="distinguish malignant from benign tumors",
             origin=(
                 "W. H. Wolberg, W. N. Street and O. L. Mangasarian (1993), Breast Cancer Wisconsin "
                 "(Diagnostic), UCI Machine Learning Repository"
@@ -177,11 +177,11 @@ BUILT_IN: dict[str, BuiltIn] = {
 def find_sklearn_loader(table: Table) -> str | None:
     """Return the name of the ``sklearn.datasets`` function that returns this table's X and y.
 
-    None means that there is no such function: the table comes from a file or from memory, its
+    None means that no such function exists: the table comes from a file or from memory, its
     labels were replaced (``--labels``), or scikit-learn does not have the dataset.
     """
     dataset = BUILT_IN.get(table.name)
-    # A folder of pictures can have the name of a dataset, but not the same source.
+    # A folder of images can have the name of a dataset, but not the same source.
     source = table.source or ""
     if dataset is None or not source.startswith(f"read_table({dataset.name!r}"):
         return None

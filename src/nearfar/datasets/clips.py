@@ -1,4 +1,4 @@
-"""Clips in a folder as sets of vectors of motion."""
+"""Reader for a folder of clips. Each clip becomes a set of motion vectors."""
 
 from __future__ import annotations
 
@@ -35,43 +35,44 @@ def read_clips(
     shrink: int = 1,
     n_jobs: int | None = None,
 ) -> Sets:
-    """Clips in a folder, each a set of vectors of motion.
+    """Read the clips in a folder as sets of motion histograms, one set per clip.
 
-    A clip is a video (read by imageio and PyAV, ``pip install nearfar[video]``), a sub-folder
-    of images, one a frame, or an ``.npy`` file of shape (t, height, width) or (t, height,
-    width, 3). It may lie at any depth: the sub-folder of the first level is its label. If all
-    lie in the folder itself, there are no labels.
+    A clip is a video (read with imageio and PyAV, ``pip install nearfar[video]``), a subfolder of
+    images with one image per frame, or an ``.npy`` file of shape (t, height, width) or (t, height,
+    width, 3). Clips may be at any depth. The first-level subfolder is the label of a clip. If all
+    clips are directly in the folder, they have no labels.
 
-    Sets come in the order of their names, with numbers in names by value (frame9 before
-    frame10). Hidden files are passed over, files of unknown kinds with a warning.
+    Sets are ordered by name, with numbers in names compared by value (frame9 before frame10).
+    Hidden files are skipped. Files with unsupported extensions are skipped with a warning.
 
     Parameters
     ----------
     folder : path
-        Of the clips.
+        Folder of the clips.
     bins, blocks, threshold, magnitude, normalize
-        As in :func:`~nearfar.datasets.motion_histograms`, which makes the vectors.
+        Parameters of :func:`~nearfar.datasets.motion_histograms`, which computes one vector per
+        pair of consecutive frames.
     vectors_per_set : int, default=None
-        Cut each clip into sets of about so many vectors, as even as can be; None keeps clips
-        whole. There is a vector for each frame but the first.
+        Split each clip into sets of about this number of vectors, as equal in size as possible.
+        None keeps each clip as one set.
     cuboids : bool, default=False
-        Each block of a clip is a set of its own, of ``bins`` features.
+        If True, each block of a clip becomes a separate set with ``bins`` features.
     shrink : int, default=1
-        Average squares of so many pixels first.
+        Reduce the resolution by this factor first, by averaging squares of pixels.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Returns
     -------
     Sets
-        With the names of files or sub-folders, relative to the folder, as names; a cut set
-        has "[start:stop]" after it, a cuboid "(row,column)" of its block.
+        The name of a set is the path of its file or subfolder relative to the folder. If clips are
+        split, "[start:stop]" is appended. For cuboids, "(row,column)" of the block is appended.
 
     Raises
     ------
     ValueError
-        Naming the clip that cannot be read, has fewer than two frames, or has no label while
-        others have one.
+        If a clip cannot be read, has fewer than two frames, or has no label although others have
+        one. The message names the clip.
 
     Examples
     --------
@@ -124,7 +125,10 @@ def read_clips(
 
 
 def read_clip(path: Path, shrink: int = 1) -> NDArray[Any]:
-    """Frames of a video, of a folder of images or of an ``.npy`` file, shrunk one by one."""
+    """Return the frames of a video, a folder of images or an .npy file, reduced by `shrink`.
+
+    Frames are reduced one at a time to save memory.
+    """
     if path.suffix.lower() in ARRAYS and path.is_file():
         return _shrunk(np.asarray(np.load(path, allow_pickle=False)), shrink)
     require("imageio", "video")
@@ -171,11 +175,14 @@ def _images(folder: Path) -> list[Path]:
 
 
 def _shrunk(frames: NDArray[Any], factor: int) -> NDArray[Any]:
-    """Frames of means over squares of ``factor`` pixels; what is left at the border goes."""
+    """Average squares of `factor` × `factor` pixels. Incomplete squares at the border are cut."""
     if factor == 1:
         return frames
     if frames.ndim not in (3, 4):
-        raise ValueError(f"frames have shape {frames.shape}; (t, height, width) is wanted.")
+        raise ValueError(
+            f"frames have shape {frames.shape}; expected (t, height, width), or (t, height, width, "
+            "3) for color."
+        )
     t, height, width = frames.shape[0], frames.shape[1] // factor, frames.shape[2] // factor
     cut = frames[:, : height * factor, : width * factor]
     squares = cut.reshape(t, height, factor, width, factor, *frames.shape[3:])
@@ -185,7 +192,7 @@ def _shrunk(frames: NDArray[Any], factor: int) -> NDArray[Any]:
 def _cut(
     rows: NDArray[np.float64], per_set: int | None, blocks: tuple[int, int] | None
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """The sets of one clip, and what is added to its name."""
+    """Yield the sets of one clip, each with the suffix for its name."""
     pieces = [rows] if per_set is None else cut_evenly(rows, per_set)
     start = 0
     for piece in pieces:
@@ -201,7 +208,7 @@ def _cut(
 
 
 def cut_evenly(rows: NDArray[np.float64], length: int) -> list[NDArray[np.float64]]:
-    """Runs of about so many rows, which differ by one at most.
+    """Split rows into consecutive parts of about `length` rows whose sizes differ by at most one.
 
     >>> [len(run) for run in cut_evenly(np.zeros((59, 2)), 10)]
     [10, 10, 10, 10, 10, 9]

@@ -1,6 +1,7 @@
-"""Delimited text as users have it: CSV, TSV and their relatives, read into a frame.
+"""Reader for delimited text (CSV, TSV, text) that returns a DataFrame.
 
-What had to be decided (names, decimal commas, encodings) is said in ``messages``.
+Decisions made while reading (column names, decimal commas, encodings) are appended to
+``messages``.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ from nearfar.words import count
 
 # pandas also reads "None" as missing, which would silently remove a class of that name.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
+# These words count as missing only in a column that otherwise contains numbers.
 _MISSING_AMONG_NUMBERS = ("none", "-", "--", ".", "missing", "n.a.", "#div/0!", "#value!", "#ref!")
-#: Thousands with points.
+#: Numbers with points as thousands separators, such as 1.234,5.
 _THOUSANDS = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?"
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 
 
 def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
-    """A frame from CSV, TSV or text, and the column names that came twice."""
+    """Return a CSV, TSV or text file as a DataFrame, and the set of repeated column names."""
     pd = require("pandas", "app")
     text = decode(path, messages)
     head = head_of(text)
@@ -39,28 +41,29 @@ def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
     if len(rows[0]) == 1:
         wide = [row for other in _SEPARATORS for row in _sample(head, other, 50) if len(row) > 1]
         found = f"its first line has one cell, '{rows[0][0][:60]}'"
-        found += f", later ones have {len(wide[0])}" if wide else ", and so have the others"
+        found += f", later ones have {len(wide[0])}" if wide else ", and the others too"
         raise ValueError(
-            f"{path.name} is no table: {found}. The first line should hold the column names, "
+            f"{path.name} is not a table: {found}. The first line should contain the column names, "
             "separated by commas, semicolons or tabs."
         )
     headerless = _first_row_is_data(rows)
     if headerless:
         names = [f"column {i}" for i in range(len(rows[0]))]
         messages.append(
-            f"The first line holds data, no names: columns are called 'column 0' to '{names[-1]}'."
+            "The first line contains data, not names: the columns are named 'column 0' to "
+            f"'{names[-1]}'."
         )
     else:
         names = [name.strip() for name in rows[0]]
         if len(rows) == 1:
-            raise ValueError(f"{path.name} has a header of {len(names)} columns and no rows.")
+            raise ValueError(f"{path.name} has a header with {len(names)} columns, but no rows.")
     names = _check_widths(path, text, separator, names, rows, headerless, messages)
     names, repeated = _unique_names(names, messages)
     comma = separator != "," and _has_decimal_commas(rows[1:])
     if comma:
         messages.append("Numbers are read with decimal commas.")
     data = io.BytesIO(text.encode())
-    del text  # as long as the file
+    del text  # it takes as much memory as the file
     try:
         frame = pd.read_csv(
             data,
@@ -75,60 +78,65 @@ def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
             low_memory=False,
         )
         del data
-    except ValueError as error:  # pandas' ParserError is one
-        hint = " Is a quotation mark left open?" if "inside string" in str(error) else ""
+    except ValueError as error:  # the base class of pandas' ParserError
+        hint = " Check for an unclosed quotation mark." if "inside string" in str(error) else ""
         raise ValueError(f"{path.name} cannot be read as a table: {error}.{hint}") from error
     _tidy_text(pd, frame, comma, messages)
     filled = np.flatnonzero(frame.notna().any(axis=1))
     last = int(filled[-1]) + 1 if len(filled) else 0
     if last < len(frame):
-        messages.append(f"{count(len(frame) - last, 'empty row')} at the end left out.")
+        messages.append(f"Dropped {count(len(frame) - last, 'empty row')} at the end.")
         frame = frame.iloc[:last]
     if len(frame) == 0:
-        raise ValueError(f"{path.name} has {len(names)} columns and no filled row.")
+        raise ValueError(f"{path.name} has {len(names)} columns, but all rows are empty.")
     return frame, repeated
 
 
 def decode(path: Path, messages: list[str]) -> str:
-    """Text of a file in the encoding it is found to have."""
+    """Return the text of a file, decoded as UTF-16 (with BOM), UTF-8 or else Latin-1."""
     raw = path.read_bytes()
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         text = raw.decode("utf-16", errors="replace")
     elif b"\0" in raw[:4096]:
-        raise ValueError(f"{path.name} is no text file; is its ending right?")
+        raise ValueError(f"{path.name} is not a text file. Check its extension.")
     else:
         try:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError:
             text = raw.decode("latin-1")
-            messages.append(f"{path.name} is not in UTF-8; it is read as Latin-1.")
+            messages.append(f"{path.name} is not UTF-8 and is read as Latin-1.")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
         raise ValueError(f"{path.name} is empty.")
     if re.match(r"\s*<(!doctype|html)", text[:200], re.IGNORECASE):
-        raise ValueError(f"{path.name} is a web page, no table.")
+        raise ValueError(f"{path.name} is a web page, not a table.")
     return text
 
 
 def head_of(text: str) -> list[str]:
-    """The first lines; more than rows are looked at, since quoted cells may hold line ends."""
+    """Return the first 1000 lines.
+
+    These are more lines than the 200 rows that are examined, because quoted cells may contain line
+    breaks.
+    """
     return [f"{line}\n" for line in text.split("\n", 1000)[:1000]]
 
 
 def _sample(head: Sequence[str], separator: str, limit: int) -> list[list[str]]:
-    """The first rows, blank lines skipped."""
+    """Return the first rows, without blank lines."""
     reader = csv.reader(head, delimiter=separator, skipinitialspace=True)
     try:
         return list(islice((row for row in reader if row), limit))
     except csv.Error as error:
         raise ValueError(
-            f"Line {reader.line_num} cannot be read: {error}. Is a quotation mark left open?"
+            f"Line {reader.line_num} cannot be read: {error}. Check for an unclosed quotation mark."
         ) from error
 
 
 def separator_of(head: Sequence[str]) -> str:
-    """What separates the cells of most lines into equally many."""
-    # Decimal commas and commas in text are common, semicolons and tabs inside a name are not.
+    """Return the separator that splits most lines into the same number of cells."""
+    # Tabs and semicolons are tried first: commas in numbers and text are common, but tabs and
+    # semicolons in cells are rare.
     best, best_share = ",", 0.0
     for separator in _SEPARATORS:
         widths = [len(row) for row in _sample(head, separator, 50)]
@@ -142,12 +150,14 @@ def separator_of(head: Sequence[str]) -> str:
 
 
 def _first_row_is_data(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a file has no header.
+    """Return True if the file has no header.
 
-    Its first line must be numbers, or at least half of them with a text that comes again in the
-    same column ("5.1,3.5,1.4,0.2,setosa"). Numbers can be names, though: 0, 1, 2, ... as pandas
-    writes them, years or wavelengths. They run in steps of one, or eight and more of them rise,
-    and the next line does not.
+    The first line is data if all its cells are numbers, or if at least half of them are and one of
+    its texts occurs again in the same column ("5.1,3.5,1.4,0.2,setosa").
+
+    Numbers can be column names, too: 0, 1, 2, ... as pandas writes them, years or wavelengths.
+    Therefore the first line is a header if its numbers increase in steps of one (at least three
+    numbers), or if eight or more numbers increase or decrease, unless the next line does the same.
     """
     first = rows[0]
     numbers = as_numbers(first)
@@ -161,7 +171,7 @@ def _first_row_is_data(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def as_numbers(cells: Sequence[str]) -> list[float]:
-    """What of the cells is a number, with a decimal point or comma."""
+    """Return the cells that are numbers, with a decimal point or comma, as floats."""
     found = []
     for cell in cells:
         with suppress(ValueError):
@@ -185,10 +195,11 @@ def _check_widths(
     headerless: bool,
     messages: list[str],
 ) -> list[str]:
-    """Names for every column of the rows; rows with too many cells raise."""
+    """Return a name for every column of the rows. Raises if a row has too many cells."""
     width = len(names)
     if not headerless and all(len(row) == width + 1 for row in rows[1:]):
-        # Row names as R writes them have no name; nor has what stands behind a last separator.
+        # R writes row names without a column name, and a separator at the end of every row makes
+        # an empty last column. Both are one cell more than the header has.
         behind = all(not row[-1].strip() for row in rows[1:])
         names = [*names, ""] if behind else ["", *names]
         width += 1
@@ -202,22 +213,22 @@ def _check_widths(
     for line, found in widths[0 if headerless else 1 :]:
         if found > width:
             raise ValueError(
-                f"{path.name}, line {line}: {found} cells where the first line has {width}. "
-                "The first line should hold the column names, and a text with "
-                f"{_SEPARATORS[separator]} in it needs quotation marks."
+                f"{path.name}, line {line} has {found} cells, but the first line has {width}. "
+                "The first line should contain the column names, and text that contains "
+                f"{_SEPARATORS[separator]} needs quotation marks."
             )
         if found < width:
             short.append(line)
     if short:
         messages.append(
             f"{count(len(short), 'line')} with fewer than {width} cells (first: line {short[0]}); "
-            "the rest of them counts as missing."
+            "the other cells are missing values."
         )
     return names
 
 
 def _lines(text: str) -> Iterator[str]:
-    """One line after the other: a copy of all of a large file would be too much."""
+    """Yield one line at a time, because a list of lines would double the memory."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -226,7 +237,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _unique_names(names: Sequence[str], messages: list[str]) -> tuple[list[str], set[str]]:
-    """A name for each column, no two the same, and the names that came twice."""
+    """Return a unique name per column, and the set of names that were repeated."""
     names = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
     repeated = {name for name, count in Counter(names).items() if count > 1}
     if not repeated:
@@ -252,31 +263,34 @@ def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _tidy_text(pd: Any, frame: Any, comma: bool, messages: list[str]) -> None:
-    """Strip cells, make '?' a missing value, and turn what is then numbers into numbers."""
+    """Strip text cells, make '?' a missing value, and convert columns of numbers to numbers."""
     marks = 0
     for name in frame.columns:
         if pd.api.types.infer_dtype(frame[name], skipna=True) != "string":
             continue
         if are_vectors(frame[name]):
-            continue  # they make most of a file, and are read as what they are
+            continue  # vectors are parsed later, and stripping the largest cells is slow
         column = frame[name].str.strip()
         unknown = column == "?"
         marks += int(unknown.sum())
         column = column.mask(unknown | (column == ""))
         if comma and column.str.fullmatch(_THOUSANDS).any():
-            frame[name] = column  # 1.234 is no 1.234 where 0,5 is a half
+            # Where the comma is the decimal separator, 1.234 may mean 1234. The column stays text.
+            frame[name] = column
             continue
         words = column.str.lower().isin(_MISSING_AMONG_NUMBERS)
         rest = column.mask(words)
         numbers = pd.to_numeric(rest.str.replace(",", ".") if comma else rest, errors="coerce")
-        # With few different numbers they may be levels, and the word another one.
+        # With at most 10 distinct numbers, the numbers may be categories and the word another one.
         if numbers.notna().sum() == rest.notna().sum() and (
             numbers.nunique() > 10 or (numbers.notna().any() and not words.any())
         ):
             column = numbers
             if words.any():
                 example = frame[name][words].iloc[0].strip()
-                messages.append(f"Column '{name}': '{example}' among numbers counts as missing.")
+                messages.append(
+                    f"Column '{name}': '{example}' among numbers is read as a missing value."
+                )
         frame[name] = column
     if marks:
-        messages.append(f"{count(marks, 'cell')} with '?' read as missing.")
+        messages.append(f"{count(marks, 'cell')} with '?' read as missing values.")

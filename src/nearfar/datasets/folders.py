@@ -1,4 +1,4 @@
-"""Folders of objects: which files are one, in what order, with what label."""
+"""Search for the files of a dataset in a folder, with their order and labels."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nearfar.words import count, listed
 
 
 class Member(NamedTuple):
-    """An object of a folder: its file, or its own folder."""
+    """One object in a folder: a file, or a subfolder such as the frames of a clip."""
 
     path: Path
-    #: Relative to the folder, with "/" between the parts.
+    #: Path relative to the folder, with "/" between the parts.
     name: str
-    #: The sub-folder of the first level, None for what lies in the folder itself.
+    #: First-level subfolder, None for an object directly in the folder.
     label: str | None
 
 
@@ -31,14 +31,17 @@ def members(
     what: str,
     is_member: Callable[[Path], bool] = lambda folder: False,
 ) -> list[Member]:
-    """Files of these kinds anywhere in a folder, and sub-folders that are a member as a whole.
+    """Return the files with these extensions anywhere in a folder, and matching subfolders.
 
-    Hidden files are passed over, files of other kinds too, with one warning for all. The order is
-    that of :func:`in_order`, whatever the file system says.
+    `is_member` decides whether a subfolder as a whole is one object. Hidden files are skipped, and
+    files with other extensions are skipped with one warning for all of them. The order is that of
+    :func:`in_order`, independent of the file system.
     """
     root, known = Path(folder), frozenset(suffixes)
     if not root.is_dir():
-        raise ValueError(f"{str(root)!r} is {'a file, no' if root.exists() else 'not a'} folder.")
+        raise ValueError(
+            f"{str(root)!r} is {'a file, not a' if root.exists() else 'not a'} folder."
+        )
     found, others = [], []
 
     def visit(place: Path) -> None:
@@ -57,44 +60,44 @@ def members(
     visit(root)
     kinds = listed(sorted(known), 40, quoted=False)
     if not found:
-        there = f"; there are {listed(others, 3)}" if others else ""
-        raise ValueError(f"There are no {what} in {str(root)!r}{there}. Files may be {kinds}.")
+        there = f", only {listed(others, 3)}" if others else ""
+        raise ValueError(f"Found no {what} in {str(root)!r}{there}. Supported: {kinds}.")
     if others:
         is_are = "is" if len(others) == 1 else "are"
         warn(
-            f"{count(len(others), 'file')} of {str(root)!r} {is_are} of no known kind and passed "
-            f"over: {listed(others, 3)}. Known are {kinds}.",
+            f"{count(len(others), 'file')} in {str(root)!r} {is_are} skipped because the extension "
+            f"is not supported: {listed(others, 3)}. Supported: {kinds}.",
         )
     return found
 
 
 def _leads_back(folder: Path) -> bool:
-    """Whether it is a link to a folder that it lies in, which would be visited for ever."""
+    """Return True for a link to one of its parent folders, which would cause endless recursion."""
     return folder.is_symlink() and folder.resolve() in folder.parent.resolve().joinpath("x").parents
 
 
 def labels_of(found: list[Member], what: str) -> NDArray[np.str_] | None:
-    """The names of the sub-folders, None if there are none."""
+    """Return the first-level subfolder of each member, or None without subfolders."""
     without = [member for member in found if member.label is None]
     if len(without) == len(found):
         return None
     if without:
         raise ValueError(
-            f"{without[0].name!r} has no label: it lies beside sub-folders, whose names are the "
-            f"labels of the {what} in them. Move it into one."
+            f"{without[0].name!r} has no label, because it is not in a subfolder. The names of the "
+            f"subfolders are the labels of the {what} in them. Move it into a subfolder."
         )
     return np.array([member.label for member in found])
 
 
 def in_order(paths: Iterable[Path]) -> list[Path]:
-    """By name, numbers in names by value.
+    """Return the paths sorted by name, with numbers in names compared by value.
 
     >>> [path.name for path in in_order([Path("f10.png"), Path("f9.png"), Path("e11.png")])]
     ['e11.png', 'f9.png', 'f10.png']
     """
 
     def key(path: Path) -> tuple[Any, ...]:
-        # Text and digits take turns, text first.
+        # The parts alternate between text and digits, beginning with text.
         parts = re.split(r"([0-9]+)", path.name)
         return tuple(int(part) if k % 2 else part for k, part in enumerate(parts)), path.name
 

@@ -1,4 +1,4 @@
-"""Silhouettes of walkers in a folder."""
+"""Reader for a folder of silhouettes of walkers."""
 
 from __future__ import annotations
 
@@ -18,36 +18,41 @@ Walk = NDArray[Any]
 
 
 def load_gait(folder: str | os.PathLike[str]) -> tuple[list[Walk], NDArray[Any]]:
-    """Silhouettes of a folder, each walk an array of frames, and whose walk it is.
+    """Read sequences of silhouettes from a folder, with the subject of each sequence.
 
-    Either images ``subject/sequence/frame.png`` (read by Pillow, ``pip install nearfar[image]``;
-    what is brighter than half is walker), or ``.mat`` files with ``fea3D``, of shape (height,
-    width, n_frames, n_walks), and ``gnd``, the subject of each walk: the form in which the USF
-    HumanID silhouettes are passed round, half a cycle a walk. Subjects, sequences and frames come
-    in the order of their names, with numbers by value (frame9 before frame10); hidden files are
-    passed over.
+    The folder contains one of:
+
+    - images ``subject/sequence/frame.png``, read with Pillow (``pip install nearfar[image]``).
+      Pixels above half of the brightness range belong to the walker.
+    - ``.mat`` files with ``fea3D``, of shape (height, width, n_frames, n_walks), and ``gnd``, the
+      subject of each walk. The USF HumanID silhouettes are distributed in this form, with half a
+      gait cycle per walk.
+
+    Subjects, sequences and frames are ordered by name, with numbers in names compared by value
+    (frame9 before frame10). Hidden files are skipped.
 
     Parameters
     ----------
     folder : path
-        Of the subjects, or of ``.mat`` files; or one such file.
+        Folder of the subjects or of ``.mat`` files, or one ``.mat`` file.
 
     Returns
     -------
     sequences : list of ndarrays of shape (n_frames_i, height, width)
-        From images uint8, 0 or 1; from ``.mat`` files the numbers in them.
+        For images, uint8 values 0 or 1. For ``.mat`` files, the values of ``fea3D``.
     ids : ndarray of shape (n_sequences,)
-        Names of the sub-folders, or ``gnd``.
+        Name of the subject's subfolder, or ``gnd``.
 
     Raises
     ------
     ValueError
-        Naming the file that cannot be read, or that has another size than the first of its walk.
+        If a file cannot be read, or an image differs in size from the first frame of its sequence.
+        The message names the file.
 
     See Also
     --------
-    nearfar.GaitRecognizer : Tells walkers apart.
-    nearfar.datasets.make_walkers : Draws such sequences.
+    nearfar.GaitRecognizer : Identify subjects by their gait.
+    nearfar.datasets.make_walkers : Generate synthetic sequences.
 
     Examples
     --------
@@ -67,8 +72,8 @@ def load_gait(folder: str | os.PathLike[str]) -> tuple[list[Walk], NDArray[Any]]
     if root.is_file() and root.suffix.lower() == ".mat":
         return _of_mat(root)
     if not root.is_dir():
-        kind = "no folder and no .mat file" if root.exists() else "not there"
-        raise ValueError(f"{str(root)!r} is {kind}.")
+        kind = "is not a folder or a .mat file" if root.exists() else "does not exist"
+        raise ValueError(f"{str(root)!r} {kind}.")
     files = in_order(path for path in root.iterdir() if path.suffix.lower() == ".mat")
     if files:
         parts = [_of_mat(file) for file in files]
@@ -84,22 +89,22 @@ def _of_images(root: Path) -> tuple[list[Walk], NDArray[Any]]:
         stray = _images(subject)
         if stray:
             raise ValueError(
-                f"{stray[0].relative_to(root).as_posix()!r} lies beside sequences: frames are "
-                "subject/sequence/frame.png."
+                f"{stray[0].relative_to(root).as_posix()!r} is not in the folder of a sequence. "
+                "Expected frames as subject/sequence/frame.png."
             )
         for sequence in _folders(subject):
             files = _images(sequence)
             if not files:
                 raise ValueError(
-                    f"{sequence.relative_to(root).as_posix()!r} has no frames. Files may be "
+                    f"{sequence.relative_to(root).as_posix()!r} has no frames. Supported: "
                     f"{listed(IMAGES, quoted=False)}."
                 )
             walks.append(np.stack(_frames(files, root, image)))
             ids.append(subject.name)
     if not walks:
         raise ValueError(
-            f"There are no silhouettes in {str(root)!r}: frames are subject/sequence/frame.png, or "
-            "there are .mat files with fea3D and gnd."
+            f"Found no silhouettes in {str(root)!r}. Expected frames as "
+            "subject/sequence/frame.png, or .mat files with fea3D and gnd."
         )
     return walks, np.array(ids)
 
@@ -129,7 +134,7 @@ def _of_mat(file: Path) -> tuple[list[Walk], NDArray[Any]]:
         held = loadmat(file, variable_names=["fea3D", "gnd"])
     except NotImplementedError as error:
         raise ValueError(
-            f"{file.name!r} is a .mat file of version 7.3, which SciPy cannot read: save it with "
+            f"{file.name!r} is a .mat file of version 7.3, which SciPy cannot read. Save it with "
             "-v7 in MATLAB."
         ) from error
     except Exception as error:
@@ -140,9 +145,9 @@ def _of_mat(file: Path) -> tuple[list[Walk], NDArray[Any]]:
     tensors, ids = held["fea3D"], held["gnd"].ravel()
     if tensors.ndim != 4 or tensors.dtype.kind not in "biuf" or tensors.shape[3] != len(ids):
         raise ValueError(
-            f"{file.name!r}: fea3D must be numbers of shape (height, width, n_frames, n_walks), "
-            f"and gnd have a subject for each walk; they are {tensors.dtype} of shape "
-            f"{tensors.shape} and of shape {held['gnd'].shape}."
+            f"{file.name!r}: fea3D must contain numbers of shape (height, width, n_frames, "
+            f"n_walks), and gnd one subject per walk. Got fea3D of {tensors.dtype} and shape "
+            f"{tensors.shape}, and gnd of shape {held['gnd'].shape}."
         )
     walks = np.ascontiguousarray(np.moveaxis(tensors, (3, 2), (0, 1)))
     return list(walks), ids

@@ -1,4 +1,4 @@
-"""Data drawn at random, after the works that the methods come from."""
+"""Synthetic classification datasets, some of them from D. Tao's thesis (2006)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nearfar.arrays import Matrix
 Labels = NDArray[np.int64]
 Seed = int | np.random.Generator | None
 
-# Variance of the loadings and of the noise of the five-class model.
+# Variances of the loadings and of the noise of the five-class model.
 _VARIANCES = {"literal": (5.0, 2.0), "calibrated": (0.25, 5.0)}
 
 
@@ -24,36 +24,45 @@ def make_five_classes(
     variances: Literal["calibrated", "literal"] | tuple[float, float] = "calibrated",
     random_state: Seed = None,
 ) -> tuple[Matrix, Labels, Matrix, Labels]:
-    r"""Five Gaussian classes in 20 dimensions with unequal covariances, drawn anew each time.
+    r"""Generate five Gaussian classes in 20 dimensions with unequal random covariances.
+
+    A row of class i is
 
     .. math:: x = T_i z + m_i + \epsilon, \qquad z \sim N(0, I_7),
 
-    with loadings :math:`T_i` (20×7) drawn for each class, and means of the scheme of the thesis:
-    with g standard normal, drawn for each class,
+    with random loadings :math:`T_i` (20×7) per class and white noise :math:`\epsilon`. The means
+    follow [1]_, with one standard normal number g per class. Coordinates that are not listed are
+    0.
 
-    ====  ==================================================================
-    1     2g + 4 in all coordinates
-    2     0
-    3     2g - 4 in the last ten
-    4     2g + 4 in the first ten
-    5     2g + 4 in coordinates 1 to 5 and 11 to 15
-    ====  ==================================================================
+    =====  =================================================================
+    Class  Mean
+    =====  =================================================================
+    1      2g + 4 in all coordinates
+    2      0
+    3      2g - 4 in the last ten coordinates
+    4      2g + 4 in the first ten coordinates
+    5      2g + 4 in coordinates 1 to 5 and 11 to 15
+    =====  =================================================================
 
     Parameters
     ----------
     n_train, n_test : int, default=200
-        Rows of each class.
+        Number of training and test rows per class.
     variances : {"calibrated", "literal"} or two floats, default="calibrated"
-        Variance of the loadings and of the noise. "literal" is 5 and 2, as printed in the
-        reference; its tables are not reproduced by these, but by 0.25 and 5, "calibrated", which
-        were chosen so that LDA has the published errors.
+        Variances of the entries of the loadings and of the noise: 0.25 and 5 for "calibrated", 5
+        and 2 for "literal". See Notes.
     random_state : int, Generator or None, default=None
-        For the draws.
+        Seed or random number generator.
 
     Returns
     -------
     X, y, X_test, y_test : ndarrays
-        Rows ordered by class, labels 0 to 4.
+        Training and test rows ordered by class, with labels 0 to 4.
+
+    Notes
+    -----
+    The variances of "literal" are those printed in [1]_, but they do not reproduce its tables. The
+    variances of "calibrated" were chosen so that LDA has the published errors.
 
     References
     ----------
@@ -93,17 +102,18 @@ def make_five_classes(
 def make_unequal_covariances(
     n_per_class: int = 500, *, random_state: Seed = None
 ) -> tuple[Matrix, Labels]:
-    """Two classes with one mean and unlike covariances: a circle and an ellipse turned by 30°.
+    """Generate two Gaussian classes with the same mean: a circle and an ellipse rotated by 30°.
 
-    LDA sees nothing here; the best single direction is that of the ellipse and errs on 23.9 %. It
-    stands for figure 2.4 of the reference, which gives no numbers for its classes.
+    The class means do not differ, so LDA finds no useful direction. The best single direction is
+    the long axis of the ellipse, with 23.9% error. The data imitates figure 2.4 of [1]_, which
+    does not give the parameters of its classes.
 
     Parameters
     ----------
     n_per_class : int, default=500
-        Rows of each class.
+        Number of rows per class.
     random_state : int, Generator or None, default=None
-        For the draws.
+        Seed or random number generator.
 
     Returns
     -------
@@ -130,17 +140,17 @@ def make_unequal_covariances(
 
 
 def make_multimodal(n_per_cluster: int = 30, *, random_state: Seed = None) -> tuple[Matrix, Labels]:
-    """Two classes of two round clusters each, as figure 2.6 of the reference has them.
+    """Generate two classes of two round Gaussian clusters each, as in figure 2.6 of [1]_.
 
-    The clusters of the first class lie to the left and to the right of those of the second, which
-    lie above each other: one Gaussian for each class misses that.
+    The clusters of the first class are to the left and to the right of those of the second, which
+    are above each other. A model with one Gaussian per class does not describe this structure.
 
     Parameters
     ----------
     n_per_cluster : int, default=30
-        Rows of each of the four clusters.
+        Number of rows in each of the four clusters.
     random_state : int, Generator or None, default=None
-        For the draws.
+        Seed or random number generator.
 
     Returns
     -------
@@ -167,25 +177,26 @@ def make_multimodal(n_per_cluster: int = 30, *, random_state: Seed = None) -> tu
 def make_class_separation(
     n_per_class: int = 100, *, equal_covariances: bool = True, random_state: Seed = None
 ) -> tuple[Matrix, Labels]:
-    """Two close classes and one far away, as figures 2.7 and 2.8 of the reference have them.
+    """Generate two close Gaussian classes and a distant one, as in figures 2.7 and 2.8 of [1]_.
 
-    In one dimension LDA turns towards the far class and merges the two close ones.
+    A one-dimensional LDA projection separates the distant class and merges the two close ones.
 
     Parameters
     ----------
     n_per_class : int, default=100
-        Rows of each class.
+        Number of rows per class.
     equal_covariances : bool, default=True
-        False gives each class another shape (figure 2.8).
+        If True, all covariances are the identity (figure 2.7). If False, each class has a different
+        covariance (figure 2.8).
     random_state : int, Generator or None, default=None
-        For the draws.
+        Seed or random number generator.
 
     Returns
     -------
     X : ndarray of shape (3 * n_per_class, 2)
         Rows ordered by class.
     y : ndarray of shape (3 * n_per_class,)
-        Labels 0 to 2; the far class is 2.
+        Labels 0 to 2. The distant class is 2.
 
     References
     ----------
@@ -217,28 +228,30 @@ def make_few_relevant(
     n_features: int | None = None,
     random_state: Seed = None,
 ) -> tuple[Matrix, Labels]:
-    """Two classes that two features tell apart, among others that are noise.
+    """Generate two classes that depend on the first two features only; the others are noise.
 
-    All features are standard normal. "ring": the second class is where
-    :math:`x_0^2 + x_1^2 > 1.4`, so that which of the two matters changes around the ring.
-    "noise": classes, equally likely, are shifted by 1.5 to either side along the first feature and
-    by 0.8 along the second.
+    All features are drawn from a standard normal distribution.
+
+    - "ring": the second class has :math:`x_0^2 + x_1^2 > 1.4`. Which of the two features is more
+      relevant changes along the boundary.
+    - "noise": the classes are equally likely. They are shifted in opposite directions by 1.5 along
+      the first feature and by 0.8 along the second.
 
     Parameters
     ----------
     problem : {"ring", "noise"}, default="ring"
-        How the classes lie.
+        Shape of the classes.
     n_samples : int, default=200
-        Rows.
+        Number of rows.
     n_features : int or None, default=None
-        Features, at least two; None is 6 for "ring" and 10 for "noise".
+        Number of features, at least 2. None means 6 for "ring" and 10 for "noise".
     random_state : int, Generator or None, default=None
-        For the draws.
+        Seed or random number generator.
 
     Returns
     -------
     X : ndarray of shape (n_samples, n_features)
-        Rows.
+        The rows.
     y : ndarray of shape (n_samples,)
         Labels 0 and 1.
 

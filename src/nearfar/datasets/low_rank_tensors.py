@@ -1,4 +1,4 @@
-"""Classes of matrices of low rank, drawn at random."""
+"""Synthetic classes of low-rank tensors."""
 
 from __future__ import annotations
 
@@ -20,37 +20,44 @@ def make_low_rank_tensors(
     noise: float = 0.3,
     random_state: Seed = None,
 ) -> tuple[Matrix, Labels, Matrix, Labels]:
-    r"""Classes whose means are tensors of low rank in one small space, under noise.
+    r"""Generate classes whose means are low-rank tensors in a common subspace, with noise.
+
+    A sample of class c is
 
     .. math:: X = C_c \times_1 Q_1 \cdots \times_k Q_k
         + \nu \sum_{l=1}^3 g_l\; u_l^{(1)} \circ \cdots \circ u_l^{(k)} + \sigma E,
 
-    with a core :math:`C_c` of standard normal numbers for each class, orthonormal
-    :math:`Q_j` common to all, three rank-one tensors of random unit vectors that each sample has
-    to a degree g of its own (normal), and white noise E.
+    where
 
-    With few samples of a class a subspace of modes finds :math:`Q_j` where one of vectors, with
-    :math:`\prod_j d_j` directions to choose from, finds noise.
+    - the core :math:`C_c` has standard normal entries that are drawn per class,
+    - the matrices :math:`Q_j` have orthonormal columns and are common to all classes,
+    - the :math:`u_l^{(j)}` are random unit vectors, common to all classes, and the standard normal
+      weights :math:`g_l` are drawn per sample,
+    - E is white noise.
+
+    With few samples per class, a multilinear subspace method can estimate the :math:`Q_j`, whereas
+    a method for flattened vectors, with :math:`\prod_j d_j` features, mostly fits the noise.
 
     Parameters
     ----------
     n_classes : int, default=20
-        How many.
+        Number of classes.
     n_train, n_test : int, default=6
-        Samples of each class.
+        Number of training and test samples per class.
     shape, core : tuple of int, default=(24, 18) and (4, 3)
-        Shape of a sample, and of the cores: as many numbers, none larger.
+        Shape of a sample and of the cores. They have the same length, and no entry of `core` is
+        larger than that of `shape`.
     nuisance : float, default=0
-        The factor :math:`\nu`; 2 is strong.
+        The factor :math:`\nu` of the nuisance term. 2 is strong.
     noise : float, default=0.3
-        The standard deviation :math:`\sigma`.
+        The standard deviation :math:`\sigma` of the noise.
     random_state : int, Generator or None, default=None
-        For the draws.
+        Seed or random number generator.
 
     Returns
     -------
     X, y, X_test, y_test : ndarrays
-        Tensors ordered by class, labels from 0.
+        Training and test tensors ordered by class, with labels from 0.
 
     Examples
     --------
@@ -69,7 +76,10 @@ def make_low_rank_tensors(
         or len(shape) != len(core)
         or any(not 1 <= q <= d for q, d in zip(core, shape, strict=True))
     ):
-        raise ValueError(f"core={core} must have a number from 1 up to each of shape={shape}.")
+        raise ValueError(
+            f"core={core} must have as many entries as shape={shape}, each from 1 to the entry of "
+            "shape."
+        )
     if not min(nuisance, noise) >= 0:
         raise ValueError(f"nuisance={nuisance} and noise={noise} must be at least 0.")
     random = np.random.default_rng(random_state)
@@ -77,7 +87,7 @@ def make_low_rank_tensors(
     rank_one = np.ones((3, 1))
     for d, q in zip(shape, core, strict=True):
         Q, _ = linalg.qr(random.normal(size=(d, q)), mode="economic")
-        # The first mode of what is left becomes the last: after all of them they stand as before.
+        # tensordot moves the first core mode to the end. After all modes, the order is restored.
         means = np.tensordot(means, Q, axes=(1, 1))
         u = random.normal(size=(3, d))
         u /= np.linalg.norm(u, axis=1, keepdims=True)

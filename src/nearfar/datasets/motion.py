@@ -15,11 +15,13 @@ from nearfar.words import count
 Floats32 = NDArray[np.float32]
 Threshold = float | Literal["otsu", "mean"]
 
-# Pixels of one batch of frames: some ten arrays of so many are at work.
+# Upper limit for the number of pixels in one batch of frames. About ten arrays of this size are in
+# memory at the same time.
 _PIXELS = 2_000_000
-# Squared gradients, of intensities from 0 to 1, below which a place has no texture to go by.
+# Ridge of the flow equations. Where the squared gradients, for intensities from 0 to 1, are below
+# it, the image has too little texture to estimate the flow.
 _FLAT = 3e-5
-# The coarsest image of the pyramid has at least so many pixels a side.
+# Lower limit for the side length, in pixels, of the coarsest image of the pyramid.
 _SMALLEST = 16
 
 
@@ -32,49 +34,49 @@ def motion_histograms(
     magnitude: bool = False,
     normalize: Literal["frame"] | None = None,
 ) -> NDArray[np.float64]:
-    r"""A clip as a set of vectors: how many pixels of each block move in which direction.
+    r"""Compute histograms of motion directions, one vector per pair of consecutive frames.
 
-    The flow :math:`v` between each frame and the next is found by :func:`optical_flow`. Vectors
-    with norms below a threshold are dropped as flicker and jitter. The frame is divided into
-    :math:`h \times w` blocks, and the rest of the vectors of each block is counted by direction
-    in m bins: one vector of :math:`p = mhw` counts for each pair of frames.
+    :func:`optical_flow` estimates the flow :math:`v` between each frame and the next. Flow vectors
+    with a norm below a threshold are dropped as flicker and jitter. The frame is divided into
+    :math:`h \times w` blocks, and the remaining flow vectors of each block are counted in m bins
+    by direction. The result is one vector of :math:`p = mhw` counts per pair of frames.
 
-    Directions only: the length of the flow depends on what moves as much as on how. So these
-    vectors cannot tell walking from running.
+    By default, only directions are counted, because the length of the flow also depends on the size
+    and distance of the moving object. Therefore these vectors do not distinguish walking from
+    running.
 
     Parameters
     ----------
     frames : array-like of shape (t, height, width) or (t, height, width, 3 or 4)
-        Grey or colour frames, t at least 2, in any range of numbers.
+        At least two gray or color frames, with values in any range.
     bins : int, default=4
-        m: sectors of equal angle. The middle of the first points right, the others follow
-        counter-clockwise as seen.
+        Number m of direction bins of equal angle. The first bin is centered on the direction to
+        the right, and the others follow counterclockwise.
     blocks : (int, int), default=(3, 3)
-        h and w: rows and columns of blocks.
+        Number of rows h and columns w of blocks.
     threshold : {"otsu", "mean"} or float, default="otsu"
-        The norm, in pixels a frame, below which vectors are dropped. "otsu" divides the norms of
-        the clip into two groups of the least variance; "mean" is their mean plus one standard
-        deviation.
+        Norm, in pixels per frame, below which flow vectors are dropped. "otsu" minimizes the
+        variance within the two groups of norms, "mean" is their mean plus one standard deviation.
     magnitude : bool, default=False
-        Add up norms instead of counting.
+        If True, sum the norms of the flow vectors instead of counting them.
     normalize : {"frame"} or None, default=None
-        "frame" divides each vector by its sum. A frame where nothing moves stays zero.
+        "frame" divides each vector by its sum. The vector of a frame without motion stays zero.
 
     Returns
     -------
     ndarray of shape (t - 1, bins * h * w)
-        Blocks in reading order, the bins of a block next to each other.
+        Histograms with the blocks in row-major order. The bins of a block are adjacent.
 
     See Also
     --------
-    nearfar.datasets.read_clips : A folder of clips, each as such a set.
+    nearfar.datasets.read_clips : Read a folder of clips as sets of such vectors.
 
     Notes
     -----
-    The reference names the flow of Lucas and Kanade and "an adaptive threshold", but gives neither
-    the rule of the threshold, nor where bins begin, nor whether counts are normalised.
+    [1]_ specifies the flow of Lucas and Kanade and "an adaptive threshold", but not the formula for
+    the threshold, the position of the bins, or whether counts are normalized.
 
-    Cost: O(t · height · width), about 8 ms a frame of 160×120.
+    Cost: O(t · height · width), about 8 ms per frame of 160×120 pixels.
 
     References
     ----------
@@ -95,14 +97,19 @@ def motion_histograms(
     rows, columns = blocks
     t, height, width = gray.shape
     if height < rows or width < columns:
-        raise ValueError(f"blocks={blocks} are too many for frames of {height}×{width} pixels.")
-    # Of each flow vector a bin and a norm is kept: the threshold needs those of the whole clip.
+        raise ValueError(
+            f"blocks={blocks} is more than one block per pixel for frames of {height}×{width} "
+            "pixels. Pass fewer blocks."
+        )
+    # The threshold depends on the norms of the whole clip, so the norm and bin of each flow vector
+    # are stored first.
     norms = np.empty((t - 1, height, width), np.float32)
     cells = np.empty((t - 1, height, width), np.int32)
     cells[:] = bins * _block_of_pixels(height, width, rows, columns)
     for chunk, v in _flows(gray):
         norms[chunk] = np.hypot(v[0], v[1])
-        # Rows count downwards, angles go up; the first sector has its middle at 0.
+        # Row numbers increase downward, but angles are measured upward. The first bin is centered
+        # at 0.
         turns = np.arctan2(-v[0], v[1]) / (2 * np.pi)
         cells[chunk] += np.floor(turns * bins + 0.5).astype(np.int32) % bins
     cut = threshold_of(norms, threshold)
@@ -121,30 +128,31 @@ def motion_histograms(
 def optical_flow(
     first: ArrayLike, second: ArrayLike, *, sigma: float = 2.0, n_levels: int = 3
 ) -> Floats32:
-    r"""Dense optical flow of Lucas and Kanade: where each pixel of an image is in the next.
+    r"""Estimate the dense optical flow from one image to the next (Lucas and Kanade).
 
-    In a Gaussian window around each pixel, with gradients :math:`g` of the images and the
-    difference :math:`I_t` to the second, seen along the flow :math:`v_0` found so far,
+    The sums run over a Gaussian window around each pixel. With the image gradients :math:`g`, the
+    flow :math:`v_0` of the next coarser level, and the difference :math:`I_t` between the second
+    image, warped by :math:`v_0`, and the first, the flow is
 
     .. math:: v = \left(\sum g g^T + \epsilon I\right)^{-1} \sum g (g^T v_0 - I_t) ,
 
-    from the coarsest image of a pyramid to the finest. The ridge :math:`\epsilon` gives no flow to
-    places without texture, and to straight edges only the flow across them.
+    computed from the coarsest image of a pyramid to the finest. With the ridge :math:`\epsilon`,
+    the flow is near 0 in regions without texture, and perpendicular to straight edges.
 
     Parameters
     ----------
     first, second : array-like of shape (height, width) or (n, height, width)
-        An image and the next, or stacks of both.
+        An image and the next, or a stack of n first and n second images.
     sigma : float, default=2.0
         Standard deviation of the window, in pixels.
     n_levels : int, default=3
-        Images of the pyramid, each half as large as the one before; motions of up to about
-        :math:`2^{n\_levels}` pixels are found. Small images have fewer.
+        Maximum number of pyramid levels, each half the size of the previous. Motions of up to about
+        :math:`2^{n\_levels}` pixels are found. Small images have fewer levels.
 
     Returns
     -------
-    ndarray of float32, shape (2, ...)
-        The motion down the rows and along the columns, in pixels.
+    ndarray of float32, shape (2, height, width) or (2, n, height, width)
+        The motion along the rows (downward) and along the columns (to the right), in pixels.
 
     References
     ----------
@@ -166,7 +174,7 @@ def optical_flow(
     a, b = np.asarray(first, np.float32), np.asarray(second, np.float32)
     if a.shape != b.shape or a.ndim not in (2, 3):
         raise ValueError(
-            "first and second must be images of one shape, (height, width) or (n, height, width); "
+            "first and second must have the same shape, (height, width) or (n, height, width); "
             f"got {a.shape} and {b.shape}."
         )
     flat = a.ndim == 2
@@ -176,16 +184,19 @@ def optical_flow(
 
 
 def gray_frames(frames: ArrayLike) -> Floats32:
-    """Frames as float32 of shape (t, height, width), t at least 2, from 0 to 1."""
+    """Return the frames as float32 of shape (t, height, width), scaled to values from 0 to 1.
+
+    Raises if there are fewer than two frames.
+    """
     array = np.asarray(frames)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"frames must be numbers; got an array of {array.dtype}.")
+        raise ValueError(f"frames must contain numbers; got an array of {array.dtype}.")
     if array.ndim == 4 and array.shape[-1] in (3, 4):
         # The weights of ITU-R 601.
         array = array[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)
     if array.ndim != 3:
         raise ValueError(
-            "frames must have shape (t, height, width), or (t, height, width, 3) in colour; got "
+            "frames must have shape (t, height, width), or (t, height, width, 3) for color; got "
             f"{array.shape}."
         )
     if len(array) < 2 or min(array.shape[1:]) < 2:
@@ -196,12 +207,12 @@ def gray_frames(frames: ArrayLike) -> Floats32:
     gray = array.astype(np.float32)
     if not np.isfinite(gray).all():
         at = int(np.argmin(np.isfinite(gray).all(axis=(1, 2))))
-        raise ValueError(f"Frame {at} holds NaN or infinity.")
+        raise ValueError(f"Frame {at} contains NaN or infinity.")
     return _unit_range(gray)
 
 
 def threshold_of(norms: Floats32, rule: Threshold) -> float:
-    """The norm below which flow is dropped."""
+    """Return the norm below which flow vectors are dropped."""
     if not isinstance(rule, str):
         return float(rule)
     if rule == "mean":
@@ -210,7 +221,7 @@ def threshold_of(norms: Floats32, rule: Threshold) -> float:
 
 
 def otsu(values: ArrayLike, n_bins: int = 256) -> float:
-    """The value that divides others into two groups of the least variance within.
+    """Return the threshold that splits the values into two groups with minimum variance (Otsu).
 
     >>> 2 < otsu([1.0, 1.5, 2.0, 8.0, 9.0]) < 8
     True
@@ -222,9 +233,9 @@ def otsu(values: ArrayLike, n_bins: int = 256) -> float:
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = sums / below - (sums[-1] - sums) / above
         between = np.where((below > 0) & (above > 0), below * above * gap**2, -1.0)
-    if not between.max() > 0:  # all are the same
+    if not between.max() > 0:  # all values are equal
         return float(np.max(values))
-    # Between two groups the variance is the same along the whole gap: its middle.
+    # All thresholds in the gap between two groups have the same variance. Return the middle.
     best = np.flatnonzero(between >= between.max() * (1 - 1e-12))
     return float((edges[best[0] + 1] + edges[best[-1] + 1]) / 2)
 
@@ -233,7 +244,7 @@ def otsu(values: ArrayLike, n_bins: int = 256) -> float:
 
 
 def _flows(gray: Floats32) -> Iterator[tuple[slice, Floats32]]:
-    """Flow between frames and the next, a batch of frames at a time."""
+    """Yield the flow between each frame and the next, for one batch of frames at a time."""
     t, height, width = gray.shape
     step = max(1, _PIXELS // (height * width))
     for start in range(0, t - 1, step):
@@ -254,23 +265,23 @@ def _flow(a: Floats32, b: Floats32, sigma: float, n_levels: int) -> Floats32:
 
 
 def _improved(v: Floats32, a: Floats32, b: Floats32, sigma: float) -> Floats32:
-    """The flow that takes a to where b, seen along the flow v, has it."""
+    """Return the flow from a to the original of b, where b is already warped by the flow v."""
     down, right = (np.gradient((a + b) / 2, axis=axis).astype(np.float32) for axis in (1, 2))
     change: Floats32 = b - a
     m00, m11 = _smooth(down * down, sigma), _smooth(right * right, sigma)
     m01 = _smooth(down * right, sigma)
     r0 = _smooth(down * change, sigma) - m00 * v[0] - m01 * v[1]
     r1 = _smooth(right * change, sigma) - m01 * v[0] - m11 * v[1]
-    # The ridge is on the whole flow, not on what is added: still ground stays still, whatever the
-    # coarser images saw move nearby.
+    # The ridge applies to the whole flow, not to the increment. This way, a background at rest
+    # stays at rest even if the coarser level assigned it the motion of a nearby object.
     m00, m11 = m00 + _FLAT, m11 + _FLAT
     better = np.stack([m01 * r1 - m11 * r0, m01 * r0 - m00 * r1]) / (m00 * m11 - m01 * m01)
-    # A step beyond the reach of gradients is an accident of noise.
+    # Gradients describe only small motions, so larger steps are caused by noise.
     return np.asarray(np.clip(better, np.minimum(v, 0) - 2, np.maximum(v, 0) + 2), np.float32)
 
 
 def _warped(images: Floats32, v: Floats32) -> Floats32:
-    """Images seen at pixels moved by v."""
+    """Sample the images at the pixel positions moved by v."""
     if not v.any():
         return images
     n, height, width = images.shape
@@ -288,7 +299,7 @@ def _halved(images: Floats32) -> Floats32:
 
 
 def _enlarged(v: Floats32, shape: Sequence[int]) -> Floats32:
-    """Twice as large; pixel i was pixel 2i."""
+    """Double the resolution: pixel i becomes pixel 2i."""
     at = np.ix_(
         np.arange(v.shape[0]),
         np.arange(v.shape[1]),
@@ -299,13 +310,13 @@ def _enlarged(v: Floats32, shape: Sequence[int]) -> Floats32:
 
 
 def _unit_range(images: Floats32) -> Floats32:
-    """From 0 to 1, so that what counts as flat depends on nobody's units."""
+    """Scale values to the range from 0 to 1, so that `_FLAT` does not depend on their units."""
     low, high = images.min(), images.max()
     return np.asarray((images - low) / (high - low if high > low else 1), np.float32)
 
 
 def _block_of_pixels(height: int, width: int, rows: int, columns: int) -> NDArray[np.intp]:
-    """The number of the block of each pixel; blocks differ by a pixel if they must."""
+    """Return the block number of each pixel. The sides of blocks differ by at most one pixel."""
     row = np.arange(height) * rows // height
     column = np.arange(width) * columns // width
     return row[:, None] * columns + column

@@ -1,4 +1,4 @@
-"""Files in which people have said what is alike: pairs, and comparisons of pairs."""
+"""Readers for files of judged pairs and of comparisons between pairs."""
 
 from __future__ import annotations
 
@@ -35,33 +35,38 @@ def read_pairs(
     n_samples: int | None = None,
     conflicts: Conflicts = "raise",
 ) -> Pairs:
-    """Read pairs of rows that are the same or different.
+    """Read similar and dissimilar pairs of rows from a file.
 
     Parameters
     ----------
     path : path-like
-        A CSV, TSV or Parquet file. Its columns ``left``, ``right`` and ``same``, or else its first
-        three, hold two rows and whether they are the same: 1 or 0, 1 or -1, true or false, same or
-        different. CSV and TSV may do without names, and be separated by commas, semicolons or
-        tabs. Other columns are not read, blank lines are skipped.
+        A CSV, TSV or Parquet file with the columns ``left``, ``right`` and ``same``. If these
+        names are missing, the first three columns are used. See Notes.
     ids : array-like of shape (n_samples,), optional
-        The id of each row of X, no two alike: rows are then called by their ids, else by their
-        numbers from 0.
+        Unique ID of each row of X. If given, the file refers to rows by ID, otherwise by row
+        number, counted from 0.
     n_samples : int, optional
-        The number of rows of X. None is the number of ids, or one more than the largest row number.
+        Number of rows of X. None means the number of IDs, or the largest row number plus one.
     conflicts : {"raise", "drop", "keep"}, default="raise"
-        What becomes of a pair said to be both the same and different; see :class:`nearfar.Pairs`.
+        How to handle a pair that is both similar and dissimilar; see :class:`nearfar.Pairs`.
 
     Returns
     -------
     Pairs
-        In the order of the file.
+        The similar and the dissimilar pairs, each in the order of the file.
 
     Raises
     ------
     ValueError
-        With file, line and value: at an id that no row has, a line that cannot be read, a row
-        paired with itself, a pair said both ways.
+        If an ID is unknown, a line cannot be read, a row is paired with itself, or a pair is both
+        similar and dissimilar. The message names the file, the line and the value.
+
+    Notes
+    -----
+    ``left`` and ``right`` contain the two rows. ``same`` contains 1, true or same for a similar
+    pair, and 0, -1, false or different for a dissimilar pair. A file must not use both 0 and -1.
+    CSV and TSV files may be separated by commas, semicolons or tabs, and need no header. Other
+    columns and blank lines are ignored.
 
     Examples
     --------
@@ -88,8 +93,8 @@ def read_pairs(
             said = "the same" if last == same else "different"
             judged.refuse(
                 last,
-                f"'{left}' and '{right}' are said to be {said}, and {judged.place(first)} says the "
-                'opposite; conflicts="drop" leaves such pairs out, "keep" keeps both.',
+                f"'{left}' and '{right}' are marked as {said}, but {judged.place(first)} says the "
+                'opposite. Pass conflicts="drop" to drop such pairs, or "keep" to keep both.',
             )
     return Pairs(pairs[alike], pairs[~alike], n_samples=rows.count_with(pairs), conflicts=conflicts)
 
@@ -97,25 +102,25 @@ def read_pairs(
 def read_unjudged_pairs(
     path: str | os.PathLike[str], *, ids: ArrayLike | None = None, n_samples: int | None = None
 ) -> tuple[Indices, np.ndarray[Any, np.dtype[np.bool_]] | None]:
-    """Read pairs of rows to be judged, in the order of the file.
+    """Read pairs of rows for which a decision is wanted, in the order of the file.
 
     Parameters
     ----------
     path, ids, n_samples
-        As for :func:`read_pairs`; a third column is not needed, and a row may be paired with
+        As for :func:`read_pairs`, but the third column is optional, and a row may be paired with
         itself.
 
     Returns
     -------
     rows : ndarray of shape (n_pairs, 2)
-        The numbers of the two rows of each pair.
+        Row numbers of each pair.
     same : ndarray of bool of shape (n_pairs,) or None
-        What the third column says, if it says it of every pair.
+        The third column, if it has a valid value for every pair.
     """
     rows = _Rows(ids, n_samples, "read_unjudged_pairs")
     try:
         judged = _Judgements(Path(path), ("left", "right", "same"), rows)
-    except ValueError:  # fewer columns; what is wrong beside that is found again
+    except ValueError:  # too few columns; any other error is raised again below
         judged = None
     if judged is not None and all(_verdict(cells[2]) is not None for cells in judged.cells):
         return judged.numbers(2), _verdicts(judged)
@@ -128,29 +133,30 @@ def read_quadruplets(
     ids: ArrayLike | None = None,
     n_samples: int | None = None,
 ) -> Quadruplets:
-    """Read comparisons of rows: a is nearer to b than c is to d.
+    """Read comparisons of rows from a file: a is nearer to b than c is to d.
 
     Parameters
     ----------
     path : path-like
         A CSV, TSV or Parquet file as for :func:`read_pairs`, with the columns ``a``, ``b``, ``c``
-        and ``d``, or else its first four.
+        and ``d``. If these names are missing, the first four columns are used.
     ids : array-like of shape (n_samples,), optional
-        The id of each row of X, no two alike: rows are then called by their ids, else by their
-        numbers from 0.
+        Unique ID of each row of X. If given, the file refers to rows by ID, otherwise by row
+        number, counted from 0.
     n_samples : int, optional
-        The number of rows of X. None is the number of ids, or one more than the largest row number.
+        Number of rows of X. None means the number of IDs, or the largest row number plus one.
 
     Returns
     -------
     Quadruplets
-        In the order of the file.
+        The comparisons in the order of the file.
 
     Raises
     ------
     ValueError
-        With file, line and value: at an id that no row has, a line that cannot be read, a row
-        paired or a pair compared with itself, a comparison and its opposite.
+        If an ID is unknown, a line cannot be read, a row is paired with itself, a pair is compared
+        with itself, or the file contains a comparison and its opposite. The message names the
+        file, the line and the value.
 
     Examples
     --------
@@ -177,17 +183,17 @@ def read_quadruplets(
         a, b, c, d = judged.cells[max(clash)]
         judged.refuse(
             max(clash),
-            f"'{a}' and '{b}' are said to be nearer than '{c}' and '{d}', and "
-            f"{judged.place(min(clash))} says the opposite.",
+            f"'{a}' and '{b}' are marked as nearer than '{c}' and '{d}', but "
+            f"{judged.place(min(clash))} says the opposite. Remove one of the two.",
         )
     return Quadruplets(numbers, n_samples=rows.count_with(numbers))
 
 
-# ---------------------------------------------------------------------- rows and their names
+# ---------------------------------------------------------------------- row numbers and IDs
 
 
 class _Rows:
-    """Which row a cell means."""
+    """Lookup of row numbers by the text of a cell: an ID, or the row number itself."""
 
     def __init__(self, ids: Any, n_samples: int | None, caller: str) -> None:
         check_parameter(caller, "n_samples", n_samples, [integer(0), none])
@@ -197,26 +203,26 @@ class _Rows:
             return
         given = np.asarray(ids)
         if given.ndim != 1:
-            raise ValueError(f"ids should be one id for each row; got shape {given.shape}.")
+            raise ValueError(f"ids should have shape (n_samples,); got shape {given.shape}.")
         if missing_among(given).any():
             row = int(np.argmax(missing_among(given)))
-            raise ValueError(f"ids is missing in row {row}; every row needs its own.")
+            raise ValueError(f"ids is missing in row {row}. Every row needs a unique ID.")
         if n_samples not in (None, len(given)):
-            raise ValueError(f"n_samples={n_samples}, but there are {len(given)} ids.")
+            raise ValueError(f"n_samples={n_samples}, but ids has {len(given)} values.")
         self.n_samples = len(given)
-        # Numbers may be written in several ways, texts in one.
+        # A number can be written in several ways (3, 3.0), so numeric IDs are also looked up by
+        # value.
         self.numeric = tidy_labels(given).dtype.kind in "iuf"
         self.by_id = {}
         for row, value in enumerate(tidy_labels(given).tolist()):
             first = self.by_id.setdefault(_text(value), row)
             if first != row:
                 raise ValueError(
-                    f"ids must be different in every row; {value!r} stands in rows {first} and "
-                    f"{row}."
+                    f"ids must be unique, but rows {first} and {row} both have {value!r}."
                 )
 
     def find(self, cell: str) -> int | None:
-        """The number of the row; None if there is none."""
+        """Return the row number, or None if no row matches."""
         if self.by_id is None:
             number = _whole(cell)
             if number is None or number < 0:
@@ -228,26 +234,26 @@ class _Rows:
         return found
 
     def problem(self, cell: str) -> str:
-        """Why a cell means no row."""
+        """Return the error message for a cell that matches no row."""
         if not cell:
-            return f"the {'number' if self.by_id is None else 'id'} of a row is missing."
+            return f"the {'number' if self.by_id is None else 'ID'} of a row is missing."
         if self.by_id is not None:
-            return f"no row has the id '{cell}'."
+            return f"no row has the ID '{cell}'."
         if _whole(cell) is None:
-            return f"'{cell}' is no row number; if rows are called by an id, give ids."
+            return f"'{cell}' is not a row number. If the file refers to rows by ID, pass ids."
         if self.n_samples is None:
-            return f"'{cell}' is no row number; rows are numbered from 0."
-        return f"there is no row {cell}; n_samples={self.n_samples}, and rows are numbered from 0."
+            return f"'{cell}' is not a row number. Rows are numbered from 0."
+        return f"row {cell} does not exist: n_samples={self.n_samples}, and rows start at 0."
 
     def count_with(self, numbers: Indices) -> int:
-        """How many rows there are."""
+        """Return the number of rows, at least the largest row number plus one."""
         if self.n_samples is not None:
             return self.n_samples
         return int(numbers.max(initial=-1)) + 1
 
 
 def _whole(cell: str) -> int | None:
-    """A whole number, also as spreadsheets write it: 3.0."""
+    """Return the cell as an int, also if it is written as 3.0. None if it is not an integer."""
     try:
         return int(cell)
     except ValueError:
@@ -264,7 +270,7 @@ def _is_whole(cell: str) -> bool:
 
 
 def _text(value: Any) -> str:
-    """A value as it would be written into a text file."""
+    """Return the value as it would be written to a text file."""
     if is_missing(value):
         return ""
     if isinstance(value, float | np.floating) and float(value).is_integer():
@@ -283,7 +289,7 @@ def _verdict(cell: str) -> bool | None:
 
 
 def _verdicts(judged: _Judgements) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which pairs are the same."""
+    """Return a boolean mask of the similar pairs."""
     alike = np.empty(len(judged.cells), bool)
     zero = minus = None
     for row, (_, _, cell) in enumerate(judged.cells):
@@ -291,8 +297,8 @@ def _verdicts(judged: _Judgements) -> np.ndarray[Any, np.dtype[np.bool_]]:
         if known is None:
             judged.refuse(
                 row,
-                f"{f'{cell!r} does' if cell else 'an empty cell does'} not say whether they are "
-                "the same: 1 or 0, 1 or -1, true or false, same or different will do.",
+                f"{f'{cell!r} does' if cell else 'an empty cell does'} not say whether the rows "
+                "are the same. Use 1 or 0, 1 or -1, true or false, same or different.",
             )
         alike[row] = known
         if not known and _whole(cell) is not None:
@@ -300,9 +306,9 @@ def _verdicts(judged: _Judgements) -> np.ndarray[Any, np.dtype[np.bool_]]:
             if zero is not None and minus is not None:
                 judged.refuse(
                     row,
-                    f"'{cell}', while {judged.place(min(zero, minus))} has "
-                    f"'{judged.cells[min(zero, minus)][2]}'; with both 0 and -1 in one file it is "
-                    "not clear which of them says different.",
+                    f"'{cell}', but {judged.place(min(zero, minus))} has "
+                    f"'{judged.cells[min(zero, minus)][2]}'. With both 0 and -1 in one file, it is "
+                    "not clear which of them means different. Use only one of them.",
                 )
     return alike
 
@@ -316,11 +322,11 @@ class _Line(NamedTuple):
 
 
 class _Judgements:
-    """The cells of the wanted columns, line by line, and errors that say where."""
+    """The cells of the required columns, line by line. Errors name the file and the line."""
 
     def __init__(self, path: Path, names: tuple[str, ...], rows: _Rows) -> None:
         if not path.exists():
-            raise FileNotFoundError(f"There is no file {path}.")
+            raise FileNotFoundError(f"The file {path} does not exist.")
         self.path, self.rows = path, rows
         self.unit = "row" if is_parquet(path) else "line"
         header, lines = _parquet(path) if self.unit == "row" else _delimited(path)
@@ -332,8 +338,8 @@ class _Judgements:
         columns = [known.index(name) for name in names] if named else list(range(width))
         if header is not None and len(header) < width:
             raise ValueError(
-                f"{path.name} has {len(header)} column(s), {', '.join(map(repr, header))}; {width} "
-                f"are needed: {wanted}."
+                f"{path.name} has {len(header)} column(s), {', '.join(map(repr, header))}. "
+                f"Expected {width}: {wanted}."
             )
         self.lines = [line.number for line in lines]
         self.cells: list[list[str]] = []
@@ -341,48 +347,54 @@ class _Judgements:
             if len(line.cells) <= max(columns):
                 self.refuse(
                     row,
-                    f"{len(line.cells)} cell(s), '{', '.join(line.cells)[:60]}', where {width} are "
-                    f"needed ({wanted}), separated by commas, semicolons or tabs.",
+                    f"{len(line.cells)} cell(s), '{', '.join(line.cells)[:60]}'. Expected {width} "
+                    f"({wanted}), separated by commas, semicolons or tabs.",
                 )
             cells = [line.cells[column] for column in columns]
             if any("\n" in cell for cell in cells):
-                self.refuse(row, "a cell goes over several lines: is a quotation mark left open?")
+                self.refuse(
+                    row, "a cell spans several lines. Check for an unclosed quotation mark."
+                )
             self.cells.append(cells)
         if not self.cells:
-            raise ValueError(f"{path.name} has names of columns and no {self.unit} below them.")
+            raise ValueError(f"{path.name} has a header, but no {self.unit} below it.")
 
     def _begins_with_names(self, lines: Sequence[_Line], names: tuple[str, ...]) -> bool:
-        """Whether the first line holds names: those asked for, or nothing that could be data."""
+        """Return True if the first line is a header.
+
+        It is one if it contains the required names, or if none of its cells can be data.
+        """
         first, n_rows = lines[0].cells, 4 if len(names) == 4 else 2
         found = [self.rows.find(cell) for cell in first[:n_rows]]
         if set(names) <= {cell.lower() for cell in first}:
             if None not in found:
                 warn(
-                    f"{self.path.name}, line {lines[0].number}: taken for the names of columns, "
-                    "though there are rows of these ids."
+                    f"{self.path.name}, line {lines[0].number}: read as column names, although "
+                    "some rows have these IDs."
                 )
             return True
-        # A number is no name, even where no row has it.
+        # A number is never a column name, even if no row has it.
         if any(row is not None for row in found) or any(map(_is_whole, first[:n_rows])):
             return False
         if len(first) < len(names):
             return False
         if len(names) != 3 or self.rows.by_id is None or _verdict(first[2]) is None:
             return True
-        # A name such as "same" could be a verdict too, if there are others like it.
+        # "same" in the third cell can be a column name or a verdict. It is a verdict if it occurs
+        # again.
         others = {line.cells[2].lower() for line in lines[1:] if len(line.cells) > 2}
         return first[2].lower() not in others and bool(others)
 
     def place(self, row: int) -> str:
-        """The line or row of the file."""
+        """Return the place in the file, such as "line 3"."""
         return f"{self.unit} {self.lines[row]}"
 
     def refuse(self, row: int, problem: str) -> NoReturn:
-        """Raise with file and line."""
+        """Raise a ValueError that names the file and the line."""
         raise ValueError(f"{self.path.name}, {self.place(row)}: {problem}")
 
     def numbers(self, width: int) -> Indices:
-        """The row numbers of the first columns."""
+        """Return the row numbers in the first `width` columns."""
         numbers = np.empty((len(self.cells), width), np.intp)
         for row, cells in enumerate(self.cells):
             for place, cell in enumerate(cells[:width]):
@@ -401,7 +413,7 @@ class _Judgements:
 
 
 def _delimited(path: Path) -> tuple[None, list[_Line]]:
-    """The filled lines of a text file."""
+    """Return the non-empty lines of a text file."""
     messages: list[str] = []
     text = decode(path, messages)
     for message in messages:
@@ -421,12 +433,13 @@ def _filled(path: Path, text: str, separator: str) -> Iterator[_Line]:
             start = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(
-            f"{path.name}, line {start}: cannot be read: {error}. Is a quotation mark left open?"
+            f"{path.name}, line {start} cannot be read: {error}. Check for an unclosed quotation "
+            "mark."
         ) from error
 
 
 def _parquet(path: Path) -> tuple[list[str], list[_Line]]:
-    """Names and filled rows of a Parquet file, as text."""
+    """Return the column names and the non-empty rows of a Parquet file, as text."""
     table = read_arrow(path)
     columns = [column.to_pylist() for column in table.columns]
     texts = ([_text(value) for value in values] for values in zip(*columns, strict=True))

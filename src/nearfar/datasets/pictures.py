@@ -1,4 +1,4 @@
-"""Pictures in a folder as one array, each sub-folder a class."""
+"""Reader for a folder of images, in which each subfolder is a class."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from nearfar.notices import warn
 from nearfar.parameters import Allowed, check_parameter, none
 from nearfar.words import listed
 
-#: Numbers of all pictures together; of more nobody asks on purpose.
+#: Upper limit for the number of pixels of all images together. A larger value is almost certainly
+#: a mistake.
 MOST_NUMBERS = 2**30
-# The tag of a photograph that says how the camera was held; these turn it on its side.
+# The EXIF tag for the orientation of the camera, and its values that swap height and width.
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
 
 
 class Images(NamedTuple):
-    """Pictures, their labels and their names."""
+    """Images, their labels and their file names."""
 
-    #: Of shape (n, height, width), or (n, height, width, 3) for colours, as uint8.
+    #: uint8 array of shape (n, height, width), or (n, height, width, 3) for color images.
     images: NDArray[np.uint8]
-    #: The sub-folder of the first level for each; None where there are no sub-folders.
+    #: First-level subfolder of each image, or None without subfolders.
     labels: NDArray[np.str_] | None
-    #: The files, relative to the folder.
+    #: Path of each file, relative to the folder.
     names: NDArray[np.str_]
 
 
@@ -55,38 +56,38 @@ def load_images(
     *,
     n_jobs: int | None = None,
 ) -> Images:
-    """Pictures in a folder as one array, the sub-folders of the first level being their labels.
+    """Read the images in a folder into one array, with the first-level subfolders as labels.
 
-    PNG, JPEG, BMP, TIFF, PGM, PPM and WebP files are read by Pillow (``pip install
-    nearfar[image]``). They may lie at any depth; labels and order are those of
-    :func:`~nearfar.datasets.read_clips`. Photographs are turned as the camera says, what is
-    transparent is laid on white, and 16 bits become 8.
+    PNG, JPEG, BMP, TIFF, PGM, PPM and WebP files are read with Pillow (``pip install
+    nearfar[image]``). They may be at any depth; labels and order are those of
+    :func:`~nearfar.datasets.read_clips`. Photographs are rotated according to their EXIF
+    orientation, transparent pixels become white, and 16-bit values are scaled to 8 bits.
 
     Parameters
     ----------
     folder : path
-        Of the pictures.
+        Folder of the images.
     shape : tuple of int, optional
-        (height, width) for grey values or (height, width, 3) for colours: every picture is
-        resized to it, whatever its proportions. None keeps the size, which must then be the same
-        for all; they are grey if all are, and else all have colours.
+        (height, width) for gray or (height, width, 3) for color images. Every image is resized to
+        it, ignoring the aspect ratio. None keeps the size, which must be the same for all images.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Returns
     -------
-    images : ndarray of shape (n, height, width) or (n, height, width, 3)
-        From 0 to 255, as uint8.
+    images : ndarray of uint8, shape (n, height, width) or (n, height, width, 3)
+        Values from 0 to 255. Without `shape`, the array is gray if all images are gray, otherwise
+        all images have three channels.
     labels : ndarray of shape (n,) or None
-        None where all pictures lie in the folder itself.
+        First-level subfolder of each image. None if no subfolder contains images.
     names : ndarray of shape (n,)
-        The files, relative to the folder.
+        Path of each file, relative to the folder.
 
     Raises
     ------
     ValueError
-        Naming the picture that cannot be read, has another size, or has no label while others have
-        one.
+        If an image cannot be read, has a different size, or has no label although others have one.
+        The message names the image.
 
     Examples
     --------
@@ -96,7 +97,7 @@ def load_images(
     >>> from nearfar.datasets import load_images
     >>> folder = Path(tempfile.mkdtemp())
     >>> digits = load_digits()
-    >>> for k in range(20):  # a PGM file is a line of text before its numbers
+    >>> for k in range(20):  # a PGM file is a line of text followed by the pixels
     ...     place = folder / f"digit {digits.target[k]}"
     ...     place.mkdir(exist_ok=True)
     ...     pixels = (15 * digits.images[k]).astype("uint8")
@@ -107,8 +108,8 @@ def load_images(
     """
     check_parameter("load_images", "shape", shape, [none, _SIZE])
     size = None if shape is None else without_single_channel(tuple(int(n) for n in shape))
-    found = members(folder, IMAGES, "pictures")
-    labels = labels_of(found, "pictures")
+    found = members(folder, IMAGES, "images")
+    labels = labels_of(found, "images")
     require("PIL", "image")
     if size is None:
         _check_sizes(found)
@@ -127,9 +128,9 @@ def load_images(
 
 
 def read_picture(path: Path, shape: tuple[int, ...] | None = None) -> NDArray[np.uint8]:
-    """One picture of shape (height, width), or (height, width, 3) if it has colours.
+    """Read one image as an array of shape (height, width), or (height, width, 3) for color.
 
-    With a shape it is resized to it, in grey or in colours as the shape says.
+    If `shape` is given, the image is resized and converted to gray or color accordingly.
     """
     Image, ImageOps = require("PIL.Image", "image"), require("PIL.ImageOps", "image")
     with Image.open(path) as opened:
@@ -140,14 +141,14 @@ def read_picture(path: Path, shape: tuple[int, ...] | None = None) -> NDArray[np
             picture = picture.resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
         return np.asarray(picture)
     pixels = np.asarray(picture)
-    # Grey pictures are often saved as three equal channels.
+    # Gray images are often saved with three equal channels.
     if pixels.ndim == 3 and (pixels == pixels[:, :, :1]).all():
         pixels = pixels[:, :, 0]
     return pixels
 
 
 def has_pictures(folder: Path) -> bool:
-    """Whether a folder, or one in it, has a file that ends like a picture."""
+    """Return True if the folder or one of its subfolders has a file with an image extension."""
     for _, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         if any(Path(name).suffix.lower() in IMAGES and name[0] != "." for name in files):
@@ -156,14 +157,14 @@ def has_pictures(folder: Path) -> bool:
 
 
 def _plain(picture: Any, Image: Any) -> Any:
-    """Grey values or colours of 8 bits."""
-    if picture.mode.startswith("I"):  # Pillow's own conversion would cut at 255
+    """Return the image with 8-bit gray or RGB values."""
+    if picture.mode.startswith("I"):  # Pillow's own conversion would clip at 255
         pixels = np.asarray(picture)
         if pixels.min() < 0 or pixels.max() > 65535:
-            raise ValueError("its numbers have more than 16 bits.")
+            raise ValueError("its pixel values have more than 16 bits. Save it with 8 or 16 bits.")
         return Image.fromarray(np.rint(pixels / 257).astype(np.uint8))
     if picture.mode == "F":
-        raise ValueError("it holds floating-point numbers; save it with 8 or 16 bits.")
+        raise ValueError("it has floating-point pixel values. Save it with 8 or 16 bits.")
     if picture.mode in ("1", "L") and "transparency" not in picture.info:
         return picture.convert("L")
     if picture.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in picture.info:
@@ -174,25 +175,26 @@ def _plain(picture: Any, Image: Any) -> Any:
 
 
 def _check_sizes(found: list[Member]) -> None:
-    """Refuse pictures of several sizes, or of more numbers than there is room for."""
+    """Raise if the images differ in size, or together have too many pixels."""
     sizes = [_size_of(member) for member in found]
     other = next((k for k, size in enumerate(sizes) if size != sizes[0]), None)
     often = Counter(sizes).most_common(1)[0][0]
     if other is not None:
         raise ValueError(
-            f"Picture {found[other].name!r} has {_by(sizes[other])} pixels (height × width), but "
-            f"{found[0].name!r} has {_by(sizes[0])}. Give shape={often} to resize all to the "
-            "size that most have, or another shape."
+            f"Image {found[other].name!r} has {_by(sizes[other])} pixels (height × width), but "
+            f"{found[0].name!r} has {_by(sizes[0])}. Pass shape={often} to resize all to the "
+            "most common size, or pass another shape."
         )
     if len(found) * prod(often) > MOST_NUMBERS:
         raise ValueError(
-            f"{len(found):,} pictures of {_by(often)} pixels are {len(found) * prod(often):,} "
-            f"numbers. Give a smaller shape, such as shape={_smaller(often)}, to resize them."
+            f"{len(found):,} images of {_by(often)} pixels are {len(found) * prod(often):,} "
+            f"numbers, which is too many. Pass a smaller shape, such as shape={_smaller(often)}, "
+            "to resize them."
         )
 
 
 def _size_of(member: Member) -> tuple[int, int]:
-    """Height and width, by the head of the file."""
+    """Return (height, width) from the header of the file."""
     Image = require("PIL.Image", "image")
     try:
         with Image.open(member.path) as picture:
@@ -205,14 +207,14 @@ def _size_of(member: Member) -> tuple[int, int]:
 
 def _cannot(member: Member, error: Exception) -> ValueError:
     if member.path.stat().st_size == 0:
-        return ValueError(f"Picture {member.name!r} cannot be read: the file is empty.")
-    # Pillow names the whole path once more.
-    why = "it is damaged or no picture." if "cannot identify" in str(error) else str(error)
-    return ValueError(f"Picture {member.name!r} cannot be read: {why}")
+        return ValueError(f"Image {member.name!r} cannot be read: the file is empty.")
+    # Pillow's message would repeat the whole path.
+    why = "it is damaged or not an image." if "cannot identify" in str(error) else str(error)
+    return ValueError(f"Image {member.name!r} cannot be read: {why}")
 
 
 def _say_empty(root: Path, found: list[Member]) -> None:
-    """Warn of sub-folders that look like classes and have no pictures."""
+    """Warn about subfolders without images, which do not become classes."""
     known = {member.label for member in found}
     empty = sorted(
         path.name
@@ -220,8 +222,8 @@ def _say_empty(root: Path, found: list[Member]) -> None:
         if path.is_dir() and not path.name.startswith(".") and path.name not in known
     )
     if empty and known != {None}:
-        have = "has no pictures and is" if len(empty) == 1 else "have no pictures and are"
-        warn(f"{listed(empty, 3)} in {str(root)!r} {have} no class.")
+        have = "has no images and is not" if len(empty) == 1 else "have no images and are not"
+        warn(f"{listed(empty, 3)} in {str(root)!r} {have} used as a class.")
 
 
 def _in_colors(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -229,7 +231,7 @@ def _in_colors(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _smaller(size: tuple[int, int]) -> tuple[int, int]:
-    """A size of the same proportions whose longer side has 64 pixels.
+    """Return a size with the same aspect ratio whose longer side is 64 pixels.
 
     >>> _smaller((3000, 4000))
     (48, 64)

@@ -1,4 +1,4 @@
-"""Recordings as sets of vectors: mel frequency cepstral coefficients of short frames."""
+"""Recordings as sets of vectors: mel-frequency cepstral coefficients (MFCCs) of short frames."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.summaries.sets import Sets
 
 SOUNDS = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
+# Lower limit for sample_rate, in samples per second.
 _SMALLEST_RATE = 1000
 
 
@@ -28,31 +29,32 @@ def mfcc(
     window: float = 0.025,
     step: float = 0.01,
 ) -> Matrix:
-    """A recording as a set of vectors: mel frequency cepstral coefficients of short frames.
+    """Compute mel-frequency cepstral coefficients (MFCCs), one vector per short frame.
 
-    They are computed by kaldi-native-fbank (``pip install nearfar[audio]``) and are those of
-    Kaldi: frames with their mean removed, pre-emphasis of 0.97, 23 mel bands from 20 Hz up, and
-    the logarithm of a frame's energy in place of the first coefficient. There is no dither: the
-    same recording gives the same numbers.
+    They are computed by kaldi-native-fbank (``pip install nearfar[audio]``) with the settings of
+    Kaldi: the mean of each frame is removed, the pre-emphasis is 0.97, there are 23 mel bands
+    from 20 Hz, and the logarithm of the frame's energy replaces the first coefficient. Dithering
+    is off, so the result is deterministic.
 
     Parameters
     ----------
     recording : array-like of shape (n_samples,) or (n_samples, n_channels)
-        From -1 to 1, or integers of 16 bits. Channels are averaged.
+        Floats from -1 to 1, or 16-bit integers. Channels are averaged.
     sample_rate : int
-        Samples a second.
+        Samples per second.
     n_coefficients : int, default=13
-        From 2 to 23.
+        Number of coefficients per frame, from 2 to 23.
     window, step : float, default=0.025 and 0.01
-        The length of a frame and the way to the next, in seconds.
+        Length of a frame, and time between the starts of consecutive frames, in seconds.
 
     Returns
     -------
     ndarray of shape (n_frames, n_coefficients)
+        One row per frame.
 
     See Also
     --------
-    nearfar.datasets.read_recordings : A folder of recordings, each as such a set.
+    nearfar.datasets.read_recordings : Read a folder of recordings as sets of such vectors.
 
     Examples
     --------
@@ -67,8 +69,9 @@ def mfcc(
     wave = _mono(recording)
     if len(wave) < round(window * sample_rate):
         raise ValueError(
-            f"It is shorter than one frame: {len(wave)} samples at {sample_rate} a second, but a "
-            f"frame has {round(window * sample_rate)}. Give a smaller window."
+            f"The recording is shorter than one frame: it has {len(wave)} samples at "
+            f"{sample_rate} per second, but a frame has {round(window * sample_rate)}. Pass a "
+            "smaller window."
         )
     options = knf.MfccOptions()
     frames = options.frame_opts
@@ -77,7 +80,7 @@ def mfcc(
     frames.frame_length_ms, frames.frame_shift_ms = 1000 * window, 1000 * step
     options.num_ceps = n_coefficients
     extractor = knf.OnlineMfcc(options)
-    # The scale of 16 bits, at which Kaldi's floors for silence are meant.
+    # Kaldi's lower limits for silence assume the scale of 16-bit integers.
     extractor.accept_waveform(sample_rate, (32768 * wave).tolist())
     extractor.input_finished()
     return np.array([extractor.get_frame(k) for k in range(extractor.num_frames_ready)], np.float64)
@@ -92,38 +95,39 @@ def read_recordings(
     step: float = 0.01,
     n_jobs: int | None = None,
 ) -> Sets:
-    """Recordings in a folder, each a set of mel frequency cepstral coefficients.
+    """Read the recordings in a folder as sets of MFCC vectors, one set per recording.
 
-    WAV, FLAC, Ogg and MP3 files, among others, are read by soundfile, and a vector of
-    coefficients for each short frame is computed by kaldi-native-fbank (``pip install
-    nearfar[audio]``). Recordings may lie at any depth; labels and order are those of
+    WAV, FLAC, Ogg and MP3 files, among others, are read with soundfile, and
+    :func:`~nearfar.datasets.mfcc` computes one vector per short frame (``pip install
+    nearfar[audio]``). Recordings may be at any depth; labels and order are those of
     :func:`~nearfar.datasets.read_clips`.
 
     Parameters
     ----------
     folder : path
-        Of the recordings.
+        Folder of the recordings.
     sample_rate : int, default=None
-        Bring all recordings to so many samples a second. None asks that all have the same.
+        Resample all recordings to this number of samples per second. None requires that all
+        recordings have the same rate.
     n_coefficients, window, step
-        As in :func:`~nearfar.datasets.mfcc`.
+        Parameters of :func:`~nearfar.datasets.mfcc`.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
 
     Returns
     -------
     Sets
-        With the names of files, relative to the folder, as names.
+        The name of a set is the path of its file, relative to the folder.
 
     Raises
     ------
     ValueError
-        Naming the recording that cannot be read, is shorter than a frame, has another rate, or
-        has no label while others have one.
+        If a recording cannot be read, is shorter than a frame, has a different sample rate, or has
+        no label although others have one. The message names the recording.
 
     Examples
     --------
-    A folder of words, with a sub-folder for each speaker:
+    A folder of words, with one subfolder per speaker:
 
     >>> from nearfar.datasets import read_recordings
     >>> sets = read_recordings("words")  # doctest: +SKIP
@@ -148,9 +152,9 @@ def read_recordings(
         other = next((k for k, rate in enumerate(rates) if rate != rates[0]), None)
         if other is not None:
             raise ValueError(
-                f"Recording {found[other].name!r} has {rates[other]} samples a second, but "
-                f"{found[0].name!r} has {rates[0]}: their frequency bands differ. Give "
-                f"sample_rate={min(rates)} to bring all to it."
+                f"Recording {found[other].name!r} has {rates[other]} samples per second, but "
+                f"{found[0].name!r} has {rates[0]}, so their frequency bands differ. Pass "
+                f"sample_rate={min(rates)} to resample all recordings to the lowest rate."
             )
 
     def read(member: Member) -> Matrix:
@@ -168,9 +172,9 @@ def read_recordings(
 
 
 def resampled(wave: Matrix, old: int, new: int) -> Matrix:
-    """A recording at another rate, without what that rate cannot hold."""
+    """Resample a recording, with a filter against aliasing."""
     common = gcd(old, new)
-    from scipy import signal as scipy_signal  # long to import, and few resample
+    from scipy import signal as scipy_signal  # slow to import and rarely needed
 
     return np.asarray(scipy_signal.resample_poly(wave, new // common, old // common))
 
@@ -181,7 +185,7 @@ def _mono(recording: ArrayLike) -> Matrix:
         array = array / 32768
     elif array.dtype.kind != "f":
         raise ValueError(
-            f"A recording must be floats from -1 to 1, or integers of 16 bits; got {array.dtype}."
+            f"A recording must contain floats from -1 to 1, or 16-bit integers; got {array.dtype}."
         )
     if array.ndim == 2:
         array = array.mean(axis=1)
@@ -196,7 +200,7 @@ def _mono(recording: ArrayLike) -> Matrix:
 
 
 def _check_options(owner: str, n_coefficients: Any, window: Any, step: Any) -> None:
-    # Kaldi has 23 mel bands.
+    # Kaldi has 23 mel bands, so there are at most 23 coefficients.
     check_parameter(owner, "n_coefficients", n_coefficients, [integer(2, 23)])
     check_parameter(owner, "window", window, [real(0.001, 1)])
     check_parameter(owner, "step", step, [real(0.0001, 1)])

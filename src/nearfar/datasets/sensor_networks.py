@@ -1,4 +1,4 @@
-"""Sensors that measure the distances to those near them."""
+"""Synthetic sensor networks with measured distances between nearby sensors."""
 
 from __future__ import annotations
 
@@ -25,35 +25,42 @@ def make_sensor_network(
     shape: Literal["square", "country"] = "square",
     random_state: Seed = None,
 ) -> Network:
-    """Sensors in the plane and noisy distances between near ones.
+    """Generate sensors in the plane, with noisy distances between nearby sensors.
 
-    Each measures the distances to its nearest sensors within a radius.
+    Each sensor measures the distances to its nearest sensors within a radius.
 
     Parameters
     ----------
     n_sensors : int, default=500
-        How many.
+        Number of sensors.
     radius : float, optional
-        How far one measures. By default one and a half times the radius of a circle that holds
-        ``max_neighbors`` others on average, and more if the sensors would not be connected.
+        Maximum distance that a sensor measures. None selects it from `n_sensors` and
+        `max_neighbors`; see Notes.
     max_neighbors : int, default=20
-        The most that one measures; others may measure it in turn.
+        Maximum number of sensors that one sensor measures. It can be part of more pairs, because
+        other sensors also measure it. With ``radius=None``, it is increased if necessary.
     noise : float, default=0.0
-        A distance is multiplied by a number drawn from 1 - noise to 1 + noise.
+        Relative noise: a distance is multiplied by a uniform number from 1 - noise to 1 + noise.
     shape : {"square", "country"}, default="square"
-        Evenly in the unit square; or towns and villages of a country with bays and a cape, which
-        stands for the US cities of the reference.
+        "square" distributes the sensors uniformly over the unit square, "country" over the towns
+        and villages of an imaginary country, in place of the US cities of [1]_.
     random_state : int, Generator or None, default=None
-        For the draws.
+        Seed or random number generator.
 
     Returns
     -------
     positions : ndarray of shape (n_sensors, 2)
-        The true places.
+        The true positions.
     edges : ndarray of shape (n_edges, 2)
-        Pairs with a measured distance, each once.
+        Pairs of sensors with a measured distance. Each pair occurs once.
     distances : ndarray of shape (n_edges,)
-        The measured distances.
+        The measured distance of each pair.
+
+    Notes
+    -----
+    The default radius is 1.5 times the radius of a circle that contains `max_neighbors` sensors on
+    average, if the area is 1. It is increased in steps of 25% until the network is connected. If
+    it exceeds 2, `max_neighbors` is also increased.
 
     References
     ----------
@@ -82,7 +89,8 @@ def make_sensor_network(
         if radius is not None or _is_connected(edges, n_sensors):
             break
         within *= 1.25
-        max_neighbors += 0 if within < 2 else 1  # single nearest ones may leave clusters apart
+        # Beyond this radius, only more neighbors per sensor can connect separate clusters.
+        max_neighbors += 0 if within < 2 else 1
     lengths = np.linalg.norm(points[edges[:, 0]] - points[edges[:, 1]], axis=1)
     return points, edges, lengths * random.uniform(1 - noise, 1 + noise, size=len(edges))
 
@@ -104,7 +112,7 @@ def _is_connected(edges: NDArray[np.intp], n: int) -> bool:
 
 
 def _country(n: int, random: np.random.Generator) -> Matrix:
-    """Places within a coast line, three in five of them near some forty towns."""
+    """Return positions within a coastline, 60% of them near 40 towns."""
     towns = _inland(40, random)
     near = 3 * n // 5
     return np.concatenate([_inland(n - near, random), _inland(near, random, towns)])

@@ -1,7 +1,7 @@
-"""Sets of vectors as users have them: long tables with a column of set names, and NumPy files.
+"""Reader for sets of vectors: long tables with a set-ID column, NumPy files, Parquet.
 
-As for other tables, what had to be decided while reading is kept in ``Table.messages``. A row of
-the table is a set, and its X is a :class:`~nearfar.Sets`.
+As for other tables, decisions made while reading are kept in ``Table.messages``. Each item of the
+table is a set, and its X is a :class:`~nearfar.Sets`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from nearfar.extras import require
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, did_you_mean, listed
 
-#: Names of columns by which a long table of sets is known, whatever stands between their words.
+#: Column names that suggest a long table of sets, in lowercase and without characters other than
+#: letters.
 _SET_NAMES = {"setid", "bagid", "clipid", "recordingid", "utteranceid", "utterance"}
 
 
@@ -48,45 +49,48 @@ def read_sets(
     need_target: bool = True,
     min_vectors: int = 1,
 ) -> Table:
-    """Read sets of vectors from a file.
-
-    A long table (CSV, TSV, Parquet) has a row for each vector, and a column ``by`` that says to
-    which set it belongs; the rows of a set need not follow one another, and sets come in the order
-    of their first rows. All other columns but those named here are features, or the one column of
-    lists of numbers. An ``.npz`` file has
-    the arrays ``X`` (the vectors of all sets, one set after another) and ``offsets`` (where each
-    set begins, and the number of vectors), and may have ``y`` or ``labels``, ``groups`` and
-    ``names`` with a value for each set, and ``feature_names``. Parquet may also have a row for each
-    set and a column of lists of lists, as :meth:`nearfar.Sets.save` writes it.
+    """Read sets of vectors from a file into a Table whose X is a Sets.
 
     Parameters
     ----------
     source : str or path
-        The file.
+        A .csv, .tsv, .txt, .parquet or .npz file. See Notes for the layouts.
     by : str, optional
-        The column of a long table that names the sets.
+        Column of a long table with the ID of the set that each row belongs to.
     target : str, optional
-        Column, or key, with the labels, which must be the same in all rows of a set. None takes the
-        one named target, label, class or y.
+        Column, or key, with the labels, which must be the same in all rows of a set. None selects
+        the one named target, label, class or y.
     labels : str or path, optional
-        A file with a label for each set instead.
+        Separate file with one label per set, used instead of `target`.
     groups : str, optional
         Column, or key, with the groups (speakers, subjects), the same in all rows of a set.
     drop : sequence of str
-        Columns that are no features.
+        Columns that are not used as features.
     features : sequence of str, optional
-        Of a long table, the columns that are features, in their order, and no others.
+        Columns of a long table to use as features, in this order. None uses all other columns.
     vector : str, optional
-        Of a long table, the column with a vector in each row; None takes the only one.
+        Column of a long table with one vector per row. None selects it if there is exactly one.
     need_target : bool, default=True
-        Raise when there is no target, and leave out sets without one.
+        If True, raise if the target is missing, and drop sets with a missing label.
     min_vectors : int, default=1
-        Refuse a set of fewer vectors.
+        Raise if a set has fewer vectors.
 
     Returns
     -------
     Table
-        Its X are the ``Sets``, whose names are the values of ``by``.
+        X is a ``Sets``. For a long table, the names of the sets are the values of `by`.
+
+    Notes
+    -----
+    - *Long table* (CSV, TSV, Parquet): one row per vector. `by` names the column with the set of
+      each row. The rows of a set need not be adjacent, and sets are ordered by their first row. All
+      columns that no parameter names are features, unless one column stores lists of numbers: then
+      these vectors are the features.
+    - *.npz file*: the array ``X`` contains the vectors of all sets, one set after another, and
+      ``offsets`` the start of each set followed by the total number of vectors. Optional arrays are
+      ``y`` or ``labels``, ``groups`` and ``names`` with one value per set, and ``feature_names``.
+    - *Parquet with one row per set*: a column of lists of lists, as :meth:`nearfar.Sets.save`
+      writes it.
 
     Examples
     --------
@@ -102,13 +106,13 @@ def read_sets(
     path = file.path
     if path is None:
         raise ValueError(
-            f"--set-id {by}: the built-in dataset '{file.source}' holds rows, not sets."
+            f"--set-id {by}: the built-in dataset '{file.source}' contains rows, not sets."
         )
     asked = {"target": None if labels is not None else target, "groups": groups}
     if vector is not None and (by is None or file.arrays is not None):
         raise ValueError(
-            f"--vector {vector} is for tables with a row for each vector, and {path.name} has a "
-            "row for each set."
+            f"--vector {vector} is only for tables with one row per vector, but {path.name} has "
+            "one row per set."
         )
     if file.arrays is not None:
         table = _from_arrays(path.name, file.arrays, by, asked)
@@ -118,8 +122,8 @@ def read_sets(
         table = _from_lists(path, asked)
     else:
         raise ValueError(
-            f"{path.name} has a row for each vector: say with --set-id COL which column tells its "
-            "set."
+            f"{path.name} has one row per vector. Name the column with the set of each row with "
+            "--set-id COL (in Python: by=...)."
         )
     if by is None and drop:
         _leave_out_features(table, drop)
@@ -144,7 +148,7 @@ def read_sets(
 
 
 def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
-    """Refuse rows of which a column, not ``named`` by the user, says that they make up sets."""
+    """Raise if a column that is not in `named` suggests that the rows belong to sets."""
     for name in getattr(table.X, "columns", ()):
         if re.sub(r"[^a-z]", "", str(name).lower()) not in _SET_NAMES or name in named:
             continue
@@ -152,8 +156,8 @@ def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
         if different <= len(table.X) / 2:
             raise ValueError(
                 f"{table.name} looks like sets of vectors: {different:,} values of '{name}' in "
-                f"{count(len(table.X), 'row')}. To take the rows of each as one set, add --set-id "
-                f"{name}; to take every row by itself, --drop {name}."
+                f"{count(len(table.X), 'row')}. To read the rows of each value as one set, add "
+                f"--set-id {name}. To use every row on its own, add --drop {name}."
             )
 
 
@@ -172,21 +176,24 @@ def _from_long(
 ) -> Table:
     long = read_table(file, **asked, vector=vector, need_target=False, guess_target=guess)
     frame, where = long.X, long.name
-    if not hasattr(frame, "columns"):  # vectors in one column; the others say nothing of them
+    if not hasattr(frame, "columns"):  # vectors in one column; no other column is a feature
         frame = require("pandas", "app").DataFrame(long.X, columns=long.feature_names)
         lacking = [name for name in (by, *drop) if name not in long.others]
         if lacking:
             raise ValueError(
                 f"--{'set-id' if lacking[0] == by else 'drop'} {lacking[0]}: {where} has no such "
-                f"column.{did_you_mean(lacking[0], long.others)} Beside the vectors it has "
-                f"{listed(long.others)}."
+                f"column.{did_you_mean(lacking[0], long.others)} In addition to the vectors, it "
+                f"has {listed(long.others)}."
             )
         frame[by], drop = long.others[by], ()
     if frame.columns[0] == "column 0" and re.fullmatch(r"\d+", by):
         by = f"column {int(by)}"
     for option, name in (("--target", long.target), ("--groups", long.groups_name)):
         if name == by:
-            raise ValueError(f"Column '{by}' cannot be the --set-id and the {option} at once.")
+            raise ValueError(
+                f"Column '{by}' cannot be both --set-id and {option}. Name a different column for "
+                "one of them."
+            )
     for option, name in (("--set-id", by), *(("--drop", name) for name in drop)):
         if name not in frame.columns:
             raise ValueError(
@@ -198,22 +205,22 @@ def _from_long(
         lacking = [name for name in wanted if name not in features]
         if lacking:
             raise ValueError(
-                f"{where} lacks {listed(lacking)}.{did_you_mean(lacking[0], features)} It has "
-                f"{listed(features)}."
+                f"{where} does not have {listed(lacking)}.{did_you_mean(lacking[0], features)} It "
+                f"has {listed(features)}."
             )
         features = list(wanted)
     text = [name for name in features if frame[name].dtype.kind not in "biuf"]
     if text:
         raise ValueError(
             f"{where}: the vectors of sets must be numbers, but {listed(text, 5)} "
-            f"{'holds' if len(text) == 1 else 'hold'} text; leave out what is no feature with "
-            f"--drop {shlex.quote(text[0])}."
+            f"{'holds' if len(text) == 1 else 'hold'} text. Drop columns that are not features "
+            f"with --drop {shlex.quote(text[0])}."
         )
     if not features:
-        raise ValueError(f"{where} has no column left for the features beside '{by}'.")
+        raise ValueError(f"{where} has no feature columns in addition to '{by}'.")
     table = Table(where, Sets.from_frame(frame, by, columns=features), feature_names=features)
     table.messages = [text for text in long.messages if not text.startswith("Groups: ")]
-    table.messages += [f"Left out: {listed(drop)}, as asked."] * bool(drop)
+    table.messages += [f"Dropped: {listed(drop)}, as requested."] * bool(drop)
     codes = frame.groupby(by, sort=False, observed=True).ngroup().to_numpy()
     if long.y is not None:
         table.y = _one_each(long.y, codes, table.X, f"label in column '{long.target}'")
@@ -226,7 +233,7 @@ def _from_long(
 
 
 def _one_each(values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, what: str) -> NDArray[Any]:
-    """The value that all rows of a set share."""
+    """Return the value of each set. Raises if the rows of a set have different values."""
     values = np.asarray(values)
     first = np.unique(codes, return_index=True)[1]
     missing = missing_among(values)
@@ -239,31 +246,31 @@ def _one_each(values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, what: s
         )
         raise ValueError(
             f"{sets.called(k)} has more than one {what}: {listed(found, 3)}. All rows of a set "
-            "must have the same."
+            "must have the same value."
         )
     return np.asarray(values[first])
 
 
-# Files that know their sets
+# Files that define the sets themselves
 
 
 def _from_arrays(
     where: str, arrays: dict[str, Any], by: str | None, asked: dict[str, str | None]
 ) -> Table:
     if "offsets" not in arrays:
-        hint = "; --set-id is for tables" if by is not None else ""
+        hint = ", and --set-id is only for tables" if by is not None else ""
         raise ValueError(
-            f"{where} has no key 'offsets', where each set begins{hint}. It has "
-            f"{listed(arrays)}; nearfar.Sets.save writes such a file."
+            f"{where} has no key 'offsets' with the start of each set{hint}. Its keys are "
+            f"{listed(arrays)}. Use nearfar.Sets.save to write such a file."
         )
     if by is not None:
         raise ValueError(
-            f"--set-id {by}: {where} says with its own offsets where each set begins; leave "
-            "--set-id out."
+            f"--set-id {by}: {where} already defines the start of each set in its key 'offsets'. "
+            "Omit --set-id."
         )
     x = key_for(arrays, "X", None, where)
     if x is None:
-        raise ValueError(f"{where} has no key 'X' or 'data'; it has {listed(arrays)}.")
+        raise ValueError(f"{where} has no key 'X' or 'data'. Its keys are {listed(arrays)}.")
     names = None if "names" not in arrays else as_strings(arrays["names"])
     try:
         sets = Sets(arrays[x], arrays["offsets"], names=names)
@@ -282,7 +289,7 @@ def _from_arrays(
 
 
 def _from_lists(path: Path, asked: dict[str, str | None]) -> Table:
-    """Parquet with a row for each set."""
+    """Return a Parquet file with one row per set as a Table."""
     try:
         sets = Sets.load(path, label=asked["target"])
     except ValueError as error:
@@ -313,25 +320,25 @@ def _leave_out_features(table: Table, drop: Sequence[str]) -> None:
         )
     kept = [i for i, name in enumerate(names) if name not in drop]
     if not kept:
-        raise ValueError(f"{table.name} has no column left for the features.")
+        raise ValueError(f"{table.name} has no feature columns: --drop removes all of them.")
     table.feature_names = [names[i] for i in kept]
     table.X = Sets(table.X.X[:, kept], table.X.offsets, names=table.X.names)
-    table.messages.append(f"Left out: {listed(drop)}, as asked.")
+    table.messages.append(f"Dropped: {listed(drop)}, as requested.")
 
 
 # Checks
 
 
 def _ask(table: Table) -> NoReturn:
-    where = "a file with one label a set with --labels FILE"
+    where = "--labels FILE with one label per set"
     if table.name.lower().endswith(".npz"):
         raise ValueError(
-            f"{table.name} has no labels. Give {where}, or save them as the key 'labels'; nearfar "
-            "embed does without."
+            f"{table.name} has no labels. Pass {where}, save them as the key 'labels', or use "
+            "nearfar embed, which needs no labels."
         )
     raise ValueError(
-        f"Which column of {table.name} holds the labels of the sets? Name it with --target, or "
-        f"give {where}. Its features are {listed(table.feature_names or ())}."
+        f"The column of {table.name} with the labels of the sets is not known. Name it with "
+        f"--target, or pass {where}. Its features are {listed(table.feature_names or ())}."
     )
 
 
@@ -344,7 +351,7 @@ def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
     if len(kept) < len(missing):
         first = table.X.called(int(np.argmax(missing)))
         table.messages.append(
-            f"{count(int(missing.sum()), 'set')} without a label left out (first: {first})."
+            f"Dropped {count(int(missing.sum()), 'set')} without a label (first: {first})."
         )
         table.X, table.y = table.X[kept], table.y[kept]
         table.groups = None if table.groups is None else table.groups[kept]
@@ -356,8 +363,8 @@ def _refuse_small(table: Table, least: int) -> None:
     if small.any():
         k = int(np.argmax(small))
         raise ValueError(
-            f"{table.name}: {table.X.called(k)} has {count(int(table.X.sizes[k]), 'vector')}, and "
-            f"{count(int(small.sum()), 'set')} in all fewer than {least}: too few for a "
-            "covariance. Leave them out, or take them as they are with --min-vectors 1 (of a "
-            "single vector only its place counts)."
+            f"{table.name}: {table.X.called(k)} has {count(int(table.X.sizes[k]), 'vector')}. "
+            f"Found {count(int(small.sum()), 'set')} with fewer than {least} vectors, which is "
+            "too few for a covariance. Remove these sets, or keep them with --min-vectors 1 (a set "
+            "with a single vector is then described by its mean only)."
         )

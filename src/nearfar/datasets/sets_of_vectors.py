@@ -1,4 +1,4 @@
-"""Objects that are sets of vectors, drawn at random: Gaussian sets, clips and recordings."""
+"""Synthetic objects that are sets of vectors: Gaussian sets, clips and recordings."""
 
 from __future__ import annotations
 
@@ -32,34 +32,35 @@ def make_sets(
     within: float = 0.2,
     random_state: Seed = None,
 ) -> Sets:
-    r"""Sets of vectors from Gaussians that are alike within a class.
+    r"""Generate sets of vectors from Gaussians that are similar within a class.
 
-    A class has a mean :math:`m_c` and a symmetric matrix :math:`S_c`; a set of it is drawn from
+    Each class c has a mean :math:`m_c` and a symmetric matrix :math:`S_c`. The vectors of a set are
+    drawn from
 
     .. math:: N(m_c + \delta,\; \exp(S_c + \Delta)),
 
-    with :math:`\delta` and :math:`\Delta` drawn for each set.
+    with :math:`\delta` and :math:`\Delta` drawn per set.
 
     Parameters
     ----------
     n_per_class : int, default=20
-        Sets of each class.
+        Number of sets per class.
     n_classes, n_features : int, default=3 and 4
-        How many.
+        Number of classes and of features.
     sizes : (int, int), default=(15, 40)
-        The least and the largest number of vectors in a set, all alike likely.
+        Minimum and maximum number of vectors per set. Sizes are uniformly distributed.
     means, covariances : float, default=1.0 and 0.5
-        Standard deviations of the entries of :math:`m_c` and :math:`S_c`: with 0 all classes have
-        the same means, or the same covariances.
+        Scale of the normal entries of :math:`m_c` and :math:`S_c`. With 0, all classes have the
+        same means or the same covariances, except for the variation within classes.
     within : float, default=0.2
-        Standard deviation of the entries of :math:`\delta` and :math:`\Delta`.
+        Scale of the normal entries of :math:`\delta` and :math:`\Delta`.
     random_state : int, Generator or None, default=None
-        For the draws.
+        Seed or random number generator.
 
     Returns
     -------
     Sets
-        Ordered by class, with ``labels`` from 0.
+        The sets ordered by class, with ``labels`` from 0.
 
     Examples
     --------
@@ -72,7 +73,7 @@ def make_sets(
     if min(n_per_class, n_classes, n_features, low) < 1 or high < low:
         raise ValueError(
             f"n_per_class={n_per_class}, n_classes={n_classes}, n_features={n_features} and "
-            f"sizes={sizes} must be at least 1, and sizes ascend."
+            f"sizes={sizes} must be at least 1, and the second size at least the first."
         )
     if not min(means, covariances, within) >= 0:
         raise ValueError(
@@ -100,37 +101,37 @@ def make_moving_shapes(
     noise: float = 0.01,
     random_state: Seed = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.str_]]:
-    """Short clips of a bright, textured disc that moves over a dark ground.
+    """Generate short clips of a bright, textured disc that moves over a dark background.
 
-    Place, radius, brightness, texture and speed (one to two pixels a frame) are drawn anew for each
-    clip; what leaves at one side comes in at the other.
+    Position, radius, brightness, texture and speed (one to two pixels per frame) are drawn per
+    clip. A disc that leaves the frame on one side reenters on the opposite side.
 
     Parameters
     ----------
     n_per_class : int, default=10
-        Clips of each motion.
+        Number of clips per motion.
     motions : list of str, default=("right", "up", "wave", "bounce")
-        Some of "right", "left", "up", "down"; "wave" and "bounce" (to and fro along a row and along
-        a column), and "grow".
+        Motions, from "right", "left", "up", "down", "wave" (back and forth along a row), "bounce"
+        (back and forth along a column) and "grow".
     n_frames : int, default=20
-        Frames of a clip.
+        Number of frames per clip.
     shape : (int, int), default=(36, 48)
         Height and width in pixels.
     noise : float, default=0.01
         Standard deviation of the noise in each pixel.
     random_state : int, Generator or None, default=None
-        For the draws.
+        Seed or random number generator.
 
     Returns
     -------
     clips : ndarray of float32, shape (n_clips, n_frames, height, width)
-        Ordered by motion; but for the noise from 0 to 1.
+        The clips ordered by motion. Values are from 0 to 1, plus noise.
     y : ndarray of shape (n_clips,)
-        The motion of each.
+        The motion of each clip.
 
     See Also
     --------
-    motion_histograms : A clip as a set of vectors.
+    motion_histograms : Compute a set of vectors from a clip.
 
     Examples
     --------
@@ -162,38 +163,37 @@ def make_tones(
     noise: float = 0.01,
     random_state: Seed = None,
 ) -> tuple[list[Matrix], NDArray[np.str_]]:
-    """Short recordings of tones with three overtones.
+    """Generate short recordings of tones with three overtones.
 
-    Pitch (240 to 320 Hz), loudness, and length (up to a quarter more or less) are drawn anew for
-    each.
+    Pitch (240 to 320 Hz), loudness and length (75% to 125% of `seconds`) are drawn per recording.
 
     Parameters
     ----------
     n_per_class : int, default=10
-        Recordings of each kind.
+        Number of recordings per type of tone.
     tones : list of str, default=("steady", "rising", "trill", "noise")
-        Some of "steady", "rising" and "falling" (by an octave), "trill" (to and fro twelve times
-        a second) and "noise". As sets, which have no order, rising and falling tones are the same.
+        Types of tones, from "steady", "rising" and "falling" (by an octave), "trill" (12 times per
+        second) and "noise". As sets of vectors without order, rising and falling tones are equal.
     seconds : float, default=0.5
-        The mean length.
+        Mean length of a recording.
     sample_rate : int, default=8000
-        Samples a second.
+        Samples per second.
     noise : float, default=0.01
-        Standard deviation of the noise that is added to all.
+        Standard deviation of the noise added to every recording.
     random_state : int, Generator or None, default=None
-        For the draws.
+        Seed or random number generator.
 
     Returns
     -------
     recordings : list of ndarrays of shape (n_samples_i,)
-        Between -1 and 1, but for the noise; ordered by kind.
+        The recordings ordered by type. Values are from -1 to 1, plus noise.
     y : ndarray of shape (n_recordings,)
-        The kind of each.
+        The type of each recording.
 
     See Also
     --------
-    mfcc : A recording as a set of vectors.
-    write_tones : Such recordings in a folder, by several players.
+    mfcc : Compute a set of vectors from a recording.
+    write_tones : Write such recordings, by several players, to a folder.
 
     Examples
     --------
@@ -225,23 +225,22 @@ def write_tones(
     noise: float = 0.01,
     random_state: Seed = None,
 ) -> Path:
-    """Recordings of tones as WAV files in a folder, to try out what reads recordings.
+    """Write recordings of tones by several players to a folder, as WAV files.
 
-    They are those of :func:`make_tones`, but each by one of several players, who differ in pitch
-    (150 to 400 Hz), loudness and the strength of their overtones, so that recordings of one player
-    are alike whatever is played.
+    The tones are those of :func:`make_tones`. Players differ in pitch (150 to 400 Hz), loudness and
+    strength of the overtones, so recordings of one player are similar regardless of the tone.
 
     Parameters
     ----------
     folder : path
-        Is made if it does not exist. Files are ``kind/player/take.wav`` in it; of the same name
-        they are written over.
+        Output folder, which is created if it does not exist. Files are named
+        ``tone/player/take.wav``, for example ``trill/player1/take1.wav``, and are overwritten.
     n_players, n_takes : int, default=8 and 5
-        How many players, and how many recordings of each kind by each of them.
+        Number of players, and number of recordings per player and type of tone.
     tones, seconds, sample_rate, noise
         As in :func:`make_tones`.
     random_state : int, Generator or None, default=None
-        For the draws.
+        Seed or random number generator.
 
     Returns
     -------
@@ -250,7 +249,7 @@ def write_tones(
 
     See Also
     --------
-    nearfar.datasets.read_recordings : Reads such a folder.
+    nearfar.datasets.read_recordings : Read such a folder.
 
     Examples
     --------
@@ -288,7 +287,7 @@ def _clip(
 ) -> Matrix:
     height, width = shape
     speed = random.uniform(1, 2)
-    # Of the centre, in pixels down and right; to and fro in periods of 12 frames.
+    # Displacement of the center, in pixels down and right. Swings have a period of 12 frames.
     t = np.arange(n_frames)
     straight, swing = speed * t, 4 * speed * np.sin(2 * np.pi * t / 12)
     still = np.zeros(n_frames)
@@ -307,7 +306,7 @@ def _clip(
     start, bright = random.uniform(size=2) * shape, random.uniform(0.6, 1.0)
     phase, ripple = random.uniform(0, 2 * np.pi, size=2), random.uniform(1.5, 2.5)
     rows, columns = np.arange(height)[None, :, None], np.arange(width)[None, None]
-    # The nearest way to the centre, over the border if need be.
+    # Shortest offsets from the center, across the border where that is shorter.
     y = (rows - start[0] - down[:, None, None] + height / 2) % height - height / 2
     x = (columns - start[1] - right[:, None, None] + width / 2) % width - width / 2
     r = radius[:, None, None]
@@ -320,7 +319,7 @@ def _clip(
 def _tone(
     kind: str, t: Matrix, pitch: float, loud: float, decay: float, random: np.random.Generator
 ) -> Matrix:
-    """A tone at these times, whose overtone k has the strength k to the power -decay."""
+    """Return a tone at the times t, in which harmonic k has the amplitude k to the power -decay."""
     if kind == "noise":
         return np.asarray(loud * np.clip(random.normal(size=len(t)) / 3, -1, 1))
     share = t / t[-1]
@@ -333,11 +332,11 @@ def _tone(
             "trill": 2 ** (0.1 * np.sin(2 * np.pi * 12 * t)),
         }[kind]
     )
-    # Cycles since the beginning.
+    # The phase in radians is the integral of the frequency.
     phase = 2 * np.pi * np.cumsum(frequency) * t[1]
     strengths = np.arange(1.0, 5.0) ** -decay
     overtones = sum(a * np.sin(k * phase) for k, a in enumerate(strengths, 1))
-    # Nearly 1 at the loudest.
+    # Scale the maximum to nearly `loud`.
     return np.asarray(loud * overtones / (1.008 * strengths.sum()))
 
 
@@ -357,4 +356,6 @@ def _check_kinds(name: str, kinds: Any, known: Sequence[str]) -> None:
     for kind in kinds:
         if kind not in known:
             close = did_you_mean(kind, known)
-            raise ValueError(f"{name} must be some of {listed(known)}; got {kind!r}.{close}")
+            raise ValueError(
+                f"{name} must contain only values from {listed(known)}; got {kind!r}.{close}"
+            )

@@ -1,4 +1,4 @@
-"""What goes with the rows of a table: groups, ids and times, checked and said."""
+"""Checks for the groups, IDs and times of a table's rows."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ from nearfar.words import count
 
 
 def take_groups(table: Table, kept: NDArray[np.intp]) -> None:
-    """Refuse groups with a gap, and say what they are; ``kept`` are the rows' numbers."""
+    """Check that every row has a group, and add a message about the groups.
+
+    `kept` contains the row numbers in the file, for the error message.
+    """
     if table.groups is None:
         return
     groups, missing = table.groups, missing_among(table.groups)
     if missing.any():
         raise ValueError(
             f"{table.name}: the groups '{table.groups_name}' are missing in "
-            f"{count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}); every "
-            "row needs its group."
+            f"{count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}). Every "
+            "row needs a group."
         )
     table.groups = tidy_labels(groups) if groups.dtype.kind != "O" else groups.astype(str)
     n = len(np.unique(table.groups))
-    table.messages.append(f"Groups: '{table.groups_name}', {n} groups; not a feature.")
+    table.messages.append(f"Groups: '{table.groups_name}', {n} groups, not used as a feature.")
 
 
 def take_ids(table: Table, kept: NDArray[np.intp]) -> None:
-    """Refuse ids with a gap or two alike, and say what they are."""
+    """Check that every row has a unique ID, and add a message about the IDs."""
     if table.ids is None:
         return
     missing = missing_among(table.ids)
     if missing.any():
         raise ValueError(
-            f"{table.name}: the id '{table.id_name}' is missing in "
-            f"{count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}); every "
-            "row needs its own."
+            f"{table.name}: the ID '{table.id_name}' is missing in "
+            f"{count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}). Every "
+            "row needs a unique ID."
         )
     table.ids = tidy_labels(table.ids)
     if table.ids.dtype.kind == "O":
@@ -48,21 +51,21 @@ def take_ids(table: Table, kept: NDArray[np.intp]) -> None:
         again = int(np.argmax(counts))
         second = np.flatnonzero(table.ids == values[again])[1]
         raise ValueError(
-            f"{table.name}: the id '{table.id_name}' must be different in every row; "
-            f"'{values[again]}' stands in rows {kept[first[again]]} and {kept[second]}."
+            f"{table.name}: the ID '{table.id_name}' must be unique, but '{values[again]}' occurs "
+            f"in rows {kept[first[again]]} and {kept[second]}."
         )
-    table.messages.append(f"Id: '{table.id_name}'; not a feature.")
+    table.messages.append(f"ID: '{table.id_name}', not used as a feature.")
 
 
 def as_time(
     values: NDArray[Any], where: str, kept: NDArray[np.intp], messages: list[str]
 ) -> NDArray[Any]:
-    """Numbers that sort as the times do."""
+    """Return the times as numbers in the same order. Dates become microseconds since 1970."""
     missing = missing_among(values)
     if missing.any():
         raise ValueError(
             f"{where} is missing in {count(int(missing.sum()), 'row')} (first: row "
-            f"{kept[np.argmax(missing)]}); every row needs its time."
+            f"{kept[np.argmax(missing)]}). Every row needs a time."
         )
     if values.dtype.kind in "biu":
         return values.astype(np.int64)
@@ -77,8 +80,8 @@ def as_time(
     if bad.any():
         row = int(np.argmax(bad))
         raise ValueError(
-            f"{where} has no number or date in row {kept[row]}: {str(values[row])!r}. "
-            "Dates such as 2024-03-31 or 2024-03-31 17:00 do."
+            f"{where} is not a number or date in row {kept[row]}: {str(values[row])!r}. "
+            "Use dates such as 2024-03-31 or 2024-03-31 17:00."
         )
     return numbers
 
@@ -86,19 +89,19 @@ def as_time(
 def _parse_dates(
     values: NDArray[Any], messages: list[str]
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Microseconds of texts or date objects, and where there are none."""
+    """Return text or date objects as numbers or microseconds, and a mask of unreadable values."""
     pd = require("pandas", "app")
     column = pd.Series([str(value) for value in values])
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
     if np.isfinite(numbers).all():
         return numbers, np.zeros(len(numbers), bool)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about formats it could not infer
+        warnings.simplefilter("ignore")  # pandas warns about date formats that it cannot infer
         dates = pd.to_datetime(column, errors="coerce", utc=True)
         by_day = pd.to_datetime(column, errors="coerce", utc=True, dayfirst=True)
         if not dates.isna().any() and not by_day.isna().any() and not dates.equals(by_day):
             example = column[(dates != by_day).idxmax()]
-            messages.append(f"Dates such as '{example}' are read month first.")
+            messages.append(f"Ambiguous dates such as '{example}' are read as month first.")
         if dates.isna().any():
             mixed = pd.to_datetime(column, errors="coerce", utc=True, format="mixed")
             dates = min((dates, by_day, mixed), key=lambda tried: int(tried.isna().sum()))

@@ -1,4 +1,4 @@
-"""A table in memory: rows, labels, and what goes with them; and what its columns' values are."""
+"""Table: the rows of a dataset with their labels, groups, times and IDs."""
 
 from __future__ import annotations
 
@@ -15,43 +15,44 @@ from nearfar.summaries.sets import Sets
 
 @dataclass
 class Table:
-    """Rows, their labels, and what was decided while reading them.
+    """Rows of a dataset, their labels, and the decisions made while reading them.
 
     Attributes
     ----------
     name : str
-        'wine', or the file's name.
+        Name of the built-in dataset, such as "wine", or of the file.
     X : DataFrame, ndarray of shape (n_samples, n_features) or Sets
-        A DataFrame from CSV, TSV and Parquet, else an array of floats, as of a column of vectors;
-        or sets of vectors.
+        A DataFrame if the columns of a CSV, TSV or Parquet file are the features, otherwise an
+        array of floats. For sets of vectors, a ``Sets``.
     y : ndarray of shape (n_samples,) or None
         Labels as they are in the file.
     target : str or None
-        Where the labels come from: a column, a key or a file.
+        Column, key or file that the labels come from.
     groups, groups_name : ndarray and str, or None
-        The group of each row.
+        The group of each row, and the column or key it comes from.
     time, time_name : ndarray of int64 or float64 and str, or None
-        Numbers to sort the rows by; dates are microseconds since 1970.
+        The time of each row as a number, and the column or key it comes from. Dates are
+        microseconds since 1970.
     ids, id_name : ndarray and str, or None
-        The id of each row, no two alike.
+        The unique ID of each row, and the column or key it comes from.
     vector : str or None
         The column whose vectors are X.
     others : dict of ndarray
-        Columns beside a column of vectors, or keys of an .npz, that are not used.
+        Unused columns of a table with a vector column, or unused keys of an .npz file, by name.
     feature_names : list of str or None
-        Names of an array's columns.
+        Names of the columns of X if X is an array.
     class_names : list of str or None
         Names of the classes, in the order of the sorted labels.
     tensor_shape : tuple of int or None
-        (d1, ..., dk) where each row is a tensor of these sizes, written out in the order of C.
+        Shape (d1, ..., dk) if each row is a tensor, flattened in C order.
     images : ndarray of shape (n_samples, height, width) or (n_samples, height, width, 3), or None
-        A picture of each row, for reports; not used as a feature.
+        One image per row, shown in reports and not used as features.
     left_out : tuple of str
-        Columns of the file that were dropped to give its rows a shape.
+        Columns of the file that were dropped so that its rows can have a tensor shape.
     messages : list of str
-        What was decided and must be said.
+        Decisions made while reading, to be shown to the user.
     source : str or None
-        The call that reads it again.
+        The Python call that reads the same table again.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Table:
 
     @property
     def image_shape(self) -> tuple[int, ...] | None:
-        """(height, width) or (height, width, channels) where each row is an image, else None.
+        """Shape (height, width) or (height, width, channels) if the rows are images, else None.
 
         >>> Table("digits", None, tensor_shape=(8, 8)).image_shape
         (8, 8)
@@ -90,12 +91,12 @@ class Table:
 
     @property
     def noun(self) -> str:
-        """What one of its rows is called in all that is said of it: "row", or "set" of vectors."""
+        """The noun for one item of X in messages: "row" or "set"."""
         return "set" if isinstance(self.X, Sets) else "row"
 
 
 def without_single_channel(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape without a last mode of length one: grey values are no channel.
+    """Return the shape without its last dimension if that is a single (gray) channel.
 
     >>> without_single_channel((8, 8, 1)), without_single_channel((8, 1))
     ((8, 8), (8, 1))
@@ -104,14 +105,14 @@ def without_single_channel(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def one_a_row(values: Any, key: str, n: int, where: str) -> NDArray[Any]:
-    """A value for each of n rows, as a vector."""
+    """Return the values as a 1-D array. Raises if there is not exactly one value per row."""
     vector = np.asarray(values)
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]
     if vector.ndim != 1:
-        hint = " Of one-hot rows take .argmax(axis=1)." if vector.ndim == 2 else ""
+        hint = " Convert one-hot rows with .argmax(axis=1)." if vector.ndim == 2 else ""
         raise ValueError(
-            f"{where}: '{key}' should have one value a row; got shape {vector.shape}.{hint}"
+            f"{where}: '{key}' should have one value per row; got shape {vector.shape}.{hint}"
         )
     if len(vector) != n:
         raise ValueError(f"{where}: '{key}' has {len(vector)} values for {n} rows.")
@@ -119,7 +120,7 @@ def one_a_row(values: Any, key: str, n: int, where: str) -> NDArray[Any]:
 
 
 def as_strings(values: Any) -> list[str]:
-    """Names from an array of text or bytes."""
+    """Return an array of text or bytes as a list of str."""
     array = np.ravel(values)
     return (
         np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(str)
@@ -127,7 +128,7 @@ def as_strings(values: Any) -> list[str]:
 
 
 def missing_among(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values are missing."""
+    """Return a boolean mask of the missing values."""
     if values.dtype.kind == "f":
         return np.isnan(values)
     if values.dtype.kind in "mM":
@@ -140,12 +141,15 @@ def missing_among(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether it stands for no value: None, an empty text, NaN, NaT or pandas.NA."""
+    """Return True for None, an empty string, NaN, NaT and pandas.NA."""
     return is_na(value) or bool(value == "")
 
 
 def tidy_labels(y: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers as integers (pandas makes floats of them beside a gap), text as str."""
+    """Return float labels without a fractional part as int64, and text labels as str.
+
+    pandas stores integers as floats if the column also has missing values.
+    """
     if y.dtype.kind == "f" and np.all(np.abs(y) < 2**53) and np.all(y == np.floor(y)):
         return y.astype(np.int64)
     if y.dtype.kind == "O" and all(isinstance(label, str) for label in y):

@@ -1,4 +1,4 @@
-"""Reader for tables: CSV, TSV, Parquet, NumPy files, folders of pictures, built-in datasets.
+"""Reader for tables: CSV, TSV, Parquet, NumPy files, folders of images, built-in datasets.
 
 Decisions made while reading (a decimal comma, a guessed target, omitted rows) are kept in
 ``Table.messages``. Rows are counted from 0, lines of a file from 1.
@@ -56,9 +56,10 @@ from nearfar.datasets.vector_columns import (
 from nearfar.extras import require
 from nearfar.words import count, did_you_mean, listed
 
-#: A target is guessed from these names only.
+#: Column names, in lowercase, from which the target is guessed.
 TARGET_NAMES = ("target", "label", "class", "y")
 _TEXT = (".csv", ".tsv", ".txt")
+# What to do with common formats that nearfar does not read.
 _ELSE = {
     ".xlsx": "Save the sheet as CSV first.",
     ".xls": "Save the sheet as CSV first.",
@@ -74,11 +75,11 @@ _ELSE = {
 
 
 class DataFile:
-    """A file or built-in dataset, opened once."""
+    """A file, folder or built-in dataset. Arrays are read once and then cached."""
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         self.source = os.fspath(source)
-        #: None for a built-in dataset.
+        #: Path of the file or folder, None for a built-in dataset.
         self.path = _locate(source)
 
     @cached_property
@@ -90,12 +91,12 @@ class DataFile:
 
     @cached_property
     def holds_pictures(self) -> bool:
-        """Whether it is a folder of pictures."""
+        """True for a folder of images."""
         return self.path is not None and self.path.is_dir() and not is_parquet(self.path)
 
     @cached_property
     def holds_sets(self) -> bool:
-        """Whether it says by itself that it holds sets: offsets, or a column of lists of lists."""
+        """True if the file marks sets of vectors: an `offsets` key or a list-of-lists column."""
         if self.arrays is not None:
             return "offsets" in self.arrays
         if self.path is None or not is_parquet(self.path):
@@ -107,7 +108,7 @@ class DataFile:
 
 
 def as_file(source: str | os.PathLike[str] | DataFile) -> DataFile:
-    """What was opened already, or the file of that name."""
+    """Return `source` as a DataFile."""
     return source if isinstance(source, DataFile) else DataFile(source)
 
 
@@ -124,59 +125,69 @@ def read_table(
     guess_target: bool | None = None,
     image_shape: tuple[int, ...] | None = None,
 ) -> Table:
-    """Read a file, a folder of pictures or a built-in dataset.
-
-    A text table may be separated by commas, semicolons or tabs (decimal commas go with the last
-    two), and may lack a header. Its empty cells, "NA", "NaN", "null" and "?" are missing values.
-
-    A column of lists of numbers, all of one length, is taken for the vectors, and no other column
-    is then a feature: lists in Parquet, or "[0.1, 0.2]" in text. A folder of Parquet files is one
-    table, in the order of their names. float16 and float32 stay as they are.
-
-    An ``.npy`` file holds X; it is mapped into memory, not read. An ``.npz`` file has the keys
-    ``X`` or ``data``; ``y``, ``target`` or ``labels``; and optionally ``groups``, ``time``,
-    ``feature_names``, ``target_names`` (of the sorted labels) and ``image_shape``; keys that are
-    not used are named. X of shape (n, height, width) or (n, height, width, 3) holds images, and of
-    any (n, d1, ..., dk) tensors. Pickled (object) arrays are never opened. NumPy files and built-in
-    datasets need no pandas.
-
-    Of a folder of pictures, read by :func:`~nearfar.datasets.load_images`, the labels are the names
-    of its sub-folders and the ids the names of the files.
+    """Read a file, a folder of images or a built-in dataset into a Table.
 
     Parameters
     ----------
     source : str or path
-        A .csv, .tsv, .txt, .parquet, .npy or .npz file, a folder of Parquet files or of pictures,
+        A .csv, .tsv, .txt, .parquet, .npy or .npz file, a folder of Parquet files or of images,
         or the name of a built-in dataset: a key of ``BUILT_IN``, such as "wine". A file of the
         same name takes precedence.
     target : str, optional
-        Column, or key of an .npz, with the labels. None takes the one column named target, label,
-        class or y, in capitals or not. In a file without header, columns are "column 0", "column
-        1", ...; the number alone does too. With ``labels``, a column of that file.
+        Column, or key of an .npz file, with the labels. None selects the only column named target,
+        label, class or y, ignoring case. With `labels`, a column of that file.
     labels : str or path, optional
-        A file with the labels alone: .npy, .npz, .txt with one a line, .csv, .tsv or .parquet.
+        Separate file with one label per row: .npy, .npz, .txt, .csv, .tsv or .parquet. A .txt file
+        has one label per line.
     groups, time : str, optional
-        Columns (or keys) with the group of each row and with its time: numbers or dates. They are
-        removed from X.
+        Columns (or keys) with the group of each row, and with its time as a number or a date.
+        They are removed from X.
     ids : str, optional
-        Column (or key) that names each row, no two alike; removed from X.
+        Column (or key) with a unique ID per row. It is removed from X.
     vector : str or False, optional
-        The column (or key of an .npz) with a vector in each row. None takes the only one; False
-        leaves it where it is.
+        Column (or key of an .npz file) that stores one vector per row and becomes X. None selects
+        it if there is exactly one. False does not treat any column as vectors.
     need_target : bool, default=True
-        Raise when there is no target, and leave out rows without one. False keeps every row, and
-        all columns that are not named here stay in X.
+        If True, raise if the target is missing, and drop rows with a missing label. If False, keep
+        every row.
     guess_target : bool, optional
-        Whether to take a column with such a name for the target; by default only where one is
-        needed. Where none is, ``y`` beside ``x`` is a coordinate.
+        If True, guess the target from the column names when `target` is None. The default is the
+        value of `need_target`.
     image_shape : tuple of int, optional
-        (height, width) or (height, width, channels): pictures of a folder are resized to it, and
-        rows of numbers have this shape.
+        (height, width) or (height, width, channels). Images of a folder are resized to this shape.
+        Rows of other sources must have this number of values and are treated as images.
 
     Returns
     -------
     Table
-        What was read.
+        The rows as ``X``, the labels as ``y``, and the decisions made while reading as
+        ``messages``.
+
+    Notes
+    -----
+    *Text tables* may be separated by commas, semicolons or tabs, and may lack a header. Columns
+    without a header are named "column 0", "column 1" and so on; `target`, `groups`, `time` and
+    `ids` also accept the number alone. Decimal commas are recognized if the separator is a
+    semicolon or a tab. Empty cells, "NA", "NaN", "null" and "?" are missing values.
+
+    *Vectors*: if exactly one column stores lists of numbers of one length (lists in Parquet, or
+    "[0.1, 0.2]" in text), these vectors become X and no other column is used as a feature. float16
+    and float32 values keep their type.
+
+    *Parquet*: a folder of Parquet files is read as one table, in the order of the file names.
+
+    *NumPy*: an ``.npy`` file stores X and is memory-mapped. An ``.npz`` file has the key ``X`` or
+    ``data``, the key ``y``, ``target`` or ``labels``, and optionally ``groups``, ``time``,
+    ``feature_names``, ``target_names`` (names of the sorted labels) and ``image_shape``. Unused
+    keys are listed in ``messages``. X of shape (n, height, width) or (n, height, width, 3) is read
+    as images, and X of any other shape (n, d1, ..., dk) as tensors. Pickled (object) arrays are
+    never opened. NumPy files and built-in datasets do not require pandas.
+
+    *Images*: a folder is read by :func:`~nearfar.datasets.load_images`. The names of its subfolders
+    are the labels, and the file names are the IDs.
+
+    *Guessing the target without need_target*: if the table also has a column ``x``, a column ``y``
+    is considered a coordinate and stays in X.
 
     Examples
     --------
@@ -194,7 +205,10 @@ def read_table(
         table = from_pictures(path, wanted | {"vector": vector or None}, image_shape)
     elif file.arrays is not None:
         if vector and path.suffix.lower() == ".npy":
-            raise ValueError(f"--vector {vector}: {path.name} is one array, which has no columns.")
+            raise ValueError(
+                f"--vector {vector}: {path.name} stores a single array without columns. Omit "
+                "--vector."
+            )
         table = from_arrays(path.name, file.arrays, wanted, vector or None)
     else:
         guess = need_target if guess_target is None else guess_target
@@ -224,12 +238,12 @@ def read_table(
     if table.time is not None:
         where = f"{table.name}: the time '{table.time_name}'"
         table.time = as_time(table.time, where, kept, table.messages)
-        table.messages.append(f"Time: '{table.time_name}'; not a feature.")
+        table.messages.append(f"Time: '{table.time_name}', not used as a feature.")
     take_ids(table, kept)
     return table
 
 
-# Where the data is
+# Locating the data
 
 
 def _locate(source: str | os.PathLike[str]) -> Path | None:
@@ -237,10 +251,13 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
     text = os.fspath(source)
     if not isinstance(text, str) or not text.strip():
         raise ValueError(
-            f"The data should be a file or a built-in dataset ({listed(BUILT_IN)}); got {text!r}."
+            f"Expected the path of a file or the name of a built-in dataset ({listed(BUILT_IN)}); "
+            f"got {text!r}."
         )
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
-        raise ValueError(f"nearfar reads no URLs: download {text} and give the file's path.")
+        raise ValueError(
+            f"nearfar does not read URLs. Download {text} and pass the path of the file."
+        )
     path = Path(text).expanduser()
     if text in BUILT_IN and not path.is_file():
         return None
@@ -249,29 +266,31 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
             if has_pictures(path):
                 return path
             raise ValueError(
-                f"{text} is a directory; give one file of it, or a folder of Parquet files or of "
-                "pictures."
+                f"{text} is a directory without Parquet files or images. Pass one of its files, or "
+                "a folder of Parquet files or of images."
             )
         return path
     if not path.exists():
         near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = did_you_mean(path.name, [*near, *BUILT_IN])
         names = ", ".join(BUILT_IN)
-        raise ValueError(f"There is no file {text}.{hint} Built-in datasets: {names}.")
+        raise ValueError(f"The file {text} does not exist.{hint} Built-in datasets: {names}.")
     suffix = path.suffix.lower()
     if suffix not in (*_TEXT, *PARQUET, *NUMPY):
-        known = "Known are .csv, .tsv, .txt, .parquet, .npy and .npz."
-        hides = f" It hides the built-in dataset '{text}'." if text in BUILT_IN else ""
-        what = f"the ending '{suffix}' is" if suffix else "a file name without ending is"
-        raise ValueError(f"{text}: {what} not known. {_ELSE.get(suffix, known)}{hides}")
+        known = "Supported: .csv, .tsv, .txt, .parquet, .npy and .npz."
+        hides = f" The file hides the built-in dataset '{text}'." if text in BUILT_IN else ""
+        what = f"the extension '{suffix}'" if suffix else "a file name without an extension"
+        raise ValueError(f"{text}: {what} is not supported. {_ELSE.get(suffix, known)}{hides}")
     return path
 
 
 def _from_built_in(name: str, wanted: dict[str, str | None]) -> Table:
-    """Return a built-in dataset. Raises if an option asks for columns that it does not have."""
+    """Return a built-in dataset. Raises if an option names a column that it does not have."""
     for option, column in wanted.items():
         if option == "vector" and column is not None:
-            raise ValueError(f"--vector {column}: the built-in dataset '{name}' has plain columns.")
+            raise ValueError(
+                f"--vector {column}: the built-in dataset '{name}' has no column of vectors."
+            )
         if column is not None and (option != "target" or column.lower() not in TARGET_NAMES):
             own = "has its own classes" if option == "target" else f"has no {option}"
             raise ValueError(f"--{option} {column}: the built-in dataset '{name}' {own}.")
@@ -309,7 +328,10 @@ def _from_frame(
                 f"{did_you_mean(name, frame.columns)} Its columns are {listed(frame.columns)}."
             )
         if name in repeated:
-            raise ValueError(f"--{option} {name}: {path.name} has two columns of that name.")
+            raise ValueError(
+                f"--{option} {name}: {path.name} has two columns with that name. Rename one of "
+                "them."
+            )
     column = wanted["target"]
     if column is None and target_names:
         if not need_target and "x" in {name.lower() for name in frame.columns}:
@@ -317,8 +339,8 @@ def _from_frame(
         matches = [name for name in frame.columns if name.lower() in target_names]
         if len(matches) > 1 or (matches and matches[0] in repeated):
             raise ValueError(
-                f"Which column of {path.name} is the target? Several are named like one: "
-                f"{listed(matches)}. Name it with --target."
+                f"{path.name} has several columns that could be the target: {listed(matches)}. "
+                "Name it with --target (in Python: target=...)."
             )
         if matches:
             column = matches[0]
@@ -338,8 +360,8 @@ def _from_frame(
         )
     if X.shape[1] == 0:
         raise ValueError(
-            f"{path.name} has no column left for the features: it has only "
-            f"{listed(frame.columns)}. Separators looked for: commas, semicolons, tabs."
+            f"{path.name} has no feature columns. Its columns are {listed(frame.columns)}. "
+            "Recognized separators: commas, semicolons, tabs."
         )
     return Table(
         path.name,
@@ -362,7 +384,10 @@ def _from_frame(
 def _take_vectors(
     frame: Any, vector: str | Literal[False] | None, where: str
 ) -> tuple[Any, str, NDArray[Any] | None]:
-    """A frame without its column of vectors, the name of that column, and the vectors."""
+    """Return the frame without its vector column, the name of that column, and the vectors.
+
+    Without a vector column, the name is empty and the vectors are None.
+    """
     if vector is False:
         return frame, "", None
     columns = {name: frame[name] for name in vector_columns(frame)}
@@ -379,7 +404,10 @@ def _read_parquet(
     messages: list[str],
     vector: str | Literal[False] | None = False,
 ) -> tuple[Any, str, NDArray[Any] | None]:
-    """The frame, the name of its column of vectors, and the vectors; these two if there is one."""
+    """Return the frame without its vector column, the name of that column, and the vectors.
+
+    Without a vector column, the name is empty and the vectors are None.
+    """
     require("pandas", "app")
     pa = require("pyarrow", "app")
     table, name, X = read_arrow(path), None, None
@@ -393,14 +421,16 @@ def _read_parquet(
     try:
         frame = table.to_pandas()
     except (ValueError, TypeError, NotImplementedError, pa.ArrowException) as error:
-        raise ValueError(f"{path.name} is damaged or no Parquet file: {error}") from error
+        raise ValueError(f"{path.name} is damaged or not a Parquet file: {error}") from error
     if frame.columns.nlevels > 1:
-        raise ValueError(f"{path.name} has column names of several levels; give them plain names.")
+        raise ValueError(
+            f"{path.name} has column names with several levels. Save it with simple column names."
+        )
     for name in [name for name in frame.index.names if name is not None]:
         if name in wanted.values():
             frame = frame.reset_index(name)
         else:
-            messages.append(f"The index '{name}' is left out.")
+            messages.append(f"The index '{name}' is not used.")
     frame = frame.reset_index(drop=True)
     frame.columns = [str(name) for name in frame.columns]
     if frame.shape[1] == 0 and X is None:
@@ -409,7 +439,7 @@ def _read_parquet(
 
 
 def _leave_out_unnamed(frame: Any, named: set[str | None], messages: list[str]) -> Any:
-    """Without the row numbers that pandas and R write, and without empty unnamed columns."""
+    """Drop unnamed columns that are empty or store row numbers, as pandas and R write them."""
     numbers, empty = [], []
     for i, name in enumerate(frame.columns):
         if name in named or not re.fullmatch(r"Unnamed: \d+(\.\d+)?", name):
@@ -420,10 +450,10 @@ def _leave_out_unnamed(frame: Any, named: set[str | None], messages: list[str]) 
             numbers.append(name)
     if numbers:
         messages.append(
-            f"Column without a name left out (row numbers or names): {listed(numbers)}."
+            f"Dropped unnamed columns with row numbers or row names: {listed(numbers)}."
         )
     if empty:
-        messages.append(f"Empty column without a name left out: {listed(empty)}.")
+        messages.append(f"Dropped empty unnamed columns: {listed(empty)}.")
     return frame.drop(columns=[*numbers, *empty])
 
 
@@ -434,20 +464,20 @@ def _ask_for_target(table: Table) -> NoReturn:
     if not hasattr(table.X, "columns"):
         if table.id_name == "file" and table.tensor_shape is not None:
             raise ValueError(
-                f"The pictures in {table.name} have no labels: put those of each class into a "
-                "sub-folder, or give a file with one label for each, in the order of their names, "
-                "with --labels FILE."
+                f"The images in {table.name} have no labels. Put the images of each class into a "
+                "subfolder, or pass --labels FILE with one label per image, in the order of the "
+                "file names."
             )
         raise ValueError(
-            f"{table.name} has no labels. Give a file with one label a row with --labels FILE, or "
-            "save an .npz with keys X and y; nearfar compare --unlabeled does without."
+            f"{table.name} has no labels. Pass --labels FILE with one label per row, save an .npz "
+            "file with the keys X and y, or use nearfar compare --unlabeled, which needs no labels."
         )
     columns = table.X.columns
-    header = " Its first line holds data, no names." if columns[0] == "column 0" else ""
+    header = " Its first line contains data, not names." if columns[0] == "column 0" else ""
     raise ValueError(
-        f"Which column of {table.name} is the target? Name it with --target, for instance --target "
-        f"'{columns[-1]}' (the last column), or give a file of labels with --labels.{header} "
-        f"Its columns are {listed(columns)}."
+        f"The target column of {table.name} is not known. Name it with --target, for example "
+        f"--target '{columns[-1]}' (the last column), or pass a file of labels with "
+        f"--labels.{header} Its columns are {listed(columns)}."
     )
 
 
@@ -455,12 +485,12 @@ def _say_target_stays(table: Table) -> None:
     names = [name for name in getattr(table.X, "columns", ()) if name.lower() in TARGET_NAMES]
     if names:
         table.messages.append(
-            f"Labels come from {table.target}; {listed(names)} stays in X as a feature."
+            f"The labels come from {table.target}; {listed(names)} is used as a feature."
         )
 
 
 def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
-    """Remove rows without a label; return the numbers of those kept."""
+    """Drop rows without a label and return the indices of the other rows."""
     assert table.y is not None
     missing = missing_among(table.y)
     kept = np.flatnonzero(~missing)
@@ -471,8 +501,8 @@ def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
     rows = np.flatnonzero(missing).tolist()
     shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
     table.messages.append(
-        f"{count(len(rows), 'row')} without a target left out (row {shown}); "
-        "rows are counted without them from here on."
+        f"Dropped {count(len(rows), 'row')} without a label (row {shown}); "
+        "row numbers below do not count them."
     )
     framed = hasattr(table.X, "iloc")
     table.X = table.X.iloc[kept].reset_index(drop=True) if framed else table.X[kept]
@@ -485,7 +515,7 @@ def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
 
 
 def _names_of_classes(table: Table) -> list[str] | None:
-    """Names in the order of the sorted labels."""
+    """Return the class names in the order of the sorted labels, or None."""
     names = table.class_names
     if names is None or table.y is None:
         return None
@@ -495,20 +525,22 @@ def _names_of_classes(table: Table) -> list[str] | None:
     if present.dtype.kind in "iu" and present[0] >= 0 and present[-1] < len(names):
         return [names[code] for code in present]
     table.messages.append(
-        f"target_names has {len(names)} names for {len(present)} classes; not used."
+        f"target_names is not used: it has {len(names)} names for {len(present)} classes."
     )
     return None
 
 
 def take_labels(table: Table, labels: str | os.PathLike[str], column: str | None) -> None:
-    """The labels of a file of their own, instead of those that the table has."""
+    """Replace the labels of the table by those of a separate file."""
     if table.y is not None:
-        table.messages.append(f"The labels of {table.name} are not used: --labels is given.")
+        table.messages.append(
+            f"The labels of {table.name} are not used, because --labels replaces them."
+        )
     table.y, table.target = _read_labels(labels, len(table.X), column, table.messages)
 
 
 def call_of(reader: Callable[..., Table], file: DataFile, options: dict[str, Any]) -> str:
-    """The call that reads it again."""
+    """Return the Python call that reads the file again, as source code."""
     given = {key: value for key, value in options.items() if value is not None}
     texts = [str(v) if isinstance(v, os.PathLike) else v for v in given.values()]
     more = "".join(f", {key}={text!r}" for key, text in zip(given, texts, strict=True))
@@ -518,10 +550,10 @@ def call_of(reader: Callable[..., Table], file: DataFile, options: dict[str, Any
 def _read_labels(
     source: str | os.PathLike[str], n: int, column: str | None, messages: list[str]
 ) -> tuple[NDArray[Any], str]:
-    """One label for each row, from a file of its own."""
+    """Return the labels that a separate file stores, and the name of the file."""
     path = _locate(source)
     if path is None:
-        raise ValueError(f"--labels {source}: give a file with one label a row.")
+        raise ValueError(f"--labels {source}: expected a file with one label per row.")
     suffix = path.suffix.lower()
     if suffix in NUMPY:
         arrays = read_arrays(path)
@@ -549,14 +581,16 @@ def _read_labels(
     else:
         while len(rows) > n and not any(rows[-1]):
             rows.pop()
-        # One line more than the data has rows, or a name that targets have: a header.
+        # The first line is a header if the file has one line more than the data has rows, or if
+        # the first line is a usual name of a target.
         name = first[0] if first else ""
         header = len(rows) == n + 1 or name.lower() in (*TARGET_NAMES, "labels")
         rows = rows[1:] if header else rows
     if len(rows) != n:
-        # A first line that comes never again may be a name too; one cannot know.
+        # A text that occurs only in the first line may be a header, so the message gives both
+        # counts.
         alone = not header and first not in rows[1:] and not as_numbers(first)
-        maybe = f" (or {len(rows) - 1} and the name '{first[0]}')" if alone and first else ""
+        maybe = f" (or {len(rows) - 1} and the header '{first[0]}')" if alone and first else ""
         raise ValueError(f"{path.name} has {len(rows)} labels{maybe} for {n} rows of data.")
     return _parse_labels([row[i] if i < len(row) else "" for row in rows]), path.name
 
@@ -574,7 +608,7 @@ def _label_column(names: list[str], column: str | None, path: Path) -> str:
     if len(real) == 1 or len(matches) == 1:
         return (matches or real)[0]
     raise ValueError(
-        f"Which column of {path.name} holds the labels? Name it with --target. "
+        f"{path.name} has several columns that could be the labels. Name one with --target. "
         f"Its columns are {listed(names)}."
     )
 
@@ -583,7 +617,7 @@ def _parse_labels(cells: Sequence[str]) -> NDArray[Any]:
     labels = [None if cell in MISSING or cell == "?" else cell for cell in cells]
     present = [label for label in labels if label is not None]
     numbers = as_numbers(present)
-    # With leading zeros, or longer than a float can tell apart, a number is a name.
+    # Numbers with leading zeros, or with more digits than a float can represent, are names.
     names = any(re.match(r"[+-]?(0\d|\d{16})", label) for label in present)
     if names or not present or len(numbers) < len(present):
         return np.array(labels, dtype=object)

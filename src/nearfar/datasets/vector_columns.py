@@ -1,6 +1,6 @@
-"""Columns each cell of which is a vector: lists in Parquet and in frames, brackets in text.
+"""Columns with one vector per cell: lists in Parquet and DataFrames, bracketed numbers in text.
 
-One such column is what a table of embeddings consists of; the others say something about it.
+A table of embeddings usually has one such column with the vectors, and others that describe them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from nearfar.datasets.parquet_files import is_list_of_numbers
 from nearfar.extras import require
 from nearfar.words import count, did_you_mean, listed
 
-#: Cells of a column that are looked at to say whether it holds vectors.
+#: Number of cells that are examined to decide whether a column contains vectors.
 _LOOKED_AT = 100
 _BRACKETS = re.compile(r"\s*\[[^\[\]]*\]\s*")
 
 
 def vector_columns(frame: Any) -> list[str]:
-    """Names of the columns of a frame that hold lists of numbers, or such as text in brackets."""
+    """Return the names of DataFrame columns with lists of numbers, or such lists as text."""
     return [
         str(name)
         for i, name in enumerate(frame.columns)
@@ -34,56 +34,59 @@ def vector_columns(frame: Any) -> list[str]:
 def choose_vectors(
     columns: dict[str, Any], others: Sequence[str], asked: str | None, where: str
 ) -> str | None:
-    """Which column is the vectors: the one asked for, or the only one; None if there is none.
+    """Return the column with the vectors: the named one, or the only candidate, or None.
 
     Parameters
     ----------
     columns : dict
-        Columns of lists of numbers, of Arrow or of a frame.
+        Columns of lists of numbers by name, from an Arrow table or a DataFrame.
     others : sequence of str
         Names of the other columns.
     asked : str or None
-        A name.
+        Name of the column that the user chose.
     where : str
-        What to call the table.
+        Name of the table in error messages.
     """
     if asked is not None:
         if asked in columns:
             return asked
         if asked in others:
             raise ValueError(
-                f"--vector {asked}: that column of {where} holds no lists of numbers."
-                + (f" Such are {listed(columns)}." if columns else "")
+                f"--vector {asked}: this column of {where} does not contain lists of numbers."
+                + (f" These columns do: {listed(columns)}." if columns else "")
             )
         every = [*others, *columns]
         raise ValueError(
             f"--vector {asked}: {where} has no such column.{did_you_mean(asked, every)} "
             f"Its columns are {listed(every)}."
         )
-    # Lists of unequal lengths (of tokens, say) are no vectors.
+    # Lists of different lengths, such as tokens, are not vectors.
     alike = [name for name, column in columns.items() if has_one_length(column)]
     if len(alike) > 1:
         raise ValueError(
-            f"Which column of {where} holds the vectors? Several hold lists of numbers: "
-            f"{listed(alike)}. Name one with --vector."
+            f"{where} has several columns with lists of numbers: {listed(alike)}. Name the column "
+            "with the vectors with --vector."
         )
     return alike[0] if alike else None
 
 
 def has_one_length(column: Any) -> bool:
-    """Whether most lists of a column are of one length: vectors, but for what is broken."""
+    """Return True if more than half of the lists in a column have the same length.
+
+    Lists of other lengths are then considered errors in a column of vectors.
+    """
     return _commonest(_lengths(column))[1] > 0.5
 
 
 def as_vectors(column: Any, name: str, where: str) -> NDArray[Any]:
-    """The vectors of a column, one a row: float16 and float32 as they are, else float64.
+    """Return the vectors of a column as a 2-D array. float16 and float32 keep their type.
 
     Parameters
     ----------
     column : Series or ChunkedArray
         Lists of numbers, or text such as "[0.1, 0.2]".
     name, where : str
-        Of the column and of its table, for errors.
+        Names of the column and of its table in error messages.
 
     Examples
     --------
@@ -97,7 +100,7 @@ def as_vectors(column: Any, name: str, where: str) -> NDArray[Any]:
         row = int(np.argmax(missing))
         raise ValueError(
             f"{where}: column '{name}' has no vector in {count(int(missing.sum()), 'row')} (first: "
-            f"row {row}); leave such rows out."
+            f"row {row}). Remove these rows."
         )
     usual = _commonest(lengths)[0]
     if np.any(lengths != usual):
@@ -121,13 +124,14 @@ def as_vectors(column: Any, name: str, where: str) -> NDArray[Any]:
             found[row] = cell
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{where}: the vector in column '{name}', row {row}, is not of numbers: {error}."
+            f"{where}: the vector in column '{name}', row {row}, contains values that are not "
+            f"numbers: {error}."
         ) from error
     return found
 
 
 def vector_names(name: str, n_features: int) -> list[str]:
-    """Names of the features of a column of vectors.
+    """Return feature names for a column of vectors.
 
     >>> vector_names("v", 2)
     ['v 0', 'v 1']
@@ -136,29 +140,30 @@ def vector_names(name: str, n_features: int) -> list[str]:
 
 
 def say_vectors(name: str, n_features: int, *, guessed: bool, others: Sequence[str]) -> str:
-    """Which column the vectors are of, and which are not used.
+    """Return the message that names the column of the vectors and the unused columns.
 
     >>> say_vectors("v", 3, guessed=True, others=["text"])
-    "Vectors: column 'v', 3 numbers a row, the only column of lists; 'text' is not used."
+    "Vectors: column 'v', 3 numbers per row, the only column of lists; 'text' is not used."
     """
     only = ", the only column of lists" if guessed else ""
     verb = "is" if len(others) == 1 else "are"
     rest = f"; {listed(others, 8)} {verb} not used" if others else ""
-    return f"Vectors: column '{name}', {n_features:,} numbers a row{only}{rest}."
+    return f"Vectors: column '{name}', {n_features:,} numbers per row{only}{rest}."
 
 
 def arrow_vectors(table: Any) -> dict[str, Any]:
-    """The columns of an Arrow table that hold lists of numbers."""
+    """Return the columns of an Arrow table that contain lists of numbers, by name."""
     return {one.name: table[one.name] for one in table.schema if is_list_of_numbers(one.type)}
 
 
 def are_vectors(column: Any) -> bool:
-    """Whether the first cells of a column are lists of numbers, or such as text in brackets."""
+    """Return True if the first cells are lists of numbers, or such lists as bracketed text."""
     cells = column.dropna().iloc[:_LOOKED_AT].tolist()
     if not cells:
         return False
     if isinstance(cells[0], str):
-        # "..." is what NumPy writes of a long vector; that it cannot be read is said later.
+        # NumPy abbreviates long vectors with "...". Such a cell counts as a vector here, so that
+        # `as_vectors` can report that it was truncated.
         bracketed = all(isinstance(cell, str) and _BRACKETS.fullmatch(cell) for cell in cells)
         first = cells[0].replace("...", " ")
         return bracketed and len(_parsed(first)) == max(1, _length(first))
@@ -170,17 +175,18 @@ def are_vectors(column: Any) -> bool:
 def _as_array(cell: Any) -> NDArray[Any]:
     try:
         return np.asarray(cell)
-    except ValueError:  # lists of unequal lengths inside
+    except ValueError:  # nested lists of different lengths
         return np.array(None, dtype=object)
 
 
 def _parsed(cell: str) -> NDArray[np.float64]:
-    """The numbers in brackets, up to what is none."""
+    """Return the numbers in brackets, up to the first text that is not a number."""
     text = cell.strip()
     if not (text.startswith("[") and text.endswith("]")):
         return np.empty(0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of what it could not read
+        # NumPy warns about text that it cannot parse. The caller checks the length instead.
+        warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return np.fromstring(text[1:-1].replace(",", " "), sep=" ")
         except ValueError:
@@ -188,7 +194,7 @@ def _parsed(cell: str) -> NDArray[np.float64]:
 
 
 def _parsed_at_once(cells: NDArray[Any]) -> NDArray[np.float64]:
-    """All numbers of some cells; fewer if something else is among them."""
+    """Return the numbers of all cells, or an empty array if one of them cannot be parsed."""
     arrow, compute = require("pyarrow", "app"), require("pyarrow.compute", "app")
     texts = [cell.strip() for cell in cells]
     if not all(text.startswith("[") and text.endswith("]") for text in texts):
@@ -202,10 +208,10 @@ def _parsed_at_once(cells: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _lengths(column: Any) -> NDArray[np.int64]:
-    """Numbers in each cell; -1 where there is no list."""
+    """Return the number of values in each cell, and -1 for cells without a list."""
     if hasattr(column, "chunks"):
         compute = require("pyarrow.compute", "app")
-        # Of lists of one fixed size some versions say nothing.
+        # Some versions of pyarrow do not support list_value_length for lists of fixed size.
         if hasattr(column.type, "list_size"):
             size = np.full(len(column), column.type.list_size, np.int64)
             size[column.is_null().to_numpy()] = -1
@@ -224,7 +230,7 @@ def _length(cell: Any) -> int:
 
 
 def _commonest(lengths: NDArray[np.int64]) -> tuple[int, float]:
-    """The commonest length, and its share of the rows that have a list."""
+    """Return the most common length, and the fraction of rows with a list that have it."""
     present = lengths[lengths >= 0]
     if not len(present):
         return 0, 0.0
@@ -262,9 +268,9 @@ def _of_text(cells: NDArray[Any], size: int, name: str, where: str) -> NDArray[n
         numbers = _parsed(cell)
         if len(numbers) != size:
             cut = "..." in cell
-            hint = " It was cut short when it was written: save the vectors as Parquet." * cut
+            hint = " It was truncated when it was written. Save the vectors as Parquet." * cut
             raise ValueError(
-                f"{where}: column '{name}' has no vector of numbers in row {row}: "
+                f"{where}: column '{name}' does not contain a vector of numbers in row {row}: "
                 f"{cell[:40]!r}.{hint}"
             )
         found[row] = numbers

@@ -1,4 +1,4 @@
-"""Silhouettes of walkers, drawn."""
+"""Synthetic silhouettes of walkers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.datasets.generators import Seed
 from nearfar.words import did_you_mean, listed
 
-#: What may be otherwise in a sequence.
+#: Conditions in which a sequence can differ from normal walking.
 CONDITIONS = ("view", "shoe", "surface", "briefcase", "clothing")
 
 
 class Body(NamedTuple):
-    """Lengths and half widths in heights of the walker, angles in radians, a period in frames."""
+    """Parameters of one walk.
+
+    Lengths and half widths are relative to the height of the walker, angles are in radians, and
+    the period is in frames.
+    """
 
     thigh: float
     shank: float
@@ -41,7 +45,7 @@ class Body(NamedTuple):
     period: float
 
 
-# Middle of each, and its standard deviation over subjects.
+# Mean of each parameter, and its standard deviation between subjects.
 _BODIES = {
     "thigh": (0.245, 0.008),
     "shank": (0.235, 0.008),
@@ -63,9 +67,9 @@ _BODIES = {
     "lean": (0.05, 0.04),
     "period": (27.0, 2.5),
 }
-# Share of these deviations by which walks of one subject differ.
+# Standard deviation between walks of one subject, as a fraction of that between subjects.
 _WITHIN = 0.15
-# What the conditions do: factors of what a body has.
+# Factors by which the conditions change the parameters of a walk.
 _CHANGES: dict[str, dict[str, float]] = {
     "view": {"chest": 1.6, "belly": 1.5, "hip": 1.45, "head": 1.35, "calf": 1.35, "limb": 1.35},
     "shoe": {"foot": 1.15, "sole": 1.6, "knee": 0.95},
@@ -84,44 +88,53 @@ def make_walkers(
     *,
     conditions: Sequence[str] | None = None,
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """Silhouettes of walkers seen from the side, each leg two pendulums.
+    """Generate sequences of silhouettes of walkers, seen from the side.
 
-    A thigh swings from the hip and a shank from the knee, which bends while the leg comes forward;
-    arms swing against the legs. The foot that is lower stands on the ground, so that the body
-    rises and sinks. Subjects differ in the lengths and widths of their limbs, in how far legs and
-    arms swing, how much knees and elbows bend, how they lean and how fast they walk; walks of one
-    subject a little in the same. Each walk begins anywhere in a cycle, and outlines are ragged.
-    All walkers fill the frame from top to bottom.
+    Each leg is a double pendulum: the thigh swings from the hip and the shank from the knee, which
+    bends while the leg moves forward. The arms swing in the opposite direction. The lower foot
+    stands on the ground, so the body rises and falls.
 
-    They stand in for the USF HumanID data, which may not be passed on, and are far easier.
+    Subjects differ in the lengths and widths of their limbs, in how far their legs and arms swing,
+    how much their knees and elbows bend, how they lean and how fast they walk. Walks of one subject
+    differ slightly in the same parameters. Each walk starts at a random phase of the gait cycle,
+    outlines are noisy, and all walkers fill the height of the frame.
+
+    The data replaces the USF HumanID data, which may not be redistributed. It is much easier.
 
     Parameters
     ----------
     n_subjects, n_sequences : int, default=20 and 2
-        How many walkers, and walks of each.
+        Number of subjects, and number of walks per subject.
     n_frames : int, default=70
-        Frames of a walk.
+        Number of frames per walk.
     shape : (int, int), default=(64, 44)
-        Height and width of a frame.
+        Height and width of a frame, in pixels.
     random_state : int, Generator or None, default=0
-        For the draws.
+        Seed or random number generator.
     conditions : sequence of str, optional
-        For each of the n_sequences walks what is otherwise in it: "" for nothing, or some of
-        "view" (half from the front), "shoe", "surface" (soft, and feet that sink into it),
-        "briefcase" and "clothing" (a coat, at another time), joined by "+".
+        Condition of each of the `n_sequences` walks: "" for none, or one or more of "view", "shoe",
+        "surface", "briefcase" and "clothing", joined by "+". See Notes.
 
     Returns
     -------
     sequences : ndarray of uint8, shape (n_subjects * n_sequences, n_frames, height, width)
-        1 where there is a walker, else 0; ordered by subject.
+        1 for pixels of the walker, 0 for the background. Walks are ordered by subject.
     ids : ndarray of shape (n_subjects * n_sequences,)
         The subject of each walk, from 0.
-    periods : ndarray of int, same shape
-        Frames of a gait cycle, two steps.
+    periods : ndarray of int, shape (n_subjects * n_sequences,)
+        Number of frames per gait cycle (two steps).
 
     See Also
     --------
-    nearfar.GaitRecognizer : Tells them apart.
+    nearfar.GaitRecognizer : Identify subjects by their gait.
+
+    Notes
+    -----
+    - "view": the walker is seen from halfway between the side and the front.
+    - "shoe": different shoes.
+    - "surface": soft ground, into which the feet sink.
+    - "briefcase": the walker carries a briefcase, and that arm hardly swings.
+    - "clothing": the walker wears a coat, and was recorded at a different time.
 
     Examples
     --------
@@ -147,7 +160,7 @@ def make_walkers(
     periods = np.empty((n_subjects, n_sequences), dtype=np.int64)
     for subject in range(n_subjects):
         typical = middles + deviations * _bounded(random, len(middles))
-        # What a coat hides and time changes is another matter for each subject.
+        # A coat and a later recording change each subject differently.
         aged = typical + 0.5 * deviations * _bounded(random, len(middles))
         for k, parts in enumerate(kinds):
             own = aged if "clothing" in parts else typical
@@ -164,7 +177,7 @@ def make_walkers(
 
 
 def _bounded(random: np.random.Generator, n: int) -> Vector:
-    """Normal numbers, none beyond two: no walker is a monster."""
+    """Return standard normal numbers, clipped to [-2, 2] so that all bodies are plausible."""
     return np.clip(random.normal(size=n), -2, 2)
 
 
@@ -173,7 +186,7 @@ def _parts(condition: str) -> tuple[str, ...]:
     for part in parts:
         if part not in CONDITIONS:
             raise ValueError(
-                f"conditions must be made of {listed(CONDITIONS)}; got {part!r}."
+                f"conditions must be joined from {listed(CONDITIONS)} with '+'; got {part!r}."
                 f"{did_you_mean(part, CONDITIONS)}"
             )
     return parts
@@ -186,21 +199,22 @@ def _walk(
     shape: tuple[int, int],
     random: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    # Periods are whole numbers: one cycle of frames is all there is.
+    # Periods are whole numbers of frames, so all later cycles repeat the first.
     n_cycle = int(body.period)
     phase = 2 * np.pi * (np.arange(min(n_cycle, n_frames)) / n_cycle + random.uniform())
     height, width = shape
-    # In heights of the walker: the ground near the last row, the top of the head near the first.
+    # Pixel coordinates relative to the height of the walker. The ground is near the last row, the
+    # top of the head near the first.
     unit = 0.94 * height
     y = ((0.97 * height - np.arange(height)) / unit).astype(np.float32)[:, None]
     x = ((np.arange(width) - (width - 1) / 2) / unit).astype(np.float32)
     if "view" in parts:
-        x = x / np.float32(0.72)  # half from the front, steps look shorter
+        x = x / np.float32(0.72)  # steps look shorter in this view
     cycle = np.full((len(phase), height, width), np.inf, dtype=np.float32)
     for limb in _limbs(body, phase, parts):
         np.minimum(cycle, _beyond(x, y, *limb), out=cycle)
     outside = cycle[np.arange(n_frames) % n_cycle]
-    # Ragged: what a segmentation makes of an outline.
+    # Noise makes outlines ragged, as a segmentation does.
     grain = random.standard_normal(outside.shape, dtype=np.float32)
     outside += 0.025 * ndimage.gaussian_filter(grain, (0, 1, 1), mode="nearest")
     if "surface" in parts:
@@ -213,10 +227,13 @@ Limb = tuple[Matrix, Matrix, float, float]
 
 
 def _limbs(body: Body, phase: Vector, parts: tuple[str, ...]) -> list[Limb]:
-    """Ends of all limbs in each frame, (n_frames, 2) of x forward and y up, and half widths."""
+    """Return start, end and the two half widths of every limb.
+
+    Starts and ends have shape (n_frames, 2), with x forward and y upward.
+    """
     zero = np.zeros_like(phase)
     legs = [_leg(body, phase + late) for late in (0.0, np.pi)]
-    # The lowest sole stands on the ground.
+    # The lower foot stands on the ground.
     lowest = np.minimum.reduce([np.minimum(ankle[:, 1], toe[:, 1]) for _, ankle, toe in legs])
     hip = np.stack([zero, body.sole - lowest], axis=1)
     neck = hip + body.torso * np.array([np.sin(body.lean), np.cos(body.lean)])
@@ -238,7 +255,7 @@ def _limbs(body: Body, phase: Vector, parts: tuple[str, ...]) -> list[Limb]:
     carries = "briefcase" in parts
     shoulder = neck - [0, 0.3 * body.chest]
     for side, late in enumerate((np.pi, 0.0)):
-        # Who carries something swings that arm hardly at all.
+        # An arm that carries the briefcase hardly swings.
         still = carries and side == 0
         swing = (0.12 if still else 1) * body.swing * np.sin(phase + late)
         bend = np.full_like(phase, 0.1 * body.elbow if still else body.elbow)
@@ -258,25 +275,31 @@ def _limbs(body: Body, phase: Vector, parts: tuple[str, ...]) -> list[Limb]:
 
 
 def _leg(body: Body, phase: Vector) -> tuple[Matrix, Matrix, Matrix]:
-    """Knee, ankle and toe from the hip: the thigh swings, the knee bends as it comes forward."""
+    """Return the positions of knee, ankle and toe relative to the hip.
+
+    The thigh swings, and the knee bends while the leg moves forward.
+    """
     thigh = body.stride * np.sin(phase) + 0.08
-    # The thigh is fastest forward at phase zero.
+    # At phase 0, the thigh moves forward at its maximum speed.
     bend = 0.1 + body.knee * np.maximum(np.cos(phase + 0.35 + body.knee_late), 0) ** 2
     knee = body.thigh * _hanging(thigh)
     ankle = knee + body.shank * _hanging(thigh - bend)
-    # The heel rises behind, and the toe before the foot comes down.
+    # The heel rises when the foot is behind, and the toe rises before the foot touches the ground.
     pitch = np.pi / 2 + 0.6 * (thigh - bend) + 0.25 * np.sin(phase)
     toe = ankle + body.foot * _hanging(pitch)
     return knee, ankle, toe
 
 
 def _hanging(angle: Vector) -> Matrix:
-    """Unit vectors turned forward from straight down."""
+    """Return unit vectors at these angles from the downward direction, positive forward."""
     return np.stack([np.sin(angle), -np.cos(angle)], axis=1)
 
 
 def _beyond(x: Floats, y: Floats, start: Matrix, end: Matrix, first: float, last: float) -> Floats:
-    """How far pixels are outside a limb that narrows from its first to its last half width."""
+    """Return the distance of each pixel from a limb, negative inside it.
+
+    The half width of the limb changes linearly from `first` to `last`.
+    """
     x0, y0, dx, dy = (v.astype(np.float32)[:, None, None] for v in (*start.T, *(end - start).T))
     along = ((x - x0) * dx + (y - y0) * dy) / np.maximum(dx**2 + dy**2, 1e-9)
     along = np.clip(along, 0, 1)

@@ -1,4 +1,4 @@
-"""Distances between distributions, and what they are good for."""
+"""Distances between distributions, and estimators for sets of vectors that use them."""
 
 from nearfar.distributions.dissimilarities import dissimilarity
 from nearfar.distributions.earth_mover import emd_distances

@@ -1,4 +1,4 @@
-"""Spectral clustering of points through the augmented space."""
+"""AugmentedSpectralClustering: spectral clustering of points by their neighborhoods."""
 
 from __future__ import annotations
 
@@ -13,67 +13,68 @@ from nearfar.distributions.spectral_clusters import CLUSTER_PARAMETERS, Spectral
 
 
 class AugmentedSpectralClustering(SpectralClusters):
-    r"""Spectral clustering of points by the Gaussians of their neighbourhoods.
+    r"""Spectral clustering of points that compares the Gaussians of their neighborhoods.
 
-    Each point goes to the augmented space of pairs of a point and a covariance,
-    :math:`x_i \mapsto \mathcal G_i = (\hat\mu_i, \hat\Sigma_i + \gamma I)`, mean and covariance of
-    the point and its nearest neighbours (:meth:`nearfar.Gaussians.from_neighborhoods`). With
-    :math:`K_{ij} = \exp(-d(\mathcal G_i, \mathcal G_j) / \sigma)` and :math:`D = \mathrm{diag}(K
-    1)`, the relaxed normalised cut
+    Each point is mapped to the "augmented space" of means and covariances,
+    :math:`x_i \mapsto \mathcal G_i = (\hat\mu_i, \hat\Sigma_i + \gamma I)`: the mean and covariance
+    of the point and its nearest neighbors (:meth:`nearfar.Gaussians.from_neighborhoods`). With the
+    kernel :math:`K_{ij} = \exp(-d(\mathcal G_i, \mathcal G_j) / \sigma)` and
+    :math:`D = \mathrm{diag}(K 1)`, the relaxed normalized cut is
 
-    .. math:: \max_U \mathrm{tr}(U^T D^{-1/2} K D^{-1/2} U), \qquad U^T U = I ,
+    .. math:: \max_U \mathrm{tr}(U^T D^{-1/2} K D^{-1/2} U), \qquad U^T U = I .
 
-    whose rows are brought to unit length; k-means then finds the clusters.
+    The rows of U are scaled to unit length. Then k-means assigns them to clusters.
 
-    Use it where clusters cross or touch but differ in the shape of their neighbourhoods. Scale the
-    features first: the distance of neighbours and the ridge follow their units. (Where it does
-    better than ordinary spectral clustering in the works, much of the difference is scaling.)
+    Use it if clusters cross or touch, but differ in the shape of their neighborhoods. Scale the
+    features first, because the neighbors and the ridge depend on their units. (In [1]_, much of
+    the improvement over ordinary spectral clustering is due to scaling.)
 
-    Cost: :math:`O(n^2 p)` for neighbours, :math:`n (n-1) / 2` dissimilarities of :math:`O(p^3)` for
-    the default, eigenvectors of an n×n array, and k-means.
+    Cost: :math:`O(n^2 p)` for the neighbors, :math:`n (n-1) / 2` dissimilarities of :math:`O(p^3)`
+    each for the default, eigenvectors of an n×n array, and k-means.
 
     Parameters
     ----------
     n_clusters : int, default=2
-        How many clusters.
+        Number of clusters.
     n_neighbors : int, default=8
-        Neighbours of each row; itself is not counted. The works take 5 to 16.
+        Number of neighbors per row. The row itself is not counted. [1]_ uses 5 to 16.
     form : {"smoothed", "raw"}, default="smoothed"
-        Of the Gaussians of points: about the mean of the neighbourhood, or about the point.
+        Center of each point's Gaussian: "smoothed" uses the mean of its neighborhood, "raw" the
+        point itself.
     metric : str, default="bhattacharyya_riemann"
-        The dissimilarity: d, one of those of :class:`EuclideanEmbedding`, but not "precomputed".
+        Dissimilarity d: one of those of :class:`EuclideanEmbedding`, except "precomputed".
     width : float or None, default=None
-        Width of the kernel: :math:`\sigma`; None takes a quantile of the dissimilarities.
+        Width of the kernel: :math:`\sigma`. None uses a quantile of the dissimilarities.
     quantile : float from 0 to 1, default=0.5
-        Which quantile of the dissimilarities the width is.
+        Quantile of the dissimilarities that is used as the width if ``width=None``.
     ridge : float or "auto", default="auto"
-        What is added to variances: :math:`\gamma`, in squared units of X; the works take 1.
+        Value added to the variances: :math:`\gamma`, in squared units of X. [1]_ uses 1.
     standardize : bool, default=False
         Divide each feature by its standard deviation first.
     recognize : bool, default=True
-        Whether new points that equal a training point are taken for it; they are then not their own
-        neighbours.
+        If True, a new point that is equal to a training point is treated as that training point,
+        so that it is not its own neighbor.
     n_init : int, default=10
-        Number of starts; the best is kept. They are those of k-means.
+        Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the starts of k-means.
+        Seed of the random number generator. It draws the starts of k-means.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores. They compute dissimilarities.
+        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        The cluster of each training point, numbered from 0.
+        Cluster of each training point, from 0.
     embedding_ : ndarray of shape (n_samples, n_clusters)
-        Their places, of unit length.
+        Coordinates of the training points, scaled to unit length.
     eigenvalues_ : ndarray of shape (n_clusters,)
-        Of the normalised kernel, the largest first, at most 1.
+        Leading eigenvalues of the normalized kernel, in descending order, at most 1.
     cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
-        In the coordinates of ``transform``.
+        Cluster centers in the coordinates of ``transform``.
     width_ : float
-        :math:`\sigma`.
+        The width :math:`\sigma`.
     gaussians_ : Gaussians
-        Of the training points.
+        Gaussians of the training points.
 
     See Also
     --------
@@ -132,19 +133,19 @@ class AugmentedSpectralClustering(SpectralClusters):
         self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Find clusters.
+        """Cluster the training points.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : ignored
-            For the API.
+            Present for API consistency.
 
         Returns
         -------
         AugmentedSpectralClustering
-            Itself.
+            The fitted estimator.
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)

@@ -1,4 +1,4 @@
-"""Sets of vectors as histograms over a codebook of words."""
+"""BagOfWords: histograms of sets of vectors over a codebook."""
 
 from __future__ import annotations
 
@@ -19,50 +19,52 @@ from nearfar.parameters import boolean, integer, one_of, random_state
 from nearfar.state import State, floats, table
 from nearfar.summaries.sets import Sets, as_sets
 
-# Beyond so many vectors k-means goes by small batches.
+# Number of different vectors above which MiniBatchKMeans replaces KMeans.
 _MANY = 20_000
 
 
 class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
-    r"""Sets of vectors as histograms of words: how often each word of a codebook occurs in a set.
+    r"""Histograms of sets of vectors: how often each word of a codebook occurs in a set.
 
-    The codebook :math:`w_1, \ldots, w_K` is found by k-means over the vectors of all training sets,
+    The codebook :math:`w_1, \ldots, w_K` is computed by k-means over the vectors of all training
+    sets,
 
-    .. math:: \min_w \sum_{i,j} \min_k \|x_{ij} - w_k\|^2 ,
+    .. math:: \min_w \sum_{i,j} \min_k \|x_{ij} - w_k\|^2 .
 
-    and set i becomes the shares :math:`h_{ik}` of its vectors whose nearest word is k. Any
-    classifier of vectors follows: ``make_pipeline(BagOfWords(), SVC())``, or an SVM with the
-    chi-squared kernel of ``sklearn.metrics.pairwise``, which is customary for histograms.
+    Set i is described by the fractions :math:`h_{ik}` of its vectors whose nearest word is k. Any
+    classifier can follow: ``make_pipeline(BagOfWords(), SVC())``, or an SVM with the chi-squared
+    kernel of ``sklearn.metrics.pairwise``, which is common for histograms.
 
-    It is the baseline for sets of many clusters, where one Gaussian says little. It needs many
-    vectors a set, as shares of few vectors are coarse; and words are as good as the distances
-    between vectors are, so features should be scaled.
+    It is the baseline for sets with many clusters, which a single Gaussian does not describe well.
+    It needs many vectors per set, because fractions of few vectors are imprecise. Words depend on
+    the distances between vectors, so the features should be scaled.
 
-    Cost: O(N K p) for each of some ten to a hundred rounds of k-means over all N vectors; beyond
-    20,000 vectors it goes by small batches.
+    Cost: O(N K p) for each of about 10 to 100 iterations of k-means over all N vectors. For more
+    than 20,000 different vectors, mini-batches are used.
 
     Parameters
     ----------
     n_words : int, default=50
-        K. With fewer different vectors than that there are as many words.
+        Number K of words. If there are fewer different training vectors, each of them is a word.
     weighting : {"share", "count", "root"}, default="share"
-        What a histogram holds: shares that sum to one, numbers of vectors, or square roots of
-        shares, whose distances are those of Hellinger.
+        Entries of a histogram: "share" are fractions that sum to one, "count" numbers of vectors,
+        and "root" square roots of fractions, whose Euclidean distances are Hellinger distances.
     standardize : bool, default=True
-        Divide each feature by its standard deviation first: that over the training vectors.
+        Divide each feature by its standard deviation first. The standard deviation is that of all
+        training vectors.
     n_init : int, default=3
-        Number of starts; the best is kept. They are those of k-means.
+        Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the starts of k-means.
+        Seed of the random number generator. It draws the starts of k-means.
 
     Attributes
     ----------
     words_ : ndarray of shape (n_words, n_features)
         The codebook, in the units of the data.
     scale_ : ndarray of shape (n_features,)
-        What features are divided by; ones without ``standardize``.
+        Divisor of each feature. All ones if ``standardize=False``.
     n_features_in_ : int
-        The width of the vectors.
+        Number of features of the vectors.
 
     See Also
     --------
@@ -71,7 +73,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     References
     ----------
     .. [1] K. Abou-Moustafa, F. Ferrie, "A framework for hypothesis learning over sets of vectors",
-       2011, section 1, which names it.
+       2011, section 1, which mentions the method.
 
     Examples
     --------
@@ -86,7 +88,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     True
     """
 
-    # Words are training vectors where there are no more of these than words.
+    # With at most as many training vectors as words, the words are the training vectors.
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
     state = State(
         {"words_": table("q", "p"), "scale_": floats("p", above=0)},
@@ -125,19 +127,19 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         return len(self.words_)
 
     def fit(self, X: Sets | ArrayLike, y: Any = None) -> Self:
-        """Find the codebook.
+        """Compute the codebook.
 
         Parameters
         ----------
         X : Sets, or list of array-likes of shape (t_i, p)
             Training sets.
         y : Ignored
-            For pipelines.
+            Present for API consistency.
 
         Returns
         -------
         BagOfWords
-            Itself.
+            The fitted estimator.
         """
         self._forget()
         self._check_parameters()
@@ -150,23 +152,23 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         return self
 
     def transform(self, X: Sets | ArrayLike) -> Floats:
-        """The histogram of each set.
+        """Return the histogram of each set.
 
         Parameters
         ----------
         X : Sets, or list of array-likes of shape (t_i, p)
-            Sets, of the width of the training sets.
+            Sets with the same number of features as the training sets.
 
         Returns
         -------
         ndarray of shape (n_sets, n_words)
-            In the dtype of X.
+            One histogram per set, in the dtype of X.
         """
         check_is_fitted(self)
         sets = as_sets(X)
         if sets.n_features != self.n_features_in_:
             raise ValueError(
-                f"X has vectors of {sets.n_features} features, but BagOfWords was fitted with "
+                f"X has vectors with {sets.n_features} features, but BagOfWords was fitted with "
                 f"{self.n_features_in_}."
             )
         rows = np.asarray(sets.X, np.float64) / self.scale_
@@ -181,7 +183,8 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
 
 
 def _codebook(rows: Matrix, n_words: int, n_init: int, seed: Any) -> Matrix:
-    # Sorted and weighted, so that neither the order of sets nor that of vectors plays a part.
+    # The vectors are sorted and weighted, so the codebook does not depend on the order of sets and
+    # vectors.
     different, weights = np.unique(rows, axis=0, return_counts=True)
     if len(different) <= n_words:
         return different

@@ -1,21 +1,21 @@
-r"""Pairs of Gaussians by their covariances.
+r"""Terms of pairs of Gaussians, computed from their covariances.
 
-No dissimilarity but that of the means changes when all Gaussians go through one affine map, so
-they are first moved to coordinates in which their typical covariance is the identity: then
-condition numbers say how the Gaussians differ, not in which units they came. With
-:math:`\Sigma = L L^T` and :math:`\Sigma_0 = L_0 L_0^T` the new factor :math:`L_0^{-1} L` is again
-lower triangular; it is never squared and factored again.
+All dissimilarities except "mean" are invariant to an affine map of all Gaussians. Therefore the
+Gaussians are first transformed to coordinates in which their typical covariance is the identity.
+Then condition numbers measure how the Gaussians differ, not the units of the features. With
+:math:`\Sigma = L L^T` and :math:`\Sigma_0 = L_0 L_0^T`, the new factor :math:`L_0^{-1} L` is lower
+triangular, too. It is used directly, without another factorization.
 
-Of one Gaussian a, and many b in a stack:
+For one Gaussian a and a stack of Gaussians b:
 
-* traces are inner products of stacked matrices, :math:`tr(\Sigma_a^{-1}\Sigma_b) = \langle
-  \Sigma_a^{-1}, \Sigma_b \rangle`: one matrix product for all pairs;
-* eigenvalues are those of :math:`L_a^{-1} \Sigma_b L_a^{-T}`, one ``eigvalsh`` for each b;
-* :math:`\ln |\Gamma|` and :math:`u^T \Gamma^{-1} u` come from one bordered Cholesky factorisation.
+* Traces are inner products of stacked matrices, :math:`tr(\Sigma_a^{-1}\Sigma_b) = \langle
+  \Sigma_a^{-1}, \Sigma_b \rangle`: one matrix product for all pairs.
+* Eigenvalues are those of :math:`L_a^{-1} \Sigma_b L_a^{-T}`: one ``eigvalsh`` for each b.
+* :math:`\ln |\Gamma|` and :math:`u^T \Gamma^{-1} u` come from one bordered Cholesky factorization.
 
-Where the product of the condition numbers exceeds 1e8, traces and eigenvalues come from the
-singular values of :math:`M = L_a^{-1} L_b` instead, whose squares cannot turn negative:
-:math:`\lambda = \sigma^2`. Where :math:`\Gamma` is ill-conditioned too, so does the rest:
+If the product of the condition numbers exceeds 1e8, traces and eigenvalues are computed from the
+singular values of :math:`M = L_a^{-1} L_b`, :math:`\lambda = \sigma^2`, which cannot become
+negative. If :math:`\Gamma` is also ill-conditioned, the other terms are computed from them, too:
 :math:`u^T \Gamma^{-1} u = \sum 2 (U^T L_a^{-1} u)^2 / (1 + \sigma^2)`.
 """
 
@@ -44,15 +44,16 @@ from nearfar.summaries.gaussians import Gaussians
 
 @dataclass(frozen=True)
 class Frame:
-    """Coordinates in which a typical covariance is the identity: x goes to L₀⁻¹(x - centre)."""
+    """Coordinates L₀⁻¹(x - center), in which a typical covariance is the identity."""
 
     center: Matrix
     root: Matrix
 
     @classmethod
     def of(cls, gaussians: Gaussians, factors: Matrix) -> Frame:
-        """The frame of Gaussians with Cholesky factors (n, p, p)."""
-        # Units first, then the mean of covariances of size one: none outweighs the others.
+        """Return the frame of Gaussians with Cholesky factors (n, p, p)."""
+        # The features are scaled first. Then the covariances are scaled to the same trace and
+        # averaged, so that none of them dominates the mean.
         variances = np.einsum("kij,kij->ki", factors, factors)
         units = np.sqrt(np.exp(np.log(variances).mean(axis=0)))
         scaled = factors / units[:, None]
@@ -65,7 +66,7 @@ class Frame:
         return cls(gaussians.means.mean(axis=0), units[:, None] * root)
 
     def solve(self, stack: Matrix) -> Matrix:
-        """L₀⁻¹ times each matrix of a stack (n, p, q)."""
+        """Return L₀⁻¹ times each matrix of a stack (n, p, q)."""
         n, p, q = stack.shape
         flat = np.ascontiguousarray(stack.transpose(1, 0, 2)).reshape(p, n * q)
         solved = linalg.solve_triangular(self.root, flat, lower=True, check_finite=False)
@@ -73,7 +74,7 @@ class Frame:
 
 
 class DenseSide:
-    """Gaussians in a frame, and what is computed once for each of them."""
+    """Gaussians in a frame, with cached quantities of each Gaussian."""
 
     def __init__(self, means: Matrix, factors: Matrix) -> None:
         self.means = means
@@ -81,7 +82,7 @@ class DenseSide:
 
     @classmethod
     def of(cls, gaussians: Gaussians, frame: Frame, factors: Matrix) -> DenseSide:
-        """Gaussians with Cholesky factors, moved to a frame."""
+        """Return the Gaussians with these Cholesky factors in the coordinates of a frame."""
         means = frame.solve((gaussians.means - frame.center)[:, :, None])[:, :, 0]
         return cls(means, frame.solve(factors))
 
@@ -93,7 +94,7 @@ class DenseSide:
 
     @property
     def reach(self) -> float:
-        """How far means lie from the centre, in units of the frame."""
+        """Largest absolute coordinate of a mean in the frame."""
         return float(np.abs(self.means).max())
 
     @cached_property
@@ -113,24 +114,24 @@ class DenseSide:
 
     @cached_property
     def extremes(self) -> tuple[Matrix, Matrix]:
-        """The largest and the smallest eigenvalue of each Σ, (n,) both."""
+        """The largest and the smallest eigenvalues of each Σ, both of shape (n,)."""
         sizes = np.asarray(np.linalg.svd(self.factors, compute_uv=False), np.float64)
         return sizes[:, 0] ** 2, sizes[:, -1] ** 2
 
     @cached_property
     def condition_bound(self) -> float:
-        """No condition number is larger; costs less than they do."""
+        """Upper bound for the condition numbers, which is cheaper than computing them."""
         squares = [np.einsum("kij,kij->k", X, X) for X in (self.factors, self.inverses)]
         return float((squares[0] * squares[1]).max())
 
     @cached_property
     def flat(self) -> Matrix:
-        """The lower triangles of Σ, those off the diagonal doubled: (n, p (p + 1) / 2)."""
+        """Lower triangles of Σ, with doubled off-diagonal entries: (n, p (p + 1) / 2)."""
         return _lower_triangles(self.covariances, 2.0)
 
     @cached_property
     def flat_inverses(self) -> Matrix:
-        """The lower triangles of Σ⁻¹."""
+        """Lower triangles of Σ⁻¹: (n, p (p + 1) / 2)."""
         return _lower_triangles(self.inverses.transpose(0, 2, 1) @ self.inverses, 1.0)
 
 
@@ -148,18 +149,18 @@ Columns = Sequence[int] | Indices
 
 
 class DensePairs:
-    """All pairs of two sides."""
+    """All pairs of Gaussians from two stacks in the same frame."""
 
     def __init__(self, A: DenseSide, B: DenseSide) -> None:
         self.A, self.B = A, B
         self.n_features = A.means.shape[1]
-        # Covariances alone are often compared.
+        # If all means are equal, as for covariances without means, quadratic forms are skipped.
         both = np.concatenate([A.means[:1], B.means])
         self._any_ill = not A.condition_bound * B.condition_bound < ILL
         self._equal_means = not (np.ptp(both, axis=0).any() or np.ptp(A.means, axis=0).any())
 
     def terms(self, rows: slice, first: int, wanted: frozenset[str], upper: bool) -> Terms:
-        """As in :class:`~nearfar.distributions.pair_terms.Pairs`."""
+        """Return terms as described in :class:`~nearfar.distributions.pair_terms.GaussianPairs`."""
         A, B = self.A, self.B
         shape = (rows.stop - rows.start, len(B) - first)
         found: Terms = {}
@@ -181,7 +182,7 @@ class DensePairs:
             apart: Columns = range(start, len(B))
             mean: Columns = apart
             if self._any_ill:
-                # Traces are wanted on both sides of the diagonal.
+                # Traces are needed on both sides of the diagonal.
                 begin = first if wanted & _TRACES else start
                 ill, wild = self._ill(a, begin)
                 columns = np.arange(begin, len(B))
@@ -198,10 +199,13 @@ class DensePairs:
         return found
 
     def _ill(self, a: int, start: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which pairs have too large a product of condition numbers; and also too ill a mean."""
+        """Return masks of pairs with a too large product of condition numbers.
+
+        In the second mask, the mean covariance Γ is ill-conditioned, too.
+        """
         (high, low), (highs, lows) = ((x[a] for x in self.A.extremes), self.B.extremes)
         highs, lows = highs[start:], lows[start:]
-        # Multiplied out: the smallest may be zero.
+        # Products instead of quotients, because the smallest eigenvalue may be zero.
         ill = high * highs >= ILL * low * lows
         return ill, ill & (high + highs >= ILL * (low + lows))
 
@@ -232,7 +236,7 @@ class DensePairs:
                 G = np.empty((len(covariances), p + 1, p + 1))
                 np.add(covariances, A.covariances[a], out=G[:, :p, :p])
                 G[:, p, :p] = B.means[part] - A.means[a]
-                log_det, quad = bordered_cholesky(G)  # of twice Γ
+                log_det, quad = bordered_cholesky(G)  # G contains 2Γ
                 if "quad_mean" in row:
                     row["quad_mean"][less(part, first)] = 2 * quad
             if "log_mean" in row:

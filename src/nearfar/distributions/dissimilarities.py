@@ -1,4 +1,4 @@
-"""Dissimilarities between Gaussians: closed forms, and one engine for all pairs."""
+"""Dissimilarities between Gaussians in closed form, and their computation for all pairs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from nearfar.words import did_you_mean, listed
 
 PairMethod = Literal["auto", "dense", "low_rank"]
 
-# Rows of a task at most: enough for fast products, few enough for short work arrays.
+# Upper limit for the number of rows per task. It is large enough for fast matrix products and
+# small enough for short temporary arrays.
 _ROWS = 64
-# Distances whose squares are no trouble.
+# Upper limit for distances. Their squares must not overflow.
 _FARTHEST = 1e140
 _TOO_FAR = (
-    "{} between some Gaussians is too large for floating point numbers: their means or covariances "
-    "differ too much. Scale the data, or give a larger ridge."
+    "{} between some Gaussians is too large for floating-point numbers, because their means or "
+    "covariances differ too much. Scale the data, or pass a larger ridge."
 )
 
 
@@ -60,7 +61,7 @@ def dissimilarity(
     n_jobs: int | None = None,
     chunks: int | None = None,
 ) -> Any:
-    r"""How far apart Gaussians are, all pairs of one stack or of two.
+    r"""Compute a dissimilarity between all pairs of Gaussians, within A or between A and B.
 
     With :math:`u = \mu_1 - \mu_2`, :math:`\Psi = \Sigma_1^{-1} + \Sigma_2^{-1}`, :math:`\Gamma =
     (\Sigma_1 + \Sigma_2)/2` and the :math:`\lambda_k` of :math:`\Sigma_1 v = \lambda \Sigma_2 v`:
@@ -83,56 +84,61 @@ def dissimilarity(
     "sqrt_bhattacharyya"
     ========================  ================================================================
 
-    All but "mean" stay the same when all Gaussians go through one invertible affine map. Only
-    "hellinger", "riemann" and "mean" are metrics. The works call :math:`d_{JR}` and :math:`d_{BR}`
-    metrics too; they are on Gaussians of one mean or of one covariance, but not in general, since
-    a broad Gaussian between two narrow ones is a shortcut: see
-    :func:`~nearfar.distributions.metric_report`.
-
-    Which to choose: "bhattacharyya_riemann" on scaled data; "riemann" if means should not count,
-    "mean" if covariances should not. "hellinger" has the one kernel that is always positive
-    definite, but is the same for nearly all pairs once p is more than moderate. "jeffreys" costs
-    next to nothing, and follows the pair of most different covariances.
-
     Parameters
     ----------
     A : Gaussians
-        The rows.
+        Gaussians of the rows of the result.
     B : Gaussians, default=None
-        The columns; A itself by default.
+        Gaussians of the columns. None means A.
     metric : str or list of str, default="bhattacharyya_riemann"
-        Which; several are computed in one pass over the pairs.
+        Name of the dissimilarity. A list is computed in one pass over the pairs.
     method : {"auto", "dense", "low_rank"}, default="auto"
-        Work on covariances, or on factors of low rank plus ridge if both A and B are kept so.
+        "dense" uses the covariances, "low_rank" their low-rank factors plus ridge, which A and B
+        must both store. "auto" selects "low_rank" if that is possible and faster.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
     chunks : int, default=None
-        If given, the result is a dask array in blocks of so many rows and columns, each of which is
-        computed where dask computes (``nearfar[dask]``).
+        If given, return a lazy dask array with blocks of this number of rows and columns
+        (``pip install nearfar[dask]``).
 
     Returns
     -------
     ndarray of shape (n_A, n_B), or dict of them
-        In float64; a dict by name if ``metric`` is a list. Without B exactly symmetric (but for
-        "kl") and exactly zero on the diagonal. Dask arrays if ``chunks`` is given.
+        Dissimilarities in float64, or a dict by name if ``metric`` is a list. Without B, the result
+        is exactly symmetric (except for "kl" and "sqrt_kl") and has an exactly zero diagonal. With
+        ``chunks``, dask arrays.
 
     Raises
     ------
     ValueError
-        If a covariance is not positive definite, or A and B have not the same features.
+        If a covariance is not positive definite, or A and B have different numbers of features.
 
     Notes
     -----
-    Cost, for N pairs: :math:`O(N p^3)`, of which "riemann" needs eigenvalues for each pair (some 5
-    to 10 times as long as the rest), "bhattacharyya" one Cholesky factorisation, and "kl" and
-    "jeffreys" a matrix product; :math:`O(N (r^3 + p r^2))` by factors of rank r. Memory: the
-    result, a few copies of A and B, and work arrays of a few megabytes a thread.
+    *Invariance*: all dissimilarities except "mean" are invariant to an invertible affine map of all
+    Gaussians.
+
+    *Metric properties*: only "hellinger", "riemann" and "mean" are metrics. [1]_ and [2]_ call
+    :math:`d_{JR}` and :math:`d_{BR}` metrics, too. They are metrics on Gaussians with a common mean
+    or a common covariance, but not in general: a broad Gaussian between two narrow ones violates
+    the triangle inequality. See :func:`~nearfar.distributions.metric_report`.
+
+    *Choice*: use "bhattacharyya_riemann" on scaled data, "riemann" to ignore means, and "mean" to
+    ignore covariances. "hellinger" is the only one whose kernel is always positive definite, but
+    with many features it is almost the same for all pairs. "jeffreys" is the cheapest, and is
+    dominated by the direction in which the covariances differ most.
+
+    *Cost* for N pairs: :math:`O(N p^3)`. "riemann" computes eigenvalues for each pair (about 5 to
+    10 times as long as the others), "bhattacharyya" one Cholesky factorization, and "kl" and
+    "jeffreys" a matrix product. With factors of rank r, the cost is :math:`O(N (r^3 + p r^2))`.
+    Memory: the result, a few copies of A and B, and a few megabytes of temporary arrays per thread.
 
     References
     ----------
-    K. T. Abou-Moustafa, "Metric Learning Revisited", PhD thesis, McGill University, 2011, sections
-    5.5 and 5.6. K. T. Abou-Moustafa, F. P. Ferrie, "A Framework for Hypothesis Learning Over Sets
-    of Vectors", MLG 2011, section 3 (with corrected constants).
+    .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", PhD thesis, McGill University, 2011,
+       sections 5.5 and 5.6.
+    .. [2] K. T. Abou-Moustafa, F. P. Ferrie, "A Framework for Hypothesis Learning Over Sets of
+       Vectors", MLG 2011, section 3 (here with corrected constants).
 
     Examples
     --------
@@ -190,7 +196,7 @@ def _bhattacharyya(t: Terms, p: int) -> Matrix:
 
 
 def _hellinger(t: Terms, p: int) -> Matrix:
-    # expm1 keeps the digits of close pairs.
+    # expm1 is accurate for close pairs.
     return np.sqrt(-2 * np.expm1(-_bhattacharyya(t, p)))
 
 
@@ -211,7 +217,7 @@ def _mean(t: Terms, p: int) -> Matrix:
 
 
 def _positive(values: Matrix) -> Matrix:
-    """Without what rounding leaves below zero."""
+    """Replace negative values, which are rounding errors, by zero."""
     return np.maximum(values, 0)
 
 
@@ -237,7 +243,7 @@ for _name in ("kl", "jeffreys", "bhattacharyya"):
         value=lambda t, p, root=_of.value: np.sqrt(root(t, p))  # type: ignore[misc]
     )
 
-#: The names of all dissimilarities.
+#: Names of all dissimilarities.
 METRICS = tuple(_FORMULAS)
 
 
@@ -245,10 +251,10 @@ METRICS = tuple(_FORMULAS)
 
 
 class _Side(NamedTuple):
-    """Gaussians made ready: for the terms of covariances, and the means as they were given."""
+    """Preprocessed Gaussians for the covariance terms, and their original means."""
 
     means: Matrix
-    made: Any  # DenseSide, LowRankSide, or None if only means count
+    made: Any  # DenseSide, LowRankSide, or None if only the means are used
 
     def part(self, rows: slice) -> _Side:
         return _Side(self.means[rows], None if self.made is None else self.made[rows])
@@ -257,11 +263,11 @@ class _Side(NamedTuple):
 def _sides(
     A: Gaussians, B: Gaussians | None, names: Sequence[str], method: PairMethod
 ) -> tuple[_Side, _Side]:
-    """Both stacks in common coordinates, which are those of the columns."""
+    """Return both stacks of Gaussians in common coordinates, which are those of the columns."""
     columns = A if B is None else B
     if set(names) <= {"mean"}:
         return _Side(A.means, None), _Side(columns.means, None)
-    with one_blas_thread():  # all products are small
+    with one_blas_thread():  # several threads would slow down the small matrix products
         if method == "low_rank":
             center = columns.means.mean(axis=0)
             right: Any = LowRankSide.of(columns, center)
@@ -280,9 +286,10 @@ def _sides(
 def _all_pairs(
     A: _Side, B: _Side, names: Sequence[str], same: bool, n_threads: int
 ) -> dict[str, Matrix]:
-    """The matrices of all pairs; ``same`` says that A and B are the same Gaussians."""
+    """Return the matrices of all pairs by name. `same` means that B is A."""
     n, m = len(A.means), len(B.means)
-    # KL would then change its direction.
+    # Tasks are blocks of rows, so fewer rows than columns are faster. KL is not symmetric and
+    # cannot be transposed.
     if not same and is_turned(n, m) and not any(name.endswith("kl") for name in names):
         turned = _all_pairs(B, A, names, False, n_threads)
         return {name: np.ascontiguousarray(D.T) for name, D in turned.items()}
@@ -337,11 +344,11 @@ def _mirror(D: Matrix) -> None:
         D[block, block] = corner + corner.T
 
 
-# ---------------------------------------------------------------------- terms apart
+# ---------------------------------------------------------------------- separate terms
 
 
 def costly_terms(metric: str) -> frozenset[str]:
-    """The terms that make a dissimilarity dear, if it is made of no others; else none.
+    """Return the terms of a dissimilarity if all of them are costly, else an empty set.
 
     >>> sorted(costly_terms("bhattacharyya_riemann")), sorted(costly_terms("jeffreys"))
     (['quad_mean', 'riemann'], [])
@@ -351,16 +358,16 @@ def costly_terms(metric: str) -> frozenset[str]:
 
 
 class CostlyPairs:
-    """The costly terms of all pairs, computed some rows at a time by whoever has time for it.
+    """The costly terms of all pairs, computed for some rows at a time, possibly in parallel.
 
-    What becomes of them by :func:`from_costly` is what :func:`dissimilarity` gives for A and B.
+    :func:`from_costly` converts them to the result of :func:`dissimilarity` for A and B.
 
     Parameters
     ----------
     A : Gaussians
-        The rows.
+        Gaussians of the rows.
     B : Gaussians, default=None
-        The columns; A itself by default.
+        Gaussians of the columns. None means A.
     """
 
     def __init__(self, A: Gaussians, B: Gaussians | None = None) -> None:
@@ -374,23 +381,24 @@ class CostlyPairs:
         self._pairs = pairs
 
     def terms(self, rows: slice, wanted: frozenset[str]) -> Terms:
-        """Of some rows; without B of columns from the first of these rows on."""
+        """Return terms of some rows. Without B, columns start at the first of these rows."""
         with one_blas_thread():
             first = rows.start if self._same else 0
             return self._pairs.terms(rows, first, wanted, self._same)
 
 
 def is_turned(n_rows: int, n_columns: int) -> bool:
-    """Whether rows and columns change places: work goes by rows, so these should be few."""
+    """Return True if rows and columns are exchanged, so that there are at most as many rows."""
     return n_columns < n_rows
 
 
 def from_costly(metric: str, terms: Terms, *, same: bool, turned: bool = False) -> Matrix:
-    """All dissimilarities from all their terms, those of one stack (``same``) or of two.
+    """Return the dissimilarities of all pairs from their costly terms.
 
-    Of one stack only the terms above the diagonal are read; ``turned`` are those of columns.
+    With `same`, B is A, and only terms above the diagonal are used. With `turned`, rows and columns
+    of the terms are exchanged.
     """
-    # None of them reads the number of features. A term itself stays as it is.
+    # These formulas do not use the number of features. The copy protects the terms.
     D = np.array(_FORMULAS[metric].value(terms, 0))
     if same:
         _mirror(D)
@@ -400,7 +408,7 @@ def from_costly(metric: str, terms: Terms, *, same: bool, turned: bool = False) 
 
 
 def _on_dask(A: _Side, B: _Side, names: Sequence[str], same: bool, chunks: int) -> dict[str, Any]:
-    """The same block by block, as dask arrays."""
+    """Return the matrices of all pairs as dask arrays."""
     dask, array = require("dask", "dask"), require("dask.array", "dask")
 
     def cut(side: _Side) -> list[_Side]:
@@ -434,7 +442,7 @@ def _piece(array: Any, tasks: Any, i: int, j: int, name: str, left: Any, right: 
 
 
 def _block(A: _Side, B: _Side, names: Sequence[str], same: bool) -> dict[str, Matrix]:
-    """One block; runs on a worker."""
+    """Compute one block on a dask worker."""
     return _all_pairs(A, A if same else B, names, same, 1)
 
 
@@ -444,7 +452,7 @@ def _block(A: _Side, B: _Side, names: Sequence[str], same: bool) -> dict[str, Ma
 def _checked_metrics(metric: Any) -> list[str]:
     names = [metric] if isinstance(metric, str) else list(metric)
     if not names:
-        raise ValueError(f"metric must name at least one of {listed(METRICS)}; got none.")
+        raise ValueError(f"metric must contain at least one of {listed(METRICS)}; got none.")
     for name in names:
         if name not in METRICS:
             close = did_you_mean(name, METRICS)
@@ -455,7 +463,7 @@ def _checked_metrics(metric: Any) -> list[str]:
 def _check_gaussians(value: Any, name: str) -> None:
     if isinstance(value, Gaussians):
         if not len(value):
-            raise ValueError(f"{name} has no Gaussians; at least one is needed.")
+            raise ValueError(f"{name} is empty. At least one Gaussian is needed.")
         return
     hint = "Gaussians.from_sets" if isinstance(value, Sets | list | tuple) else "Gaussians(...)"
     raise TypeError(f"{name} must be Gaussians; got {type(value).__name__}. Use {hint} first.")
@@ -466,8 +474,8 @@ def _chosen_method(A: Gaussians, B: Gaussians | None, method: PairMethod) -> Pai
     fits = A.is_low_rank and columns.is_low_rank and A.rank + columns.rank <= A.n_features
     if method == "low_rank" and not fits:
         raise ValueError(
-            'method="low_rank" needs A and B to be kept as factors of ranks that add up to at most '
-            f"the {A.n_features} features; give storage='low_rank' when making them."
+            'method="low_rank" needs A and B with stored factors whose ranks add up to at most '
+            f"{A.n_features}, the number of features. Pass storage='low_rank' when you create them."
         )
     if method == "auto":
         pays = low_rank_pays(max(A.rank, columns.rank), A.n_features)

@@ -1,4 +1,4 @@
-"""What the two embeddings of distributions share: coordinates, old and new."""
+"""Base class of EuclideanEmbedding and LaplacianEmbedding."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from nearfar.base import Embedding, LearnerTags
 from nearfar.distributions.objects import OverDistributions
 from nearfar.state import State, floats
 
-#: Up to so many dimensions are filled up with zeros where the objects are fewer.
+#: Upper limit for n_components if there are fewer objects than components. Columns without an
+#: eigenvector are filled with zeros.
 _MOST_EMPTY = 1000
 
 
 class _DistributionEmbedding(Embedding, OverDistributions):
-    """A learner of coordinates for distributions, with Nyström's formula for new ones.
+    """Embedding of distributions, with Nyström's formula for new objects.
 
-    Subclasses write ``_embed``, which sees dissimilarities, and ``_place``.
+    Subclasses implement `_embed` for training objects and `_place` for new ones.
     """
 
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
@@ -36,27 +37,30 @@ class _DistributionEmbedding(Embedding, OverDistributions):
 
     @abstractmethod
     def _embed(self, D: Matrix) -> Matrix:
-        """Coordinates of training objects from their dissimilarities, which may be spoilt."""
+        """Return coordinates of training objects from their dissimilarities.
+
+        D may be overwritten.
+        """
 
     @abstractmethod
     def _place(self, D: Matrix) -> Matrix:
-        """Coordinates of new objects from their dissimilarities to the training objects."""
+        """Return coordinates of new objects from their dissimilarities to training objects."""
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
-        """Embed distributions.
+        """Compute the embedding of the training objects.
 
         Parameters
         ----------
         X : Gaussians, Sets, list of arrays (t_i, p), or array-like of shape (n, p) or (n, n)
-            What to embed: distributions; sets of vectors; points; or dissimilarities, if
-            ``metric="precomputed"``.
+            Training objects: Gaussians, sets of vectors, points, or the dissimilarities of all
+            pairs if ``metric="precomputed"``.
         y : ignored
-            For the API.
+            Present for API consistency.
 
         Returns
         -------
         object
-            The learner itself.
+            The fitted estimator.
         """
         D, dtype = self._fit_pairs(X)
         self._check_components(len(D))
@@ -68,7 +72,7 @@ class _DistributionEmbedding(Embedding, OverDistributions):
         new = self._new_objects(X)
         placed = np.empty((len(new.same), self._axes.shape[1]))
         strange = new.same < 0
-        if not strange.all():  # the others are where they were
+        if not strange.all():  # training objects keep their coordinates
             placed[~strange] = self.embedding_[self._firsts[new.same[~strange]]]
         if strange.any():
             places = [self._place(D) for _, D in self._pair_blocks(new.only(strange))]
@@ -76,15 +80,18 @@ class _DistributionEmbedding(Embedding, OverDistributions):
         return placed.astype(new.dtype)
 
     def _check_components(self, n: int) -> None:
-        """Refuse dimensions that no objects of this number can fill, and no memory may hold."""
+        """Raise if n_components is far larger than the number of objects.
+
+        Such an array would contain mostly zeros and might not fit into memory.
+        """
         most = max(n, _MOST_EMPTY)
         if isinstance(self.n_components, int | np.integer) and self.n_components > most:
             raise ValueError(
-                f"n_components={self.n_components:,} is far more than {n} objects can span, "
-                f"{n - 1}; ask for {most:,} at most."
+                f"n_components={self.n_components:,} is too large: {n} objects span at most "
+                f"{n - 1} dimensions. Pass at most {most:,}."
             )
 
     def _padded(self, values: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
-        """Eigenvalues and vectors, with zeros for those that are not there."""
+        """Return eigenvalues and eigenvectors, padded with zeros to n_components."""
         empty = int(self.n_components) - len(values)
         return np.pad(values, (0, empty)), np.pad(vectors, ((0, 0), (0, empty)))

@@ -1,4 +1,4 @@
-"""The earth mover's distance between sets of vectors."""
+"""Earth mover's distance between sets of vectors."""
 
 from __future__ import annotations
 
@@ -26,44 +26,47 @@ def emd_distances(
     n_jobs: int | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> Matrix:
-    r"""The earth mover's distance between sets, all pairs of one collection or of two.
+    r"""Compute the earth mover's distance between all pairs of sets, within A or between A and B.
 
-    Each set is a heap of earth, spread evenly over its vectors; what it costs to move the one heap
-    onto the other is, with :math:`t` and :math:`s` vectors :math:`x_i` and :math:`z_j`,
+    The mass of each set is distributed evenly over its vectors. The distance is the minimum cost of
+    moving the mass of one set, with t vectors :math:`x_i`, to the other, with s vectors
+    :math:`z_j`:
 
     .. math:: d = \left( \min_{T \ge 0} \sum_{ij} T_{ij} \|x_i - z_j\|^q \right)^{1/q}, \qquad
               \sum_j T_{ij} = \tfrac1t, \quad \sum_i T_{ij} = \tfrac1s .
 
-    It is a metric between the empirical distributions, with no Gaussian assumed, and no covariance
-    to be estimated: for sets of few vectors, or of several clusters each. It depends on the units
-    of the features: scale them first. POT solves the linear program (``pip install nearfar[ot]``).
+    It is a metric between the empirical distributions. It assumes no Gaussian and estimates no
+    covariance, so it also suits sets with few vectors or with several clusters. It depends on the
+    units of the features, so scale them first. POT solves the linear program (``pip install
+    nearfar[ot]``).
 
     Parameters
     ----------
     A : Sets, or list of array-likes
-        The rows.
+        Sets of the rows of the result.
     B : Sets, or list of array-likes, default=None
-        The columns; A itself by default.
+        Sets of the columns. None means A.
     power : float, default=1.0
-        q, at least 1: 1 is the earth mover's distance of the works, 2 weighs long ways more.
+        The power q, at least 1. 1 is the earth mover's distance of [1]_, and 2 gives long moves
+        more weight.
     n_clusters : int, default=None
-        First reduce each set that has more vectors to so many centres of k-means with their
-        shares, its "signature". None takes all vectors.
+        If a set has more vectors, replace them by this number of weighted k-means centers, its
+        "signature". None uses all vectors.
     n_jobs : int or None, default=None
-        Threads; None means 1, -1 all cores.
+        Number of threads. None means 1, -1 all cores.
     random_state : int, RandomState instance or None, default=None
-        The seed of k-means.
+        Seed of k-means.
 
     Returns
     -------
     ndarray of shape (n_A, n_B)
-        Exactly symmetric and with a diagonal of zero if there is no B; for
-        ``SetKNeighborsClassifier(metric="precomputed")``, or, through
-        :func:`~nearfar.distributions.exponential_kernel`, for ``SVC(kernel="precomputed")``.
+        Distances. Without B, the result is exactly symmetric with a zero diagonal. Use it with
+        ``SetKNeighborsClassifier(metric="precomputed")``, or, after
+        :func:`~nearfar.distributions.exponential_kernel`, with ``SVC(kernel="precomputed")``.
 
     Notes
     -----
-    Cost: about :math:`O(t^3)` a pair for sets of t vectors; 50 ms for t = 500.
+    Cost: about :math:`O(t^3)` per pair of sets with t vectors, for example 50 ms for t = 500.
 
     References
     ----------
@@ -89,9 +92,9 @@ def emd_distances(
     def distance(i: int, j: int) -> float:
         (x, a), (z, b) = signatures[i], others[j]
         cost = cdist(x, z)
-        if len(x) == 1 or len(z) == 1:  # one way only
+        if len(x) == 1 or len(z) == 1:  # there is only one transport plan
             return float((a @ cost**power @ b) ** (1 / power))
-        # In units of the largest cost: the solver's tolerance is absolute.
+        # The solver's tolerance is absolute, so costs are divided by the largest one.
         top = cost.max() or 1.0
         value = ot.emd2(a, b, (cost / top) ** power, numItermax=1_000_000)
         return float(top * max(float(value), 0.0) ** (1 / power))
@@ -110,6 +113,6 @@ def _signatures(
         shares = np.bincount(means.labels_, minlength=n_clusters) / len(rows)
         return means.cluster_centers_[shares > 0], shares[shares > 0]
 
-    # A generator that is shared draws in one order only.
+    # With a shared generator, results depend on the order of draws, so only one thread is used.
     shared = isinstance(random_state, np.random.RandomState)
     return list(map_in_order(signature, sets, 1 if shared else effective_threads(n_jobs)))

@@ -1,4 +1,4 @@
-"""Euclidean embedding: classical scaling of dissimilarities between distributions."""
+"""EuclideanEmbedding: classical scaling of dissimilarities between distributions."""
 
 from __future__ import annotations
 
@@ -22,84 +22,94 @@ from nearfar.solvers.spectral_step import (
 )
 from nearfar.state import State, floats, number
 
-# A share of negative eigenvalues up to this may be rounding, or the error of its estimate.
+# Fractions of negative eigenvalues up to this value can be caused by rounding or by the estimate of
+# the spectrum.
 _ROUNDING = 1e-8
 
 
 class EuclideanEmbedding(_DistributionEmbedding):
-    r"""Points in space for distributions: classical scaling of their dissimilarities.
+    r"""Euclidean coordinates of distributions by classical scaling of their dissimilarities.
+
+    The embedding Y solves
 
     .. math::
         \min_Y \|Y Y^T - K\|_F^2, \qquad K = -\tfrac12 H D^{\circ 2} H, \qquad
         D_{ij} = d(\mathcal G_i, \mathcal G_j) ,
 
-    with :math:`H = I - \frac1n 1 1^T`, solved by :math:`Y = V \Lambda^{1/2}` with the largest
-    eigenvalues of K; d is one of :func:`~nearfar.distributions.dissimilarity`, by default
+    with :math:`H = I - \frac1n 1 1^T`. The solution is :math:`Y = V \Lambda^{1/2}` with the largest
+    eigenvalues of K. d is one of :func:`~nearfar.distributions.dissimilarity`, by default
     :math:`d_{BR}`.
 
-    Use it to give each Gaussian, set of vectors or point a vector that any learner takes, with
-    distances near to those of the distributions. Of points the Gaussians are those of their
-    neighbourhoods (the augmented space), so that it is the shape of the neighbourhoods that counts
-    besides their place.
+    Use it to represent each Gaussian, set of vectors or point by a vector for other estimators,
+    with distances close to those of the distributions. A set is represented by the Gaussian of its
+    vectors, a point by the Gaussian of its neighborhood (the "augmented space"), so that both the
+    position and the shape of the neighborhood are compared.
 
-    The works say that such distances always embed exactly. They do not: K has negative eigenvalues
-    unless d is "hellinger" or "mean". These are left out, and ``negative_share_`` says how much
-    they weigh.
-
-    Cost: :math:`n (n-1) / 2` dissimilarities, of :math:`O(p^3)` each for the default; then
-    :math:`O(n^3)` up to 1000 objects and some twenty products of :math:`O(n^2)` beyond. Memory:
-    three n×n arrays.
+    Cost: :math:`n (n-1) / 2` dissimilarities, of :math:`O(p^3)` each for the default, then
+    :math:`O(n^3)` for up to 1000 objects, and about twenty products of :math:`O(n^2)` for more.
+    Memory: three n×n arrays.
 
     Parameters
     ----------
     n_components : int, float or "positive", default=2
-        Dimension of the output; "positive" for as many as there are positive eigenvalues, a number
-        up to 1.0 for as many as have that share of their sum. (The latter two find all
-        eigenvalues.)
+        Dimension of the output. "positive" keeps all positive eigenvalues, and a float up to 1.0
+        keeps this fraction of their sum. Both compute all eigenvalues.
     metric : str, default="bhattacharyya_riemann"
-        The dissimilarity: "jeffreys", "bhattacharyya", "hellinger", "riemann", "jeffreys_riemann",
-        "bhattacharyya_riemann", "mean", "sqrt_jeffreys", "sqrt_bhattacharyya"; or "precomputed", if
-        X holds dissimilarities.
+        Dissimilarity d: any of :func:`~nearfar.distributions.dissimilarity` except "kl" and
+        "sqrt_kl", which are not symmetric, or "precomputed" if X contains dissimilarities.
     indefinite : {"clip", "shift", "raise"}, default="clip"
-        What to do with negative eigenvalues: leave them out; add :math:`-2 \lambda_{min}` to all
-        squared dissimilarities of different objects, which makes all eigenvalues positive and
-        keeps the clusters of pairwise costs; or raise.
+        How to handle negative eigenvalues: drop them ("clip"), shift all eigenvalues ("shift"), or
+        raise an error. See Notes.
     ridge : float or "auto", default="auto"
-        What is added to variances: those of sets or points; see
+        Value added to the variances: used for sets and points, in their squared units; see
         :meth:`nearfar.Gaussians.from_sets`.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
-        What is mixed into covariances: those of sets; see :meth:`nearfar.Gaussians.from_sets`.
+        Shrinkage of the covariances. Only for sets; see :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature by its standard deviation first: that of sets or points over all
-        training vectors.
+        Divide each feature by its standard deviation first. The standard deviation is that of all
+        training vectors of sets, or of all training points.
     n_neighbors : int, default=8
-        Neighbours of each row; only if X holds points.
+        Number of neighbors per row. Only used if X contains points.
     form : {"smoothed", "raw"}, default="smoothed"
-        Of the Gaussians of points: about the mean of the neighbourhood, or about the point.
+        Center of each point's Gaussian: "smoothed" uses the mean of its neighborhood, "raw" the
+        point itself.
     recognize : bool, default=True
-        Whether new points that equal a training point are taken for it; they are then not their own
-        neighbours.
+        If True, a new point that is equal to a training point is treated as that training point,
+        so that it is not its own neighbor.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores. They compute dissimilarities.
+        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_objects, n_components)
-        The training objects.
+        Coordinates of the training objects.
     eigenvalues_ : ndarray of shape (n_components,)
-        Of K, the largest first. Where one is not positive the coordinate is zero.
+        Eigenvalues of K, in descending order. Coordinates of eigenvalues that are not positive are
+        zero.
     negative_share_ : float
-        :math:`\sum_{\lambda<0} |\lambda| / \sum |\lambda|` of K, before a shift. Estimated beyond
-        1000 objects.
+        Fraction :math:`\sum_{\lambda<0} |\lambda| / \sum |\lambda|` of the spectrum of K, before a
+        shift. For more than 1000 objects, it is an estimate.
     shift_ : float
-        What was added to squared dissimilarities.
+        Value added to the squared dissimilarities.
     gaussians_ : Gaussians
-        Of the training objects, unless dissimilarities were given.
+        Gaussians of the training objects. Not available for ``metric="precomputed"``.
 
     See Also
     --------
-    nearfar.SetEmbedding : The same for sets of vectors alone.
-    nearfar.distributions.metric_report : How far dissimilarities are from distances in space.
+    nearfar.SetEmbedding : The same for sets of vectors only.
+    nearfar.distributions.metric_report : Compare dissimilarities with Euclidean distances.
+
+    Notes
+    -----
+    [1]_ and [2]_ state that such dissimilarities always have an exact Euclidean embedding. This is
+    not true: K has negative eigenvalues unless d is "hellinger" or "mean". ``negative_share_`` is
+    their fraction of the spectrum. `indefinite` selects how they are handled:
+
+    - "clip" drops them.
+    - "shift" adds :math:`-2 \lambda_{min}` to the squared dissimilarities of all pairs of different
+      objects. Then no eigenvalue is negative, and clusterings that minimize pairwise costs do not
+      change.
+    - "raise" raises an error if their fraction is larger than rounding errors.
 
     References
     ----------
@@ -166,8 +176,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
         self.negative_share_ = found.negative_share
         if self.indefinite == "raise" and found.negative_share > _ROUNDING:
             raise ValueError(
-                f"indefinite='raise': the negative eigenvalues of the centred dissimilarities have "
-                f"{found.negative_share:.2%} of the spectrum. Take 'clip' or 'shift', or another "
+                f"indefinite='raise': the negative eigenvalues of the centered dissimilarities are "
+                f"{found.negative_share:.2%} of the spectrum. Pass 'clip' or 'shift', or another "
                 "metric."
             )
         if self.indefinite == "shift" and found.negative_share > 0:
@@ -183,26 +193,28 @@ class EuclideanEmbedding(_DistributionEmbedding):
         return first_solution(values, vectors)
 
     def transform(self, X: Any) -> Floats:
-        r"""Map new objects by Nyström's formula, with squared dissimilarities,
+        r"""Embed new objects by Nyström's formula, with squared dissimilarities:
 
         .. math::
             e_t(x) = \frac{1}{\sqrt{\lambda_t}} \sum_i v_{it} \tilde K(x, i), \qquad
             \tilde K(x, i) = -\tfrac12 \left( d^2(x, i) - \overline{d^2(\cdot, i)} -
             \overline{d^2(x, \cdot)} + \overline{d^2} \right) .
 
-        Training objects get their own coordinates. After a shift all squared dissimilarities of new
-        objects get the same constant, but for that of a training object to itself; of training
-        objects that are equal to one another, the first one counts.
+        For a training object, the result is its row of ``embedding_``. If several training objects
+        are equal, it is the row of the first. With ``indefinite="shift"``, the shift is added to
+        all squared dissimilarities of new objects, except to that between a training object and
+        itself.
 
         Parameters
         ----------
         X : as in ``fit``, or Gaussians
-            New objects; given dissimilarities are theirs (rows) to the training objects.
+            New objects. With ``metric="precomputed"``, their dissimilarities (rows) to the training
+            objects (columns).
 
         Returns
         -------
         ndarray of shape (n_new, n_components)
-            In the dtype of X.
+            Coordinates of the objects, in the dtype of X.
         """
         return self._transform(X)
 
@@ -223,7 +235,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
         return leading_spectrum(K, wanted)
 
     def _kept(self, found: Spectrum) -> tuple[Matrix, Matrix]:
-        """Eigenvalues and vectors of as many components as are asked for."""
+        """Return the eigenvalues and eigenvectors selected by n_components."""
         values, vectors, _ = found
         if isinstance(self.n_components, str | float | np.floating):
             good = np.where(is_positive(values), values, 0.0)

@@ -1,4 +1,4 @@
-"""All pairs of one stack of Gaussians, computed once for all who ask while they are held."""
+"""Cache for the dissimilarities of all pairs of one stack of Gaussians."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from nearfar.arrays import Matrix
 from nearfar.distributions.dissimilarities import dissimilarity
 from nearfar.summaries.gaussians import Gaussians
 
-# Of whoever holds pairs: the Gaussians, the metric, and their matrix.
+# Cached entries: the Gaussians, the metric, and the matrix of dissimilarities.
 _Held = list[tuple[Gaussians, str, Matrix]]
 _HELD: ContextVar[_Held | None] = ContextVar("held_pairs", default=None)
 
 
 @contextmanager
 def pairs_held() -> Iterator[None]:
-    """Keep what :func:`pairs_of` finds until the end, an n×n matrix for each stack and metric."""
+    """Cache the results of :func:`pairs_of` within the context.
+
+    It stores one n×n matrix per stack of Gaussians and metric.
+    """
     token = _HELD.set([])
     try:
         yield
@@ -26,7 +29,9 @@ def pairs_held() -> Iterator[None]:
 
 
 def pairs_of(gaussians: Gaussians, metric: str, n_jobs: int | None) -> Matrix:
-    """Dissimilarities of all pairs of a stack; the matrix is the caller's to change.
+    """Return the dissimilarities of all pairs, from the cache if possible.
+
+    The caller may modify the matrix.
 
     >>> held = Gaussians([[0.0], [2.0]], [[[1.0]], [[4.0]]])
     >>> with pairs_held():

@@ -1,4 +1,4 @@
-"""Laplacian embedding: leading eigenvectors of a normalised kernel between distributions."""
+"""LaplacianEmbedding: leading eigenvectors of a normalized kernel between distributions."""
 
 from __future__ import annotations
 
@@ -25,97 +25,107 @@ from nearfar.state import State, floats, number
 
 Graph = Literal["full", "knn", "radius"]
 
-#: What the parameters of the kernel may be.
+#: Allowed values of the kernel's parameters.
 WIDTH_PARAMETERS: dict[str, list[Allowed]] = {
     "width": [none, real(0, open_low=True)],
     "quantile": [real(0, 1)],
 }
-# The last neighbour is as far as the reach, but for rounding.
+# Relative tolerance for edges. The last neighbor is exactly at the largest allowed distance, except
+# for rounding.
 _ROUNDING = 1e-9
 
 
 class LaplacianEmbedding(_DistributionEmbedding):
-    r"""Coordinates of distributions from the leading eigenvectors of their kernel.
+    r"""Coordinates of distributions from the leading eigenvectors of a normalized kernel.
 
-    With :math:`K_{ij} = \exp(-d(\mathcal G_i, \mathcal G_j) / \sigma)` on the edges of a graph, one
-    on the diagonal, and :math:`D = \mathrm{diag}(K 1)`,
+    With the kernel :math:`K_{ij} = \exp(-d(\mathcal G_i, \mathcal G_j) / \sigma)` on the edges of a
+    graph, ones on its diagonal, and :math:`D = \mathrm{diag}(K 1)`, the embedding U solves
 
-    .. math:: \max_U \mathrm{tr}(U^T D^{-1/2} K D^{-1/2} U), \qquad U^T U = I ;
+    .. math:: \max_U \mathrm{tr}(U^T D^{-1/2} K D^{-1/2} U), \qquad U^T U = I .
 
-    row i of U is the place of object i. d is one of
+    Row i of U contains the coordinates of object i. d is one of
     :func:`~nearfar.distributions.dissimilarity`, by default :math:`d_{BR}`.
 
-    Use it for clusters of Gaussians, of sets of vectors or of points (by the Gaussians of their
-    neighbourhoods), and with ``drop_first=True`` and ``graph="knn"`` to unroll a manifold. The
-    first column belongs to the eigenvalue 1 and says only how central an object is; spectral
-    clustering needs it. The embedding follows the width: one too small leaves each object alone,
-    with all eigenvalues near 1.
+    Use it to find clusters of Gaussians, of sets of vectors or of points (by the Gaussians of their
+    neighborhoods), and with ``drop_first=True`` and ``graph="knn"`` to unfold a manifold. The first
+    column belongs to the eigenvalue 1 and depends only on the degrees of the objects, but spectral
+    clustering needs it. The embedding depends on the width: with a width that is too small, each
+    object is isolated and all eigenvalues are near 1.
 
-    Cost: :math:`n (n-1) / 2` dissimilarities, of :math:`O(p^3)` each for the default; then
-    :math:`O(n^3)` up to 1000 objects and some twenty products of :math:`O(n^2)` beyond. Memory:
-    three n×n arrays.
+    Cost: :math:`n (n-1) / 2` dissimilarities, of :math:`O(p^3)` each for the default, then
+    :math:`O(n^3)` for up to 1000 objects, and about twenty products of :math:`O(n^2)` for more.
+    Memory: three n×n arrays.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the output.
     metric : str, default="bhattacharyya_riemann"
-        The dissimilarity: as in :class:`EuclideanEmbedding`.
+        Dissimilarity d: one of those of :class:`EuclideanEmbedding`.
     width : float or None, default=None
-        Width of the kernel: :math:`\sigma`; None takes a quantile of the dissimilarities. (The
-        works give "bhattacharyya" the width 1, with which its kernel is positive definite.)
+        Width of the kernel: :math:`\sigma`. None uses a quantile of the dissimilarities. [1]_ uses
+        1 for "bhattacharyya", for which the kernel is positive definite.
     quantile : float from 0 to 1, default=0.5
-        Which quantile of the dissimilarities the width is; 0.1, 0.5 and 0.9 are what to try.
+        Quantile of the dissimilarities that is used as the width if ``width=None``. Useful values
+        to try are 0.1, 0.5 and 0.9.
     graph : {"full", "knn", "radius"}, default="full"
-        Edges between all objects; between each and its nearest, in one direction or the other; or
-        between those not farther apart than ``radius``.
+        Edges: "full" connects all objects, "knn" connects two objects if one is among the nearest
+        neighbors of the other, and "radius" connects objects that are at most `radius` apart.
     n_graph_neighbors : int, default=10
-        How many are nearest, for "knn".
+        Number of nearest neighbors for ``graph="knn"``.
     radius : float or None, default=None
-        For "radius".
+        Maximum dissimilarity of connected objects. Required for ``graph="radius"``.
     zero_diagonal : bool, default=False
-        Zeros on the diagonal of K, as spectral clustering had them first. Training objects that
-        are recognised still get their own places; a new object as good as equal to one counts its
-        similarity to it, and comes near, no nearer the closer it is.
+        If True, the diagonal of K is zero, as in the original spectral clustering. See Notes for
+        its effect on new objects.
     drop_first : bool, default=False
-        Leave the first eigenvector out, and divide the others by it: the coordinates of Laplacian
-        eigenmaps, :math:`\sqrt{\sum_j D_{jj}} \, u_{it} / \sqrt{D_{ii}}`.
+        If True, drop the first eigenvector and divide the others by it. These are the coordinates
+        of Laplacian eigenmaps, :math:`\sqrt{\sum_j D_{jj}} \, u_{it} / \sqrt{D_{ii}}`.
     normalize : bool, default=False
-        Bring the place of each object to length 1, as for spectral clustering.
+        If True, scale the coordinates of each object to unit length, as in spectral clustering.
     ridge : float or "auto", default="auto"
-        What is added to variances: those of sets or points; see
+        Value added to the variances: used for sets and points, in their squared units; see
         :meth:`nearfar.Gaussians.from_sets`.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
-        What is mixed into covariances: those of sets; see :meth:`nearfar.Gaussians.from_sets`.
+        Shrinkage of the covariances. Only for sets; see :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature by its standard deviation first: that of sets or points over all
-        training vectors.
+        Divide each feature by its standard deviation first. The standard deviation is that of all
+        training vectors of sets, or of all training points.
     n_neighbors : int, default=8
-        Neighbours of each row; only if X holds points.
+        Number of neighbors per row. Only used if X contains points.
     form : {"smoothed", "raw"}, default="smoothed"
-        Of the Gaussians of points: about the mean of the neighbourhood, or about the point.
+        Center of each point's Gaussian: "smoothed" uses the mean of its neighborhood, "raw" the
+        point itself.
     recognize : bool, default=True
-        Whether new points that equal a training point are taken for it; they are then not their own
-        neighbours.
+        If True, a new point that is equal to a training point is treated as that training point,
+        so that it is not its own neighbor.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores. They compute dissimilarities.
+        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_objects, n_components)
-        The training objects.
+        Coordinates of the training objects.
     eigenvalues_ : ndarray of shape (n_components,)
-        The largest first, at most 1. Where one is not positive the coordinate is zero.
+        Eigenvalues in descending order, at most 1. Coordinates of eigenvalues that are not positive
+        are zero.
     degrees_ : ndarray of shape (n_objects,)
         The diagonal of D.
     width_ : float
-        :math:`\sigma`.
+        The width :math:`\sigma`.
     gaussians_ : Gaussians
-        Of the training objects, unless dissimilarities were given.
+        Gaussians of the training objects. Not available for ``metric="precomputed"``.
 
     See Also
     --------
     EuclideanEmbedding, SetEmbedding, LaplacianEigenmaps
+
+    Notes
+    -----
+    With ``zero_diagonal=True``, a recognized training object keeps its coordinates in
+    ``transform``. A new object that is almost equal to a training object includes the similarity to
+    it, which the training object itself does not, so its coordinates are close to those of the
+    training object, but do not converge to them.
 
     References
     ----------
@@ -126,7 +136,7 @@ class LaplacianEmbedding(_DistributionEmbedding):
 
     Examples
     --------
-    Two groups of Gaussians, which differ in their covariances alone:
+    Two groups of Gaussians that differ only in their covariances:
 
     >>> import numpy as np
     >>> from nearfar import Gaussians, LaplacianEmbedding
@@ -209,7 +219,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
         roots = np.sqrt(self.degrees_)
         K /= roots
         K /= roots[:, None]
-        # Lanczos's method may miss one of several eigenvalues 1.
+        # With several connected components, the eigenvalue 1 is repeated, and the Lanczos method
+        # may miss one of its eigenvectors.
         wanted = min(self.n_components + self.drop_first, n)
         if n_parts > 1:
             values, vectors = descending_eigh(K, wanted)
@@ -227,24 +238,26 @@ class LaplacianEmbedding(_DistributionEmbedding):
         return unit_rows(places) if self.normalize else places
 
     def transform(self, X: Any) -> Floats:
-        r"""Map new objects by Nyström's formula,
+        r"""Embed new objects by Nyström's formula:
 
         .. math:: y_t(x) = \frac{1}{\lambda_t} \sum_i u_{it} \frac{K(x, i)}
             {\sqrt{\sum_j K(x, j)} \sqrt{\sum_j K(i, j)}} ,
 
-        all sums being over training objects, so that the place of an object does not depend on the
-        others that come with it. On a graph a new object has the edges that it would have as a
-        training object. Training objects get their own places. An object without edges gets zeros.
+        All sums are over training objects, so the coordinates of an object do not depend on the
+        other objects in X. In a graph, a new object has the edges that it would have as a training
+        object. For a training object, the result is its row of ``embedding_``. The coordinates of
+        an object without edges are zero.
 
         Parameters
         ----------
         X : as in ``fit``, or Gaussians
-            New objects; given dissimilarities are theirs (rows) to the training objects.
+            New objects. With ``metric="precomputed"``, their dissimilarities (rows) to the training
+            objects (columns).
 
         Returns
         -------
         ndarray of shape (n_new, n_components)
-            In the dtype of X.
+            Coordinates of the objects, in the dtype of X.
         """
         return self._transform(X)
 
@@ -257,7 +270,7 @@ class LaplacianEmbedding(_DistributionEmbedding):
             exponents[~edges] = -np.inf
         if self.zero_diagonal:
             exponents[rows[same], nearest[same]] = -np.inf
-        # Far objects have similarities that underflow, but not beside the largest of them.
+        # The similarities of distant objects underflow, so they are scaled by the largest one.
         largest = exponents.max(axis=1, keepdims=True)
         largest[~np.isfinite(largest)] = 0.0
         K = np.exp(exponents - largest)
@@ -276,19 +289,21 @@ class LaplacianEmbedding(_DistributionEmbedding):
         if self.width is not None:
             return float(self.width)
         if not D.any():
-            return 1.0  # all objects are the same, at any width
+            return 1.0  # all objects are equal, so the width has no effect
         return quantile_width(D, self.quantile)
 
     def _reaches(self, D: Matrix, same: Mask | None = None) -> Matrix:
-        """How far the edges go that each row of D asks for itself.
+        """Return the largest dissimilarity at which each row of D has an edge.
 
-        One zero of a row is the object itself: in all rows, or where ``same`` says so.
+        A row contains the dissimilarity of the object to itself if `same` is None or True there.
         """
         if self.graph == "full":
             return np.zeros(len(D))
         if self.graph == "radius":
             if self.radius is None:
-                raise ValueError('LaplacianEmbedding: graph="radius" needs a radius; got None.')
+                raise ValueError(
+                    'LaplacianEmbedding: graph="radius" needs a number for radius; got None.'
+                )
             return np.full(len(D), float(self.radius))
         k = min(self.n_graph_neighbors, self._n_objects - 1)
         ordered = np.partition(D, [k - 1, k], axis=1)
@@ -296,7 +311,7 @@ class LaplacianEmbedding(_DistributionEmbedding):
         return np.where(itself, ordered[:, k], ordered[:, k - 1])
 
     def _edges(self, D: Matrix, reach: Matrix) -> Mask | None:
-        """Whether either end of a pair asks for its edge; None if all have one."""
+        """Return a mask of pairs with an edge from either side, or None for a full graph."""
         if self.graph == "full":
             return None
         most = np.maximum(reach[:, None], self._reach) * (1 + _ROUNDING)
@@ -307,8 +322,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
         if n_parts > 1:
             how = "n_graph_neighbors" if self.graph == "knn" else "radius"
             warn(
-                f"LaplacianEmbedding: the graph falls into {n_parts} parts, each with an "
-                f"eigenvalue 1 of its own. Raise {how} unless these are the clusters sought.",
+                f"LaplacianEmbedding: the graph has {n_parts} connected components, each with its "
+                f"own eigenvalue 1. Increase {how} unless these components are the clusters.",
             )
         return n_parts
 
@@ -316,6 +331,6 @@ class LaplacianEmbedding(_DistributionEmbedding):
         alone = self.degrees_ == 0
         if alone.any():
             raise ValueError(
-                f"Object {int(np.argmax(alone))} is similar to no other: all its edges are zero. "
-                "Give a larger width or radius, or zero_diagonal=False."
+                f"Object {int(np.argmax(alone))} has zero similarity to all other objects. "
+                "Pass a larger width or radius, or zero_diagonal=False."
             )

@@ -1,19 +1,22 @@
-r"""Pairs of Gaussians of low rank plus ridge, :math:`\Sigma = \gamma I + U S^2 U^T`.
+r"""Terms of pairs of Gaussians of low rank plus ridge, :math:`\Sigma = \gamma I + U S^2 U^T`.
 
 With :math:`C = U_a^T U_b` and :math:`R^T R = I - C^T C`, the columns of :math:`U_a` and those of an
-orthonormal W with :math:`U_b = U_a C + W R` span what the two covariances act on. There
+orthonormal W with :math:`U_b = U_a C + W R` span the subspace in which the covariances differ from
+multiples of the identity. In this subspace
 
 .. math::
     \Sigma_a = \begin{pmatrix} \gamma_a I + S_a^2 & \\ & \gamma_a I \end{pmatrix}, \qquad
     \Sigma_b = \gamma_b I + F S_b^2 F^T, \quad F = \begin{pmatrix} C \\ R \end{pmatrix},
 
-so the generalised eigenvalues are those of a matrix of size :math:`r_a + r_b`, and
+so the generalized eigenvalues are those of a matrix of size :math:`r_a + r_b`, and
 :math:`\gamma_b / \gamma_a` for all other directions. Traces, determinants and quadratic forms need
-C and :math:`U^T u` only (Woodbury). All C of a block of rows are one matrix product.
+only C and :math:`U^T u` (Woodbury identity). All matrices C of a block of rows are computed by one
+matrix product.
 
-Beyond a product of condition numbers of 1e8 the eigenvalues are squared singular values. Squared
-distances of covariances are right to the rounding unit times the smaller condition number; where
-that would show, R comes from :math:`U_b - U_a C` itself.
+If the product of the condition numbers exceeds 1e8, the eigenvalues are computed as squared
+singular values. The error of squared distances between covariances is about the machine epsilon
+times the smaller condition number. If this is not negligible, R is computed from
+:math:`U_b - U_a C` directly.
 """
 
 from __future__ import annotations
@@ -26,16 +29,17 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.distributions.pair_terms import ILL, Terms, bordered_cholesky, log_norm, pieces
 from nearfar.summaries.gaussians import Gaussians
 
-# Bytes of the products C of a block of rows.
+# Upper limit for the size of the products C of one block of rows, in bytes.
 _BLOCK = 2**24
-# Condition numbers from which on nothing is left of the ridge.
+# Condition number above which the ridge is lost in rounding.
 _SINGULAR = 1e15
-# Squared distances below this, times the smaller condition number, are computed again with care.
+# Squared distances below this value times the smaller condition number are computed again by the
+# more accurate method.
 _LOST = 1e9 * np.finfo(np.float64).eps
 
 
 class LowRankSide:
-    """Orthonormal factors, and what is computed once for each Gaussian."""
+    """Low-rank Gaussians with orthonormal factors, and quantities of each Gaussian."""
 
     def __init__(self, means: Matrix, axes: Matrix, squares: Matrix, ridge: Matrix) -> None:
         self.means = means
@@ -45,7 +49,7 @@ class LowRankSide:
 
     @classmethod
     def of(cls, gaussians: Gaussians, center: Matrix) -> LowRankSide:
-        """Gaussians of low rank, their means about a centre."""
+        """Return low-rank Gaussians with their means relative to a center."""
         assert gaussians.factors is not None and gaussians.ridge is not None
         U, sizes, _ = np.linalg.svd(gaussians.factors, full_matrices=False)
         axes = np.ascontiguousarray(U.transpose(0, 2, 1))
@@ -53,9 +57,9 @@ class LowRankSide:
         if not side.condition.max(initial=0) < _SINGULAR:
             k = int(np.argmax(side.condition))
             raise ValueError(
-                f"The covariance of Gaussian {k} has a ridge of {side.ridge[k]:.3g} beside a "
-                f"variance of {side.squares[k].max():.3g}, and is singular but for rounding. Give "
-                "a larger ridge."
+                f"The covariance of Gaussian {k} is numerically singular: its ridge is "
+                f"{side.ridge[k]:.3g}, but its largest variance is {side.squares[k].max():.3g}. "
+                "Pass a larger ridge."
             )
         return side
 
@@ -67,12 +71,12 @@ class LowRankSide:
 
     @property
     def reach(self) -> float:
-        """How far means lie from the centre, in units of the smallest ridge."""
+        """Largest absolute coordinate of a mean, in units of the root of the smallest ridge."""
         return float(np.abs(self.means).max() / np.sqrt(self.ridge.min()))
 
     @property
     def rank(self) -> int:
-        """Columns of U."""
+        """Number of columns of U."""
         return int(self.squares.shape[1])
 
     @property
@@ -92,7 +96,7 @@ class LowRankSide:
 
 
 class LowRankPairs:
-    """All pairs of two sides."""
+    """All pairs of Gaussians from two stacks with the same center."""
 
     def __init__(self, A: LowRankSide, B: LowRankSide) -> None:
         self.A, self.B = A, B
@@ -100,12 +104,12 @@ class LowRankPairs:
         self._own = B.own
 
     def terms(self, rows: slice, first: int, wanted: frozenset[str], upper: bool) -> Terms:
-        """As in :class:`~nearfar.distributions.pair_terms.Pairs`."""
+        """Return terms as described in :class:`~nearfar.distributions.pair_terms.GaussianPairs`."""
         A, B = self.A, self.B
         shape = (rows.stop - rows.start, len(B) - first)
         found: Terms = {name: np.zeros(shape) for name in wanted}
         axes = B.axes[first:].reshape(-1, self.n_features)
-        # Of so many rows at once that their products stay small.
+        # The number of rows per step is limited by the memory of their products.
         step = max(1, _BLOCK // (8 * max(1, A.rank * len(axes))))
         for start in range(rows.start, rows.stop, step):
             block = slice(start, min(start + step, rows.stop))
@@ -123,7 +127,7 @@ class LowRankPairs:
 
 
 class _Row:
-    """One Gaussian a beside all b from the first on."""
+    """Pairs of one Gaussian a with all Gaussians b >= first."""
 
     def __init__(self, pairs: LowRankPairs, a: int, first: int, C: Matrix, on_b: Matrix) -> None:
         A, B = pairs.A, pairs.B
@@ -138,7 +142,7 @@ class _Row:
         self.on_a, self.on_b = U @ A.axes[a].T, on_b
 
     def cheap(self, into: Terms) -> None:
-        """Traces, determinants and the forms of each covariance by itself."""
+        """Compute traces, determinants and the quadratic forms of single covariances."""
         b, p = self.others, self.p
         weight_a = self.squares / (self.ridge + self.squares)
         weight_b = b.squares / b.variances
@@ -162,14 +166,15 @@ class _Row:
             into["log_ratio"][:] = theirs - mine
 
     def costly(self, into: Terms, columns: Indices) -> None:
-        """The terms that take a factorisation for each pair."""
+        """Compute the terms that need a factorization for each pair."""
         size = len(self.squares) + self.others.rank
         if "riemann" in into:
             bad = self.condition * self.others.condition[columns] >= ILL
             for chosen, norms in ((columns[~bad], self._eigenvalues), (columns[bad], self._ill)):
                 for part in pieces(chosen, 32 * size * size):
                     into["riemann"][part] = norms(part, self._basis(part))
-            # An angle whose square is lost in rounding counts times the root of the condition.
+            # A small angle between the subspaces, whose square is lost in rounding, contributes in
+            # proportion to the root of the condition number, so close pairs are computed again.
             lost = _LOST * np.minimum(self.condition, self.others.condition[columns])
             close = columns[into["riemann"][columns] ** 2 < lost]
             for part in pieces(close, 32 * size * self.p):
@@ -183,12 +188,12 @@ class _Row:
                     into["log_mean"][part] = log_mean
 
     def _basis(self, part: Any) -> Matrix:
-        """F, (m, r_a + r_b, r_b)."""
+        """Return F, of shape (m, r_a + r_b, r_b)."""
         C = self.C[part]
         turned = C.transpose(0, 2, 1)
         T = -(turned @ C)
         diagonal = np.arange(T.shape[1])
-        # Subspaces that meet leave zeros, which rounding may turn negative.
+        # If the subspaces intersect, T has zero eigenvalues, which rounding may make negative.
         T[:, diagonal, diagonal] += 1 + 4 * len(diagonal) * np.finfo(np.float64).eps
         try:
             R = np.linalg.cholesky(T).transpose(0, 2, 1)
@@ -198,7 +203,7 @@ class _Row:
         return np.concatenate([C, R], axis=1)
 
     def _exact_basis(self, part: Any) -> Matrix:
-        """The same from the part of U_b across U_a itself: small angles keep all their digits."""
+        """Return F, computed from the part of U_b orthogonal to U_a, accurate for small angles."""
         U = self.others.axes[part]
         across = U - (U @ self.axes.T) @ self.axes
         across -= (across @ self.axes.T) @ self.axes
@@ -211,7 +216,7 @@ class _Row:
         return own
 
     def _rest(self, part: Any) -> Matrix:
-        """What the directions outside both add to Σ ln²."""
+        """Return the contribution to Σ ln² of the directions orthogonal to both factors."""
         left = self.p - len(self.squares) - self.others.rank
         return np.asarray(left * np.log(self.others.ridge[part] / self.ridge) ** 2)
 
@@ -227,7 +232,7 @@ class _Row:
     def _ill(self, part: Any, F: Matrix) -> Matrix:
         b, own = self.others, self._variances()
         root = np.sqrt(b.ridge[part])
-        # The square root of Σ_b: F has orthonormal columns.
+        # M is the square root of Σ_b, because F has orthonormal columns.
         M = (F * (np.sqrt(b.variances[part]) - root[:, None])[:, None]) @ F.transpose(0, 2, 1)
         diagonal = np.arange(len(own))
         M[:, diagonal, diagonal] += root[:, None]
@@ -236,14 +241,17 @@ class _Row:
         return log_norm(np.square(sizes), self._rest(part))
 
     def _mean_terms(self, part: Any) -> tuple[Matrix, Matrix]:
-        r"""By :math:`N = 2 \bar\gamma I + \hat S [U_a U_b]^T [U_a U_b] \hat S`."""
+        r"""Compute the terms of the mean covariance.
+
+        They are computed from :math:`N = 2 \bar\gamma I + \hat S [U_a U_b]^T [U_a U_b] \hat S`.
+        """
         b = self.others
         sizes_a, sizes_b = np.sqrt(self.squares), np.sqrt(b.squares[part])
         ra, size = len(sizes_a), len(sizes_a) + b.rank
         gamma = (self.ridge + b.ridge[part]) / 2
         cross = sizes_b[:, :, None] * self.C[part].transpose(0, 2, 1) * sizes_a
         G = np.zeros((len(cross), size + 1, size + 1))
-        G[:, ra:-1, :ra] = cross  # the lower triangle is all that is read
+        G[:, ra:-1, :ra] = cross  # only the lower triangle is used
         diagonal = np.arange(size)
         squares = np.concatenate([np.broadcast_to(self.squares, (len(G), ra)), b.squares[part]], 1)
         G[:, diagonal, diagonal] = squares + 2 * gamma[:, None]

@@ -1,4 +1,4 @@
-"""Is it a metric? Triangle inequalities, Euclidean or not, kernel positive definite or not."""
+"""Checks of dissimilarities: triangle inequality, Euclidean embedding, positive definite kernel."""
 
 from __future__ import annotations
 
@@ -14,40 +14,42 @@ from nearfar.solvers.kernel_repair import checked_square, exponential_kernel, qu
 from nearfar.solvers.spectral_step import double_centered, share_of_negative
 from nearfar.words import count, percent
 
-# An excess over the sum of the two other sides that is rounding, beside the median: roots of
-# divergences, the Hellinger distance for one, have half the digits of their squares near zero.
+# Violations of the triangle inequality up to this value, relative to the median, count as rounding
+# errors. Square roots of divergences, such as the Hellinger distance, have only half of the correct
+# digits near zero.
 _ROUNDING = 1e-7
 
 
 @dataclass(frozen=True)
 class MetricReport:
-    """What :func:`metric_report` found.
+    """Result of :func:`metric_report`.
 
     Attributes
     ----------
     n : int
-        The number of objects.
+        Number of objects.
     triangle_violations : float
-        The share of ordered triples (i, k, j) of distinct objects with D[i, j] > D[i, k] + D[k, j],
-        by more than 1e-7 of what is typical, which may be rounding: of n(n - 1)(n - 2), not of n³.
+        Fraction of the ordered triples (i, k, j) of distinct objects for which D[i, j] exceeds
+        D[i, k] + D[k, j] by more than 1e-7 of a typical dissimilarity. Smaller differences count
+        as rounding errors.
     largest_violation : float
-        The largest D[i, j] - D[i, k] - D[k, j]; 0 if there is none above 0.
+        The largest D[i, j] - D[i, k] - D[k, j], or 0 without violations.
     worst_triple : tuple of int, or None
-        Its (i, k, j).
+        The triple (i, k, j) with the largest violation.
     n_triples : int
-        How many ordered triples were looked at.
+        Number of ordered triples that were checked.
     is_exhaustive : bool
-        Whether these were all.
+        True if all triples were checked.
     negative_share : float
-        The share of negative eigenvalues, by absolute value, in the double-centred matrix
-        -½HD²H: 0 if and only if D embeds in a Euclidean space.
+        Fraction of the negative eigenvalues, by absolute value, in the spectrum of the
+        double-centered matrix -½HD²H. It is 0 if and only if D embeds in a Euclidean space.
     smallest_eigenvalue, largest_eigenvalue : float
         The extreme eigenvalues of that matrix.
     kernel_width : float
         The width σ of the kernel exp(-D/σ).
     kernel_smallest_eigenvalue : float
-        Its smallest eigenvalue: the kernel is positive semi-definite at that width if it is not
-        below 0 but for rounding.
+        The smallest eigenvalue of that kernel. The kernel is positive semidefinite if it is not
+        negative, apart from rounding.
     """
 
     n: int
@@ -64,12 +66,12 @@ class MetricReport:
 
     @property
     def is_metric(self) -> bool:
-        """Whether no triangle inequality was found violated."""
+        """True if no checked triple violates the triangle inequality."""
         return self.worst_triple is None
 
     @property
     def is_euclidean(self) -> bool:
-        """Whether there are points with these distances."""
+        """True if Euclidean points with these distances exist."""
         return self.negative_share == 0
 
     def __str__(self) -> str:
@@ -85,7 +87,7 @@ class MetricReport:
                 f"{self.largest_violation:.4g}"
             )
         lines.append(
-            f"negative mass of the double-centred matrix: {percent(self.negative_share)}"
+            f"negative fraction of the double-centered spectrum: {percent(self.negative_share)}"
             + (" (Euclidean)" if self.is_euclidean else "")
         )
         lines.append(
@@ -102,37 +104,43 @@ def metric_report(
     max_triples: int = 300_000_000,
     random_state: int | np.random.RandomState | None = 0,
 ) -> MetricReport:
-    r"""How far a matrix of dissimilarities is from a metric, and from a Euclidean one.
+    r"""Check whether dissimilarities are a metric, Euclidean, and have a positive definite kernel.
 
-    Three things that are not the same: the triangle inequality; whether there are points with these
-    distances, which is so if and only if :math:`-\frac12 H D^{\circ 2} H` has no negative
-    eigenvalue; and whether :math:`\exp(-D/\sigma)` is a positive semi-definite kernel. A metric
-    need be neither Euclidean nor have such kernels.
+    These are three different properties:
+
+    - D is a metric if it satisfies the triangle inequality.
+    - D is Euclidean, that is points with these distances exist, if and only if
+      :math:`-\frac12 H D^{\circ 2} H` has no negative eigenvalue.
+    - The kernel :math:`\exp(-D/\sigma)` is positive semidefinite if it has no negative eigenvalue.
+
+    A metric need not be Euclidean, and its kernel need not be positive semidefinite.
 
     Parameters
     ----------
     D : array-like of shape (n, n)
-        Symmetric, with zero diagonal, finite and not negative.
+        Dissimilarities: symmetric, finite and nonnegative, with zero diagonal.
     width : float, default=None
-        σ of the kernel. By default the median of D over different objects, or over those that are
-        apart where most are the same.
+        Width σ of the kernel. None uses the median of D over different objects, or over pairs with
+        positive dissimilarity if most objects are equal.
     max_triples : int, default=300_000_000
-        If there are more ordered triples than that, a random sample of so many is looked at. (Of
-        all triples of 600 objects 0.2·10⁹ are looked at in about a second.)
+        Maximum number of ordered triples to check. If there are more, a random sample of this size
+        is checked. (600 objects have 0.2·10⁹ triples, which take about a second.)
     random_state : int, RandomState instance or None, default=0
-        The seed of that sample.
+        Seed of the sample.
 
     Returns
     -------
     MetricReport
+        The results of the checks. ``print`` shows a summary.
 
     Notes
     -----
-    Cost: :math:`O(n^3)`, or one operation a triple where these are sampled.
+    Cost: :math:`O(n^3)`, or one operation per triple if they are sampled.
 
     Examples
     --------
-    The Bhattacharyya-Riemann dissimilarity is not a metric: a broad Gaussian is a shortcut.
+    The Bhattacharyya-Riemann dissimilarity is not a metric: the path via a broad Gaussian is
+    shorter than the direct one.
 
     >>> from nearfar import Gaussians
     >>> from nearfar.distributions import dissimilarity, metric_report
@@ -140,7 +148,7 @@ def metric_report(
     >>> print(metric_report(dissimilarity(gaussians)))
     3 objects; of all 6 ordered triples 33.3% violate the triangle inequality
     worst: D[0, 2] exceeds D[0, 1] + D[1, 2] by 76.72
-    negative mass of the double-centred matrix: 24.0%
+    negative fraction of the double-centered spectrum: 24.0%
     smallest eigenvalue of exp(-D/11.64): 0.4798
     """
     D = checked_square(D)
@@ -170,7 +178,7 @@ def metric_report(
 
 
 def _typical(D: Matrix) -> float:
-    """The median of different objects; of those not all but equal, where most are."""
+    """Return the median over different objects, or over unequal ones if most are equal."""
     if not D.any():
         return 0.0
     apart = D[_ROUNDING * D.max() < D]
@@ -187,7 +195,8 @@ def _all_triples(D: Matrix) -> tuple[int, int, _Worst]:
     worst: _Worst = (0.0, None)
     allowed = D - _ROUNDING * _typical(D)
     for k in range(n):
-        # Never for i or j equal to k: the sum then is D[i, j] itself. Nor for i = j.
+        # Triples with repeated indices are not counted: for i = k or j = k, the sum is D[i, j]
+        # itself, and for i = j, D[i, j] is 0.
         excess = allowed - D[k]
         excess -= D[:, k, None]
         bad = int(np.count_nonzero(excess > 0))
@@ -212,7 +221,7 @@ def _sampled_triples(
     worst: _Worst = (0.0, None)
     while looked < n_triples:
         size = min(1_000_000, n_triples - looked)
-        # Three different ones: the second and third skip those before.
+        # Draw three distinct indices: the second and third skip the previous ones.
         i, k, j = (
             rng.randint(n, size=size),
             rng.randint(n - 1, size=size),
@@ -233,24 +242,24 @@ def _sampled_triples(
 
 
 def metric_closure(D: ArrayLike) -> Matrix:
-    r"""The largest metric below D: lengths of shortest paths over all objects.
+    r"""Compute the largest metric that does not exceed D: the lengths of shortest paths.
 
     .. math:: \bar D_{ij} = \min_{i = k_0, \ldots, k_s = j} \sum_t D_{k_{t-1} k_t} .
 
     Parameters
     ----------
     D : array-like of shape (n, n)
-        Symmetric, with zero diagonal, finite and not negative.
+        Dissimilarities: symmetric, finite and nonnegative, with zero diagonal.
 
     Returns
     -------
     ndarray of shape (n, n)
-        D itself where no triangle inequality is violated. It changes when objects are added, so
-        there is no such value for one new object alone.
+        The metric, which is equal to D if no triangle inequality is violated. It changes when
+        objects are added, so it is not defined for a single new object.
 
     Notes
     -----
-    Cost: :math:`O(n^3)`, by Floyd's and Warshall's algorithm.
+    Cost: :math:`O(n^3)`, by the Floyd-Warshall algorithm.
 
     Examples
     --------

@@ -1,7 +1,8 @@
-"""From what learners over distributions are given to dissimilarities, old and new.
+"""Base class of estimators over distributions: from input objects to dissimilarities.
 
-One object is a Gaussian, a set of vectors (by its Gaussian), a point (by the Gaussian of its
-neighbourhood among the training points: the augmented space), or a row of given dissimilarities.
+An object is a Gaussian, a set of vectors (represented by its Gaussian), a point (represented by the
+Gaussian of its neighborhood among the training points: the augmented space), or a row of
+precomputed dissimilarities.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ from nearfar.words import count
 
 Kind = Literal["gaussians", "sets", "points", "precomputed"]
 
-#: The dissimilarities that do not change when both objects change places.
+#: Names of the symmetric dissimilarities.
 SYMMETRIC = tuple(name for name in METRICS if not name.endswith("kl"))
-#: What the parameters may be that all of them have,
+#: Allowed values of the parameters that all estimators over distributions have.
 SHARED_PARAMETERS: dict[str, list[Allowed]] = {
     "metric": [one_of(*SYMMETRIC, "precomputed")],
     "ridge": [one_of("auto"), real(0)],
@@ -53,14 +54,14 @@ SHARED_PARAMETERS: dict[str, list[Allowed]] = {
     "standardize": [boolean],
     "n_jobs": [none, integer(1), integer(high=-1)],
 }
-#: and those that take points.
+#: Allowed values of the parameters that only estimators for points have.
 POINT_PARAMETERS: dict[str, list[Allowed]] = {
     "n_neighbors": [integer(1)],
     "form": [one_of("smoothed", "raw")],
     "recognize": [boolean],
 }
 
-# So many distances at their limit deserve a word.
+# Fraction of Hellinger distances at their upper limit above which a warning is issued.
 _SATURATED = 0.75
 _CALLED = {
     "gaussians": "Gaussians",
@@ -70,7 +71,7 @@ _CALLED = {
 }
 
 
-# What is kept of training objects that are not given by their dissimilarities alone.
+# Stored attributes of training objects, except for precomputed dissimilarities.
 _OBJECTS: dict[str, Word] = {
     "gaussians_": object_of(Gaussians, n="n", p="p"),
     "_prints": unsigned("n", 2),
@@ -79,7 +80,7 @@ _OBJECTS: dict[str, Word] = {
 
 
 class NewObjects(NamedTuple):
-    """New objects, which training object each is (-1 for none), and the dtype of results."""
+    """New objects, the training object that each is equal to (or -1), and the output dtype."""
 
     kind: Kind
     objects: Any
@@ -87,14 +88,15 @@ class NewObjects(NamedTuple):
     dtype: np.dtype[Any]
 
     def only(self, which: Mask) -> NewObjects:
-        """Some of them."""
+        """Return the objects selected by a mask."""
         return self._replace(objects=self.objects[which], same=self.same[which])
 
 
 class OverDistributions(Estimator):
-    """What learners over distributions share: training objects, and dissimilarities to them."""
+    """Base class that stores training objects and computes dissimilarities to them."""
 
-    # One Gaussian a set or point; that of a set of one vector is the vector.
+    # Each set or point is stored as one Gaussian. The Gaussian of a set with one vector contains
+    # this vector as its mean.
     state = State(
         {
             "_kind": choice("gaussians", "sets", "points", "precomputed"),
@@ -103,7 +105,7 @@ class OverDistributions(Estimator):
         fitted="_kind",
         rows="_n_objects",
     )
-    #: Whether a table of points is taken, through the augmented space.
+    #: True if the estimator accepts a table of points, by the Gaussians of their neighborhoods.
     takes_points: ClassVar[bool] = False
 
     metric: str
@@ -122,7 +124,7 @@ class OverDistributions(Estimator):
     _n_objects: int
     _points: Matrix
     _prints: NDArray[np.uint64]
-    _firsts: NDArray[np.intp]  # of equal training objects the first
+    _firsts: NDArray[np.intp]  # index of the first training object that is equal to each one
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -134,11 +136,11 @@ class OverDistributions(Estimator):
         super()._check_state(sizes)
         if self._kind == "precomputed":
             fits = sizes["n"] == sizes.get("p")
-            need(fits, "there is not one dissimilarity for each training object.")
+            need(fits, "there must be one dissimilarity for each training object.")
             return
         check_words(vars(self), _OBJECTS, sizes)
         if self._kind != "gaussians":
-            need(self.gaussians_.added_ridge is not None, "no ridge for new objects.")
+            need(self.gaussians_.added_ridge is not None, "the ridge for new objects is missing.")
             if self.standardize:
                 check_words(vars(self), {"scale_": floats("p", above=0)}, sizes)
         if self._kind == "points":
@@ -147,14 +149,14 @@ class OverDistributions(Estimator):
     # ------------------------------------------------------------------ training objects
 
     def _fit_pairs(self, X: Any, *, min_objects: int = 2) -> tuple[Matrix, np.dtype[Any]]:
-        """Dissimilarities of all training objects, and the dtype of results.
+        """Return the dissimilarities of all training objects and the output dtype.
 
-        Keeps what new objects need.
+        Stores the attributes that new objects need.
         """
         if self.metric != "precomputed":
             dtype = self._fit_objects(X, min_objects=min_objects)
             D = pairs_of(self.gaussians_, self.metric, self.n_jobs)
-            # Of equal objects exactly, whatever rounding says.
+            # The dissimilarity of equal objects must be exactly zero, without rounding errors.
             for first in np.flatnonzero(np.bincount(self._firsts) > 1):
                 equal = np.flatnonzero(self._firsts == first)
                 D[np.ix_(equal, equal)] = 0.0
@@ -165,14 +167,14 @@ class OverDistributions(Estimator):
         return checked_square(rows), rows.dtype
 
     def _fit_given(self, X: Any, *, min_objects: int) -> Floats:
-        """The given dissimilarities of all training objects; only their number is kept."""
+        """Return precomputed dissimilarities of all training objects. Stores only their number."""
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=min_objects)
         self._kind, self._n_objects = "precomputed", len(rows)
         return rows
 
     def _fit_objects(self, X: Any, *, min_objects: int) -> np.dtype[Any]:
-        """Keep training objects; the dtype of results."""
+        """Store the training objects and return the output dtype."""
         self._forget()
         self._check_parameters()
         kind = self._kind_of(X)
@@ -212,7 +214,7 @@ class OverDistributions(Estimator):
         return objects
 
     def _scaled(self, rows: Floats, *, reset: bool = False) -> Matrix:
-        """Vectors in float64, divided by the deviations of the training vectors if asked for."""
+        """Return vectors in float64, standardized by the training vectors if requested."""
         if reset and self.standardize:
             self.scale_ = deviations(rows)
         exact = np.ascontiguousarray(rows, np.float64)
@@ -224,25 +226,27 @@ class OverDistributions(Estimator):
         return Gaussians.from_sets(sets, ridge, shrinkage=self.shrinkage, **options)
 
     def _of_points(self, rows: Matrix) -> Gaussians:
-        """The Gaussians of the neighbourhoods of training points."""
+        """Return the Gaussians of the neighborhoods of training points."""
         if self.shrinkage is not None:
-            raise ValueError("shrinkage is for sets of vectors; X holds points. Use ridge.")
+            raise ValueError(
+                "shrinkage is only for sets of vectors, but X contains points. Use ridge instead."
+            )
         self._points = rows
-        # Of few rows all others are neighbours: their number is no reason to refuse them.
+        # With few rows, all other rows are neighbors.
         m = min(self.n_neighbors, len(rows) - 1)
         return Gaussians.from_neighborhoods(rows, m, self.ridge, self.form)
 
     # ------------------------------------------------------------------ new objects
 
     def _new_objects(self, X: Any) -> NewObjects:
-        """New objects, as they were given, and which of them are training objects."""
+        """Return the new objects, with the training objects that they are equal to."""
         kind = self._kind_of(X)
         if self._kind == "sets" and kind == "points":
-            kind = "sets"  # which says what is wrong with it
+            kind = "sets"  # as_sets raises the more specific error
         if kind not in (self._kind, "gaussians"):
             raise ValueError(
-                f"{type(self).__name__} was fitted on {_CALLED[self._kind]}; X holds "
-                f"{_CALLED[kind]}. Give new {_CALLED[self._kind]}, or Gaussians."
+                f"{type(self).__name__} was fitted on {_CALLED[self._kind]}, but X contains "
+                f"{_CALLED[kind]}. Pass the type of the training data, or Gaussians."
             )
         if kind in ("points", "precomputed"):
             rows = self._check_X(X, reset=False)
@@ -252,7 +256,7 @@ class OverDistributions(Estimator):
             return NewObjects(kind, rows, same, rows.dtype)
         objects: Any = X if kind == "gaussians" else as_sets(X)
         if not len(objects):
-            raise ValueError("X has 0 Gaussians; at least one is needed.")
+            raise ValueError("X is empty. At least one Gaussian is needed.")
         if objects.n_features != self.n_features_in_:
             raise ValueError(
                 f"X has {count(objects.n_features, 'feature')}, but {type(self).__name__} is "
@@ -265,9 +269,9 @@ class OverDistributions(Estimator):
         return NewObjects(kind, objects, same, objects.X.dtype)
 
     def _pair_blocks(self, new: NewObjects) -> Iterator[tuple[slice, Matrix]]:
-        """Dissimilarities in blocks: a row a new object, a column a training object.
+        """Yield blocks of dissimilarities: one row per new, one column per training object.
 
-        They are exactly zero where a training object was recognised.
+        They are exactly zero if a new object is equal to a training object.
         """
         if new.kind == "precomputed":
             yield slice(0, len(new.same)), checked_dissimilarities(new.objects, "X")
@@ -280,7 +284,7 @@ class OverDistributions(Estimator):
             yield block, D
 
     def _gaussians_of(self, new: NewObjects) -> Gaussians:
-        """New objects as Gaussians."""
+        """Return the new objects as Gaussians."""
         if new.kind == "gaussians":
             found: Gaussians = new.objects
             return found
@@ -295,7 +299,7 @@ class OverDistributions(Estimator):
                 storage=self._storage(),
             )
         with warnings.catch_warnings():
-            # Of the ridge: that was said of the training sets.
+            # The warning about the ridge was already issued for the training sets.
             warnings.simplefilter("ignore", UserWarning)
             return self._of_sets(new.objects, self._added_ridge(), storage=self._storage())
 
@@ -304,22 +308,22 @@ class OverDistributions(Estimator):
         return self.gaussians_.added_ridge
 
     def _storage(self) -> Literal["dense", "low_rank"]:
-        """As that of the training objects, so that new ones do not depend on their batch."""
+        """Return the storage of training objects, so that results do not depend on the batch."""
         return "low_rank" if self.gaussians_.is_low_rank else "dense"
 
 
 def without_tables(tags: Tags) -> Tags:
-    """Tags of an estimator of sets: scikit-learn has no input to check it with."""
+    """Set the tags of an estimator for sets, which scikit-learn's checks cannot generate."""
     tags.input_tags.two_d_array = False
     tags.no_validation = True
     return tags
 
 
-# ---------------------------------------------------------------------- recognition
+# ---------------------------------------------------------------------- equal objects
 
 
 def fingerprints(objects: Sets | Gaussians | Floats) -> NDArray[np.uint64]:
-    """128 bits for each set, Gaussian or row: equal numbers give equal bits."""
+    """Return a 128-bit hash of each set, Gaussian or row. Equal objects have equal hashes."""
     if isinstance(objects, Gaussians):
         stack = objects.covariances if objects.factors is None else objects.factors
         parts: Sequence[tuple[Any, ...]] = list(zip(objects.means, stack, strict=True))
@@ -329,14 +333,14 @@ def fingerprints(objects: Sets | Gaussians | Floats) -> NDArray[np.uint64]:
     for k, arrays in enumerate(parts):
         digest = blake2b(digest_size=16)
         for array in arrays:
-            # Zero added: minus zero is zero.
+            # Adding zero converts -0.0 to 0.0.
             digest.update((np.asarray(array, np.float64) + 0.0).tobytes())
         prints[k] = np.frombuffer(digest.digest(), dtype=np.uint64)
     return prints
 
 
 def found_again(new: NDArray[np.uint64], old: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """For each new fingerprint the first equal old one, or -1."""
+    """Return the index of the first equal old fingerprint for each new one, or -1."""
     first: dict[bytes, int] = {}
     for k, key in enumerate(old):
         first.setdefault(key.tobytes(), k)
@@ -347,7 +351,7 @@ def found_again(new: NDArray[np.uint64], old: NDArray[np.uint64]) -> NDArray[np.
 
 
 def _is_table(X: Any) -> bool:
-    """Whether X looks like an array of points rather than a list of arrays."""
+    """Return True if X looks like an array of points rather than a list of arrays."""
     if isinstance(X, Sets):
         return False
     if sparse.issparse(X) or hasattr(X, "columns"):
@@ -361,20 +365,20 @@ def _is_table(X: Any) -> bool:
 
 
 def _warn_if_saturated(name: str, D: Matrix) -> None:
-    """Of Hellinger distances: at their upper limit they say nothing."""
+    """Warn if most Hellinger distances are at their upper limit."""
     pairs = D[np.triu_indices_from(D, 1)]
     share = float(np.mean(pairs > 0.999 * np.sqrt(2)))
     if share > _SATURATED:
         warn(
-            f"{name}: {share:.0%} of the Hellinger distances are at their upper limit, the root of "
-            "2, where they tell no objects apart. Give a larger ridge, fewer features, or another "
-            "metric.",
+            f"{name}: {share:.0%} of the Hellinger distances are at their upper limit, the square "
+            "root of 2, and do not distinguish objects. Use a larger ridge, fewer features or "
+            "another metric.",
         )
 
 
 def deviations(rows: Floats) -> Matrix:
-    """Standard deviations of the columns; 1 where a column is constant."""
+    """Return the standard deviations of the columns, and 1 for constant columns."""
     deviations = rows.std(axis=0, dtype=np.float64)
     size = np.abs(rows).max(axis=0).astype(np.float64)
-    real = deviations > 1e-12 * size  # what is left of a constant column is rounding
+    real = deviations > 1e-12 * size  # smaller deviations of a constant column are rounding errors
     return np.asarray(np.where(real, deviations, 1.0))

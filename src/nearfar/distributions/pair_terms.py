@@ -1,4 +1,4 @@
-r"""The terms that dissimilarities of two Gaussians a and b are made of, and how many are wanted.
+r"""Terms from which the dissimilarities of two Gaussians a and b are computed.
 
 With :math:`u = \mu_a - \mu_b` and :math:`\Gamma = (\Sigma_a + \Sigma_b)/2`:
 
@@ -14,8 +14,8 @@ riemann        :math:`(\sum_k \ln^2 \lambda_k)^{1/2}`, :math:`\Sigma_a v = \lamb
 distance       :math:`\|u\|`
 =============  ==========================================================================
 
-Each pair costs a product of matrices for the first four, a Cholesky factorisation for the mean
-ones and eigenvalues for ``riemann``; only what is wanted is computed.
+Each pair costs a matrix product for the first four terms, a Cholesky factorization for
+``quad_mean`` and ``log_mean``, and eigenvalues for ``riemann``. Only requested terms are computed.
 """
 
 from __future__ import annotations
@@ -30,30 +30,31 @@ from nearfar.arrays import Indices, Matrix
 
 Terms = dict[str, Matrix]
 
-#: Beyond this product of condition numbers eigenvalues of whitened covariances lose all digits of
-#: the smallest ones, and singular values of products of factors are taken.
+#: Upper limit for the product of two condition numbers. Above it, the smallest eigenvalues of
+#: whitened covariances have no correct digits, so singular values of products of factors are used.
 ILL = 1e8
-#: Pairs whose terms take more than matrix products.
+#: Terms that need more than matrix products.
 COSTLY = frozenset({"quad_mean", "log_mean", "riemann"})
-# Matrices of pairs are worked on in pieces of so many bytes, which stay in the cache.
+# Size in bytes of the blocks in which matrices of pairs are processed. They fit into the cache of
+# the processor.
 _PIECE = 2**20
 
 
 class GaussianPairs(Protocol):
-    """All pairs of two stacks of Gaussians, in a form that makes terms cheap."""
+    """All pairs of two stacks of Gaussians, preprocessed for fast computation of terms."""
 
     n_features: int
 
     def terms(self, rows: slice, first: int, wanted: frozenset[str], upper: bool) -> Terms:
-        """Terms of some rows a and all columns b from the first on, each of shape (rows, columns).
+        """Return terms of some rows a and the columns b >= first, each of shape (rows, columns).
 
-        With ``upper``, costly terms are computed for b > a only and are 0 elsewhere.
+        With `upper`, costly terms are computed only for b > a, and are 0 elsewhere.
         """
         ...
 
 
 def pieces(indices: Indices | Sequence[int], bytes_per_pair: int) -> Iterator[Any]:
-    """Indices in pieces, as slices where they follow one another."""
+    """Yield the indices in blocks. A block of consecutive indices is a slice."""
     size = max(1, _PIECE // bytes_per_pair)
     for start in range(0, len(indices), size):
         part = indices[start : start + size]
@@ -62,28 +63,29 @@ def pieces(indices: Indices | Sequence[int], bytes_per_pair: int) -> Iterator[An
 
 
 def less(part: Any, first: int) -> Any:
-    """Indices counted from the first on."""
+    """Return indices relative to `first`."""
     return slice(part.start - first, part.stop - first) if isinstance(part, slice) else part - first
 
 
 def bordered_cholesky(G: Matrix) -> tuple[Matrix, Matrix]:
-    r""":math:`\ln |G|` and :math:`u^T G^{-1} u` of a stack, from one factorisation.
+    r"""Return :math:`\ln |G|` and :math:`u^T G^{-1} u` of a stack, from one factorization.
 
-    ``G`` is of shape (b, p + 1, p + 1), and is spoilt: its last rows hold u, in the first p places.
-    The last row of the Cholesky factor of the bordered matrix is :math:`L^{-1} u`.
+    ``G`` has shape (b, p + 1, p + 1), with u in the first p entries of the last rows, and is
+    overwritten. The last row of the Cholesky factor of the bordered matrix is :math:`L^{-1} u`.
     """
-    G[:, -1, -1] = 1e300  # positive definite, whatever u is; no other entry reads it
+    # A huge corner makes the matrix positive definite for any u. No other entry depends on it.
+    G[:, -1, -1] = 1e300
     L = np.linalg.cholesky(G)
     last = L[:, -1, :-1]
     return log_dets_of(L[:, :-1, :-1]), np.einsum("ij,ij->i", last, last)
 
 
 def log_dets_of(factors: NDArray[Any]) -> Matrix:
-    """ln |L Lᵀ| of a stack of triangular factors."""
+    """Return ln |L Lᵀ| of a stack of triangular factors."""
     return np.asarray(2 * np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1))
 
 
 def log_norm(values: Matrix, extra: Matrix | float = 0.0) -> Matrix:
-    """The root of Σ ln² of positive numbers along the last axis, plus some extra squares."""
+    """Return the square root of Σ ln² along the last axis, plus `extra` inside the root."""
     logs = np.log(np.maximum(values, 1e-300))
     return np.asarray(np.sqrt(np.einsum("...i,...i->...", logs, logs) + extra))

@@ -1,4 +1,4 @@
-"""Set embedding: one vector for each set of vectors."""
+"""SetEmbedding: one output vector per set of vectors."""
 
 from __future__ import annotations
 
@@ -20,62 +20,65 @@ from nearfar.summaries.sets import as_sets
 
 
 class SetEmbedding(Embedding):
-    r"""One vector for each set of vectors, so that any learner of vectors follows.
+    r"""Embedding of sets of vectors: one output vector per set.
 
-    Set i becomes the Gaussian :math:`\mathcal G_i = N(\mu_i, \Sigma_i + \gamma I)` of its vectors,
-    the dissimilarities :math:`D_{ij} = d(\mathcal G_i, \mathcal G_j)` of all pairs are computed,
-    and the sets are placed in space by
+    Set i is described by the Gaussian :math:`\mathcal G_i = N(\mu_i, \Sigma_i + \gamma I)` of its
+    vectors. From the dissimilarities :math:`D_{ij} = d(\mathcal G_i, \mathcal G_j)` of all pairs,
+    the embedding Y is computed by
 
     .. math:: \min_Y \|Y Y^T + \tfrac12 H D^{\circ 2} H\|_F^2
 
-    (:class:`EuclideanEmbedding`), or by the leading eigenvectors of a kernel of D
-    (:class:`LaplacianEmbedding`). New sets are placed by Nyström's formula, without a new fit.
+    (:class:`EuclideanEmbedding`), or from the leading eigenvectors of a kernel of D
+    (:class:`LaplacianEmbedding`). New sets are embedded by Nyström's formula, without a new fit.
 
-    Use it in a Pipeline before a classifier, for utterances, clips, patients or documents, each
-    known by a number of vectors of its own. A Gaussian sees neither the order of the vectors nor
-    more than one mode of them. For classification :class:`SetKNeighborsClassifier` needs no
-    embedding; a few more than ten components rarely hurt.
+    Use it in a Pipeline before a classifier, for objects that are each described by a different
+    number of vectors, such as utterances, clips, patients or documents. A Gaussian describes
+    neither the order of the vectors nor more than one mode of their distribution. For
+    classification, :class:`SetKNeighborsClassifier` needs no embedding. More than ten components
+    rarely reduce the accuracy.
 
-    Cost: :math:`O(\sum_i t_i p^2)` for the Gaussians and :math:`O(n^2 p^3)` for dissimilarities of
-    n sets; :math:`O(n p^3)` for each new set.
+    Cost: :math:`O(\sum_i t_i p^2)` for the Gaussians of n sets with :math:`t_i` vectors,
+    :math:`O(n^2 p^3)` for their dissimilarities, and :math:`O(n p^3)` per new set.
 
     Parameters
     ----------
     n_components : int, default=10
-        Dimension of the output; for "euclidean" also "positive" or a share, as in
-        :class:`EuclideanEmbedding`.
+        Dimension of the output. With ``embedding="euclidean"``, also "positive" or a fraction, as
+        in :class:`EuclideanEmbedding`.
     embedding : {"euclidean", "laplacian"}, default="euclidean"
-        As above.
+        "euclidean" uses :class:`EuclideanEmbedding`, "laplacian" :class:`LaplacianEmbedding`.
     metric : str, default="bhattacharyya_riemann"
-        The dissimilarity: d, one of those of :class:`EuclideanEmbedding`, but not "precomputed".
+        Dissimilarity d: one of those of :class:`EuclideanEmbedding`, except "precomputed".
     indefinite : {"clip", "shift", "raise"}, default="clip"
-        What to do with negative eigenvalues: leave them out; shift all, as
-        :class:`EuclideanEmbedding` does; or raise. For "euclidean" only.
+        How to handle negative eigenvalues: drop them ("clip"), shift all eigenvalues ("shift"), or
+        raise an error. Only for "euclidean"; see :class:`EuclideanEmbedding`.
     width : float or None, default=None
-        Width of the kernel: for "laplacian"; None takes a quantile of the dissimilarities.
+        Width of the kernel. None uses a quantile of the dissimilarities. Only for "laplacian".
     quantile : float from 0 to 1, default=0.5
-        Which quantile of the dissimilarities the width is.
+        Quantile of the dissimilarities that is used as the width if ``width=None``.
     ridge : float or "auto", default="auto"
-        What is added to variances: :math:`\gamma`, in squared units of the vectors; see
-        :meth:`nearfar.Gaussians.from_sets`. The works take 1.
+        Value added to the variances: :math:`\gamma`, in squared units of the vectors; see
+        :meth:`nearfar.Gaussians.from_sets`. The references use 1.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
-        What is mixed into covariances: those of sets; see :meth:`nearfar.Gaussians.from_sets`.
+        Shrinkage of the covariances. See :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature by its standard deviation first: that over all training vectors, before
-        the ridge.
+        Divide each feature by its standard deviation first. The standard deviation is that of all
+        training vectors, and the ridge is added afterward.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores. They compute dissimilarities.
+        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_sets, n_components)
-        The training sets.
+        Coordinates of the training sets.
     eigenvalues_ : ndarray of shape (n_components,)
-        The largest first.
+        Eigenvalues of the embedding, in descending order.
     negative_share_ : float
-        For "euclidean": the share of negative eigenvalues, which no vectors can show.
+        For "euclidean": the fraction of the spectrum in negative eigenvalues, which no Euclidean
+        coordinates can represent.
     gaussians_ : Gaussians
-        Of the training sets. ``metric_report(dissimilarity(gaussians_))`` says more.
+        Gaussians of the training sets. ``metric_report(dissimilarity(gaussians_))`` describes how
+        far their dissimilarities are from Euclidean distances.
     embedder_ : EuclideanEmbedding or LaplacianEmbedding
         The fitted embedding.
 
@@ -92,7 +95,7 @@ class SetEmbedding(Embedding):
 
     Examples
     --------
-    Sets with the same mean, of 20 to 40 vectors each, which differ in how these spread:
+    The sets have 20 to 39 vectors and the same mean, but their covariances differ:
 
     >>> import numpy as np
     >>> from sklearn.pipeline import make_pipeline
@@ -109,7 +112,7 @@ class SetEmbedding(Embedding):
     """
 
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
-    # Training objects are in the embedding.
+    # The training objects are stored in `embedder_`.
     state = State(
         {"embedder_": object_of(EuclideanEmbedding, LaplacianEmbedding, n="n", p="p", q="q")},
         fitted="embedder_",
@@ -156,19 +159,19 @@ class SetEmbedding(Embedding):
         return hasattr(self, "embedder_")
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
-        """Embed sets.
+        """Compute the embedding of the training sets.
 
         Parameters
         ----------
         X : Sets, list of arrays (t_i, p), array of shape (n, t, p), or Gaussians
-            The sets.
+            The training sets, or their Gaussians.
         y : ignored
-            For the API.
+            Present for API consistency.
 
         Returns
         -------
         SetEmbedding
-            Itself.
+            The fitted estimator.
         """
         self._forget()
         self._check_parameters()
@@ -177,9 +180,9 @@ class SetEmbedding(Embedding):
         return self
 
     def transform(self, X: Any) -> Floats:
-        """Map new sets by Nyström's formula: see the ``transform`` of the two embeddings.
+        """Embed new sets by Nyström's formula; see the ``transform`` of the two embeddings.
 
-        Training sets get their own vectors.
+        For a training set, the result is its row of ``embedding_``.
 
         Parameters
         ----------
@@ -189,7 +192,7 @@ class SetEmbedding(Embedding):
         Returns
         -------
         ndarray of shape (n_sets, n_components)
-            In the dtype of the vectors.
+            Coordinates of the sets, in the dtype of the vectors.
         """
         check_is_fitted(self)
         return self.embedder_.transform(X if isinstance(X, Gaussians) else as_sets(X))
@@ -215,22 +218,22 @@ class SetEmbedding(Embedding):
 
     @property
     def embedding_(self) -> Floats:  # type: ignore[override]
-        """The vectors of the training sets."""
+        """Coordinates of the training sets."""
         return self.embedder_.embedding_
 
     @property
     def eigenvalues_(self) -> Matrix:
-        """Eigenvalues of the embedding."""
+        """Eigenvalues of the embedding, in descending order."""
         return self.embedder_.eigenvalues_
 
     @property
     def negative_share_(self) -> float:
-        """The share of negative eigenvalues."""
+        """Fraction of the spectrum in negative eigenvalues."""
         if not isinstance(self.embedder_, EuclideanEmbedding):
-            raise AttributeError('negative_share_ is for embedding="euclidean".')
+            raise AttributeError('negative_share_ is only available for embedding="euclidean".')
         return self.embedder_.negative_share_
 
     @property
     def gaussians_(self) -> Gaussians:
-        """The Gaussians of the training sets."""
+        """Gaussians of the training sets."""
         return self.embedder_.gaussians_

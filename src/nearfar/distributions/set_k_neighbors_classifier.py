@@ -1,4 +1,4 @@
-"""Nearest-neighbour classification of sets of vectors."""
+"""SetKNeighborsClassifier: nearest-neighbor classification of sets of vectors."""
 
 from __future__ import annotations
 
@@ -16,51 +16,56 @@ from nearfar.solvers.kernel_repair import checked_dissimilarities
 
 
 class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
-    r"""Majority vote of the k training sets whose Gaussians are nearest.
+    r"""Nearest-neighbor classifier of sets of vectors, which compares the sets' Gaussians.
 
-    Each set becomes the Gaussian :math:`\mathcal G_i = N(\mu_i, \Sigma_i + \gamma I)` of its
-    vectors; neighbours are those of least :math:`d(\mathcal G, \mathcal G_i)`, with d one of
-    :func:`~nearfar.distributions.dissimilarity`, which need be no metric. Ties between classes
-    shrink k, as in :class:`KNNClassifier`.
+    Each set is described by the Gaussian :math:`\mathcal G_i = N(\mu_i, \Sigma_i + \gamma I)` of
+    its vectors. The k training sets with the smallest :math:`d(\mathcal G, \mathcal G_i)` vote,
+    where d is one of :func:`~nearfar.distributions.dissimilarity` and need not be a metric. If
+    classes are tied, k is reduced, as in :class:`KNNClassifier`.
 
-    Use it as the first thing to try on labelled sets of vectors: nothing is embedded, so nothing
-    of d is lost. For other classifiers see :class:`SetEmbedding`.
+    Use it first for labeled sets of vectors: without an embedding, no information of d is lost.
+    For other classifiers, see :class:`SetEmbedding`.
 
-    Cost: :math:`O(\sum_i t_i p^2)` to fit; then n dissimilarities of :math:`O(p^3)` for the
-    default for each new set.
+    Cost: :math:`O(\sum_i t_i p^2)` for the fit with n sets of :math:`t_i` vectors. Each new set
+    needs n dissimilarities, of :math:`O(p^3)` each for the default.
 
     Parameters
     ----------
     n_neighbors : int, default=3
-        How many sets vote.
+        Number of neighbors that vote.
     metric : str, default="bhattacharyya_riemann"
-        The dissimilarity: any of :func:`~nearfar.distributions.dissimilarity`; "kl" is that from a
-        new set to a training set. "precomputed" takes dissimilarities of any kind, symmetric or
-        not, those of :func:`~nearfar.distributions.emd_distances` for one: all training sets with
-        one another in ``fit``, then new sets (rows) with training sets.
+        Dissimilarity d: any of :func:`~nearfar.distributions.dissimilarity`, or "precomputed"; see
+        Notes.
     ridge : float or "auto", default="auto"
-        What is added to variances: :math:`\gamma`, in squared units of the vectors; see
-        :meth:`nearfar.Gaussians.from_sets`. The works take 1.
+        Value added to the variances: :math:`\gamma`, in squared units of the vectors; see
+        :meth:`nearfar.Gaussians.from_sets`. [1]_ uses 1.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
-        What is mixed into covariances: those of sets; see :meth:`nearfar.Gaussians.from_sets`.
+        Shrinkage of the covariances. See :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature by its standard deviation first: that over all training vectors, before
-        the ridge.
+        Divide each feature by its standard deviation first. The standard deviation is that of all
+        training vectors, and the ridge is added afterward.
     ties : {"shrink", "first"}, default="shrink"
-        "first" lets the smallest label win; scikit-learn's classifier does so.
+        "first" selects the smallest of the tied labels, as scikit-learn's classifier does.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores. They compute dissimilarities.
+        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Sorted class labels.
     gaussians_ : Gaussians
-        Of the training sets, unless dissimilarities were given.
+        Gaussians of the training sets. Not available for ``metric="precomputed"``.
 
     See Also
     --------
     SetEmbedding, SetSpectralClustering, KNNClassifier
+
+    Notes
+    -----
+    The metric "kl" is the divergence from a new set to a training set. With "precomputed", X
+    contains dissimilarities of any type, symmetric or not, such as those of
+    :func:`~nearfar.distributions.emd_distances`: between all training sets in ``fit``, and from
+    new sets (rows) to training sets (columns) in ``predict``.
 
     References
     ----------
@@ -110,19 +115,20 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
-        """Keep the Gaussians of the training sets.
+        """Compute and store the Gaussians of the training sets.
 
         Parameters
         ----------
         X : Sets, list of arrays (t_i, p), array of shape (n, t, p), or Gaussians
-            The sets; or the square matrix of their dissimilarities, if ``metric="precomputed"``.
+            The training sets, or the square matrix of their dissimilarities if
+            ``metric="precomputed"``.
         y : array-like of shape (n_sets,)
-            Their labels.
+            Labels of the sets.
 
         Returns
         -------
         SetKNeighborsClassifier
-            Itself.
+            The fitted estimator.
         """
         if self.metric == "precomputed":
             checked_dissimilarities(self._fit_given(X, min_objects=1), "X", square=True)
@@ -139,8 +145,8 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
             return len(new.same), self._pair_blocks(new)
         if self.metric == "precomputed":
             raise ValueError(
-                "leave_one_out_error needs the training sets, and given dissimilarities are not "
-                "kept. Use cross_val_score with cv=LeaveOneOut()."
+                'leave_one_out_error needs the training sets, but metric="precomputed" does not '
+                "store the dissimilarities. Use cross_val_score with cv=LeaveOneOut()."
             )
         D = dissimilarity(self.gaussians_, metric=self.metric, n_jobs=self.n_jobs)
         return len(D), iter([(slice(None), D)])

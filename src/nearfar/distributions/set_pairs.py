@@ -1,4 +1,4 @@
-"""All pairs of sets, for distances that know one pair at a time."""
+"""Distance matrices of sets from a function that computes one pair."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nearfar.summaries.sets import Sets, as_sets
 
 
 def two_sides(A: Any, B: Any) -> tuple[Sets, Sets | None]:
-    """Both as sets of one width."""
+    """Return A and B as Sets. Raises if their numbers of features differ."""
     left = as_sets(A)
     right = None if B is None else as_sets(B)
     if right is not None and right.n_features != left.n_features:
         raise ValueError(
-            f"B has vectors of {right.n_features} features, but A has {left.n_features}; both need "
-            "the same."
+            f"B has vectors with {right.n_features} features, but A has {left.n_features}. Both "
+            "must have the same number of features."
         )
     return left, right
 
@@ -27,7 +27,7 @@ def two_sides(A: Any, B: Any) -> tuple[Sets, Sets | None]:
 def all_pairs(
     distance: Callable[[int, int], float], n: int, m: int | None, n_jobs: int | None
 ) -> NDArray[np.float64]:
-    """The matrix of ``distance(i, j)``; symmetric with zero diagonal if m is None."""
+    """Return the matrix of ``distance(i, j)``, symmetric with zero diagonal if m is None."""
     found: NDArray[np.float64] = np.zeros((n, n if m is None else m))
 
     def row(i: int) -> None:

@@ -1,4 +1,4 @@
-"""Spectral clustering of sets of vectors."""
+"""SetSpectralClustering: spectral clustering of sets of vectors."""
 
 from __future__ import annotations
 
@@ -18,59 +18,60 @@ from nearfar.summaries.sets import as_sets
 class SetSpectralClustering(SpectralClusters):
     r"""Spectral clustering of sets of vectors, or of Gaussians.
 
-    With :math:`K_{ij} = \exp(-d(\mathcal G_i, \mathcal G_j) / \sigma)` between the Gaussians of the
-    sets and :math:`D = \mathrm{diag}(K 1)`, the relaxed normalised cut
+    Each set is described by the Gaussian :math:`\mathcal G_i` of its vectors. With the kernel
+    :math:`K_{ij} = \exp(-d(\mathcal G_i, \mathcal G_j) / \sigma)` and
+    :math:`D = \mathrm{diag}(K 1)`, the relaxed normalized cut is
 
-    .. math:: \max_U \mathrm{tr}(U^T D^{-1/2} K D^{-1/2} U), \qquad U^T U = I ,
+    .. math:: \max_U \mathrm{tr}(U^T D^{-1/2} K D^{-1/2} U), \qquad U^T U = I .
 
-    whose rows, one of ``n_clusters`` numbers for each set, are brought to unit length; k-means then
-    finds the clusters.
+    Each row of U, with ``n_clusters`` numbers per set, is scaled to unit length. Then k-means
+    assigns the rows to clusters.
 
     Use it to group clips, utterances or patients without labels. The number of clusters must be
-    known; a gap after the last of ``eigenvalues_`` says that it suits. The width matters more than
-    the dissimilarity: try the quantiles 0.1, 0.5 and 0.9.
+    known. A gap in the spectrum after the last of ``eigenvalues_`` supports the chosen number. The
+    width has a larger effect than the dissimilarity: try the quantiles 0.1, 0.5 and 0.9.
 
-    Cost: that of :class:`LaplacianEmbedding`, and of k-means.
+    Cost: that of :class:`LaplacianEmbedding`, plus k-means.
 
     Parameters
     ----------
     n_clusters : int, default=2
-        How many clusters.
+        Number of clusters.
     metric : str, default="bhattacharyya_riemann"
-        The dissimilarity: d, one of those of :class:`EuclideanEmbedding`, but not "precomputed".
+        Dissimilarity d: one of those of :class:`EuclideanEmbedding`, except "precomputed".
     width : float or None, default=None
-        Width of the kernel: :math:`\sigma`; None takes a quantile of the dissimilarities.
+        Width of the kernel: :math:`\sigma`. None uses a quantile of the dissimilarities.
     quantile : float from 0 to 1, default=0.5
-        Which quantile of the dissimilarities the width is.
+        Quantile of the dissimilarities that is used as the width if ``width=None``.
     ridge : float or "auto", default="auto"
-        What is added to variances: :math:`\gamma`, in squared units of the vectors; see
-        :meth:`nearfar.Gaussians.from_sets`. The works take 1.
+        Value added to the variances: :math:`\gamma`, in squared units of the vectors; see
+        :meth:`nearfar.Gaussians.from_sets`. [1]_ uses 1.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
-        What is mixed into covariances: those of sets; see :meth:`nearfar.Gaussians.from_sets`.
+        Shrinkage of the covariances. See :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature by its standard deviation first: that over all training vectors, before
-        the ridge.
+        Divide each feature by its standard deviation first. The standard deviation is that of all
+        training vectors, and the ridge is added afterward.
     n_init : int, default=10
-        Number of starts; the best is kept. They are those of k-means.
+        Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0
-        The seed of what is drawn: the starts of k-means.
+        Seed of the random number generator. It draws the starts of k-means.
     n_jobs : int or None, default=None
-        Threads; None is 1, -1 all cores. They compute dissimilarities.
+        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_sets,)
-        The cluster of each training set, numbered from 0.
+        Cluster of each training set, from 0.
     embedding_ : ndarray of shape (n_sets, n_clusters)
-        Their places, of unit length.
+        Coordinates of the training sets, scaled to unit length.
     eigenvalues_ : ndarray of shape (n_clusters,)
-        Of the normalised kernel, the largest first, at most 1.
+        Leading eigenvalues of the normalized kernel, in descending order, at most 1.
     cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
-        In the coordinates of ``transform``.
+        Cluster centers in the coordinates of ``transform``.
     width_ : float
-        :math:`\sigma`.
+        The width :math:`\sigma`.
     gaussians_ : Gaussians
-        Of the training sets.
+        Gaussians of the training sets.
 
     See Also
     --------
@@ -127,19 +128,19 @@ class SetSpectralClustering(SpectralClusters):
         return without_tables(super().__sklearn_tags__())
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
-        """Find clusters.
+        """Cluster the training sets.
 
         Parameters
         ----------
         X : Sets, list of arrays (t_i, p), array of shape (n, t, p), or Gaussians
-            The sets.
+            The training sets, or their Gaussians.
         y : ignored
-            For the API.
+            Present for API consistency.
 
         Returns
         -------
         SetSpectralClustering
-            Itself.
+            The fitted estimator.
         """
         self._forget()
         self._check_parameters()

@@ -1,4 +1,4 @@
-"""What spectral clustering of sets and of points shares: k-means on a Laplacian embedding."""
+"""Base class of spectral clustering of sets and of points: k-means on a Laplacian embedding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nearfar.parameters import Allowed, integer, one_of, random_state
 from nearfar.state import State, floats, indices, object_of
 from nearfar.summaries.gaussians import Gaussians
 
-#: What the parameters of both may be.
+#: Allowed values of the parameters that both clusterings have.
 CLUSTER_PARAMETERS: dict[str, list[Allowed]] = {
     "n_clusters": [integer(1)],
     "n_init": [integer(1)],
@@ -32,9 +32,9 @@ CLUSTER_PARAMETERS: dict[str, list[Allowed]] = {
 
 
 class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
-    """Clusters of distributions by their leading eigenvectors, brought to unit length."""
+    """Base class: k-means on the rows of a Laplacian embedding, scaled to unit length."""
 
-    # Training objects are in the embedding.
+    # The training objects are stored in `laplacian_`.
     state = State(
         {
             "laplacian_": object_of(LaplacianEmbedding, n="n", q="q"),
@@ -54,7 +54,7 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
     laplacian_: LaplacianEmbedding
 
     def _laplacian(self) -> LaplacianEmbedding:
-        """The embedding, not fitted, with rows of unit length and the parameters that both have."""
+        """Return the unfitted embedding with the parameters that it shares with this estimator."""
         embedding = LaplacianEmbedding(self.n_clusters, normalize=True)
         shared = embedding.get_params().keys() & self.get_params().keys()
         return embedding.set_params(**{name: getattr(self, name) for name in shared})
@@ -77,26 +77,27 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
 
     @abstractmethod
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
-        """Find clusters."""
+        """Cluster the training objects."""
 
     def fit_predict(self, X: Any, y: ArrayLike | None = None) -> NDArray[np.intp]:
-        """Find clusters and return those of the training objects, ``labels_``.
+        """Cluster the training objects and return their clusters, ``labels_``.
 
         Parameters
         ----------
         X : as in ``fit``
             Training objects.
         y : ignored
-            For the API.
+            Present for API consistency.
 
         Returns
         -------
         ndarray of shape (n_objects,)
+            Cluster of each training object, from 0.
         """
         return self.fit(X).labels_.copy()
 
     def predict(self, X: Any) -> NDArray[np.intp]:
-        """The cluster of new objects: that of the nearest centre after ``transform``.
+        """Return the cluster of each object: that of the nearest center after ``transform``.
 
         Parameters
         ----------
@@ -106,31 +107,33 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
         Returns
         -------
         ndarray of shape (n_objects,)
+            Cluster of each object, from 0.
         """
         placed = self.transform(X).astype(np.float64)
         return np.asarray(pairwise_distances_argmin(placed, self.cluster_centers_), dtype=np.intp)
 
     def fit_transform(self, X: Any, y: ArrayLike | None = None) -> Floats:
-        """Find clusters and return the places of the training objects, ``embedding_``.
+        """Cluster the training objects and return their coordinates, ``embedding_``.
 
         Parameters
         ----------
         X : as in ``fit``
             Training objects.
         y : ignored
-            For the API.
+            Present for API consistency.
 
         Returns
         -------
         ndarray of shape (n_objects, n_clusters)
+            Coordinates of the training objects, scaled to unit length.
         """
         return self.fit(X).embedding_.copy()
 
     def transform(self, X: Any) -> Floats:
-        """Map objects by Nyström's formula, then to unit length.
+        """Embed objects by Nyström's formula and scale the result to unit length.
 
-        As in the ``transform`` of :class:`~nearfar.LaplacianEmbedding`. Training objects get their
-        own places.
+        See the ``transform`` of :class:`~nearfar.LaplacianEmbedding`. For a training object, the
+        result is its row of ``embedding_``.
 
         Parameters
         ----------
@@ -140,7 +143,7 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
         Returns
         -------
         ndarray of shape (n_objects, n_clusters)
-            In the dtype of X.
+            Coordinates of the objects, in the dtype of X.
         """
         check_is_fitted(self)
         return self.laplacian_.transform(self._checked(X))
@@ -150,22 +153,22 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
 
     @property
     def embedding_(self) -> Floats:
-        """The places of the training objects."""
+        """Coordinates of the training objects, scaled to unit length."""
         return self.laplacian_.embedding_
 
     @property
     def eigenvalues_(self) -> Matrix:
-        """Eigenvalues of the normalised kernel, the largest first."""
+        """Eigenvalues of the normalized kernel, in descending order."""
         return self.laplacian_.eigenvalues_
 
     @property
     def width_(self) -> float:
-        """The width of the kernel."""
+        """Width of the kernel."""
         return self.laplacian_.width_
 
     @property
     def gaussians_(self) -> Gaussians:
-        """The Gaussians of the training objects."""
+        """Gaussians of the training objects."""
         return self.laplacian_.gaussians_
 
     @property

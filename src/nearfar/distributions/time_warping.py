@@ -1,4 +1,4 @@
-"""Dynamic time warping between sets whose vectors are in order."""
+"""Dynamic time warping between sets whose vectors are ordered."""
 
 from __future__ import annotations
 
@@ -21,42 +21,43 @@ def dtw_distances(
     window: int | None = None,
     n_jobs: int | None = None,
 ) -> Matrix:
-    r"""Dynamic time warping between sequences, all pairs of one collection or of two.
+    r"""Compute dynamic time warping between all pairs of sequences, within A or between A and B.
 
-    The vectors of a set are taken in their order, and two sequences compared along the best path
-    :math:`\pi` that begins with both first vectors, ends with both last ones and goes on by one
-    vector in either sequence or in both:
+    The vectors of a set are used in their order. Two sequences are compared along the best path
+    :math:`\pi`, which begins with both first vectors, ends with both last vectors, and advances by
+    one vector in either sequence or in both:
 
     .. math:: d = \left( \min_\pi \sum_{(i, j) \in \pi} \|x_i - z_j\|^2 \right)^{1/2} .
 
-    It sees the order that sets forget, a rising tone from a falling one, whatever their speeds. It
-    is no metric: the triangle inequality fails. It depends on the units of the features, and adds
-    up over the path: long sequences are far from everything. tslearn computes it (``pip install
+    Unlike distances between sets, it uses the order of the vectors: it distinguishes a rising tone
+    from a falling one, independent of their speeds. It is not a metric, because it can violate the
+    triangle inequality. It depends on the units of the features, and it is a sum over the path, so
+    long sequences have large distances to all others. tslearn computes it (``pip install
     nearfar[dtw]``).
 
     Parameters
     ----------
     A : Sets, or list of array-likes
-        The rows.
+        Sequences of the rows of the result.
     B : Sets, or list of array-likes, default=None
-        The columns; A itself by default.
+        Sequences of the columns. None means A.
     window : int, default=None
-        Sakoe and Chiba's radius: how far i and j on the path may differ, more if the lengths do.
-        None sets no bound.
+        Sakoe-Chiba radius: maximum difference between i and j on the path. It is larger for
+        sequences of different lengths. None sets no limit.
     n_jobs : int or None, default=None
-        Processes of joblib; None means 1, -1 all cores.
+        Number of joblib processes. None means 1, -1 all cores.
 
     Returns
     -------
     ndarray of shape (n_A, n_B)
-        Exactly symmetric and with a diagonal of zero if there is no B; for
-        ``SetKNeighborsClassifier(metric="precomputed")``, or, through
-        :func:`~nearfar.distributions.exponential_kernel`, for ``SVC(kernel="precomputed")``.
+        Distances. Without B, the result is exactly symmetric with a zero diagonal. Use it with
+        ``SetKNeighborsClassifier(metric="precomputed")``, or, after
+        :func:`~nearfar.distributions.exponential_kernel`, with ``SVC(kernel="precomputed")``.
 
     Notes
     -----
-    Cost: :math:`O(t^2 p)` a pair for sequences of t vectors. The first call compiles, for some
-    seconds.
+    Cost: :math:`O(t^2 p)` per pair of sequences with t vectors. The first call takes some seconds
+    longer, because tslearn compiles its code.
 
     References
     ----------
@@ -81,14 +82,14 @@ def dtw_distances(
     D = metrics.cdist_dtw(_padded(left), columns, n_jobs=n_jobs, **bound)
     D = np.asarray(D, dtype=np.float64)
     if right is None:
-        # Paths there and back differ by rounding.
+        # The results for (i, j) and (j, i) differ by rounding.
         D = np.triu(D, 1)
         D = D + D.T
     return D
 
 
 def _padded(sets: Sets) -> Matrix:
-    """Sequences of one length, with NaN after the end, as tslearn has them."""
+    """Return sequences of equal length, padded with NaN, as tslearn expects them."""
     sequences = np.full((len(sets), int(sets.sizes.max()), sets.n_features), np.nan)
     for k, rows in enumerate(sets):
         sequences[k, : len(rows)] = rows

@@ -479,7 +479,7 @@ def test_what_is_wrong_in_a_test_file_names_it(table, here, capsys):
     table.drop(columns="batch").iloc[1::2].to_csv("test.csv", index=False)
     table.drop(columns="batch").iloc[::2].to_csv("train.csv", index=False)
     assert run(*words) == 0
-    assert "test.csv: 1 row without a target left out (row 3)" in capsys.readouterr().err
+    assert "test.csv: Dropped 1 row without a label (row 3)" in capsys.readouterr().err
 
 
 def test_errors_are_reported_by_a_column(here, capsys):

@@ -82,7 +82,7 @@ def test_a_folder_with_several_sizes_asks_for_one(faces, capsys):
     assert run("compare", "faces", *QUICK) == 2
     error = capsys.readouterr().err
     assert "has 16×12 pixels (height × width)" in error
-    assert "Give --images 8x6 to resize all to the size that most have" in error
+    assert "Pass --images 8x6 to resize all to the most common size" in error
     assert len(error.strip().splitlines()) == 1
 
 
@@ -91,9 +91,12 @@ def test_a_folder_is_compared_and_what_was_found_is_said(faces, capsys):
     assert run(*words, "--json", "a.json", "--save", "m.nf") == 0
     said = capsys.readouterr().err
     assert "faces: 36 rows of 8 × 6, 48 features, 3 classes (12 rows each)." in said
-    assert "36 pictures of 8 × 6 pixels, in grey (--images 8x6x3 keeps colours)" in said
-    assert "1 file of 'faces' is of no known kind and passed over: 'ann/notes.txt'" in said
-    assert "'dan' in 'faces' has no pictures and is no class." in said
+    assert "36 images of 8 × 6 pixels, in gray (--images 8x6x3 keeps colors)" in said
+    assert (
+        "1 file in 'faces' is skipped because the extension is not supported: 'ann/notes.txt'"
+        in said
+    )
+    assert "'dan' in 'faces' has no images and is not used as a class." in said
     document = json.loads((faces.parent / "a.json").read_text())
     assert {m["name"]: m["status"] for m in document["methods"]}["gtda"] == "done"
     assert document["tensors"]["gtda"]["shape"] == [8, 6]
@@ -177,7 +180,7 @@ def test_pictures_without_labels_can_be_asked_about_and_not_compared(faces, caps
     for k, path in enumerate(sorted((faces.parent / "new").rglob("*.png"))):
         (faces.parent / "loose" / f"{k}.png").write_bytes(path.read_bytes())
     assert run("compare", "loose", "--images", "8x6", *QUICK) == 2
-    assert "put those of each class into a sub-folder" in capsys.readouterr().err
+    assert "Put the images of each class into a subfolder" in capsys.readouterr().err
     assert run("fit", "faces", "--images", "8x6", "--method", "raw", "--save", "m.nf") == 0
     capsys.readouterr()
     assert run("predict", "m.nf", "loose") == 0
@@ -199,8 +202,8 @@ def test_a_shape_that_is_none_is_refused(faces, capsys, text):
     ("words", "why"),
     [
         (["--images", "8x6x2"], "--images must be None, or (height, width)"),
-        (["--target", "who"], "a folder of pictures has no columns. Its labels are the names"),
-        (["--groups", "who"], "a folder of pictures has no columns"),
+        (["--target", "who"], "a folder of images has no columns. Its labels are the names"),
+        (["--groups", "who"], "a folder of images has no columns"),
         (["--images", "8x6", "--set-id", "who"], "--images is for rows of a table"),
     ],
 )
@@ -213,7 +216,7 @@ def test_a_broken_picture_is_named_in_one_line(faces, capsys):
     (faces / "bob" / "broken.jpg").write_bytes(b"\xff\xd8 and no more")
     assert run("compare", "faces", "--images", "8x6", *QUICK) == 2
     error = capsys.readouterr().err.strip()
-    assert "Picture 'bob/broken.jpg' cannot be read" in error and "\n" not in error
+    assert "Image 'bob/broken.jpg' cannot be read" in error and "\n" not in error
 
 
 def test_one_class_is_refused(here, capsys):
@@ -228,7 +231,7 @@ def test_a_folder_with_the_name_of_a_built_in_dataset_is_reported(here, capsys):
     (here / "iris" / "ann").mkdir(parents=True)
     Image.fromarray(as_pixels(stripes(12)[0])[0]).save(here / "iris" / "ann" / "1.png")
     assert run("fit", "iris", "--method", "raw", "-k", "1", "--save", "m.nf") == 0
-    assert "For the pictures in the folder, pass ./iris." in capsys.readouterr().err
+    assert "For the images in the folder, pass ./iris." in capsys.readouterr().err
 
 
 # Rows of numbers that are images
@@ -267,8 +270,8 @@ def test_arrays_keep_their_shape_for_tensors_and_are_flat_for_others(here, capsy
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--images", "9x9"], "--images 9x9: that is 81 numbers, but the rows of faces.csv have"),
-        (["--images", "8x6"], "have 49; leave the others out with --drop"),
+        (["--images", "9x9"], "--images 9x9 means 81 numbers, but the rows of faces.csv have"),
+        (["--images", "8x6"], "have 49. Drop the other columns with --drop"),
         (["--methods", "tensors"], "takes tensors, and these rows have no shape: say it with"),
     ],
 )

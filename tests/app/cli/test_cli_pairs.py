@@ -145,25 +145,25 @@ def test_files_of_pairs_that_cannot_be_used_are_refused_by_line(here, capsys):
         return refused(capsys, "compare", "wine.csv", *words, *QUICK)
 
     text = compared("--pairs", "pairs.csv")
-    assert "is no row number" in text and "wine.csv with --id COL" in text
+    assert "is not a row number" in text and "wine.csv with --id COL" in text
     text = compared("--pairs", "numbers.csv", "--id", "bottle")
-    assert "no row has the id" in text and "without --id rows are numbered from 0" in text
+    assert "no row has the ID" in text and "Without --id, rows are numbered from 0" in text
     wrong = here.copy()
     wrong.loc[7, "right"] = "w999"
     wrong.to_csv("wrong.csv", index=False)
     text = compared("--pairs", "wrong.csv", "--id", "bottle")
-    assert "wrong.csv, line 9: no row has the id 'w999'" in text
+    assert "wrong.csv, line 9: no row has the ID 'w999'" in text
     far = pd.read_csv("numbers.csv")
     far.loc[2, "b"] = 178
     far.to_csv("far.csv", index=False)
     text = compared("--pairs", "far.csv")
-    assert "far.csv, line 4: there is no row 178; wine.csv has 178 rows" in text
+    assert "far.csv, line 4: row 178 does not exist: wine.csv has 178 rows" in text
     here[here["same"] == 1].to_csv("alike.csv", index=False)
     text = compared("--pairs", "alike.csv", "--id", "bottle")
     assert "All 300 pairs are alike" in text
     here.iloc[:5].to_csv("few.csv", index=False)
     assert "are too few for 2 folds" in compared("--pairs", "few.csv", "--id", "bottle")
-    assert "There is no file none.csv" in compared("--pairs", "none.csv", "--id", "bottle")
+    assert "The file none.csv does not exist" in compared("--pairs", "none.csv", "--id", "bottle")
     text = compared("--pairs", "pairs.csv", "--id", "bottle", "--groups", "colour")
     assert "--groups is for labels or embeddings" in text
     text = compared("--pairs", "pairs.csv", "--id", "bottle", "--unlabeled")

@@ -159,19 +159,23 @@ def broken(frame, column, rows, value):
     ("change", "words", "message"),
     [
         (None, ["--set-id", "utterence", "--target", "kind"], "Did you mean 'utterance'?"),
-        (None, ["--set-id", "kind", "--target", "kind"], "cannot be the --set-id and the --target"),
+        (None, ["--set-id", "kind", "--target", "kind"], "cannot be both --set-id and --target"),
         (
             None,
             ["--set-id", "utterance", "--target", "sort"],
             "--target sort: long.csv has no such",
         ),
         (None, [*LONG[1:], "--groups", "who"], "--groups who: long.csv has no such column"),
-        (None, LONG[1:], "'speaker' holds text; leave out what is no feature with --drop speaker"),
+        (
+            None,
+            LONG[1:],
+            "'speaker' holds text. Drop columns that are not features with --drop speaker",
+        ),
         (None, ["--set-id", "utterance", "--drop", "speaker"], "must be numbers, but 'kind' holds"),
         (
             None,
             ["--set-id", "utterance", "--drop", "speaker", "--drop", "kind"],
-            "Which column of long.csv holds the labels of the sets?",
+            "The column of long.csv with the labels of the sets is not known.",
         ),
         (None, ["--target", "kind"], "looks like sets of vectors: 36 values of 'utterance'"),
         (None, [*LONG[1:], "--drop", "nothing"], "--drop nothing: long.csv has no such column"),
@@ -204,7 +208,7 @@ def broken(frame, column, rows, value):
         (
             lambda f: f[(f["utterance"] != "u05") | ~f.duplicated("utterance")],
             LONG[1:] + ["--groups", "speaker"],
-            "('u05') has 1 vector, and 1 set in all fewer than 2",
+            "('u05') has 1 vector. Found 1 set with fewer than 2 vectors",
         ),
         (
             lambda f: broken(f, "utterance", lambda g: [4], None),
@@ -233,9 +237,9 @@ def test_files_that_know_their_sets_are_refused_by_what_is_wrong(here, sets, cap
     np.savez("bad.npz", X=sets.X, offsets=[0, 5], labels=[0])
     for words, message in (
         (["no.npz", "--set-id", "u"], "no.npz has no key 'offsets'"),
-        (["s.npz", "--set-id", "u"], "its own offsets"),
+        (["s.npz", "--set-id", "u"], "in its key 'offsets'"),
         (["bad.npz"], "bad.npz: offsets must run from 0 to the"),
-        (["iris", "--set-id", "u"], "the built-in dataset 'iris' holds rows"),
+        (["iris", "--set-id", "u"], "the built-in dataset 'iris' contains rows"),
     ):
         assert run("compare", *words, *QUICK) == 2
         assert message in capsys.readouterr().err
@@ -259,7 +263,7 @@ def test_sets_without_a_label_are_left_out(here, sets, capsys):
     frame.to_csv("long.csv", index=False)
     assert run("compare", *LONG, "--groups", "speaker", *FEW) == 0
     out = capsys.readouterr().err
-    assert "1 set without a label left out (first: Set 1 ('u01'))." in out and "35 sets" in out
+    assert "Dropped 1 set without a label (first: Set 1 ('u01'))." in out and "35 sets" in out
 
 
 def test_a_file_of_labels_has_one_for_each_set(long, here, capsys):

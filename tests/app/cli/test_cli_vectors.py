@@ -35,7 +35,9 @@ def here(tmp_path, monkeypatch):
 def test_compare_takes_a_column_of_vectors(here, capsys, name):
     assert run("compare", name, *QUICK, "--id", "id", "--json", "all.json") == 0
     out = capsys.readouterr().err
-    assert "Vectors: column 'emb', 6 numbers a row, the only column of lists; 'word' is not" in out
+    assert (
+        "Vectors: column 'emb', 6 numbers per row, the only column of lists; 'word' is not" in out
+    )
     document = json.loads((here / "all.json").read_text())
     assert document["data"]["features"][:2] == ["emb 0", "emb 1"]
     shown = document["rows"]
@@ -54,7 +56,7 @@ def test_the_code_of_a_comparison_reads_the_vectors_again(here, capsys):
 
 def test_which_of_two_is_asked(here, capsys):
     assert run("compare", "two.parquet", *QUICK) == 2
-    assert "Name one with --vector." in capsys.readouterr().err
+    assert "Name the column with the vectors with --vector." in capsys.readouterr().err
     assert run("compare", "a.parquet", *QUICK, "--vector", "emb", "--drop", "emb") == 2
     assert "--vector emb and --drop emb say opposite things" in capsys.readouterr().err
 
@@ -115,7 +117,7 @@ def test_tables_of_columns_have_ids_too(here, capsys):
     frame.assign(number=7).to_csv("same.csv", index=False)
     capsys.readouterr()
     assert run("transform", "m.nf", "same.csv", "--out", "u.csv", "--id", "number") == 2
-    assert "must be different in every row; '7' stands in rows 0 and 1" in capsys.readouterr().err
+    assert "must be unique, but '7' occurs in rows 0 and 1" in capsys.readouterr().err
     assert run("transform", "m.nf", "rows.csv", "--out", "u.csv", "--id", "numbr") == 2
     assert "--id numbr: rows.csv has no such column. Did you mean" in capsys.readouterr().err
 
@@ -133,7 +135,7 @@ def test_frames_with_vectors_in_python():
     result = nearfar.compare(frame, Y, **how)
     plain = nearfar.compare(X, Y, **how)
     np.testing.assert_allclose(result.table["error"], plain.table["error"])
-    assert "Vectors: column 'emb', 6 numbers a row" in str(result.document["data"]["messages"])
+    assert "Vectors: column 'emb', 6 numbers per row" in str(result.document["data"]["messages"])
     assert result.document["data"]["dropped"] == [["word", "beside the vectors in 'emb'"]]
     tested = nearfar.compare(frame[:40], Y[:40], test=(frame[40:], Y[40:]), **how)
     assert tested.document["data"]["n_rows"] == N

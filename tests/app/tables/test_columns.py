@@ -358,7 +358,7 @@ def test_a_column_of_vectors_is_what_is_used(dtype):
         ("text", "beside the vectors in 'v'"),
         ("n", "beside the vectors in 'v'"),
     )
-    assert columns.notes == ("Vectors: column 'v', 4 numbers a row, the only column of lists.",)
+    assert columns.notes == ("Vectors: column 'v', 4 numbers per row, the only column of lists.",)
     rows = columns.select(frame.iloc[5:])
     assert rows.dtype == dtype
     np.testing.assert_array_equal(rows, VECTORS[5:].astype(dtype))

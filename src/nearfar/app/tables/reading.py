@@ -126,7 +126,7 @@ def _of_images(text: str) -> str:
     'Give --images 112x92 to resize all.'
     """
     found = re.sub(r"shape=\((\d+), (\d+)\)", r"--images \1x\2", text)
-    found = found.replace("load_images: shape", "--images").replace("or another shape", "or others")
+    found = found.replace("load_images: shape", "--images").replace("another shape", "another size")
     return found.replace("a smaller shape, such as ", "a smaller size, such as ")
 
 
@@ -154,10 +154,10 @@ def _of_option(table: Table) -> Iterator[None]:
         yield
     except (ValueError, FileNotFoundError) as error:
         text = re.sub(r"n_samples=(\d+), and", rf"{table.name} has \1 rows, and", str(error))
-        text = text.replace("give ids.", f"name its column of {table.name} with --id COL.")
+        text = text.replace("pass ids.", f"name the ID column of {table.name} with --id COL.")
         text = text.replace('conflicts="drop"', "--conflicts drop").replace('"keep"', "keep")
-        if "no row has the id" in text:
-            text += f" Ids are those of '{table.id_name}'; without --id rows are numbered from 0."
+        if "no row has the ID" in text:
+            text += f" IDs are those of '{table.id_name}'. Without --id, rows are numbered from 0."
         raise ValueError(f"--pairs: {text}") from error
 
 
