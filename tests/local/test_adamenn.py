@@ -198,12 +198,12 @@ def test_t6_by_hand():
     ("options", "words"),
     [
         ({"n_region": 61}, "n_region=61 is larger than the number of training points"),
-        ({"n_region": 60, "exclude_self": True}, "n_region=60 is more"),
-        ({"n_average": 61}, "n_average=61 is more"),
-        ({"n_posterior": 61}, "n_posterior=61 is more"),
+        ({"n_region": 60, "exclude_self": True}, "n_region=60 is larger"),
+        ({"n_average": 61}, "n_average=61 is larger"),
+        ({"n_posterior": 61}, "n_posterior=61 is larger"),
         ({"n_region": 5, "n_posterior": 6}, r"n_posterior=6 .* \(n_region=5\)"),
         ({"n_region": 5, "n_slab": 6}, r"n_slab=6 .* \(n_region=5\)"),
-        ({"n_neighbors": 61}, "n_neighbors=61 is more"),
+        ({"n_neighbors": 61}, "n_neighbors=61 is larger"),
     ],
 )
 def test_sizes_that_there_are_not(options, words):

@@ -206,7 +206,7 @@ def test_more_features_than_rows_say_that_shrinkage_does_it():
 
 
 def test_bad_sizes_are_named():
-    with pytest.raises(ValueError, match=r"n_metric=151 is more than .* \(n_samples=150\)"):
+    with pytest.raises(ValueError, match=r"n_metric=151 is larger than .* \(n_samples=150\)"):
         DANNClassifier(n_metric=151).fit(*TWO)
     with pytest.raises(ValueError, match="epsilon must be a number above 0"):
         DANNClassifier(epsilon=0.0).fit(*TWO)

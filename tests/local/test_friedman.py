@@ -157,7 +157,7 @@ def test_what_it_refuses_and_what_it_may_be_asked():
         rule.regions_at(X)
     with pytest.raises(ValueError, match="step=99 must be from"):
         rule.relevance_at(X, 99)
-    with pytest.raises(ValueError, match="n_neighbors=81 is more"):
+    with pytest.raises(ValueError, match="n_neighbors=81 is larger"):
         FriedmanClassifier(n_neighbors=81).fit(X, y)
     for bad in ({"alpha": 1.0}, {"alpha": 0.0}, {"window": 0.0}, {"min_window": 0}):
         with pytest.raises(ValueError, match=next(iter(bad))):

@@ -234,5 +234,5 @@ def test_classes_of_one_row_duplicates_and_more_features_than_rows():
     assert np.isfinite(twice.weights_at(X)).all()
     wide = LFMSVMClassifier(n_neighbors=1).fit(np.eye(4, 30), [0, 1, 0, 1])
     assert wide.predict(np.eye(4, 30)).tolist() == [0, 1, 0, 1]
-    with pytest.raises(ValueError, match="n_neighbors=5 is more"):
+    with pytest.raises(ValueError, match="n_neighbors=5 is larger"):
         LFMSVMClassifier().fit(np.eye(4, 30), [0, 1, 0, 1])

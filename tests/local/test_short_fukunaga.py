@@ -64,5 +64,5 @@ def test_a_window_of_one_class_or_of_equal_means_is_euclidean():
 
 
 def test_more_rows_than_there_are_make_no_metric():
-    with pytest.raises(ValueError, match=r"n_metric=121 is more than .* \(n_samples=120\)"):
+    with pytest.raises(ValueError, match=r"n_metric=121 is larger than .* \(n_samples=120\)"):
         ShortFukunagaClassifier(n_metric=121).fit(*MOONS)

@@ -119,7 +119,7 @@ def test_an_interrupted_fit_leaves_a_map_of_x(monkeypatch):
         ({"n_principal": 8}, "n_principal=8 is more than the 7 directions in which X varies"),
         ({"n_principal": 2, "n_components": 3}, "n_components=3 is larger than n_principal=2"),
         ({"n_principal": 2, "structure": "diagonal"}, "Omit n_principal"),
-        ({"n_principal": 2, "init": np.eye(2)}, r"map of the 7 features of X; got shape \(2, 2\)"),
+        ({"n_principal": 2, "init": np.eye(2)}, r"7 features; got shape \(2, 2\)"),
     ],
 )
 def test_bad_values_are_named(settings, message):

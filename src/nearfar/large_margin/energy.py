@@ -75,7 +75,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     push_weight : float from 0 to 1, or None, default=None
         Weight μ of the hinge terms. None uses the value of ``estimator``, see Notes.
     n_impostors : int, None or "auto", default="auto"
-        Number of nearest impostors per point that enter the energy. None uses all. "auto" uses
+        Number of nearest impostors per point that enter the loss. None uses all. "auto" uses
         the value of ``estimator``, see Notes.
     n_jobs : int or None, default=None
         Number of threads. None means 1, -1 all cores.
@@ -93,7 +93,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     push_weight_ : float
         The weight μ that is used.
     n_impostors_ : int or None
-        Number of nearest impostors per point that enter the energy. None means all.
+        Number of nearest impostors per point that enter the loss. None means all.
 
     See Also
     --------

@@ -53,7 +53,7 @@ class LFMSVMClassifier(LocalVoter):
     C : float, default=1.0
         Penalty parameter of the SVM.
     kernel : {"rbf", "linear", "poly"}, default="rbf"
-        Kernel of the SVM, defined as in scikit-learn.
+        Kernel, as in scikit-learn.
     gamma : float or None, default=None
         Scale of the kernels "rbf" and "poly". None uses 1 over the sum of the variances of
         the standardized features.

@@ -98,7 +98,7 @@ class LMNN(OnAxes):
         not convex. The others learn a square map first and keep the principal axes of the mapped
         data ("pca") or the leading eigenvectors of M ("truncate").
     structure : {"full", "diagonal"}, default="full"
-        "diagonal" learns one weight per feature, which has fewer parameters. It cannot be combined
+        "diagonal" learns one weight per feature. It cannot be combined
         with ``n_components`` or ``n_principal``.
     init : str or array of shape (n_components, n_features), default="auto"
         Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
@@ -124,7 +124,7 @@ class LMNN(OnAxes):
         After early stopping, fit all rows for the number of iterations that was best on the
         held-out rows.
     warm_start : bool, default=False
-        If True, start from the previous fit, if its map has the same shape. Otherwise use ``init``.
+        If True, start from the previous fit. Its map must have the same shape. Otherwise use ``init``.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to select the held-out rows and for
         ``init="random"``; the solver is deterministic.

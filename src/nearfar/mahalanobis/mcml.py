@@ -59,7 +59,7 @@ class MCML(_SoftLearner):
     tol : float, default=1e-8
         Stop when two successive iterations lower the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the previous fit, if its map has the same shape. Otherwise use ``init``.
+        If True, start from the previous fit. Its map must have the same shape. Otherwise use ``init``.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used for ``init="random"``.
     n_jobs : int or None, default=None

@@ -58,7 +58,7 @@ class GTA(ModeStatisticsLearner):
     center : bool, default=True
         Whether to subtract the mean. If False, ``mean_`` is not set.
     init : {"hosvd", "random"}, default="hosvd"
-        Initialization: "hosvd" uses the leading eigenvectors of each mode, with the other modes
+        Starting point: "hosvd" uses the leading eigenvectors of each mode, with the other modes
         not projected; "random" draws orthonormal factors.
     max_iter : int, default=50
         Maximum number of iterations: sweeps over the modes. 0 keeps the "hosvd" factors, a closed
@@ -70,7 +70,7 @@ class GTA(ModeStatisticsLearner):
     flatten : bool, default=True
         Whether ``transform`` returns flat rows. False returns tensors.
     random_state : int, RandomState or None, default=0
-        Seed of the random starts.
+        Seed of the random number generator.
     verbose : int, default=0
         If positive, print one line per iteration.
 

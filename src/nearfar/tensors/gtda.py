@@ -55,7 +55,7 @@ class GTDA(ModeStatisticsLearner):
         Dimension of the output: number of components per mode. An integer applies to every mode, up
         to the mode's length. A tuple has one entry per mode. None uses ``energy`` or ``dim_rule``.
     zeta : float or {"max_eig", "trace_ratio", "sum_eig"}, default=0.1
-        Weight of the scatter within classes: a number, or a rule that computes it at each step
+        Weight of the within-class scatter: a number, or a rule that computes it at each step
         (see Notes). With a rule, a step may decrease the objective.
     energy : float, default=0.97
         Fraction of the energy that each mode keeps if the other modes are not projected. The energy
@@ -68,21 +68,21 @@ class GTDA(ModeStatisticsLearner):
     delta : float or None, default=None
         Maximum fraction of the eigenvalue mass for ``dim_rule``. None uses ``energy``.
     init : {"hosvd", "random"}, default="hosvd"
-        Initialization: "hosvd" uses the leading eigenvectors of each mode, with the other modes
+        Starting point: "hosvd" uses the leading eigenvectors of each mode, with the other modes
         not projected; "random" draws orthonormal factors.
     max_iter : int, default=50
         Maximum number of iterations: sweeps over the modes. 0 keeps the "hosvd" factors.
     tol : float, default=1e-6
         Stop when a sweep changes the projectors by less than this, summed over the modes.
     ridge : float, default=1e-8
-        Regularization: this fraction of the mean diagonal element of :math:`W_k` is added to its
+        Value added to the variances: this fraction of the mean diagonal element of :math:`W_k` is added to its
         diagonal in the rules for ``zeta``.
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
         Whether ``transform`` returns flat rows. False returns tensors.
     random_state : int, RandomState or None, default=0
-        Seed of the random starts.
+        Seed of the random number generator.
     verbose : int, default=0
         If positive, print one line per iteration.
 

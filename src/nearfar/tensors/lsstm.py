@@ -47,7 +47,7 @@ class LSSTM(TensorClassifier):
     rank : int, default=1
         Number of rank-one terms of W.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        Initialization: rank-one tensors that approximate the difference of class means one after
+        Starting point: rank-one tensors that approximate the difference of class means one after
         another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
         shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
@@ -63,9 +63,9 @@ class LSSTM(TensorClassifier):
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        Seed of the random starts.
+        Seed of the random number generator.
     n_jobs : int or None, default=None
-        Number of threads, which solve problems and starts in parallel and share X. None means 1,
+        Number of threads. They solve problems and starts in parallel and share X. None means 1,
         -1 all cores.
     verbose : int, default=0
         If positive, print one line per iteration.

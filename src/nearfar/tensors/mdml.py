@@ -68,7 +68,7 @@ class MDML(MultilinearLearner):
         to the mode's length. A tuple has one entry per mode. None keeps all directions in which X
         varies.
     init : "identity" or list of ndarray of shape (q_k, d_k), default="identity"
-        Initialization: the matrices :math:`W_k`. "identity" is the Euclidean metric, restricted to
+        Starting point: the matrices :math:`W_k`. "identity" is the Euclidean metric, restricted to
         the ``n_components`` directions with the largest scatter.
     max_iter : int, default=50
         Maximum number of iterations: rounds of 20 steps. A step updates all modes.

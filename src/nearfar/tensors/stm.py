@@ -70,7 +70,7 @@ class STM(TensorClassifier):
     class_weight : dict, "balanced" or None, default=None
         Factor of C for each label. "balanced" uses factors inversely proportional to class sizes.
     init : {"mean_difference", "least_squares", "random"} or list, default="least_squares"
-        Initialization: rank-one tensors that approximate the difference of class means one after
+        Starting point: rank-one tensors that approximate the difference of class means one after
         another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
         shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     refine : {"joint"} or None, default="joint"
@@ -89,9 +89,9 @@ class STM(TensorClassifier):
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        Seed of the random starts.
+        Seed of the random number generator.
     n_jobs : int or None, default=None
-        Number of threads, which solve problems and starts in parallel and share X. None means 1,
+        Number of threads. They solve problems and starts in parallel and share X. None means 1,
         -1 all cores.
     verbose : int, default=0
         If positive, print one line per iteration.

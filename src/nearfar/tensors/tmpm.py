@@ -46,16 +46,16 @@ class TMPM(TensorClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        Regularization: :math:`\rho`, added to the variances. With few samples, 0.3 to 1 is often
+        Value added to the variances: :math:`\rho`, added to the variances. With few samples, 0.3 to 1 is often
         better than the default.
     rank : int, default=1
         Number of rank-one terms of W.
     ridge_mode : {"relative", "absolute"}, default="relative"
-        The unit of ``ridge``: "relative" multiplies it by the mean variance of an entry within the
+        Unit of ``ridge``: "relative" multiplies it by the mean variance of an entry within the
         two classes, "absolute" uses it as is, in units of X squared. All modes use the same number,
         so that the objective cannot decrease.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        Initialization: rank-one tensors that approximate the difference of class means one after
+        Starting point: rank-one tensors that approximate the difference of class means one after
         another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
         shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
@@ -71,9 +71,9 @@ class TMPM(TensorClassifier):
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        Seed of the random starts.
+        Seed of the random number generator.
     n_jobs : int or None, default=None
-        Number of threads, which solve problems and starts in parallel and share X. None means 1,
+        Number of threads. They solve problems and starts in parallel and share X. None means 1,
         -1 all cores.
     verbose : int, default=0
         If positive, print one line per iteration.

@@ -72,7 +72,7 @@ class TR1A(RankOneLearner):
     center : bool, default=False
         Whether to subtract the mean. If False, ``mean_`` is not set.
     init : {"random", "hosvd"}, default="random"
-        Initialization: for the first start of each atom, random vectors, or the leading eigenvector
+        Starting point: for the first start of each atom, random vectors, or the leading eigenvector
         of each mode of the residuals. All further starts are random.
     n_init : int, default=1
         Number of starts. Each atom uses this number and keeps the best result.
@@ -83,7 +83,7 @@ class TR1A(RankOneLearner):
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        Seed of the random starts.
+        Seed of the random number generator.
     verbose : int, default=0
         If positive, print one line per iteration.
 

@@ -85,10 +85,10 @@ class TR1DA(RankOneLearner):
         Dimension of the output: number of features R. Fewer are found, with a warning, if the
         residuals no longer separate the classes.
     zeta : float, sequence of float or "max_eig", default=0.1
-        Weight of the scatter within classes: a number, or one number per feature. "max_eig"
+        Weight of the within-class scatter: a number, or one number per feature. "max_eig"
         maximizes the ratio of the two scatters instead (see Notes).
     init : "random", "hosvd" or list of ndarray, default="random"
-        Initialization: for the first start of each feature, random vectors, the leading eigenvector
+        Starting point: for the first start of each feature, random vectors, the leading eigenvector
         of each mode of the residuals, or your own list with one array of shape (d_k,) or (d_k,
         n_components) per mode. All further starts are random.
     n_init : int, default=1
@@ -101,7 +101,7 @@ class TR1DA(RankOneLearner):
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     random_state : int, RandomState or None, default=0
-        Seed of the random starts.
+        Seed of the random number generator.
 
     Attributes
     ----------

@@ -69,18 +69,18 @@ class TwoDLDA(MultilinearLearner):
     n_iter : int, default=1
         Number of iterations. Each computes U and V once.
     init : {"identity", "random"}, default="identity"
-        Initialization: V contains the first columns of the identity, or random orthonormal columns.
+        Starting point: V contains the first columns of the identity, or random orthonormal columns.
     keep : {"last", "best"}, default="last"
         Iteration to keep: the last one, or the one with the largest ratio of traces.
     ridge : float, default=1e-6
-        Regularization: this fraction of the mean diagonal element of :math:`A_w` is added to its
+        Value added to the variances: this fraction of the mean diagonal element of :math:`A_w` is added to its
         diagonal, in each mode.
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
         Whether ``transform`` returns flat rows. False returns tensors.
     random_state : int, RandomState or None, default=0
-        Seed of the random starts.
+        Seed of the random number generator.
     verbose : int, default=0
         If positive, print one line per iteration.
 
