@@ -45,7 +45,8 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
         Divide each feature by its standard deviation first. The standard deviation is that of all
         training vectors, and the ridge is added afterward.
     ties : {"shrink", "first"}, default="shrink"
-        "first" selects the smallest of the tied labels, as scikit-learn's classifier does.
+        How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
+        until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
         Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
 

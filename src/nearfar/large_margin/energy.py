@@ -61,6 +61,10 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     scale. For other estimators, choose it, for example by cross-validation. If typical distances
     are much larger or much smaller than 1, one part of the energy dominates.
 
+    Cost: the fit of the estimator; then O(n q) per query in q dimensions, in blocks. Hinges are
+    summed over the points that are near enough to have one: O(m log m) per query, if m points are
+    nearer than the farthest class.
+
     A class with fewer than k points has fewer terms in its energy, which favors this class.
     ``fit`` then issues a warning.
 

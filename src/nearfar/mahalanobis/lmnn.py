@@ -124,7 +124,8 @@ class LMNN(OnAxes):
         After early stopping, fit all rows for the number of iterations that was best on the
         held-out rows.
     warm_start : bool, default=False
-        If True, start from the previous fit. Its map must have the same shape. Otherwise use ``init``.
+        If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
+        is used.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to select the held-out rows and for
         ``init="random"``; the solver is deterministic.

@@ -59,7 +59,8 @@ class MCML(_SoftLearner):
     tol : float, default=1e-8
         Stop when two successive iterations lower the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the previous fit. Its map must have the same shape. Otherwise use ``init``.
+        If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
+        is used.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used for ``init="random"``.
     n_jobs : int or None, default=None

@@ -54,7 +54,8 @@ class MLKR(_SoftLearner):
     tol : float, default=1e-5
         Stop when two successive iterations lower the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the previous fit. Its map must have the same shape. Otherwise use ``init``.
+        If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
+        is used.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used for random initial maps.
     n_jobs : int or None, default=None

@@ -79,7 +79,8 @@ class NCA(_SoftLearner):
     tol : float, default=1e-5
         Stop when two successive iterations improve the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the previous fit. Its map must have the same shape. Otherwise use ``init``.
+        If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
+        is used.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used for random initial maps, and to sample the 3,000
         rows on which a fit with more than 10,000 rows and ``n_neighbors`` starts.

@@ -75,8 +75,8 @@ class GTDA(ModeStatisticsLearner):
     tol : float, default=1e-6
         Stop when a sweep changes the projectors by less than this, summed over the modes.
     ridge : float, default=1e-8
-        Value added to the variances: this fraction of the mean diagonal element of :math:`W_k` is added to its
-        diagonal in the rules for ``zeta``.
+        Value added to the variances: this fraction of the mean diagonal
+        element of :math:`W_k` is added to its diagonal in the rules for ``zeta``.
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True

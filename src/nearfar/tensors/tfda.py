@@ -40,8 +40,8 @@ class TFDA(TensorClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        Value added to the variances: :math:`\rho`, added to the variances. With few samples, 0.001 has far more
-        errors than 0.1.
+        Value added to the variances: :math:`\rho`. With few samples, 0.001 has far more errors
+        than 0.1.
     rank : int, default=1
         Number of rank-one terms of W.
     ridge_mode : {"relative", "absolute"}, default="relative"

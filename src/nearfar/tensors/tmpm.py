@@ -46,8 +46,8 @@ class TMPM(TensorClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        Value added to the variances: :math:`\rho`, added to the variances. With few samples, 0.3 to 1 is often
-        better than the default.
+        Value added to the variances: :math:`\rho`. With few samples, 0.3 to 1 is often better
+        than the default.
     rank : int, default=1
         Number of rank-one terms of W.
     ridge_mode : {"relative", "absolute"}, default="relative"

@@ -73,8 +73,8 @@ class TwoDLDA(MultilinearLearner):
     keep : {"last", "best"}, default="last"
         Iteration to keep: the last one, or the one with the largest ratio of traces.
     ridge : float, default=1e-6
-        Value added to the variances: this fraction of the mean diagonal element of :math:`A_w` is added to its
-        diagonal, in each mode.
+        Value added to the variances: this fraction of the mean diagonal
+        element of :math:`A_w` is added to its diagonal, in each mode.
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
