@@ -604,7 +604,7 @@ def test_a_set_votes_for_itself_but_not_when_left_out():
     assert (
         SetKNeighborsClassifier(1, ridge=RIDGE).fit(TRAIN, labels).leave_one_out_error() == wanted
     )
-    with pytest.raises(ValueError, match="n_neighbors=41 is more than"):
+    with pytest.raises(ValueError, match="n_neighbors=41 is larger than"):
         SetKNeighborsClassifier(41).fit(TRAIN, labels)
     with pytest.raises(ValueError, match="below the number of training sets"):
         SetKNeighborsClassifier(40).fit(TRAIN, labels).leave_one_out_error()

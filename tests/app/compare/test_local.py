@@ -243,7 +243,7 @@ def test_which_features_matter_where(document):
             assert voter["agrees"] == (voter["label"] == classes[one["predicted"]])
             assert sum(voter["parts"]) == pytest.approx(voter["distance"] ** 2)
         agree = sum(voter["agrees"] for voter in one["voters"][: one["n_deciding"]])
-        assert str(agree) in one["vote"] or "nearest neighbour" in one["vote"]
+        assert str(agree) in one["vote"] or "nearest neighbor" in one["vote"]
     json.dumps(document)  # plain data
     kept = next(entry for entry in document["methods"] if entry["name"] == "dann-classifier")
     assert "local" not in kept["results"][0]  # not twice

@@ -364,7 +364,7 @@ def test_parts_and_duplicates_are_said_in_words(here, capsys):
     for words in (out, text):
         assert "3 rows equal to an earlier one: share their places" in words
         assert "falls into 2 parts" in words
-        assert "Raise --neighbors if the parts belong together" in words
+        assert "Increase --neighbors if the parts belong together" in words
 
 
 def test_lock_up_is_said(here, capsys):
