@@ -642,7 +642,7 @@ def test_ctrl_c_before_the_first_step_leaves_nothing(solver, monkeypatch):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_an_interrupted_process_still_writes_its_page(here, default_signals):
-    np.save("roll.npy", make_swiss_roll(1500, random_state=0)[0])
+    np.save("roll.npy", make_swiss_roll(3000, random_state=0)[0])
     command = [sys.executable, "-u", "-m", "nearfar", "embed", "roll.npy", "--set", "tol=1e-300"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline = time.monotonic() + 300
