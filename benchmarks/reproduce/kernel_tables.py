@@ -71,7 +71,7 @@ METHODS: dict[str, Method] = {
     "rbf": Method(lambda C: AverageKernelLearner(["rbf"])),
     "mean": Method(lambda C: AverageKernelLearner()),
     "margin": Method(lambda C: MarginKernelLearner(C=C), by_C=True),
-    "margin, squared": Method(lambda C: MarginKernelLearner(C=None, tau=1 / C), by_C=True),
+    "margin, squared": Method(lambda C: MarginKernelLearner(C=None, dual_ridge=1 / C), by_C=True),
     "margin, ℓ2": Method(lambda C: MarginKernelLearner(C=C, norm=2.0), by_C=True),
     "alignment, plain": Method(lambda C: AlignmentKernelLearner(centered=False)),
     "alignment": Method(lambda C: AlignmentKernelLearner()),

@@ -92,8 +92,8 @@ def methods() -> dict[str, Method]:
         "sub-DANN": local("DANNClassifier", "DANNSubspace"),
         "Short-Fukunaga": local("ShortFukunagaClassifier"),
         "ADAMENN": local("ADAMENNClassifier"),
-        "scythe": local("FriedmanClassifier", mode="scythe"),
-        "machete": local("FriedmanClassifier", mode="machete"),
+        "scythe": local("FriedmanClassifier", variant="scythe"),
+        "machete": local("FriedmanClassifier", variant="machete"),
         "quasiconformal": local("QuasiconformalClassifier"),
         "LFM-SVM": local("LFMSVMClassifier"),
     }
@@ -118,7 +118,7 @@ def with_window(rule: str) -> Method:
     class Windowed(nearfar.DANNClassifier):  # type: ignore[misc]
         def fit(self, X: Matrix, y: Labels) -> Any:
             n = WINDOWS[rule](*X.shape, len(np.unique(y)))
-            return self.set_params(n_metric=min(n, len(X))) and super().fit(X, y)
+            return self.set_params(n_metric_neighbors=min(n, len(X))) and super().fit(X, y)
 
     return Method(Windowed, fixed())
 

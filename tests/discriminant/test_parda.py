@@ -661,17 +661,17 @@ def test_fewer_rows_than_features_search_among_principal_axes():
     X = signal @ rng.normal(size=(5, 300)) + 0.5 * rng.normal(size=(120, 300))
     train = np.arange(120) % 3 > 0
     errors = {}
-    for n_principal in ("auto", None):
-        learner = PARDA(n_principal=n_principal).fit(X[train], y[train])
+    for n_pca_components in ("auto", None):
+        learner = PARDA(n_pca_components=n_pca_components).fit(X[train], y[train])
         rule = MinimumMahalanobisClassifier(learner).fit(X[train], y[train])
-        errors[n_principal] = 1 - rule.score(X[~train], y[~train])
-        if n_principal == "auto":
-            assert learner.n_principal_ == 8 and learner.n_iter_ > 0
+        errors[n_pca_components] = 1 - rule.score(X[~train], y[~train])
+        if n_pca_components == "auto":
+            assert learner.n_pca_components_ == 8 and learner.n_iter_ > 0
     assert errors["auto"] < errors[None]
-    assert PARDA(n_principal=6).fit(X, y).n_principal_ == 6
-    assert PARDA().fit(X[:, :20], y).n_principal_ is None
-    with pytest.raises(ValueError, match="n_principal=200 is more than the 119 directions"):
-        PARDA(n_principal=200).fit(X, y)
+    assert PARDA(n_pca_components=6).fit(X, y).n_pca_components_ == 6
+    assert PARDA().fit(X[:, :20], y).n_pca_components_ is None
+    with pytest.raises(ValueError, match="n_pca_components=200 is more than the 119 directions"):
+        PARDA(n_pca_components=200).fit(X, y)
 
 
 # ---------------------------------------------------------------------- difficult data

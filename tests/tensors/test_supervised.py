@@ -361,7 +361,7 @@ def test_tfda_is_the_limit_of_lsstm():
 
 
 def test_tfda_is_gtda_of_one_vector_a_mode():
-    # With the largest ratio as zeta, the largest eigenvalue of the difference is 0 there.
+    # With the largest ratio as within_weight, the largest eigenvalue of the difference is 0 there.
     X, y = fixture()
     tfda = TFDA(ridge=0, **LONG).fit(X, y)
     u = [U[:, 0] / np.linalg.norm(U) for U in tfda.factors_]
@@ -369,11 +369,11 @@ def test_tfda_is_gtda_of_one_vector_a_mode():
         Z = contract_except(X, u, mode)
         within = sum((y == s).sum() * np.cov(Z[y == s].T, ddof=0) for s in (1, -1))
         d = Z[y > 0].mean(0) - Z[y < 0].mean(0)
-        zeta = 15 * d @ np.linalg.solve(within, d)
-        values, vectors = np.linalg.eigh(15 * np.outer(d, d) - zeta * within)
-        assert abs(values[-1]) < 1e-9 * zeta * np.trace(within)
+        within_weight = 15 * d @ np.linalg.solve(within, d)
+        values, vectors = np.linalg.eigh(15 * np.outer(d, d) - within_weight * within)
+        assert abs(values[-1]) < 1e-9 * within_weight * np.trace(within)
         assert np.isclose(abs(vectors[:, -1] @ u[mode]), 1, atol=1e-8)
-    gtda = GTDA(1, zeta="max_eig", ridge=0, max_iter=400, tol=1e-12).fit(X, y)
+    gtda = GTDA(1, within_weight="max_eig", ridge=0, max_iter=400, tol=1e-12).fit(X, y)
     for U, v in zip(gtda.factors_, u, strict=True):
         assert np.isclose(abs(U[:, 0] @ v), 1, atol=1e-6)
 
