@@ -20,7 +20,7 @@ from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import Allowed, array, boolean, integer, one_of, real
 from nearfar.solvers.mode_subspaces import signed_columns
 from nearfar.solvers.spectral_step import check_squares
-from nearfar.solvers.tensor_algebra import mode_scatter, project_stack, varying_basis
+from nearfar.solvers.tensor_algebra import find_varying_basis, mode_scatter, project_stack
 from nearfar.state import State, flag, labels, number, whole
 
 # Number of steps that max_iter counts as one round. About as many lie between two searches for
@@ -288,7 +288,7 @@ def _white_basis(stack: Floats, mode: int, empty: float) -> Matrix:
     They are ordered by decreasing scatter and scaled to about equal scatter, which reduces the
     number of steps to a fifth. Directions with almost no scatter are scaled up less.
     """
-    Q = varying_basis(stack, mode, empty)
+    Q = find_varying_basis(stack, mode, empty)
     scatter = np.einsum("ij,ij->j", Q, mode_scatter(stack, mode) @ Q)
     return np.asarray(Q / np.sqrt(scatter / scatter.mean() + _LEAST_SCATTER))
 

@@ -32,9 +32,9 @@ from nearfar.solvers.rank_one_ascent import (
 from nearfar.solvers.spectral_step import check_squares, largest_size
 from nearfar.solvers.tensor_algebra import (
     contract_except,
+    find_varying_basis,
     mode_scatter,
     project_stack,
-    varying_basis,
 )
 from nearfar.state import State, floats, labels
 
@@ -382,7 +382,7 @@ class Residuals:
 
     def _reduce(self, empty: float) -> None:
         """Remove directions without variance, and rows in excess of the number of entries."""
-        bases = [varying_basis(self.rows, mode, empty) for mode in range(len(self.shape))]
+        bases = [find_varying_basis(self.rows, mode, empty) for mode in range(len(self.shape))]
         self.bases = [Q if Q.shape[1] < len(Q) else None for Q in bases]
         self.rows = _projected_in_place(self.rows, self.bases)
         shape = self.rows.shape[1:]
