@@ -13,19 +13,19 @@ from nearfar.solvers.gaussian_divergences import (
     Bregman,
     GaussianFamily,
     KullbackLeibler,
-    averaged,
     kullback_leibler,
-    normal_nodes,
+    make_averaged_objective,
+    make_normal_nodes,
     squared_difference,
 )
 from nearfar.solvers.mixtures import figueiredo_jain, n_parameters
 from nearfar.solvers.subspaces import (
     Interrupted,
-    best_of_starts,
     climb_subspace,
-    orthonormal,
+    find_orthonormal_basis,
     projector_distance,
     random_subspaces,
+    search_from_starts,
     search_subspace,
 )
 
@@ -163,7 +163,7 @@ def test_gradients_by_finite_differences(name, q):
     divergence = DIVERGENCES[name]
     means, covariances = gaussians(3, 5, seed=q)
     family = GaussianFamily(means, covariances)
-    U, W = orthonormal(RNG.normal(size=(5, q))), RNG.normal(size=(3, 3))
+    U, W = find_orthonormal_basis(RNG.normal(size=(5, q))), RNG.normal(size=(3, 3))
 
     def value(U):
         return float(np.sum(W * divergence.values(family.project(U))))
@@ -185,7 +185,7 @@ def test_kl_does_not_change_under_any_invertible_map_of_the_subspace():
     there = moved.project(np.linalg.inv(A).T @ U)
     np.testing.assert_allclose(kullback_leibler.values(there), D, atol=1e-10)
     # The square of densities has a unit: only rotations leave it alone.
-    Q = orthonormal(B)
+    Q = find_orthonormal_basis(B)
     squares = squared_difference.values(family.project(U))
     np.testing.assert_allclose(
         squared_difference.values(family.project(U @ Q)), squares, atol=1e-12
@@ -276,7 +276,7 @@ def test_blocks_of_pairs_give_what_all_at_once_give(monkeypatch):
     U, W = RNG.normal(size=(5, 2)), RNG.normal(size=(7, 7))
     projected = GaussianFamily(means, covariances).project(U)
     D, G = kullback_leibler.values(projected), kullback_leibler.gradient(projected, W)
-    monkeypatch.setattr("nearfar.solvers.gaussian_divergences._BLOCK", 20)
+    monkeypatch.setattr("nearfar.solvers.gaussian_divergences._MAX_ELEMENTS", 20)
     projected = GaussianFamily(means, covariances).project(U)
     np.testing.assert_allclose(kullback_leibler.values(projected), D, atol=1e-13)
     np.testing.assert_allclose(kullback_leibler.gradient(projected, W), G, atol=1e-12)
@@ -286,9 +286,11 @@ def test_factored_covariances_need_no_square_matrices():
     c, p, q, n = 20, 600, 4, 15
     rng = np.random.default_rng(0)
     Z, means = rng.normal(size=(c, n, p)), rng.normal(size=(c, p))
-    U = orthonormal(rng.normal(size=(p, q)))
+    U = find_orthonormal_basis(rng.normal(size=(p, q)))
     thin = GaussianFamily(means, lambda U: Z.transpose(0, 2, 1) @ (Z @ U) / n + 0.1 * U)
-    objective = averaged(thin, kullback_leibler, lambda D: (D.sum(), np.ones_like(D)))
+    objective = make_averaged_objective(
+        thin, kullback_leibler, lambda D: (D.sum(), np.ones_like(D))
+    )
     objective(U)
     tracemalloc.start()
     value, gradient = objective(U)
@@ -296,7 +298,9 @@ def test_factored_covariances_need_no_square_matrices():
     tracemalloc.stop()
     assert peak < c * p * p * 8 / 20
     dense = GaussianFamily(means, Z.transpose(0, 2, 1) @ Z / n + 0.1 * np.eye(p))
-    wanted, slope = averaged(dense, kullback_leibler, lambda D: (D.sum(), np.ones_like(D)))(U)
+    wanted, slope = make_averaged_objective(
+        dense, kullback_leibler, lambda D: (D.sum(), np.ones_like(D))
+    )(U)
     assert value == pytest.approx(wanted, rel=1e-10)
     np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-10 * np.abs(slope).max())
 
@@ -337,7 +341,7 @@ def densities(family, U):
 def test_bregman_divergences_against_their_integral(name, G, xi):
     means, covariances = gaussians(3, 4)
     family = GaussianFamily(means, covariances)
-    U = orthonormal(RNG.normal(size=(4, 1)))
+    U = find_orthonormal_basis(RNG.normal(size=(4, 1)))
     D = DIVERGENCES[name].values(family.project(U))
     laws = densities(family, U)
 
@@ -357,7 +361,7 @@ def test_quadrature_agrees_with_closed_forms_in_several_dimensions():
     family = GaussianFamily(means, covariances)
     off = ~np.eye(3, dtype=bool)
     for q, tolerance in ((2, 1e-6), (3, 0.02), (4, 0.05)):
-        projected = family.project(orthonormal(RNG.normal(size=(6, q))))
+        projected = family.project(find_orthonormal_basis(RNG.normal(size=(6, q))))
         exact = kullback_leibler.values(projected)
         np.testing.assert_allclose(BREGMAN_KL.values(projected), exact, atol=1e-10)
         exact = squared_difference.values(projected)[off]
@@ -366,7 +370,7 @@ def test_quadrature_agrees_with_closed_forms_in_several_dimensions():
 
 def test_nodes_have_the_moments_of_the_normal():
     for q in (1, 2, 3, 5):
-        nodes, weights = normal_nodes(q)
+        nodes, weights = make_normal_nodes(q)
         assert weights.sum() == pytest.approx(1)
         np.testing.assert_allclose(weights @ nodes, 0, atol=1e-12)
         np.testing.assert_allclose((nodes.T * weights) @ nodes, np.eye(q), atol=1e-10)
@@ -385,7 +389,7 @@ def _trace_gradient(A, U):
 
 
 def spectrum(p=12, seed=0):
-    Q = orthonormal(np.random.default_rng(seed).normal(size=(p, p)))
+    Q = find_orthonormal_basis(np.random.default_rng(seed).normal(size=(p, p)))
     values = np.arange(p, 0, -1.0)
     return (Q * values) @ Q.T, Q, values
 
@@ -405,7 +409,7 @@ def test_search_finds_the_extreme_eigenvectors(maximize, orthonormalize):
     assert found.converged
     assert found.objective == pytest.approx(total, rel=1e-9)
     accuracy = 1e-9 if orthonormalize else 1e-4
-    assert projector_distance(wanted, orthonormal(found.U)) < accuracy
+    assert projector_distance(wanted, find_orthonormal_basis(found.U)) < accuracy
     steps = found.history
     assert len(steps["objective"]) == len(steps["step"]) == len(steps["seconds"]) == found.n_iter
     gains = np.diff(steps["objective"])
@@ -424,7 +428,7 @@ def test_objectives_that_only_rotations_leave_alone_are_kept_to_orthonormal_matr
 
 def test_gradient_through_the_orthonormal_basis_is_exact_for_any_function_of_it():
     C = RNG.normal(size=(6, 3))
-    point = subspaces._Point(
+    point = subspaces._MinimizedObjective(
         lambda Q: (float(np.sum(C * Q**2)), 2 * C * Q), (6, 3), sign=1.0, orthonormalize=True
     )
     U = RNG.normal(size=(6, 3))
@@ -448,7 +452,7 @@ def test_search_says_when_it_ran_out_of_steps():
 def test_search_comes_back_from_where_the_objective_does_not_exist():
     A, Q, values = spectrum()
     inner = trace_objective(A)
-    start = orthonormal(Q[:, 1:3] + 0.2 * RNG.normal(size=(12, 2)))
+    start = find_orthonormal_basis(Q[:, 1:3] + 0.2 * RNG.normal(size=(12, 2)))
     calls = [0]
 
     def objective(U):
@@ -466,14 +470,14 @@ def test_search_comes_back_from_where_the_objective_does_not_exist():
 
 
 def test_projector_distance_knows_neither_signs_nor_rotations():
-    U = orthonormal(RNG.normal(size=(8, 3)))
-    turned = U @ orthonormal(RNG.normal(size=(3, 3)))
+    U = find_orthonormal_basis(RNG.normal(size=(8, 3)))
+    turned = U @ find_orthonormal_basis(RNG.normal(size=(3, 3)))
     assert projector_distance(U, turned) < 1e-14
     assert np.linalg.norm(U - turned) > 0.1  # what the thesis compares
-    V = orthonormal(RNG.normal(size=(8, 3)))
+    V = find_orthonormal_basis(RNG.normal(size=(8, 3)))
     wanted = np.linalg.norm(U @ U.T - V @ V.T)
     assert projector_distance(U, V) == pytest.approx(wanted)
-    close = orthonormal(U + 1e-10 * V)
+    close = find_orthonormal_basis(U + 1e-10 * V)
     assert 1e-11 < projector_distance(U, close) < 1e-9  # no digits lost
 
 
@@ -488,15 +492,15 @@ def test_the_best_of_several_starts_is_kept_with_all_values():
         return float(value), slope * np.array([[-y], [x]]) / r2
 
     starts = [np.array([[0.1], [1.0]]), np.array([[1.0], [0.1]])]
-    found = best_of_starts(objective, starts)
+    found = search_from_starts(objective, starts)
     assert found.objectives == pytest.approx([0.7, 1.3])
     assert found.objective == pytest.approx(1.3)
     # Equal ends: the first is kept, whatever the rounding.
-    again = best_of_starts(objective, [starts[1], starts[1] * [[1.0], [1.01]]])
+    again = search_from_starts(objective, [starts[1], starts[1] * [[1.0], [1.01]]])
     first = search_subspace(objective, starts[1])
     np.testing.assert_array_equal(again.U, first.U)
-    with pytest.raises(ValueError, match="no start"):
-        best_of_starts(objective, [])
+    with pytest.raises(ValueError, match="no starts"):
+        search_from_starts(objective, [])
 
 
 @pytest.mark.parametrize("solver", [search_subspace, climb_subspace])
@@ -511,18 +515,18 @@ def test_an_interrupt_carries_the_best_state(solver):
             raise KeyboardInterrupt
         return inner(U)
 
-    start = orthonormal(RNG.normal(size=(12, 3)))
+    start = find_orthonormal_basis(RNG.normal(size=(12, 3)))
     with pytest.raises(KeyboardInterrupt) as caught:
         solver(objective, start)
     assert isinstance(caught.value, Interrupted)
-    found = caught.value.found
+    found = caught.value.search
     assert found.objective == pytest.approx(inner(found.U)[0])
     assert found.objective > inner(start)[0]
     calls[0] = 0
     starts = list(random_subspaces(3, 12, 3, np.random.RandomState(0)))
     with pytest.raises(Interrupted) as caught:
-        best_of_starts(objective, starts, solver=solver)
-    assert len(caught.value.found.objectives) == 1
+        search_from_starts(objective, starts, solver=solver)
+    assert len(caught.value.search.objectives) == 1
 
 
 def test_climbing_shortens_steps_and_never_descends():
@@ -533,7 +537,7 @@ def test_climbing_shortens_steps_and_never_descends():
     assert found.objective == pytest.approx(values[:2].sum(), rel=1e-4)
     # A short path by default: at most max_iter steps of length 0.01.
     short = climb_subspace(trace_objective(A), start)
-    assert 0 < projector_distance(orthonormal(start), short.U) < np.sqrt(2) * 1.01
+    assert 0 < projector_distance(find_orthonormal_basis(start), short.U) < np.sqrt(2) * 1.01
     down = climb_subspace(trace_objective(A), start, maximize=False, max_iter=50)
     assert (np.diff(down.history["objective"]) < 0).all()
 
@@ -555,10 +559,10 @@ def test_climbing_as_published_takes_every_step():
     assert np.linalg.norm(found.U) > np.linalg.norm([0.1, 1, 1])  # steps only add to the norm
 
 
-def test_climbing_stops_by_the_watched_value():
+def test_climbing_stops_by_the_monitored_value():
     A, _, _ = spectrum()
     start = RNG.normal(size=(12, 2))
-    still = climb_subspace(trace_objective(A), start, watched=lambda: 1.0)
+    still = climb_subspace(trace_objective(A), start, monitor=lambda: 1.0)
     assert still.converged and still.n_iter == 1
 
 
