@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import lsq_linear, minimize
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.alternating_modes import CPWeights, contracted, cp_weights
+from nearfar.solvers.alternating_modes import CPWeights, contract_terms, make_cp_weights
 from nearfar.solvers.joint_newton import exact_end, rounded_newton
 from nearfar.solvers.smoothed_hinges import SmoothedHinges, by_factors
 
@@ -83,7 +83,7 @@ def descend_jointly(
     # Unknowns of order one: the tensor times the size of the samples, the intercept at the centre.
     unit = deviation ** (1 / len(start.factors))
     problem = SmoothedHinges(flat, y, cost, center, deviation, start)
-    point = np.concatenate([(U * unit).ravel() for U in start.balanced()] + [[0.0]])
+    point = np.concatenate([(U * unit).ravel() for U in start.balance_factors()] + [[0.0]])
     point[-1] = b + center @ start.tensor().ravel()
     objectives, widths = list[float](), list[float]()
     interrupt, began = None, perf_counter()
@@ -112,7 +112,7 @@ def descend_jointly(
     except KeyboardInterrupt as error:
         interrupt = error
     factors = [U / unit for U in problem.factors(point)]
-    weights = cp_weights(factors)
+    weights = make_cp_weights(factors)
     b = float(point[-1] - center @ weights.tensor().ravel())
     return JointPoint(weights, b, objectives, widths, interrupt)
 
@@ -147,7 +147,7 @@ def stationarity_gap(
     Factors are of equal length in all modes. Hinges whose argument is within ``active`` of their
     corner may pull with any share of their cost: a least-squares problem with bounds.
     """
-    factors = weights.balanced()
+    factors = weights.balance_factors()
     scores = X.reshape(len(X), -1) @ weights.tensor().ravel() + b
     short = 1 - y * scores
     corner = np.abs(short) <= active
@@ -158,7 +158,9 @@ def stationarity_gap(
     if not corner.any():
         return float(np.linalg.norm(gradient))
     modes = range(len(factors))
-    rows = [contracted(X[corner], factors, mode).reshape(int(corner.sum()), -1) for mode in modes]
+    rows = [
+        contract_terms(X[corner], factors, mode).reshape(int(corner.sum()), -1) for mode in modes
+    ]
     pulls = (np.column_stack([*rows, np.ones(int(corner.sum()))]) * y[corner, None]).T
     # In units of the costs, so that the bounds are 0 and 1.
     best = lsq_linear(pulls * cost[corner], gradient, (0.0, 1.0), tol=1e-14, max_iter=500)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearfar.arrays import Mask, Matrix, Vector
-from nearfar.solvers.alternating_modes import CPWeights, contracted
+from nearfar.solvers.alternating_modes import CPWeights, contract_terms
 
 # Rows far from their margin are left out of steps, if so many of them at most stay.
 _SPARES = 0.7
@@ -137,7 +137,9 @@ class SmoothedHinges:
         X, C = flat.reshape(len(flat), *shape), self.center.reshape(1, *shape)
         columns = np.ones((len(X), len(point)))
         for mode in self.modes:
-            D = (contracted(X, factors, mode) - contracted(C, factors, mode)) / self.deviation
+            D = (
+                contract_terms(X, factors, mode) - contract_terms(C, factors, mode)
+            ) / self.deviation
             first, last = self.ends[mode], self.ends[mode + 1]
             columns[:, first:last] = D.reshape(len(X), last - first)
         return columns
@@ -173,7 +175,7 @@ def by_factors(G: Matrix, factors: Sequence[Matrix]) -> list[Vector]:
     """The gradient by every factor, flat, from the gradient G by the tensor."""
     if len(factors) == 2:
         return [(G @ factors[1]).ravel(), (G.T @ factors[0]).ravel()]
-    return [contracted(G[None], factors, mode)[0].ravel() for mode in range(len(factors))]
+    return [contract_terms(G[None], factors, mode)[0].ravel() for mode in range(len(factors))]
 
 
 def _product(grams: Sequence[Matrix], without: tuple[int, ...], rank: int) -> Matrix:

@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.solvers.eigen import descending_eigh
-from nearfar.solvers.mode_subspaces import alternate_modes, random_factors, signed_columns
+from nearfar.solvers.mode_subspaces import alternate_modes, draw_random_factors, fix_column_signs
 
 # Maximum number of trailing entries for which a mode product is computed with the Kronecker product
 # of the factor and the identity. That multiplies the number of operations by the number of trailing
@@ -273,7 +273,7 @@ def hosvd(
     T = _check_tensor(tensor)
     ranks_per_mode = _check_ranks(T.shape, T.shape if ranks is None else ranks)
     factors = [
-        signed_columns(_compute_left_vectors(unfold(T, k))[:, :q])
+        fix_column_signs(_compute_left_vectors(unfold(T, k))[:, :q])
         for k, q in enumerate(ranks_per_mode)
     ]
     return multi_mode_dot(T, factors, transpose=True), factors
@@ -334,7 +334,7 @@ def best_rank_one(
         if start == 0:
             vectors = [_compute_left_vectors(unfold(T, k))[:, 0] for k in range(T.ndim)]
         else:
-            vectors = [U[:, 0] for U in random_factors(T.shape, [1] * T.ndim, random)]
+            vectors = [U[:, 0] for U in draw_random_factors(T.shape, [1] * T.ndim, random)]
         candidate = _power_method(T, vectors, max_iter, tol)
         if candidate[0] > best[0]:
             best = candidate
@@ -358,7 +358,7 @@ def _power_method(
         if max_turn <= tol:
             break
     for mode in range(T.ndim - 1):
-        signed_vector = signed_columns(vectors[mode][:, None])[:, 0]
+        signed_vector = fix_column_signs(vectors[mode][:, None])[:, 0]
         signs *= float(np.sign(signed_vector @ vectors[mode]))
         vectors[mode] = signed_vector
     vectors[-1] = signs * vectors[-1]

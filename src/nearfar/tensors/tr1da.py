@@ -26,8 +26,8 @@ from nearfar.solvers.rank_one_ascent import (
     AscentInterrupted,
     Atom,
     ascend_modes,
-    best_atom,
-    random_vectors,
+    draw_random_vectors,
+    find_best_atom,
 )
 from nearfar.solvers.spectral_step import check_squares, largest_size
 from nearfar.solvers.tensor_algebra import (
@@ -326,7 +326,7 @@ class TR1DA(RankOneLearner):
             elif start == 0 and self.init == "hosvd":
                 vectors = left.leading_vectors(weight)
             else:
-                vectors = left.reduced(random_vectors(left.shape, random))
+                vectors = left.reduced(draw_random_vectors(left.shape, random))
             return ascend_modes(
                 lambda vectors, mode: left.best_vector(vectors, mode, weight),
                 vectors,
@@ -335,7 +335,7 @@ class TR1DA(RankOneLearner):
                 report=report_of(self),
             )
 
-        return best_atom(partial(attempt, start) for start in range(self.n_init))
+        return find_best_atom(partial(attempt, start) for start in range(self.n_init))
 
 
 class Residuals:
