@@ -432,7 +432,7 @@ def test_second_derivatives_of_the_smoothed_hinges(shape, rank):
     flat, cost, width = X.reshape(300, -1), random.uniform(0.2, 2, 300), 0.7
     problem = SmoothedHinges(flat, y, cost, flat.mean(0), 2.0, start)
     point = np.append(np.concatenate([U.ravel() for U in start.balance_factors()]), 0.3)
-    W, short = problem.shortfalls(point)
+    W, short = problem.compute_shortfalls(point)
     slope = -cost * y * np.clip(short, 0, width) / width
     gradient, G = problem.gradient(point, W, slope)
     inside = (short > 0) & (short < width)
@@ -443,11 +443,13 @@ def test_second_derivatives_of_the_smoothed_hinges(shape, rank):
         ends = [problem.value_and_gradient(point + s, width)[1] for s in (step, -step)]
         assert np.allclose(H @ v, (ends[0] - ends[1]) * cost.sum() / 2e-6, rtol=1e-5, atol=1e-5)
     # Samples far from the margin enter as a constant and a linear term, which is exact.
-    part, pulls, rest = problem.near(short, width, 0.0)
-    assert 0 < len(part.y) < 300 and (short[pulls] > width).all() and (short[rest] < 0).all()
+    subset, is_linear, is_zero = problem.select_near_corner(short, width, 0.0)
+    assert (
+        0 < len(subset.y) < 300 and (short[is_linear] > width).all() and (short[is_zero] < 0).all()
+    )
     value, other = problem.value_and_gradient(point, width)
-    assert np.isclose(part.value_and_gradient(point, width)[0], value)
-    assert np.allclose(part.value_and_gradient(point, width)[1], other)
+    assert np.isclose(subset.value_and_gradient(point, width)[0], value)
+    assert np.allclose(subset.value_and_gradient(point, width)[1], other)
     assert np.allclose(other * cost.sum(), gradient)
 
 
@@ -479,13 +481,13 @@ def test_beyond_newton_the_widths_lead_to_nearly_the_same(monkeypatch):
     X, y = fixture()
     start = make_cp_weights(columns(unit(0)))
     exact = descend_jointly(X, y, np.ones(60), start, 0.0)
-    monkeypatch.setattr(joint_hinge, "_NEWTON", 0)
+    monkeypatch.setattr(joint_hinge, "_MAX_NEWTON_UNKNOWNS", 0)
     other = descend_jointly(X, y, np.ones(60), start, 0.0)
     assert exact.widths == [1, 0.1, 0] and other.widths[-1] == 1e-4
     assert exact.objectives[-1] <= other.objectives[-1] <= exact.objectives[-1] * 1.01
     # If the exact method fails, narrower corners follow.
-    monkeypatch.setattr(joint_hinge, "_NEWTON", 600)
-    monkeypatch.setattr(joint_hinge, "exact_end", lambda *_: None)
+    monkeypatch.setattr(joint_hinge, "_MAX_NEWTON_UNKNOWNS", 600)
+    monkeypatch.setattr(joint_hinge, "solve_exact_hinges", lambda *_: None)
     rounded = descend_jointly(X, y, np.ones(60), start, 0.0)
     assert rounded.widths == other.widths and len(rounded.objectives) == 5
     assert exact.objectives[-1] <= rounded.objectives[-1] <= exact.objectives[-1] * 1.001
