@@ -13,7 +13,7 @@ from nearfar.solvers.hinge_program import hinge_program, hinge_program_near
 from nearfar.solvers.hyperplanes import lifted, row_space
 from nearfar.solvers.label_ridge import label_ridge
 from nearfar.solvers.minimax_probability import minimax_direction
-from nearfar.solvers.support_vectors import c_svm, largest_nu, nu_svm
+from nearfar.solvers.support_vectors import c_svm, compute_max_nu, nu_svm
 
 
 def fixture():
@@ -212,7 +212,7 @@ def test_nu_svm_collapses_where_classes_overlap_too_much():
 
 def test_infeasible_nu_is_named():
     X, y = overlapping(40, 3, share=0.2)
-    assert np.isclose(largest_nu(y), 0.4)
+    assert np.isclose(compute_max_nu(y), 0.4)
     with pytest.raises(ValueError, match=r"nu=0.5 is infeasible.*at most 0.4"):
         nu_svm(X, y, 0.5)
     assert nu_svm(X, y, 0.4).margin > 0
