@@ -22,9 +22,9 @@ from nearfar.solvers.mixtures import figueiredo_jain, n_parameters
 from nearfar.solvers.subspaces import (
     Interrupted,
     climb_subspace,
+    draw_random_subspaces,
     find_orthonormal_basis,
     projector_distance,
-    random_subspaces,
     search_from_starts,
     search_subspace,
 )
@@ -499,7 +499,7 @@ def test_the_best_of_several_starts_is_kept_with_all_values():
     again = search_from_starts(objective, [starts[1], starts[1] * [[1.0], [1.01]]])
     first = search_subspace(objective, starts[1])
     np.testing.assert_array_equal(again.U, first.U)
-    with pytest.raises(ValueError, match="no starts"):
+    with pytest.raises(ValueError, match="`starts` is empty"):
         search_from_starts(objective, [])
 
 
@@ -523,7 +523,7 @@ def test_an_interrupt_carries_the_best_state(solver):
     assert found.objective == pytest.approx(inner(found.U)[0])
     assert found.objective > inner(start)[0]
     calls[0] = 0
-    starts = list(random_subspaces(3, 12, 3, np.random.RandomState(0)))
+    starts = list(draw_random_subspaces(3, 12, 3, np.random.RandomState(0)))
     with pytest.raises(Interrupted) as caught:
         search_from_starts(objective, starts, solver=solver)
     assert len(caught.value.search.objectives) == 1

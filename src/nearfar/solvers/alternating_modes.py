@@ -16,7 +16,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.tensor_algebra import best_rank_one, contract_except, rank_one, rank_one_gram
 
-# Eigenvalues of a Gram matrix below this fraction of the largest mean linearly dependent columns.
+# Fraction of the largest eigenvalue of a Gram matrix below which an eigenvalue counts as zero.
 _DEPENDENCE_RTOL = 1e-12
 
 

@@ -219,7 +219,7 @@ class KullbackLeibler:
         self.convention = convention
 
     def values(self, projected: ProjectedGaussians) -> Matrix:
-        """D[i, j] = D(i||j), of shape (c, c)."""
+        """Return the divergences D[i, j] = D(i||j), of shape (c, c)."""
         c, q = projected.means.shape
         P, inverses, log_dets = projected.covariances, projected.inverses, projected.log_dets
         doubled = P.reshape(c, -1) @ inverses.reshape(c, -1).T  # tr(inv(P_j) P_i)
@@ -235,7 +235,7 @@ class KullbackLeibler:
         return doubled
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Gradient (p, q) in U of the sum of weights[i, j] D(i||j)."""
+        """Return the gradient (p, q) in U of the sum of weights[i, j] D(i||j)."""
         if self.convention == "unnormalized":
             weights = 2 * weights
         return projected.pull_back(*_compute_kl_derivatives(projected, weights))
@@ -284,7 +284,7 @@ class SquaredDifference:
     invariant = False
 
     def values(self, projected: ProjectedGaussians) -> Matrix:
-        """D[i, j] = D(i||j), of shape (c, c)."""
+        """Return the divergences D[i, j] = D(i||j), of shape (c, c)."""
         self_overlaps = self._compute_self_overlaps(projected)
         D = (self_overlaps[:, None] + self_overlaps[None, :]) / 2
         for i, sums in self._iter_overlaps(projected):
@@ -293,7 +293,7 @@ class SquaredDifference:
         return np.maximum(D, 0.0)
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Gradient (p, q) in U of the sum of weights[i, j] D(i||j)."""
+        """Return the gradient (p, q) in U of the sum of weights[i, j] D(i||j)."""
         weights = np.where(np.eye(len(weights), dtype=bool), 0.0, weights)
         # d N(0; 0, 2P) / dP = -N/2 inv(P)
         total = weights.sum(axis=0) + weights.sum(axis=1)
@@ -367,7 +367,7 @@ class Bregman:
         self.n_nodes = n_nodes
 
     def values(self, projected: ProjectedGaussians) -> Matrix:
-        """D[i, j] = D(i||j), of shape (c, c)."""
+        """Return the divergences D[i, j] = D(i||j), of shape (c, c)."""
         nodes, mass = make_normal_nodes(projected.n_components, self.n_nodes)
         c = len(projected.means)
         D, self_terms = np.empty((c, c)), np.empty(c)

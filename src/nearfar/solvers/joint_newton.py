@@ -35,8 +35,8 @@ def minimize_smoothed_hinges(
     """Find a stationary point for hinges whose corner is rounded over a width.
 
     The method takes damped Newton steps on the samples near the corner of their hinge. The loss of
-    the other samples is linear or zero. They are checked again when the scores have changed so much
-    that one of them might have reached its corner. Steps that increase the objective over all
+    the other samples is linear or zero. These samples are checked again once the scores have
+    changed enough for one of them to reach its corner. Steps that increase the objective over all
     samples are undone.
 
     Parameters
@@ -87,8 +87,8 @@ class _Steps(NamedTuple):
     point: Vector
     damping: float
     n_iter: int
-    #: True if the gradient is small, or if no further progress is possible. False if the scores
-    #: changed so much that the samples that were left out must be checked.
+    #: True if the gradient is small, or if no further progress is possible. False if the steps
+    #: stopped because the samples that were left out must be checked again.
     is_finished: bool
 
 

@@ -113,25 +113,25 @@ def alternate_modes(
     try:
         while result.n_iter < max_iter and not result.converged:
             previous = list(result.factors)
-            is_at_rest = True
+            is_unchanged = True
             for mode in range(len(previous)):
                 M = matrix_of(mode, result.factors)
                 values, vectors = ordered_eigh(M, by_magnitude, bases[mode] if bases else None)
                 n = rank_of(mode, values)
                 result.factors[mode] = fix_column_signs(vectors[:, :n])
                 change = projector_change(previous[mode], result.factors[mode])
-                is_at_rest = is_at_rest and change <= _estimate_rounding(values, n, precision)
+                is_unchanged = is_unchanged and change <= _estimate_rounding(values, n, precision)
                 result.objective.append(float(values[:n].sum()))
             pairs = zip(previous, result.factors, strict=True)
             result.change.append(sum(projector_change(U, V) for U, V in pairs))
             result.seconds.append(perf_counter() - start_time)
-            result.converged = result.change[-1] <= tol or is_at_rest
+            result.converged = result.change[-1] <= tol or is_unchanged
             if report is not None:
                 traces = {"objective": result.objective, "step": result.change}
                 last = {name: values[-1] for name, values in traces.items()}
                 report(last | {"seconds": result.seconds[-1]})
     except KeyboardInterrupt as interrupt:
-        result.interrupt = interrupt  # The caller raises it after it has stored the factors.
+        result.interrupt = interrupt  # The caller stores the factors, then raises it.
     return result
 
 

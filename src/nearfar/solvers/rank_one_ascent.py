@@ -131,18 +131,18 @@ def _run_sweep(
 ) -> Atom:
     """Update the vector of every mode once."""
     vectors, objectives = list(atom.vectors), list(atom.objectives)
-    max_turn, is_at_rest = 0.0, True
+    max_turn, is_converged = 0.0, True
     for mode, tolerance in enumerate(tolerances):
         objective, u = step(vectors, mode)
         objectives.append(objective)
         if objective <= min_objective:
-            is_at_rest = True
+            is_converged = True
             break
         turn = 1 - abs(float(u @ vectors[mode]))
-        max_turn, is_at_rest = max(max_turn, turn), is_at_rest and turn <= tolerance
+        max_turn, is_converged = max(max_turn, turn), is_converged and turn <= tolerance
         vectors[mode] = u
     # With a single mode a second sweep cannot change the vector.
-    converged = is_at_rest or len(vectors) == 1
+    converged = is_converged or len(vectors) == 1
     return Atom(
         vectors, objectives, [*atom.steps, max_turn], [*atom.times, perf_counter()], converged
     )

@@ -33,9 +33,9 @@ _BLOCK_ENTRIES, _MIN_BLOCK_ROWS = 1 << 19, 64
 # Maximum rounding error of a squared distance in single precision. Above it, double precision is
 # used.
 _MAX_SINGLE_ROUNDING = 1e-3
-# Minimum exponent per dtype; smaller exponents are raised to it. The resulting terms are far below
-# rounding error, but their products are still normal numbers. Processors are many times slower with
-# subnormal numbers.
+# Minimum exponent per dtype; smaller exponents are replaced by this one. The resulting terms are far
+# below rounding error, but their products are still normal numbers. Processors are many times slower
+# with subnormal numbers.
 _MIN_EXPONENT = {np.dtype(np.float32): -60.0, np.dtype(np.float64): -600.0}
 
 
@@ -273,22 +273,22 @@ class _AllPairs:
         ones = np.ones((len(Z), 1), Z.dtype)
         squares = np.einsum("ij,ij->i", Z, Z)[:, None]
         # A single matrix product gives ||z_i||^2 - 2 z_i'z_j + ||z_j||^2.
-        self.left = np.hstack([-2 * Z, squares, ones])
-        self.right = np.hstack([Z, ones, squares]).T
+        self.left_factor = np.hstack([-2 * Z, squares, ones])
+        self.right_factor = np.hstack([Z, ones, squares]).T
         self.points = np.hstack([Z if vectors is None else vectors, ones])
         if engine.objective == "regression":
             self.values = engine.y.astype(Z.dtype)
             self.points = np.hstack([self.points, self.values[:, None] * self.points])
 
     def iter_blocks(self, chunk: slice) -> Iterator[slice]:
-        n = len(self.left)
+        n = len(self.left_factor)
         max_rows = max(_MIN_BLOCK_ROWS, _BLOCK_ENTRIES // n)
         for rows in row_blocks(chunk.stop - chunk.start, 8 * n, at_most=max_rows):
             yield slice(chunk.start + rows.start, chunk.start + rows.stop)
 
     def add(self, rows: slice, sums: Matrix | None) -> float:
         """Return the terms of the value for a block of rows, and add its terms to the sums."""
-        E = self.left[rows] @ self.right
+        E = self.left_factor[rows] @ self.right_factor
         diagonal = np.arange(rows.start, rows.stop)
         E[diagonal - rows.start, diagonal] = np.inf
         nearest = E.min(axis=1)
@@ -328,7 +328,7 @@ class _AllPairs:
             with np.errstate(divide="ignore", invalid="ignore"):
                 b = np.where(is_alone, 0.0, 1 / class_total)
                 logs = np.log(class_total) - class_nearest + nearest - np.log(total)
-            logs = np.minimum(logs, 0)  # Rounding can make them positive.
+            logs = np.minimum(logs, 0)  # Rounding can make logs positive.
             value, a = float(logs[~is_alone].sum()), np.where(is_alone, 0.0, 1 / total)
         else:
             logs = np.log(total) - nearest
@@ -406,7 +406,7 @@ class _ListedPairs:
             sums[rows] += (W[:, None, :] @ neighbor_points)[:, 0]
             starts = np.arange(0, listed.size + 1, listed.shape[1])
             shape = (len(listed), len(self.Z))
-            # The transpose makes no copy. Its rows are the points to whose sums the terms belong.
+            # The transpose makes no copy. Its row j collects the terms that belong to point j.
             transposed_weights = sparse.csr_array(
                 (W.ravel(), listed.ravel(), starts), shape=shape
             ).T

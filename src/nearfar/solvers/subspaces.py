@@ -287,11 +287,11 @@ def search_from_starts(
             raise
         raise Interrupted(best) from None
     if best is None:
-        raise ValueError("There are no starts: `starts` must contain at least one matrix.")
+        raise ValueError("`starts` is empty. It must contain at least one matrix.")
     return best
 
 
-def random_subspaces(
+def draw_random_subspaces(
     n_starts: int, size: int, n_components: int, random_state: np.random.RandomState
 ) -> Iterator[Matrix]:
     """Yield uniformly distributed subspaces as orthonormal matrices (size, n_components)."""
@@ -309,7 +309,7 @@ def find_orthonormal_basis(U: Matrix) -> Matrix:
 
 def _factor_qr(U: Matrix) -> tuple[Matrix, Matrix]:
     """Return QR factors for which the diagonal of R is positive."""
-    Q, R = np.linalg.qr(U)  # For small matrices this is five times faster than SciPy's.
+    Q, R = np.linalg.qr(U)  # For small matrices NumPy is five times faster than SciPy.
     signs = np.where(np.diag(R) < 0, -1.0, 1.0)
     return Q * signs, R * signs[:, None]
 
@@ -359,7 +359,7 @@ def _polish(minimized: _MinimizedObjective, search: SubspaceSearch, sign: float)
         hessian = LinearOperator((n, n), matvec=multiply_by_hessian, dtype=np.float64)
         flat, _ = minres(hessian, -gradient_at_Q.ravel(), rtol=1e-3, maxiter=_NEWTON_PRODUCTS)
         step = flat.reshape(shape)
-        # After a longer step, the quadratic model is not accurate enough.
+        # The quadratic model is not accurate enough for longer steps.
         if not np.linalg.norm(step) < 1e-3:
             return
         new = minimized.evaluate((Q + step).ravel())

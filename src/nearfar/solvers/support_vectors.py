@@ -57,8 +57,8 @@ def c_svm(
     dual = np.zeros(len(Z))
     dual[is_used] = solution.dual / scale**2
     sums = [float(cost[y == sign].sum()) * scale**2 for sign in (1, -1)]
-    # The solution has collapsed if it is no better than predicting the larger class and the
-    # samples' contributions to w cancel.
+    # The solution has collapsed if its objective is not below that of always predicting the larger
+    # class, and the contributions of the samples to w cancel.
     is_no_better = 2 * min(sums) <= solution.objective * (1 + 1e-9) + 10 * solution.gap
     pulls = solution.dual @ np.linalg.norm(coordinates, axis=1)
     has_cancelling_pulls = bool(np.linalg.norm(solution.x[:-1]) <= 1e-3 * pulls)

@@ -335,13 +335,13 @@ def best_rank_one(
             vectors = [_compute_left_vectors(unfold(T, k))[:, 0] for k in range(T.ndim)]
         else:
             vectors = [U[:, 0] for U in draw_random_factors(T.shape, [1] * T.ndim, random)]
-        candidate = _power_method(T, vectors, max_iter, tol)
+        candidate = _run_power_method(T, vectors, max_iter, tol)
         if candidate[0] > best[0]:
             best = candidate
     return best
 
 
-def _power_method(
+def _run_power_method(
     T: Matrix, vectors: list[Vector], max_iter: int, tol: float
 ) -> tuple[float, list[Vector]]:
     weight, signs = 0.0, 1.0

@@ -11,8 +11,8 @@ from nearfar.solvers.fisher_direction import Scores, fisher_direction
 from nearfar.solvers.hyperplanes import Hyperplane, about_mean, lifted, row_space
 from nearfar.solvers.minimax_probability import minimax_direction
 
-# Relative difference of the class means, as a fraction of the largest entry, below which the means
-# differ only by rounding errors.
+# Difference of the class means, as a fraction of the largest entry of the data, below which the
+# means differ only by rounding errors.
 _MEAN_RTOL = 1e-13
 
 
