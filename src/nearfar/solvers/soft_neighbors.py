@@ -33,9 +33,9 @@ _BLOCK_ENTRIES, _MIN_BLOCK_ROWS = 1 << 19, 64
 # Maximum rounding error of a squared distance in single precision. Above it, double precision is
 # used.
 _MAX_SINGLE_ROUNDING = 1e-3
-# Minimum exponent per dtype; smaller exponents are replaced by this one. The resulting terms are far
-# below rounding error, but their products are still normal numbers. Processors are many times slower
-# with subnormal numbers.
+# Minimum exponent per dtype; smaller exponents are replaced by this one. The resulting terms are
+# far below rounding error, but their products are still normal numbers. Processors are many times
+# slower with subnormal numbers.
 _MIN_EXPONENT = {np.dtype(np.float32): -60.0, np.dtype(np.float64): -600.0}
 
 
