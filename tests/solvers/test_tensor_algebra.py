@@ -76,26 +76,28 @@ def test_products_commute_and_those_of_one_mode_compose():
 
 
 def test_flat_rows_are_mapped_by_the_kronecker_product_in_row_major_order():
-    wanted = multi_mode_dot(X, FACTORS, transpose=True)
+    expected = multi_mode_dot(X, FACTORS, transpose=True)
     product = np.kron(np.kron(FACTORS[0], FACTORS[1]), FACTORS[2])
-    np.testing.assert_allclose(product.T @ X.ravel(), wanted.ravel())
-    np.testing.assert_allclose(kron_rows(FACTORS) @ X.ravel(), wanted.ravel())
+    np.testing.assert_allclose(product.T @ X.ravel(), expected.ravel())
+    np.testing.assert_allclose(kron_rows(FACTORS) @ X.ravel(), expected.ravel())
     # The classic mistake: the same product with column-major vectors.
-    assert not np.allclose(product.T @ X.ravel(order="F"), wanted.ravel(order="F"), atol=0.1)
+    assert not np.allclose(product.T @ X.ravel(order="F"), expected.ravel(order="F"), atol=0.1)
     # Unfolded: own factor on the left, the others in order on the right.
-    for mode, others in enumerate([(1, 2), (0, 2), (0, 1)]):
-        right = np.kron(FACTORS[others[0]], FACTORS[others[1]])
-        np.testing.assert_allclose(unfold(wanted, mode), FACTORS[mode].T @ unfold(X, mode) @ right)
+    for mode, other_modes in enumerate([(1, 2), (0, 2), (0, 1)]):
+        right = np.kron(FACTORS[other_modes[0]], FACTORS[other_modes[1]])
+        np.testing.assert_allclose(
+            unfold(expected, mode), FACTORS[mode].T @ unfold(X, mode) @ right
+        )
 
 
 def test_contraction_of_a_stack_is_that_of_each_tensor():
     stack = random_array(7, 4, 3, 5)
     for mode, formula in enumerate(["nabc,b,c->na", "nabc,a,c->nb", "nabc,a,b->nc"]):
-        others = [v for k, v in enumerate(VECTORS) if k != mode]
-        found = contract_except(stack, VECTORS, mode)
-        np.testing.assert_allclose(found, np.einsum(formula, stack, *others))
+        other_vectors = [v for k, v in enumerate(VECTORS) if k != mode]
+        result = contract_except(stack, VECTORS, mode)
+        np.testing.assert_allclose(result, np.einsum(formula, stack, *other_vectors))
         scores = [(T * rank_one(VECTORS)).sum() for T in stack]
-        np.testing.assert_allclose(found @ VECTORS[mode], scores)
+        np.testing.assert_allclose(result @ VECTORS[mode], scores)
     np.testing.assert_array_equal(
         contract_except(random_array(6, 4), [VECTORS[0]], 0), random_array(6, 4)
     )
@@ -104,14 +106,14 @@ def test_contraction_of_a_stack_is_that_of_each_tensor():
 def test_inner_products_of_rank_one_tensors_without_forming_them():
     second_factors = [random_array(len(U), 3, seed=k) for k, U in enumerate(FACTORS)]
     first, second = [U[:, :2] for U in FACTORS], second_factors
-    wanted = [
+    expected = [
         [
             (rank_one([U[:, r] for U in first]) * rank_one([V[:, s] for V in second])).sum()
             for s in range(3)
         ]
         for r in range(2)
     ]
-    np.testing.assert_allclose(rank_one_gram(first, second), wanted)
+    np.testing.assert_allclose(rank_one_gram(first, second), expected)
     np.testing.assert_allclose(rank_one_gram(VECTORS, VECTORS), squares(rank_one(VECTORS)))
 
 
@@ -160,9 +162,9 @@ def test_error_of_a_cut_hosvd_lies_between_the_largest_and_the_sum_of_what_is_di
     ]
     assert max(discarded) - 1e-10 <= error <= sum(discarded) + 1e-10
     best, axes = best_rank(X, ranks)
-    least = squares(X - multi_mode_dot(best, axes))
-    assert max(discarded) - 1e-10 <= least <= error + 1e-10
-    assert least == pytest.approx(squares(X) - squares(best))
+    min_error = squares(X - multi_mode_dot(best, axes))
+    assert max(discarded) - 1e-10 <= min_error <= error + 1e-10
+    assert min_error == pytest.approx(squares(X) - squares(best))
 
 
 def test_best_rank_one_never_loses_and_has_the_error_of_its_weight(monkeypatch):
@@ -170,9 +172,9 @@ def test_best_rank_one_never_loses_and_has_the_error_of_its_weight(monkeypatch):
     contract = contract_except
 
     def noted(stack, vectors, mode):
-        found = contract(stack, vectors, mode)
-        weights.append(np.linalg.norm(found))
-        return found
+        result = contract(stack, vectors, mode)
+        weights.append(np.linalg.norm(result))
+        return result
 
     monkeypatch.setattr(tensor_algebra, "contract_except", noted)
     weight, vectors = best_rank_one(X)
@@ -217,17 +219,17 @@ def test_a_zero_tensor_has_weight_zero():
 def test_projected_stacks_are_products_in_every_mode(shape, skip):
     stack = random_array(6, *shape)
     factors = [random_array(d, q, seed=d) for d, q in zip(shape, (2, 3, 4), strict=True)]
-    found = project_stack(stack, factors, skip=skip)
-    wanted = [multi_mode_dot(T, factors, skip=skip, transpose=True) for T in stack]
-    np.testing.assert_allclose(found, wanted)
+    result = project_stack(stack, factors, skip=skip)
+    expected = [multi_mode_dot(T, factors, skip=skip, transpose=True) for T in stack]
+    np.testing.assert_allclose(result, expected)
     assert project_stack(stack.astype(np.float32), factors).dtype == np.float32
     assert project_stack(stack, [None, None, None]) is stack
 
 
 def test_expanded_stacks_are_products_with_the_factors():
     projected = random_array(6, 2, 3, 2)
-    wanted = [multi_mode_dot(T, FACTORS) for T in projected]
-    np.testing.assert_allclose(expand_stack(projected, FACTORS), wanted)
+    expected = [multi_mode_dot(T, FACTORS) for T in projected]
+    np.testing.assert_allclose(expand_stack(projected, FACTORS), expected)
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2])
@@ -248,7 +250,7 @@ def test_scatters_of_a_graph_are_sums_over_pairs(mode, chunk_size, monkeypatch):
     weights = (weights + weights.T) * (np.abs(weights + weights.T) > 0.5)
     unfolded = [unfold(T, mode) for T in stack]
     differences = [[A - B for B in unfolded] for A in unfolded]
-    wanted = sum(
+    expected = sum(
         weights[i, j] / 2 * differences[i][j] @ differences[i][j].T
         for i in range(6)
         for j in range(6)
@@ -257,9 +259,11 @@ def test_scatters_of_a_graph_are_sums_over_pairs(mode, chunk_size, monkeypatch):
     # Few entries of the other modes at a time give the same, and so does another origin.
     monkeypatch.setattr(tensor_algebra, "_GRAPH_BYTES", 8 * 6 * stack.shape[mode + 1] * chunk_size)
     for L in (laplacian, sparse.csr_array(laplacian), aslinearoperator(laplacian)):
-        for moved in (stack, stack + 1e6):
-            found = graph_mode_scatter(moved, mode, L)
-            np.testing.assert_allclose(found, wanted, atol=1e-12 if moved is stack else 1e-7)
+        for shifted_stack in (stack, stack + 1e6):
+            result = graph_mode_scatter(shifted_stack, mode, L)
+            np.testing.assert_allclose(
+                result, expected, atol=1e-12 if shifted_stack is stack else 1e-7
+            )
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2])
@@ -274,9 +278,9 @@ def test_moment_gives_scatters_of_projected_tensors(mode):
             [k + 1 for k, U in enumerate(used or ()) if U is not None and k != mode],
             transpose=True,
         )
-        wanted = sum(unfold(X, mode) @ unfold(X, mode).T for X in T)
-        found = moment_mode_scatter(moment, (4, 3, 2), mode, used)
-        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
+        expected = sum(unfold(X, mode) @ unfold(X, mode).T for X in T)
+        result = moment_mode_scatter(moment, (4, 3, 2), mode, used)
+        np.testing.assert_allclose(result, expected, rtol=1e-10, atol=1e-10)
 
 
 # ---------------------------------------------------------------------- against TensorLy
