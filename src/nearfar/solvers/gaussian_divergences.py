@@ -349,9 +349,10 @@ class Bregman:
     third is an expectation under :math:`p_i`. Each expectation is a sum over fixed nodes of a
     standard normal distribution. In one or two dimensions these are Gauss-Hermite nodes
     (``n_nodes`` per axis, 40 by default). In more dimensions they are quasi-random (Sobol) nodes
-    (1024 in total by default). The values therefore have a quadrature error, which is small unless
-    one Gaussian is much narrower than the others. In three or more dimensions the values also
-    depend on the basis of the subspace, by an amount of the same size.
+    and their negatives (``n_nodes`` of each, 1024 by default). The values therefore have a
+    quadrature error, which is small unless one Gaussian is much narrower than the others. In three
+    or more dimensions the values also depend on the basis of the subspace, by an amount of the same
+    size.
     """
 
     invariant = False
