@@ -34,10 +34,10 @@ from nearfar.solvers.gaussian_divergences import (
     Bregman,
     GaussianFamily,
     KullbackLeibler,
-    averaged,
     kullback_leibler,
+    make_averaged_objective,
 )
-from nearfar.solvers.subspaces import Interrupted, orthonormal, projector_distance
+from nearfar.solvers.subspaces import Interrupted, find_orthonormal_basis, projector_distance
 from nearfar.summaries.class_gaussians import class_gaussians
 
 
@@ -57,7 +57,7 @@ def nearest_neighbor_error(Z, y, Zt, yt):
 
 
 def span(learner):
-    return orthonormal(learner.components_.T)
+    return find_orthonormal_basis(learner.components_.T)
 
 
 def classes(c=4, n=60, p=6, seed=0):
@@ -231,7 +231,7 @@ def test_objective_of_a_fit_by_hand_and_its_gradient(eta, convention):
 
     gaussians = family_of(X, y)
     average = difference_of_logs(np.full(4, 0.25), off_diagonal(4), eta)
-    objective = averaged(gaussians.family, KullbackLeibler(convention), average)
+    objective = make_averaged_objective(gaussians.family, KullbackLeibler(convention), average)
     U = np.random.default_rng(1).normal(size=(6, 2))
     _, gradient = objective(U)
     assert np.abs(U.T @ gradient).max() < 1e-10
@@ -242,7 +242,7 @@ def test_objective_of_a_fit_by_hand_and_its_gradient(eta, convention):
         assert gradient[index] == pytest.approx(numeric, abs=1e-7)
     # At the solution, the gradient is zero.
     V = np.linalg.lstsq(gaussians.basis, fit.components_.T, rcond=None)[0]
-    assert np.linalg.norm(objective(orthonormal(V))[1]) < 1e-6
+    assert np.linalg.norm(objective(find_orthonormal_basis(V))[1]) < 1e-6
 
 
 def test_no_random_subspace_is_better():
@@ -250,7 +250,7 @@ def test_no_random_subspace_is_better():
     fit = MGMKLD(2).fit(X, y)
     gaussians = family_of(X, y)
     average = difference_of_logs(np.full(4, 0.25), off_diagonal(4), fit.equality_weight_)
-    objective = averaged(gaussians.family, kullback_leibler, average)
+    objective = make_averaged_objective(gaussians.family, kullback_leibler, average)
     rng = np.random.default_rng(0)
     best = max(objective(rng.normal(size=(6, 2)))[0] for _ in range(500))
     assert best < fit.objective_
@@ -486,7 +486,14 @@ def test_printed_variances_do_not_give_the_published_errors():
 def test_starts_belong_to_the_classes_and_not_to_the_features(learner, q):
     # With other coordinates and labels, each start ends at the same optimum, not only the best.
     X, y = classes()
-    turn = orthonormal(np.random.default_rng(1).normal(size=(6, 6))) * [1, 2, 30, 0.1, 1, 7]
+    turn = find_orthonormal_basis(np.random.default_rng(1).normal(size=(6, 6))) * [
+        1,
+        2,
+        30,
+        0.1,
+        1,
+        7,
+    ]
     fit = clone(learner).set_params(n_components=q).fit(X, y)
     other = clone(fit).fit(X @ turn, np.array([3, 0, 2, 1])[y])
     np.testing.assert_allclose(other.objectives_per_init_, fit.objectives_per_init_, rtol=1e-8)
@@ -521,12 +528,12 @@ def test_starts_with_few_rows_are_those_of_the_matrices():
     means, weights = rng.normal(size=(3, 7)), rng.normal(size=(2, 3))
     dense = GaussianFamily(means, covariances)
     thin = GaussianFamily(means, lambda U: covariances @ U)
-    np.testing.assert_allclose(thin.traces(), dense.traces())
-    for one, two in zip(thin.combination(*weights), dense.combination(*weights), strict=True):
+    np.testing.assert_allclose(thin.compute_traces(), dense.compute_traces())
+    for one, two in zip(thin.combine(*weights), dense.combine(*weights), strict=True):
         np.testing.assert_allclose(one, two, atol=1e-12)
     centered = means - means.mean(axis=0)
     expected = sum(a * np.outer(m, m) for a, m in zip(weights[0], centered, strict=True))
-    np.testing.assert_allclose(dense.combination(*weights)[0], expected)
+    np.testing.assert_allclose(dense.combine(*weights)[0], expected)
 
 
 def test_starts_end_at_one_optimum_on_the_calibrated_data_only():
@@ -877,7 +884,7 @@ def test_linear_kernel_is_the_linear_method():
 
 def test_what_is_orthogonal_to_all_samples_changes_no_divergence():
     rng = np.random.default_rng(0)
-    basis = orthonormal(rng.normal(size=(9, 9)))
+    basis = find_orthonormal_basis(rng.normal(size=(9, 9)))
     X, y = classes(c=3, n=30, p=5)
     X = X @ basis[:, :5].T  # The samples lie in a subspace.
     means = np.stack([X[y == k].mean(axis=0) for k in range(3)])

@@ -32,9 +32,9 @@ from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.subspaces import (
     Interrupted,
     SubspaceSearch,
-    best_of_starts,
     climb_subspace,
-    orthonormal,
+    find_orthonormal_basis,
+    search_from_starts,
     search_subspace,
 )
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -375,14 +375,14 @@ class PARDA(StatisticsLearner):
         ends: list[SubspaceSearch] = []
         errors: list[float] = []
 
-        def judge(found: SubspaceSearch) -> float:
-            error = None if error_of is None else error_of(orthonormal(found.U))
+        def loss(found: SubspaceSearch) -> float:
+            error = None if error_of is None else error_of(find_orthonormal_basis(found.U))
             ends.append(found)
             errors.extend([] if error is None else [error])
             return -scalarized.sign * found.objective if error is None else error
 
         def keep(found: SubspaceSearch) -> Matrix:
-            U = orthonormal(found.U)
+            U = find_orthonormal_basis(found.U)
             J = gaussians.divergences(U)
             self.divergences_ = gaussians.table(J)
             self.objective_ = scalarized.value(J)
@@ -397,15 +397,15 @@ class PARDA(StatisticsLearner):
             return gaussians.components(U)
 
         try:
-            found = best_of_starts(
+            found = search_from_starts(
                 scalarized.objective(gaussians),
                 starts,
                 maximize=scalarized.sign > 0,
                 solver=self._solver(scalarized),
-                judge=judge,
+                loss=loss,
             )
         except Interrupted as stop:
-            stop.components = keep(stop.found)
+            stop.components = keep(stop.search)
             raise
         if self.solver == "lbfgs" and not found.converged:
             warn_of_limit("PARDA", self._max_iter)
@@ -423,7 +423,7 @@ class PARDA(StatisticsLearner):
         first = fisher_start(statistics, basis, frame, q, random)
         yield first
         if not isinstance(self.init, str):
-            first = orthonormal(given_start(self.init, basis, q))
+            first = find_orthonormal_basis(given_start(self.init, basis, q))
         # Adding noise makes the signs of the columns matter. Fix them in a way that does not depend
         # on the order or the units of the features.
         rows = (basis @ first).T * np.sqrt(statistics.total_variances())
@@ -432,9 +432,9 @@ class PARDA(StatisticsLearner):
         for number in range(self._n_starts(statistics, q)):
             noise = frame @ random.normal(size=(frame.shape[1], q))
             if isinstance(self.init, str) and self.init == "random":
-                yield orthonormal(noise)
+                yield find_orthonormal_basis(noise)
             else:
-                yield first if number == 0 else orthonormal(first + size * noise)
+                yield first if number == 0 else find_orthonormal_basis(first + size * noise)
 
     def _n_starts(self, statistics: ClassStatistics, q: int) -> int:
         if self.n_init is not None:
@@ -503,7 +503,7 @@ class PARDA(StatisticsLearner):
             normalize=self.normalize_step,
             max_iter=self._max_iter,
             tol=self.tol,
-            watched=lambda: scalarized.weighted_sum,
+            monitor=lambda: scalarized.weighted_sum,
             report=report,
         )
 

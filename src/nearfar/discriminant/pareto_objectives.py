@@ -18,8 +18,8 @@ from nearfar.solvers.descent import Objective
 from nearfar.solvers.gaussian_divergences import (
     GaussianFamily,
     SigmaDot,
-    averaged,
     kullback_leibler,
+    make_averaged_objective,
 )
 from nearfar.summaries.class_gaussians import (
     class_covariances,
@@ -289,7 +289,7 @@ class Scalarized:
             # J is twice the sum of the divergences in both directions, hence the factor 2.
             return self.value(J), by_divergences + by_divergences.T
 
-        return averaged(gaussians.family, kullback_leibler, average)
+        return make_averaged_objective(gaussians.family, kullback_leibler, average)
 
 
 class PowerMean(Scalarized):

@@ -199,7 +199,7 @@ class MCML(_SoftLearner):
         few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
         found = Descent(self._start(frame, "pca" if few else "within", start_from))
         rough = self._engine(frame.points, codes, "collapse")
-        engine = rough.of(frame.points, codes, precision="double")
+        engine = rough.with_points(frame.points, codes, precision="double")
         with self._kept([found], frame):
             if rough.precision == "single":
                 # Descend in single precision first and finish in double precision.

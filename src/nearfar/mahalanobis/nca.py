@@ -314,7 +314,7 @@ class _Lowered:
         rng = check_random_state(seed)
         rows = np.sort(rng.choice(len(engine.X), size, replace=False))
         _, y = np.unique(engine.y[rows], return_inverse=True)
-        return _Lowered(engine.of(engine.X[rows], y.reshape(-1)), self.penalty)
+        return _Lowered(engine.with_points(engine.X[rows], y.reshape(-1)), self.penalty)
 
     def listed(self, L: Matrix, k: int) -> _Lowered:
         """Return the same function over lists of the k nearest neighbors under L."""

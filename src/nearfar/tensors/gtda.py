@@ -16,10 +16,10 @@ from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import difference_weight
 from nearfar.solvers.mode_subspaces import (
-    n_for_share,
+    count_leading_values,
+    draw_random_factors,
+    fix_column_signs,
     ordered_eigh,
-    random_factors,
-    signed_columns,
 )
 from nearfar.state import State, floats, labels, optional
 from nearfar.summaries.mode_scatters import ModeScatters
@@ -235,7 +235,7 @@ class GTDA(ModeStatisticsLearner):
         # could exceed negative ones. The bases exclude them.
         empty = 1e-12 if dtype == np.float64 else 1e-6
         bases = [V[:, values > empty * values[0]] for values, V in spread]
-        kept = wanted or [n_for_share(values, self.energy) for values, _ in spread]
+        kept = wanted or [count_leading_values(values, self.energy) for values, _ in spread]
         self.classes_, self.within_weight_ = classes, np.zeros(len(shape))
         noted: list[float] = []
         magnitude = self.order == "magnitude"
@@ -265,9 +265,9 @@ class GTDA(ModeStatisticsLearner):
         start = []
         for mode, (B, W) in enumerate(alone):
             values, V = ordered_eigh(difference(mode, B, W), magnitude, bases[mode])
-            start.append(signed_columns(V[:, : n_kept(mode, values)]))
+            start.append(fix_column_signs(V[:, : n_kept(mode, values)]))
         if self.init == "random" and self.max_iter > 0:
-            start = random_factors(shape, kept, check_random_state(self.random_state))
+            start = draw_random_factors(shape, kept, check_random_state(self.random_state))
         self._learn_modes(
             matrix_of,
             start,

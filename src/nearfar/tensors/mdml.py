@@ -18,9 +18,9 @@ from nearfar.large_margin.mode_metrics import ModeMetrics
 from nearfar.large_margin.problem import Progress
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import Allowed, array, boolean, integer, one_of, real
-from nearfar.solvers.mode_subspaces import signed_columns
+from nearfar.solvers.mode_subspaces import fix_column_signs
 from nearfar.solvers.spectral_step import check_squares
-from nearfar.solvers.tensor_algebra import mode_scatter, project_stack, varying_basis
+from nearfar.solvers.tensor_algebra import find_varying_basis, mode_scatter, project_stack
 from nearfar.state import State, flag, labels, number, whole
 
 # Number of steps that max_iter counts as one round. About as many lie between two searches for
@@ -290,7 +290,7 @@ def _white_basis(stack: Floats, mode: int, empty: float) -> Matrix:
     They are ordered by decreasing scatter and scaled to about equal scatter, which reduces the
     number of steps to a fifth. Directions with almost no scatter are scaled up less.
     """
-    Q = varying_basis(stack, mode, empty)
+    Q = find_varying_basis(stack, mode, empty)
     scatter = np.einsum("ij,ij->j", Q, mode_scatter(stack, mode) @ Q)
     return np.asarray(Q / np.sqrt(scatter / scatter.mean() + _LEAST_SCATTER))
 
@@ -328,6 +328,6 @@ def _canonical(factors: Sequence[Matrix]) -> list[Matrix]:
     sizes = np.array([np.sqrt(np.mean(singular**2)) for _, singular in axes])
     common = float(np.exp(np.mean(np.log(sizes)))) if sizes.all() else 0.0
     return [
-        signed_columns(A) * (singular * (common / size if common else 1.0))
+        fix_column_signs(A) * (singular * (common / size if common else 1.0))
         for (A, singular), size in zip(axes, sizes, strict=True)
     ]

@@ -16,7 +16,7 @@ from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.blocks import row_blocks
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
-from nearfar.solvers.mode_subspaces import n_for_share, ordered_eigh, signed_columns
+from nearfar.solvers.mode_subspaces import count_leading_values, fix_column_signs, ordered_eigh
 from nearfar.solvers.shortest_paths import all_shortest_paths
 from nearfar.solvers.spectral_step import check_spread, check_squares, double_centered
 from nearfar.solvers.tensor_algebra import graph_mode_scatter, project_stack
@@ -241,7 +241,7 @@ class TensorGraphEmbedding(AlternatingLearner):
             raise ValueError(
                 "TensorGraphEmbedding: all samples are equal in X. At least two must differ."
             )
-        kept = wanted or [n_for_share(values, _SHARE) for values, _ in spread]
+        kept = wanted or [count_leading_values(values, _SHARE) for values, _ in spread]
         # Directions without variance have eigenvalue 0, which could exceed negative ones. The bases
         # exclude them.
         empty = 1e-12 if T.dtype == np.float64 else 1e-6
@@ -254,7 +254,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         start = []
         for mode, q in enumerate(kept):
             _, V = ordered_eigh(matrix_of(mode, None), basis=bases[mode])
-            start.append(signed_columns(V[:, :q]))
+            start.append(fix_column_signs(V[:, :q]))
         self._learn_modes(
             matrix_of, start, lambda mode, _: kept[mode], scatters.mean, T.dtype, bases=bases
         )

@@ -26,15 +26,15 @@ from nearfar.solvers.rank_one_ascent import (
     AscentInterrupted,
     Atom,
     ascend_modes,
-    best_atom,
-    random_vectors,
+    draw_random_vectors,
+    find_best_atom,
 )
 from nearfar.solvers.spectral_step import check_squares, largest_size
 from nearfar.solvers.tensor_algebra import (
     contract_except,
+    find_varying_basis,
     mode_scatter,
     project_stack,
-    varying_basis,
 )
 from nearfar.state import State, floats, labels
 
@@ -329,7 +329,7 @@ class TR1DA(RankOneLearner):
             elif start == 0 and self.init == "hosvd":
                 vectors = left.leading_vectors(weight)
             else:
-                vectors = left.reduced(random_vectors(left.shape, random))
+                vectors = left.reduced(draw_random_vectors(left.shape, random))
             return ascend_modes(
                 lambda vectors, mode: left.best_vector(vectors, mode, weight),
                 vectors,
@@ -338,7 +338,7 @@ class TR1DA(RankOneLearner):
                 report=report_of(self),
             )
 
-        return best_atom(partial(attempt, start) for start in range(self.n_init))
+        return find_best_atom(partial(attempt, start) for start in range(self.n_init))
 
 
 class Residuals:
@@ -385,7 +385,7 @@ class Residuals:
 
     def _reduce(self, empty: float) -> None:
         """Remove directions without variance, and rows in excess of the number of entries."""
-        bases = [varying_basis(self.rows, mode, empty) for mode in range(len(self.shape))]
+        bases = [find_varying_basis(self.rows, mode, empty) for mode in range(len(self.shape))]
         self.bases = [Q if Q.shape[1] < len(Q) else None for Q in bases]
         self.rows = _projected_in_place(self.rows, self.bases)
         shape = self.rows.shape[1:]

@@ -18,10 +18,10 @@ from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.parameters import boolean, integer, one_of, random_state, real
 from nearfar.solvers.eigen import definite_factor
 from nearfar.solvers.mode_subspaces import (
-    n_for_share,
+    count_leading_values,
+    draw_random_factors,
+    fix_column_signs,
     ordered_eigh,
-    random_factors,
-    signed_columns,
 )
 from nearfar.state import State, labels, whole
 from nearfar.summaries.mode_scatters import StackScatters
@@ -197,7 +197,7 @@ class TwoDLDA(MultilinearLearner):
         if self.init == "identity":
             start = [np.eye(d, q) for d, q in zip(shape, kept, strict=True)]
         else:
-            start = random_factors(shape, kept, check_random_state(self.random_state))
+            start = draw_random_factors(shape, kept, check_random_state(self.random_state))
         steps, interrupt = self._steps(scatters, start, kept)
         ends = steps[1::2]  # An iteration ends after the second mode.
         best = len(ends) - 1
@@ -222,7 +222,7 @@ class TwoDLDA(MultilinearLearner):
         totals = [scatters.between_scatter(k) + scatters.within_scatter(k) for k in (0, 1)]
         if not np.trace(totals[0]) > 0:
             raise ValueError("TwoDLDA: all samples are equal in X. At least two must differ.")
-        kept = wanted or [n_for_share(ordered_eigh(S)[0], _SHARE) for S in totals]
+        kept = wanted or [count_leading_values(ordered_eigh(S)[0], _SHARE) for S in totals]
         most = [(n_classes - 1) * q for q in reversed(kept)]
         if isinstance(self.n_components, tuple | list) and any(
             q > limit for q, limit in zip(kept, most, strict=True)
@@ -288,4 +288,4 @@ def _leading_quotients(
             f"matrices do not vary within classes. Use a ridge larger than {ridge}."
         ) from None
     U = vectors[:, ::-1]
-    return float(values.sum()), signed_columns(U / linalg.norm(U, axis=0))
+    return float(values.sum()), fix_column_signs(U / linalg.norm(U, axis=0))
