@@ -18,7 +18,7 @@ from nearfar.app.compare.question import Question
 from nearfar.app.compare.shown import Document
 from nearfar.app.tables.inputs import is_missing
 from nearfar.datasets.table import Table
-from nearfar.datasets.tables import as_file
+from nearfar.datasets.tables import open_data_file
 from nearfar.evaluation.inference import holm
 from nearfar.words import adjusted_p_text, count, did_you_mean, listed, percent
 
@@ -81,7 +81,7 @@ def _named(name: str, table: Table, source: Any) -> tuple[Values, bool]:
         names = list(table.feature_names or []) if table.noun == "row" else []
         if name in names:
             return table.X[:, names.index(name)].astype(object), True
-        arrays = (as_file(source).arrays if source is not None else None) or {}
+        arrays = (open_data_file(source).arrays if source is not None else None) or {}
         if name in arrays and np.shape(arrays[name]) == (len(table.X),):
             return np.asarray(arrays[name], dtype=object), False
         names += [key for key in arrays if np.shape(arrays[key]) == (len(table.X),)]
