@@ -603,8 +603,8 @@ def _print_rmse(table: Any, target: str | None, values: Any) -> None:
         return
     if numbers is None:
         return
-    measure = RelativeRMSE.of(numbers)
-    error = float(measure.relative(numbers, np.asarray(values)[known]))
+    measure = RelativeRMSE.from_targets(numbers)
+    error = float(measure.compute_relative_error(numbers, np.asarray(values)[known]))
     print(
         f"RMSE with respect to '{name}' in the file: {error * measure.unit:.4g}, "
         f"{percent(error)} of its standard deviation ({count(len(numbers), 'row')})."
