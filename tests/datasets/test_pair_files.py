@@ -157,7 +157,7 @@ def test_pairs_said_both_ways(file):
         ),
         ("0,1,1\n\n2,3,\n", {}, "line 3: an empty cell does not say whether"),
         ("0,1,2\n", {}, "line 1: '2' does not say"),
-        ("0,1,1\n2,3,0\n1,3,-1\n", {}, "line 3: '-1', but line 2 has '0'. With both 0 and -1"),
+        ("0,1,1\n2,3,0\n1,3,-1\n", {}, "line 3: the cell contains '-1', but line 2 has '0'. With both 0 and -1"),
         (
             "0,1,1\n2,3\n",
             {},
@@ -243,7 +243,7 @@ def test_quadruplets_of_parquet(tmp_path):
 
 def test_names_of_columns_that_are_ids_too_are_said(file):
     path = file("a,b,c,d\nb,a,d,c\n")
-    with pytest.warns(UserWarning, match="judged.csv, line 1: read as column names"):
+    with pytest.warns(UserWarning, match="judged.csv: line 1 is read as column names"):
         assert read_quadruplets(path, ids=list("abcd")).indices.tolist() == [[1, 0, 3, 2]]
 
 

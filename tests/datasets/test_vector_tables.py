@@ -185,7 +185,7 @@ def test_brackets_in_text_are_vectors(tmp_path, between):
         (
             "[1 2 ... 3 4]",
             r"does not contain a vector of numbers in row 0: '\[1 2 \.\.\. 3 4\]'. "
-            "It was truncated",
+            "The vector was truncated",
         ),
         ("[1, 2, x]", None),
         ("[[1, 2], [3, 4]]", None),

@@ -23,7 +23,7 @@ _ROLE_KEYS = {
 }
 #: Keys that describe X and the classes.
 _METADATA_KEYS = ("feature_names", "target_names", "image_shape")
-#: Words in the name of a key or column that suggest an option for it.
+#: Words in the name of a key or column that suggest an option.
 _OPTION_WORDS = {
     "target": {"target", "targets", "label", "labels", "class", "classes"},
     "groups": {
@@ -218,9 +218,9 @@ def _check_images(images: NDArray[Any], n: int, source: str) -> NDArray[Any]:
     if images.dtype.kind not in "biuf" or not fits or len(images) != n or 0 in images.shape:
         raise ValueError(
             f"{source}: 'images' should hold one image per row, of shape ({n}, height, width) or "
-            f"({n}, height, width, 3); got {images.dtype} of shape {images.shape}. They are shown "
-            "in reports and are not used as features. Rename or remove the key if it holds "
-            "something else."
+            f"({n}, height, width, 3); got {images.dtype} of shape {images.shape}. Reports "
+            "show these images, and methods do not use them as features. Rename or remove the key "
+            "if it contains other data."
         )
     return images[..., 0] if images.ndim == 4 and images.shape[3] == 1 else images
 

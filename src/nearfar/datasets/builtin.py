@@ -90,7 +90,7 @@ def _load_clothes() -> Table:
     )
 
 
-#: The license of the UCI Machine Learning Repository for each of its datasets below.
+#: License of the datasets below that come from the UCI Machine Learning Repository.
 _UCI_LICENSE = "CC BY 4.0 (UCI Machine Learning Repository); shipped with scikit-learn"
 
 #: Built-in datasets by name, in the order in which they are listed to users.
@@ -181,7 +181,7 @@ def find_sklearn_loader(table: Table) -> str | None:
     labels were replaced (``--labels``), or scikit-learn does not have the dataset.
     """
     dataset = BUILT_IN.get(table.name)
-    # A folder of images can have the name of a dataset, but not the same source.
+    # A folder of images can have the same name as a built-in dataset, but its source differs.
     source = table.source or ""
     if dataset is None or not source.startswith(f"read_table({dataset.name!r}"):
         return None

@@ -212,7 +212,7 @@ def _check_widths(
     width = len(names)
     if not is_headerless and all(len(row) == width + 1 for row in rows[1:]):
         # R writes row names without a column name, and a separator at the end of every row makes
-        # an empty last column. Both are one cell more than the header has.
+        # an empty last column. In both cases, rows have one cell more than the header.
         has_empty_end = all(not row[-1].strip() for row in rows[1:])
         names = [*names, ""] if has_empty_end else ["", *names]
         width += 1
@@ -298,7 +298,7 @@ def _tidy_text(pd: Any, frame: Any, has_commas: bool, messages: list[str]) -> No
         numbers = pd.to_numeric(
             values.str.replace(",", ".") if has_commas else values, errors="coerce"
         )
-        # With at most 10 distinct numbers, the numbers may be categories and the word another one.
+        # Up to 10 distinct numbers may be categories, and then the marker may be another category.
         if numbers.notna().sum() == values.notna().sum() and (
             numbers.nunique() > 10 or (numbers.notna().any() and not is_marker.any())
         ):

@@ -77,8 +77,8 @@ def make_low_rank_tensors(
         or any(not 1 <= q <= d for q, d in zip(core, shape, strict=True))
     ):
         raise ValueError(
-            f"core={core} must have as many entries as shape={shape}, each from 1 to the entry of "
-            "shape."
+            f"core={core} must have as many entries as shape={shape}, each from 1 to the "
+            "corresponding entry of shape."
         )
     if not min(nuisance, noise) >= 0:
         raise ValueError(f"nuisance={nuisance} and noise={noise} must be at least 0.")

@@ -124,7 +124,8 @@ def read_unjudged_pairs(
     rows = _RowLookup(ids, n_samples, "read_unjudged_pairs")
     try:
         judgments = _JudgmentFile(Path(path), ("left", "right", "same"), rows)
-    except ValueError:  # A file with two columns is read below, where other errors recur.
+    except ValueError:
+        # Files with two columns are read below, which raises other errors again.
         judgments = None
     if judgments is not None and all(
         _parse_verdict(cells[2]) is not None for cells in judgments.cells
@@ -259,7 +260,7 @@ class _RowLookup:
 
 
 def _parse_integer(cell: str) -> int | None:
-    """Return the cell as an int, also if it is written as 3.0. None if it is not an integer."""
+    """Return the integer in a cell, which may be written as 3.0. None for any other text."""
     try:
         return int(cell)
     except ValueError:
@@ -312,7 +313,8 @@ def _parse_verdicts(judgments: _JudgmentFile) -> np.ndarray[Any, np.dtype[np.boo
             if zero_row is not None and minus_row is not None:
                 judgments.fail(
                     row,
-                    f"'{cell}', but {judgments.describe_place(min(zero_row, minus_row))} has "
+                    f"the cell contains '{cell}', but "
+                    f"{judgments.describe_place(min(zero_row, minus_row))} has "
                     f"'{judgments.cells[min(zero_row, minus_row)][2]}'. With both 0 and -1 in one "
                     "file, it is not clear which of them means different. Use only one of them.",
                 )
@@ -353,8 +355,8 @@ class _JudgmentFile:
             if len(line.cells) <= max(columns):
                 self.fail(
                     row,
-                    f"{len(line.cells)} cell(s), '{', '.join(line.cells)[:60]}'. Expected {width} "
-                    f"({expected}), separated by commas, semicolons or tabs.",
+                    f"found {len(line.cells)} cell(s), '{', '.join(line.cells)[:60]}'. Expected "
+                    f"{width} ({expected}), separated by commas, semicolons or tabs.",
                 )
             cells = [line.cells[column] for column in columns]
             if any("\n" in cell for cell in cells):
@@ -374,11 +376,11 @@ class _JudgmentFile:
         if set(names) <= {cell.lower() for cell in first}:
             if None not in found_rows:
                 warn(
-                    f"{self.path.name}, line {lines[0].number}: read as column names, although "
+                    f"{self.path.name}: line {lines[0].number} is read as column names, although "
                     "some rows have these IDs."
                 )
             return True
-        # A number is never a column name, even if no row has it.
+        # A number is never a column name, even if no row has this number.
         if any(row is not None for row in found_rows) or any(map(_is_integer, first[:n_rows])):
             return False
         if len(first) < len(names):

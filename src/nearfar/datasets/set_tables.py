@@ -156,7 +156,7 @@ def read_sets(
 
 
 def check_not_sets(table: Table, used_columns: Sequence[str]) -> None:
-    """Raise if a column that is not in `named` suggests that the rows belong to sets."""
+    """Raise if a column that is not in `used_columns` suggests that the rows belong to sets."""
     for name in getattr(table.X, "columns", ()):
         if re.sub(r"[^a-z]", "", str(name).lower()) not in _SET_NAMES or name in used_columns:
             continue
@@ -247,7 +247,7 @@ def _read_long_table(
 def _reduce_to_sets(
     values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, description: str
 ) -> NDArray[Any]:
-    """Return the value of each set. Raises if the rows of a set have different values."""
+    """Return one value per set. Raises if the rows of a set have different values."""
     values = np.asarray(values)
     first = np.unique(codes, return_index=True)[1]
     missing = find_missing(values)

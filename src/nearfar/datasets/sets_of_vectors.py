@@ -345,7 +345,7 @@ def _draw_tone(
     phase = 2 * np.pi * np.cumsum(frequency) * t[1]
     strengths = np.arange(1.0, 5.0) ** -decay
     overtones = sum(a * np.sin(k * phase) for k, a in enumerate(strengths, 1))
-    # Scale the maximum to nearly `loudness`.
+    # Scale the tone so that its maximum is nearly `loudness`.
     return np.asarray(loudness * overtones / (1.008 * strengths.sum()))
 
 

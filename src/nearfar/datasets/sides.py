@@ -89,7 +89,10 @@ def parse_times(
 def _parse_dates(
     values: NDArray[Any], messages: list[str]
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return text or date objects as numbers or microseconds, and a mask of unreadable values."""
+    """Return texts or dates as numbers, and a mask of unreadable values.
+
+    Dates become microseconds since 1970.
+    """
     pd = require("pandas", "app")
     column = pd.Series([str(value) for value in values])
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)

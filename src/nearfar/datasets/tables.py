@@ -100,7 +100,7 @@ class DataFile:
 
     @cached_property
     def has_sets(self) -> bool:
-        """True if the file marks sets of vectors: an `offsets` key or a list-of-lists column."""
+        """True if the file contains sets of vectors: an `offsets` key or a list-of-lists column."""
         if self.arrays is not None:
             return "offsets" in self.arrays
         if self.path is None or not is_parquet(self.path):
@@ -291,7 +291,7 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
 
 
 def _load_built_in(name: str, requested: dict[str, str | None]) -> Table:
-    """Return a built-in dataset. Raises if an option names a column that it does not have."""
+    """Return a built-in dataset. Raises if an option names a column that does not exist."""
     for option, column in requested.items():
         if option == "vector" and column is not None:
             raise ValueError(
@@ -545,7 +545,7 @@ def _select_class_names(table: Table) -> list[str] | None:
 
 
 def replace_labels(table: Table, labels: str | os.PathLike[str], column: str | None) -> None:
-    """Replace the labels of the table by those of a separate file."""
+    """Replace the labels of a table with the labels in a separate file."""
     if table.y is not None:
         table.messages.append(
             f"The labels of {table.name} are not used, because --labels replaces them."

@@ -177,7 +177,7 @@ def is_vector_column(column: Any) -> bool:
 def _as_array(cell: Any) -> NDArray[Any]:
     try:
         return np.asarray(cell)
-    except ValueError:  # nested lists of different lengths
+    except ValueError:  # The cell contains nested lists of different lengths.
         return np.array(None, dtype=object)
 
 
@@ -271,7 +271,8 @@ def _parse_text(cells: NDArray[Any], size: int, name: str, source: str) -> NDArr
         if len(numbers) != size:
             is_truncated = "..." in cell
             hint = (
-                " It was truncated when it was written. Save the vectors as Parquet." * is_truncated
+                " The vector was truncated when the file was written. Save the vectors as Parquet."
+                * is_truncated
             )
             raise ValueError(
                 f"{source}: column '{name}' does not contain a vector of numbers in row {row}: "

@@ -67,7 +67,8 @@ _BODIES = {
     "lean": (0.05, 0.04),
     "period": (27.0, 2.5),
 }
-# Standard deviation between walks of one subject, as a fraction of that between subjects.
+# Standard deviation between walks of one subject, as a fraction of the deviation between
+# subjects.
 _WALK_VARIATION = 0.15
 # Factors by which the conditions change the parameters of a walk.
 _CHANGES: dict[str, dict[str, float]] = {
@@ -203,7 +204,7 @@ def _draw_walk(
     shape: tuple[int, int],
     random: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    # Periods are whole numbers of frames, so all later cycles repeat the first.
+    # A period is a whole number of frames, so all later cycles repeat the first.
     n_cycle = int(body.period)
     phase = 2 * np.pi * (np.arange(min(n_cycle, n_frames)) / n_cycle + random.uniform())
     height, width = shape
@@ -295,14 +296,14 @@ def _place_leg(body: Body, phase: Vector) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def _compute_direction(angle: Vector) -> Matrix:
-    """Return unit vectors at these angles from the downward direction, positive forward."""
+    """Return unit vectors at angles from the downward direction. Positive angles point forward."""
     return np.stack([np.sin(angle), -np.cos(angle)], axis=1)
 
 
 def _compute_distance(
     x: Floats, y: Floats, start: Matrix, end: Matrix, start_width: float, end_width: float
 ) -> Floats:
-    """Return the distance of each pixel from a limb, negative inside it.
+    """Return the distance of each pixel from a limb, which is negative inside the limb.
 
     The half width of the limb changes linearly from `start_width` to `end_width`.
     """
