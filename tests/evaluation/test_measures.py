@@ -40,7 +40,7 @@ def choose(scoring, classes=NUMBERS, **options):
         (
             lambda e, X, y: e.predict(X[:2]).size,
             NUMBERS,
-            "predictions for 2 rows, but .*all 6 rows",
+            "predictions for 2 rows, but .*the 6 rows",
         ),
     ],
 )

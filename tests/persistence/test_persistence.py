@@ -1150,7 +1150,7 @@ def test_root_must_be_a_model(path):
     for key, wrong in (("protocol", 0), ("protocol", "2"), ("_skops_version", 3)):
         edit(path, "schema.json", lambda _: original)
         edit_schema(path, lambda schema, key=key, wrong=wrong: schema.update({key: wrong}))
-        refuses(path, "its protocol")
+        refuses(path, "the protocol must be")
 
 
 WRONG_FORMS = {

@@ -89,7 +89,7 @@ class RelativeRMSE(Measure):
 
     @classmethod
     def from_targets(cls, values: NDArray[np.float64], rows: str = "all rows") -> RelativeRMSE:
-        """Return the measure for these target values. ``rows`` describes their rows in the note."""
+        """Return the measure for target values. ``rows`` names their rows in the note."""
         # Dividing by the largest absolute value prevents overflow and underflow of the squares.
         size = float(np.abs(values).max()) or 1.0
         unit = float((values / size).std()) * size
@@ -206,7 +206,7 @@ def _check_scorer(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             score = measure._score(predictions, X, classes[codes])
-    except Exception as error:  # a custom scorer may raise any exception
+    except Exception as error:  # A custom scorer may raise any exception.
         reason = " ".join(str(error).split()).replace(
             "_StoredPredictions", "The nearest-neighbor classifier"
         )
@@ -258,6 +258,6 @@ class _StoredPredictions(ClassifierMixin, BaseEstimator):
     def _check(self, X: Any) -> None:
         if len(X) != len(self.predicted):
             raise ValueError(
-                f"the scorer requested predictions for {len(X)} rows, but they exist only for "
-                f"all {len(self.predicted)} rows it received"
+                f"the scorer requested predictions for {len(X)} rows, but predictions "
+                f"exist only for the {len(self.predicted)} rows that it received"
             )

@@ -66,7 +66,7 @@ def pair_scores(
     if isinstance(pairs, Pairs):
         if y is not None:
             raise ValueError(
-                "y must not be given with Pairs, which contain the signs. Pass X and omit y."
+                "y must not be passed with Pairs, which contain the signs. Pass X and omit y."
             )
         points, signs = pairs.to_arrays(_require_rows(pairs, X))
     else:
@@ -277,7 +277,7 @@ class PairKFold(BaseCrossValidator):
             distinct, pairs = distinct_points(X, 2, "pairs")
             n_points = len(distinct)
         units = np.arange(n_points) if groups is None else _encode_groups(groups, n_points)
-        # The fold of each point, -1 for points in no pair.
+        # Fold number of each point, or -1 for points in no pair.
         fold_of_point = self._assign_folds(units[pairs], int(units.max(initial=-1)) + 1)[units]
         for k in range(self.n_splits):
             in_test = fold_of_point[pairs] == k

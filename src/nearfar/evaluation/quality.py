@@ -684,7 +684,8 @@ def _compute_new_rank_trust(
         # The rank is 1 plus the number of closer rows, so tied rows share the best rank.
         ranks = 1 + (distances[:, None] < neighbor_distances[:, :, None]).sum(axis=2)
         excess += int(np.maximum(ranks - l_, 0).sum())
-    # The worst case, the last l of n ranks, has an excess of l (2n - 3l + 1) / 2 per row.
+    # In the worst case, the neighbors have the last l of n ranks, so that the excess of a row is
+    # l (2n - 3l + 1) / 2.
     return 1.0 - excess * 2.0 / (len(centered_queries) * l_ * (2 * n - 3 * l_ + 1))
 
 

@@ -22,12 +22,13 @@ import numpy as np
 #: Number of the file format. Increase it for a change that older versions cannot read.
 FORMAT = 1
 
-# Maximum sizes in bytes. Members are not compressed, so a file cannot unpack to more than its own
-# size.
-MAX_BYTES = 2**31 - 1  # Complete file; a zip archive without 64-bit extensions allows no more.
-MAX_INFORMATION = 2**20  # nearfar.json
-MAX_DIRECTORY = 2**22  # Central directory of the zip archive.
-MAX_SCHEMA = 2**24  # schema.json
+# Maximum sizes in bytes of the complete file (the limit of a zip archive without 64-bit
+# extensions), of nearfar.json, of the archive's central directory, and of schema.json. Members are
+# not compressed, so a file cannot unpack to more than its own size.
+MAX_BYTES = 2**31 - 1
+MAX_INFORMATION = 2**20
+MAX_DIRECTORY = 2**22
+MAX_SCHEMA = 2**24
 # Maximum number of nodes in the schema, and maximum nesting depth of nodes and of a model's
 # components.
 MAX_NODES = 200_000
@@ -36,7 +37,7 @@ MAX_DEPTH = 64
 _MAX_EMPTY = 2**24
 # Allowed item sizes in bytes, by NumPy's dtype kind.
 ITEM_SIZES = {"b": {1}, "i": {1, 2, 4, 8}, "u": {1, 2, 4, 8}, "f": {2, 4, 8}}
-# The only form in which NumPy writes the header of an array of numbers or text.
+# Pattern of the header that NumPy writes for an array of numbers or text.
 _HEADER = re.compile(
     rb"\{'descr': '([<>|])([biufUS])(\d{1,9})', 'fortran_order': (?:False|True), "
     rb"'shape': \(((?:\d{1,12}, ?){0,32}(?:\d{1,12})?)\), \} *\n"
@@ -118,7 +119,7 @@ def open_archive(file: BinaryIO) -> zipfile.ZipFile:
     file.seek(max(0, file.seek(0, os.SEEK_END) - 42))
     tail = file.read(42)
     locator, end = tail[:4], tail[-22:]
-    # Without a comment and 64-bit extensions, zipfile uses the same end record as this check.
+    # If the archive has no comment and no 64-bit extensions, zipfile uses the same end record.
     is_plain = len(tail) == 42 and locator != b"PK\6\7" and end[20:] == b"\0\0"
     if head != b"PK\3\4" or end[:4] != b"PK\5\6" or not is_plain:
         raise ModelFileError("not a nearfar model file, or cut short.")
@@ -178,7 +179,7 @@ def read_json(archive: zipfile.ZipFile, name: str, limit: int) -> Any:
 
 
 def check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """Check the directory of the archive against what :func:`save` writes.
+    """Raise if the archive has members that :func:`save` does not write.
 
     All members must be regular, uncompressed files with known and distinct names, and together not
     larger than the archive.

@@ -140,7 +140,7 @@ def _is_equal(a: Any, b: Any, types: Types) -> bool:
 
 
 def _is_equal_scalar(x: Any, y: Any) -> bool:
-    # Other values than scalars are components of their own, which check_equal compares separately.
+    # Values that are not scalars are separate components, which check_equal compares one by one.
     if type(x) not in SCALAR_TYPES:
         return type(y) not in SCALAR_TYPES
     return type(x) is type(y) and bool(x == y or (x != x and y != y))
@@ -155,7 +155,7 @@ def count_training_rows(components: list[tuple[str, Any]]) -> dict[str, int]:
             isinstance(component, Learner) and component.learner_tags.reads == "instances"
         )
         if n is None and stores_instances and "n_features_in_" in vars(component):
-            # The class does not declare the attribute: use the length of the longest array.
+            # The class does not declare which attribute stores the rows: use the longest array.
             arrays = [value for value in vars(component).values() if isinstance(value, np.ndarray)]
             n = max([1, *(len(array) for array in arrays if array.ndim > 1)])
         if n:
@@ -176,7 +176,7 @@ def update_component(component: Any, is_other_sklearn: bool) -> None:
         and isinstance(component, SimpleImputer)
         and "_fit_dtype" in vars(component)
     ):
-        # scikit-learn 1.6 used one attribute for both purposes.
+        # scikit-learn 1.6 used _fit_dtype for both purposes.
         vars(component).setdefault("_fill_dtype", vars(component)["_fit_dtype"])
 
 

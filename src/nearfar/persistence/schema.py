@@ -34,7 +34,7 @@ _KEY_TYPES = ("builtins.int", "builtins.str")
 
 # Allowed node kinds, each with its allowed type names and its keys in addition to _COMMON_KEYS.
 # None stands for the classes that may be loaded. The kinds of skops that import functions or call
-# methods are left out on purpose.
+# methods are omitted on purpose.
 NODES: dict[str, tuple[tuple[str, ...] | None, frozenset[str]]] = {
     "ObjectNode": (None, frozenset({"content"})),
     "DictNode": (("builtins.dict",), frozenset({"content", "key_types"})),
@@ -119,7 +119,7 @@ def check_schema(archive: zipfile.ZipFile, types: Types) -> tuple[set[str], byte
     schema = read_json(archive, "schema.json", MAX_SCHEMA)
     root = dict(schema) if isinstance(schema, dict) else {}
     if root.pop("protocol", None) != PROTOCOL or type(root.pop("_skops_version", None)) is not str:
-        raise ModelFileError("schema.json: its protocol is not that of skops 0.10 or later.")
+        raise ModelFileError("schema.json: the protocol must be that of skops 0.10 or later.")
     if root.get("__loader__") != "ObjectNode":
         raise ModelFileError("schema.json: it does not contain a model.")
     names: set[str] = set()

@@ -50,11 +50,11 @@ from nearfar.state import (
     whole,
 )
 
-#: Classes by their names in files.
+#: Dict of classes by their names in files.
 Types = dict[str, type]
 
 # A type added here must not store functions and must not index memory without a bounds check. It
-# may need an entry in FOREIGN_CHECKS.
+# may need an entry in LIBRARY_CHECKS.
 _SKLEARN_TYPES = (
     "sklearn.compose.ColumnTransformer",
     "sklearn.decomposition.PCA",
@@ -83,7 +83,7 @@ PYTHON_SCALARS = ("builtins.bool", "builtins.float", "builtins.int", "builtins.s
 SCALAR_TYPES = (type(None), bool, int, float, str)
 
 TRUST_HINT = (
-    "If it is your own class and you trust its code, pass trusted=[ThatClass] to save and to load."
+    "For a class of your own whose code you trust, pass trusted=[ThatClass] to save and to load."
 )
 HINT = (
     "A file can store nearfar's learners and classifiers, scikit-learn's Pipeline, "
