@@ -214,8 +214,13 @@ def _check_points(
 
 def _check_images(images: NDArray[Any], n: int, source: str) -> NDArray[Any]:
     """Return the images that reports show next to the rows. Raises if the shape is invalid."""
-    fits = images.ndim == 3 or (images.ndim == 4 and images.shape[3] in (1, 3))
-    if images.dtype.kind not in "biuf" or not fits or len(images) != n or 0 in images.shape:
+    has_valid_shape = images.ndim == 3 or (images.ndim == 4 and images.shape[3] in (1, 3))
+    if (
+        images.dtype.kind not in "biuf"
+        or not has_valid_shape
+        or len(images) != n
+        or 0 in images.shape
+    ):
         raise ValueError(
             f"{source}: 'images' should hold one image per row, of shape ({n}, height, width) or "
             f"({n}, height, width, 3); got {images.dtype} of shape {images.shape}. Reports "
@@ -227,8 +232,8 @@ def _check_images(images: NDArray[Any], n: int, source: str) -> NDArray[Any]:
 
 def _check_image_shape(value: Any, n_features: int, source: str) -> tuple[int, ...]:
     shape = drop_single_channel([int(size) for size in np.ravel(value)])
-    fits = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
-    if not fits or int(np.prod(shape)) != n_features:
+    has_valid_shape = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
+    if not has_valid_shape or int(np.prod(shape)) != n_features:
         raise ValueError(
             f"{source}: image_shape should be (height, width) or (height, width, 3) with "
             f"{n_features} numbers in total; got {shape}."

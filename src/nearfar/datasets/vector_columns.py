@@ -170,11 +170,11 @@ def is_vector_column(column: Any) -> bool:
         first = cells[0].replace("...", " ")
         return is_bracketed and len(_parse_vector(first)) == max(1, _count_values(first))
     return all(isinstance(cell, list | tuple | np.ndarray) for cell in cells) and all(
-        array.ndim == 1 and array.dtype.kind in "iuf" for array in map(_as_array, cells)
+        array.ndim == 1 and array.dtype.kind in "iuf" for array in map(_convert_to_array, cells)
     )
 
 
-def _as_array(cell: Any) -> NDArray[Any]:
+def _convert_to_array(cell: Any) -> NDArray[Any]:
     try:
         return np.asarray(cell)
     except ValueError:  # The cell contains nested lists of different lengths.
