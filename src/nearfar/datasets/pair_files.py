@@ -111,8 +111,8 @@ def read_unjudged_pairs(
     Parameters
     ----------
     path, ids, n_samples
-        As for :func:`read_pairs`, but the third column is optional, and a row may be paired with
-        itself.
+        Same as in :func:`read_pairs`, but the third column is optional, and a row may be paired
+        with itself.
 
     Returns
     -------

@@ -37,8 +37,8 @@ def make_sensor_network(
         Maximum distance that a sensor measures. None selects it from `n_sensors` and
         `max_neighbors`; see Notes.
     max_neighbors : int, default=20
-        Maximum number of sensors that one sensor measures. It can be part of more pairs, because
-        other sensors also measure it. With ``radius=None``, it is increased if necessary.
+        Maximum number of sensors that one sensor measures. A sensor can be in more pairs, because
+        other sensors also measure it. With ``radius=None``, the number is increased if necessary.
     noise : float, default=0.0
         Relative noise: a distance is multiplied by a uniform number from 1 - noise to 1 + noise.
     shape : {"square", "country"}, default="square"

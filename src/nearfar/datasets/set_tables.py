@@ -75,7 +75,7 @@ def read_sets(
     features : sequence of str, optional
         Columns of a long table to use as features, in this order. None uses all other columns.
     vector : str, optional
-        Column of a long table with one vector per row. None selects it if there is exactly one.
+        Column of a long table with one vector per row. None selects the only such column.
     need_target : bool, default=True
         If True, raise if the target is missing, and drop sets with a missing label.
     min_vectors : int, default=1

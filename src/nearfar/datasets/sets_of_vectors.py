@@ -244,7 +244,7 @@ def write_tones(
     n_players, n_takes : int, default=8 and 5
         Number of players, and number of recordings per player and type of tone.
     tones, seconds, sample_rate, noise
-        As in :func:`make_tones`.
+        Parameters of the tones, as in :func:`make_tones`.
     random_state : int, Generator or None, default=None
         Seed or random number generator.
 

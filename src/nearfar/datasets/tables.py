@@ -145,12 +145,12 @@ def read_table(
         has one label per line.
     groups, time : str, optional
         Columns (or keys) with the group of each row, and with its time as a number or a date.
-        They are removed from X.
+        These columns are removed from X.
     ids : str, optional
-        Column (or key) with a unique ID per row. It is removed from X.
+        Column (or key) with a unique ID per row. This column is removed from X.
     vector : str or False, optional
         Column (or key of an .npz file) that stores one vector per row and becomes X. None selects
-        it if there is exactly one. False does not treat any column as vectors.
+        the column if there is exactly one. False does not treat any column as vectors.
     need_target : bool, default=True
         If True, raise if the target is missing, and drop rows with a missing label. If False, keep
         every row.
