@@ -22,14 +22,14 @@ from nearfar import (
     Triplets,
 )
 from nearfar.large_margin import triplet_loss
-from nearfar.large_margin.impostors import find_impostors, target_neighbors
+from nearfar.large_margin.impostors import find_impostors, find_target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics
-from nearfar.large_margin.pair_lists import listed_distances
+from nearfar.large_margin.pair_lists import compute_pair_distances
 from nearfar.large_margin.problem import LargeMargin
 from nearfar.large_margin.projected_subgradient import WorkingSet
-from nearfar.large_margin.triplet_loss import full_loss, laplacian_dot
-from nearfar.large_margin.working_set import shrinkage_of
-from nearfar.mahalanobis.lmnn_run import first_map
+from nearfar.large_margin.triplet_loss import compute_full_loss, multiply_laplacian
+from nearfar.large_margin.working_set import compute_shrinkage
+from nearfar.mahalanobis.lmnn_run import make_initial_map
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import unscaled, whitened
 
@@ -43,7 +43,7 @@ EXACT = {"tol": 1e-9}
 
 def test_given_targets_are_used_and_kept():
     X, y = problem(0)
-    own = target_neighbors(X[:, :1], y, 2)  # Chosen by the first column alone.
+    own = find_target_neighbors(X[:, :1], y, 2)  # Chosen by the first column alone.
     lmnn = published(**EXACT).fit(X, y, target_neighbors=own)
     np.testing.assert_array_equal(lmnn.target_neighbors_, own)
     assert lmnn.objective_ == pytest.approx(
@@ -67,7 +67,7 @@ def test_targets_that_cannot_be(change, message):
     X, y = problem(0)
     y = np.sort(y)
     with pytest.raises(ValueError, match=message):
-        LMNN().fit(X, y, target_neighbors=change(target_neighbors(X, y, 2)))
+        LMNN().fit(X, y, target_neighbors=change(find_target_neighbors(X, y, 2)))
 
 
 def triplet_brute(M, X, triplets, mu=0.5):
@@ -107,7 +107,7 @@ def test_triplets_are_used_exactly():
 
 def test_all_triplets_of_the_targets_give_the_fit_from_labels():
     X, y = problem(2)
-    targets = target_neighbors(X, y, 2)
+    targets = find_target_neighbors(X, y, 2)
     every = [(i, j, k) for i in range(36) for j in targets[i] for k in np.flatnonzero(y != y[i])]
     by_triplets = published(**EXACT).fit(X, supervision=Triplets(every, n_samples=36))
     by_labels = published(n_neighbors=2, **EXACT).fit(X, y)
@@ -145,7 +145,7 @@ def test_a_list_that_is_called_complete_is():
     # This would fail if a bound on distances missed an impostor.
     rng = np.random.default_rng(0)
     X, y = problem(4, n=60)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     said = 0
     for _ in range(100):
         first = rng.normal(size=(4, 4)) * 0.3
@@ -163,12 +163,12 @@ def test_a_list_that_is_called_complete_is():
 def test_shrinkage_bounds_every_direction():
     rng = np.random.default_rng(0)
     before, now = rng.normal(size=(2, 5, 5))
-    alpha = shrinkage_of(before, now)
+    alpha = compute_shrinkage(before, now)
     directions = rng.normal(size=(10_000, 5))
     ratios = ((directions @ now.T) ** 2).sum(1) / ((directions @ before.T) ** 2).sum(1)
     assert 0 < alpha <= ratios.min() <= 3 * alpha + 1
-    assert shrinkage_of(np.diag([1.0, 0.0]), np.eye(2)) == 0.0
-    assert shrinkage_of(np.array([1.0, 2.0]), np.array([0.5, 2.0])) == 0.25
+    assert compute_shrinkage(np.diag([1.0, 0.0]), np.eye(2)) == 0.0
+    assert compute_shrinkage(np.array([1.0, 2.0]), np.array([0.5, 2.0])) == 0.25
 
 
 def test_a_sample_of_centres_comes_first_and_all_at_the_end():
@@ -343,7 +343,7 @@ def test_it_stalls_on_scaled_columns_and_the_bound_shows_it():
 def test_the_updated_gradient_is_that_from_scratch():
     # Checked along a sequence of steps.
     X, y = problem(1)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     task = WorkingSet(X, y, targets, 0.5)
     rng = np.random.default_rng(0)
     M = random_psd(rng, 4)
@@ -385,7 +385,7 @@ def test_a_second_pass_takes_targets_of_the_first_metric():
     two = MultiPassLMNN(n_passes=2).fit(X, y)
     first = published().fit(X, y)
     Z = first.transform(X)
-    np.testing.assert_array_equal(two.target_neighbors_, target_neighbors(Z, y, 3))
+    np.testing.assert_array_equal(two.target_neighbors_, find_target_neighbors(Z, y, 3))
     assert (two.target_neighbors_ != first.target_neighbors_).any()
     second = published().fit(Z, y)
     np.testing.assert_allclose(two.components_, second.components_ @ first.components_)
@@ -435,7 +435,7 @@ def many_brute(L, X, y, cells, targets, mu=0.5):
 
 def many(seed=0, n=36):
     X, y = problem(seed, n=n)
-    targets = target_neighbors(X, y, 2)
+    targets = find_target_neighbors(X, y, 2)
     return X, y, targets, ManyMetrics(X, y, targets, y, 0.5)
 
 
@@ -482,7 +482,7 @@ def test_many_metrics_reach_the_optimum_of_the_semidefinite_program():
     cp = pytest.importorskip("cvxpy")
     X, y = problem(2)
     found = MultiMetricLMNN(published(n_neighbors=2, tol=1e-9), validation_fraction=0).fit(X, y)
-    targets = target_neighbors(X, y, 2)
+    targets = find_target_neighbors(X, y, 2)
     metrics = [cp.Variable((4, 4), PSD=True) for _ in range(3)]
     flat = cp.hstack([cp.vec(M, order="C") for M in metrics])
 
@@ -534,7 +534,7 @@ def test_energies_are_differences_of_the_loss(cells):
     old, new = np.arange(30), np.arange(30, 36)
     options = {"cells": cells, "n_cells": 2, "random_state": 0, "validation_fraction": 0}
     found = MultiMetricLMNN(LMNN(n_neighbors=2), rule="energy", **options).fit(X[old], y[old])
-    L, targets = found.components_, target_neighbors(X[old], y[old], 2)
+    L, targets = found.components_, find_target_neighbors(X[old], y[old], 2)
     before = many_brute(L, X[old], y[old], found.cells_, targets)
     energies = found.energies(X[new])
     for t, point in enumerate(X[new]):
@@ -741,7 +741,7 @@ def test_the_laplacian_gathers_outer_products():
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(12, 3)), rng.normal(size=(12, 12))
     wanted = sum(W[a, b] * np.outer(X[a] - X[b], X[a] - X[b]) for a in range(12) for b in range(12))
-    found = X.T @ laplacian_dot(sparse.csr_array(W), X)
+    found = X.T @ multiply_laplacian(sparse.csr_array(W), X)
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
 
 
@@ -751,11 +751,11 @@ def test_large_sums_over_pairs_are_threaded(n_threads, monkeypatch):
     X, W = rng.normal(size=(50, 3)), rng.normal(size=(50, 50))
     W = sparse.csr_array(np.where(W > 1, W, 0.0))
     first, second = np.nonzero(rng.random((50, 50)) < 0.2)
-    wanted = laplacian_dot(W, X), listed_distances(X, first, second)
+    wanted = multiply_laplacian(W, X), compute_pair_distances(X, first, second)
     monkeypatch.setattr(triplet_loss, "THREADED_SIZE", 1)
     monkeypatch.setattr("nearfar.large_margin.pair_lists.THREADED_SIZE", 1)
-    np.testing.assert_allclose(laplacian_dot(W, X, n_threads), wanted[0], atol=1e-12)
-    np.testing.assert_array_equal(listed_distances(X, first, second, n_threads), wanted[1])
+    np.testing.assert_allclose(multiply_laplacian(W, X, n_threads), wanted[0], atol=1e-12)
+    np.testing.assert_array_equal(compute_pair_distances(X, first, second, n_threads), wanted[1])
 
 
 def test_no_push_left_means_no_leave_one_out_error():
@@ -763,8 +763,8 @@ def test_no_push_left_means_no_leave_one_out_error():
     X, y = make_blobs(60, 3, centers=3, cluster_std=0.5, random_state=0)
     lmnn = published(push_weight=0.99).fit(X, y)
     Z = 3 * lmnn.transform(X)  # Beyond the margin no hinge is active.
-    targets = target_neighbors(Z, y, 3)
-    assert full_loss(Z, y, targets, 1.0).loss == 0
+    targets = find_target_neighbors(Z, y, 3)
+    assert compute_full_loss(Z, y, targets, 1.0).loss == 0
     assert KNNClassifier().fit(Z, y).leave_one_out_error() == 0
 
 
@@ -819,7 +819,7 @@ def test_with_few_rows_the_identity_is_the_euclidean_distance(faces):
     into, points = whitened(X, statistics)
     centered = X - X.mean(axis=0)
     for init in ("identity", np.eye(50)):
-        first = first_map(LMNN(init=init), statistics, into, None, early=False)
+        first = make_initial_map(LMNN(init=init), statistics, into, None, stops_early=False)
         gram = (points @ first.T) @ (points @ first.T).T
         np.testing.assert_allclose(gram, centered @ centered.T, atol=1e-9 * gram.max())
 

@@ -8,7 +8,7 @@ from conic import solved
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar import LMNN, MDML, all_estimators
-from nearfar.large_margin.impostors import target_neighbors
+from nearfar.large_margin.impostors import find_target_neighbors
 from nearfar.large_margin.mode_metrics import ModeMetrics
 
 cp = pytest.importorskip("cvxpy")
@@ -158,7 +158,7 @@ def test_distances_are_those_of_the_kronecker_product():
 
 
 def problem_of(T, y, push_weight=0.5, k=2):
-    targets = target_neighbors(T.reshape(len(T), -1), y, k)
+    targets = find_target_neighbors(T.reshape(len(T), -1), y, k)
     return ModeMetrics(T, T.shape[1:], y, targets, push_weight)
 
 

@@ -46,13 +46,13 @@ class Progress:
 
     def pad(self, n_rows: int) -> None:
         """Give the map so many rows, and the best that was watched: more are zero."""
-        self.L = padded(self.L, n_rows)
+        self.L = pad_rows(self.L, n_rows)
         best = getattr(self.watch, "best", None)
         if best is not None:
-            self.watch.best = padded(best, n_rows)  # type: ignore[union-attr]
+            self.watch.best = pad_rows(best, n_rows)  # type: ignore[union-attr]
 
 
-def padded(L: Matrix, n_rows: int) -> Matrix:
+def pad_rows(L: Matrix, n_rows: int) -> Matrix:
     """A map with rows of zeros below, so that there are ``n_rows``."""
     if len(L) >= n_rows:
         return L

@@ -15,9 +15,13 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
 from nearfar.blocks import effective_threads, map_in_order, row_blocks, squared_distances
-from nearfar.large_margin.energy_costs import center_costs, impostor_costs
-from nearfar.large_margin.impostors import nearest_impostors, target_neighbors
-from nearfar.large_margin.pair_lists import listed_distances, order_of_nearness, target_distances
+from nearfar.large_margin.energy_costs import compute_center_costs, compute_impostor_costs
+from nearfar.large_margin.impostors import find_nearest_impostors, find_target_neighbors
+from nearfar.large_margin.pair_lists import (
+    compute_pair_distances,
+    compute_target_distances,
+    rank_by_distance,
+)
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.state import (
@@ -210,7 +214,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         if n_impostors == "auto":
             n_impostors = getattr(source, "n_impostors_", None)
         if source is None:
-            targets = target_neighbors(points, codes, n_neighbors)
+            targets = find_target_neighbors(points, codes, n_neighbors)
         else:
             targets = _checked_targets(source, len(points))
         sizes = np.bincount(codes)
@@ -232,7 +236,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         # Any point amid the data serves; a median is not carried away by a few far rows.
         self._center = np.median(points[:: 1 + len(points) // 1000].astype(np.float64), axis=0)
         placed = self._placed(points, "X")
-        self._reach = 1.0 + target_distances(placed, targets)[self._order]
+        self._reach = 1.0 + compute_target_distances(placed, targets)[self._order]
         self._points = placed[self._order]
         self.n_impostors_ = n_impostors
         self._beyond = None if n_impostors is None else self._last_that_count(codes[self._order])
@@ -246,9 +250,9 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         m = int(self.n_impostors_ or 0)
         reach = np.where(self._reach > 0, self._reach, -np.inf).max(axis=1, initial=-np.inf)
         threads = effective_threads(self.n_jobs)
-        pairs, _ = nearest_impostors(self._points, codes, reach, m + 1, n_threads=threads)
-        distances = listed_distances(self._points, pairs.centers, pairs.indices)
-        rank = order_of_nearness(pairs.centers, distances)
+        pairs, _ = find_nearest_impostors(self._points, codes, reach, m + 1, n_threads=threads)
+        distances = compute_pair_distances(self._points, pairs.centers, pairs.indices)
+        rank = rank_by_distance(pairs.centers, distances)
         beyond = np.full((len(codes), 2), np.inf)
         for column in (0, 1):
             at = rank == m - 1 + column
@@ -386,8 +390,8 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         self, distances: Matrix, beyond: Matrix | None = None, dropped: Matrix | float = 0.0
     ) -> Matrix:
         """The three terms; ``dropped`` is to be left out of the third, by class of the centre."""
-        in_the_way = impostor_costs(distances, self._edges, self._reach, beyond) - dropped
-        costs = center_costs(
+        in_the_way = compute_impostor_costs(distances, self._edges, self._reach, beyond) - dropped
+        costs = compute_center_costs(
             distances,
             self._edges,
             self.n_neighbors_,

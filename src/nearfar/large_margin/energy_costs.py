@@ -12,7 +12,7 @@ from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.blocks import row_blocks
 
 
-def center_costs(
+def compute_center_costs(
     distances: Matrix,
     edges: Indices,
     n_neighbors: int,
@@ -82,15 +82,15 @@ def _all_pushes(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
     return np.maximum(pushes, 0)  # what is left after taking hinges away may be rounding
 
 
-def impostor_costs(
+def compute_impostor_costs(
     distances: Matrix, edges: Indices, reach: Matrix, beyond: Matrix | None = None
 ) -> Matrix:
-    """What each query costs the training points of each class as their impostor, (b, n_classes).
+    """Return the cost of each query as an impostor of each class, of shape (b, n_classes).
 
-    ``distances`` as in :func:`center_costs`; ``reach`` (n, k) is 1 plus the squared distance of
-    each training point to its targets, -inf where there is none. Where only the nearest impostors
-    count ``beyond``, (n,) or (b, n), is the squared distance of the last of them: a query that is
-    nearer takes its place.
+    ``distances`` is as in :func:`compute_center_costs`. ``reach`` (n, k) is 1 plus the squared
+    distance of each training point to its targets, -inf for missing targets. If only the nearest
+    impostors count, ``beyond``, of shape (n,) or (b, n), is the squared distance of the last one
+    that counts. A query that is closer replaces this impostor.
     """
     n_classes = len(edges) - 1
     costs = np.empty((len(distances), n_classes))

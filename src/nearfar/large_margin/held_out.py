@@ -34,9 +34,9 @@ class Watch:
     def __call__(self, L: Matrix) -> bool:
         """Called after each iteration; True when it is time to stop."""
         self._iterations += 1
-        return self._iterations % WATCH_EVERY == 0 and self.look(L)
+        return self._iterations % WATCH_EVERY == 0 and self.check(L)
 
-    def look(self, L: Matrix) -> bool:
+    def check(self, L: Matrix) -> bool:
         """Take the error of a map; True when it is time to stop."""
         error = self._error(L)
         if not self.errors or error < min(self.errors):
@@ -47,7 +47,7 @@ class Watch:
         return len(self.errors) - int(np.argmin(self.errors)) > self._patience
 
 
-def mean_errors(watches: Sequence[Watch]) -> list[float]:
+def average_errors(watches: Sequence[Watch]) -> list[float]:
     """Look by look; a descent that ended stays where it is."""
     longest = max(len(watch.errors) for watch in watches)
     padded = [w.errors + w.errors[-1:] * (longest - len(w.errors)) for w in watches]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Vector
 from nearfar.blocks import map_in_order, row_blocks
-from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
+from nearfar.large_margin.pair_lists import PairList, compute_pair_distances, make_pair_list
 from nearfar.search.block_search import BlockProducts, facing, kth_at_most, rows_at_once
 from nearfar.search.candidates import reach_of, reach_of_nearest
 from nearfar.search.placed_rows import PlacedRows, placed
@@ -100,7 +100,7 @@ def find_impostors_blocks(
             if n_candidates > max_pairs:
                 break
             # The product rounds: what it found is measured again.
-            near = listed_distances(Z, center, other) < reach[center]
+            near = compute_pair_distances(Z, center, other) < reach[center]
             found.append((center[near].astype(np.int32), other[near].astype(np.int32)))
         one, two = (np.concatenate(part) for part in zip(*found, strict=True))
         return n_candidates, one, two
@@ -116,10 +116,10 @@ def find_impostors_blocks(
         if n_found > max_pairs:
             return None
         found.append((center, other))
-    return pair_list(found, len(Z))
+    return make_pair_list(found, len(Z))
 
 
-def closer_reach(
+def shorten_reach(
     Z: NDArray[np.floating[Any]],
     codes: Indices,
     reach: Vector,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import KDTree
 
 from nearfar.blocks import row_blocks
-from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
+from nearfar.large_margin.pair_lists import PairList, compute_pair_distances, make_pair_list
 
 
 def find_impostors_tree(
@@ -56,6 +56,6 @@ def find_impostors_tree(
                 return None
             center = np.repeat(centers[queries], counts)
             other = members[np.concatenate(near)]
-            kept = listed_distances(Z, center, other) < reach[center]
+            kept = compute_pair_distances(Z, center, other) < reach[center]
             found.append((center[kept].astype(np.int32), other[kept].astype(np.int32)))
-    return pair_list(found, len(Z))
+    return make_pair_list(found, len(Z))

@@ -10,9 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.blocks import squared_distances
-from nearfar.large_margin.impostor_blocks import closer_reach, find_impostors_blocks
+from nearfar.large_margin.impostor_blocks import find_impostors_blocks, shorten_reach
 from nearfar.large_margin.impostor_trees import find_impostors_tree
-from nearfar.large_margin.pair_lists import PairList, listed_distances, order_of_nearness, pair_list
+from nearfar.large_margin.pair_lists import (
+    PairList,
+    compute_pair_distances,
+    make_pair_list,
+    rank_by_distance,
+)
 from nearfar.notices import warn
 from nearfar.search.exact_search import choose_search, kneighbors
 
@@ -25,7 +30,7 @@ _MANY, _TOO_MANY = 10, 64
 _PILOTS = 100
 
 
-def target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) -> Indices:
+def find_target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) -> Indices:
     """The nearest points of the same class, (n, k), nearest first; -1 where a class has fewer."""
     n_neighbors = min(n_neighbors, int(np.bincount(codes).max()) - 1)
     targets = np.full((len(X), n_neighbors), -1, dtype=np.intp)
@@ -55,7 +60,7 @@ def check_class_sizes(codes: Indices, classes: NDArray[Any], n_neighbors: int, o
         )
 
 
-def chosen_targets(
+def find_checked_targets(
     X: NDArray[np.floating],
     codes: Indices,
     classes: NDArray[Any],
@@ -64,7 +69,7 @@ def chosen_targets(
 ) -> Indices:
     """`target_neighbors` for a learner of this name, which must have some and may have fewer."""
     check_class_sizes(codes, classes, n_neighbors, owner)
-    return target_neighbors(X, codes, n_neighbors)
+    return find_target_neighbors(X, codes, n_neighbors)
 
 
 def check_targets(targets: ArrayLike, codes: Indices) -> Indices:
@@ -129,7 +134,7 @@ def find_impostors(
     )
 
 
-def nearest_impostors(
+def find_nearest_impostors(
     Z: NDArray[np.floating[Any]],
     codes: Indices,
     reach: Matrix,
@@ -153,17 +158,17 @@ def nearest_impostors(
     if found is None and few:
         found = _nearest_of_few(Z, codes, reach, n_nearest)
     if found is None:
-        closer = closer_reach(Z, codes, reach, n_nearest, n_threads=n_threads)
+        closer = shorten_reach(Z, codes, reach, n_nearest, n_threads=n_threads)
         found = search(closer, max_pairs=_TOO_MANY * n_nearest * len(centers))
     if found is None:  # nearly all are as near as each other
         found = _nearest_of_each_class(Z, codes, reach, centers, n_nearest)
     owners = found.centers
-    distances = listed_distances(Z, owners, found.indices)
-    rank = order_of_nearness(owners, distances)
+    distances = compute_pair_distances(Z, owners, found.indices)
+    rank = rank_by_distance(owners, distances)
     kept, last = rank < n_nearest, rank == n_nearest - 1
     radius = reach.copy()
     radius[owners[last]] = distances[last]
-    return pair_list([(owners[kept], found.indices[kept])], len(Z)), radius
+    return make_pair_list([(owners[kept], found.indices[kept])], len(Z)), radius
 
 
 def _nearest_of_few(
@@ -184,9 +189,9 @@ def _nearest_of_few(
     slack = 1e4 * np.finfo(np.float64).eps * np.einsum("ij,ij->i", points, points).max()
     limit = np.minimum(np.minimum(last, reach) + slack, np.finfo(np.float64).max)
     centers, others = np.nonzero(distances <= limit[:, None])
-    nearer = listed_distances(Z, centers, others) < reach[centers]
+    nearer = compute_pair_distances(Z, centers, others) < reach[centers]
     pairs = centers[nearer].astype(np.int32), others[nearer].astype(np.int32)
-    return pair_list([pairs], len(Z))
+    return make_pair_list([pairs], len(Z))
 
 
 def _few_impostors(
@@ -211,4 +216,4 @@ def _nearest_of_each_class(
         rows, slots = np.nonzero(distances**2 < reach[mine, None])
         pairs = mine[rows], others[nearest[rows, slots]]
         lists.append((pairs[0].astype(np.int32), pairs[1].astype(np.int32)))
-    return pair_list(lists, len(Z))
+    return make_pair_list(lists, len(Z))

@@ -17,8 +17,8 @@ from nearfar.large_margin.pair_lists import (
     THREADED_SIZE,
     Integers,
     PairList,
-    listed_distances,
-    target_distances,
+    compute_pair_distances,
+    compute_target_distances,
 )
 from nearfar.large_margin.triplet_loss import Evaluation, Measured, weigh_hinges
 
@@ -73,7 +73,7 @@ class _Part(NamedTuple):
     n_near: int
 
 
-def listed_loss(
+def compute_listed_loss(
     Z: Floats,
     targets: Integers,
     impostors: PairList,
@@ -106,13 +106,13 @@ def listed_loss(
         if measured is not None:
             reach, distances = measured.reach[rows], measured.distances[pairs]
         else:
-            reach = 1.0 + target_distances(Z, mine, rows.start)
+            reach = 1.0 + compute_target_distances(Z, mine, rows.start)
             edge = np.full(len(Z), -np.inf)
             edge[rows] = reach.max(axis=1, initial=-np.inf) + smoothing / 2
             if screen is not None and screens:
                 kept = screen.near(pairs, centers, np.sqrt(np.maximum(edge, 0.0)))
                 centers, others = centers[kept], others[kept]
-            distances = listed_distances(Z, centers, others)
+            distances = compute_pair_distances(Z, centers, others)
             if screen is not None and not screens:
                 screen.lengths[pairs] = np.sqrt(distances)
         ends = np.cumsum(np.bincount(centers - rows.start, minlength=len(mine)))

@@ -10,10 +10,10 @@ from scipy import sparse
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.large_margin.impostors import find_impostors
-from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
-from nearfar.large_margin.problem import LargeMargin, Progress, least_ratio
-from nearfar.large_margin.triplet_loss import Evaluation, laplacian_dot, weigh_hinges
-from nearfar.large_margin.working_set import SLACK, shrinkage_of
+from nearfar.large_margin.pair_lists import PairList, compute_pair_distances, make_pair_list
+from nearfar.large_margin.problem import LargeMargin, Progress, compute_min_ratio
+from nearfar.large_margin.triplet_loss import Evaluation, multiply_laplacian, weigh_hinges
+from nearfar.large_margin.working_set import SLACK, compute_shrinkage
 
 
 class ManyMetrics(LargeMargin):
@@ -47,16 +47,18 @@ class ManyMetrics(LargeMargin):
         X = self.working if points is None else points
         gradient = np.empty(L.shape)
         for cell, W in enumerate(self._by_cell(found)):
-            gradient[cell] = 2 * (laplacian_dot(W, mapped[cell]).T @ X)
+            gradient[cell] = 2 * (multiply_laplacian(W, mapped[cell]).T @ X)
         return Evaluation(found.loss, gradient, found.n_active, found.slopes)
 
     def _weighed(self, L: Matrix, smoothing: float | None, points: Any) -> Any:
         width = self.smoothing if smoothing is None else smoothing
         X = self.working if points is None else points
         mapped = [X @ part.T.astype(X.dtype) for part in L]
-        reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets)
+        reach = 1.0 + compute_cell_target_distances(mapped, self.cells, self.targets)
         assert self.pairs is not None
-        distances = cell_pair_distances(mapped, self.cells, self.pairs.centers, self.pairs.indices)
+        distances = compute_cell_pair_distances(
+            mapped, self.cells, self.pairs.centers, self.pairs.indices
+        )
         found = weigh_hinges(
             reach,
             self.targets,
@@ -84,7 +86,7 @@ class ManyMetrics(LargeMargin):
         """As it is."""
         return np.asarray(laplacian_z)
 
-    def rescaled(self, L: Matrix) -> Matrix:
+    def rescale(self, L: Matrix) -> Matrix:
         """As it is: the single map has its scale."""
         return L
 
@@ -99,7 +101,7 @@ class ManyMetrics(LargeMargin):
     ) -> float:
         """List every pair with an active hinge, cell by cell of the impostor."""
         mapped = [self.points @ part.T for part in L]
-        reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
+        reach = 1.0 + compute_cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
         radius = np.maximum(SLACK * reach, reach + self.smoothing)
         before = self.evaluate(L).loss
         lists = []
@@ -120,7 +122,7 @@ class ManyMetrics(LargeMargin):
             lists.append((found.centers, found.indices))
         if keep and self.pairs is not None:
             lists.append((self.pairs.centers, self.pairs.indices))
-        self.pairs: PairList | None = pair_list(lists, len(self.points))
+        self.pairs: PairList | None = make_pair_list(lists, len(self.points))
         self._listed_at = (L, radius, radius)
         after = self.evaluate(L).loss
         return (after - before) / after if after > 0 else 0.0
@@ -132,9 +134,9 @@ class ManyMetrics(LargeMargin):
         before, radius, _ = self._listed_at
         if np.array_equal(L, before):
             return True
-        alpha = min(shrinkage_of(a, b) for a, b in zip(before, L, strict=True))
+        alpha = min(compute_shrinkage(a, b) for a, b in zip(before, L, strict=True))
         mapped = [self.points @ part.T for part in L]
-        reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
+        reach = 1.0 + compute_cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
         centers = np.isfinite(reach)
         return bool(np.all(alpha * radius[centers] >= reach[centers] + self.smoothing / 2))
 
@@ -151,10 +153,12 @@ class ManyMetrics(LargeMargin):
         pull = None
         for width in self.smoothing * np.array([1.0, 0.3, 3.0]):
             found, _ = self._weighed(L, width, X)
-            S = [X.T @ laplacian_dot(W, X) for W in self._by_cell(found)]
+            S = [X.T @ multiply_laplacian(W, X) for W in self._by_cell(found)]
             if pull is None:
                 pull = self._pulls()
-            lowest = min(least_ratio((s + s.T) / 2 - P, P) for s, P in zip(S, pull, strict=True))
+            lowest = min(
+                compute_min_ratio((s + s.T) / 2 - P, P) for s, P in zip(S, pull, strict=True)
+            )
             factor = 1.0 if lowest >= -1.0 else -1.0 / lowest
             best = max(best, factor * self.push_weight * found.slopes)
         return best
@@ -168,12 +172,12 @@ class ManyMetrics(LargeMargin):
         for cell in range(len(self.members)):
             mine = self.cells[columns] == cell
             W = sparse.csr_array((weights[mine], (rows[mine], columns[mine])), (n, n))
-            P = self.points.T @ laplacian_dot(W, self.points)
+            P = self.points.T @ multiply_laplacian(W, self.points)
             pulls.append((P + P.T) / 2)
         return pulls
 
 
-def cell_pair_distances(
+def compute_cell_pair_distances(
     mapped: list[Any], cells: Indices, first: NDArray[Any], second: NDArray[Any]
 ) -> Matrix:
     """Squared distances by the metric of the second point of each pair."""
@@ -181,13 +185,13 @@ def cell_pair_distances(
     owner = cells[second]
     for cell, Z in enumerate(mapped):
         mine = np.flatnonzero(owner == cell)
-        distances[mine] = listed_distances(Z, first[mine], second[mine])
+        distances[mine] = compute_pair_distances(Z, first[mine], second[mine])
     return distances
 
 
-def cell_target_distances(mapped: list[Any], cells: Indices, targets: Indices) -> Matrix:
+def compute_cell_target_distances(mapped: list[Any], cells: Indices, targets: Indices) -> Matrix:
     """Squared distances to the targets by their metric, (n, k); -inf where there is none."""
     distances = np.full(targets.shape, -np.inf)
     rows, slots = np.nonzero(targets >= 0)
-    distances[rows, slots] = cell_pair_distances(mapped, cells, rows, targets[rows, slots])
+    distances[rows, slots] = compute_cell_pair_distances(mapped, cells, rows, targets[rows, slots])
     return distances

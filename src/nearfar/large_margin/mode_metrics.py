@@ -12,7 +12,7 @@ import numpy as np
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.large_margin.problem import LargeMargin, Progress
 from nearfar.large_margin.triplet_loss import Evaluation
-from nearfar.large_margin.working_set import shrinkage_of
+from nearfar.large_margin.working_set import compute_shrinkage
 from nearfar.solvers.descent import escape
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 
@@ -50,14 +50,14 @@ class ModeMetrics(LargeMargin):
         X = self.working if points is None else points
         return X.reshape(-1, *self.shape)
 
-    def mapped(self, L: Vector, points: Floats | None = None) -> Floats:
+    def map_points(self, L: Vector, points: Floats | None = None) -> Floats:
         """Flat tensors under the map."""
         stack = self._stack(points)
         return project_stack(stack, [W.T for W in self.parts(L)]).reshape(len(stack), -1)
 
-    def exact(self, L: Vector) -> Floats:
+    def map_exactly(self, L: Vector) -> Floats:
         """Flat tensors under the map in full precision."""
-        return self.mapped(L, self.points.astype(np.float64, copy=False))
+        return self.map_points(L, self.points.astype(np.float64, copy=False))
 
     def _is_sampled(self, L: Matrix) -> bool:
         return False
@@ -86,14 +86,14 @@ class ModeMetrics(LargeMargin):
         """As it is."""
         return np.asarray(laplacian_z)
 
-    def rescaled(self, L: Vector) -> Vector:
+    def rescale(self, L: Vector) -> Vector:
         """The best multiple of the map, shared by all modes."""
-        return np.asarray(L * self.best_scale(L) ** (1 / len(self.shape)))
+        return np.asarray(L * self.find_best_scale(L) ** (1 / len(self.shape)))
 
     def shrinkage(self, before: Vector, now: Vector) -> float:
         """Bounds of the modes multiply, as Kronecker products of ordered metrics are ordered."""
         pairs = zip(self.parts(before), self.parts(now), strict=True)
-        return prod(shrinkage_of(a, b) for a, b in pairs)
+        return prod(compute_shrinkage(a, b) for a, b in pairs)
 
     def mode_slope(self, L: Vector, mode: int, smoothing: float | None = None) -> Matrix:
         r"""The gradient in :math:`\Sigma_k` of a mode, all others being as they are."""

@@ -11,8 +11,18 @@ import numpy as np
 from scipy import sparse
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.large_margin.pair_lists import THREADED_SIZE, Integers, PairList, listed_distances
-from nearfar.large_margin.triplet_loss import Evaluation, Measured, hinge, laplacian_dot
+from nearfar.large_margin.pair_lists import (
+    THREADED_SIZE,
+    Integers,
+    PairList,
+    compute_pair_distances,
+)
+from nearfar.large_margin.triplet_loss import (
+    Evaluation,
+    Measured,
+    evaluate_hinge,
+    multiply_laplacian,
+)
 
 
 class NearestTable:
@@ -47,7 +57,7 @@ class NearestTable:
 
     def measure(self, Z: Floats, n_threads: int = 1) -> Measured:
         """1 plus the distance of each target, -inf where there is none; those of the impostors."""
-        distances = listed_distances(Z, self._first, self._second, n_threads)
+        distances = compute_pair_distances(Z, self._first, self._second, n_threads)
         pulled = distances[: self._n_pulled] + 1.0
         if self._n_pulled == self.targets.size:
             reach = pulled.reshape(self.targets.shape)
@@ -82,7 +92,7 @@ class NearestTable:
         """The loss, and ``Lap(W) @ V``."""
         k = self.targets.shape[1]
         at, near = self._nearest(measured.distances)
-        losses, slopes = hinge(measured.reach[:, :, None] - near[:, None, :], smoothing)
+        losses, slopes = evaluate_hinge(measured.reach[:, :, None] - near[:, None, :], smoothing)
         pulls, pushes = slopes.sum(axis=2), slopes.sum(axis=1)
         weights = np.empty(self._second_of.shape, V.dtype)
         weights[:, :k] = (1 - push_weight) + push_weight * pulls
@@ -104,7 +114,7 @@ class NearestTable:
         W.data = transposed.data = weights.ravel()
         W.indices = transposed.indices = self._second_of.ravel()
         if n_threads > 1 and weights.size * V.shape[1] >= THREADED_SIZE:
-            return laplacian_dot(W, V, n_threads)
+            return multiply_laplacian(W, V, n_threads)
         degrees = weights.sum(axis=1) + np.bincount(W.indices, W.data, len(V))
         result = degrees.astype(V.dtype)[:, None] * V
         result -= W @ V

@@ -30,7 +30,9 @@ class PairList(NamedTuple):
         return np.repeat(np.arange(n, dtype=np.int32), np.diff(self.indptr))
 
 
-def pair_list(pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_samples: int) -> PairList:
+def make_pair_list(
+    pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_samples: int
+) -> PairList:
     """Distinct pairs, sorted by centre and other."""
     empty = np.zeros(0, dtype=np.int32)
     centers = np.concatenate([empty, *(center for center, _ in pairs)])
@@ -42,7 +44,7 @@ def pair_list(pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_sample
     return PairList(indptr.astype(np.int64), (keys % n_samples).astype(np.int32))
 
 
-def target_distances(Z: Floats, targets: Integers, first: int = 0) -> NDArray[np.float64]:
+def compute_target_distances(Z: Floats, targets: Integers, first: int = 0) -> NDArray[np.float64]:
     """Squared distances to the targets, (n, k); -inf where there is none (index -1).
 
     With -inf every hinge of an absent target is inactive. Targets may be those of some points, from
@@ -50,11 +52,11 @@ def target_distances(Z: Floats, targets: Integers, first: int = 0) -> NDArray[np
     """
     distances = np.full(targets.shape, -np.inf)
     rows, slots = np.nonzero(targets >= 0)
-    distances[rows, slots] = listed_distances(Z, rows + first, targets[rows, slots])
+    distances[rows, slots] = compute_pair_distances(Z, rows + first, targets[rows, slots])
     return distances
 
 
-def listed_distances(
+def compute_pair_distances(
     Z: Floats, first: Integers, second: Integers, n_threads: int = 1
 ) -> NDArray[np.float64]:
     """Squared distances of pairs of rows, from their differences."""
@@ -76,7 +78,7 @@ def listed_distances(
     return np.concatenate(list(map_in_order(measured, parts, n_threads)))
 
 
-def order_of_nearness(centers: Integers, distances: NDArray[Any]) -> NDArray[np.intp]:
+def rank_by_distance(centers: Integers, distances: NDArray[Any]) -> NDArray[np.intp]:
     """Of each pair, how many of the same centre are nearer; centres must be ascending."""
     starts = np.flatnonzero(np.diff(centers, prepend=-1))
     counts = np.diff(starts, append=len(centers))

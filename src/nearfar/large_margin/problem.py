@@ -19,15 +19,15 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import one_blas_thread
 from nearfar.large_margin.descent_progress import Progress
 from nearfar.large_margin.descent_variables import Entries, Squares
-from nearfar.large_margin.pair_lists import listed_distances
-from nearfar.large_margin.sampled_descent import pruned, sampled_descent
+from nearfar.large_margin.pair_lists import compute_pair_distances
+from nearfar.large_margin.sampled_descent import prune_factors, run_sampled_descent
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
     Laplacian,
     Measured,
-    column_sums,
-    pull_laplacian,
-    triplet_loss,
+    compute_triplet_loss,
+    multiply_pull_laplacian,
+    sum_columns,
     weigh_hinges,
 )
 from nearfar.large_margin.working_set import COARSE_NUMBERS, WIDE, ListedMargin, Structure
@@ -86,16 +86,16 @@ class LargeMargin(ListedMargin):
     def _solve(self, progress: Progress, max_iter: int, tol: float) -> bool:
         self.smoothing = WIDTHS[0]
         if progress.n_iter == 0 and self._is_sampled(progress.L):
-            sampled_descent(self, progress, max_iter)
+            run_sampled_descent(self, progress, max_iter)
             if progress.stopped or progress.n_iter >= max_iter:
                 return progress.stopped
             if progress.L.ndim == 1:
-                progress.L = pruned(progress.L)
+                progress.L = prune_factors(progress.L)
                 self.keep_columns(progress.L)
         for few in self._stages(progress.L):
             self.use_centers(few)
             final = few is None
-            progress.L = self.rescaled(progress.L)
+            progress.L = self.rescale(progress.L)
             thin = final and progress.L.ndim == 2 and len(progress.L) < self.max_rows
             for rough in (1e-3, 1e-4, 1e-5) if thin else ():  # rows are added early
                 if rough > tol and not self._settle(progress, max_iter, rough, False):
@@ -304,7 +304,7 @@ class LargeMargin(ListedMargin):
                 self.nearest,
             )
             if self.structure == "diagonal":
-                return column_sums([found.push, found.pull], X, self.n_threads), found.slopes
+                return sum_columns([found.push, found.pull], X, self.n_threads), found.slopes
             weights = Laplacian(found.push + found.pull, self.n_threads)
             return self._in_columns(weights.dot), found.slopes
 
@@ -318,7 +318,9 @@ class LargeMargin(ListedMargin):
 
     def _pull(self) -> Matrix:
         """The pull term's gradient in M, which no hinge changes."""
-        return self._in_columns(lambda V: pull_laplacian(self.targets, self.push_weight, V))
+        return self._in_columns(
+            lambda V: multiply_pull_laplacian(self.targets, self.push_weight, V)
+        )
 
     def _in_columns(self, laplacian: Callable[[Matrix], Floats]) -> Matrix:
         """X' Lap(W) X (its diagonal where L is one) from Lap(W) V of some columns V at a time."""
@@ -353,13 +355,13 @@ class LargeMargin(ListedMargin):
         rectangular = L.ndim == 2 and self.max_rows < L.shape[1]
         for width in self.smoothing * np.array([1.0] if rectangular else [1.0, 0.3, 3.0]):
             S, slopes = self._slope(L, width, measured)
-            lowest = least_ratio(S - P, P)
+            lowest = compute_min_ratio(S - P, P)
             factor = 1.0 if lowest >= -1.0 else -1.0 / lowest
             best = max(best, factor * self.push_weight * slopes)
         return best
 
 
-class GivenTriplets(LargeMargin):
+class FixedTriplets(LargeMargin):
     """The loss over given triplets (centre, target, impostor): nothing is searched for."""
 
     def __init__(
@@ -385,7 +387,9 @@ class GivenTriplets(LargeMargin):
     ) -> Evaluation:
         """The loss over the triplets."""
         width = self.smoothing if smoothing is None else smoothing
-        return triplet_loss(self.mapped(L, points), self.triplets, self.push_weight, width, V)
+        return compute_triplet_loss(
+            self.map_points(L, points), self.triplets, self.push_weight, width, V
+        )
 
     def search(
         self, L: Matrix, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
@@ -407,8 +411,8 @@ class GivenTriplets(LargeMargin):
         return False
 
     def _gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
-        near = listed_distances(Z, self.triplets[:, 0], self.triplets[:, 1])
-        return near, near - listed_distances(Z, self.triplets[:, 0], self.triplets[:, 2])
+        near = compute_pair_distances(Z, self.triplets[:, 0], self.triplets[:, 1])
+        return near, near - compute_pair_distances(Z, self.triplets[:, 0], self.triplets[:, 2])
 
     def _pull(self) -> Matrix:
         # Of hinges that are all inactive only the pull is left.
@@ -420,7 +424,7 @@ class GivenTriplets(LargeMargin):
         return np.asarray((1 - self.push_weight) * difference.T @ difference)
 
 
-def least_ratio(Q: Matrix, P: Matrix) -> float:
+def compute_min_ratio(Q: Matrix, P: Matrix) -> float:
     """The least of v'Qv / v'Pv, with a ridge where P is empty."""
     if P.ndim == 1:
         return float(np.min(Q / (P + 1e-12 * P.mean())))
@@ -431,6 +435,6 @@ def least_ratio(Q: Matrix, P: Matrix) -> float:
         return -np.inf
 
 
-def duality_gap(bound: float, objective: float) -> float:
+def compute_duality_gap(bound: float, objective: float) -> float:
     """Relative to the objective; 0 where there is nothing left."""
     return 1.0 - bound / objective if objective > 0 else 0.0

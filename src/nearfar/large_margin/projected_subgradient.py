@@ -11,8 +11,13 @@ from scipy import sparse
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.large_margin.impostors import find_impostors
-from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list, target_distances
-from nearfar.large_margin.triplet_loss import laplacian_dot, pull_laplacian
+from nearfar.large_margin.pair_lists import (
+    PairList,
+    compute_pair_distances,
+    compute_target_distances,
+    make_pair_list,
+)
+from nearfar.large_margin.triplet_loss import multiply_laplacian, multiply_pull_laplacian
 from nearfar.solvers.projections import project_psd, psd_factor
 
 # A hinge (centre, slot, impostor) as one number: (centre k + slot) n + impostor.
@@ -33,7 +38,7 @@ class SubgradientDescent:
     converged: bool
 
 
-def projected_subgradient(
+def run_projected_subgradient(
     points: Matrix,
     codes: Indices,
     targets: Indices,
@@ -106,13 +111,13 @@ class WorkingSet:
     ) -> None:
         self.points, self.codes, self.targets = points, codes, targets
         self.push_weight = push_weight
-        self.pairs: PairList = pair_list([], len(points))
-        self.pull = points.T @ pull_laplacian(targets, push_weight, points)
+        self.pairs: PairList = make_pair_list([], len(points))
+        self.pull = points.T @ multiply_pull_laplacian(targets, push_weight, points)
 
     def search(self, M: Matrix) -> int:
         """Add every pair that is active under M; how many were new."""
         Z = self.points @ psd_factor(M).T
-        reach = 1.0 + target_distances(Z, self.targets).max(axis=1)
+        reach = 1.0 + compute_target_distances(Z, self.targets).max(axis=1)
         found = find_impostors(Z, self.codes, reach, max_pairs=10**8)
         if found is None:
             raise ValueError(
@@ -121,16 +126,16 @@ class WorkingSet:
             )
         before = len(self.pairs.indices)
         lists = [(old.centers, old.indices) for old in (self.pairs, found)]
-        self.pairs = pair_list(lists, len(Z))
+        self.pairs = make_pair_list(lists, len(Z))
         return len(self.pairs.indices) - before
 
     def evaluate(self, M: Matrix) -> tuple[float, Hinges]:
         """The loss over the working set, and its active hinges."""
         n, k = self.targets.shape
         Z = self.points @ psd_factor(M).T
-        reach = 1.0 + target_distances(Z, self.targets)
+        reach = 1.0 + compute_target_distances(Z, self.targets)
         centers = self.pairs.centers
-        margins = reach[centers] - listed_distances(Z, centers, self.pairs.indices)[:, None]
+        margins = reach[centers] - compute_pair_distances(Z, centers, self.pairs.indices)[:, None]
         which, slots = np.nonzero(margins > 0)
         active = (centers[which].astype(np.int64) * k + slots) * n + self.pairs.indices[which]
         pulled = float((reach[self.targets >= 0] - 1.0).sum())
@@ -156,7 +161,7 @@ class WorkingSet:
         columns = np.concatenate([self.targets[centers, slots], impostors])
         signed = self.push_weight * np.concatenate([weights, -weights])
         W = sparse.csr_array((signed, (rows, columns)), (n, n))
-        return np.asarray(self.points.T @ laplacian_dot(W, self.points))
+        return np.asarray(self.points.T @ multiply_laplacian(W, self.points))
 
 
 def _square_factor(M: Matrix) -> Matrix:

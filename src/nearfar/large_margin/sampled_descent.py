@@ -12,7 +12,7 @@ import numpy as np
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.large_margin.descent_progress import Progress
-from nearfar.large_margin.triplet_loss import Evaluation, full_loss
+from nearfar.large_margin.triplet_loss import Evaluation, compute_full_loss
 from nearfar.large_margin.working_set import ListedMargin
 
 # Centres and impostors of a sample, and steps. Tuned on generated embeddings.
@@ -41,7 +41,7 @@ class Sample(NamedTuple):
     n_centers: int
 
 
-def drawn(problem: ListedMargin, seed: int) -> Sample:
+def draw_sample(problem: ListedMargin, seed: int) -> Sample:
     """A sample of a problem; every seed has its own."""
     rng = np.random.default_rng(seed)
     n = len(problem.points)
@@ -70,10 +70,10 @@ def drawn(problem: ListedMargin, seed: int) -> Sample:
     )
 
 
-def sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Evaluation:
+def compute_sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Evaluation:
     """The loss over a sample."""
-    return full_loss(
-        problem.mapped(L, sample.points),
+    return compute_full_loss(
+        problem.map_points(L, sample.points),
         sample.codes,
         sample.targets,
         problem.push_weight,
@@ -86,35 +86,35 @@ def sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Evaluation
     )
 
 
-def sampled_share(problem: ListedMargin, L: Matrix) -> float:
+def compute_sampled_fraction(problem: ListedMargin, L: Matrix) -> float:
     """The loss of a sample over that of the zero map, under which every hinge is 1."""
-    sample = drawn(problem, 0)
-    here = sampled_loss(problem, sample, L).loss
-    return here / max(sampled_loss(problem, sample, np.zeros_like(L)).loss, 1e-300)
+    sample = draw_sample(problem, 0)
+    here = compute_sampled_loss(problem, sample, L).loss
+    return here / max(compute_sampled_loss(problem, sample, np.zeros_like(L)).loss, 1e-300)
 
 
-def damped_tail(problem: ListedMargin, L: Matrix) -> Matrix:
+def damp_tail(problem: ListedMargin, L: Matrix) -> Matrix:
     """A start whose rows beyond one less than there are classes are scaled as suits the loss.
 
     Means of classes differ along no more; what else a start has is as large as noise may be.
     """
     n_told = int(problem.codes.max())
     if L.ndim == 1 or len(L) <= n_told:
-        return problem.rescaled(L)
+        return problem.rescale(L)
     _, singular, axes = np.linalg.svd(L, full_matrices=False)
     rows = singular[:, None] * axes
-    sample = drawn(problem, 0)
+    sample = draw_sample(problem, 0)
     best, lowest = L, np.inf
     for tail in TAILS:
         factors = np.where(np.arange(len(rows)) < n_told, 1.0, tail)
-        trial = problem.rescaled(factors[:, None] * rows)
-        loss = sampled_loss(problem, sample, trial).loss
+        trial = problem.rescale(factors[:, None] * rows)
+        loss = compute_sampled_loss(problem, sample, trial).loss
         if loss < lowest:
             best, lowest = trial, loss
     return best
 
 
-def sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) -> None:
+def run_sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) -> None:
     """Bring ``progress`` near to where the whole loss is least.
 
     Steps have the length of a mean of past gradients over a mean of their lengths, one for all
@@ -123,18 +123,18 @@ def sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) ->
     n_centers = int((problem.all_targets >= 0).any(axis=1).sum())
     n_pairs = min(CENTERS, n_centers) * min(IMPOSTORS, len(problem.points))
     problem.compile_for(n_pairs * len(progress.L))
-    start = problem.rescaled(progress.L)
-    if sampled_share(problem, start) < GOOD:
+    start = problem.rescale(progress.L)
+    if compute_sampled_fraction(problem, start) < GOOD:
         return
-    progress.L = damped_tail(problem, progress.L)
+    progress.L = damp_tail(problem, progress.L)
     rate = RATE * float(np.sqrt(np.mean(progress.L**2)))
     direction, length = np.zeros_like(progress.L), 0.0
     for step in range(1, STEPS + 1):
         if progress.n_iter >= max_iter:
             return
         L = progress.L
-        sample = drawn(problem, step)
-        found = sampled_loss(problem, sample, L)
+        sample = draw_sample(problem, step)
+        found = compute_sampled_loss(problem, sample, L)
         slope = problem.gradient(found.laplacian_v, sample.points)
         direction = DIRECTION * direction + (1 - DIRECTION) * slope
         length = LENGTH * length + (1 - LENGTH) * float(np.mean(slope**2))
@@ -148,6 +148,6 @@ def sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) ->
             return
 
 
-def pruned(L: Vector) -> Vector:
+def prune_factors(L: Vector) -> Vector:
     """A diagonal map without its small factors: whether they are missed is seen at the end."""
     return np.where(LITTLE * np.max(L**2) > L**2, 0.0, L)

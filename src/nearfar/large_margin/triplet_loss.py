@@ -35,9 +35,9 @@ from nearfar.large_margin.pair_lists import (
     THREADED_SIZE,
     Integers,
     PairList,
-    listed_distances,
-    order_of_nearness,
-    target_distances,
+    compute_pair_distances,
+    compute_target_distances,
+    rank_by_distance,
 )
 
 
@@ -62,8 +62,8 @@ class Measured(NamedTuple):
 
 def measure(Z: Floats, targets: Integers, impostors: PairList, n_threads: int = 1) -> Measured:
     """What the loss needs to know of Z."""
-    distances = listed_distances(Z, impostors.centers, impostors.indices, n_threads)
-    return Measured(1.0 + target_distances(Z, targets), distances)
+    distances = compute_pair_distances(Z, impostors.centers, impostors.indices, n_threads)
+    return Measured(1.0 + compute_target_distances(Z, targets), distances)
 
 
 class Weighing(NamedTuple):
@@ -100,7 +100,7 @@ def weigh_hinges(
     near = np.flatnonzero(reach.max(axis=1)[centers] - distances > -smoothing / 2)
     n_near = len(near)
     if nearest is not None:
-        near = near[order_of_nearness(centers[near], distances[near]) < nearest]
+        near = near[rank_by_distance(centers[near], distances[near]) < nearest]
     distances, centers = distances[near], centers[near]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(centers, minlength=n))])
     pushed, n_active = 0.0, 0
@@ -108,7 +108,7 @@ def weigh_hinges(
     weights = np.zeros(len(near))
     for slot in range(k):
         hinges = reach[centers, slot] - distances
-        losses, slopes = hinge(hinges, smoothing)
+        losses, slopes = evaluate_hinge(hinges, smoothing)
         pushed += float(losses.sum())
         n_active += int(np.count_nonzero(slopes))
         sums = np.concatenate([[0.0], np.cumsum(slopes)])
@@ -123,7 +123,7 @@ def weigh_hinges(
     return Weighing(loss, push, pull, n_active, slope_sum, n_near)
 
 
-def full_loss(
+def compute_full_loss(
     Z: Floats,
     codes: Integers,
     targets: Integers,
@@ -144,7 +144,7 @@ def full_loss(
     """
     n, k = targets.shape
     V = Z if V is None else V
-    reach = 1.0 + target_distances(Z, targets)
+    reach = 1.0 + compute_target_distances(Z, targets)
     furthest = (reach.max(axis=1) + smoothing / 2).astype(Z.dtype)
     # Centring keeps digits in the expanded squared distance.
     centered = Z - Z.mean(axis=0)
@@ -191,7 +191,7 @@ def full_loss(
         near = distances.ravel()[flat]
         loss, n_active, total = 0.0, 0, np.zeros_like(near)
         for slot in range(k):
-            losses, slopes = hinge(reach[:, slot].astype(Z.dtype)[rows] - near, smoothing)
+            losses, slopes = evaluate_hinge(reach[:, slot].astype(Z.dtype)[rows] - near, smoothing)
             loss += float(losses.sum(dtype=np.float64))
             n_active += int(np.count_nonzero(slopes))
             pushes[:, slot] = np.bincount(rows, slopes, len(reach))
@@ -219,14 +219,14 @@ def full_loss(
         laplacian_others += found[5]
     laplacian_v[facing] += laplacian_others
     pull = _target_weights(targets, weight * all_pushes, push_weight, V.dtype)
-    laplacian_v += laplacian_dot(pull, V)
+    laplacian_v += multiply_laplacian(pull, V)
     pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
     return Evaluation(
         pulled + push_weight * weight * loss, laplacian_v, n_active, weight * slope_sum
     )
 
 
-def triplet_loss(
+def compute_triplet_loss(
     Z: Floats,
     triplets: Integers,
     push_weight: float,
@@ -240,9 +240,9 @@ def triplet_loss(
     n = len(Z)
     V = Z if V is None else V
     near, pulls = _distinct_pairs(triplets[:, 0], triplets[:, 1], n)
-    distances = listed_distances(Z, *near)
-    hinges = 1.0 + distances[pulls] - listed_distances(Z, triplets[:, 0], triplets[:, 2])
-    losses, slopes = hinge(hinges, smoothing)
+    distances = compute_pair_distances(Z, *near)
+    hinges = 1.0 + distances[pulls] - compute_pair_distances(Z, triplets[:, 0], triplets[:, 2])
+    losses, slopes = evaluate_hinge(hinges, smoothing)
     weights = (1 - push_weight) + push_weight * np.bincount(pulls, slopes, minlength=len(distances))
     W = sparse.csr_array(
         (
@@ -256,7 +256,7 @@ def triplet_loss(
     )
     loss = (1 - push_weight) * float(distances.sum()) + push_weight * float(losses.sum())
     n_active = int(np.count_nonzero(slopes))
-    return Evaluation(loss, laplacian_dot(W, V), n_active, float(slopes.sum()))
+    return Evaluation(loss, multiply_laplacian(W, V), n_active, float(slopes.sum()))
 
 
 def _distinct_pairs(
@@ -267,13 +267,13 @@ def _distinct_pairs(
     return (keys // n, keys % n), which
 
 
-def pull_laplacian(targets: Integers, push_weight: float, V: Floats) -> Floats:
+def multiply_pull_laplacian(targets: Integers, push_weight: float, V: Floats) -> Floats:
     """Lap(W) V of the pull term alone."""
     pushes = np.zeros(targets.shape)
-    return laplacian_dot(_target_weights(targets, pushes, push_weight, V.dtype), V)
+    return multiply_laplacian(_target_weights(targets, pushes, push_weight, V.dtype), V)
 
 
-def hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
+def evaluate_hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
     """[z]_+ and its slope, rounded by a parabola within ``smoothing`` / 2 of the kink."""
     if smoothing == 0:
         return np.maximum(margins, 0.0), (margins > 0).astype(margins.dtype)
@@ -298,7 +298,7 @@ def _target_weights(
     return sparse.csr_array((weights, targets[present], indptr), shape)
 
 
-def column_sums(
+def sum_columns(
     weights: list[sparse.csr_array], X: Floats, n_threads: int = 1
 ) -> NDArray[np.float64]:
     """The diagonal of X' Lap(W) X, W being a sum: weighted squared differences of all pairs."""
@@ -350,7 +350,7 @@ class Laplacian:
         return result
 
 
-def laplacian_dot(W: sparse.csr_array, V: Floats, n_threads: int = 1) -> Floats:
+def multiply_laplacian(W: sparse.csr_array, V: Floats, n_threads: int = 1) -> Floats:
     """Lap(W) V."""
     if n_threads > 1 and W.nnz * V.shape[1] >= THREADED_SIZE:
         return Laplacian(W, n_threads).dot(V)

@@ -16,20 +16,20 @@ from scipy import linalg
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import map_in_order, row_blocks, squared_distances
 from nearfar.extras import kernels
-from nearfar.large_margin.impostors import find_impostors, nearest_impostors
-from nearfar.large_margin.listed_loss import Screen, listed_loss
+from nearfar.large_margin.impostors import find_impostors, find_nearest_impostors
+from nearfar.large_margin.listed_loss import Screen, compute_listed_loss
 from nearfar.large_margin.nearest_table import NearestTable
 from nearfar.large_margin.pair_lists import (
     PairList,
-    listed_distances,
-    order_of_nearness,
-    pair_list,
-    target_distances,
+    compute_pair_distances,
+    compute_target_distances,
+    make_pair_list,
+    rank_by_distance,
 )
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
     Measured,
-    full_loss,
+    compute_full_loss,
     measure,
 )
 from nearfar.solvers.eigen import least_eigenvalue
@@ -103,7 +103,7 @@ class ListedMargin:
             drawn = order[np.linspace(0, len(order) - 1, n_centers).astype(np.intp)]
             self.targets = np.full_like(self.all_targets, -1)
             self.targets[drawn] = self.all_targets[drawn]
-        self.pairs: PairList | None = pair_list([], len(self.points))
+        self.pairs: PairList | None = make_pair_list([], len(self.points))
         #: Where the list was made: the map, the radii, and the points under the map.
         self._listed_at: tuple[Matrix, Matrix, Floats] | None = None
         self._screen: Screen | None = None
@@ -115,7 +115,7 @@ class ListedMargin:
 
     # Maps
 
-    def mapped(self, L: Matrix, points: Floats | None = None) -> Floats:
+    def map_points(self, L: Matrix, points: Floats | None = None) -> Floats:
         """Points under the map."""
         X = self.working if points is None else points
         if self.structure == "diagonal" and points is None:
@@ -132,13 +132,13 @@ class ListedMargin:
         self._in_parts(multiply, X)
         return Z
 
-    def exact(self, L: Matrix) -> Floats:
+    def map_exactly(self, L: Matrix) -> Floats:
         """Points under the map in full precision."""
         if self.structure == "diagonal":
-            kept = used_columns(L)
+            kept = find_used_columns(L)
             return np.take(self.points, kept, axis=1) * L[kept]
         if self.points.dtype == np.float64:
-            return self.mapped(L, self.points)
+            return self.map_points(L, self.points)
         Z = np.empty((len(self.points), len(L)))
 
         def multiply(part: slice) -> None:
@@ -149,7 +149,7 @@ class ListedMargin:
 
     def keep_columns(self, L: Matrix) -> None:
         """Leave the columns out to which a diagonal map gives no factor."""
-        self.columns = used_columns(L)
+        self.columns = find_used_columns(L)
         whole = len(self.columns) == self.working.shape[1]
         self.cut = self.working if whole else np.ascontiguousarray(self.working[:, self.columns])
 
@@ -190,9 +190,9 @@ class ListedMargin:
         if measured is not None and V is not None:
             Z = V  # all that is asked of the points is known
         else:
-            Z = self.mapped(L) if points is None else self.exact(L)
+            Z = self.map_points(L) if points is None else self.map_exactly(L)
         if self.pairs is None:
-            return full_loss(
+            return compute_full_loss(
                 Z,
                 self.codes,
                 self.targets,
@@ -214,7 +214,7 @@ class ListedMargin:
             screen = self._screen = Screen(self.pairs, Z)
         else:
             screen = self._screen
-        return listed_loss(
+        return compute_listed_loss(
             Z,
             self.targets,
             self.pairs,
@@ -244,13 +244,13 @@ class ListedMargin:
         """Distances under L in full precision, to be evaluated more than once; None for all."""
         if self.pairs is None:
             return None
-        return measure(self.exact(L), self.targets, self.pairs, self.n_threads)
+        return measure(self.map_exactly(L), self.targets, self.pairs, self.n_threads)
 
     def objective(self, L: Matrix) -> Evaluation:
         """The objective itself, with sharp hinges and in full precision."""
         return self.evaluate(L, smoothing=0.0, points=self.points)
 
-    def loss_of_nothing(self) -> float:
+    def compute_zero_map_loss(self) -> float:
         """That of the zero map, under which every hinge is 1."""
         sizes = np.bincount(self.codes)
         others = len(self.codes) - sizes[self.codes]
@@ -259,16 +259,16 @@ class ListedMargin:
 
     # The working set
 
-    def rescaled(self, L: Matrix) -> Matrix:
+    def rescale(self, L: Matrix) -> Matrix:
         """L times the number that is best for it.
 
         Far above it the pull drives L down past the margin, where every hinge is active at once.
         """
-        return np.asarray(L * self.best_scale(L))
+        return np.asarray(L * self.find_best_scale(L))
 
-    def best_scale(self, L: Matrix) -> float:
+    def find_best_scale(self, L: Matrix) -> float:
         """The best factor for the mapped points, judged by a sample of centres."""
-        pulled, gaps = self._gaps(self.mapped(L))
+        pulled, gaps = self._gaps(self.map_points(L))
         # In the square s of the factor the loss is convex and piecewise linear. A hinge of gap
         # g < 0 is active while s < -1/g; from large s down, the slope loses what these add.
         pull = (1 - self.push_weight) * float(pulled.sum())
@@ -287,7 +287,7 @@ class ListedMargin:
         near = self.targets[sample]
         rows, slots = np.nonzero(near >= 0)
         reach = np.full(near.shape, -np.inf)
-        reach[rows, slots] = listed_distances(Z, sample[rows], near[rows, slots])
+        reach[rows, slots] = compute_pair_distances(Z, sample[rows], near[rows, slots])
         others = self._distances(Z, sample)
         if self.nearest is not None and self.nearest < others.shape[1]:
             others = np.partition(others, self.nearest - 1, axis=1)[:, : self.nearest]
@@ -330,15 +330,15 @@ class ListedMargin:
         stays as short as the map is good. ``coarse`` lists the nearest pairs only, where they are
         too many; so does ``at_most``, a number of pairs.
         """
-        Z = self.mapped(L)
-        reach = 1.0 + target_distances(Z, self.targets).max(axis=1)
+        Z = self.map_points(L)
+        reach = 1.0 + compute_target_distances(Z, self.targets).max(axis=1)
         # Pairs a little outside come along: they are the next to become active.
         radius = np.maximum(SLACK * reach, reach + self.smoothing)
         before = self.evaluate(L).loss
         pairs: PairList | None
         complete = True
         if self.nearest is not None:
-            pairs, radius = nearest_impostors(
+            pairs, radius = find_nearest_impostors(
                 Z, self.codes, radius, SPARE_IMPOSTORS * self.nearest, n_threads=self.n_threads
             )
         else:
@@ -365,7 +365,7 @@ class ListedMargin:
         if one is None or other is None:
             return None
         lists = [(pairs.centers, pairs.indices) for pairs in (one, other)]
-        joined = pair_list(lists, len(self.points))
+        joined = make_pair_list(lists, len(self.points))
         return joined if len(joined.indices) <= self.max_pairs else None
 
     def is_complete(self, L: Matrix) -> bool:
@@ -381,19 +381,21 @@ class ListedMargin:
         before, radius, there = self._listed_at
         if L is before or np.array_equal(L, before):
             return True
-        Z = self.mapped(L)
+        Z = self.map_points(L)
         if (table := self._table()) is not None:
             reach, distances = table.measure(Z, self.n_threads)
             needed = reach.max(axis=1) + self.smoothing / 2
             # Beyond the last that counts nothing does.
             needed = np.minimum(needed, table.furthest(distances))
         else:
-            needed = 1.0 + target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
+            needed = (
+                1.0 + compute_target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
+            )
         centers = np.isfinite(needed)
         if self.nearest is not None and table is None:
             listed = self.pairs.centers
-            distances = listed_distances(Z, listed, self.pairs.indices, self.n_threads)
-            last = order_of_nearness(listed, distances) == self.nearest - 1
+            distances = compute_pair_distances(Z, listed, self.pairs.indices, self.n_threads)
+            last = rank_by_distance(listed, distances) == self.nearest - 1
             needed[listed[last]] = np.minimum(needed[listed[last]], distances[last])
         least = self._least_distances(before, L, radius, there, Z)
         # A little more than needed, for what single precision rounds.
@@ -419,15 +421,15 @@ class ListedMargin:
 
     def shrinkage(self, before: Matrix, now: Matrix) -> float:
         """At least so many times the squared distances before are those now."""
-        return shrinkage_of(before, now)
+        return compute_shrinkage(before, now)
 
 
-def used_columns(L: Matrix) -> Indices:
+def find_used_columns(L: Matrix) -> Indices:
     """Columns to which a diagonal map gives a factor: at least one."""
     return np.flatnonzero(L) if L.any() else np.zeros(1, dtype=np.intp)
 
 
-def shrinkage_of(before: Matrix, now: Matrix) -> float:
+def compute_shrinkage(before: Matrix, now: Matrix) -> float:
     """The largest α with M ⪰ αM₀ for two maps, as far as it is easily known; 0 is always right."""
     if before.ndim == 1:
         used = before != 0

@@ -11,26 +11,26 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Floats, Indices
 from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL, OnAxes
-from nearfar.large_margin.held_out import WATCH_EVERY, Watch, mean_errors
+from nearfar.large_margin.held_out import WATCH_EVERY, Watch, average_errors
 from nearfar.large_margin.impostors import check_class_sizes, check_targets
-from nearfar.large_margin.problem import GivenTriplets, duality_gap
+from nearfar.large_margin.problem import FixedTriplets, compute_duality_gap
 from nearfar.mahalanobis.lmnn_defaults import (
-    LOOKS,
-    MOST_OF_NOTHING,
+    MAX_CHECKS,
+    NEAR_ZERO_LOSS,
     Choice,
     check_combination,
-    decided,
-    n_directions,
-    splits_of,
+    count_directions,
+    make_splits,
+    resolve_auto,
 )
-from nearfar.mahalanobis.lmnn_run import Run, SubgradientRun, reduced
+from nearfar.mahalanobis.lmnn_run import Run, SubgradientRun, reduce_rows
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.summaries.supervision import Triplets
 
 # Tolerance of all passes but the last, which only choose the targets of the next pass.
-_ROUGH = 1e-4
+_ROUGH_TOL = 1e-4
 
 
 class LMNN(OnAxes):
@@ -347,20 +347,20 @@ class LMNN(OnAxes):
         LMNN
             The fitted estimator.
         """
-        start_from = self.__dict__.get("components_") if self.warm_start else None
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         self.validation_errors_: list[float] = []
         check_combination(self, supervision, target_neighbors)
         if self._fitted_on_axes(
-            rows, start_from, y, target_neighbors=target_neighbors, supervision=supervision
+            rows, previous_map, y, target_neighbors=target_neighbors, supervision=supervision
         ):
             return self
         if supervision is not None:
-            return self._fit_triplets(rows, supervision, start_from)
+            return self._fit_triplets(rows, supervision, previous_map)
         self.classes_, codes = self._check_labels(y, len(rows))
-        directions = n_directions(rows)
-        choice = decided(self, codes, directions, given=target_neighbors is not None)
+        directions = count_directions(rows)
+        choice = resolve_auto(self, codes, directions, has_targets=target_neighbors is not None)
         targets = None
         if target_neighbors is None:
             check_class_sizes(codes, self.classes_, self.n_neighbors, "LMNN")
@@ -374,7 +374,7 @@ class LMNN(OnAxes):
         self.validation_fraction_ = choice.validation_fraction
         for n_impostors in choice.impostors:
             self.n_impostors_ = n_impostors
-            if not self._fit_labels(rows, codes, directions, targets, choice, start_from):
+            if not self._fit_labels(rows, codes, directions, targets, choice, previous_map):
                 return self
         warn(
             f"With n_impostors={self.n_impostors} the learned map is close to zero, because most "
@@ -389,60 +389,64 @@ class LMNN(OnAxes):
         directions: int,
         targets: Indices | None,
         choice: Choice,
-        start_from: Floats | None,
+        previous_map: Floats | None,
     ) -> bool:
         """Fit with ``n_impostors_`` impostors. Return True if the learned map is close to zero."""
-        trained = np.arange(len(rows))
+        training = np.arange(len(rows))
         limits = [self.max_iter] * choice.n_passes
         if self.solver == "projected_subgradient":
-            return self._learn(SubgradientRun(self, rows, codes), trained, limits, targets)
+            return self._learn(SubgradientRun(self, rows, codes), training, limits, targets)
         if choice.validation_fraction == 0:
-            run = Run(self, rows, codes, start_from)
-            vanished = self._learn(run, trained, limits, targets)
-            if choice.weigh and not vanished:
-                self._weigh(run, trained)
-            return vanished
+            run = Run(self, rows, codes, previous_map)
+            is_near_zero = self._learn(run, training, limits, targets)
+            if choice.compares_passes and not is_near_zero:
+                self._compare_passes(run, training)
+            return is_near_zero
         n_trained = (1 - choice.validation_fraction) * len(rows)
-        few = has_few_rows(n_trained, len(self.classes_), directions)
-        splits = splits_of(codes, choice, self.random_state)
+        has_few = has_few_rows(n_trained, len(self.classes_), directions)
+        splits = make_splits(codes, choice, self.random_state)
         runs = [
-            Run(self, rows[some], codes[some], start_from, early=True, few=few)
-            for some, _ in splits
+            Run(self, rows[train], codes[train], previous_map, stops_early=True, has_few=has_few)
+            for train, _ in splits
         ]
-        unseen = [(rows[held], codes[held]) for _, held in splits]
-        limits = self._best_limits(runs, unseen, choice.n_passes)
+        validation_sets = [(rows[test], codes[test]) for _, test in splits]
+        limits = self._find_best_limits(runs, validation_sets, choice.n_passes)
         if not self.refit:
             self.n_passes_ = sum(limit > 0 for limit in limits)
             return self._certify(runs[0], splits[0][0], len(rows))
-        run = Run(self, rows, codes, None, early=True, few=few)
-        return self._learn(run, trained, limits)
+        run = Run(self, rows, codes, None, stops_early=True, has_few=has_few)
+        return self._learn(run, training, limits)
 
-    def _best_limits(
-        self, runs: list[Run], unseen: list[tuple[Floats, Indices]], n_passes: int
+    def _find_best_limits(
+        self, runs: list[Run], validation_sets: list[tuple[Floats, Indices]], n_passes: int
     ) -> list[int]:
         """Return the number of iterations per pass with the lowest mean validation error.
 
         The runs are left at these iterations. A pass that does not lower the error is discarded and
         is the last one.
         """
-        alone = len(runs) == 1
+        has_one_split = len(runs) == 1
         limits: list[int] = []
         cut_off = False
         for _ in range(n_passes):
-            watches, before = [], [(run.L, run.problem) for run in runs]
-            for run, rows in zip(runs, unseen, strict=True):
-                run.begin()
-                watches.append(run.watch(rows, self.patience if alone else LOOKS + 1))
-                limit = self.max_iter if alone else min(self.max_iter, LOOKS * WATCH_EVERY)
-                ended = self._descend(run, limit, self.tol, watches[-1])
-                cut_off |= limit == self.max_iter and not ended
-            errors = mean_errors(watches)
+            watches, previous = [], [(run.L, run.problem) for run in runs]
+            for run, rows in zip(runs, validation_sets, strict=True):
+                run.begin_pass()
+                watches.append(
+                    run.make_watch(rows, self.patience if has_one_split else MAX_CHECKS + 1)
+                )
+                limit = (
+                    self.max_iter if has_one_split else min(self.max_iter, MAX_CHECKS * WATCH_EVERY)
+                )
+                converged = self._descend(run, limit, self.tol, watches[-1])
+                cut_off |= limit == self.max_iter and not converged
+            errors = average_errors(watches)
             best = int(np.argmin(errors))
             # If the errors rose again before the limit, the limit did not cut the fit short.
             cut_off &= best == len(errors) - 1
             self.validation_errors_ += errors
             if best == 0 and limits:
-                for run, (L, problem) in zip(runs, before, strict=True):
+                for run, (L, problem) in zip(runs, previous, strict=True):
                     run.progress.L, run.problem = L, problem
                 break
             limits.append(best * WATCH_EVERY)
@@ -458,43 +462,43 @@ class LMNN(OnAxes):
     # Learning
 
     def _learn(
-        self, run: Run, trained: Indices, limits: Sequence[int], targets: Indices | None = None
+        self, run: Run, training: Indices, limits: Sequence[int], targets: Indices | None = None
     ) -> bool:
         """Run the passes, each with its limit. Return True if the learned map is close to zero."""
-        for number, limit in enumerate(limits):
-            run.begin(targets if number == 0 else None)
+        for index, limit in enumerate(limits):
+            run.begin_pass(targets if index == 0 else None)
             # A pass that only chooses targets need not be exact.
-            tol = self.tol if number == len(limits) - 1 else max(self.tol, _ROUGH)
+            tol = self.tol if index == len(limits) - 1 else max(self.tol, _ROUGH_TOL)
             converged = self._descend(run, limit, tol)
         if not converged and limits[-1] == self.max_iter:
-            warn_of_limit(run.called, self.max_iter)
+            warn_of_limit(run.solver_name, self.max_iter)
         self.n_passes_ = sum(limit > 0 for limit in limits)
-        return self._certify(run, trained, len(trained))
+        return self._certify(run, training, len(training))
 
-    def _weigh(self, run: Run, trained: Indices) -> None:
+    def _compare_passes(self, run: Run, training: Indices) -> None:
         """Keep the map of fewer passes, or the Euclidean distance, if it has fewer errors."""
         maps = [*run.ends, run.L]
-        errors = [run.errors(), *map(run.errors, maps)]
+        errors = [run.count_errors(), *map(run.count_errors, maps)]
         best = min(range(len(errors)), key=lambda passes: (errors[passes], -passes))
         if best == len(maps):
             return
         self.n_passes_ = best
-        run.begin(run.first_targets)
+        run.begin_pass(run.first_targets)
         if best == 0:
-            self.components_ = run.keep_plain()
+            self.components_ = run.set_euclidean()
         else:
             run.progress.L = maps[0]
             if not self._descend(run, self.max_iter, self.tol):
-                warn_of_limit(run.called, self.max_iter)
-        self._certify(run, trained, len(trained))
+                warn_of_limit(run.solver_name, self.max_iter)
+        self._certify(run, training, len(training))
 
-    def _fit_triplets(self, rows: Floats, triplets: Triplets, start_from: Floats | None) -> Self:
+    def _fit_triplets(self, rows: Floats, triplets: Triplets, previous_map: Floats | None) -> Self:
         triplets.check_n_samples(len(rows))
         if len(triplets.indices) == 0:
             raise ValueError("supervision contains no triplets. LMNN needs at least one.")
         self.n_impostors_, self.n_passes_, self.validation_fraction_ = None, 1, 0.0
-        run = Run(self, rows, np.zeros(len(rows), dtype=np.intp), start_from)
-        run.problem = GivenTriplets(
+        run = Run(self, rows, np.zeros(len(rows), dtype=np.intp), previous_map)
+        run.problem = FixedTriplets(
             run.points, triplets.indices, self.push_weight, structure=self.structure
         )
         if not self._descend(run, self.max_iter, self.tol):
@@ -512,10 +516,10 @@ class LMNN(OnAxes):
             self._keep(run)
 
     def _keep(self, run: Run) -> None:
-        self.mean_, self.components_ = run.mean, run.components(run.L)
+        self.mean_, self.components_ = run.mean, run.to_components(run.L)
         self.history_, self.n_iter_ = run.progress.history, run.progress.n_iter
 
-    def _certify(self, run: Run, trained: Indices | None = None, n_samples: int = 0) -> bool:
+    def _certify(self, run: Run, training: Indices | None = None, n_samples: int = 0) -> bool:
         """Set the loss and its lower bound. Return True if the learned map is close to zero."""
         problem, L = run.problem, run.L
         assert problem is not None
@@ -525,16 +529,19 @@ class LMNN(OnAxes):
             problem.search(L)
         self.dual_bound_ = problem.dual_bound(L)
         if self.n_components is not None and self.reduction != "learned":
-            L = reduced(self, problem, L, run.white)
-            self.components_ = run.components(L)
+            L = reduce_rows(self, problem, L, run.white)
+            self.components_ = run.to_components(L)
             problem.search(L)
         final = problem.objective(L)
         self.objective_, self.n_active_ = final.loss, final.n_active
-        self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
-        if trained is not None:
+        self.duality_gap_ = compute_duality_gap(self.dual_bound_, self.objective_)
+        if training is not None:
             targets = problem.all_targets
             self.target_neighbors_ = np.full((n_samples, targets.shape[1]), -1, dtype=np.intp)
-            self.target_neighbors_[trained] = np.where(targets >= 0, trained[targets], -1)
+            self.target_neighbors_[training] = np.where(targets >= 0, training[targets], -1)
         # "auto" increases the number of impostors before the map is exactly zero.
-        share = MOST_OF_NOTHING if self.n_impostors == "auto" else 0.9999
-        return problem.nearest is not None and final.loss >= share * problem.loss_of_nothing()
+        threshold = NEAR_ZERO_LOSS if self.n_impostors == "auto" else 0.9999
+        return (
+            problem.nearest is not None
+            and final.loss >= threshold * problem.compute_zero_map_loss()
+        )
