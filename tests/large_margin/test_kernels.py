@@ -83,7 +83,7 @@ def test_kernels_leave_out_pairs_that_are_known_to_be_far(compiled, nearest):
         settings = (X @ L.T, targets, pairs, 0.5, 0.1, None, nearest)
         found = compute_listed_loss(*settings, screen=screen, compiled=compiled)
         assert_same(found, compute_listed_loss(*settings), 1e-11)
-        assert step == 0 or 0 < screen.in_vain < 2 * len(pairs.indices)
+        assert step == 0 or 0 < screen.n_wasted < 2 * len(pairs.indices)
     screen.lengths[:] = 1e6  # who is said to be far is not looked at
     assert compute_listed_loss(*settings, screen=screen, compiled=compiled).n_active == 0
 
@@ -96,7 +96,7 @@ def test_a_fit_by_kernels_is_a_fit(compiled, monkeypatch, settings):
     settings = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0} | settings
     settings |= {"tol": 1e-9, "max_iter": 5000}
     wanted = LMNN(**settings).fit(X, y)
-    monkeypatch.setattr("nearfar.large_margin.working_set.COMPILED", 1)
+    monkeypatch.setattr("nearfar.large_margin.working_set.MIN_COMPILED_SIZE", 1)
     asked = []
     rows = compiled.listed_rows
     monkeypatch.setattr(compiled, "listed_rows", lambda *args: asked.append(1) or rows(*args))
@@ -109,7 +109,7 @@ def test_a_fit_by_kernels_is_a_fit(compiled, monkeypatch, settings):
 def test_without_numba_arrays_serve(monkeypatch):
     X, y, _, _ = rows_of_classes(120, 5, seed=4)
     wanted = LMNN(n_passes=1).fit(X, y).components_
-    monkeypatch.setattr("nearfar.large_margin.working_set.COMPILED", 1)
+    monkeypatch.setattr("nearfar.large_margin.working_set.MIN_COMPILED_SIZE", 1)
     monkeypatch.setattr("nearfar.large_margin.working_set.kernels", extras.kernels.__wrapped__)
     monkeypatch.setitem(sys.modules, "numba", None)  # to import it raises
     np.testing.assert_array_equal(LMNN(n_passes=1).fit(X, y).components_, wanted)

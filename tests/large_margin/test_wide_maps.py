@@ -26,8 +26,8 @@ def noisy(n, d, n_classes=4, seed=0):
 def all_wide(monkeypatch):
     """Every map counts as wide, so that a small one shows what wide ones do."""
     monkeypatch.setattr(solver, "WIDE", 1)
-    monkeypatch.setattr(solver, "FEW_SAMPLED", 100)
-    monkeypatch.setattr(solver, "FEW_ROWS", 4)
+    monkeypatch.setattr(solver, "MIN_SAMPLED_CENTERS", 100)
+    monkeypatch.setattr(solver, "FIRST_ROWS", 4)
     monkeypatch.setattr(solver, "MORE_ROWS", 3)
 
 
@@ -47,9 +47,9 @@ def test_a_map_that_begins_with_few_rows_ends_at_the_same_optimum(all_wide, monk
 def test_a_wide_diagonal_map_ends_at_the_optimum_without_the_columns_it_left_out(monkeypatch):
     X, y = noisy(300, 40)
     monkeypatch.setattr(solver, "WIDE_DIAGONAL", 1)
-    monkeypatch.setattr(solver, "FEW_SAMPLED", 100)
+    monkeypatch.setattr(solver, "MIN_SAMPLED_CENTERS", 100)
     # Too much is left out at first: what is missed must come back.
-    monkeypatch.setattr("nearfar.large_margin.sampled_descent.LITTLE", 0.9)
+    monkeypatch.setattr("nearfar.large_margin.sampled_descent.NEGLIGIBLE", 0.9)
     settings = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0, "tol": 1e-8}
     sampled = LMNN(structure="diagonal", **settings).fit(X, y)
     monkeypatch.setattr(solver, "WIDE_DIAGONAL", 10**9)
@@ -87,8 +87,8 @@ def test_the_sampled_loss_is_an_estimate_of_the_whole():
 def whole_losses(monkeypatch, *, drawn_anew):
     """The loss over all centres on the way of a descent that begins with samples, or with one."""
     monkeypatch.setattr(solver, "WIDE", 1 if drawn_anew else 10**9)
-    monkeypatch.setattr(solver, "FEW_SAMPLED", 100)
-    monkeypatch.setattr(solver, "FEW_CENTERS", 60)
+    monkeypatch.setattr(solver, "MIN_SAMPLED_CENTERS", 100)
+    monkeypatch.setattr(solver, "FIRST_STAGE_CENTERS", 60)
     X, y = noisy(500, 40)
     targets = find_target_neighbors(X, y, 3)
     task = LargeMargin(X, y, targets, 0.5)
@@ -198,8 +198,8 @@ def test_pairs_that_are_known_to_be_far_change_nothing(monkeypatch, nearest, n_t
     far = 3 * L[::-1]
     wanted = compute_listed_loss(X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest)
     found = compute_listed_loss(X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest, screen=screen)
-    assert found.loss == pytest.approx(wanted.loss, rel=1e-12) and screen.worn
-    assert not screen.serves(pairs, X @ far.T)
+    assert found.loss == pytest.approx(wanted.loss, rel=1e-12) and screen.is_worn
+    assert not screen.fits(pairs, X @ far.T)
 
 
 def test_a_centre_without_targets_makes_no_nan_of_what_is_complete():

@@ -315,7 +315,7 @@ def test_where_others_are_equally_near_the_first_come_first_or_the_order_is_draw
 
 
 def test_looks_are_averaged_and_what_has_ended_stays():
-    watches = [Watch(lambda L: float(L[0]), 9, keep=True) for _ in range(2)]
+    watches = [Watch(lambda L: float(L[0]), 9, keeps_maps=True) for _ in range(2)]
     for watch, numbers in zip(watches, ([0.5, 0.1], [0.3, 0.3, 0.2]), strict=True):
         for number in numbers:
             watch.check(np.array([number]))
@@ -325,7 +325,7 @@ def test_looks_are_averaged_and_what_has_ended_stays():
 
 def test_a_fit_that_stops_early_on_a_sample_of_centres_is_judged_on_all(monkeypatch):
     # This would fail if the objective were summed over the points of the first stage only.
-    monkeypatch.setattr(solver, "FEW_CENTERS", 40)
+    monkeypatch.setattr(solver, "FIRST_STAGE_CENTERS", 40)
     X, y = IRIS
     with pytest.warns(UserWarning, match="did not converge"):
         lmnn = published(max_iter=2).fit(X, y)

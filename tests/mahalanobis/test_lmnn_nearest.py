@@ -103,7 +103,7 @@ def test_a_table_of_hinges_is_the_list(dtype, nearest, some):
             )
         ]
         last = [ranks[nearest - 1] if len(ranks) >= nearest else np.inf for ranks in by_center]
-        np.testing.assert_allclose(table.furthest(table.measure(Z).distances), last)
+        np.testing.assert_allclose(table.find_last_distances(table.measure(Z).distances), last)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -123,7 +123,7 @@ def test_gradient_of_the_rounded_program_by_finite_differences():
     rng = np.random.RandomState(0)
     program = module._Program(X, triplets, rng.normal(size=(9, 4)), np.full(9, 0.01))
     w, step = rng.uniform(0, 0.1, size=9), rng.normal(size=9)
-    objective = program.rounded(0.5)
+    objective = program.make_rounded_objective(0.5)
     slope = (objective(w + 1e-6 * step)[0] - objective(w - 1e-6 * step)[0]) / 2e-6
     assert slope == pytest.approx(objective(w)[1] @ step, rel=1e-5)
 

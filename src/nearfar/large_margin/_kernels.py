@@ -23,12 +23,14 @@ def _squared_distance(Z: Any, first: int, second: int) -> Any:
 
 
 @njit(nogil=True, cache=True, fastmath=_ANY_ORDER)
-def _weigh(V: Any, first: int, second: int, weight: float, own: Any, laplacian_v: Any) -> None:
+def _weigh(
+    V: Any, first: int, second: int, weight: float, center_row: Any, laplacian_v: Any
+) -> None:
     """Add a pair's part of Lap(W) V: that of the first point to ``own``."""
     factor = V.dtype.type(weight)
     for j in range(V.shape[1]):
         part = factor * (V[first, j] - V[second, j])
-        own[j] += part
+        center_row[j] += part
         laplacian_v[second, j] -= part
 
 
@@ -57,7 +59,7 @@ def listed_rows(
     nearest: int,
     screening: int,
     lengths: Any,
-    moved: Any,
+    displacements: Any,
     laplacian_v: Any,
 ) -> tuple[float, int, float, int, int]:
     """Add what the centres ``first`` to ``last`` give to Lap(W) V, pair by pair.
@@ -67,9 +69,9 @@ def listed_rows(
     """
     k = targets.shape[1]
     reach, pushes = np.empty(k), np.empty(k)
-    own = np.empty(V.shape[1], V.dtype)
-    most = nearest if nearest > 0 else np.max(indptr[first + 1 : last + 1] - indptr[first:last])
-    distances, others = np.empty(most), np.empty(most, np.int64)
+    center_row = np.empty(V.shape[1], V.dtype)
+    max_kept = nearest if nearest > 0 else np.max(indptr[first + 1 : last + 1] - indptr[first:last])
+    distances, kept_impostors = np.empty(max_kept), np.empty(max_kept, np.int64)
     loss, slopes = 0.0, 0.0
     n_active, n_measured, n_near = 0, 0, 0
     for i in range(first, last):
@@ -85,15 +87,15 @@ def listed_rows(
         if edge == -np.inf:
             continue
         edge += 0.5 * smoothing
-        room = np.float32(np.sqrt(max(edge, 0.0)) * (1 + 1e-5))
+        limit = np.float32(np.sqrt(max(edge, 0.0)) * (1 + 1e-5))
         if screening == SCREENS:
-            room += moved[i]
+            limit += displacements[i]
         n_kept = 0
         for pair in range(indptr[i], indptr[i + 1]):
-            other = indices[pair]
-            if screening == SCREENS and not lengths[pair] < room + moved[other]:
+            impostor = indices[pair]
+            if screening == SCREENS and not lengths[pair] < limit + displacements[impostor]:
                 continue
-            distance = _squared_distance(Z, i, other)
+            distance = _squared_distance(Z, i, impostor)
             n_measured += 1
             if screening == NOTES:
                 lengths[pair] = np.sqrt(distance)
@@ -107,11 +109,14 @@ def listed_rows(
                         continue
                     place -= 1
                 while place > 0 and distance < distances[place - 1]:
-                    distances[place], others[place] = distances[place - 1], others[place - 1]
+                    distances[place], kept_impostors[place] = (
+                        distances[place - 1],
+                        kept_impostors[place - 1],
+                    )
                     place -= 1
-            distances[place], others[place] = distance, other
-            n_kept = min(n_kept + 1, most)
-        own[:] = 0
+            distances[place], kept_impostors[place] = distance, impostor
+            n_kept = min(n_kept + 1, max_kept)
+        center_row[:] = 0
         pushes[:] = 0
         for place in range(n_kept):
             weight = 0.0
@@ -122,13 +127,13 @@ def listed_rows(
                 weight += slope
                 n_active += slope > 0
             slopes += weight
-            _weigh(V, i, others[place], -push_weight * weight, own, laplacian_v)
+            _weigh(V, i, kept_impostors[place], -push_weight * weight, center_row, laplacian_v)
         for slot in range(k):
             if targets[i, slot] >= 0:
                 weight = (1 - push_weight) + push_weight * pushes[slot]
-                _weigh(V, i, targets[i, slot], weight, own, laplacian_v)
+                _weigh(V, i, targets[i, slot], weight, center_row, laplacian_v)
         for j in range(V.shape[1]):
-            laplacian_v[i, j] += own[j]
+            laplacian_v[i, j] += center_row[j]
     return loss, n_active, slopes, n_measured, n_near
 
 
@@ -136,7 +141,7 @@ def listed_rows(
 def dense_rows(
     distances: Any,
     codes: Any,
-    other_codes: Any,
+    impostor_codes: Any,
     reach: Any,
     edge: Any,
     push_weight: float,
@@ -151,10 +156,10 @@ def dense_rows(
     loss, slopes, n_active = 0.0, 0.0, 0
     for i in range(distances.shape[0]):
         pushes[i] = 0
-        for other in range(distances.shape[1]):
-            distance = distances[i, other]
-            distances[i, other] = 0
-            if not distance < edge[i] or codes[i] == other_codes[other]:
+        for impostor in range(distances.shape[1]):
+            distance = distances[i, impostor]
+            distances[i, impostor] = 0
+            if not distance < edge[i] or codes[i] == impostor_codes[impostor]:
                 continue
             weight = 0.0
             for slot in range(reach.shape[1]):
@@ -164,5 +169,5 @@ def dense_rows(
                 weight += slope
                 n_active += slope > 0
             slopes += weight
-            distances[i, other] = -push_weight * weight
+            distances[i, impostor] = -push_weight * weight
     return loss, n_active, slopes

@@ -21,14 +21,14 @@ class Entries:
         self._problem, self._shape = problem, L.shape
         self.start: Vector = L.ravel()
 
-    def map_of(self, flat: Vector) -> Matrix:
+    def to_map(self, flat: Vector) -> Matrix:
         """The map of these variables."""
         return flat.reshape(self._shape).copy()
 
-    def evaluated(self, flat: Vector) -> tuple[Evaluation, Vector]:
+    def evaluate(self, flat: Vector) -> tuple[Evaluation, Vector]:
         """The loss, and its gradient."""
-        found = self._problem.evaluate(flat.reshape(self._shape))
-        return found, self._problem.gradient(found.laplacian_v).ravel()
+        evaluation = self._problem.evaluate(flat.reshape(self._shape))
+        return evaluation, self._problem.compute_gradient(evaluation.laplacian_v).ravel()
 
 
 class Squares:
@@ -38,7 +38,7 @@ class Squares:
     """
 
     def __init__(self, problem: Any, L: Vector) -> None:
-        problem.keep_columns(L)
+        problem.select_columns(L)
         self._problem, self._size, self._columns = problem, len(L), problem.columns
         squares = L[self._columns] ** 2
         # Larger ones move farther. The first step of a descent is as long as its unit.
@@ -47,17 +47,17 @@ class Squares:
         self.start = squares / self._unit
         self.bounds = optimize.Bounds(0.0, np.inf)
 
-    def map_of(self, flat: Vector) -> Vector:
+    def to_map(self, flat: Vector) -> Vector:
         """The map of these variables."""
         L = np.zeros(self._size)
         L[self._columns] = np.sqrt(self._unit * flat)
         return L
 
-    def evaluated(self, flat: Vector) -> tuple[Evaluation, Vector]:
+    def evaluate(self, flat: Vector) -> tuple[Evaluation, Vector]:
         """The loss, and its gradient."""
         X = self._problem.cut
-        found = self._problem.evaluate(self.map_of(flat), V=X)
+        evaluation = self._problem.evaluate(self.to_map(flat), V=X)
         slope = np.zeros(len(flat))
         for block in row_blocks(len(X), 0, at_most=1024):  # many in single precision lose digits
-            slope += np.einsum("ij,ij->j", found.laplacian_v[block], X[block])
-        return found, self._unit * slope
+            slope += np.einsum("ij,ij->j", evaluation.laplacian_v[block], X[block])
+        return evaluation, self._unit * slope

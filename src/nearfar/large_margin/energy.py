@@ -204,7 +204,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             The fitted classifier.
         """
         learner, points, classes, codes = self._fit_learner(X, y, supervision)
-        source = _with_targets(learner)
+        source = _find_targets_learner(learner)
         n_neighbors, push_weight = self.n_neighbors, self.push_weight
         if n_neighbors is None:
             n_neighbors = getattr(source, "n_neighbors", 3)
@@ -216,7 +216,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         if source is None:
             targets = find_target_neighbors(points, codes, n_neighbors)
         else:
-            targets = _checked_targets(source, len(points))
+            targets = _check_targets(source, len(points))
         sizes = np.bincount(codes)
         if sizes.min() < n_neighbors:
             label = classes.tolist()[int(np.argmin(sizes))]
@@ -235,14 +235,16 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         self._edges = np.concatenate([[0], np.cumsum(sizes)])
         # Any point amid the data serves; a median is not carried away by a few far rows.
         self._center = np.median(points[:: 1 + len(points) // 1000].astype(np.float64), axis=0)
-        placed = self._placed(points, "X")
+        placed = self._center_points(points, "X")
         self._reach = 1.0 + compute_target_distances(placed, targets)[self._order]
         self._points = placed[self._order]
         self.n_impostors_ = n_impostors
-        self._beyond = None if n_impostors is None else self._last_that_count(codes[self._order])
+        self._beyond = (
+            None if n_impostors is None else self._find_last_impostors(codes[self._order])
+        )
         return self
 
-    def _last_that_count(self, codes: Indices) -> Matrix:
+    def _find_last_impostors(self, codes: Indices) -> Matrix:
         """Squared distances to the last impostor that counts and to the next, (n, 2).
 
         Infinite where there is none within reach.
@@ -281,10 +283,12 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             Non-negative energies, with columns in the order of ``classes_``.
         """
         check_is_fitted(self)
-        queries = self._placed(self._queries(X), "X")
-        beyond = self._left_out()
+        queries = self._center_points(self._queries(X), "X")
+        beyond = self._get_beyond()
         last = None if beyond is None else beyond[:, 0]
-        return self._in_blocks(queries, lambda block, distances: self._energies(distances, last))
+        return self._run_in_blocks(
+            queries, lambda block, distances: self._compute_energies(distances, last)
+        )
 
     def decision_function(self, X: ArrayLike) -> Matrix:
         """Return negative energies, so that the predicted label has the largest value.
@@ -351,46 +355,48 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         where it is a target of another point, this target does not count.
         """
         n, n_classes = len(self._points), len(self.classes_)
-        place = np.empty(n, dtype=np.intp)
-        place[self._order] = np.arange(n)
+        position = np.empty(n, dtype=np.intp)
+        position[self._order] = np.arange(n)
         # Pairs (centre, slot) by their target, all in the order of classes.
         center, slot = np.nonzero(self.target_neighbors_[self._order] >= 0)
-        target = place[self.target_neighbors_[self._order][center, slot]]
-        by_target = np.argsort(target, kind="stable")
-        center, slot, target = center[by_target], slot[by_target], target[by_target]
+        target = position[self.target_neighbors_[self._order][center, slot]]
+        order = np.argsort(target, kind="stable")
+        center, slot, target = center[order], slot[order], target[order]
         codes = np.repeat(np.arange(n_classes), np.diff(self._edges))
-        beyond = self._left_out()
+        beyond = self._get_beyond()
 
         def energies_without(block: slice, distances: Matrix) -> Matrix:
             rows = np.arange(len(distances))
             distances[rows, rows + block.start] = np.inf
-            gone = slice(*np.searchsorted(target, [block.start, block.stop]))
-            row, point = target[gone] - block.start, center[gone]
-            hinges = np.maximum(self._reach[point, slot[gone]] - distances[row, point], 0)
-            left = None
+            block_targets = slice(*np.searchsorted(target, [block.start, block.stop]))
+            row, point = target[block_targets] - block.start, center[block_targets]
+            hinges = np.maximum(self._reach[point, slot[block_targets]] - distances[row, point], 0)
+            limits = None
             if beyond is not None:
                 last, following = beyond.T
                 # The next counts where the point left out did; it is known up to rounding.
-                counted = distances <= last * (1 + 1e-9)
-                alike = codes[block, None] == codes
-                left = np.where(counted & ~alike, following, last)
-                kept = np.maximum(self._reach[point, slot[gone]] - last[point], 0)
-                hinges = np.maximum(hinges - kept, 0)
+                is_counted = distances <= last * (1 + 1e-9)
+                is_same_class = codes[block, None] == codes
+                limits = np.where(is_counted & ~is_same_class, following, last)
+                kept_hinges = np.maximum(self._reach[point, slot[block_targets]] - last[point], 0)
+                hinges = np.maximum(hinges - kept_hinges, 0)
             cells = row * n_classes + codes[point]
             dropped: Matrix = np.bincount(cells, hinges, len(rows) * n_classes).astype(float)
-            return self._energies(distances, left, dropped.reshape(len(rows), n_classes))
+            return self._compute_energies(distances, limits, dropped.reshape(len(rows), n_classes))
 
-        return self._in_blocks(self._points, energies_without)
+        return self._run_in_blocks(self._points, energies_without)
 
-    def _left_out(self) -> Matrix | None:
+    def _get_beyond(self) -> Matrix | None:
         """Squared distances beyond which impostors do not count; None where all do."""
         return getattr(self, "_beyond", None)  # not there in older models
 
-    def _energies(
+    def _compute_energies(
         self, distances: Matrix, beyond: Matrix | None = None, dropped: Matrix | float = 0.0
     ) -> Matrix:
         """The three terms; ``dropped`` is to be left out of the third, by class of the centre."""
-        in_the_way = compute_impostor_costs(distances, self._edges, self._reach, beyond) - dropped
+        impostor_terms = (
+            compute_impostor_costs(distances, self._edges, self._reach, beyond) - dropped
+        )
         costs = compute_center_costs(
             distances,
             self._edges,
@@ -398,21 +404,23 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             self.push_weight_,
             getattr(self, "n_impostors_", None),
         )
-        others = in_the_way.sum(axis=1, keepdims=True) - in_the_way
-        return costs + self.push_weight_ * np.maximum(others, 0)
+        other_class_terms = impostor_terms.sum(axis=1, keepdims=True) - impostor_terms
+        return costs + self.push_weight_ * np.maximum(other_class_terms, 0)
 
-    def _in_blocks(self, queries: Matrix, energies: Callable[[slice, Matrix], Matrix]) -> Matrix:
+    def _run_in_blocks(
+        self, queries: Matrix, energies: Callable[[slice, Matrix], Matrix]
+    ) -> Matrix:
         """Energies from blocks of squared distances to the training points."""
         squares = np.einsum("ij,ij->i", self._points, self._points)
 
-        def of(block: slice) -> Matrix:
+        def evaluate_block(block: slice) -> Matrix:
             return energies(block, squared_distances(queries[block], self._points, squares))
 
         blocks = row_blocks(len(queries), 16 * len(squares), at_most=1024)
-        found = map_in_order(of, blocks, effective_threads(self.n_jobs))
-        return np.concatenate([np.empty((0, len(self.classes_))), *found])
+        energy_blocks = map_in_order(evaluate_block, blocks, effective_threads(self.n_jobs))
+        return np.concatenate([np.empty((0, len(self.classes_))), *energy_blocks])
 
-    def _placed(self, points: Floats, name: str) -> Matrix:
+    def _center_points(self, points: Floats, name: str) -> Matrix:
         """Points about the centre, in float64."""
         with np.errstate(over="ignore"):
             placed = points - self._center
@@ -425,14 +433,14 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         return placed
 
 
-def _with_targets(learner: Any) -> Any:
+def _find_targets_learner(learner: Any) -> Any:
     """The part of a fitted learner that was trained on target neighbours, or None."""
     while isinstance(learner, Pipeline):
         learner = learner.steps[-1][1]
     return learner if hasattr(learner, "target_neighbors_") else None
 
 
-def _checked_targets(learner: Any, n_samples: int) -> Indices:
+def _check_targets(learner: Any, n_samples: int) -> Indices:
     targets = np.asarray(learner.target_neighbors_)
     fits = targets.ndim == 2 and len(targets) == n_samples
     if not fits or targets.min(initial=-1) < -1 or targets.max(initial=-1) >= n_samples:

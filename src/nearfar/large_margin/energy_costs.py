@@ -27,21 +27,21 @@ def compute_center_costs(
     the nearest; None is all.
     """
     # One look at all distances serves neighbours and impostors.
-    found = _nearest_of_classes(distances, edges, max(n_neighbors, n_impostors or 1))
-    nearest = _least(found, n_neighbors)
+    smallest = _find_nearest_distances(distances, edges, max(n_neighbors, n_impostors or 1))
+    nearest = _select_smallest(smallest, n_neighbors)
     present = np.isfinite(nearest)
     pulls = np.where(present, nearest, 0).sum(axis=2)
     # A reach of 0 makes no hinge.
     reach = np.where(present, 1 + nearest, 0)
     if n_impostors is None:
-        pushes = _all_pushes(distances, edges, reach)
+        pushes = _sum_all_hinges(distances, edges, reach)
     else:
-        pushes = _nearest_pushes(_least(found, n_impostors), reach)
+        pushes = _sum_nearest_hinges(_select_smallest(smallest, n_impostors), reach)
     costs = (1 - push_weight) * pulls + push_weight * pushes
     return np.where(present.any(axis=2), costs, np.inf)
 
 
-def _nearest_of_classes(distances: Matrix, edges: Indices, n_nearest: int) -> Matrix:
+def _find_nearest_distances(distances: Matrix, edges: Indices, n_nearest: int) -> Matrix:
     """The least distances to each class, (b, n_classes, n_nearest), in no order; inf for none."""
     nearest = np.full((len(distances), len(edges) - 1, n_nearest), np.inf)
     for c, (start, stop) in enumerate(pairwise(edges.tolist())):
@@ -50,35 +50,41 @@ def _nearest_of_classes(distances: Matrix, edges: Indices, n_nearest: int) -> Ma
     return nearest
 
 
-def _least(values: Matrix, n_least: int) -> Matrix:
+def _select_smallest(values: Matrix, n_selected: int) -> Matrix:
     """So many of the last axis, in no order."""
-    if n_least == values.shape[-1]:
+    if n_selected == values.shape[-1]:
         return values
-    return np.partition(values, n_least - 1, axis=-1)[..., :n_least]
+    return np.partition(values, n_selected - 1, axis=-1)[..., :n_selected]
 
 
-def _nearest_pushes(nearest: Matrix, reach: Matrix) -> Matrix:
+def _sum_nearest_hinges(nearest: Matrix, reach: Matrix) -> Matrix:
     """Hinges of the nearest points of other classes, from those of each class, (b, n_classes)."""
     b, n_classes, m = nearest.shape
     pushes = np.empty((b, n_classes))
     for c in range(n_classes):
-        others = np.delete(nearest, c, axis=1).reshape(b, -1)
-        others = np.partition(others, m - 1, axis=1)[:, :m] if n_classes > 2 else others
-        pushes[:, c] = np.maximum(reach[:, c, :, None] - others[:, None], 0).sum(axis=(1, 2))
+        other_distances = np.delete(nearest, c, axis=1).reshape(b, -1)
+        other_distances = (
+            np.partition(other_distances, m - 1, axis=1)[:, :m]
+            if n_classes > 2
+            else other_distances
+        )
+        pushes[:, c] = np.maximum(reach[:, c, :, None] - other_distances[:, None], 0).sum(
+            axis=(1, 2)
+        )
     return pushes
 
 
-def _all_pushes(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
+def _sum_all_hinges(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
     """Hinges of all points of other classes, (b, n_classes)."""
     b, n_classes, n_neighbors = reach.shape
     pushes = np.empty((b, n_classes))
     limit = reach.max(axis=(1, 2))[:, None]
-    for part, near in _pairs_below(distances, limit, edges, n_classes * n_neighbors):
+    for part, near in _split_pairs_below(distances, limit, edges, n_classes * n_neighbors):
         levels = reach[part].reshape(-1, n_classes * n_neighbors)
-        of_all = _hinge_sums(near.distances, near.starts[::n_classes], levels)
-        of_classes = of_all.reshape(-1, n_neighbors).sum(axis=1)
-        own = _own_hinges(near.distances, near.starts, levels.reshape(-1, n_neighbors))
-        pushes[part] = (of_classes - own).reshape(-1, n_classes)
+        all_sums = _sum_hinges(near.distances, near.starts[::n_classes], levels)
+        class_sums = all_sums.reshape(-1, n_neighbors).sum(axis=1)
+        own_sums = _sum_own_hinges(near.distances, near.starts, levels.reshape(-1, n_neighbors))
+        pushes[part] = (class_sums - own_sums).reshape(-1, n_classes)
     return np.maximum(pushes, 0)  # what is left after taking hinges away may be rounding
 
 
@@ -98,16 +104,16 @@ def compute_impostor_costs(
     if beyond is not None:
         limit, beyond = np.minimum(limit, beyond), np.broadcast_to(beyond, distances.shape)
     slots = np.ascontiguousarray(reach.T)
-    for part, near in _pairs_below(distances, limit, edges):
+    for part, near in _split_pairs_below(distances, limit, edges):
         rows = np.repeat(np.arange(part.start, part.stop), np.diff(near.starts[::n_classes]))
         columns = near.cells - (rows - part.start) * distances.shape[1]
         hinges = np.zeros(len(rows))
         last = None if beyond is None else beyond[rows, columns]
         for slot in slots:
-            hinges += _hinges(slot[columns], near.distances)
+            hinges += _subtract_and_clip(slot[columns], near.distances)
             if last is not None:
-                hinges -= _hinges(slot[columns], last)
-        costs[part] = _sums_of_runs(hinges, near.starts).reshape(-1, n_classes)
+                hinges -= _subtract_and_clip(slot[columns], last)
+        costs[part] = _sum_runs(hinges, near.starts).reshape(-1, n_classes)
     return costs
 
 
@@ -119,7 +125,7 @@ class _Near(NamedTuple):
     starts: Indices  #: where those of each query with each class begin, and the end of the last
 
 
-def _pairs_below(
+def _split_pairs_below(
     distances: Matrix, limit: Matrix, edges: Indices, n_levels: int = 0
 ) -> Iterator[tuple[slice, _Near]]:
     """Pairs whose distance is below a limit for each row (b, 1), column (n,) or pair.
@@ -136,7 +142,7 @@ def _pairs_below(
         yield part, _Near(cells, distances[part].ravel()[cells], starts)
 
 
-def _own_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Vector:
+def _sum_own_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Vector:
     """The sum of ``[levels[r, m] - distance]_+`` over m and the run r of distances, for each r.
 
     Few are below the levels of their own run: each is compared with all of these.
@@ -145,11 +151,11 @@ def _own_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Vector:
     distances, starts = distances[below], np.searchsorted(below, starts)
     hinges = np.zeros(len(distances))
     for level in levels.T:
-        hinges += _hinges(np.repeat(level, np.diff(starts)), distances)
-    return _sums_of_runs(hinges, starts)
+        hinges += _subtract_and_clip(np.repeat(level, np.diff(starts)), distances)
+    return _sum_runs(hinges, starts)
 
 
-def _hinge_sums(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
+def _sum_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
     """The sum of ``[levels[r, m] - distance]_+`` over the run r of distances, for each r and m.
 
     Sorted, the distances between two levels follow one another. From each level to the next, sums
@@ -166,10 +172,10 @@ def _hinge_sums(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
     nearest = np.minimum(near[:, :1], levels[:, -1:])
     near -= nearest
     levels -= nearest
-    below = _counts_below(near, levels)
+    below = _count_below(near, levels)
     first = width * np.arange(len(sizes))[:, None]
     edges = np.append(np.hstack([first, first + below]), near.size)
-    sums = _sums_of_runs(near.ravel(), edges).reshape(len(sizes), -1)[:, :-1]
+    sums = _sum_runs(near.ravel(), edges).reshape(len(sizes), -1)[:, :-1]
     between = np.diff(below, axis=1, prepend=0)
     steps = np.diff(levels, axis=1, prepend=0)  # nothing is below the first
     growth = (below - between) * steps + (between * levels - sums)
@@ -178,7 +184,7 @@ def _hinge_sums(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
     return hinges
 
 
-def _counts_below(rising: Matrix, levels: Matrix) -> Indices:
+def _count_below(rising: Matrix, levels: Matrix) -> Indices:
     """How many of each rising row, whose last is infinite, are below each level of the row."""
     rows, last = np.arange(len(rising))[:, None], rising.shape[1] - 1
     counts = np.zeros(levels.shape, dtype=np.intp)
@@ -188,13 +194,13 @@ def _counts_below(rising: Matrix, levels: Matrix) -> Indices:
     return counts
 
 
-def _hinges(levels: Vector, distances: Vector) -> Vector:
+def _subtract_and_clip(levels: Vector, distances: Vector) -> Vector:
     """``[level - distance]_+``, in the place of the levels."""
     levels -= distances
     return np.maximum(levels, 0, out=levels)
 
 
-def _sums_of_runs(values: Vector, starts: Indices) -> Vector:
+def _sum_runs(values: Vector, starts: Indices) -> Vector:
     """Sums of runs that follow one another: each begins where it starts, and may be empty."""
     sums = np.zeros(len(starts) - 1)
     filled = starts[1:] > starts[:-1]

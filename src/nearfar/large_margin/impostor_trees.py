@@ -40,22 +40,24 @@ def find_impostors_tree(
     centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
     lengths = np.sqrt(reach[centers].astype(np.float64)) * (1 + rounding)
     rows = np.arange(len(Z)) if among is None else np.unique(among)
-    found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
-    n_found = 0
+    chunks: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+    n_candidates = 0
     for label in np.unique(codes[rows]):
         members = rows[codes[rows] == label]
         tree = KDTree(Z[members])
-        asked = np.flatnonzero(codes[centers] != label)
+        queries = np.flatnonzero(codes[centers] != label)
         # Memory for the case that all members are near.
-        for block in row_blocks(len(asked), 40 * len(members)):
-            queries = asked[block]
-            near = tree.query_radius(Z[centers[queries]], lengths[queries])
-            counts = [len(hits) for hits in near]
-            n_found += sum(counts)
-            if n_found > max_pairs:
+        for block in row_blocks(len(queries), 40 * len(members)):
+            block_queries = queries[block]
+            hits_per_query = tree.query_radius(Z[centers[block_queries]], lengths[block_queries])
+            counts = [len(hits) for hits in hits_per_query]
+            n_candidates += sum(counts)
+            if n_candidates > max_pairs:
                 return None
-            center = np.repeat(centers[queries], counts)
-            other = members[np.concatenate(near)]
-            kept = compute_pair_distances(Z, center, other) < reach[center]
-            found.append((center[kept].astype(np.int32), other[kept].astype(np.int32)))
-    return make_pair_list(found, len(Z))
+            center = np.repeat(centers[block_queries], counts)
+            impostor = members[np.concatenate(hits_per_query)]
+            is_impostor = compute_pair_distances(Z, center, impostor) < reach[center]
+            chunks.append(
+                (center[is_impostor].astype(np.int32), impostor[is_impostor].astype(np.int32))
+            )
+    return make_pair_list(chunks, len(Z))

@@ -74,34 +74,34 @@ def find_checked_targets(
 
 def check_targets(targets: ArrayLike, codes: Indices) -> Indices:
     """Targets given by the user, (n, k): row numbers of the same class, or -1."""
-    found = np.asarray(targets)
+    checked = np.asarray(targets)
     n = len(codes)
-    if found.ndim != 2 or len(found) != n or found.dtype.kind not in "iu":
+    if checked.ndim != 2 or len(checked) != n or checked.dtype.kind not in "iu":
         raise ValueError(
             f"target_neighbors must be an integer array of shape ({n}, k) with row indices; got "
-            f"shape {found.shape} and dtype {found.dtype}."
+            f"shape {checked.shape} and dtype {checked.dtype}."
         )
-    found = found.astype(np.intp)
-    if found.min(initial=0) < -1 or found.max(initial=-1) >= n:
+    checked = checked.astype(np.intp)
+    if checked.min(initial=0) < -1 or checked.max(initial=-1) >= n:
         raise ValueError(
             f"target_neighbors must contain row indices from 0 to {n - 1}, or -1 for missing "
-            f"targets; got values from {found.min()} to {found.max()}."
+            f"targets; got values from {checked.min()} to {checked.max()}."
         )
-    rows, slots = np.nonzero(found >= 0)
+    rows, slots = np.nonzero(checked >= 0)
     if not len(rows):
         raise ValueError("target_neighbors must contain at least one target; all entries are -1.")
-    others = found[rows, slots]
-    for wrong, what in (
-        (others == rows, "itself"),
-        (codes[others] != codes[rows], "of another class"),
+    target_rows = checked[rows, slots]
+    for is_wrong, reason in (
+        (target_rows == rows, "itself"),
+        (codes[target_rows] != codes[rows], "of another class"),
     ):
-        if wrong.any():
-            i = int(np.argmax(wrong))
+        if is_wrong.any():
+            i = int(np.argmax(is_wrong))
             raise ValueError(
                 "target_neighbors must be other rows of the same class: the target of row "
-                f"{rows[i]} is row {others[i]}, {what}."
+                f"{rows[i]} is row {target_rows[i]}, {reason}."
             )
-    return found
+    return checked
 
 
 def find_impostors(
@@ -123,8 +123,8 @@ def find_impostors(
     impostors.
     """
     if method == "auto":
-        chosen = choose_search(*Z.shape, work="impostors", n_threads=n_threads)
-        method = "blocks" if among is not None else chosen
+        choice = choose_search(*Z.shape, work="impostors", n_threads=n_threads)
+        method = "blocks" if among is not None else choice
     if method == "tree":
         return find_impostors_tree(Z, codes, reach, max_pairs=max_pairs, among=among)
     if method != "blocks":
@@ -150,28 +150,28 @@ def find_nearest_impostors(
     centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
     search = partial(find_impostors, Z, codes, n_threads=n_threads)
     # All below the reach are found faster than the nearest, if they are not too many.
-    few = len(Z) <= _FEW_POINTS
-    each = min(_MANY * n_nearest, len(Z) // 8) if few else _MANY * n_nearest
-    found = None
-    if few or _few_impostors(Z, codes, reach, centers, each):
-        found = search(reach, max_pairs=each * len(centers))
-    if found is None and few:
-        found = _nearest_of_few(Z, codes, reach, n_nearest)
-    if found is None:
-        closer = shorten_reach(Z, codes, reach, n_nearest, n_threads=n_threads)
-        found = search(closer, max_pairs=_TOO_MANY * n_nearest * len(centers))
-    if found is None:  # nearly all are as near as each other
-        found = _nearest_of_each_class(Z, codes, reach, centers, n_nearest)
-    owners = found.centers
-    distances = compute_pair_distances(Z, owners, found.indices)
-    rank = rank_by_distance(owners, distances)
-    kept, last = rank < n_nearest, rank == n_nearest - 1
+    is_small = len(Z) <= _FEW_POINTS
+    max_per_center = min(_MANY * n_nearest, len(Z) // 8) if is_small else _MANY * n_nearest
+    pairs = None
+    if is_small or _has_few_impostors(Z, codes, reach, centers, max_per_center):
+        pairs = search(reach, max_pairs=max_per_center * len(centers))
+    if pairs is None and is_small:
+        pairs = _find_nearest_densely(Z, codes, reach, n_nearest)
+    if pairs is None:
+        shorter_reach = shorten_reach(Z, codes, reach, n_nearest, n_threads=n_threads)
+        pairs = search(shorter_reach, max_pairs=_TOO_MANY * n_nearest * len(centers))
+    if pairs is None:  # nearly all are as near as each other
+        pairs = _find_nearest_by_class(Z, codes, reach, centers, n_nearest)
+    pair_centers = pairs.centers
+    distances = compute_pair_distances(Z, pair_centers, pairs.indices)
+    rank = rank_by_distance(pair_centers, distances)
+    is_nearest, is_last = rank < n_nearest, rank == n_nearest - 1
     radius = reach.copy()
-    radius[owners[last]] = distances[last]
-    return make_pair_list([(owners[kept], found.indices[kept])], len(Z)), radius
+    radius[pair_centers[is_last]] = distances[is_last]
+    return make_pair_list([(pair_centers[is_nearest], pairs.indices[is_nearest])], len(Z)), radius
 
 
-def _nearest_of_few(
+def _find_nearest_densely(
     Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, n_nearest: int
 ) -> PairList:
     """The nearest points of other classes where the distances of all to all are few numbers.
@@ -183,37 +183,37 @@ def _nearest_of_few(
     points -= points.mean(axis=0)
     distances = squared_distances(points, points)
     distances[codes[:, None] == codes] = np.inf
-    place = min(n_nearest, len(Z)) - 1
-    last = np.partition(distances, place, axis=1)[:, place]
+    column = min(n_nearest, len(Z)) - 1
+    last_distance = np.partition(distances, column, axis=1)[:, column]
     # Ten thousand roundings of the largest square.
     slack = 1e4 * np.finfo(np.float64).eps * np.einsum("ij,ij->i", points, points).max()
-    limit = np.minimum(np.minimum(last, reach) + slack, np.finfo(np.float64).max)
-    centers, others = np.nonzero(distances <= limit[:, None])
-    nearer = compute_pair_distances(Z, centers, others) < reach[centers]
-    pairs = centers[nearer].astype(np.int32), others[nearer].astype(np.int32)
+    limit = np.minimum(np.minimum(last_distance, reach) + slack, np.finfo(np.float64).max)
+    centers, impostors = np.nonzero(distances <= limit[:, None])
+    is_near = compute_pair_distances(Z, centers, impostors) < reach[centers]
+    pairs = centers[is_near].astype(np.int32), impostors[is_near].astype(np.int32)
     return make_pair_list([pairs], len(Z))
 
 
-def _few_impostors(
-    Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, centers: Indices, most: int
+def _has_few_impostors(
+    Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, centers: Indices, max_mean: int
 ) -> bool:
     """Whether some centres, evenly drawn, have at most so many impostors on the average."""
     pilots = centers[:: 1 + len(centers) // _PILOTS]
-    alone = np.full_like(reach, -np.inf)
-    alone[pilots] = reach[pilots]
-    return find_impostors(Z, codes, alone, max_pairs=most * len(pilots)) is not None
+    pilot_reach = np.full_like(reach, -np.inf)
+    pilot_reach[pilots] = reach[pilots]
+    return find_impostors(Z, codes, pilot_reach, max_pairs=max_mean * len(pilots)) is not None
 
 
-def _nearest_of_each_class(
+def _find_nearest_by_class(
     Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, centers: Indices, n_nearest: int
 ) -> PairList:
     """The nearest points of other classes, by a search for the centres of each class."""
     lists = []
     for label in np.unique(codes[centers]):
-        others, mine = np.flatnonzero(codes != label), centers[codes[centers] == label]
-        wanted = min(n_nearest, len(others))
-        distances, nearest = kneighbors(Z[others], Z[mine], n_neighbors=wanted)
-        rows, slots = np.nonzero(distances**2 < reach[mine, None])
-        pairs = mine[rows], others[nearest[rows, slots]]
+        candidates, class_centers = np.flatnonzero(codes != label), centers[codes[centers] == label]
+        n_requested = min(n_nearest, len(candidates))
+        distances, nearest = kneighbors(Z[candidates], Z[class_centers], n_neighbors=n_requested)
+        rows, slots = np.nonzero(distances**2 < reach[class_centers, None])
+        pairs = class_centers[rows], candidates[nearest[rows, slots]]
         lists.append((pairs[0].astype(np.int32), pairs[1].astype(np.int32)))
     return make_pair_list(lists, len(Z))

@@ -40,7 +40,7 @@ class ModeMetrics(LargeMargin):
         self.shape, self.ranks = stack.shape[1:], tuple(ranks)
         super().__init__(stack.reshape(len(stack), -1), codes, targets, push_weight)
 
-    def parts(self, L: Vector) -> list[Matrix]:
+    def split_modes(self, L: Vector) -> list[Matrix]:
         """The matrices of the modes."""
         sizes = list(zip(self.ranks, self.shape, strict=True))
         edges = np.cumsum([0, *(q * d for q, d in sizes)])
@@ -53,7 +53,7 @@ class ModeMetrics(LargeMargin):
     def map_points(self, L: Vector, points: Floats | None = None) -> Floats:
         """Flat tensors under the map."""
         stack = self._stack(points)
-        return project_stack(stack, [W.T for W in self.parts(L)]).reshape(len(stack), -1)
+        return project_stack(stack, [W.T for W in self.split_modes(L)]).reshape(len(stack), -1)
 
     def map_exactly(self, L: Vector) -> Floats:
         """Flat tensors under the map in full precision."""
@@ -71,18 +71,18 @@ class ModeMetrics(LargeMargin):
         measured: Any = None,
     ) -> Evaluation:
         """The loss; without V the gradient stands in for Lap(W) V."""
-        found = super().evaluate(L, smoothing, V, points, measured)
+        evaluation = super().evaluate(L, smoothing, V, points, measured)
         if V is not None:
-            return found
-        slopes = found.laplacian_v.reshape(-1, *self.ranks)
-        stack, factors = self._stack(points), [W.T for W in self.parts(L)]
+            return evaluation
+        slopes = evaluation.laplacian_v.reshape(-1, *self.ranks)
+        stack, factors = self._stack(points), [W.T for W in self.split_modes(L)]
         gradient = [
             2 * mode_scatter(slopes, k, project_stack(stack, factors, skip=k)).ravel()
             for k in range(len(factors))
         ]
-        return found._replace(laplacian_v=np.concatenate(gradient))
+        return evaluation._replace(laplacian_v=np.concatenate(gradient))
 
-    def gradient(self, laplacian_z: Any, points: Any = None) -> Matrix:
+    def compute_gradient(self, laplacian_z: Any, points: Any = None) -> Matrix:
         """As it is."""
         return np.asarray(laplacian_z)
 
@@ -90,40 +90,40 @@ class ModeMetrics(LargeMargin):
         """The best multiple of the map, shared by all modes."""
         return np.asarray(L * self.find_best_scale(L) ** (1 / len(self.shape)))
 
-    def shrinkage(self, before: Vector, now: Vector) -> float:
+    def shrinkage(self, previous: Vector, current: Vector) -> float:
         """Bounds of the modes multiply, as Kronecker products of ordered metrics are ordered."""
-        pairs = zip(self.parts(before), self.parts(now), strict=True)
+        pairs = zip(self.split_modes(previous), self.split_modes(current), strict=True)
         return prod(compute_shrinkage(a, b) for a, b in pairs)
 
-    def mode_slope(self, L: Vector, mode: int, smoothing: float | None = None) -> Matrix:
+    def compute_mode_slope(self, L: Vector, mode: int, smoothing: float | None = None) -> Matrix:
         r"""The gradient in :math:`\Sigma_k` of a mode, all others being as they are."""
         X = self.points
-        other = project_stack(self._stack(X), [W.T for W in self.parts(L)], skip=mode)
-        V = other.reshape(len(other), -1)
-        found = self.evaluate(L, smoothing, V=V, points=X)
-        G = mode_scatter(other, mode, found.laplacian_v.reshape(other.shape))
+        projected = project_stack(self._stack(X), [W.T for W in self.split_modes(L)], skip=mode)
+        V = projected.reshape(len(projected), -1)
+        evaluation = self.evaluate(L, smoothing, V=V, points=X)
+        G = mode_scatter(projected, mode, evaluation.laplacian_v.reshape(projected.shape))
         return (G + G.T) / 2
 
     def _escape(self, progress: Progress, tol: float) -> bool:
         """Leave a point where some map has lost rank although its metric could gain by another."""
-        matrices = self.parts(progress.L)
+        matrices = self.split_modes(progress.L)
         for mode, W in enumerate(matrices):
             if len(W) < W.shape[1]:
                 continue
 
             def value(trial: Matrix, mode: int = mode) -> float:
-                return self.evaluate(self._with(progress.L, mode, trial)).loss
+                return self.evaluate(self._replace_mode(progress.L, mode, trial)).loss
 
-            better = escape(value, W, self.mode_slope(progress.L, mode), least=10 * tol)
+            better = escape(value, W, self.compute_mode_slope(progress.L, mode), least=10 * tol)
             if better is not None:
-                progress.L = self._with(progress.L, mode, better)
+                progress.L = self._replace_mode(progress.L, mode, better)
                 return True
         return False
 
-    def _with(self, L: Vector, mode: int, W: Matrix) -> Vector:
-        matrices = self.parts(L)
+    def _replace_mode(self, L: Vector, mode: int, W: Matrix) -> Vector:
+        matrices = self.split_modes(L)
         matrices[mode] = W
-        return np.concatenate([part.ravel() for part in matrices])
+        return np.concatenate([matrix.ravel() for matrix in matrices])
 
     def dual_bound(self, L: Vector) -> float:
         """Nothing is known: the problem is not convex in all modes together."""

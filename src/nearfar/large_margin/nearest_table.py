@@ -45,15 +45,18 @@ class NearestTable:
         # Where each listed impostor is in a table with a row for each centre.
         self._begins = (np.arange(n) * width)[:, None]
         self._place = centers * width + np.arange(len(centers)) - impostors.indptr[centers]
-        self._others = np.zeros(n * width, dtype=np.int32)
-        self._others[self._place] = impostors.indices
+        self._impostors = np.zeros(n * width, dtype=np.int32)
+        self._impostors[self._place] = impostors.indices
         # Pairs that weigh: the targets, then the impostors that count. Who is absent weighs 0.
         self._second_of = np.zeros((n, k + n_counted), dtype=np.int32)
         self._second_of[:, :k] = np.where(self._present, targets, 0)
         indptr = np.arange(n + 1, dtype=np.int32) * (k + n_counted)
-        parts = (np.zeros(self._second_of.size), self._second_of.ravel(), indptr)
+        matrix_parts = (np.zeros(self._second_of.size), self._second_of.ravel(), indptr)
         # W and its transpose; to make them takes as long as to multiply by them.
-        self._sparse = sparse.csr_array(parts, (n, n)), sparse.csc_array(parts, (n, n))
+        self._sparse = (
+            sparse.csr_array(matrix_parts, (n, n)),
+            sparse.csc_array(matrix_parts, (n, n)),
+        )
 
     def measure(self, Z: Floats, n_threads: int = 1) -> Measured:
         """1 plus the distance of each target, -inf where there is none; those of the impostors."""
@@ -66,7 +69,7 @@ class NearestTable:
             reach[self._present] = pulled
         return Measured(reach, distances[self._n_pulled :])
 
-    def _nearest(self, distances: Matrix) -> tuple[Indices, Matrix]:
+    def _find_nearest(self, distances: Matrix) -> tuple[Indices, Matrix]:
         """Places and distances of the impostors that count, the nearest first; inf for none."""
         table = np.full(self._shape, np.inf)
         table.ravel()[self._place] = distances
@@ -75,11 +78,11 @@ class NearestTable:
         at = table.argsort(axis=1, kind="stable")[:, :n_counted] + self._begins
         return at, table.ravel()[at]
 
-    def furthest(self, distances: Matrix) -> Matrix:
+    def find_last_distances(self, distances: Matrix) -> Matrix:
         """The distance of the last impostor that counts; inf where fewer are listed."""
         if not self._enough:
             return np.full(self._shape[0], np.inf)
-        return self._nearest(distances)[1][:, -1]
+        return self._find_nearest(distances)[1][:, -1]
 
     def loss(
         self,
@@ -91,7 +94,7 @@ class NearestTable:
     ) -> Evaluation:
         """The loss, and ``Lap(W) @ V``."""
         k = self.targets.shape[1]
-        at, near = self._nearest(measured.distances)
+        at, near = self._find_nearest(measured.distances)
         losses, slopes = evaluate_hinge(measured.reach[:, :, None] - near[:, None, :], smoothing)
         pulls, pushes = slopes.sum(axis=2), slopes.sum(axis=1)
         weights = np.empty(self._second_of.shape, V.dtype)
@@ -99,7 +102,7 @@ class NearestTable:
         weights[:, k:] = -push_weight * pushes
         if self._n_pulled < self.targets.size:
             weights[:, :k][~self._present] = 0.0
-        self._second_of[:, k:] = self._others[at]
+        self._second_of[:, k:] = self._impostors[at]
         pulled = float(measured.reach[self._present].sum()) - self._n_pulled
         loss = (1 - push_weight) * pulled + push_weight * float(losses.sum())
         return Evaluation(

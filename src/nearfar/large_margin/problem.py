@@ -30,20 +30,22 @@ from nearfar.large_margin.triplet_loss import (
     sum_columns,
     weigh_hinges,
 )
-from nearfar.large_margin.working_set import COARSE_NUMBERS, WIDE, ListedMargin, Structure
+from nearfar.large_margin.working_set import WIDE, WIDE_COARSE_SIZE, ListedMargin, Structure
 from nearfar.solvers.eigen import least_eigenvalue, some_eigh
 
 # Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
 FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
-MANY_PAIRS = 10**7  # listed at most before it has settled
-MANY_OF_WIDE = 120  # of each centre under wide maps
+MAX_PAIRS = 10**7  # listed at most before it has settled
+MAX_PAIRS_PER_WIDE_CENTER = 120  # of each centre under wide maps
 FREE_ROUNDS = 2  # on a sample of centres that find most of the loss missing; then lists are joined
-FEW_CENTERS = 2000  # centres of the first stage
+FIRST_STAGE_CENTERS = 2000  # centres of the first stage
 # Square maps of twice as many columns begin with so many rows, and get as many more at once where
 # the problem asks for them; rows shorter than that share of the longest are left out then.
-FEW_ROWS, MORE_ROWS, SHORT_ROW = 64, 32, 1e-3
+FIRST_ROWS, MORE_ROWS, SHORT_ROW = 64, 32, 1e-3
 WIDE_DIAGONAL = 128  # factors from which a diagonal map does
-FEW_SAMPLED = 2000  # centres from which wide maps begin with samples: they would fit a single one
+MIN_SAMPLED_CENTERS = (
+    2000  # centres from which wide maps begin with samples: they would fit a single one
+)
 # Wide maps of fewer rows than columns, no convex problem, are content with so many times ``tol``:
 # the second half of their iterations would gain less than a thousandth.
 WIDE_TOL = 10
@@ -63,8 +65,8 @@ class LargeMargin(ListedMargin):
             # Its optimum is as a rule of much lower rank: rows are added where it is not.
             _, singular, axes = np.linalg.svd(progress.L)
             rank = int(np.count_nonzero(singular > SHORT_ROW * singular[0]))
-            begun = progress.n_iter > 0 or 2 * rank < len(singular)
-            progress.L = (singular[:, None] * axes)[: max(FEW_ROWS, rank * begun)]
+            has_begun = progress.n_iter > 0 or 2 * rank < len(singular)
+            progress.L = (singular[:, None] * axes)[: max(FIRST_ROWS, rank * has_begun)]
         self.max_rows = shape[0]
         if self._is_sampled(progress.L) and progress.L.ndim == 2 and shape[0] < shape[1]:
             tol = max(tol, min(WIDE_TOL * tol, 1e-4))
@@ -80,7 +82,7 @@ class LargeMargin(ListedMargin):
         return (
             self._is_sampled(L)
             and self.structure == "full"
-            and L.shape[0] == L.shape[1] >= 2 * FEW_ROWS
+            and L.shape[0] == L.shape[1] >= 2 * FIRST_ROWS
         )
 
     def _solve(self, progress: Progress, max_iter: int, tol: float) -> bool:
@@ -91,13 +93,13 @@ class LargeMargin(ListedMargin):
                 return progress.stopped
             if progress.L.ndim == 1:
                 progress.L = prune_factors(progress.L)
-                self.keep_columns(progress.L)
-        for few in self._stages(progress.L):
-            self.use_centers(few)
-            final = few is None
+                self.select_columns(progress.L)
+        for n_centers_used in self._plan_stages(progress.L):
+            self.use_centers(n_centers_used)
+            final = n_centers_used is None
             progress.L = self.rescale(progress.L)
-            thin = final and progress.L.ndim == 2 and len(progress.L) < self.max_rows
-            for rough in (1e-3, 1e-4, 1e-5) if thin else ():  # rows are added early
+            is_thin = final and progress.L.ndim == 2 and len(progress.L) < self.max_rows
+            for rough in (1e-3, 1e-4, 1e-5) if is_thin else ():  # rows are added early
                 if rough > tol and not self._settle(progress, max_iter, rough, False):
                     return False
             if not self._settle(progress, max_iter, tol if final else 1e-3, not final):
@@ -105,7 +107,7 @@ class LargeMargin(ListedMargin):
             if progress.stopped:
                 return True
         for width in WIDTHS[1:]:
-            if progress.stopped or self._rounding(progress.L) <= 100 * tol:
+            if progress.stopped or self._measure_rounding(progress.L) <= 100 * tol:
                 break
             if progress.L.ndim != 2 or self.max_rows == progress.L.shape[1]:  # convex
                 # Where each width settles its slopes are nearly feasible multipliers.
@@ -121,17 +123,17 @@ class LargeMargin(ListedMargin):
         """Whether the map has so many entries that it would fit a single sample."""
         n_centers = int((self.all_targets >= 0).any(axis=1).sum())
         wide = WIDE_DIAGONAL if self.structure == "diagonal" else WIDE
-        return L.size >= wide and n_centers >= FEW_SAMPLED
+        return L.size >= wide and n_centers >= MIN_SAMPLED_CENTERS
 
-    def _stages(self, L: Matrix) -> list[int | None]:
+    def _plan_stages(self, L: Matrix) -> list[int | None]:
         """How many centres to sum over, one stage after the other; None for all."""
         if self._is_sampled(L) and L.ndim == 2:
             return [None]
         n_centers = int((self.all_targets >= 0).any(axis=1).sum())
-        few = max(FEW_CENTERS, n_centers // 8)
-        return [few, None] if 2 * few <= n_centers else [None]
+        n_first = max(FIRST_STAGE_CENTERS, n_centers // 8)
+        return [n_first, None] if 2 * n_first <= n_centers else [None]
 
-    def _rounding(self, L: Matrix) -> float:
+    def _measure_rounding(self, L: Matrix) -> float:
         """By what share rounded hinges raise the loss: what sharper ones could still gain."""
         rounded, sharp = self.evaluate(L).loss, self.evaluate(L, smoothing=0.0).loss
         return (rounded - sharp) / rounded if rounded > 0 else 0.0
@@ -142,19 +144,19 @@ class LargeMargin(ListedMargin):
             self.search(progress.L, coarse=True)
         keep, check, rounds = False, FIRST_CHECK, 0
         # The best map so far by its whole loss, and what was listed there.
-        best, there = np.inf, (progress.L, self.pairs, self._listed_at)
+        best, best_state = np.inf, (progress.L, self.pairs, self._listed_at)
         while True:
-            found = self._descend(progress, max_iter, tol, check, keep, coarse)
-            missing = 0.0 if found is None else found
-            if found is None and not coarse and not self.is_complete(progress.L):
+            missing_found = self._descend(progress, max_iter, tol, check, keep, coarse)
+            missing = 0.0 if missing_found is None else missing_found
+            if missing_found is None and not coarse and not self.is_complete(progress.L):
                 missing = self.search(progress.L, keep=keep)
             objective = self.evaluate(progress.L).loss
             if progress.stopped:
                 return True
             if progress.n_iter >= max_iter:
                 return False
-            settled = found is None and missing <= tol
-            if settled and (coarse or not self._escape(progress, tol)):
+            is_settled = missing_found is None and missing <= tol
+            if is_settled and (coarse or not self._escape(progress, tol)):
                 return True
             if coarse:
                 # Losses over lists that are not whole cannot be compared. Where new lists would
@@ -163,13 +165,13 @@ class LargeMargin(ListedMargin):
                 keep = rounds >= FREE_ROUNDS
                 check = FIRST_CHECK if missing > 0.5 else min(2 * check, LAST_CHECK)
             elif objective < best:
-                best, there = objective, (progress.L, self.pairs, self._listed_at)
+                best, best_state = objective, (progress.L, self.pairs, self._listed_at)
                 check = min(2 * check, LAST_CHECK)
             else:
                 # What was missing led astray: back, with both lists, and look sooner. From now on
                 # the list only grows, so that the rounds come to an end.
-                progress.L, listed, self._listed_at = there
-                self.pairs = self._joined(listed, self.pairs)
+                progress.L, best_pairs, self._listed_at = best_state
+                self.pairs = self._join(best_pairs, self.pairs)
                 keep, check = True, max(2, check // 4)
 
     def _descend(
@@ -179,34 +181,37 @@ class LargeMargin(ListedMargin):
         checked = progress.n_iter
         missing: float | None = None
         last: Evaluation | None = None
-        at_most = MANY_PAIRS
+        max_listed = MAX_PAIRS
         if self._is_sampled(progress.L):
             n_centers = int((self.targets >= 0).any(axis=1).sum())
-            at_most = min(at_most, max(MANY_OF_WIDE * n_centers, COARSE_NUMBERS // len(progress.L)))
+            max_listed = min(
+                max_listed,
+                max(MAX_PAIRS_PER_WIDE_CENTER * n_centers, WIDE_COARSE_SIZE // len(progress.L)),
+            )
         variables = (Squares if self.structure == "diagonal" else Entries)(self, progress.L)
 
         def objective(flat: Matrix) -> tuple[float, Matrix]:
             nonlocal last
-            last, slope = variables.evaluated(flat)
+            last, slope = variables.evaluate(flat)
             return last.loss, slope
 
         def record(flat: Matrix) -> None:
             nonlocal checked, missing, check
             assert last is not None
-            new = variables.map_of(flat)
-            if progress.note(new, last.loss, last.n_active):
+            L = variables.to_map(flat)
+            if progress.note(L, last.loss, last.n_active):
                 raise StopIteration
-            listed = self.pairs is not None  # if not, they may have become few enough
-            if progress.n_iter - checked < check or (listed and self.is_complete(new)):
+            has_list = self.pairs is not None  # if not, they may have become few enough
+            if progress.n_iter - checked < check or (has_list and self.is_complete(L)):
                 return
             checked = progress.n_iter
-            share = self.search(new, keep=keep, coarse=coarse, at_most=at_most)
+            fraction = self.search(L, keep=keep, coarse=coarse, max_listed=max_listed)
             # A little more loss than L-BFGS knows of does not mislead it.
-            if share > 10 * tol:
-                missing = share
+            if fraction > 10 * tol:
+                missing = fraction
                 raise StopIteration
             # Where next to nothing is missing, the look at the end will do.
-            check = 4 * check if share < tol else min(2 * check, LAST_CHECK)
+            check = 4 * check if fraction < tol else min(2 * check, LAST_CHECK)
 
         optimize.minimize(
             objective,
@@ -236,26 +241,26 @@ class LargeMargin(ListedMargin):
         # Turned so that the last rows carry the weakest directions, which new ones replace.
         _, singular, axes = np.linalg.svd(L, full_matrices=False)
         rows = singular[:, None] * axes
-        kept = int(np.count_nonzero(singular > SHORT_ROW * singular[0]))
-        if self.max_rows < L.shape[1] and kept == self.max_rows:
+        n_kept = int(np.count_nonzero(singular > SHORT_ROW * singular[0]))
+        if self.max_rows < L.shape[1] and n_kept == self.max_rows:
             return False
-        kept = min(kept, self.max_rows - 1)
-        here = self.evaluate(L).loss
-        slope, _ = self._slope(L, self.smoothing)
-        values, vectors = some_eigh(slope, 0, min(MORE_ROWS, self.max_rows - kept) - 1)
+        n_kept = min(n_kept, self.max_rows - 1)
+        loss = self.evaluate(L).loss
+        slope, _ = self._compute_slope(L, self.smoothing)
+        values, vectors = some_eigh(slope, 0, min(MORE_ROWS, self.max_rows - n_kept) - 1)
         values = values[values < 0]
         if not len(values):
             return False
-        new = np.sqrt(values / values[0])[:, None] * vectors.T[: len(values)]
+        new_rows = np.sqrt(values / values[0])[:, None] * vectors.T[: len(values)]
         trials = [
-            np.vstack([rows[:kept], length * singular[0] * new])
+            np.vstack([rows[:n_kept], length * singular[0] * new_rows])
             for length in (0.3, 0.1, 0.03, 0.01)
         ]
         losses = [self.evaluate(trial).loss for trial in trials]
         best = int(np.argmin(losses))
         # A descent gains more by new rows than they do at first.
-        enough = 3 * tol if len(L) < self.max_rows else 10 * tol
-        if losses[best] >= here * (1 - enough):
+        min_gain = 3 * tol if len(L) < self.max_rows else 10 * tol
+        if losses[best] >= loss * (1 - min_gain):
             return False
         progress.L = trials[best]
         return True
@@ -263,29 +268,29 @@ class LargeMargin(ListedMargin):
     def _add_columns(self, progress: Progress, tol: float) -> bool:
         """Give factors to columns that have none and along which the loss descends."""
         L = progress.L
-        without = np.flatnonzero(L == 0)
-        if not len(without):
+        unused = np.flatnonzero(L == 0)
+        if not len(unused):
             return False
-        slope, _ = self._slope(L, self.smoothing)
-        most = slope[without].min()
-        if most >= 0:
+        slope, _ = self._compute_slope(L, self.smoothing)
+        min_slope = slope[unused].min()
+        if min_slope >= 0:
             return False
-        here = self.evaluate(L).loss
-        new = np.zeros(len(L))
-        new[without] = np.maximum(slope[without] / most, 0.0) * ((L**2).max() or 1.0)
-        trials = [np.sqrt(L**2 + length * new) for length in (1e-1, 1e-2, 1e-3, 1e-4)]
+        loss = self.evaluate(L).loss
+        new_squares = np.zeros(len(L))
+        new_squares[unused] = np.maximum(slope[unused] / min_slope, 0.0) * ((L**2).max() or 1.0)
+        trials = [np.sqrt(L**2 + length * new_squares) for length in (1e-1, 1e-2, 1e-3, 1e-4)]
         best = trials[int(np.argmin([self.evaluate(trial).loss for trial in trials]))]
-        enough = here * (1 - 3 * tol)
-        if self.evaluate(best).loss < enough and not self.is_complete(best):
+        max_loss = loss * (1 - 3 * tol)
+        if self.evaluate(best).loss < max_loss and not self.is_complete(best):
             self.search(best, keep=True)
-        if self.evaluate(best).loss >= enough:
+        if self.evaluate(best).loss >= max_loss:
             return False
         progress.L = best
         return True
 
     # The bound
 
-    def _slope(
+    def _compute_slope(
         self, L: Matrix, smoothing: float, measured: Measured | None = None
     ) -> tuple[Matrix, float]:
         """The gradient in M (its diagonal when L is one) and the sum of slopes."""
@@ -293,7 +298,7 @@ class LargeMargin(ListedMargin):
         if measured is None:
             measured = self.measured(L)
         if measured is not None and self.pairs is not None:
-            found = weigh_hinges(
+            weighing = weigh_hinges(
                 measured.reach,
                 self.targets,
                 self.pairs,
@@ -304,41 +309,45 @@ class LargeMargin(ListedMargin):
                 self.nearest,
             )
             if self.structure == "diagonal":
-                return sum_columns([found.push, found.pull], X, self.n_threads), found.slopes
-            weights = Laplacian(found.push + found.pull, self.n_threads)
-            return self._in_columns(weights.dot), found.slopes
+                return sum_columns(
+                    [weighing.push, weighing.pull], X, self.n_threads
+                ), weighing.slopes
+            weights = Laplacian(weighing.push + weighing.pull, self.n_threads)
+            return self._multiply_by_columns(weights.dot), weighing.slopes
 
         def laplacian(V: Matrix) -> Floats:
             nonlocal slopes
-            found = self.evaluate(L, smoothing, V=V, points=X, measured=measured)
-            slopes = found.slopes
-            return found.laplacian_v
+            weighing = self.evaluate(L, smoothing, V=V, points=X, measured=measured)
+            slopes = weighing.slopes
+            return weighing.laplacian_v
 
-        return self._in_columns(laplacian), slopes
+        return self._multiply_by_columns(laplacian), slopes
 
-    def _pull(self) -> Matrix:
+    def _compute_pull(self) -> Matrix:
         """The pull term's gradient in M, which no hinge changes."""
-        return self._in_columns(
+        return self._multiply_by_columns(
             lambda V: multiply_pull_laplacian(self.targets, self.push_weight, V)
         )
 
-    def _in_columns(self, laplacian: Callable[[Matrix], Floats]) -> Matrix:
+    def _multiply_by_columns(self, laplacian: Callable[[Matrix], Floats]) -> Matrix:
         """X' Lap(W) X (its diagonal where L is one) from Lap(W) V of some columns V at a time."""
         X = self.points
         n, d = X.shape
         width = int(np.clip(2**23 // n, 32, 256))
         G = np.empty(d if self.structure == "diagonal" else (d, d))
         for start in range(0, d, width):
-            part = slice(start, start + width)
-            V = X[:, part].astype(np.float64)
+            columns = slice(start, start + width)
+            V = X[:, columns].astype(np.float64)
             laplacian_v = laplacian(V)
             if self.structure == "diagonal":
-                G[part] = np.einsum("ij,ij->j", laplacian_v, V)
+                G[columns] = np.einsum("ij,ij->j", laplacian_v, V)
                 continue
-            for first in range(0, start + 1, width):
-                other = slice(first, first + width)
-                G[other, part] = X[:, other].astype(np.float64, copy=False).T @ laplacian_v
-                G[part, other] = G[other, part].T
+            for other_start in range(0, start + 1, width):
+                other_columns = slice(other_start, other_start + width)
+                G[other_columns, columns] = (
+                    X[:, other_columns].astype(np.float64, copy=False).T @ laplacian_v
+                )
+                G[columns, other_columns] = G[other_columns, columns].T
         return np.asarray((G + G.T) / 2)
 
     def dual_bound(self, L: Matrix) -> float:
@@ -349,12 +358,12 @@ class LargeMargin(ListedMargin):
         term's, the dual value :math:`\mu \sum \gamma_t` is such a bound. The slopes of rounded
         hinges nearly satisfy it at a good L; a common factor makes sure.
         """
-        P = self._pull()
+        P = self._compute_pull()
         best, measured = self.bound, self.measured(L)
         # Of fewer rows than columns it is no near bound, by whatever hinges.
         rectangular = L.ndim == 2 and self.max_rows < L.shape[1]
         for width in self.smoothing * np.array([1.0] if rectangular else [1.0, 0.3, 3.0]):
-            S, slopes = self._slope(L, width, measured)
+            S, slopes = self._compute_slope(L, width, measured)
             lowest = compute_min_ratio(S - P, P)
             factor = 1.0 if lowest >= -1.0 else -1.0 / lowest
             best = max(best, factor * self.push_weight * slopes)
@@ -373,9 +382,9 @@ class FixedTriplets(LargeMargin):
         structure: Structure = "full",
     ) -> None:
         self.triplets = triplets
-        nothing = np.full((len(points), 1), -1, dtype=np.intp)
+        no_targets = np.full((len(points), 1), -1, dtype=np.intp)
         codes = np.zeros(len(points), dtype=np.intp)
-        super().__init__(points, codes, nothing, push_weight, structure=structure)
+        super().__init__(points, codes, no_targets, push_weight, structure=structure)
 
     def evaluate(
         self,
@@ -392,7 +401,7 @@ class FixedTriplets(LargeMargin):
         )
 
     def search(
-        self, L: Matrix, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
+        self, L: Matrix, *, keep: bool = False, coarse: bool = False, max_listed: int | None = None
     ) -> float:
         """Nothing to search."""
         return 0.0
@@ -404,17 +413,19 @@ class FixedTriplets(LargeMargin):
         """Always."""
         return True
 
-    def _stages(self, L: Matrix) -> list[int | None]:
+    def _plan_stages(self, L: Matrix) -> list[int | None]:
         return [None]
 
     def _is_sampled(self, L: Matrix) -> bool:
         return False
 
-    def _gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
-        near = compute_pair_distances(Z, self.triplets[:, 0], self.triplets[:, 1])
-        return near, near - compute_pair_distances(Z, self.triplets[:, 0], self.triplets[:, 2])
+    def _compute_gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
+        target_distances = compute_pair_distances(Z, self.triplets[:, 0], self.triplets[:, 1])
+        return target_distances, target_distances - compute_pair_distances(
+            Z, self.triplets[:, 0], self.triplets[:, 2]
+        )
 
-    def _pull(self) -> Matrix:
+    def _compute_pull(self) -> Matrix:
         # Of hinges that are all inactive only the pull is left.
         pairs = np.unique(self.triplets[:, :2], axis=0)
         difference = self.points[pairs[:, 0]] - self.points[pairs[:, 1]]

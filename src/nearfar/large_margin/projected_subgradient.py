@@ -64,35 +64,35 @@ def run_projected_subgradient(
     began = perf_counter()
     active = np.zeros(0, dtype=np.int64)
     G = loss.pull
-    alpha, last, best = 0.0, np.inf, (np.inf, M)
-    small, converged = 0, False
+    alpha, last_objective, best = 0.0, np.inf, (np.inf, M)
+    n_small, converged = 0, False
     for iteration in range(max_iter):
-        almost = small >= _SMALL_STEPS
-        full = iteration % _FULL_CHECK == 0 or almost
-        added = loss.search(M) if full else 0
-        objective, now = loss.evaluate(M)
-        if full:
-            G = loss.gradient(now)  # sheds the rounding that updates pile up
+        is_settled = n_small >= _SMALL_STEPS
+        searches_all = iteration % _FULL_CHECK == 0 or is_settled
+        added = loss.search(M) if searches_all else 0
+        objective, new_active = loss.evaluate(M)
+        if searches_all:
+            G = loss.compute_gradient(new_active)  # sheds the rounding that updates pile up
             # On a larger working set the loss of the same M is larger: compare with that.
-            last = last if not added else np.inf
+            last_objective = last_objective if not added else np.inf
         else:
-            G = G + loss.change(active, now)
-        active = now
-        if objective < best[0] and full:
+            G = G + loss.update_gradient(active, new_active)
+        active = new_active
+        if objective < best[0] and searches_all:
             best = (objective, M)
         history["objective"].append(objective)
         history["active"].append(len(active))
         history["seconds"].append(perf_counter() - began)
-        if almost and not added:
+        if is_settled and not added:
             converged = True
             history["step"].append(0.0)
             break
         if iteration == 0:
             alpha = 1e-3 / max(float(np.linalg.norm(G, 2)), np.finfo(float).tiny)
         else:
-            alpha *= _GROW if objective < last else _SHRINK
-        small = small + 1 if abs(last - objective) <= tol * objective else 0
-        last = objective
+            alpha *= _GROW if objective < last_objective else _SHRINK
+        n_small = n_small + 1 if abs(last_objective - objective) <= tol * objective else 0
+        last_objective = objective
         step = project_psd(M - alpha * G) - M
         history["step"].append(float(np.linalg.norm(step)))
         M = M + step
@@ -118,16 +118,16 @@ class WorkingSet:
         """Add every pair that is active under M; how many were new."""
         Z = self.points @ psd_factor(M).T
         reach = 1.0 + compute_target_distances(Z, self.targets).max(axis=1)
-        found = find_impostors(Z, self.codes, reach, max_pairs=10**8)
-        if found is None:
+        impostors = find_impostors(Z, self.codes, reach, max_pairs=10**8)
+        if impostors is None:
             raise ValueError(
                 'solver="projected_subgradient" found more than 100 million impostor pairs, its '
                 'limit. Use solver="lbfgs".'
             )
-        before = len(self.pairs.indices)
-        lists = [(old.centers, old.indices) for old in (self.pairs, found)]
+        previous = len(self.pairs.indices)
+        lists = [(old.centers, old.indices) for old in (self.pairs, impostors)]
         self.pairs = make_pair_list(lists, len(Z))
-        return len(self.pairs.indices) - before
+        return len(self.pairs.indices) - previous
 
     def evaluate(self, M: Matrix) -> tuple[float, Hinges]:
         """The loss over the working set, and its active hinges."""
@@ -136,24 +136,24 @@ class WorkingSet:
         reach = 1.0 + compute_target_distances(Z, self.targets)
         centers = self.pairs.centers
         margins = reach[centers] - compute_pair_distances(Z, centers, self.pairs.indices)[:, None]
-        which, slots = np.nonzero(margins > 0)
-        active = (centers[which].astype(np.int64) * k + slots) * n + self.pairs.indices[which]
+        pairs, slots = np.nonzero(margins > 0)
+        active = (centers[pairs].astype(np.int64) * k + slots) * n + self.pairs.indices[pairs]
         pulled = float((reach[self.targets >= 0] - 1.0).sum())
-        pushed = float(margins[which, slots].sum())
+        pushed = float(margins[pairs, slots].sum())
         return (1 - self.push_weight) * pulled + self.push_weight * pushed, np.sort(active)
 
-    def gradient(self, active: Hinges) -> Matrix:
+    def compute_gradient(self, active: Hinges) -> Matrix:
         """G from scratch."""
-        return self.pull + self._push(active, np.ones(len(active)))
+        return self.pull + self._compute_push(active, np.ones(len(active)))
 
-    def change(self, before: Hinges, now: Hinges) -> Matrix:
+    def update_gradient(self, previous: Hinges, current: Hinges) -> Matrix:
         """What hinges that came and went add to G."""
-        came = np.setdiff1d(now, before, assume_unique=True)
-        went = np.setdiff1d(before, now, assume_unique=True)
-        signs = np.concatenate([np.ones(len(came)), -np.ones(len(went))])
-        return self._push(np.concatenate([came, went]), signs)
+        added = np.setdiff1d(current, previous, assume_unique=True)
+        removed = np.setdiff1d(previous, current, assume_unique=True)
+        signs = np.concatenate([np.ones(len(added)), -np.ones(len(removed))])
+        return self._compute_push(np.concatenate([added, removed]), signs)
 
-    def _push(self, hinges: Hinges, weights: Matrix) -> Matrix:
+    def _compute_push(self, hinges: Hinges, weights: Matrix) -> Matrix:
         n, k = self.targets.shape
         cells, impostors = np.divmod(hinges, n)
         centers, slots = np.divmod(cells, k)

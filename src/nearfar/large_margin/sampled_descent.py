@@ -19,14 +19,14 @@ from nearfar.large_margin.working_set import ListedMargin
 CENTERS, IMPOSTORS, STEPS = 1000, 1000, 160
 # A step over the root mean square of the first map, and how much of the past it remembers: of the
 # direction, and of its length.
-RATE, DIRECTION, LENGTH = 0.2, 0.9, 0.98
+RATE, DIRECTION_DECAY, LENGTH_DECAY = 0.2, 0.9, 0.98
 # A start with a loss of less than this share of that of no map at all is near enough.
-GOOD = 0.01
+GOOD_FRACTION = 0.01
 # Squared factors of a diagonal map below this share of the largest are left out: samples leave so
 # much to columns that tell nothing.
-LITTLE = 0.02
+NEGLIGIBLE = 0.02
 # Factors tried for the rows of a start that tell least.
-TAILS = (1.0, 0.3, 0.1)
+TAIL_FACTORS = (1.0, 0.3, 0.1)
 
 
 class Sample(NamedTuple):
@@ -45,16 +45,16 @@ def draw_sample(problem: ListedMargin, seed: int) -> Sample:
     """A sample of a problem; every seed has its own."""
     rng = np.random.default_rng(seed)
     n = len(problem.points)
-    wanted = problem.all_targets
-    have = np.flatnonzero((wanted >= 0).any(axis=1))
-    centers = np.sort(rng.choice(have, min(CENTERS, len(have)), replace=False))
+    all_targets = problem.all_targets
+    candidates = np.flatnonzero((all_targets >= 0).any(axis=1))
+    centers = np.sort(rng.choice(candidates, min(CENTERS, len(candidates)), replace=False))
     impostors = np.sort(rng.choice(n, min(IMPOSTORS, n), replace=False))
-    near = wanted[centers]
-    rows = np.unique(np.concatenate([centers, impostors, near[near >= 0]]))
-    place = np.full(n + 1, -1, dtype=np.intp)  # the last is that of no target
-    place[rows] = np.arange(len(rows))
-    targets = np.full((len(rows), wanted.shape[1]), -1, dtype=np.intp)
-    targets[place[centers]] = place[near]
+    center_targets = all_targets[centers]
+    rows = np.unique(np.concatenate([centers, impostors, center_targets[center_targets >= 0]]))
+    position = np.full(n + 1, -1, dtype=np.intp)  # the last is that of no target
+    position[rows] = np.arange(len(rows))
+    targets = np.full((len(rows), all_targets.shape[1]), -1, dtype=np.intp)
+    targets[position[centers]] = position[center_targets]
     nearest, weight = None, n / len(impostors)
     if problem.nearest is not None:
         nearest = max(1, round(problem.nearest / weight))
@@ -63,7 +63,7 @@ def draw_sample(problem: ListedMargin, seed: int) -> Sample:
         problem.working[rows],
         problem.codes[rows],
         targets,
-        place[impostors],
+        position[impostors],
         weight,
         nearest,
         len(centers),
@@ -89,8 +89,8 @@ def compute_sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Ev
 def compute_sampled_fraction(problem: ListedMargin, L: Matrix) -> float:
     """The loss of a sample over that of the zero map, under which every hinge is 1."""
     sample = draw_sample(problem, 0)
-    here = compute_sampled_loss(problem, sample, L).loss
-    return here / max(compute_sampled_loss(problem, sample, np.zeros_like(L)).loss, 1e-300)
+    loss = compute_sampled_loss(problem, sample, L).loss
+    return loss / max(compute_sampled_loss(problem, sample, np.zeros_like(L)).loss, 1e-300)
 
 
 def damp_tail(problem: ListedMargin, L: Matrix) -> Matrix:
@@ -98,15 +98,15 @@ def damp_tail(problem: ListedMargin, L: Matrix) -> Matrix:
 
     Means of classes differ along no more; what else a start has is as large as noise may be.
     """
-    n_told = int(problem.codes.max())
-    if L.ndim == 1 or len(L) <= n_told:
+    n_informative = int(problem.codes.max())
+    if L.ndim == 1 or len(L) <= n_informative:
         return problem.rescale(L)
     _, singular, axes = np.linalg.svd(L, full_matrices=False)
     rows = singular[:, None] * axes
     sample = draw_sample(problem, 0)
     best, lowest = L, np.inf
-    for tail in TAILS:
-        factors = np.where(np.arange(len(rows)) < n_told, 1.0, tail)
+    for tail in TAIL_FACTORS:
+        factors = np.where(np.arange(len(rows)) < n_informative, 1.0, tail)
         trial = problem.rescale(factors[:, None] * rows)
         loss = compute_sampled_loss(problem, sample, trial).loss
         if loss < lowest:
@@ -124,7 +124,7 @@ def run_sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int
     n_pairs = min(CENTERS, n_centers) * min(IMPOSTORS, len(problem.points))
     problem.compile_for(n_pairs * len(progress.L))
     start = problem.rescale(progress.L)
-    if compute_sampled_fraction(problem, start) < GOOD:
+    if compute_sampled_fraction(problem, start) < GOOD_FRACTION:
         return
     progress.L = damp_tail(problem, progress.L)
     rate = RATE * float(np.sqrt(np.mean(progress.L**2)))
@@ -134,20 +134,20 @@ def run_sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int
             return
         L = progress.L
         sample = draw_sample(problem, step)
-        found = compute_sampled_loss(problem, sample, L)
-        slope = problem.gradient(found.laplacian_v, sample.points)
-        direction = DIRECTION * direction + (1 - DIRECTION) * slope
-        length = LENGTH * length + (1 - LENGTH) * float(np.mean(slope**2))
-        mean = direction / (1 - DIRECTION**step)
-        size = np.sqrt(length / (1 - LENGTH**step))
+        evaluation = compute_sampled_loss(problem, sample, L)
+        slope = problem.compute_gradient(evaluation.laplacian_v, sample.points)
+        direction = DIRECTION_DECAY * direction + (1 - DIRECTION_DECAY) * slope
+        length = LENGTH_DECAY * length + (1 - LENGTH_DECAY) * float(np.mean(slope**2))
+        mean = direction / (1 - DIRECTION_DECAY**step)
+        size = np.sqrt(length / (1 - LENGTH_DECAY**step))
         if size == 0:  # no hinge and no pull is left
             return
-        shorter = min(1.0, 2 * (1 - (step - 1) / STEPS))
-        whole = found.loss * n_centers / sample.n_centers
-        if progress.note(L - rate * shorter * mean / size, whole, found.n_active):
+        decay = min(1.0, 2 * (1 - (step - 1) / STEPS))
+        full_loss = evaluation.loss * n_centers / sample.n_centers
+        if progress.note(L - rate * decay * mean / size, full_loss, evaluation.n_active):
             return
 
 
 def prune_factors(L: Vector) -> Vector:
     """A diagonal map without its small factors: whether they are missed is seen at the end."""
-    return np.where(LITTLE * np.max(L**2) > L**2, 0.0, L)
+    return np.where(NEGLIGIBLE * np.max(L**2) > L**2, 0.0, L)

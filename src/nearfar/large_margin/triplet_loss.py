@@ -31,7 +31,7 @@ from scipy import sparse
 from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import map_in_order, row_blocks, squared_distances
 from nearfar.large_margin.pair_lists import (
-    PARTS,
+    CHUNKS_PER_THREAD,
     THREADED_SIZE,
     Integers,
     PairList,
@@ -117,7 +117,7 @@ def weigh_hinges(
     push = sparse.csr_array(
         ((-push_weight * weights).astype(dtype), impostors.indices[near], indptr), (n, n_points)
     )
-    pull = _target_weights(targets, pushes, push_weight, dtype, n_points)
+    pull = _compute_target_weights(targets, pushes, push_weight, dtype, n_points)
     pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
     loss, slope_sum = pulled + push_weight * pushed, float(weights.sum())
     return Weighing(loss, push, pull, n_active, slope_sum, n_near)
@@ -148,18 +148,22 @@ def compute_full_loss(
     furthest = (reach.max(axis=1) + smoothing / 2).astype(Z.dtype)
     # Centring keeps digits in the expanded squared distance.
     centered = Z - Z.mean(axis=0)
-    facing = slice(None) if among is None else among
-    others, other_codes, other_v = centered[facing], codes[facing], V[facing]
-    squares = np.einsum("ij,ij->i", others, others)
+    impostor_rows = slice(None) if among is None else among
+    impostor_points, impostor_codes, impostor_v = (
+        centered[impostor_rows],
+        codes[impostor_rows],
+        V[impostor_rows],
+    )
+    squares = np.einsum("ij,ij->i", impostor_points, impostor_points)
     centers = np.flatnonzero(np.isfinite(reach).any(axis=1))
 
-    def pushed(part: slice) -> tuple[float, int, float, Floats, Floats, Floats]:
+    def evaluate_block(part: slice) -> tuple[float, int, float, Floats, Floats, Floats]:
         block = centers[part]
-        distances = squared_distances(centered[block], others, squares)
+        distances = squared_distances(centered[block], impostor_points, squares)
         if compiled is None or nearest is not None:
-            distances[codes[block, None] == other_codes] = np.inf
+            distances[codes[block, None] == impostor_codes] = np.inf
         edge = furthest[block]
-        if nearest is not None and nearest < len(others):
+        if nearest is not None and nearest < len(impostor_points):
             last = np.partition(distances, nearest - 1, axis=1)[:, nearest - 1]
             edge = np.minimum(edge, np.nextafter(last, np.inf))
         pushes = np.empty((len(block), k))
@@ -168,7 +172,7 @@ def compute_full_loss(
             loss, n_active, slope_sum = compiled.dense_rows(
                 W,
                 codes[block],
-                other_codes,
+                impostor_codes,
                 reach[block],
                 edge,
                 push_weight * weight,
@@ -178,16 +182,16 @@ def compute_full_loss(
         else:
             W, loss, n_active, slope_sum = by_arrays(distances, reach[block], edge, pushes)
         ones = np.ones(max(W.shape), dtype=V.dtype)
-        mine = (W @ ones[: W.shape[1]])[:, None] * V[block] - W @ other_v
-        theirs = (W.T @ ones[: W.shape[0]])[:, None] * other_v - W.T @ V[block]
-        return loss, n_active, slope_sum, pushes, mine, theirs
+        center_part = (W @ ones[: W.shape[1]])[:, None] * V[block] - W @ impostor_v
+        impostor_part = (W.T @ ones[: W.shape[0]])[:, None] * impostor_v - W.T @ V[block]
+        return loss, n_active, slope_sum, pushes, center_part, impostor_part
 
     def by_arrays(
         distances: Floats, reach: Matrix, edge: Floats, pushes: Matrix
     ) -> tuple[Any, float, int, float]:
         # Even here most pairs are far apart: the hinges are those of the near ones.
         flat = np.flatnonzero(distances < edge[:, None])
-        rows, columns = np.divmod(flat, len(others))
+        rows, columns = np.divmod(flat, len(impostor_points))
         near = distances.ravel()[flat]
         loss, n_active, total = 0.0, 0, np.zeros_like(near)
         for slot in range(k):
@@ -205,20 +209,20 @@ def compute_full_loss(
         return W, loss, n_active, float(total.sum(dtype=np.float64))
 
     # Of each pair, at worst: distance, weight, row, column, and what the hinges of a slot take.
-    size = max(16, 2**19 // len(others))
-    blocks = list(row_blocks(len(centers), 8 * 12 * len(others), at_most=size))
+    size = max(16, 2**19 // len(impostor_points))
+    blocks = list(row_blocks(len(centers), 8 * 12 * len(impostor_points), at_most=size))
     loss, n_active, slope_sum = 0.0, 0, 0.0
-    all_pushes, laplacian_v = np.zeros((n, k)), np.zeros_like(V)
-    laplacian_others = np.zeros_like(other_v)
-    for part, found in zip(blocks, map_in_order(pushed, blocks, n_threads), strict=True):
-        loss += found[0]
-        n_active += found[1]
-        slope_sum += found[2]
-        all_pushes[centers[part]] = found[3]
-        laplacian_v[centers[part]] += found[4]
-        laplacian_others += found[5]
-    laplacian_v[facing] += laplacian_others
-    pull = _target_weights(targets, weight * all_pushes, push_weight, V.dtype)
+    pushes_by_center, laplacian_v = np.zeros((n, k)), np.zeros_like(V)
+    impostor_laplacian = np.zeros_like(impostor_v)
+    for block, result in zip(blocks, map_in_order(evaluate_block, blocks, n_threads), strict=True):
+        loss += result[0]
+        n_active += result[1]
+        slope_sum += result[2]
+        pushes_by_center[centers[block]] = result[3]
+        laplacian_v[centers[block]] += result[4]
+        impostor_laplacian += result[5]
+    laplacian_v[impostor_rows] += impostor_laplacian
+    pull = _compute_target_weights(targets, weight * pushes_by_center, push_weight, V.dtype)
     laplacian_v += multiply_laplacian(pull, V)
     pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
     return Evaluation(
@@ -239,7 +243,7 @@ def compute_triplet_loss(
     """
     n = len(Z)
     V = Z if V is None else V
-    near, pulls = _distinct_pairs(triplets[:, 0], triplets[:, 1], n)
+    near, pulls = _find_distinct_pairs(triplets[:, 0], triplets[:, 1], n)
     distances = compute_pair_distances(Z, *near)
     hinges = 1.0 + distances[pulls] - compute_pair_distances(Z, triplets[:, 0], triplets[:, 2])
     losses, slopes = evaluate_hinge(hinges, smoothing)
@@ -259,18 +263,18 @@ def compute_triplet_loss(
     return Evaluation(loss, multiply_laplacian(W, V), n_active, float(slopes.sum()))
 
 
-def _distinct_pairs(
+def _find_distinct_pairs(
     first: Integers, second: Integers, n: int
 ) -> tuple[tuple[Integers, Integers], Integers]:
     """Distinct pairs of rows, and which of them each given pair is."""
-    keys, which = np.unique(first.astype(np.int64) * n + second, return_inverse=True)
-    return (keys // n, keys % n), which
+    keys, positions = np.unique(first.astype(np.int64) * n + second, return_inverse=True)
+    return (keys // n, keys % n), positions
 
 
 def multiply_pull_laplacian(targets: Integers, push_weight: float, V: Floats) -> Floats:
     """Lap(W) V of the pull term alone."""
     pushes = np.zeros(targets.shape)
-    return multiply_laplacian(_target_weights(targets, pushes, push_weight, V.dtype), V)
+    return multiply_laplacian(_compute_target_weights(targets, pushes, push_weight, V.dtype), V)
 
 
 def evaluate_hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
@@ -282,7 +286,7 @@ def evaluate_hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
     return np.where(margins < smoothing / 2, rounded, margins), slopes
 
 
-def _target_weights(
+def _compute_target_weights(
     targets: Integers,
     pushes: NDArray[np.float64],
     push_weight: float,
@@ -304,32 +308,32 @@ def sum_columns(
     """The diagonal of X' Lap(W) X, W being a sum: weighted squared differences of all pairs."""
     n_features = X.shape[1]
     pairs = [PairList(W.indptr.astype(np.int64), W.indices) for W in weights]
-    first = np.concatenate([part.centers for part in pairs])
-    second = np.concatenate([part.indices for part in pairs])
+    first = np.concatenate([chunk.centers for chunk in pairs])
+    second = np.concatenate([chunk.indices for chunk in pairs])
     values = np.concatenate([W.data for W in weights])
 
-    def summed(part: slice) -> NDArray[np.float64]:
+    def sum_chunk(chunk: slice) -> NDArray[np.float64]:
         total = np.zeros(n_features)
-        for block in row_blocks(part.stop - part.start, 0, at_most=max(64, 2**17 // n_features)):
-            some = slice(part.start + block.start, part.start + block.stop)
-            difference = np.take(X, second[some], axis=0)
-            difference -= np.take(X, first[some], axis=0)
+        for block in row_blocks(chunk.stop - chunk.start, 0, at_most=max(64, 2**17 // n_features)):
+            rows = slice(chunk.start + block.start, chunk.start + block.stop)
+            difference = np.take(X, second[rows], axis=0)
+            difference -= np.take(X, first[rows], axis=0)
             difference *= difference
-            total += values[some].astype(X.dtype) @ difference
+            total += values[rows].astype(X.dtype) @ difference
         return total
 
-    few = n_threads == 1 or len(first) * n_features < THREADED_SIZE
-    at_most = len(first) if few else -(-len(first) // (PARTS * n_threads))
-    parts = row_blocks(len(first), 0, at_most=max(1, at_most))
-    return np.asarray(sum(map_in_order(summed, parts, n_threads), np.zeros(n_features)))
+    is_serial = n_threads == 1 or len(first) * n_features < THREADED_SIZE
+    chunk_size = len(first) if is_serial else -(-len(first) // (CHUNKS_PER_THREAD * n_threads))
+    chunks = row_blocks(len(first), 0, at_most=max(1, chunk_size))
+    return np.asarray(sum(map_in_order(sum_chunk, chunks, n_threads), np.zeros(n_features)))
 
 
 class Laplacian:
     """Lap(W), to be multiplied by many columns, some at a time."""
 
     def __init__(self, W: sparse.csr_array, n_threads: int = 1) -> None:
-        self._degrees, self._both, self._n_threads = (
-            _degrees(W),
+        self._degrees, self._symmetric, self._n_threads = (
+            _compute_degrees(W),
             sparse.csr_array(W + W.T),
             n_threads,
         )
@@ -339,14 +343,14 @@ class Laplacian:
         result = np.empty_like(V)
         degrees = self._degrees.astype(V.dtype)[:, None]
 
-        def multiplied(part: slice) -> None:
-            rows = self._both if part == slice(0, len(V)) else self._both[part]
-            np.subtract(degrees[part] * V[part], rows @ V, out=result[part])
+        def multiply_chunk(chunk: slice) -> None:
+            rows = self._symmetric if chunk == slice(0, len(V)) else self._symmetric[chunk]
+            np.subtract(degrees[chunk] * V[chunk], rows @ V, out=result[chunk])
 
-        few = self._n_threads == 1 or self._both.nnz * V.shape[1] < 2 * THREADED_SIZE
-        at_most = len(V) if few else -(-len(V) // (PARTS * self._n_threads))
-        parts = row_blocks(len(V), 0, at_most=at_most)
-        list(map_in_order(multiplied, parts, self._n_threads))
+        is_serial = self._n_threads == 1 or self._symmetric.nnz * V.shape[1] < 2 * THREADED_SIZE
+        chunk_size = len(V) if is_serial else -(-len(V) // (CHUNKS_PER_THREAD * self._n_threads))
+        chunks = row_blocks(len(V), 0, at_most=chunk_size)
+        list(map_in_order(multiply_chunk, chunks, self._n_threads))
         return result
 
 
@@ -356,10 +360,10 @@ def multiply_laplacian(W: sparse.csr_array, V: Floats, n_threads: int = 1) -> Fl
         return Laplacian(W, n_threads).dot(V)
     result = W @ V
     result += W.T @ V
-    return np.asarray(_degrees(W).astype(V.dtype)[:, None] * V - result)
+    return np.asarray(_compute_degrees(W).astype(V.dtype)[:, None] * V - result)
 
 
-def _degrees(W: sparse.csr_array) -> NDArray[np.float64]:
+def _compute_degrees(W: sparse.csr_array) -> NDArray[np.float64]:
     # Sums over rows and over columns: those of sparse arrays take longer than small products.
     n = len(W.indptr) - 1
     rows = np.repeat(np.arange(n), np.diff(W.indptr))

@@ -39,17 +39,22 @@ Structure = Literal["full", "diagonal"]
 # Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
 SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active ones
 PAIRS_PER_CENTER = 40  # listed at most while the map is still coarse
-SPARE_IMPOSTORS = 4  # where only the nearest impostors count, so many times as many are listed
-FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
+LISTED_PER_NEAREST = 4  # where only the nearest impostors count, so many times as many are listed
+COARSE_SIZE = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
 # Maps of so many entries begin near to the optimum, and more pairs times dimensions are listed.
-WIDE, COARSE_NUMBERS = 10**4, 2 * 10**8
+WIDE, WIDE_COARSE_SIZE = 10**4, 2 * 10**8
 # Pairs times dimensions from which compiled kernels save more than it takes to load them.
-COMPILED = 10**6
-SCREENED = 32  # dimensions from which to measure a pair takes longer than to see that it is far
+MIN_COMPILED_SIZE = 10**6
+MIN_SCREENED_DIMENSIONS = (
+    32  # dimensions from which to measure a pair takes longer than to see that it is far
+)
 # A table of impostors may have so many places, or so many for each that is listed.
-SMALL_TABLE, MOST_EMPTY = 10**5, 4
-SAMPLED = 6 * 10**5  # distances by which it is judged how many pairs a radius lists
-THREADED_ROWS, PARTS = 10**6, 2  # numbers of rows from which threads pay, and parts for each
+SMALL_TABLE, MAX_EMPTY_RATIO = 10**5, 4
+SAMPLED_DISTANCES = 6 * 10**5  # distances by which it is judged how many pairs a radius lists
+THREADED_ROWS, CHUNKS_PER_THREAD = (
+    10**6,
+    2,
+)  # numbers of rows from which threads pay, and parts for each
 
 
 def is_large(points: Floats) -> bool:
@@ -87,7 +92,7 @@ class ListedMargin:
         self.smoothing = 0.0
         self.bound = 0.0
         self.max_rows = points.shape[1]
-        self._made: NearestTable | None = None
+        self._cached_table: NearestTable | None = None
         #: For the rest of a fit, once there was much to do.
         self.compiled: ModuleType | None = None
         #: Of a diagonal map: columns that may have a factor, and the working points there.
@@ -100,9 +105,9 @@ class ListedMargin:
         if n_centers is not None and n_centers < len(self.points):
             # In the order of classes, so that each gives its share.
             order = np.argsort(self.codes, kind="stable")
-            drawn = order[np.linspace(0, len(order) - 1, n_centers).astype(np.intp)]
+            sampled = order[np.linspace(0, len(order) - 1, n_centers).astype(np.intp)]
             self.targets = np.full_like(self.all_targets, -1)
-            self.targets[drawn] = self.all_targets[drawn]
+            self.targets[sampled] = self.all_targets[sampled]
         self.pairs: PairList | None = make_pair_list([], len(self.points))
         #: Where the list was made: the map, the radii, and the points under the map.
         self._listed_at: tuple[Matrix, Matrix, Floats] | None = None
@@ -110,7 +115,7 @@ class ListedMargin:
 
     def compile_for(self, n_numbers: int) -> None:
         """Take compiled kernels from now on, if so many pairs times dimensions are worth it."""
-        if n_numbers >= COMPILED:
+        if n_numbers >= MIN_COMPILED_SIZE:
             self.compiled = kernels("nearfar.large_margin._kernels")
 
     # Maps
@@ -119,63 +124,65 @@ class ListedMargin:
         """Points under the map."""
         X = self.working if points is None else points
         if self.structure == "diagonal" and points is None:
-            X, L = self._seen(L)
+            X, L = self._select_columns(L)
         narrow = L.astype(X.dtype)
         Z = np.empty(X.shape if self.structure == "diagonal" else (len(X), len(L)), X.dtype)
 
-        def multiply(part: slice) -> None:
+        def multiply_chunk(chunk: slice) -> None:
             if self.structure == "diagonal":
-                np.multiply(X[part], narrow, out=Z[part])
+                np.multiply(X[chunk], narrow, out=Z[chunk])
             else:
-                np.matmul(X[part], narrow.T, out=Z[part])
+                np.matmul(X[chunk], narrow.T, out=Z[chunk])
 
-        self._in_parts(multiply, X)
+        self._run_in_chunks(multiply_chunk, X)
         return Z
 
     def map_exactly(self, L: Matrix) -> Floats:
         """Points under the map in full precision."""
         if self.structure == "diagonal":
-            kept = find_used_columns(L)
-            return np.take(self.points, kept, axis=1) * L[kept]
+            columns = find_used_columns(L)
+            return np.take(self.points, columns, axis=1) * L[columns]
         if self.points.dtype == np.float64:
             return self.map_points(L, self.points)
         Z = np.empty((len(self.points), len(L)))
 
-        def multiply(part: slice) -> None:
-            np.matmul(self.points[part].astype(np.float64), L.T, out=Z[part])
+        def multiply_chunk(chunk: slice) -> None:
+            np.matmul(self.points[chunk].astype(np.float64), L.T, out=Z[chunk])
 
-        self._in_parts(multiply, self.points)
+        self._run_in_chunks(multiply_chunk, self.points)
         return Z
 
-    def keep_columns(self, L: Matrix) -> None:
+    def select_columns(self, L: Matrix) -> None:
         """Leave the columns out to which a diagonal map gives no factor."""
         self.columns = find_used_columns(L)
-        whole = len(self.columns) == self.working.shape[1]
-        self.cut = self.working if whole else np.ascontiguousarray(self.working[:, self.columns])
+        is_complete = len(self.columns) == self.working.shape[1]
+        self.cut = (
+            self.working if is_complete else np.ascontiguousarray(self.working[:, self.columns])
+        )
 
-    def _seen(self, L: Matrix) -> tuple[Floats, Matrix]:
+    def _select_columns(self, L: Matrix) -> tuple[Floats, Matrix]:
         """The columns that a diagonal map sees, and its factors there."""
         if np.count_nonzero(L) > np.count_nonzero(L[self.columns]):
-            self.keep_columns(L)
+            self.select_columns(L)
         return self.cut, L[self.columns]
 
-    def gradient(self, laplacian_z: Floats, points: Floats | None = None) -> Matrix:
+    def compute_gradient(self, laplacian_z: Floats, points: Floats | None = None) -> Matrix:
         """Of the loss in L, from Lap(W) Z."""
         X = self.working if points is None else points
 
-        def multiplied(part: slice) -> Matrix:
+        def multiply_chunk(chunk: slice) -> Matrix:
             if self.structure == "diagonal":
-                return np.asarray(np.einsum("ij,ij->j", laplacian_z[part], X[part]), np.float64)
-            return (laplacian_z[part].T @ X[part]).astype(np.float64)
+                return np.asarray(np.einsum("ij,ij->j", laplacian_z[chunk], X[chunk]), np.float64)
+            return (laplacian_z[chunk].T @ X[chunk]).astype(np.float64)
 
-        return np.asarray(2 * sum(self._in_parts(multiplied, X)))
+        return np.asarray(2 * sum(self._run_in_chunks(multiply_chunk, X)))
 
-    def _in_parts(self, function: Callable[[slice], Any], X: Floats) -> list[Any]:
+    def _run_in_chunks(self, function: Callable[[slice], Any], X: Floats) -> list[Any]:
         """A function of some rows, over all of them, in threads where it pays."""
-        few = self.n_threads == 1 or X.size < THREADED_ROWS
-        parts = 1 if few else PARTS * self.n_threads
-        slices = row_blocks(len(X), 0, at_most=max(1, -(-len(X) // parts)))
-        return list(map_in_order(function, slices, 1 if few else self.n_threads))
+        is_serial = self.n_threads == 1 or X.size < THREADED_ROWS
+        n_chunks = 1 if is_serial else CHUNKS_PER_THREAD * self.n_threads
+        slices = row_blocks(len(X), 0, at_most=max(1, -(-len(X) // n_chunks)))
+        return list(map_in_order(function, slices, 1 if is_serial else self.n_threads))
 
     def evaluate(
         self,
@@ -203,14 +210,14 @@ class ListedMargin:
                 n_threads=self.n_threads,
                 compiled=self.compiled,
             )
-        if self.compiled is None and (table := self._table()) is not None:
+        if self.compiled is None and (table := self._get_table()) is not None:
             measured = table.measure(Z, self.n_threads) if measured is None else measured
             return table.loss(
                 measured, Z if V is None else V, self.push_weight, width, self.n_threads
             )
-        if points is not None or measured is not None or Z.shape[1] < SCREENED:
+        if points is not None or measured is not None or Z.shape[1] < MIN_SCREENED_DIMENSIONS:
             screen = None
-        elif self._screen is None or not self._screen.serves(self.pairs, Z):
+        elif self._screen is None or not self._screen.fits(self.pairs, Z):
             screen = self._screen = Screen(self.pairs, Z)
         else:
             screen = self._screen
@@ -228,17 +235,17 @@ class ListedMargin:
             self.compiled,
         )
 
-    def _table(self) -> NearestTable | None:
+    def _get_table(self) -> NearestTable | None:
         """Of the listed pairs, where the nearest count and no centre has many more than others."""
-        pairs, made = self.pairs, self._made
-        if made is not None and made.impostors is pairs and made.targets is self.targets:
-            return made
-        self._made = None
+        pairs, table = self.pairs, self._cached_table
+        if table is not None and table.impostors is pairs and table.targets is self.targets:
+            return table
+        self._cached_table = None
         if self.nearest is not None and pairs is not None:
             width = int(np.diff(pairs.indptr).max(initial=0))
-            if width * len(self.points) <= max(SMALL_TABLE, MOST_EMPTY * len(pairs.indices)):
-                self._made = NearestTable(pairs, self.targets, self.nearest)
-        return self._made
+            if width * len(self.points) <= max(SMALL_TABLE, MAX_EMPTY_RATIO * len(pairs.indices)):
+                self._cached_table = NearestTable(pairs, self.targets, self.nearest)
+        return self._cached_table
 
     def measured(self, L: Matrix) -> Measured | None:
         """Distances under L in full precision, to be evaluated more than once; None for all."""
@@ -253,9 +260,9 @@ class ListedMargin:
     def compute_zero_map_loss(self) -> float:
         """That of the zero map, under which every hinge is 1."""
         sizes = np.bincount(self.codes)
-        others = len(self.codes) - sizes[self.codes]
-        counted = others if self.nearest is None else np.minimum(others, self.nearest)
-        return self.push_weight * float(((self.targets >= 0).sum(axis=1) * counted).sum())
+        n_others = len(self.codes) - sizes[self.codes]
+        n_counted = n_others if self.nearest is None else np.minimum(n_others, self.nearest)
+        return self.push_weight * float(((self.targets >= 0).sum(axis=1) * n_counted).sum())
 
     # The working set
 
@@ -268,7 +275,7 @@ class ListedMargin:
 
     def find_best_scale(self, L: Matrix) -> float:
         """The best factor for the mapped points, judged by a sample of centres."""
-        pulled, gaps = self._gaps(self.map_points(L))
+        pulled, gaps = self._compute_gaps(self.map_points(L))
         # In the square s of the factor the loss is convex and piecewise linear. A hinge of gap
         # g < 0 is active while s < -1/g; from large s down, the slope loses what these add.
         pull = (1 - self.push_weight) * float(pulled.sum())
@@ -281,48 +288,52 @@ class ListedMargin:
             return float(1 / np.sqrt(mean)) if mean > 0 else 1.0
         return float(1 / np.sqrt(-closing[turning]))
 
-    def _gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
+    def _compute_gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
         """Of a sample of centres: target distances, and by how much they exceed the impostors'."""
-        sample = self._sample(10**6)
-        near = self.targets[sample]
-        rows, slots = np.nonzero(near >= 0)
-        reach = np.full(near.shape, -np.inf)
-        reach[rows, slots] = compute_pair_distances(Z, sample[rows], near[rows, slots])
-        others = self._distances(Z, sample)
-        if self.nearest is not None and self.nearest < others.shape[1]:
-            others = np.partition(others, self.nearest - 1, axis=1)[:, : self.nearest]
-        gaps = reach[:, :, None] - others[:, None, :]
+        sample = self._sample_centers(10**6)
+        sample_targets = self.targets[sample]
+        rows, slots = np.nonzero(sample_targets >= 0)
+        reach = np.full(sample_targets.shape, -np.inf)
+        reach[rows, slots] = compute_pair_distances(Z, sample[rows], sample_targets[rows, slots])
+        impostor_distances = self._compute_distances(Z, sample)
+        if self.nearest is not None and self.nearest < impostor_distances.shape[1]:
+            impostor_distances = np.partition(impostor_distances, self.nearest - 1, axis=1)[
+                :, : self.nearest
+            ]
+        gaps = reach[:, :, None] - impostor_distances[:, None, :]
         return reach[np.isfinite(reach)], gaps[np.isfinite(gaps)]
 
-    def _sample(self, n_distances: int) -> Indices:
+    def _sample_centers(self, n_distances: int) -> Indices:
         """Some centres, evenly chosen, with about so many distances to all points."""
         centers = np.flatnonzero((self.targets >= 0).any(axis=1))
-        wanted = max(30, n_distances // self.targets.size)
+        n_requested = max(30, n_distances // self.targets.size)
         return centers[
-            np.unique(np.linspace(0, len(centers) - 1, min(len(centers), wanted)).astype(np.intp))
+            np.unique(
+                np.linspace(0, len(centers) - 1, min(len(centers), n_requested)).astype(np.intp)
+            )
         ]
 
-    def _distances(self, Z: Floats, rows: Indices) -> Matrix:
+    def _compute_distances(self, Z: Floats, rows: Indices) -> Matrix:
         """Squared distances of some rows to all of other classes; infinite to their own."""
         mean = Z.mean(axis=0, dtype=np.float64)
-        mine, distances = Z[rows] - mean, np.empty((len(rows), len(Z)))
+        centered, distances = Z[rows] - mean, np.empty((len(rows), len(Z)))
         for block in row_blocks(len(Z), 16 * Z.shape[1]):
-            distances[:, block] = squared_distances(mine, Z[block] - mean)
+            distances[:, block] = squared_distances(centered, Z[block] - mean)
         distances[self.codes[rows, None] == self.codes] = np.inf
         return distances
 
-    def _affordable(self, Z: Floats, radius: Matrix, n_pairs: int) -> float:
+    def _find_radius_factor(self, Z: Floats, radius: Matrix, n_pairs: int) -> float:
         """The largest factor up to 1 of the radii that lists about ``n_pairs`` pairs."""
-        sample = self._sample(SAMPLED)
-        shares = (self._distances(Z, sample) / radius[sample, None]).ravel()
+        sample = self._sample_centers(SAMPLED_DISTANCES)
+        ratios = (self._compute_distances(Z, sample) / radius[sample, None]).ravel()
         n_centers = int((self.targets >= 0).any(axis=1).sum())
-        allowed = int(n_pairs * len(sample) / n_centers)
-        if np.count_nonzero(shares < 1.0) <= allowed:
+        n_allowed = int(n_pairs * len(sample) / n_centers)
+        if np.count_nonzero(ratios < 1.0) <= n_allowed:
             return 1.0
-        return float(np.partition(shares, allowed)[allowed])
+        return float(np.partition(ratios, n_allowed)[n_allowed])
 
     def search(
-        self, L: Matrix, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
+        self, L: Matrix, *, keep: bool = False, coarse: bool = False, max_listed: int | None = None
     ) -> float:
         """List every pair with an active hinge under L; the share of the loss that was missing.
 
@@ -334,37 +345,37 @@ class ListedMargin:
         reach = 1.0 + compute_target_distances(Z, self.targets).max(axis=1)
         # Pairs a little outside come along: they are the next to become active.
         radius = np.maximum(SLACK * reach, reach + self.smoothing)
-        before = self.evaluate(L).loss
+        loss_before = self.evaluate(L).loss
         pairs: PairList | None
-        complete = True
+        is_full = True
         if self.nearest is not None:
             pairs, radius = find_nearest_impostors(
-                Z, self.codes, radius, SPARE_IMPOSTORS * self.nearest, n_threads=self.n_threads
+                Z, self.codes, radius, LISTED_PER_NEAREST * self.nearest, n_threads=self.n_threads
             )
         else:
             if coarse:
                 n_centers = int(np.isfinite(reach).sum())
-                numbers = COARSE_NUMBERS if L.size >= WIDE else FEW_NUMBERS
-                at_most = max(PAIRS_PER_CENTER * n_centers, numbers // Z.shape[1])
-            if at_most is not None:
-                factor = self._affordable(Z, radius, at_most)
-                complete = factor == 1.0
+                size = WIDE_COARSE_SIZE if L.size >= WIDE else COARSE_SIZE
+                max_listed = max(PAIRS_PER_CENTER * n_centers, size // Z.shape[1])
+            if max_listed is not None:
+                factor = self._find_radius_factor(Z, radius, max_listed)
+                is_full = factor == 1.0
                 radius = radius * factor
             pairs = find_impostors(
                 Z, self.codes, radius, max_pairs=self.max_pairs, n_threads=self.n_threads
             )
-        self.pairs = self._joined(self.pairs, pairs) if keep else pairs
-        self._listed_at = (L, radius, Z) if complete else None
+        self.pairs = self._join(self.pairs, pairs) if keep else pairs
+        self._listed_at = (L, radius, Z) if is_full else None
         if self.pairs is not None:
             self.compile_for(len(self.pairs.indices) * Z.shape[1])
-        after = self.evaluate(L).loss
-        return (after - before) / after if after > 0 else 0.0
+        loss_after = self.evaluate(L).loss
+        return (loss_after - loss_before) / loss_after if loss_after > 0 else 0.0
 
-    def _joined(self, one: PairList | None, other: PairList | None) -> PairList | None:
+    def _join(self, first: PairList | None, second: PairList | None) -> PairList | None:
         """Two lists in one; None, for all pairs, where it would be too long."""
-        if one is None or other is None:
+        if first is None or second is None:
             return None
-        lists = [(pairs.centers, pairs.indices) for pairs in (one, other)]
+        lists = [(pairs.centers, pairs.indices) for pairs in (first, second)]
         joined = make_pair_list(lists, len(self.points))
         return joined if len(joined.indices) <= self.max_pairs else None
 
@@ -378,50 +389,54 @@ class ListedMargin:
             return True
         if self._listed_at is None:
             return False
-        before, radius, there = self._listed_at
-        if L is before or np.array_equal(L, before):
+        L_before, radius, Z_before = self._listed_at
+        if L is L_before or np.array_equal(L, L_before):
             return True
         Z = self.map_points(L)
-        if (table := self._table()) is not None:
+        if (table := self._get_table()) is not None:
             reach, distances = table.measure(Z, self.n_threads)
-            needed = reach.max(axis=1) + self.smoothing / 2
+            reach_needed = reach.max(axis=1) + self.smoothing / 2
             # Beyond the last that counts nothing does.
-            needed = np.minimum(needed, table.furthest(distances))
+            reach_needed = np.minimum(reach_needed, table.find_last_distances(distances))
         else:
-            needed = (
+            reach_needed = (
                 1.0 + compute_target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
             )
-        centers = np.isfinite(needed)
+        centers = np.isfinite(reach_needed)
         if self.nearest is not None and table is None:
-            listed = self.pairs.centers
-            distances = compute_pair_distances(Z, listed, self.pairs.indices, self.n_threads)
-            last = rank_by_distance(listed, distances) == self.nearest - 1
-            needed[listed[last]] = np.minimum(needed[listed[last]], distances[last])
-        least = self._least_distances(before, L, radius, there, Z)
+            centers_listed = self.pairs.centers
+            distances = compute_pair_distances(
+                Z, centers_listed, self.pairs.indices, self.n_threads
+            )
+            is_last = rank_by_distance(centers_listed, distances) == self.nearest - 1
+            reach_needed[centers_listed[is_last]] = np.minimum(
+                reach_needed[centers_listed[is_last]], distances[is_last]
+            )
+        min_distances = self._bound_distances(L_before, L, radius, Z_before, Z)
         # A little more than needed, for what single precision rounds.
-        return bool(np.all(least[centers] >= (1 + 1e-5) * needed[centers]))
+        return bool(np.all(min_distances[centers] >= (1 + 1e-5) * reach_needed[centers]))
 
-    def _least_distances(
-        self, before: Matrix, now: Matrix, radius: Matrix, there: Floats, here: Floats
+    def _bound_distances(
+        self, L_before: Matrix, L: Matrix, radius: Matrix, Z_before: Floats, Z: Floats
     ) -> Matrix:
         """How far at least from each centre all are that were beyond its radius."""
-        if there.shape == here.shape:
+        if Z_before.shape == Z.shape:
             # No distance can have become less by more than its two points have moved.
-            moved = np.sqrt(np.einsum("ij,ij->i", difference := here - there, difference))
-            lengths = np.sqrt(np.maximum(radius, 0.0)) - moved - moved.max()
-            least = np.maximum(lengths, 0.0) ** 2
+            displacements = np.sqrt(np.einsum("ij,ij->i", difference := Z - Z_before, difference))
+            lengths = np.sqrt(np.maximum(radius, 0.0)) - displacements - displacements.max()
+            min_distances = np.maximum(lengths, 0.0) ** 2
         else:
-            least = np.zeros(len(radius))
+            min_distances = np.zeros(len(radius))
         # Within 10 % none can be left if all are; the bound of the metrics takes longer.
-        if before.ndim > 1 and before.shape[0] < before.shape[1]:
-            return least
-        share = self.shrinkage(before, now)
+        if L_before.ndim > 1 and L_before.shape[0] < L_before.shape[1]:
+            return min_distances
+        ratio = self.shrinkage(L_before, L)
         # A centre without targets has a radius of minus infinity, of which 0 times is no number.
-        return np.maximum(least, share * radius) if share > 0 else least
+        return np.maximum(min_distances, ratio * radius) if ratio > 0 else min_distances
 
-    def shrinkage(self, before: Matrix, now: Matrix) -> float:
+    def shrinkage(self, previous: Matrix, current: Matrix) -> float:
         """At least so many times the squared distances before are those now."""
-        return compute_shrinkage(before, now)
+        return compute_shrinkage(previous, current)
 
 
 def find_used_columns(L: Matrix) -> Indices:
@@ -429,13 +444,13 @@ def find_used_columns(L: Matrix) -> Indices:
     return np.flatnonzero(L) if L.any() else np.zeros(1, dtype=np.intp)
 
 
-def compute_shrinkage(before: Matrix, now: Matrix) -> float:
+def compute_shrinkage(previous: Matrix, current: Matrix) -> float:
     """The largest α with M ⪰ αM₀ for two maps, as far as it is easily known; 0 is always right."""
-    if before.ndim == 1:
-        used = before != 0
-        return float(np.min((now[used] / before[used]) ** 2)) if used.any() else 0.0
-    first = before.T @ before
-    values = linalg.eigvalsh(first)
+    if previous.ndim == 1:
+        is_used = previous != 0
+        return float(np.min((current[is_used] / previous[is_used]) ** 2)) if is_used.any() else 0.0
+    M_previous = previous.T @ previous
+    values = linalg.eigvalsh(M_previous)
     if values[0] <= 1e-10 * values[-1]:
         return 0.0  # too near to singular for the ratio to be trusted
-    return least_eigenvalue(now.T @ now, first)
+    return least_eigenvalue(current.T @ current, M_previous)

@@ -221,7 +221,7 @@ class _Slack:
         return value, 2 * self.pairs.pulled(Z, self._compute_slopes(excess))
 
     def compute_pull(self) -> Matrix:
-        """Return half of the strongest pull of similar pairs (slopes of at most γ/u)."""
+        """Return half of the scatter of similar pairs with the largest possible slopes, γ/u."""
         return self.pairs.scatter(np.where(self.is_similar, self.gamma / (2 * self.bounds), 0.0))
 
     def compute_multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float]]:

@@ -527,8 +527,8 @@ class KernelRCA(KernelCoordinates):
 class Contrasts:
     """An orthonormal basis U of the differences within each chunklet, for rows sorted by chunklet.
 
-    For each chunklet it is the Householder reflection that maps its first axis to the mean, without
-    that axis. Applying it takes as long as centering.
+    For each chunklet, U is the Householder reflection that maps the first axis to the mean, without
+    its first column. Applying U takes as long as centering.
     """
 
     def __init__(self, codes: Indices) -> None:

@@ -29,7 +29,8 @@ from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.summaries.supervision import Triplets
 
-# Tolerance of all passes but the last, which only choose the targets of the next pass.
+# Relative tolerance of every pass except the last. An earlier pass only chooses the targets of the
+# next one, so it need not be exact.
 _ROUGH_TOL = 1e-4
 
 
@@ -55,9 +56,9 @@ class LMNN(OnAxes):
     With many rows, it keeps the Euclidean distance if that has a lower leave-one-out error.
     ``LMNN(n_impostors=None, n_passes=1, validation_fraction=0.0)`` is the problem of the thesis.
 
-    In :math:`M = L^T L` the problem is convex. L-BFGS solves it over L in whitened coordinates, so
-    the units of the features do not affect the solver. The hinges are rounded at first and
-    sharpened step by step. The solver works on a subset of the impostors and checks at the end
+    The problem is convex in :math:`M = L^T L`. L-BFGS solves it over L in whitened coordinates, so
+    the units of the features do not affect the solver. The hinges are smoothed, and the smoothing
+    is reduced step by step. The solver works on a subset of the impostors and checks at the end
     that none is missing. A square map that has lost rank is accepted only if no direction in M
     lowers the loss. ``dual_bound_`` is a proven lower bound on the loss of any square map, and
     ``duality_gap_`` is the relative distance of the solution from it.
@@ -65,6 +66,13 @@ class LMNN(OnAxes):
     Use it with labels if you want to classify by nearest neighbors. It makes no assumption about
     the shape of the classes, only about their neighborhoods. The first targets are the nearest
     rows by Euclidean distance, so scale features that have different units first.
+
+    The defaults suit most data. Set ``n_neighbors`` to the k of the classifier. With hundreds of
+    features, set ``n_components`` for a small output or ``n_principal="auto"`` for a faster fit.
+    With thousands of features and few rows, or to interpret one weight per feature, set
+    ``structure="diagonal"``. Change ``n_impostors``, ``n_passes`` and ``validation_fraction`` only
+    to reproduce the thesis or to tune them by cross-validation. The remaining parameters control
+    accuracy, time and repeated fits.
 
     Cost: O(n² r) for each of a few full impostor searches, done in blocks, where r is the number of
     rows of L; O(a r + n p r) per evaluation in between, where a is the number of active impostor
@@ -98,21 +106,22 @@ class LMNN(OnAxes):
         not convex. The others learn a square map first and keep the principal axes of the mapped
         data ("pca") or the leading eigenvectors of M ("truncate").
     structure : {"full", "diagonal"}, default="full"
-        "diagonal" learns one weight per feature. It cannot be combined
-        with ``n_components`` or ``n_principal``.
+        Form of the map: "full" is any matrix, "diagonal" has one weight per feature. "diagonal"
+        cannot be combined with ``n_components`` or ``n_principal``.
     init : str or array of shape (n_components, n_features), default="auto"
         Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
         (directions that separate the class means), "within" (whitened by the within-class
-        covariance) or "random". The rules of "auto" are in Notes.
+        covariance) or "random". "auto" follows Notes. For a square map without early stopping,
+        ``init`` affects only the time of the fit, because the problem is convex.
     solver : {"lbfgs", "projected_subgradient"}, default="lbfgs"
         "projected_subgradient" is the algorithm of the thesis [1]_, for comparison only. It stalls
         if the features have different scales.
     max_iter : int, default=1000
         Maximum number of iterations. It applies to each pass.
     tol : float, default=1e-6
-        Stop when an iteration lowers the objective by less than this fraction. Hinges are sharpened
-        until the rounding changes the objective by less than 100 times this fraction. See Notes
-        for the exceptions.
+        Stop when an iteration lowers the objective by less than this fraction. The smoothing of the
+        hinges is reduced until it changes the objective by less than 100 times this fraction. See
+        Notes for the exceptions.
     validation_fraction : float in [0, 0.9] or "auto", default="auto"
         Fraction of the rows held out. For early stopping, their k-NN error is checked every 10
         iterations, and the map with the lowest error is kept. 0 fits to convergence. "auto" holds
@@ -122,7 +131,7 @@ class LMNN(OnAxes):
         over several splits.
     refit : bool, default=True
         After early stopping, fit all rows for the number of iterations that was best on the
-        held-out rows.
+        held-out rows. If False, keep the map that was learned without the held-out rows.
     warm_start : bool, default=False
         If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
         is used.
@@ -130,7 +139,8 @@ class LMNN(OnAxes):
         Seed of the random number generator. Used to select the held-out rows and for
         ``init="random"``; the solver is deterministic.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They are used for the impostor search.
+        Number of threads. None means 1, -1 all cores. They are used for the impostor search and to
+        evaluate the loss.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -164,8 +174,8 @@ class LMNN(OnAxes):
         Number of iterations, summed over all passes.
     history_ : dict of lists
         "objective", "step", "active" and "seconds" of each iteration, pass after pass. The
-        objective is that of the solver, with rounded hinges over its current subset of impostors,
-        and at first over a sample of the points.
+        objective is that of the solver: hinges are smoothed and summed over the current subset of
+        impostors, and at first over a sample of the points.
     validation_errors_ : list of float
         k-NN error on the held-out rows at each validation check, pass after pass. Empty without
         early stopping.
@@ -174,9 +184,10 @@ class LMNN(OnAxes):
 
     Notes
     -----
-    In the rules of "auto", n is the number of rows, d the number of directions in which they vary
-    (at most ``n_features``), and r the number of rows of L: ``n_components`` if it is given and
-    ``reduction="learned"``, otherwise d. The first row whose condition holds applies.
+    The table shows what "auto" means. There, n is the number of rows of X, d the rank of the
+    centered X (at most ``n_features``), and r the number of rows of L: ``n_components`` if it is
+    given and ``reduction="learned"``, otherwise d. For each parameter, the first condition that
+    holds applies.
 
     =====================  ===============================================  ======================
     Parameter              Condition                                        Value
@@ -200,10 +211,10 @@ class LMNN(OnAxes):
     n_principal            otherwise                                        min(64, n // 2 - 1)
     =====================  ===============================================  ======================
 
-    * ``n_impostors`` moves on to the next value if the loss of the solution is more than 98% of the
-      loss of the zero map. With a fixed number, a warning is issued if the solution is close to
-      the zero map, which happens if most points have this many impostors closer than their
-      targets.
+    * ``n_impostors="auto"`` fits with 3 impostors per point. If the loss of the solution is at
+      least 98% of the loss of the zero map, it fits again with 10, and then with all. With a fixed
+      number, a warning is issued if the solution is close to the zero map, which happens if most
+      points have this many impostors closer than their targets.
     * The Euclidean distance, one pass and two passes are compared by their leave-one-out k-NN error
       on up to 5,000 rows if ``n_passes`` and ``validation_fraction`` are both "auto", the table
       gives two passes, L is a square full map and n >= 15 d. The lowest error wins; ties go to more

@@ -16,8 +16,8 @@ from nearfar.summaries.whitening import total_whitener
 
 #: Settings of the thesis: all impostors, one pass, no early stopping.
 PUBLISHED: dict[str, Any] = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0}
-#: Numbers of impostors per point that "auto" tries in this order; None means all. The next one is
-#: tried if the loss is more than this fraction of the loss of the zero map.
+#: Numbers of impostors per point that "auto" tries in this order; None means all. The next number
+#: is tried if the loss is at least ``NEAR_ZERO_LOSS`` times the loss of the zero map.
 IMPOSTORS = (3, 10, None)
 NEAR_ZERO_LOSS = 0.98
 #: Number of passes chosen by "auto".
@@ -27,7 +27,7 @@ PASSES = 2
 MAX_ROWS_FOR_TWO_PASSES = 20_000
 #: Maximum number of rows whose errors are used to compare passes.
 MAX_ROWS_COMPARED = 5000
-#: Rows of X per row of the map below which LMNN overfits unless it stops early.
+#: Minimum number of rows of X per row of the map. LMNN with fewer overfits unless it stops early.
 MIN_ROWS_PER_MAP_ROW = 15
 #: Fraction of the rows that "auto" holds out for early stopping.
 HELD_OUT_FRACTION = 0.2
@@ -43,8 +43,8 @@ _MIN_HELD_OUT = 5
 class Choice(NamedTuple):
     """The settings used for a fit, with "auto" resolved.
 
-    ``impostors`` lists the numbers of impostors to try, in order. ``weigh`` is True if the passes
-    and the Euclidean distance are compared by their errors.
+    ``impostors`` lists the numbers of impostors to try, in order. ``compares_passes`` is True if
+    the passes and the Euclidean distance are compared by their errors.
     """
 
     impostors: tuple[int | None, ...]
@@ -68,7 +68,10 @@ def count_directions(rows: Floats) -> int:
 
 
 def resolve_auto(lmnn: Any, codes: Indices, n_directions: int, *, has_targets: bool) -> Choice:
-    """Resolve "auto" for rows of these classes. ``given`` is True if targets were passed."""
+    """Resolve "auto" for rows with these class codes.
+
+    ``has_targets`` is True if targets were passed to ``fit``.
+    """
     is_published = lmnn.solver == "projected_subgradient"
     impostors, n_passes = lmnn.n_impostors, lmnn.n_passes
     fraction, n_splits = lmnn.validation_fraction, 1
@@ -106,9 +109,10 @@ def make_splits(codes: Indices, choice: Choice, seed: Any) -> list[tuple[Indices
 
 
 def needs_early_stopping(codes: Indices, n_rows: int) -> bool:
-    """Return True if there are few points for a map with ``n_rows`` rows.
+    """Return True if early stopping is needed and possible for a map with ``n_rows`` rows.
 
-    Also requires that there are enough points to hold some out.
+    It is needed if there are few points for the size of the map. It is possible if there are
+    enough points to hold out a part of them.
     """
     sizes = np.bincount(codes)
     has_enough = HELD_OUT_FRACTION * len(codes) >= max(_MIN_HELD_OUT, len(sizes))

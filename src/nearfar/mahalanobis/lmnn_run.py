@@ -37,10 +37,10 @@ _LISTED_PER_VOTER, _N_ORDERS = 6, 5
 
 
 class Run:
-    """A descent over some rows with the settings of an LMNN.
+    """One fit with the settings of an LMNN: solver coordinates, current map and passes.
 
-    With ``early=True`` (early stopping) it starts from the Euclidean distance unless ``init`` is
-    given. If the rows are also ``few``, it works in the original coordinates instead of whitened
+    With ``stops_early=True`` the fit starts from the Euclidean distance unless ``init`` is given.
+    If ``has_few`` is also True, the solver works in the original coordinates instead of whitened
     ones.
     """
 
@@ -79,7 +79,7 @@ class Run:
         """Return the map to the solver's coordinates and the points in them.
 
         The map is a vector of factors if the structure is diagonal. The coordinates are white
-        unless ``plain`` is True. Large float32 data stay in float32.
+        unless ``uses_original`` is True. Large float32 data stay in float32.
         """
         dtype = np.float32 if self.rows.dtype == np.float32 and is_large(self.rows) else np.float64
         if self.lmnn.structure == "full":
@@ -131,7 +131,8 @@ class Run:
     def begin_pass(self, targets: Indices | None = None) -> None:
         """Start a new pass.
 
-        Targets that are not given are chosen by the rows in the first pass, later by the map.
+        If ``targets`` is None, the first pass chooses them by the Euclidean distance of the rows,
+        and later passes by the current map.
         """
         if targets is None:
             metric_rows = self.rows if self.problem is None else self.map_points(self.L)
@@ -155,7 +156,7 @@ class Run:
         rows = moved(validation_set[0], self.mean, self.white, self.points.dtype)
         assert self.problem is not None
         error = partial(_knn_error, self.problem, rows, validation_set[1], self.lmnn.n_neighbors)
-        return Watch(error, patience, keep=True)
+        return Watch(error, patience, keeps_maps=True)
 
     def descend(self, limit: int, tol: float, watch: Watch | None = None) -> bool:
         """Continue from the end of the last pass. Return False if the limit was reached first."""
@@ -219,11 +220,11 @@ def count_leave_one_out_errors(
 ) -> float:
     """Return the number of rows that their nearest other rows misclassify.
 
-    At most 5,000 rows are classified. If the map has few entries for the number of rows, it hardly
-    fits single rows, so this estimates the error on new rows. Discrete data have many rows at the
+    At most 5,000 rows are classified. A map with few entries for the number of rows hardly fits
+    single rows, so the result estimates the error on new rows. Discrete data have many rows at the
     same distance. Among the original rows, ties go to the first row. Under a map, rounding would
-    break ties arbitrarily. With ``drawn=True`` ties are therefore broken by a fixed set of random
-    orders, and the mean number of errors is returned.
+    break ties arbitrarily. With ``randomizes_ties=True``, ties are therefore broken by a fixed set
+    of random orders, and the mean number of errors is returned.
     """
     n = len(rows)
     queries = np.linspace(0, n - 1, min(n, MAX_ROWS_COMPARED)).astype(np.intp)

@@ -27,8 +27,9 @@ _EMPTY = 1e-12
 # coordinates that suit the pairs and those that suit the penalty.
 _MIXED_FRACTION = 0.1
 # The search for a separating metric is skipped if more than this fraction of the pairs, and more
-# than this number, are misclassified. It has at most _LOOKS iterations, in steps of _LOOK.
+# than this number, are misclassified.
 _MAX_ERROR_RATE, _MAX_ERRORS = 0.1, 20
+# Maximum number of iterations of this search, and number of iterations between two checks.
 _MAX_SEARCH_ITERATIONS, _SEARCH_STEP = 500, 25
 
 

@@ -174,8 +174,8 @@ class LSML(_LogDetLearner):
         differs = differ(points, quadruplets[:, 2:], ROUNDING)
         if not differs.all():
             warn(
-                f"LSML: in {(~differs).sum()} of {len(differs)} quadruplets the last two points are "
-                "equal. No metric satisfies these quadruplets, and they are left out."
+                f"LSML: in {(~differs).sum()} of {len(differs)} quadruplets the last two points "
+                "are equal. No metric satisfies these quadruplets, and they are left out."
             )
             quadruplets, weights = quadruplets[differs], weights[differs]
         is_counted = weights > 0
@@ -216,7 +216,7 @@ class _Residuals:
         return value, 2 * self.pairs.pulled(Z, slopes)
 
     def compute_pull(self) -> Matrix:
-        """Return half of the strongest pull of near pairs, whose slopes are at most w."""
+        """Return half of the scatter of near pairs with the largest possible slopes, w."""
         return self.pairs.scatter(np.append(self.weights / 2, np.zeros(len(self.weights))))
 
     def compute_multipliers(self, B: Matrix) -> tuple[Matrix, None]:

@@ -1,4 +1,4 @@
-"""Code shared by the estimators that fit an LMNN inside."""
+"""Code shared by the estimators that fit an inner LMNN."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COPIED_ATTRIBUTES = (
 
 
 class InnerLMNNMixin:
-    """Mixin for learners that fit an LMNN inside and take over its fitted attributes."""
+    """Mixin for learners that fit an inner LMNN and copy its fitted attributes."""
 
     estimator: LMNN | None
 

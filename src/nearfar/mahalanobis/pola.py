@@ -22,7 +22,8 @@ from nearfar.summaries.supervision import Pairs
 
 # Maximum number of pairs whose losses are computed in one product.
 _MAX_BLOCK = 1024
-# Number of pairs without a loss after which one product for many pairs is faster.
+# Number of consecutive pairs without a loss after which the losses of a whole block of pairs are
+# computed in one product, which is then faster.
 _QUIET_PAIRS = 8
 # Losses below this are rounding errors, for example of a pair that was just processed. The margin
 # is 1.
@@ -446,7 +447,7 @@ class OnlineState:
 def _interleave(n_similar: int, n_dissimilar: int) -> Indices:
     """Return the order that interleaves two kinds of pairs, listed one after the other.
 
-    >>> _evenly(2, 4).tolist()
+    >>> _interleave(2, 4).tolist()
     [2, 0, 3, 4, 1, 5]
     """
     places = [(np.arange(n) + 0.5) / max(n, 1) for n in (n_similar, n_dissimilar)]

@@ -37,8 +37,8 @@ _STAGE_ITERATIONS = 30
 # Distance from the margin up to which the first linear program contains the hinge of a triplet.
 # Other triplets that violate their margin are assumed to continue to do so.
 _NEAR_HINGE = 0.3
-# Minimum number of these triplets, which is also the number added at once, and their maximum number
-# per direction.
+# Minimum number of triplets in the first linear program, which is also the maximum number added per
+# round, and maximum number of triplets per direction.
 _MIN_TRIPLETS = 500
 _MAX_TRIPLETS_PER_DIRECTION = 10
 # Maximum number of triplets times directions of a linear program, which then takes some seconds.
@@ -349,7 +349,7 @@ class _Program:
         return gains
 
     def solve(self, descent: Descent, max_iter: int, tol: float, report: Report | None) -> None:
-        """Minimize with rounded hinges first, then by linear programs over what matters."""
+        """Minimize with rounded hinges, then by linear programs over the relevant triplets."""
         widths = list(_WIDTHS)
         positive = optimize.Bounds(0, np.inf)
         # Stages with less rounding follow if the linear program is too large.
@@ -397,7 +397,7 @@ class _Program:
         tol: float,
         report: Report | None,
     ) -> bool:
-        """Solve linear programs until nothing that was left out matters.
+        """Solve linear programs until no omitted triplet or direction can lower the objective.
 
         Return False if a program is too large.
         """

@@ -35,7 +35,7 @@ class SolverFrame(NamedTuple):
 
 
 class _SoftLearner(OnAxes):
-    """A learner whose objective is one of those of `SoftNeighbors`.
+    """Base class of learners that optimize one of the objectives of `SoftNeighbors`.
 
     ``_sign`` is -1 if the objective is maximized.
     """

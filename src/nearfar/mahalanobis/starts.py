@@ -171,9 +171,9 @@ def check_start(start: Matrix) -> None:
 
 
 def convert_start(start: Matrix, coordinates: Matrix, *, square: bool) -> Matrix:
-    """Return L with L into' = A: the map A of X as a map of ``X @ into``, the solver's coordinates.
+    """Convert an initial map A of X to a map L of the solver's coordinates ``X @ coordinates``.
 
-    A square map is rotated so that it has as many rows as there are coordinates.
+    L solves L coordinates' = A. A square map is rotated so that it has one row per coordinate.
     """
     L = np.asarray(start @ np.linalg.pinv(coordinates.T))
     check_start(L)

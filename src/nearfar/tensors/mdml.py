@@ -248,7 +248,7 @@ class MDML(MultilinearLearner):
                 self.converged_ = problem.solve(progress, max_iter=limit, tol=self.tol)
         finally:
             # After Ctrl-C, the learner keeps the result of the last step.
-            parts = problem.parts(progress.L)
+            parts = problem.split_modes(progress.L)
             factors = [Q @ W.T for Q, W in zip(bases, parts, strict=True)]
             self._keep_factors(_canonical(factors), mean, T.dtype)
             self.n_iter_ = progress.n_iter
