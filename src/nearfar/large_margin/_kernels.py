@@ -1,4 +1,4 @@
-"""Compiled kernels (extra ``fast``): tested against the NumPy forms, which serve without them."""
+"""Compiled kernels (extra ``fast``), equivalent to the NumPy code that is used without numba."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-# Sums of products may be made in any order, as BLAS does; infinity and NaN keep their meaning.
+# Sums may be computed in any order, as in BLAS. Infinity and NaN keep their meaning.
 _ANY_ORDER = {"reassoc", "contract", "nsz", "arcp"}
-#: What a screen does: nothing, note the lengths of all pairs, or leave out those known to be far.
+#: Modes of a screen: off, store the lengths of all pairs, or skip pairs known to be far apart.
 NO_SCREEN, NOTES, SCREENS = 0, 1, 2
 
 
@@ -26,7 +26,7 @@ def _squared_distance(Z: Any, first: int, second: int) -> Any:
 def _weigh(
     V: Any, first: int, second: int, weight: float, center_row: Any, laplacian_v: Any
 ) -> None:
-    """Add a pair's part of Lap(W) V: that of the first point to ``own``."""
+    """Add the terms of one pair to Lap(W) V, the term of the first point to ``center_row``."""
     factor = V.dtype.type(weight)
     for j in range(V.shape[1]):
         part = factor * (V[first, j] - V[second, j])
@@ -36,7 +36,7 @@ def _weigh(
 
 @njit(nogil=True, cache=True)
 def _hinge(margin: float, smoothing: float) -> tuple[float, float]:
-    """[z]_+ and its slope, rounded within ``smoothing`` / 2 of the kink."""
+    """Return [z]_+ and its slope, smoothed within ``smoothing`` / 2 of the kink."""
     if margin <= -0.5 * smoothing:
         return 0.0, 0.0
     if margin >= 0.5 * smoothing:
@@ -62,10 +62,11 @@ def listed_rows(
     displacements: Any,
     laplacian_v: Any,
 ) -> tuple[float, int, float, int, int]:
-    """Add what the centres ``first`` to ``last`` give to Lap(W) V, pair by pair.
+    """Add the terms of the centers ``first`` to ``last`` to Lap(W) V, pair by pair.
 
-    Returns the loss, active hinges, the sum of their slopes, pairs measured and pairs that were
-    near. Of each centre the ``nearest`` impostors count; 0 is all.
+    Return the loss, the number of active hinges, the sum of their slopes, the number of computed
+    distances and the number of close pairs. The ``nearest`` nearest impostors of each center
+    count; 0 means all.
     """
     k = targets.shape[1]
     reach, pushes = np.empty(k), np.empty(k)
@@ -103,7 +104,7 @@ def listed_rows(
                 continue
             n_near += 1
             place = n_kept
-            if nearest > 0:  # in order, of equals the first that was listed
+            if nearest > 0:  # Insert in order of distance, then of the list.
                 if n_kept == nearest:
                     if not distance < distances[nearest - 1]:
                         continue
@@ -148,10 +149,10 @@ def dense_rows(
     smoothing: float,
     pushes: Any,
 ) -> tuple[float, int, float]:
-    """Hinges of a block of centres with all others, whose distances become weights.
+    """Compute the hinges of a block of centers, and overwrite their distances with weights.
 
-    The slopes of each target's hinges go to ``pushes``. Returns the sum of the hinges, how many
-    are active, and the sum of their slopes.
+    The slopes of the hinges of each target are summed in ``pushes``. Return the sum of the hinges,
+    the number of active hinges, and the sum of their slopes.
     """
     loss, slopes, n_active = 0.0, 0.0, 0
     for i in range(distances.shape[0]):

@@ -227,13 +227,13 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             )
         self.estimator_, self.classes_ = learner, classes
         self.target_neighbors_ = targets
-        # No class has more points than the largest.
+        # No class has more points than the largest class.
         self.n_neighbors_ = min(int(n_neighbors), int(sizes.max()))
         self.push_weight_ = float(push_weight)
-        # Classes side by side: each is a slice of the columns of a block of distances.
+        # Sort points by class, so that each class is a slice of the columns of distances.
         self._order = np.argsort(codes, kind="stable")
         self._edges = np.concatenate([[0], np.cumsum(sizes)])
-        # Any point amid the data serves; a median is not carried away by a few far rows.
+        # Any point inside the data can be the center. The median is robust to outliers.
         self._center = np.median(points[:: 1 + len(points) // 1000].astype(np.float64), axis=0)
         placed = self._center_points(points, "X")
         self._reach = 1.0 + compute_target_distances(placed, targets)[self._order]
@@ -245,9 +245,9 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         return self
 
     def _find_last_impostors(self, codes: Indices) -> Matrix:
-        """Squared distances to the last impostor that counts and to the next, (n, 2).
+        """Return squared distances to the last impostor that counts and to the next one, (n, 2).
 
-        Infinite where there is none within reach.
+        They are infinite if there is no such impostor within reach.
         """
         m = int(self.n_impostors_ or 0)
         reach = np.where(self._reach > 0, self._reach, -np.inf).max(axis=1, initial=-np.inf)
@@ -349,15 +349,16 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         return float(np.mean(winners != codes))
 
     def _leave_one_out_energies(self) -> Matrix:
-        """Energies of the training points, in the order of classes; inf for a class that is gone.
+        """Return the leave-one-out energies of the training points, sorted by class.
 
-        This is the energy of the point against all others: it is no neighbour of its own, and
-        where it is a target of another point, this target does not count.
+        The energy of a point is computed from all other points. The point is not a neighbor of
+        itself, and it does not count as a target of other points. The energy is infinite for a
+        class that has no other point.
         """
         n, n_classes = len(self._points), len(self.classes_)
         position = np.empty(n, dtype=np.intp)
         position[self._order] = np.arange(n)
-        # Pairs (centre, slot) by their target, all in the order of classes.
+        # Pairs (center, slot), sorted by their target. All indices refer to the sorted points.
         center, slot = np.nonzero(self.target_neighbors_[self._order] >= 0)
         target = position[self.target_neighbors_[self._order][center, slot]]
         order = np.argsort(target, kind="stable")
@@ -374,7 +375,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             limits = None
             if beyond is not None:
                 last, following = beyond.T
-                # The next counts where the point left out did; it is known up to rounding.
+                # If the omitted point counted (up to rounding), the next impostor counts instead.
                 is_counted = distances <= last * (1 + 1e-9)
                 is_same_class = codes[block, None] == codes
                 limits = np.where(is_counted & ~is_same_class, following, last)
@@ -387,13 +388,13 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         return self._run_in_blocks(self._points, energies_without)
 
     def _get_beyond(self) -> Matrix | None:
-        """Squared distances beyond which impostors do not count; None where all do."""
-        return getattr(self, "_beyond", None)  # not there in older models
+        """Return squared distances beyond which impostors do not count; None if all count."""
+        return getattr(self, "_beyond", None)  # Older model files do not have it.
 
     def _compute_energies(
         self, distances: Matrix, beyond: Matrix | None = None, dropped: Matrix | float = 0.0
     ) -> Matrix:
-        """The three terms; ``dropped`` is to be left out of the third, by class of the centre."""
+        """Return the sum of the three terms, with ``dropped`` subtracted from the third."""
         impostor_terms = (
             compute_impostor_costs(distances, self._edges, self._reach, beyond) - dropped
         )
@@ -410,7 +411,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     def _run_in_blocks(
         self, queries: Matrix, energies: Callable[[slice, Matrix], Matrix]
     ) -> Matrix:
-        """Energies from blocks of squared distances to the training points."""
+        """Return energies, computed from blocks of squared distances to the training points."""
         squares = np.einsum("ij,ij->i", self._points, self._points)
 
         def evaluate_block(block: slice) -> Matrix:
@@ -421,7 +422,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         return np.concatenate([np.empty((0, len(self.classes_))), *energy_blocks])
 
     def _center_points(self, points: Floats, name: str) -> Matrix:
-        """Points about the centre, in float64."""
+        """Return the points minus the center, in float64."""
         with np.errstate(over="ignore"):
             placed = points - self._center
             overflow = not np.isfinite(16 * np.einsum("ij,ij->i", placed, placed).max(initial=0))
@@ -434,7 +435,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
 
 
 def _find_targets_learner(learner: Any) -> Any:
-    """The part of a fitted learner that was trained on target neighbours, or None."""
+    """Return the step of a fitted learner that has target neighbors, or None."""
     while isinstance(learner, Pipeline):
         learner = learner.steps[-1][1]
     return learner if hasattr(learner, "target_neighbors_") else None

@@ -1,4 +1,4 @@
-"""What a point costs as a centre and as an impostor: the pushes and pulls of the energy rule."""
+"""Costs of a point as a center and as an impostor: the terms of the energy."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def compute_center_costs(
     push_weight: float,
     n_impostors: int | None = None,
 ) -> Matrix:
-    """What each query costs as a centre under each label, pull and push, (b, n_classes).
+    """Return the cost of each query as a center with each label, of shape (b, n_classes).
 
-    ``distances`` (b, n) are squared ones from queries to training points, which are in the order
-    of classes: class c is ``edges[c]`` to ``edges[c + 1]``. A distance of inf means that the point
-    is not there; the cost is inf for a class without points. So many impostors of the query count,
-    the nearest; None is all.
+    The cost has a pull and a push term. ``distances`` (b, n) contains squared distances from
+    queries to training points, sorted by class: class c has the columns ``edges[c]`` to
+    ``edges[c + 1]``. A distance of inf excludes the point, and a class without points has the cost
+    inf. ``n_impostors`` is the number of nearest impostors of the query that count; None means all.
     """
-    # One look at all distances serves neighbours and impostors.
+    # Select the smallest distances once, for both neighbors and impostors.
     smallest = _find_nearest_distances(distances, edges, max(n_neighbors, n_impostors or 1))
     nearest = _select_smallest(smallest, n_neighbors)
     present = np.isfinite(nearest)
     pulls = np.where(present, nearest, 0).sum(axis=2)
-    # A reach of 0 makes no hinge.
+    # Hinges with a reach of 0 are zero.
     reach = np.where(present, 1 + nearest, 0)
     if n_impostors is None:
         pushes = _sum_all_hinges(distances, edges, reach)
@@ -42,7 +42,7 @@ def compute_center_costs(
 
 
 def _find_nearest_distances(distances: Matrix, edges: Indices, n_nearest: int) -> Matrix:
-    """The least distances to each class, (b, n_classes, n_nearest), in no order; inf for none."""
+    """Return the smallest distances to each class, unordered, (b, n_classes, n_nearest)."""
     nearest = np.full((len(distances), len(edges) - 1, n_nearest), np.inf)
     for c, (start, stop) in enumerate(pairwise(edges.tolist())):
         k = min(n_nearest, stop - start)
@@ -51,14 +51,14 @@ def _find_nearest_distances(distances: Matrix, edges: Indices, n_nearest: int) -
 
 
 def _select_smallest(values: Matrix, n_selected: int) -> Matrix:
-    """So many of the last axis, in no order."""
+    """Return the ``n_selected`` smallest values along the last axis, unordered."""
     if n_selected == values.shape[-1]:
         return values
     return np.partition(values, n_selected - 1, axis=-1)[..., :n_selected]
 
 
 def _sum_nearest_hinges(nearest: Matrix, reach: Matrix) -> Matrix:
-    """Hinges of the nearest points of other classes, from those of each class, (b, n_classes)."""
+    """Sum the hinges of the nearest points of other classes, for each class, (b, n_classes)."""
     b, n_classes, m = nearest.shape
     pushes = np.empty((b, n_classes))
     for c in range(n_classes):
@@ -75,7 +75,7 @@ def _sum_nearest_hinges(nearest: Matrix, reach: Matrix) -> Matrix:
 
 
 def _sum_all_hinges(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
-    """Hinges of all points of other classes, (b, n_classes)."""
+    """Sum the hinges of all points of other classes, for each class, (b, n_classes)."""
     b, n_classes, n_neighbors = reach.shape
     pushes = np.empty((b, n_classes))
     limit = reach.max(axis=(1, 2))[:, None]
@@ -85,7 +85,7 @@ def _sum_all_hinges(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
         class_sums = all_sums.reshape(-1, n_neighbors).sum(axis=1)
         own_sums = _sum_own_hinges(near.distances, near.starts, levels.reshape(-1, n_neighbors))
         pushes[part] = (class_sums - own_sums).reshape(-1, n_classes)
-    return np.maximum(pushes, 0)  # what is left after taking hinges away may be rounding
+    return np.maximum(pushes, 0)  # Differences may be negative by rounding.
 
 
 def compute_impostor_costs(
@@ -118,20 +118,21 @@ def compute_impostor_costs(
 
 
 class _Near(NamedTuple):
-    """Pairs of some queries and points that are near, query by query, class by class."""
+    """Close pairs of queries and points, sorted by query and class."""
 
-    cells: Indices  #: where they are in the distances of these queries, flattened
+    cells: Indices  #: Positions in the flattened distances of these queries.
     distances: Vector
-    starts: Indices  #: where those of each query with each class begin, and the end of the last
+    starts: Indices  #: First pair of each query and class, and the total number of pairs.
 
 
 def _split_pairs_below(
     distances: Matrix, limit: Matrix, edges: Indices, n_levels: int = 0
 ) -> Iterator[tuple[slice, _Near]]:
-    """Pairs whose distance is below a limit for each row (b, 1), column (n,) or pair.
+    """Yield slices of the rows, and their pairs with a distance below a limit.
 
-    In parts of the rows so small that the caller may hold a few numbers for each pair, and some
-    dozens for each of so many levels of a row.
+    The limit is given per row (b, 1), per column (n,) or per pair. The slices are small enough for
+    the caller to store a few numbers per pair and some dozens per level, with ``n_levels`` levels
+    per row.
     """
     n = distances.shape[1]
     limit = np.broadcast_to(limit, distances.shape)
@@ -143,9 +144,9 @@ def _split_pairs_below(
 
 
 def _sum_own_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Vector:
-    """The sum of ``[levels[r, m] - distance]_+`` over m and the run r of distances, for each r.
+    """Sum ``[levels[r, m] - distance]_+`` over m and over the run r of distances, for each r.
 
-    Few are below the levels of their own run: each is compared with all of these.
+    Few distances are below a level of their run. These are compared with all levels of the run.
     """
     below = np.flatnonzero(distances < np.repeat(levels.max(axis=1), np.diff(starts)))
     distances, starts = distances[below], np.searchsorted(below, starts)
@@ -156,19 +157,20 @@ def _sum_own_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Vecto
 
 
 def _sum_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
-    """The sum of ``[levels[r, m] - distance]_+`` over the run r of distances, for each r and m.
+    """Sum ``[levels[r, m] - distance]_+`` over the run r of distances, for each r and m.
 
-    Sorted, the distances between two levels follow one another. From each level to the next, sums
-    grow by what those between the two lack, and by the step for each that was below already.
+    The distances are sorted. From one level to the next, the sum increases by the step for each
+    distance below the first level, and by the difference to the second level for each distance
+    between the two.
     """
     sizes = np.diff(starts)
     width = int(sizes.max(initial=0)) + 1
-    near = np.full((len(sizes), width), np.inf)  # the last of each row stays infinite
+    near = np.full((len(sizes), width), np.inf)  # The last entry of each row stays infinite.
     near[np.arange(width) < sizes[:, None]] = distances
     near.sort(axis=1)
     order = np.argsort(levels, axis=1)
     levels = np.take_along_axis(levels, order, axis=1)
-    # Numbers far above their differences would lose digits of these; a row may be empty.
+    # Subtract the smallest distance, to keep the digits of the differences. A row may be empty.
     nearest = np.minimum(near[:, :1], levels[:, -1:])
     near -= nearest
     levels -= nearest
@@ -177,7 +179,7 @@ def _sum_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
     edges = np.append(np.hstack([first, first + below]), near.size)
     sums = _sum_runs(near.ravel(), edges).reshape(len(sizes), -1)[:, :-1]
     between = np.diff(below, axis=1, prepend=0)
-    steps = np.diff(levels, axis=1, prepend=0)  # nothing is below the first
+    steps = np.diff(levels, axis=1, prepend=0)  # No distance is below the first level.
     growth = (below - between) * steps + (between * levels - sums)
     hinges = np.empty_like(levels)
     np.put_along_axis(hinges, order, np.cumsum(growth, axis=1), axis=1)
@@ -185,23 +187,23 @@ def _sum_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
 
 
 def _count_below(rising: Matrix, levels: Matrix) -> Indices:
-    """How many of each rising row, whose last is infinite, are below each level of the row."""
+    """Count the entries below each level, per ascending row with an infinite last entry."""
     rows, last = np.arange(len(rising))[:, None], rising.shape[1] - 1
     counts = np.zeros(levels.shape, dtype=np.intp)
-    # All by bisection at once.
+    # Bisection, for all rows and levels in parallel.
     for step in (1 << bit for bit in reversed(range(last.bit_length()))):
         counts += step * (rising[rows, np.minimum(counts + step - 1, last)] < levels)
     return counts
 
 
 def _subtract_and_clip(levels: Vector, distances: Vector) -> Vector:
-    """``[level - distance]_+``, in the place of the levels."""
+    """Return ``[level - distance]_+``, computed in place of the levels."""
     levels -= distances
     return np.maximum(levels, 0, out=levels)
 
 
 def _sum_runs(values: Vector, starts: Indices) -> Vector:
-    """Sums of runs that follow one another: each begins where it starts, and may be empty."""
+    """Return the sum of each run of values, from its start to the next start. Runs may be empty."""
     sums = np.zeros(len(starts) - 1)
     filled = starts[1:] > starts[:-1]
     if filled.any():

@@ -1,4 +1,4 @@
-"""Rows held out to stop a fit in time."""
+"""Early stopping of a fit by the error on held-out rows."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sklearn.model_selection import train_test_split
 
 from nearfar.arrays import Indices, Matrix
 
-#: Iterations between two looks at the held-out rows.
+#: Number of iterations between two validation checks.
 WATCH_EVERY = 10
 
 
 class Watch:
-    """The error of rows held out, looked at now and then, and the map that had the lowest.
+    """Early stopping: validation errors, checked every 10 iterations, and the best map.
 
-    After so many looks (``patience``) without a lower error, it is time to stop. With ``keep`` the
-    maps of all looks are kept.
+    The fit should stop after ``patience`` checks without a lower error. With ``keeps_maps=True``,
+    the maps of all checks are stored.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class Watch:
         self._iterations = 0
 
     def __call__(self, L: Matrix) -> bool:
-        """Called after each iteration; True when it is time to stop."""
+        """Count an iteration, and check every tenth. Return True if the fit should stop."""
         self._iterations += 1
         return self._iterations % WATCH_EVERY == 0 and self.check(L)
 
     def check(self, L: Matrix) -> bool:
-        """Take the error of a map; True when it is time to stop."""
+        """Compute the validation error of a map. Return True if the fit should stop."""
         error = self._error(L)
         if not self.errors or error < min(self.errors):
             self.best, self.best_iteration = L.copy(), self._iterations
@@ -48,14 +48,17 @@ class Watch:
 
 
 def average_errors(watches: Sequence[Watch]) -> list[float]:
-    """Look by look; a descent that ended stays where it is."""
+    """Return the mean validation error after each check.
+
+    A run that has stopped keeps its last error.
+    """
     longest = max(len(watch.errors) for watch in watches)
     extended = [w.errors + w.errors[-1:] * (longest - len(w.errors)) for w in watches]
     return [float(error) for error in np.mean(extended, axis=0)]
 
 
 def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indices]:
-    """Rows to train on and rows to watch, by class as far as classes allow it."""
+    """Return training rows and validation rows, stratified by class if the classes allow it."""
     sizes = np.bincount(codes)
     n_validation = round(fraction * len(codes))
     if n_validation < 1 or len(codes) - n_validation < 2:

@@ -15,14 +15,14 @@ from nearfar.search.block_search import BlockProducts, facing, kth_at_most, rows
 from nearfar.search.candidates import reach_of, reach_of_nearest
 from nearfar.search.placed_rows import PlacedRows, placed
 
-# Products of so many terms take longer than starting threads and limiting those of BLAS.
+# Number of multiplications from which threads save more time than they take to start.
 _WORTH_THREADS = 2 * 10**9
-# Rows that meet the blocks of others at once. Classes of together fewer than the second do so too.
+# Maximum number of rows per task, and maximum number of rows of small classes that share a task.
 _ROWS, _MAX_GROUPED_ROWS = 2048, 256
-# Rows of so few bytes are brought to single precision once, others for each block. Few rows may
-# then meet many others: so many distances at once.
+# Size in bytes up to which all rows are converted to single precision once instead of per block,
+# and number of distances per block in that case.
 _MAX_BYTES_CONVERTED, _DISTANCES = 2**23, 2**20
-# Every so many-th row says how near the nearest impostors are at most, if there are many.
+# With many rows, every 16th row gives an upper bound on the distances of the nearest impostors.
 _SAMPLE_STEP, _MANY_ROWS = 16, 2048
 _FLOAT32 = np.dtype(np.float32)
 
@@ -36,15 +36,16 @@ def find_impostors_blocks(
     n_threads: int = 1,
     among: Indices | None = None,
 ) -> PairList | None:
-    """All pairs (i, l) of different classes with squared distance below ``reach[i]``.
+    """Return all pairs (i, l) of different classes with squared distance below ``reach[i]``.
 
-    Float32 products of rows in the order of classes propose, differences decide. Where most rows
-    are centres each product serves both directions. A point whose reach is not finite has no
-    impostors; with ``among`` only those rows may be impostors. None when there are more than
-    ``max_pairs`` candidates.
+    Float32 products of rows, sorted by class, select candidates, whose distances are then computed
+    from differences. If most rows are centers, each product is used for both directions. A point
+    whose reach is not finite has no impostors. With ``among``, only these rows can be impostors.
+    Return None if there are more than ``max_pairs`` candidates.
 
-    Cost O(n² d) in matrix products, half of it where they serve both directions. Memory beyond the
-    result are blocks within scikit-learn's ``working_memory``, no copy of the points.
+    Cost: O(n² d) in matrix products, or half of this if they are used for both directions. In
+    addition to the result, blocks within scikit-learn's ``working_memory`` are stored, but no copy
+    of the points.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def find_impostors_blocks(
             i, l = np.divmod(flat, len(block_rows))  # noqa: E741
             center, impostor = task_rows[i], block_rows[l]
             if task.has_several_classes:
-                # The rows themselves stand among those that they face: each pair once.
+                # The rows of the task are among the candidates: count each pair once.
                 is_counted_once = (
                     codes[center] < codes[impostor]
                     if is_symmetric
@@ -118,7 +119,7 @@ def find_impostors_blocks(
             n_candidates += len(center)
             if n_candidates > max_pairs:
                 break
-            # The product rounds: what it found is measured again.
+            # Products have rounding errors, so the distances are computed again.
             is_near = compute_pair_distances(Z, center, impostor) < reach[center]
             chunks.append((center[is_near].astype(np.int32), impostor[is_near].astype(np.int32)))
         task_centers, task_impostors = (np.concatenate(part) for part in zip(*chunks, strict=True))
@@ -148,9 +149,10 @@ def shorten_reach(
     *,
     n_threads: int = 1,
 ) -> Vector:
-    """Reaches made shorter as far as the ``n_nearest`` impostors of each point stay within.
+    """Return shorter reaches that still contain the ``n_nearest`` nearest impostors per point.
 
-    Where there are many rows only some are looked at, of which the nearest bound those of all.
+    With many rows, only a sample of impostors is searched. The distances of the nearest sampled
+    impostors are upper bounds on those of the nearest impostors.
     """
     n, p = Z.shape
     rows, _ = placed(Z, Z, n_threads)
@@ -177,10 +179,10 @@ def shorten_reach(
 
 
 def _compute_limits(rows: PlacedRows, reach: Vector) -> NDArray[np.float32]:
-    """What products in float32 may give for a pair below the reach; -1 where there is none."""
+    """Return upper bounds on the float32 products of pairs within reach; -1 if no reach."""
     p = rows.X.shape[1]
     counts = np.isfinite(reach) & (reach > 0)
-    # Differences decide, and round too.
+    # Distances computed from differences have rounding errors too.
     radius = np.sqrt(np.where(counts, reach, 0)) * (1 + (p + 4) * float(np.finfo(rows.X.dtype).eps))
     limits = reach_of(rows.squares, radius / rows.scale, p, _FLOAT32)
     with np.errstate(over="ignore"):
@@ -189,14 +191,14 @@ def _compute_limits(rows: PlacedRows, reach: Vector) -> NDArray[np.float32]:
 
 
 class _Ordered(NamedTuple):
-    """Row numbers in the order of classes, and where each class begins among them."""
+    """Row numbers sorted by class, and the position of the first row of each class."""
 
     rows: Indices
     edges: Indices
 
 
 class _Task(NamedTuple):
-    """Some of the rows that ask, of several classes or one, and the parts of all that they face."""
+    """A slice of the centers, of one or several classes, and slices of the candidates."""
 
     centers: slice
     candidates: list[slice]
@@ -211,10 +213,11 @@ def _sort_by_class(codes: Indices, rows: Indices) -> _Ordered:
 def _make_tasks(
     centers: _Ordered, candidates: _Ordered, *, later_only: bool, bytes_per_row: int
 ) -> Iterator[_Task]:
-    """Rows of one class, or of several small ones, against those of other classes.
+    """Yield tasks: centers of one class or of several small classes, with their candidates.
 
-    Only those of ``later`` classes, if each pair of classes is to come once. Rows of several
-    classes face their own ones too.
+    Candidates are the rows of other classes, or only of later classes with ``later_only=True``, so
+    that each pair of classes occurs once. If a task has several classes, its candidates include
+    the rows of these classes.
     """
     end = len(candidates.rows)
     for first, last in _group_classes(np.diff(centers.edges)):
@@ -234,7 +237,7 @@ def _make_tasks(
 
 
 def _group_classes(sizes: Indices) -> Iterator[tuple[int, int]]:
-    """First and last of classes that go together."""
+    """Yield the first and last class of each group of classes that share a task."""
     first, n_rows = 0, 0
     for label, size in enumerate(sizes.tolist()):
         if n_rows and n_rows + size > _MAX_GROUPED_ROWS:

@@ -20,12 +20,12 @@ def find_impostors_tree(
     max_pairs: int,
     among: NDArray[np.integer[Any]] | None = None,
 ) -> PairList | None:
-    """All pairs (i, l) of different classes with squared distance below ``reach[i]``.
+    """Return all pairs (i, l) of different classes with squared distance below ``reach[i]``.
 
-    The same as :func:`~nearfar.large_margin.impostors.find_impostors`, found by k-d trees of the
-    mapped points: the trees hold for one map only, and are quick where it has few dimensions. A
-    point whose reach is not finite has no impostors; with ``among`` only those rows may be
-    impostors. None when there are more than ``max_pairs`` candidates.
+    The result is that of :func:`~nearfar.large_margin.impostors.find_impostors`. It is computed
+    with k-d trees of the mapped points, which must be built for each map and are fast in few
+    dimensions. A point whose reach is not finite has no impostors. With ``among``, only these rows
+    can be impostors. Return None if there are more than ``max_pairs`` candidates.
 
     Examples
     --------
@@ -35,7 +35,8 @@ def find_impostors_tree(
     >>> found.centers, found.indices
     (array([1, 2], dtype=int32), array([2, 1], dtype=int32))
     """
-    # Trees compare lengths. Survivors are decided from the squares, as elsewhere: a little more.
+    # Trees compare lengths, but the final test below compares squares. The radius is therefore
+    # increased by the rounding error.
     rounding = 4 * (Z.shape[1] + 4) * float(np.finfo(Z.dtype).eps)
     centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
     lengths = np.sqrt(reach[centers].astype(np.float64)) * (1 + rounding)
@@ -46,7 +47,7 @@ def find_impostors_tree(
         members = rows[codes[rows] == label]
         tree = KDTree(Z[members])
         queries = np.flatnonzero(codes[centers] != label)
-        # Memory for the case that all members are near.
+        # The block size assumes the worst case, in which all members are close.
         for block in row_blocks(len(queries), 40 * len(members)):
             block_queries = queries[block]
             hits_per_query = tree.query_radius(Z[centers[block_queries]], lengths[block_queries])

@@ -1,4 +1,4 @@
-"""Search for target neighbours and impostors: the pairs the large-margin loss is made of."""
+"""Search for target neighbors and impostors, the pairs in the large-margin loss."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from nearfar.large_margin.pair_lists import (
 from nearfar.notices import warn
 from nearfar.search.exact_search import choose_search, kneighbors
 
-# So many points are all held against all at once, where a good part of them is within reach.
+# Number of points up to which all distances may be computed at once, if many are within reach.
 _FEW_POINTS = 1000
-# So many times the nearest that count are listed; of more the nearest are looked for, with a
-# shorter reach, and of yet more by a search for neighbours.
+# Maximum numbers of impostors within reach, per impostor that counts. With more than the first, the
+# reach is shortened; with more than the second, a search for nearest neighbors is used.
 _MANY, _TOO_MANY = 10, 64
-# How many there are is judged by so many centres.
+# Number of centers from which the number of impostors is estimated.
 _PILOTS = 100
 
 
 def find_target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) -> Indices:
-    """The nearest points of the same class, (n, k), nearest first; -1 where a class has fewer."""
+    """Return the nearest points of the same class (n, k), nearest first; -1 if there are fewer."""
     n_neighbors = min(n_neighbors, int(np.bincount(codes).max()) - 1)
     targets = np.full((len(X), n_neighbors), -1, dtype=np.intp)
     for label in np.unique(codes):
@@ -44,7 +44,7 @@ def find_target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: 
 
 
 def check_class_sizes(codes: Indices, classes: NDArray[Any], n_neighbors: int, owner: str) -> None:
-    """A learner of this name must have targets, and may have fewer than it asked for."""
+    """Raise ValueError if no point has a target. Warn if points have fewer than requested."""
     sizes = np.bincount(codes, minlength=len(classes))
     if sizes.max() < 2:
         raise ValueError(
@@ -67,13 +67,13 @@ def find_checked_targets(
     n_neighbors: int,
     owner: str,
 ) -> Indices:
-    """`target_neighbors` for a learner of this name, which must have some and may have fewer."""
+    """Check the class sizes for the learner named ``owner``, then find the target neighbors."""
     check_class_sizes(codes, classes, n_neighbors, owner)
     return find_target_neighbors(X, codes, n_neighbors)
 
 
 def check_targets(targets: ArrayLike, codes: Indices) -> Indices:
-    """Targets given by the user, (n, k): row numbers of the same class, or -1."""
+    """Check targets passed by the user (n, k): row numbers of the same class, or -1."""
     checked = np.asarray(targets)
     n = len(codes)
     if checked.ndim != 2 or len(checked) != n or checked.dtype.kind not in "iu":
@@ -114,12 +114,12 @@ def find_impostors(
     method: str = "auto",
     among: Indices | None = None,
 ) -> PairList | None:
-    """All pairs (i, l) of different classes with squared distance below ``reach[i]``.
+    """Return all pairs (i, l) of different classes with squared distance below ``reach[i]``.
 
-    None when there are more than ``max_pairs`` candidates. ``method`` is "blocks" (see
+    Return None if there are more than ``max_pairs`` candidates. ``method`` is "blocks" (see
     :mod:`nearfar.large_margin.impostor_blocks`), "tree" (one tree per class, see
     :mod:`nearfar.large_margin.impostor_trees`; it uses one thread) or "auto" (see
-    :func:`nearfar.search.exact_search.choose_search`). ``among`` names the only rows that may be
+    :func:`nearfar.search.exact_search.choose_search`). With ``among``, only these rows can be
     impostors.
     """
     if method == "auto":
@@ -142,14 +142,14 @@ def find_nearest_impostors(
     *,
     n_threads: int = 1,
 ) -> tuple[PairList, Matrix]:
-    """The ``n_nearest`` points of other classes of each point, of those below its ``reach``.
+    """Return the ``n_nearest`` nearest points of other classes within the reach of each point.
 
-    Also returns the squared radii within which nothing is left out: where there were more, that of
-    the last.
+    Also return the squared radii within which the list is complete: the reach, or the squared
+    distance of the last listed impostor if there are more.
     """
     centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
     search = partial(find_impostors, Z, codes, n_threads=n_threads)
-    # All below the reach are found faster than the nearest, if they are not too many.
+    # Finding all impostors within reach is faster than finding the nearest, unless there are many.
     is_small = len(Z) <= _FEW_POINTS
     max_per_center = min(_MANY * n_nearest, len(Z) // 8) if is_small else _MANY * n_nearest
     pairs = None
@@ -160,7 +160,7 @@ def find_nearest_impostors(
     if pairs is None:
         shorter_reach = shorten_reach(Z, codes, reach, n_nearest, n_threads=n_threads)
         pairs = search(shorter_reach, max_pairs=_TOO_MANY * n_nearest * len(centers))
-    if pairs is None:  # nearly all are as near as each other
+    if pairs is None:  # Almost all points have the same distance.
         pairs = _find_nearest_by_class(Z, codes, reach, centers, n_nearest)
     pair_centers = pairs.centers
     distances = compute_pair_distances(Z, pair_centers, pairs.indices)
@@ -174,10 +174,10 @@ def find_nearest_impostors(
 def _find_nearest_densely(
     Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, n_nearest: int
 ) -> PairList:
-    """The nearest points of other classes where the distances of all to all are few numbers.
+    """Find the nearest points of other classes from a dense matrix of all distances.
 
-    All that rounding cannot tell from the last of them are listed: which of equal ones count is
-    for the caller, who goes by row.
+    Points whose distance equals that of the last one up to rounding are all listed. The caller
+    breaks such ties by row number.
     """
     points = Z.astype(np.float64)
     points -= points.mean(axis=0)
@@ -185,7 +185,7 @@ def _find_nearest_densely(
     distances[codes[:, None] == codes] = np.inf
     column = min(n_nearest, len(Z)) - 1
     last_distance = np.partition(distances, column, axis=1)[:, column]
-    # Ten thousand roundings of the largest square.
+    # Allow for a rounding error of 10,000 units in the last place of the largest square.
     slack = 1e4 * np.finfo(np.float64).eps * np.einsum("ij,ij->i", points, points).max()
     limit = np.minimum(np.minimum(last_distance, reach) + slack, np.finfo(np.float64).max)
     centers, impostors = np.nonzero(distances <= limit[:, None])
@@ -197,7 +197,7 @@ def _find_nearest_densely(
 def _has_few_impostors(
     Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, centers: Indices, max_mean: int
 ) -> bool:
-    """Whether some centres, evenly drawn, have at most so many impostors on the average."""
+    """Return True if sampled centers have at most ``max_mean`` impostors on average."""
     pilots = centers[:: 1 + len(centers) // _PILOTS]
     pilot_reach = np.full_like(reach, -np.inf)
     pilot_reach[pilots] = reach[pilots]
@@ -207,7 +207,7 @@ def _has_few_impostors(
 def _find_nearest_by_class(
     Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, centers: Indices, n_nearest: int
 ) -> PairList:
-    """The nearest points of other classes, by a search for the centres of each class."""
+    """Find the nearest points of other classes by a neighbor search per class."""
     lists = []
     for label in np.unique(codes[centers]):
         candidates, class_centers = np.flatnonzero(codes != label), centers[codes[centers] == label]

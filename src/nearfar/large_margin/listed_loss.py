@@ -1,4 +1,4 @@
-"""The large-margin loss over listed impostor pairs: with NumPy, or by a compiled kernel."""
+"""The large-margin loss over listed impostor pairs, with NumPy or a compiled kernel."""
 
 from __future__ import annotations
 
@@ -24,38 +24,39 @@ from nearfar.large_margin.triplet_loss import Evaluation, Measured, weigh_hinges
 
 
 class Screen:
-    """Tells which listed pairs may have an active hinge without measuring them.
+    """Selects the listed pairs that may have an active hinge, without computing distances.
 
-    No distance becomes less by more than its two points move; so most pairs that were far when all
-    were measured, under the points ``Z``, are known to be far. Once as many were measured in vain
-    as all of them are, it is ``worn``, and they are better measured again.
+    A distance decreases by at most the sum of the displacements of its two points. Most pairs that
+    were far apart when all distances were computed, at the points ``Z``, are therefore known to be
+    far apart still. The screen ``is_worn`` if it has caused as many unnecessary distances as there
+    are pairs. Computing all distances again is then faster.
     """
 
     def __init__(self, impostors: PairList, Z: Floats) -> None:
         self.impostors, self.Z = impostors, Z
         self.lengths = np.empty(len(impostors.indices), dtype=np.float32)
         self.n_near = self.n_wasted = 0
-        #: How far each point has moved; None while the lengths are not known.
+        #: Displacement of each point since ``Z``; None before the lengths are known.
         self.displacements: NDArray[np.float32] | None = None
 
     def fits(self, impostors: PairList, Z: Floats) -> bool:
-        """Whether it is one of these pairs, and of points like these."""
+        """Return True if the screen belongs to these pairs and to points of this shape."""
         return self.impostors is impostors and self.Z.shape == Z.shape and not self.is_worn
 
     @property
     def is_worn(self) -> bool:
-        """Whether it pays to measure all again."""
+        """True if computing all distances again would save time."""
         return self.displacements is not None and self.n_wasted >= len(self.lengths) - self.n_near
 
     def update(self, Z: Floats) -> None:
-        """Points are now here."""
+        """Compute the displacements of the points."""
         difference = Z - self.Z
         displacements = np.sqrt(np.einsum("ij,ij->i", difference, difference))
-        # What rounding may have added to a length is small beside this share of it.
+        # The factor is larger than the relative rounding error of a length.
         self.displacements = (displacements * (1 + 1e-5)).astype(np.float32)
 
     def find_near(self, pairs: slice, centers: Integers, edge: NDArray[np.float64]) -> Integers:
-        """Those of some pairs that may be nearer than ``edge``, the length for each point."""
+        """Return the positions of pairs that may be closer than ``edge``, a length per point."""
         assert self.displacements is not None
         limits = (edge * (1 + 1e-5)).astype(np.float32) + self.displacements
         impostors = self.impostors.indices[pairs]
@@ -63,7 +64,7 @@ class Screen:
 
 
 class _Partial(NamedTuple):
-    """What some centres give: their share of an evaluation, and what it took."""
+    """The evaluation of a chunk of centers, with numbers of computed and of close pairs."""
 
     loss: float
     laplacian_v: Floats
@@ -86,11 +87,11 @@ def compute_listed_loss(
     screen: Screen | None = None,
     compiled: ModuleType | None = None,
 ) -> Evaluation:
-    """The loss with hinges over the listed impostor pairs only.
+    """Return the loss over the listed impostor pairs.
 
-    ``measured`` are the distances under Z, where they are known. A ``screen`` of these pairs saves
-    measuring most of them, and is brought up to date. Centres are shared out to threads, and go
-    through the kernels of this room where these are given.
+    ``measured`` contains the distances of Z if they are known. A ``screen`` of these pairs saves
+    most of the distances, and is updated. The centers are divided among threads. ``compiled`` is
+    the module of compiled kernels, or None for NumPy.
     """
     V = Z if V is None else V
     is_screening = screen is not None and screen.displacements is not None
@@ -165,7 +166,7 @@ def compute_listed_loss(
     )
     total: _Partial | None = None
     for partial in map_in_order(evaluate, chunks, 1 if is_serial else n_threads):
-        # Of arrays, which are sums as the numbers are, the first is added to in place.
+        # Add numbers and arrays of all chunks. Arrays are added in place.
         total = partial if total is None else _Partial(*map(operator.iadd, total, partial))
     assert total is not None
     if screen is not None:
@@ -178,14 +179,14 @@ def compute_listed_loss(
 
 
 def _split_evenly(indptr: NDArray[np.int64], n_chunks: int) -> list[slice]:
-    """Rows in parts with about as many pairs each."""
+    """Return slices of the rows with about equal numbers of pairs."""
     targets = np.linspace(0, indptr[-1], n_chunks + 1)[1:-1]
     edges = [0, *np.searchsorted(indptr, targets).tolist(), len(indptr) - 1]
     return [slice(a, b) for a, b in pairwise(edges) if b > a]
 
 
 def _multiply_laplacian_of_rows(weights: list[sparse.csr_array], V: Floats, rows: slice) -> Floats:
-    """Lap(W) V, W being a sum, of the pairs of some rows."""
+    """Return Lap(W) V for the pairs of ``rows``, where W is the sum of the given matrices."""
     n, V_rows = rows.stop - rows.start, V[rows]
     degrees, column_degrees = np.zeros(n), np.zeros(len(V))
     for W in weights:

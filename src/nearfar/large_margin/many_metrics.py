@@ -1,4 +1,4 @@
-"""The large-margin loss with several metrics."""
+"""The large-margin loss with one metric per cell of points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nearfar.large_margin.working_set import SLACK, compute_shrinkage
 
 
 class ManyMetrics(LargeMargin):
-    """The large-margin loss with a map for each cell; L has shape (cells, rows, columns)."""
+    """The large-margin loss with one map per cell. L has shape (cells, rows, columns)."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ManyMetrics(LargeMargin):
         points: Any = None,
         measured: Any = None,
     ) -> Evaluation:
-        """The loss over the listed pairs; the gradient stands in for Lap(W) V."""
+        """Return the loss over the listed pairs, with the gradient in L as ``laplacian_v``."""
         weighing, mapped = self._weigh_pairs(L, smoothing, points)
         X = self.working if points is None else points
         gradient = np.empty(L.shape)
@@ -72,7 +72,7 @@ class ManyMetrics(LargeMargin):
         return weighing, mapped
 
     def _split_by_cell(self, weighing: Any) -> list[sparse.csr_array]:
-        """W with the columns of one cell after the other, the others empty."""
+        """Return one copy of W per cell, in which the columns of all other cells are zero."""
         W = (weighing.push + weighing.pull).tocoo()
         owner = self.cells[W.col]
         matrices = []
@@ -83,15 +83,15 @@ class ManyMetrics(LargeMargin):
         return matrices
 
     def compute_gradient(self, laplacian_z: Any, points: Any = None) -> Matrix:
-        """As it is."""
+        """Return the gradient that `evaluate` has already computed."""
         return np.asarray(laplacian_z)
 
     def rescale(self, L: Matrix) -> Matrix:
-        """As it is: the single map has its scale."""
+        """Return L unchanged, because the single map is already scaled."""
         return L
 
     def _plan_stages(self, L: Matrix) -> list[int | None]:
-        return [None]  # it starts from a good map
+        return [None]  # The single map is a good start.
 
     def _is_sampled(self, L: Matrix) -> bool:
         return False
@@ -99,7 +99,7 @@ class ManyMetrics(LargeMargin):
     def search(
         self, L: Matrix, *, keep: bool = False, coarse: bool = False, max_listed: int | None = None
     ) -> float:
-        """List every pair with an active hinge, cell by cell of the impostor."""
+        """List every pair with an active hinge, for each cell of impostors."""
         mapped = [self.points @ L_cell.T for L_cell in L]
         reach = 1.0 + compute_cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
         radius = np.maximum(SLACK * reach, reach + self.smoothing)
@@ -128,7 +128,7 @@ class ManyMetrics(LargeMargin):
         return (loss_after - loss_before) / loss_after if loss_after > 0 else 0.0
 
     def is_complete(self, L: Matrix) -> bool:
-        """Whether the list surely holds every active pair under L, without a search."""
+        """Return True if a bound proves that the list contains every active pair under L."""
         if self._listed_at is None:
             return False
         L_before, radius, _ = self._listed_at
@@ -144,9 +144,9 @@ class ManyMetrics(LargeMargin):
         return False
 
     def dual_bound(self, L: Matrix) -> float:
-        """A lower bound on the least loss over all metrics, as for one.
+        """Return a lower bound on the loss over all metrics, as for a single metric.
 
-        It is 0 where no point of some cell is a target: nothing is known to hold that metric back.
+        The bound is 0 if a cell contains no target, because no pull term bounds its metric.
         """
         X = self.points
         best = self.bound
@@ -182,7 +182,7 @@ class ManyMetrics(LargeMargin):
 def compute_cell_pair_distances(
     mapped: list[Any], cells: Indices, first: NDArray[Any], second: NDArray[Any]
 ) -> Matrix:
-    """Squared distances by the metric of the second point of each pair."""
+    """Return squared distances by the metric of the second point of each pair."""
     distances = np.empty(len(first))
     owner = cells[second]
     for cell, Z in enumerate(mapped):
@@ -192,7 +192,7 @@ def compute_cell_pair_distances(
 
 
 def compute_cell_target_distances(mapped: list[Any], cells: Indices, targets: Indices) -> Matrix:
-    """Squared distances to the targets by their metric, (n, k); -inf where there is none."""
+    """Return squared distances to the targets by their metric, (n, k); -inf if missing."""
     distances = np.full(targets.shape, -np.inf)
     rows, slots = np.nonzero(targets >= 0)
     distances[rows, slots] = compute_cell_pair_distances(mapped, cells, rows, targets[rows, slots])

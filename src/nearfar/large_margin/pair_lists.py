@@ -1,4 +1,4 @@
-"""Pairs of rows: lists of them by centre, their distances, and which of a centre come first."""
+"""Lists of pairs of rows, sorted by center, and their distances and ranks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from nearfar.blocks import map_in_order, row_blocks
 
 Integers = NDArray[np.integer[Any]]
 
-# Pairs times features from which threads pay, and parts of the work that each of them gets.
+# Number of pairs times features from which threads save time, and number of chunks per thread.
 THREADED_SIZE, CHUNKS_PER_THREAD = 4 * 10**6, 4
 
 
 class PairList(NamedTuple):
-    """Pairs (centre, other) in compressed rows: the others of centre i are
-    ``indices[indptr[i]:indptr[i + 1]]``."""
+    """Pairs (center, impostor) in compressed sparse row format.
+
+    The impostors of center i are ``indices[indptr[i]:indptr[i + 1]]``.
+    """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
 
     @property
     def centers(self) -> NDArray[np.int32]:
-        """Centre of each pair."""
+        """Center of each pair."""
         n = len(self.indptr) - 1
         return np.repeat(np.arange(n, dtype=np.int32), np.diff(self.indptr))
 
@@ -33,7 +35,7 @@ class PairList(NamedTuple):
 def make_pair_list(
     pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_samples: int
 ) -> PairList:
-    """Distinct pairs, sorted by centre and other."""
+    """Return the distinct pairs, sorted by center and impostor."""
     empty = np.zeros(0, dtype=np.int32)
     centers = np.concatenate([empty, *(center for center, _ in pairs)])
     impostors = np.concatenate([empty, *(impostor for _, impostor in pairs)])
@@ -45,10 +47,10 @@ def make_pair_list(
 
 
 def compute_target_distances(Z: Floats, targets: Integers, first: int = 0) -> NDArray[np.float64]:
-    """Squared distances to the targets, (n, k); -inf where there is none (index -1).
+    """Return squared distances to the targets (n, k), -inf for missing targets (index -1).
 
-    With -inf every hinge of an absent target is inactive. Targets may be those of some points, from
-    the ``first`` on.
+    With -inf, every hinge of a missing target is inactive. Row 0 of ``targets`` belongs to row
+    ``first`` of Z.
     """
     distances = np.full(targets.shape, -np.inf)
     rows, slots = np.nonzero(targets >= 0)
@@ -59,13 +61,13 @@ def compute_target_distances(Z: Floats, targets: Integers, first: int = 0) -> ND
 def compute_pair_distances(
     Z: Floats, first: Integers, second: Integers, n_threads: int = 1
 ) -> NDArray[np.float64]:
-    """Squared distances of pairs of rows, from their differences."""
+    """Return the squared distances of pairs of rows, computed from their differences."""
     n_features = Z.shape[1]
 
     def measure_chunk(chunk: slice) -> NDArray[np.float64]:
         first_rows, second_rows = first[chunk], second[chunk]
         distances = np.empty(len(first_rows))
-        # Blocks that stay in cache: the gathered rows are read once and forgotten.
+        # Blocks are small enough for the gathered rows to stay in the processor's cache.
         for block in row_blocks(
             len(first_rows), 24 * n_features, at_most=max(256, 2**17 // n_features)
         ):
@@ -81,7 +83,7 @@ def compute_pair_distances(
 
 
 def rank_by_distance(centers: Integers, distances: NDArray[Any]) -> NDArray[np.intp]:
-    """Of each pair, how many of the same centre are nearer; centres must be ascending."""
+    """Return the number of closer pairs with the same center. Centers must be sorted."""
     starts = np.flatnonzero(np.diff(centers, prepend=-1))
     counts = np.diff(starts, append=len(centers))
     position = np.arange(len(centers)) - np.repeat(starts, counts)
@@ -90,7 +92,7 @@ def rank_by_distance(centers: Integers, distances: NDArray[Any]) -> NDArray[np.i
     if width * len(starts) > 4 * len(centers):
         rank[np.lexsort((distances, centers))] = position
         return rank
-    # A row for each centre: many short sorts are faster than a long one.
+    # Sort one row per center: many short sorts are faster than one long sort.
     rows = np.repeat(np.arange(len(starts)), counts)
     table = np.full((len(starts), width), np.inf)
     table[rows, position] = distances

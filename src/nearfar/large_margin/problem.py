@@ -1,10 +1,10 @@
-"""The solver behind LMNN and its relatives: L-BFGS over a working set of impostors, and a bound.
+"""Solver of LMNN and related learners: L-BFGS over a working set of impostors, and a dual bound.
 
-The convex loss in M = L'L is minimised over L. Its hinges are rounded at first and sharpened on
-the way, because quasi-Newton steps stall at kinks; the slopes of rounded hinges then are the
-fractional multipliers of a good dual bound. Nothing is called converged before no impostor is
-missing from the working set. Square maps of many columns begin with few rows, and get more where
-the gradient in M asks for them.
+The loss is convex in M = L'L and is minimized over L. Its hinges are smoothed, and the smoothing is
+reduced during the descent, because quasi-Newton steps stall at kinks. The slopes of the smoothed
+hinges are fractional multipliers, which give a good dual bound. The solver converges only if no
+impostor is missing from the working set. A square map with many columns starts with few rows, and
+rows are added where the gradient in M shows that they lower the loss.
 """
 
 from __future__ import annotations
@@ -33,36 +33,45 @@ from nearfar.large_margin.triplet_loss import (
 from nearfar.large_margin.working_set import WIDE, WIDE_COARSE_SIZE, ListedMargin, Structure
 from nearfar.solvers.eigen import least_eigenvalue, some_eigh
 
-# Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
-FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
-MAX_PAIRS = 10**7  # listed at most before it has settled
-MAX_PAIRS_PER_WIDE_CENTER = 120  # of each centre under wide maps
-FREE_ROUNDS = 2  # on a sample of centres that find most of the loss missing; then lists are joined
-FIRST_STAGE_CENTERS = 2000  # centres of the first stage
-# Square maps of twice as many columns begin with so many rows, and get as many more at once where
-# the problem asks for them; rows shorter than that share of the longest are left out then.
+# These constants were tuned for the time of a whole fit on the datasets digits and letter and on
+# generated data. None of them changes the optimum.
+# Numbers of iterations between two full impostor searches: at first and at most.
+FIRST_CHECK, LAST_CHECK = 5, 20
+# Maximum number of listed pairs before the descent has converged.
+MAX_PAIRS = 10**7
+# Maximum number of listed pairs per center if the map is wide.
+MAX_PAIRS_PER_WIDE_CENTER = 120
+# Number of searches over a sample of centers that may find most of the loss missing. After that,
+# new pairs are added to the list instead of replacing it.
+FREE_ROUNDS = 2
+# Minimum number of centers in the first stage.
+FIRST_STAGE_CENTERS = 2000
+# Number of rows with which a square map starts if it has at least twice as many columns, maximum
+# number of rows added at once, and length of a row, relative to the longest, below which the row is
+# replaced by new rows.
 FIRST_ROWS, MORE_ROWS, SHORT_ROW = 64, 32, 1e-3
-WIDE_DIAGONAL = 128  # factors from which a diagonal map does
-MIN_SAMPLED_CENTERS = (
-    2000  # centres from which wide maps begin with samples: they would fit a single one
-)
-# Wide maps of fewer rows than columns, no convex problem, are content with so many times ``tol``:
-# the second half of their iterations would gain less than a thousandth.
+# Number of factors from which a diagonal map counts as wide.
+WIDE_DIAGONAL = 128
+# Number of centers from which a wide map starts with a new sample per step. A wide map would fit a
+# single sample.
+MIN_SAMPLED_CENTERS = 2000
+# Factor by which ``tol`` is increased for wide maps with fewer rows than columns, whose problem is
+# not convex. The second half of their iterations would lower the loss by less than 0.1%.
 WIDE_TOL = 10
-# Widths over which the kink of the hinge is rounded, each solved from the one before.
+# Widths of the smoothed hinge. Each problem starts from the solution with the previous width.
 WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 
 
 class LargeMargin(ListedMargin):
-    """The loss over the impostor pairs listed so far, and how it is minimised."""
+    """The large-margin loss over the listed impostor pairs, with its solver and dual bound."""
 
     # Descent
 
     def solve(self, progress: Progress, *, max_iter: int, tol: float) -> bool:
-        """Minimise; False when ``max_iter`` came first."""
+        """Minimize the loss. Return False if ``max_iter`` was reached before convergence."""
         shape = progress.L.shape
         if self._may_be_thin(progress.L):
-            # Its optimum is as a rule of much lower rank: rows are added where it is not.
+            # The optimum usually has a much lower rank. Rows are added if it does not.
             _, singular, axes = np.linalg.svd(progress.L)
             rank = int(np.count_nonzero(singular > SHORT_ROW * singular[0]))
             has_begun = progress.n_iter > 0 or 2 * rank < len(singular)
@@ -71,14 +80,14 @@ class LargeMargin(ListedMargin):
         if self._is_sampled(progress.L) and progress.L.ndim == 2 and shape[0] < shape[1]:
             tol = max(tol, min(WIDE_TOL * tol, 1e-4))
         try:
-            # Our own threads take the rows in parts; those of BLAS would wait beside them.
+            # The rows are divided among threads, which would compete with the threads of BLAS.
             with one_blas_thread() if self.n_threads > 1 else nullcontext():
                 return self._solve(progress, max_iter, tol)
         finally:
             progress.pad(shape[0])
 
     def _may_be_thin(self, L: Matrix) -> bool:
-        """Whether a few rows of a square map will do for a beginning."""
+        """Return True if a square map may start with few rows."""
         return (
             self._is_sampled(L)
             and self.structure == "full"
@@ -99,7 +108,7 @@ class LargeMargin(ListedMargin):
             final = n_centers_used is None
             progress.L = self.rescale(progress.L)
             is_thin = final and progress.L.ndim == 2 and len(progress.L) < self.max_rows
-            for rough in (1e-3, 1e-4, 1e-5) if is_thin else ():  # rows are added early
+            for rough in (1e-3, 1e-4, 1e-5) if is_thin else ():  # Add rows early.
                 if rough > tol and not self._settle(progress, max_iter, rough, False):
                     return False
             if not self._settle(progress, max_iter, tol if final else 1e-3, not final):
@@ -110,7 +119,7 @@ class LargeMargin(ListedMargin):
             if progress.stopped or self._measure_rounding(progress.L) <= 100 * tol:
                 break
             if progress.L.ndim != 2 or self.max_rows == progress.L.shape[1]:  # convex
-                # Where each width settles its slopes are nearly feasible multipliers.
+                # At the solution for each width, the slopes are nearly feasible multipliers.
                 self.bound = max(self.bound, self.dual_bound(progress.L))
             self.smoothing = width
             if not self._settle(progress, max_iter, tol, False):
@@ -120,13 +129,13 @@ class LargeMargin(ListedMargin):
         return True
 
     def _is_sampled(self, L: Matrix) -> bool:
-        """Whether the map has so many entries that it would fit a single sample."""
+        """Return True if the map has enough entries to fit a single sample of centers."""
         n_centers = int((self.all_targets >= 0).any(axis=1).sum())
         wide = WIDE_DIAGONAL if self.structure == "diagonal" else WIDE
         return L.size >= wide and n_centers >= MIN_SAMPLED_CENTERS
 
     def _plan_stages(self, L: Matrix) -> list[int | None]:
-        """How many centres to sum over, one stage after the other; None for all."""
+        """Return the number of centers in the loss for each stage; None means all."""
         if self._is_sampled(L) and L.ndim == 2:
             return [None]
         n_centers = int((self.all_targets >= 0).any(axis=1).sum())
@@ -134,16 +143,19 @@ class LargeMargin(ListedMargin):
         return [n_first, None] if 2 * n_first <= n_centers else [None]
 
     def _measure_rounding(self, L: Matrix) -> float:
-        """By what share rounded hinges raise the loss: what sharper ones could still gain."""
+        """Return the fraction of the loss that is due to smoothing."""
         rounded, sharp = self.evaluate(L).loss, self.evaluate(L, smoothing=0.0).loss
         return (rounded - sharp) / rounded if rounded > 0 else 0.0
 
     def _settle(self, progress: Progress, max_iter: int, tol: float, coarse: bool) -> bool:
-        """Descend and search until neither changes anything; False when iterations ran out."""
+        """Alternate descent and impostor search until both have converged.
+
+        Return False if the limit of iterations was reached first.
+        """
         if not self.is_complete(progress.L):
             self.search(progress.L, coarse=True)
         keep, check, rounds = False, FIRST_CHECK, 0
-        # The best map so far by its whole loss, and what was listed there.
+        # The best map so far by its full loss, and the pairs that were listed at that map.
         best, best_state = np.inf, (progress.L, self.pairs, self._listed_at)
         while True:
             missing_found = self._descend(progress, max_iter, tol, check, keep, coarse)
@@ -159,8 +171,8 @@ class LargeMargin(ListedMargin):
             if is_settled and (coarse or not self._escape(progress, tol)):
                 return True
             if coarse:
-                # Losses over lists that are not whole cannot be compared. Where new lists would
-                # lead it to and fro they are joined, and it looks soon again.
+                # Losses over incomplete lists cannot be compared. If new lists make the descent
+                # oscillate, the lists are joined and the next search comes soon.
                 rounds += missing > 0.5
                 keep = rounds >= FREE_ROUNDS
                 check = FIRST_CHECK if missing > 0.5 else min(2 * check, LAST_CHECK)
@@ -168,8 +180,8 @@ class LargeMargin(ListedMargin):
                 best, best_state = objective, (progress.L, self.pairs, self._listed_at)
                 check = min(2 * check, LAST_CHECK)
             else:
-                # What was missing led astray: back, with both lists, and look sooner. From now on
-                # the list only grows, so that the rounds come to an end.
+                # Missing pairs misled the descent. Return to the best map with both lists, and
+                # search sooner. From now on the list only grows, so that the loop terminates.
                 progress.L, best_pairs, self._listed_at = best_state
                 self.pairs = self._join(best_pairs, self.pairs)
                 keep, check = True, max(2, check // 4)
@@ -177,7 +189,7 @@ class LargeMargin(ListedMargin):
     def _descend(
         self, progress: Progress, max_iter: int, tol: float, check: int, keep: bool, coarse: bool
     ) -> float | None:
-        """L-BFGS; the share of the loss that a check on the way found missing, if one did."""
+        """Run L-BFGS. Return the fraction of the loss that a search found missing, or None."""
         checked = progress.n_iter
         missing: float | None = None
         last: Evaluation | None = None
@@ -201,16 +213,17 @@ class LargeMargin(ListedMargin):
             L = variables.to_map(flat)
             if progress.note(L, last.loss, last.n_active):
                 raise StopIteration
-            has_list = self.pairs is not None  # if not, they may have become few enough
+            # Without a list, there may now be few enough pairs for one.
+            has_list = self.pairs is not None
             if progress.n_iter - checked < check or (has_list and self.is_complete(L)):
                 return
             checked = progress.n_iter
             fraction = self.search(L, keep=keep, coarse=coarse, max_listed=max_listed)
-            # A little more loss than L-BFGS knows of does not mislead it.
+            # L-BFGS tolerates a small missing part of the loss.
             if fraction > 10 * tol:
                 missing = fraction
                 raise StopIteration
-            # Where next to nothing is missing, the look at the end will do.
+            # If almost nothing is missing, the search at the end is sufficient.
             check = 4 * check if fraction < tol else min(2 * check, LAST_CHECK)
 
         optimize.minimize(
@@ -230,15 +243,16 @@ class LargeMargin(ListedMargin):
         return missing
 
     def _escape(self, progress: Progress, tol: float) -> bool:
-        """Leave a stationary point of L that is no optimum of M = L'L; False if there is no way.
+        """Leave a stationary point of L that is not an optimum of M = L'L.
 
-        Where L has lost rank its gradient 2LG vanishes although G, the gradient in M, may have
-        negative eigenvalues; along their eigenvectors the convex problem still descends.
+        Return False if there is no direction of descent. If L has lost rank, its gradient 2LG can
+        be zero although G, the gradient in M, has negative eigenvalues. The convex problem still
+        decreases along their eigenvectors.
         """
         L = progress.L
         if self.structure == "diagonal":
             return self._add_columns(progress, tol)
-        # Turned so that the last rows carry the weakest directions, which new ones replace.
+        # Rotate L so that its last rows are the shortest. New rows replace them.
         _, singular, axes = np.linalg.svd(L, full_matrices=False)
         rows = singular[:, None] * axes
         n_kept = int(np.count_nonzero(singular > SHORT_ROW * singular[0]))
@@ -258,7 +272,7 @@ class LargeMargin(ListedMargin):
         ]
         losses = [self.evaluate(trial).loss for trial in trials]
         best = int(np.argmin(losses))
-        # A descent gains more by new rows than they do at first.
+        # The following descent lowers the loss more than the new rows alone.
         min_gain = 3 * tol if len(L) < self.max_rows else 10 * tol
         if losses[best] >= loss * (1 - min_gain):
             return False
@@ -266,7 +280,7 @@ class LargeMargin(ListedMargin):
         return True
 
     def _add_columns(self, progress: Progress, tol: float) -> bool:
-        """Give factors to columns that have none and along which the loss descends."""
+        """Give a factor to unused columns along which the loss decreases."""
         L = progress.L
         unused = np.flatnonzero(L == 0)
         if not len(unused):
@@ -288,12 +302,12 @@ class LargeMargin(ListedMargin):
         progress.L = best
         return True
 
-    # The bound
+    # Dual bound
 
     def _compute_slope(
         self, L: Matrix, smoothing: float, measured: Measured | None = None
     ) -> tuple[Matrix, float]:
-        """The gradient in M (its diagonal when L is one) and the sum of slopes."""
+        """Return the gradient in M (only its diagonal if L is diagonal) and the sum of slopes."""
         X, slopes = self.points, 0.0
         if measured is None:
             measured = self.measured(L)
@@ -324,13 +338,13 @@ class LargeMargin(ListedMargin):
         return self._multiply_by_columns(laplacian), slopes
 
     def _compute_pull(self) -> Matrix:
-        """The pull term's gradient in M, which no hinge changes."""
+        """Return the gradient of the pull term in M, which does not depend on the hinges."""
         return self._multiply_by_columns(
             lambda V: multiply_pull_laplacian(self.targets, self.push_weight, V)
         )
 
     def _multiply_by_columns(self, laplacian: Callable[[Matrix], Floats]) -> Matrix:
-        """X' Lap(W) X (its diagonal where L is one) from Lap(W) V of some columns V at a time."""
+        """Return X' Lap(W) X, or its diagonal if L is diagonal, from products with few columns."""
         X = self.points
         n, d = X.shape
         width = int(np.clip(2**23 // n, 32, 256))
@@ -351,16 +365,16 @@ class LargeMargin(ListedMargin):
         return np.asarray((G + G.T) / 2)
 
     def dual_bound(self, L: Matrix) -> float:
-        r"""A lower bound on the least loss over all M ⪰ 0, from the slopes of the hinges at L.
+        r"""Return a lower bound on the loss over all M ⪰ 0, from the slopes of the hinges at L.
 
-        For multipliers :math:`0 \le \gamma \le 1` of the triplets with
-        :math:`S(\gamma) = P + \mu \sum \gamma_t (C_{ij} - C_{il}) \succeq 0`, P being the pull
-        term's, the dual value :math:`\mu \sum \gamma_t` is such a bound. The slopes of rounded
-        hinges nearly satisfy it at a good L; a common factor makes sure.
+        Let P be the gradient of the pull term. For multipliers :math:`0 \le \gamma \le 1` of the
+        triplets with :math:`S(\gamma) = P + \mu \sum \gamma_t (C_{ij} - C_{il}) \succeq 0`, the
+        dual value :math:`\mu \sum \gamma_t` is such a bound. At a good L, the slopes of smoothed
+        hinges nearly satisfy the condition, and a common factor makes them satisfy it.
         """
         P = self._compute_pull()
         best, measured = self.bound, self.measured(L)
-        # Of fewer rows than columns it is no near bound, by whatever hinges.
+        # With fewer rows than columns, the bound is not tight for any width.
         rectangular = L.ndim == 2 and self.max_rows < L.shape[1]
         for width in self.smoothing * np.array([1.0] if rectangular else [1.0, 0.3, 3.0]):
             S, slopes = self._compute_slope(L, width, measured)
@@ -371,7 +385,7 @@ class LargeMargin(ListedMargin):
 
 
 class FixedTriplets(LargeMargin):
-    """The loss over given triplets (centre, target, impostor): nothing is searched for."""
+    """The large-margin loss over given triplets (center, target, impostor), without a search."""
 
     def __init__(
         self,
@@ -394,7 +408,7 @@ class FixedTriplets(LargeMargin):
         points: Floats | None = None,
         measured: Measured | None = None,
     ) -> Evaluation:
-        """The loss over the triplets."""
+        """Return the loss over the triplets."""
         width = self.smoothing if smoothing is None else smoothing
         return compute_triplet_loss(
             self.map_points(L, points), self.triplets, self.push_weight, width, V
@@ -403,14 +417,14 @@ class FixedTriplets(LargeMargin):
     def search(
         self, L: Matrix, *, keep: bool = False, coarse: bool = False, max_listed: int | None = None
     ) -> float:
-        """Nothing to search."""
+        """Do nothing and return 0, because the triplets are fixed."""
         return 0.0
 
     def measured(self, L: Matrix) -> None:
-        """Nothing is kept."""
+        """Return None, because distances are not stored."""
 
     def is_complete(self, L: Matrix) -> bool:
-        """Always."""
+        """Return True, because the triplets are fixed."""
         return True
 
     def _plan_stages(self, L: Matrix) -> list[int | None]:
@@ -426,7 +440,7 @@ class FixedTriplets(LargeMargin):
         )
 
     def _compute_pull(self) -> Matrix:
-        # Of hinges that are all inactive only the pull is left.
+        # The pull term is the loss with all hinges inactive.
         pairs = np.unique(self.triplets[:, :2], axis=0)
         difference = self.points[pairs[:, 0]] - self.points[pairs[:, 1]]
         difference = difference.astype(np.float64)
@@ -436,16 +450,16 @@ class FixedTriplets(LargeMargin):
 
 
 def compute_min_ratio(Q: Matrix, P: Matrix) -> float:
-    """The least of v'Qv / v'Pv, with a ridge where P is empty."""
+    """Return the minimum of v'Qv / v'Pv, with a small ridge added to a singular P."""
     if P.ndim == 1:
         return float(np.min(Q / (P + 1e-12 * P.mean())))
     ridged = P + 1e-12 * np.trace(P) / len(P) * np.eye(len(P))
     try:
         return least_eigenvalue(Q, ridged)
-    except linalg.LinAlgError:  # P is nothing but rounding
+    except linalg.LinAlgError:  # P consists of rounding errors.
         return -np.inf
 
 
 def compute_duality_gap(bound: float, objective: float) -> float:
-    """Relative to the objective; 0 where there is nothing left."""
+    """Return the gap between objective and bound, relative to the objective; 0 if that is 0."""
     return 1.0 - bound / objective if objective > 0 else 0.0

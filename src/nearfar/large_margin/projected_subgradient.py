@@ -1,4 +1,4 @@
-"""The thesis' own solver of LMNN: subgradient steps in M, projected on the cone (Algorithm 3)."""
+"""The LMNN solver of Weinberger (2007), Algorithm 3: projected subgradient steps in M."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from nearfar.large_margin.pair_lists import (
 from nearfar.large_margin.triplet_loss import multiply_laplacian, multiply_pull_laplacian
 from nearfar.solvers.projections import project_psd, psd_factor
 
-# A hinge (centre, slot, impostor) as one number: (centre k + slot) n + impostor.
+# A hinge (center, slot, impostor), encoded as the number (center k + slot) n + impostor.
 Hinges = NDArray[np.int64]
 
+# Number of iterations between two full searches.
 _FULL_CHECK = 10
+# Factors of the step size after the objective decreased or increased.
 _GROW, _SHRINK = 1.01, 0.5
-# So many steps in a row must gain less than tol.
+# Number of consecutive steps that must improve by less than tol before the solver stops.
 _SMALL_STEPS = 5
 
 
 @dataclass
 class SubgradientDescent:
-    """What the solver came to: the best map seen, its history, and whether it settled."""
+    """Result of the solver: the best map, the history, and whether the solver converged."""
 
     L: Matrix
     history: dict[str, list[float]]
@@ -47,16 +49,16 @@ def run_projected_subgradient(
     max_iter: int,
     tol: float,
 ) -> SubgradientDescent:
-    r"""Minimise the loss of LMNN by :math:`M \leftarrow P_{psd}(M - \alpha G)`.
+    r"""Minimize the loss of LMNN by :math:`M \leftarrow P_{psd}(M - \alpha G)`.
 
-    The active hinges are searched in full every ten iterations and before the end; in between only
-    those that were ever active are looked at. G is updated by the hinges that came and went, and
-    computed anew at each full search. The step grows by 1 % when the objective fell and is halved
-    otherwise; the step is taken either way, and the best M is kept. It has settled when no relative
-    gain is above ``tol``.
+    Every ten iterations and before the end, all active hinges are searched. In between, only hinges
+    that were active before are evaluated. G is updated by the hinges that became active or
+    inactive, and computed from scratch at each full search. The step size grows by 1% if the
+    objective decreased and is halved otherwise. The step is taken in both cases, and the best M is
+    returned. The solver has converged if no relative improvement is above ``tol``.
 
-    It is here for comparison. At each kink the step is halved, so on features of different scales
-    it comes to a halt far above the optimum.
+    This solver is provided for comparison. The step size is halved at each kink, so the solver
+    stalls far above the optimum if the features have different scales.
     """
     loss = WorkingSet(points, codes, targets, push_weight)
     M = np.eye(points.shape[1])
@@ -72,8 +74,8 @@ def run_projected_subgradient(
         added = loss.search(M) if searches_all else 0
         objective, new_active = loss.evaluate(M)
         if searches_all:
-            G = loss.compute_gradient(new_active)  # sheds the rounding that updates pile up
-            # On a larger working set the loss of the same M is larger: compare with that.
+            G = loss.compute_gradient(new_active)  # This removes accumulated rounding errors.
+            # The loss over a larger working set is not comparable with the last one.
             last_objective = last_objective if not added else np.inf
         else:
             G = G + loss.update_gradient(active, new_active)
@@ -104,7 +106,7 @@ def run_projected_subgradient(
 
 
 class WorkingSet:
-    """The loss over every pair that ever had an active hinge."""
+    """The loss over all pairs that have had an active hinge so far."""
 
     def __init__(
         self, points: Matrix, codes: Indices, targets: Indices, push_weight: float
@@ -115,7 +117,7 @@ class WorkingSet:
         self.pull = points.T @ multiply_pull_laplacian(targets, push_weight, points)
 
     def search(self, M: Matrix) -> int:
-        """Add every pair that is active under M; how many were new."""
+        """Add every pair that is active under M. Return the number of new pairs."""
         Z = self.points @ psd_factor(M).T
         reach = 1.0 + compute_target_distances(Z, self.targets).max(axis=1)
         impostors = find_impostors(Z, self.codes, reach, max_pairs=10**8)
@@ -130,7 +132,7 @@ class WorkingSet:
         return len(self.pairs.indices) - previous
 
     def evaluate(self, M: Matrix) -> tuple[float, Hinges]:
-        """The loss over the working set, and its active hinges."""
+        """Return the loss over the working set and its active hinges."""
         n, k = self.targets.shape
         Z = self.points @ psd_factor(M).T
         reach = 1.0 + compute_target_distances(Z, self.targets)
@@ -143,11 +145,11 @@ class WorkingSet:
         return (1 - self.push_weight) * pulled + self.push_weight * pushed, np.sort(active)
 
     def compute_gradient(self, active: Hinges) -> Matrix:
-        """G from scratch."""
+        """Return the gradient G, computed from scratch."""
         return self.pull + self._compute_push(active, np.ones(len(active)))
 
     def update_gradient(self, previous: Hinges, current: Hinges) -> Matrix:
-        """What hinges that came and went add to G."""
+        """Return the change of G by the hinges that became active or inactive."""
         added = np.setdiff1d(current, previous, assume_unique=True)
         removed = np.setdiff1d(previous, current, assume_unique=True)
         signs = np.concatenate([np.ones(len(added)), -np.ones(len(removed))])
@@ -165,6 +167,6 @@ class WorkingSet:
 
 
 def _square_factor(M: Matrix) -> Matrix:
-    """L with M = L'L, square: rows of zeros where M has lost rank."""
+    """Return a square L with M = L'L, with zero rows if M has lost rank."""
     L = psd_factor(M)
     return np.vstack([L, np.zeros((M.shape[1] - len(L), M.shape[1]))])

@@ -1,7 +1,7 @@
-"""The first part of a descent over wide maps: steps along gradients of samples, each drawn anew.
+"""The first part of a descent over wide maps: each step uses the gradient of a new sample.
 
-A descent that is led by one sample fits its impostors and lets all others in: the wider the map,
-the worse. A new sample for each step is an honest estimate of the whole loss each time.
+A descent on a single sample fits the impostors of this sample and ignores all others, and more so
+the wider the map is. A new sample per step gives an unbiased estimate of the full loss.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from nearfar.large_margin.descent_progress import Progress
 from nearfar.large_margin.triplet_loss import Evaluation, compute_full_loss
 from nearfar.large_margin.working_set import ListedMargin
 
-# Centres and impostors of a sample, and steps. Tuned on generated embeddings.
+# Numbers of centers and impostors per sample, and number of steps, tuned on generated embeddings.
 CENTERS, IMPOSTORS, STEPS = 1000, 1000, 160
-# A step over the root mean square of the first map, and how much of the past it remembers: of the
-# direction, and of its length.
+# Step size relative to the root mean square of the first map, and decay rates of the moving
+# averages of the gradient and of its squared length.
 RATE, DIRECTION_DECAY, LENGTH_DECAY = 0.2, 0.9, 0.98
-# A start with a loss of less than this share of that of no map at all is near enough.
+# Loss of the initial map, relative to the zero map, below which the sampled descent is skipped.
 GOOD_FRACTION = 0.01
-# Squared factors of a diagonal map below this share of the largest are left out: samples leave so
-# much to columns that tell nothing.
+# Squared factors of a diagonal map below this fraction of the largest are set to zero. Sampling
+# noise gives factors of this size to irrelevant columns.
 NEGLIGIBLE = 0.02
-# Factors tried for the rows of a start that tell least.
+# Factors tried for the least informative rows of the initial map.
 TAIL_FACTORS = (1.0, 0.3, 0.1)
 
 
 class Sample(NamedTuple):
-    """Some centres with their targets, and some impostors, each for ``weight`` of them."""
+    """Sampled centers with their targets, and sampled impostors with a common weight."""
 
     points: Floats
     codes: Indices
@@ -42,7 +42,7 @@ class Sample(NamedTuple):
 
 
 def draw_sample(problem: ListedMargin, seed: int) -> Sample:
-    """A sample of a problem; every seed has its own."""
+    """Draw a sample of centers and impostors of a problem."""
     rng = np.random.default_rng(seed)
     n = len(problem.points)
     all_targets = problem.all_targets
@@ -51,7 +51,7 @@ def draw_sample(problem: ListedMargin, seed: int) -> Sample:
     impostors = np.sort(rng.choice(n, min(IMPOSTORS, n), replace=False))
     center_targets = all_targets[centers]
     rows = np.unique(np.concatenate([centers, impostors, center_targets[center_targets >= 0]]))
-    position = np.full(n + 1, -1, dtype=np.intp)  # the last is that of no target
+    position = np.full(n + 1, -1, dtype=np.intp)  # The last entry stands for a missing target.
     position[rows] = np.arange(len(rows))
     targets = np.full((len(rows), all_targets.shape[1]), -1, dtype=np.intp)
     targets[position[centers]] = position[center_targets]
@@ -71,7 +71,7 @@ def draw_sample(problem: ListedMargin, seed: int) -> Sample:
 
 
 def compute_sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Evaluation:
-    """The loss over a sample."""
+    """Return the loss over a sample."""
     return compute_full_loss(
         problem.map_points(L, sample.points),
         sample.codes,
@@ -87,16 +87,17 @@ def compute_sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Ev
 
 
 def compute_sampled_fraction(problem: ListedMargin, L: Matrix) -> float:
-    """The loss of a sample over that of the zero map, under which every hinge is 1."""
+    """Return the loss over a sample, divided by the loss of the zero map."""
     sample = draw_sample(problem, 0)
     loss = compute_sampled_loss(problem, sample, L).loss
     return loss / max(compute_sampled_loss(problem, sample, np.zeros_like(L)).loss, 1e-300)
 
 
 def damp_tail(problem: ListedMargin, L: Matrix) -> Matrix:
-    """A start whose rows beyond one less than there are classes are scaled as suits the loss.
+    """Return the initial map with its rows after the first ``n_classes - 1`` scaled down.
 
-    Means of classes differ along no more; what else a start has is as large as noise may be.
+    The class means differ in at most ``n_classes - 1`` directions, so the other rows may be noise.
+    Their factor is the one with the lowest loss over a sample.
     """
     n_informative = int(problem.codes.max())
     if L.ndim == 1 or len(L) <= n_informative:
@@ -115,10 +116,11 @@ def damp_tail(problem: ListedMargin, L: Matrix) -> Matrix:
 
 
 def run_sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) -> None:
-    """Bring ``progress`` near to where the whole loss is least.
+    """Move ``progress.L`` close to the minimum of the full loss.
 
-    Steps have the length of a mean of past gradients over a mean of their lengths, one for all
-    entries: the map may be turned without turning the steps. They shorten in the second half.
+    A step is the moving average of the gradients, divided by the moving average of their lengths.
+    All entries have the same divisor, so the descent does not depend on a rotation of the map.
+    Steps become shorter in the second half.
     """
     n_centers = int((problem.all_targets >= 0).any(axis=1).sum())
     n_pairs = min(CENTERS, n_centers) * min(IMPOSTORS, len(problem.points))
@@ -140,7 +142,7 @@ def run_sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int
         length = LENGTH_DECAY * length + (1 - LENGTH_DECAY) * float(np.mean(slope**2))
         mean = direction / (1 - DIRECTION_DECAY**step)
         size = np.sqrt(length / (1 - LENGTH_DECAY**step))
-        if size == 0:  # no hinge and no pull is left
+        if size == 0:  # All gradients were zero.
             return
         decay = min(1.0, 2 * (1 - (step - 1) / STEPS))
         full_loss = evaluation.loss * n_centers / sample.n_centers
@@ -149,5 +151,5 @@ def run_sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int
 
 
 def prune_factors(L: Vector) -> Vector:
-    """A diagonal map without its small factors: whether they are missed is seen at the end."""
+    """Set small factors of a diagonal map to zero. The solver restores those it needs."""
     return np.where(NEGLIGIBLE * np.max(L**2) > L**2, 0.0, L)

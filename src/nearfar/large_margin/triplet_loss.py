@@ -1,4 +1,4 @@
-r"""The large-margin loss over triplets (centre, target, impostor) and its gradient.
+r"""The large-margin loss over triplets (center, target, impostor) and its gradient.
 
 .. math::
     \varepsilon = (1-\mu) \sum_{i, j \leadsto i} D_{ij}
@@ -6,17 +6,18 @@ r"""The large-margin loss over triplets (centre, target, impostor) and its gradi
     \qquad D_{ij} = \|z_i - z_j\|^2
 
 For a weight matrix W on pairs, :math:`\sum_{ab} W_{ab} (z_a - z_b)(z_a - z_b)^T = Z^T Lap(W) Z`
-with :math:`Lap(W) = diag(W1 + W^T1) - W - W^T`; so with :math:`Z = X L^T` the gradient in L is
-:math:`2\, (Lap(W) Z)^T X` and in :math:`M = L^T L` it is :math:`X^T Lap(W) X`; no outer product
-of a pair is ever formed. Here W is :math:`1-\mu` plus :math:`\mu` for each active hinge on a
-target pair, and :math:`-\mu` for each active hinge on an impostor pair.
+with :math:`Lap(W) = diag(W1 + W^T1) - W - W^T`. With :math:`Z = X L^T`, the gradient in L is
+therefore :math:`2\, (Lap(W) Z)^T X`, and the gradient in :math:`M = L^T L` is
+:math:`X^T Lap(W) X`. No outer product of a pair is formed. The weight of a target pair is
+:math:`1-\mu` plus :math:`\mu` for each of its active hinges, and the weight of an impostor pair is
+:math:`-\mu` for each of its active hinges.
 
-The hinge has a kink at which quasi-Newton steps stall. With ``smoothing`` :math:`\delta > 0` it is
-rounded by a parabola on :math:`[-\delta/2, \delta/2]`, which raises it by at most
-:math:`\delta/8`; the weight :math:`\mu` of a hinge then fades from 1 to 0 over that interval.
+The hinge has a kink, at which quasi-Newton steps stall. With ``smoothing`` :math:`\delta > 0`, the
+hinge is replaced by a parabola on :math:`[-\delta/2, \delta/2]`, which increases it by at most
+:math:`\delta/8`. The slope of the hinge then increases from 0 to 1 over this interval.
 
-With ``nearest`` m only the m nearest impostors of each centre count. Theirs are the m largest of
-its hinges, and the sum of the m largest of convex functions is convex: the loss stays so.
+With ``nearest`` m, only the m nearest impostors of each center count. They have the m largest
+hinges, and the sum of the m largest convex functions is convex, so the loss remains convex.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from nearfar.large_margin.pair_lists import (
 class Evaluation(NamedTuple):
     """Loss, ``Lap(W) @ V``, number of active hinges and the sum of their slopes.
 
-    V is Z unless another is given. Sums are in float64 whatever the precision of Z.
+    V is Z unless it is passed. Sums are computed in float64 for any precision of Z.
     """
 
     loss: float
@@ -61,7 +62,7 @@ class Measured(NamedTuple):
 
 
 def measure(Z: Floats, targets: Integers, impostors: PairList, n_threads: int = 1) -> Measured:
-    """What the loss needs to know of Z."""
+    """Compute the distances of Z that the loss depends on."""
     distances = compute_pair_distances(Z, impostors.centers, impostors.indices, n_threads)
     return Measured(1.0 + compute_target_distances(Z, targets), distances)
 
@@ -88,15 +89,15 @@ def weigh_hinges(
     nearest: int | None = None,
     n_points: int | None = None,
 ) -> Weighing:
-    """Loss and weights from squared distances, whatever metric they are of.
+    """Return the loss and the weights of all pairs, given squared distances of any metric.
 
-    ``reach`` (n, k) is 1 plus the distance of each target, ``distances`` is that of each listed
-    impostor pair. The centres may be some of ``n_points``.
+    ``reach`` (n, k) is 1 plus the distance of each target. ``distances`` contains the distance of
+    each listed impostor pair. The n centers may be a subset of ``n_points`` points.
     """
     n, k = targets.shape
     n_points = n if n_points is None else n_points
     centers = impostors.centers
-    # Few listed pairs are active at a good map: the rest of the work is on them alone.
+    # At a good map, few listed pairs are active, and the remaining steps need only these.
     near = np.flatnonzero(reach.max(axis=1)[centers] - distances > -smoothing / 2)
     n_near = len(near)
     if nearest is not None:
@@ -137,16 +138,16 @@ def compute_full_loss(
     n_threads: int = 1,
     compiled: ModuleType | None = None,
 ) -> Evaluation:
-    """The loss with hinges over all points of other classes, in blocks of centres.
+    """Return the loss over all points of other classes, computed in blocks of centers.
 
-    With ``among`` only these rows are impostors, each of them for ``weight`` of them. Hinges go
-    through the kernels of this room where these are given.
+    With ``among``, only these rows are impostors, and their hinges are multiplied by ``weight``.
+    ``compiled`` is the module of compiled kernels, or None for NumPy.
     """
     n, k = targets.shape
     V = Z if V is None else V
     reach = 1.0 + compute_target_distances(Z, targets)
     furthest = (reach.max(axis=1) + smoothing / 2).astype(Z.dtype)
-    # Centring keeps digits in the expanded squared distance.
+    # Centering improves the accuracy of the expanded squared distance.
     centered = Z - Z.mean(axis=0)
     impostor_rows = slice(None) if among is None else among
     impostor_points, impostor_codes, impostor_v = (
@@ -189,7 +190,7 @@ def compute_full_loss(
     def by_arrays(
         distances: Floats, reach: Matrix, edge: Floats, pushes: Matrix
     ) -> tuple[Any, float, int, float]:
-        # Even here most pairs are far apart: the hinges are those of the near ones.
+        # Most pairs are far apart, so hinges are computed for close pairs only.
         flat = np.flatnonzero(distances < edge[:, None])
         rows, columns = np.divmod(flat, len(impostor_points))
         near = distances.ravel()[flat]
@@ -204,11 +205,11 @@ def compute_full_loss(
         W: Any = sparse.csr_array(
             (-push_weight * weight * total, columns, np.concatenate([[0], ends])), distances.shape
         )
-        if 8 * len(near) > distances.size:  # products of dense blocks are faster
+        if 8 * len(near) > distances.size:  # Products of dense blocks are faster.
             W = W.toarray()
         return W, loss, n_active, float(total.sum(dtype=np.float64))
 
-    # Of each pair, at worst: distance, weight, row, column, and what the hinges of a slot take.
+    # Memory per pair in the worst case: distance, weight, row, column, and the hinges of one slot.
     size = max(16, 2**19 // len(impostor_points))
     blocks = list(row_blocks(len(centers), 8 * 12 * len(impostor_points), at_most=size))
     loss, n_active, slope_sum = 0.0, 0, 0.0
@@ -237,9 +238,9 @@ def compute_triplet_loss(
     smoothing: float = 0.0,
     V: Floats | None = None,
 ) -> Evaluation:
-    """The loss over given triplets (centre, target, impostor), no others.
+    """Return the loss over given triplets (center, target, impostor).
 
-    Each distinct pair (centre, target) is pulled once.
+    Each distinct pair (center, target) enters the pull term once.
     """
     n = len(Z)
     V = Z if V is None else V
@@ -266,19 +267,19 @@ def compute_triplet_loss(
 def _find_distinct_pairs(
     first: Integers, second: Integers, n: int
 ) -> tuple[tuple[Integers, Integers], Integers]:
-    """Distinct pairs of rows, and which of them each given pair is."""
+    """Return the distinct pairs of rows, and the index of each given pair among them."""
     keys, positions = np.unique(first.astype(np.int64) * n + second, return_inverse=True)
     return (keys // n, keys % n), positions
 
 
 def multiply_pull_laplacian(targets: Integers, push_weight: float, V: Floats) -> Floats:
-    """Lap(W) V of the pull term alone."""
+    """Return Lap(W) V for the weights of the pull term only."""
     pushes = np.zeros(targets.shape)
     return multiply_laplacian(_compute_target_weights(targets, pushes, push_weight, V.dtype), V)
 
 
 def evaluate_hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
-    """[z]_+ and its slope, rounded by a parabola within ``smoothing`` / 2 of the kink."""
+    """Return [z]_+ and its slope, smoothed by a parabola within ``smoothing`` / 2 of the kink."""
     if smoothing == 0:
         return np.maximum(margins, 0.0), (margins > 0).astype(margins.dtype)
     slopes = np.clip(margins / smoothing + 0.5, 0.0, 1.0)
@@ -293,7 +294,7 @@ def _compute_target_weights(
     dtype: Any,
     n_points: int | None = None,
 ) -> sparse.csr_array:
-    """The weight of each target pair."""
+    """Return the weights of the target pairs as a sparse matrix."""
     n = len(targets)
     present = targets >= 0
     weights = ((1 - push_weight) + push_weight * pushes)[present].astype(dtype)
@@ -305,7 +306,7 @@ def _compute_target_weights(
 def sum_columns(
     weights: list[sparse.csr_array], X: Floats, n_threads: int = 1
 ) -> NDArray[np.float64]:
-    """The diagonal of X' Lap(W) X, W being a sum: weighted squared differences of all pairs."""
+    """Return the diagonal of X' Lap(W) X, where W is the sum of the given matrices."""
     n_features = X.shape[1]
     pairs = [PairList(W.indptr.astype(np.int64), W.indices) for W in weights]
     first = np.concatenate([chunk.centers for chunk in pairs])
@@ -329,7 +330,7 @@ def sum_columns(
 
 
 class Laplacian:
-    """Lap(W), to be multiplied by many columns, some at a time."""
+    """The matrix Lap(W), for repeated multiplication by blocks of columns."""
 
     def __init__(self, W: sparse.csr_array, n_threads: int = 1) -> None:
         self._degrees, self._symmetric, self._n_threads = (
@@ -339,7 +340,7 @@ class Laplacian:
         )
 
     def dot(self, V: Floats) -> Floats:
-        """Lap(W) V."""
+        """Return Lap(W) V."""
         result = np.empty_like(V)
         degrees = self._degrees.astype(V.dtype)[:, None]
 
@@ -355,7 +356,7 @@ class Laplacian:
 
 
 def multiply_laplacian(W: sparse.csr_array, V: Floats, n_threads: int = 1) -> Floats:
-    """Lap(W) V."""
+    """Return Lap(W) V."""
     if n_threads > 1 and W.nnz * V.shape[1] >= THREADED_SIZE:
         return Laplacian(W, n_threads).dot(V)
     result = W @ V
@@ -364,7 +365,7 @@ def multiply_laplacian(W: sparse.csr_array, V: Floats, n_threads: int = 1) -> Fl
 
 
 def _compute_degrees(W: sparse.csr_array) -> NDArray[np.float64]:
-    # Sums over rows and over columns: those of sparse arrays take longer than small products.
+    # Row sums plus column sums. The sum methods of sparse arrays are slower for small matrices.
     n = len(W.indptr) - 1
     rows = np.repeat(np.arange(n), np.diff(W.indptr))
     return np.asarray(np.bincount(rows, W.data, n) + np.bincount(W.indices, W.data, n))
