@@ -98,8 +98,10 @@ def test_a_fit_by_kernels_is_a_fit(compiled, monkeypatch, settings):
     wanted = LMNN(**settings).fit(X, y)
     monkeypatch.setattr("nearfar.large_margin.working_set.MIN_COMPILED_SIZE", 1)
     asked = []
-    rows = compiled.listed_rows
-    monkeypatch.setattr(compiled, "listed_rows", lambda *args: asked.append(1) or rows(*args))
+    rows = compiled.evaluate_listed_rows
+    monkeypatch.setattr(
+        compiled, "evaluate_listed_rows", lambda *args: asked.append(1) or rows(*args)
+    )
     found = LMNN(**settings).fit(X, y)
     assert len(asked) > 10
     assert found.objective_ == pytest.approx(wanted.objective_, rel=1e-4)

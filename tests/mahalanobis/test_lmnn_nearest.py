@@ -199,7 +199,9 @@ def test_a_list_that_lacks_a_near_pair_is_not_called_complete():
         told.append(loss.is_complete(other))
         if told[-1]:
             M = other.T @ other
-            assert loss.objective(other).loss == pytest.approx(brute_loss(M, X, y, targets, 1))
+            assert loss.evaluate_exactly(other).loss == pytest.approx(
+                brute_loss(M, X, y, targets, 1)
+            )
     assert 1 < sum(told) < 41  # A search is needed sometimes, but not always.
 
 

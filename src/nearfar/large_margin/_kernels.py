@@ -14,7 +14,7 @@ NO_SCREEN, NOTES, SCREENS = 0, 1, 2
 
 
 @njit(nogil=True, cache=True, fastmath=_ANY_ORDER)
-def _squared_distance(Z: Any, first: int, second: int) -> Any:
+def _compute_distance(Z: Any, first: int, second: int) -> Any:
     total = Z.dtype.type(0)
     for j in range(Z.shape[1]):
         difference = Z[second, j] - Z[first, j]
@@ -35,7 +35,7 @@ def _weigh(
 
 
 @njit(nogil=True, cache=True)
-def _hinge(margin: float, smoothing: float) -> tuple[float, float]:
+def _evaluate_hinge(margin: float, smoothing: float) -> tuple[float, float]:
     """Return [z]_+ and its slope, smoothed within ``smoothing`` / 2 of the kink."""
     if margin <= -0.5 * smoothing:
         return 0.0, 0.0
@@ -46,7 +46,7 @@ def _hinge(margin: float, smoothing: float) -> tuple[float, float]:
 
 
 @njit(nogil=True, cache=True)
-def listed_rows(
+def evaluate_listed_rows(
     first: int,
     last: int,
     Z: Any,
@@ -79,7 +79,7 @@ def listed_rows(
         edge = -np.inf
         for slot in range(k):
             if targets[i, slot] >= 0:
-                distance = _squared_distance(Z, i, targets[i, slot])
+                distance = _compute_distance(Z, i, targets[i, slot])
                 loss += (1 - push_weight) * distance
                 reach[slot] = 1.0 + distance
                 edge = max(edge, reach[slot])
@@ -96,7 +96,7 @@ def listed_rows(
             impostor = indices[pair]
             if screening == SCREENS and not lengths[pair] < limit + displacements[impostor]:
                 continue
-            distance = _squared_distance(Z, i, impostor)
+            distance = _compute_distance(Z, i, impostor)
             n_measured += 1
             if screening == NOTES:
                 lengths[pair] = np.sqrt(distance)
@@ -122,7 +122,7 @@ def listed_rows(
         for place in range(n_kept):
             weight = 0.0
             for slot in range(k):
-                value, slope = _hinge(reach[slot] - distances[place], smoothing)
+                value, slope = _evaluate_hinge(reach[slot] - distances[place], smoothing)
                 loss += push_weight * value
                 pushes[slot] += slope
                 weight += slope
@@ -139,7 +139,7 @@ def listed_rows(
 
 
 @njit(nogil=True, cache=True)
-def dense_rows(
+def evaluate_dense_rows(
     distances: Any,
     codes: Any,
     impostor_codes: Any,
@@ -164,7 +164,7 @@ def dense_rows(
                 continue
             weight = 0.0
             for slot in range(reach.shape[1]):
-                value, slope = _hinge(reach[i, slot] - distance, smoothing)
+                value, slope = _evaluate_hinge(reach[i, slot] - distance, smoothing)
                 loss += value
                 pushes[i, slot] += slope
                 weight += slope

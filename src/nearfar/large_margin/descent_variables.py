@@ -56,7 +56,7 @@ class Squares:
 
     def evaluate(self, flat: Vector) -> tuple[Evaluation, Vector]:
         """Return the loss and its gradient in the variables."""
-        X = self._problem.cut
+        X = self._problem.working_columns
         evaluation = self._problem.evaluate(self.to_map(flat), V=X)
         slope = np.zeros(len(flat))
         for block in row_blocks(len(X), 0, at_most=1024):  # Long sums lose digits in float32.

@@ -155,11 +155,11 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             "_order": indices("n", below="n"),
             "_edges": indices("edges"),
             "target_neighbors_": indices("n", "k", low=-1, below="n"),
-            "_reach": floats("n", "k"),  # minus infinity where there are no targets
+            "_reach": floats("n", "k"),  # Minus infinity for missing targets.
             "n_neighbors_": whole(low=1, most="n"),
             "push_weight_": number(0, 1),
             "n_impostors_": optional(none_or(whole(low=1))),
-            "_beyond": optional(none_or(floats("n", 2))),  # infinite where nothing is left out
+            "_beyond": optional(none_or(floats("n", 2))),  # Infinite if all impostors count.
         },
         rows="_points",
     )
@@ -345,10 +345,10 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
                 "fitted with 1."
             )
         codes = np.repeat(np.arange(len(self.classes_)), np.diff(self._edges))
-        winners = self._leave_one_out_energies().argmin(axis=1)
+        winners = self._compute_leave_one_out_energies().argmin(axis=1)
         return float(np.mean(winners != codes))
 
-    def _leave_one_out_energies(self) -> Matrix:
+    def _compute_leave_one_out_energies(self) -> Matrix:
         """Return the leave-one-out energies of the training points, sorted by class.
 
         The energy of a point is computed from all other points. The point is not a neighbor of
@@ -366,7 +366,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         codes = np.repeat(np.arange(n_classes), np.diff(self._edges))
         beyond = self._get_beyond()
 
-        def energies_without(block: slice, distances: Matrix) -> Matrix:
+        def compute_energies_without(block: slice, distances: Matrix) -> Matrix:
             rows = np.arange(len(distances))
             distances[rows, rows + block.start] = np.inf
             block_targets = slice(*np.searchsorted(target, [block.start, block.stop]))
@@ -385,7 +385,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             dropped: Matrix = np.bincount(cells, hinges, len(rows) * n_classes).astype(float)
             return self._compute_energies(distances, limits, dropped.reshape(len(rows), n_classes))
 
-        return self._run_in_blocks(self._points, energies_without)
+        return self._run_in_blocks(self._points, compute_energies_without)
 
     def _get_beyond(self) -> Matrix | None:
         """Return squared distances beyond which impostors do not count; None if all count."""

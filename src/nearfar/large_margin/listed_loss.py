@@ -20,7 +20,7 @@ from nearfar.large_margin.pair_lists import (
     compute_pair_distances,
     compute_target_distances,
 )
-from nearfar.large_margin.triplet_loss import Evaluation, Measured, weigh_hinges
+from nearfar.large_margin.triplet_loss import Evaluation, PairDistances, weigh_hinges
 
 
 class Screen:
@@ -83,7 +83,7 @@ def compute_listed_loss(
     V: Floats | None = None,
     nearest: int | None = None,
     n_threads: int = 1,
-    measured: Measured | None = None,
+    measured: PairDistances | None = None,
     screen: Screen | None = None,
     compiled: ModuleType | None = None,
 ) -> Evaluation:
@@ -141,7 +141,7 @@ def compute_listed_loss(
                 screen.lengths,
                 no_lengths if screen.displacements is None else screen.displacements,
             )
-        loss, *counts = compiled.listed_rows(
+        loss, *counts = compiled.evaluate_listed_rows(
             rows.start,
             rows.stop,
             Z,

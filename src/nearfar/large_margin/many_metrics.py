@@ -143,7 +143,7 @@ class ManyMetrics(LargeMargin):
     def _escape(self, progress: Progress, tol: float) -> bool:
         return False
 
-    def dual_bound(self, L: Matrix) -> float:
+    def compute_dual_bound(self, L: Matrix) -> float:
         """Return a lower bound on the loss over all metrics, as for a single metric.
 
         The bound is 0 if a cell contains no target, because no pull term bounds its metric.

@@ -46,13 +46,13 @@ class ModeMetrics(LargeMargin):
         edges = np.cumsum([0, *(q * d for q, d in sizes)])
         return [L[a:b].reshape(size) for (a, b), size in zip(pairwise(edges), sizes, strict=True)]
 
-    def _stack(self, points: Floats | None) -> Floats:
+    def _reshape(self, points: Floats | None) -> Floats:
         X = self.working if points is None else points
         return X.reshape(-1, *self.shape)
 
     def map_points(self, L: Vector, points: Floats | None = None) -> Floats:
         """Return the mapped tensors, flattened."""
-        stack = self._stack(points)
+        stack = self._reshape(points)
         return project_stack(stack, [W.T for W in self.split_modes(L)]).reshape(len(stack), -1)
 
     def map_exactly(self, L: Vector) -> Floats:
@@ -75,7 +75,7 @@ class ModeMetrics(LargeMargin):
         if V is not None:
             return evaluation
         slopes = evaluation.laplacian_v.reshape(-1, *self.ranks)
-        stack, factors = self._stack(points), [W.T for W in self.split_modes(L)]
+        stack, factors = self._reshape(points), [W.T for W in self.split_modes(L)]
         gradient = [
             2 * mode_scatter(slopes, k, project_stack(stack, factors, skip=k)).ravel()
             for k in range(len(factors))
@@ -90,7 +90,7 @@ class ModeMetrics(LargeMargin):
         """Return the map multiplied by the best factor, which is distributed over the modes."""
         return np.asarray(L * self.find_best_scale(L) ** (1 / len(self.shape)))
 
-    def shrinkage(self, previous: Vector, current: Vector) -> float:
+    def bound_shrinkage(self, previous: Vector, current: Vector) -> float:
         """Return the product of the lower bounds of the modes.
 
         Kronecker products preserve the order of positive semi-definite matrices.
@@ -101,7 +101,7 @@ class ModeMetrics(LargeMargin):
     def compute_mode_slope(self, L: Vector, mode: int, smoothing: float | None = None) -> Matrix:
         r"""Return the gradient in :math:`\Sigma_k` for one mode, with all other modes fixed."""
         X = self.points
-        projected = project_stack(self._stack(X), [W.T for W in self.split_modes(L)], skip=mode)
+        projected = project_stack(self._reshape(X), [W.T for W in self.split_modes(L)], skip=mode)
         V = projected.reshape(len(projected), -1)
         evaluation = self.evaluate(L, smoothing, V=V, points=X)
         G = mode_scatter(projected, mode, evaluation.laplacian_v.reshape(projected.shape))
@@ -114,10 +114,12 @@ class ModeMetrics(LargeMargin):
             if len(W) < W.shape[1]:
                 continue
 
-            def value(trial: Matrix, mode: int = mode) -> float:
+            def evaluate_mode(trial: Matrix, mode: int = mode) -> float:
                 return self.evaluate(self._replace_mode(progress.L, mode, trial)).loss
 
-            better = escape(value, W, self.compute_mode_slope(progress.L, mode), least=10 * tol)
+            better = escape(
+                evaluate_mode, W, self.compute_mode_slope(progress.L, mode), least=10 * tol
+            )
             if better is not None:
                 progress.L = self._replace_mode(progress.L, mode, better)
                 return True
@@ -128,6 +130,6 @@ class ModeMetrics(LargeMargin):
         matrices[mode] = W
         return np.concatenate([matrix.ravel() for matrix in matrices])
 
-    def dual_bound(self, L: Vector) -> float:
+    def compute_dual_bound(self, L: Vector) -> float:
         """Return the trivial bound 0, because the problem is not jointly convex in all modes."""
         return 0.0

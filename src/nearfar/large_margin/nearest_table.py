@@ -19,7 +19,7 @@ from nearfar.large_margin.pair_lists import (
 )
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
-    Measured,
+    PairDistances,
     evaluate_hinge,
     multiply_laplacian,
 )
@@ -58,7 +58,7 @@ class NearestTable:
             sparse.csc_array(matrix_parts, (n, n)),
         )
 
-    def measure(self, Z: Floats, n_threads: int = 1) -> Measured:
+    def measure(self, Z: Floats, n_threads: int = 1) -> PairDistances:
         """Return 1 plus the target distances, -inf if missing, and the impostor distances."""
         distances = compute_pair_distances(Z, self._first, self._second, n_threads)
         pulled = distances[: self._n_pulled] + 1.0
@@ -67,7 +67,7 @@ class NearestTable:
         else:
             reach = np.full(self.targets.shape, -np.inf)
             reach[self._present] = pulled
-        return Measured(reach, distances[self._n_pulled :])
+        return PairDistances(reach, distances[self._n_pulled :])
 
     def _find_nearest(self, distances: Matrix) -> tuple[Indices, Matrix]:
         """Return positions and distances of the impostors that count, nearest first."""
@@ -86,7 +86,7 @@ class NearestTable:
 
     def loss(
         self,
-        measured: Measured,
+        measured: PairDistances,
         V: Floats,
         push_weight: float,
         smoothing: float,
@@ -107,12 +107,12 @@ class NearestTable:
         loss = (1 - push_weight) * pulled + push_weight * float(losses.sum())
         return Evaluation(
             loss,
-            self._laplacian_dot(weights, V, n_threads),
+            self._multiply_laplacian(weights, V, n_threads),
             int(np.count_nonzero(slopes)),
             float(pushes.sum()),
         )
 
-    def _laplacian_dot(self, weights: Floats, V: Floats, n_threads: int) -> Floats:
+    def _multiply_laplacian(self, weights: Floats, V: Floats, n_threads: int) -> Floats:
         W, transposed = self._sparse
         W.data = transposed.data = weights.ravel()
         W.indices = transposed.indices = self._second_of.ravel()

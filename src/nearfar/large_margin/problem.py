@@ -24,7 +24,7 @@ from nearfar.large_margin.sampled_descent import prune_factors, run_sampled_desc
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
     Laplacian,
-    Measured,
+    PairDistances,
     compute_triplet_loss,
     multiply_pull_laplacian,
     sum_columns,
@@ -118,9 +118,10 @@ class LargeMargin(ListedMargin):
         for width in WIDTHS[1:]:
             if progress.stopped or self._measure_rounding(progress.L) <= 100 * tol:
                 break
-            if progress.L.ndim != 2 or self.max_rows == progress.L.shape[1]:  # convex
-                # At the solution for each width, the slopes are nearly feasible multipliers.
-                self.bound = max(self.bound, self.dual_bound(progress.L))
+            if progress.L.ndim != 2 or self.max_rows == progress.L.shape[1]:
+                # The problem is convex. At the solution for each width, the slopes are nearly
+                # feasible multipliers.
+                self.bound = max(self.bound, self.compute_dual_bound(progress.L))
             self.smoothing = width
             if not self._settle(progress, max_iter, tol, False):
                 return False
@@ -305,12 +306,12 @@ class LargeMargin(ListedMargin):
     # Dual bound
 
     def _compute_slope(
-        self, L: Matrix, smoothing: float, measured: Measured | None = None
+        self, L: Matrix, smoothing: float, measured: PairDistances | None = None
     ) -> tuple[Matrix, float]:
         """Return the gradient in M (only its diagonal if L is diagonal) and the sum of slopes."""
         X, slopes = self.points, 0.0
         if measured is None:
-            measured = self.measured(L)
+            measured = self.measure_pairs(L)
         if measured is not None and self.pairs is not None:
             weighing = weigh_hinges(
                 measured.reach,
@@ -329,13 +330,13 @@ class LargeMargin(ListedMargin):
             weights = Laplacian(weighing.push + weighing.pull, self.n_threads)
             return self._multiply_by_columns(weights.dot), weighing.slopes
 
-        def laplacian(V: Matrix) -> Floats:
+        def multiply(V: Matrix) -> Floats:
             nonlocal slopes
             weighing = self.evaluate(L, smoothing, V=V, points=X, measured=measured)
             slopes = weighing.slopes
             return weighing.laplacian_v
 
-        return self._multiply_by_columns(laplacian), slopes
+        return self._multiply_by_columns(multiply), slopes
 
     def _compute_pull(self) -> Matrix:
         """Return the gradient of the pull term in M, which does not depend on the hinges."""
@@ -343,7 +344,7 @@ class LargeMargin(ListedMargin):
             lambda V: multiply_pull_laplacian(self.targets, self.push_weight, V)
         )
 
-    def _multiply_by_columns(self, laplacian: Callable[[Matrix], Floats]) -> Matrix:
+    def _multiply_by_columns(self, multiply: Callable[[Matrix], Floats]) -> Matrix:
         """Return X' Lap(W) X, or its diagonal if L is diagonal, from products with few columns."""
         X = self.points
         n, d = X.shape
@@ -352,7 +353,7 @@ class LargeMargin(ListedMargin):
         for start in range(0, d, width):
             columns = slice(start, start + width)
             V = X[:, columns].astype(np.float64)
-            laplacian_v = laplacian(V)
+            laplacian_v = multiply(V)
             if self.structure == "diagonal":
                 G[columns] = np.einsum("ij,ij->j", laplacian_v, V)
                 continue
@@ -364,7 +365,7 @@ class LargeMargin(ListedMargin):
                 G[columns, other_columns] = G[other_columns, columns].T
         return np.asarray((G + G.T) / 2)
 
-    def dual_bound(self, L: Matrix) -> float:
+    def compute_dual_bound(self, L: Matrix) -> float:
         r"""Return a lower bound on the loss over all M ⪰ 0, from the slopes of the hinges at L.
 
         Let P be the gradient of the pull term. For multipliers :math:`0 \le \gamma \le 1` of the
@@ -373,7 +374,7 @@ class LargeMargin(ListedMargin):
         hinges nearly satisfy the condition, and a common factor makes them satisfy it.
         """
         P = self._compute_pull()
-        best, measured = self.bound, self.measured(L)
+        best, measured = self.bound, self.measure_pairs(L)
         # With fewer rows than columns, the bound is not tight for any width.
         rectangular = L.ndim == 2 and self.max_rows < L.shape[1]
         for width in self.smoothing * np.array([1.0] if rectangular else [1.0, 0.3, 3.0]):
@@ -406,7 +407,7 @@ class FixedTriplets(LargeMargin):
         smoothing: float | None = None,
         V: Floats | None = None,
         points: Floats | None = None,
-        measured: Measured | None = None,
+        measured: PairDistances | None = None,
     ) -> Evaluation:
         """Return the loss over the triplets."""
         width = self.smoothing if smoothing is None else smoothing
@@ -420,7 +421,7 @@ class FixedTriplets(LargeMargin):
         """Do nothing and return 0, because the triplets are fixed."""
         return 0.0
 
-    def measured(self, L: Matrix) -> None:
+    def measure_pairs(self, L: Matrix) -> None:
         """Return None, because distances are not stored."""
 
     def is_complete(self, L: Matrix) -> bool:

@@ -102,7 +102,7 @@ def run_projected_subgradient(
         loss.search(M)
         objective, _ = loss.evaluate(M)
         best = min(best, (objective, M), key=lambda pair: pair[0])
-    return SubgradientDescent(_square_factor(best[1]), history, converged)
+    return SubgradientDescent(_make_square_factor(best[1]), history, converged)
 
 
 class WorkingSet:
@@ -166,7 +166,7 @@ class WorkingSet:
         return np.asarray(self.points.T @ multiply_laplacian(W, self.points))
 
 
-def _square_factor(M: Matrix) -> Matrix:
+def _make_square_factor(M: Matrix) -> Matrix:
     """Return a square L with M = L'L, with zero rows if M has lost rank."""
     L = psd_factor(M)
     return np.vstack([L, np.zeros((M.shape[1] - len(L), M.shape[1]))])

@@ -54,20 +54,20 @@ class Evaluation(NamedTuple):
     slopes: float
 
 
-class Measured(NamedTuple):
+class PairDistances(NamedTuple):
     """1 plus the distance of each target (n, k), and the distance of each listed impostor."""
 
     reach: NDArray[np.float64]
     distances: NDArray[np.float64]
 
 
-def measure(Z: Floats, targets: Integers, impostors: PairList, n_threads: int = 1) -> Measured:
+def measure(Z: Floats, targets: Integers, impostors: PairList, n_threads: int = 1) -> PairDistances:
     """Compute the distances of Z that the loss depends on."""
     distances = compute_pair_distances(Z, impostors.centers, impostors.indices, n_threads)
-    return Measured(1.0 + compute_target_distances(Z, targets), distances)
+    return PairDistances(1.0 + compute_target_distances(Z, targets), distances)
 
 
-class Weighing(NamedTuple):
+class HingeWeights(NamedTuple):
     """The loss, and the weights W of impostor pairs (``push``) and target pairs (``pull``)."""
 
     loss: float
@@ -88,7 +88,7 @@ def weigh_hinges(
     dtype: Any,
     nearest: int | None = None,
     n_points: int | None = None,
-) -> Weighing:
+) -> HingeWeights:
     """Return the loss and the weights of all pairs, given squared distances of any metric.
 
     ``reach`` (n, k) is 1 plus the distance of each target. ``distances`` contains the distance of
@@ -121,7 +121,7 @@ def weigh_hinges(
     pull = _compute_target_weights(targets, pushes, push_weight, dtype, n_points)
     pulled = (1 - push_weight) * float((reach[targets >= 0] - 1.0).sum())
     loss, slope_sum = pulled + push_weight * pushed, float(weights.sum())
-    return Weighing(loss, push, pull, n_active, slope_sum, n_near)
+    return HingeWeights(loss, push, pull, n_active, slope_sum, n_near)
 
 
 def compute_full_loss(
@@ -170,7 +170,7 @@ def compute_full_loss(
         pushes = np.empty((len(block), k))
         W: Any = distances
         if compiled is not None:
-            loss, n_active, slope_sum = compiled.dense_rows(
+            loss, n_active, slope_sum = compiled.evaluate_dense_rows(
                 W,
                 codes[block],
                 impostor_codes,
@@ -181,13 +181,13 @@ def compute_full_loss(
                 pushes,
             )
         else:
-            W, loss, n_active, slope_sum = by_arrays(distances, reach[block], edge, pushes)
+            W, loss, n_active, slope_sum = evaluate_by_arrays(distances, reach[block], edge, pushes)
         ones = np.ones(max(W.shape), dtype=V.dtype)
         center_part = (W @ ones[: W.shape[1]])[:, None] * V[block] - W @ impostor_v
         impostor_part = (W.T @ ones[: W.shape[0]])[:, None] * impostor_v - W.T @ V[block]
         return loss, n_active, slope_sum, pushes, center_part, impostor_part
 
-    def by_arrays(
+    def evaluate_by_arrays(
         distances: Floats, reach: Matrix, edge: Floats, pushes: Matrix
     ) -> tuple[Any, float, int, float]:
         # Most pairs are far apart, so hinges are computed for close pairs only.

@@ -28,7 +28,7 @@ from nearfar.large_margin.pair_lists import (
 )
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
-    Measured,
+    PairDistances,
     compute_full_loss,
     measure,
 )
@@ -101,7 +101,7 @@ class ListedMargin:
         #: Compiled kernels, used for the rest of the fit once there are many pairs.
         self.compiled: ModuleType | None = None
         #: Columns in which a diagonal map may be nonzero, and the working points in these columns.
-        self.columns, self.cut = np.arange(points.shape[1]), self.working
+        self.columns, self.working_columns = np.arange(points.shape[1]), self.working
         self.use_centers(None)
 
     def use_centers(self, n_centers: int | None) -> None:
@@ -129,7 +129,7 @@ class ListedMargin:
         """Return the mapped points."""
         X = self.working if points is None else points
         if self.structure == "diagonal" and points is None:
-            X, L = self._select_columns(L)
+            X, L = self._restrict(L)
         narrow = L.astype(X.dtype)
         Z = np.empty(X.shape if self.structure == "diagonal" else (len(X), len(L)), X.dtype)
 
@@ -161,15 +161,15 @@ class ListedMargin:
         """Drop the columns in which a diagonal map is zero."""
         self.columns = find_used_columns(L)
         is_complete = len(self.columns) == self.working.shape[1]
-        self.cut = (
+        self.working_columns = (
             self.working if is_complete else np.ascontiguousarray(self.working[:, self.columns])
         )
 
-    def _select_columns(self, L: Matrix) -> tuple[Floats, Matrix]:
+    def _restrict(self, L: Matrix) -> tuple[Floats, Matrix]:
         """Return the columns in which a diagonal map may be nonzero, and its factors there."""
         if np.count_nonzero(L) > np.count_nonzero(L[self.columns]):
             self.select_columns(L)
-        return self.cut, L[self.columns]
+        return self.working_columns, L[self.columns]
 
     def compute_gradient(self, laplacian_z: Floats, points: Floats | None = None) -> Matrix:
         """Return the gradient of the loss in L, computed from Lap(W) Z."""
@@ -195,7 +195,7 @@ class ListedMargin:
         smoothing: float | None = None,
         V: Floats | None = None,
         points: Floats | None = None,
-        measured: Measured | None = None,
+        measured: PairDistances | None = None,
     ) -> Evaluation:
         """Return the loss with the current or the given smoothing of the hinges."""
         width = self.smoothing if smoothing is None else smoothing
@@ -255,13 +255,13 @@ class ListedMargin:
                 self._cached_table = NearestTable(pairs, self.targets, self.nearest)
         return self._cached_table
 
-    def measured(self, L: Matrix) -> Measured | None:
+    def measure_pairs(self, L: Matrix) -> PairDistances | None:
         """Return the distances of the listed pairs in double precision, or None without a list."""
         if self.pairs is None:
             return None
         return measure(self.map_exactly(L), self.targets, self.pairs, self.n_threads)
 
-    def objective(self, L: Matrix) -> Evaluation:
+    def evaluate_exactly(self, L: Matrix) -> Evaluation:
         """Return the objective without smoothing, in double precision."""
         return self.evaluate(L, smoothing=0.0, points=self.points)
 
@@ -439,11 +439,11 @@ class ListedMargin:
         # The metric of a rectangular map is singular, so its bound below would be zero.
         if L_before.ndim > 1 and L_before.shape[0] < L_before.shape[1]:
             return min_distances
-        ratio = self.shrinkage(L_before, L)
+        ratio = self.bound_shrinkage(L_before, L)
         # A center without targets has a radius of minus infinity, and 0 times that is NaN.
         return np.maximum(min_distances, ratio * radius) if ratio > 0 else min_distances
 
-    def shrinkage(self, previous: Matrix, current: Matrix) -> float:
+    def bound_shrinkage(self, previous: Matrix, current: Matrix) -> float:
         """Return a lower bound on the ratio of current to previous squared distances."""
         return compute_shrinkage(previous, current)
 

@@ -225,7 +225,11 @@ class _Slack:
         return self.pairs.scatter(np.where(self.is_similar, self.gamma / (2 * self.bounds), 0.0))
 
     def compute_multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float]]:
-        """Return the scatter of sλ and the function θ ↦ γ Σ log(1 - θ s λ ξ⁰/γ)."""
+        """Return the arguments of `log_det_bound` at B.
+
+        They are the scatter of the signed multipliers sλ, and the function
+        θ ↦ γ Σ log(1 - θ s λ ξ⁰/γ) of their scale θ.
+        """
         excess = self._compute_excess(self.pairs.squared(B))
         slopes = self._compute_slopes(excess)
         fractions = slopes * self.bounds / self.gamma
@@ -235,10 +239,10 @@ class _Slack:
         )
 
     def _compute_excess(self, squared: Vector) -> Vector:
-        """Return ξ/ξ⁰ - 1 for the optimal slacks ξ."""
+        """Return the relative excess ξ/ξ⁰ - 1 of the optimal slacks ξ over their bounds ξ⁰."""
         excess = squared / self.bounds - 1
         return np.where(self.is_similar, np.maximum(excess, 0.0), np.minimum(excess, 0.0))
 
     def _compute_slopes(self, excess: Vector) -> Vector:
-        """Return the derivatives of the loss with respect to d²."""
+        """Return the derivatives of the loss in the squared distances."""
         return np.asarray(self.gamma / self.bounds * (excess / (1 + excess)))

@@ -365,7 +365,7 @@ class KernelRCA(KernelCoordinates):
         return np.asarray(linalg.lapack.dtrtri(Q, lower=1)[0].T)
 
     def _map_by_factor(self, points: Floats) -> Matrix:
-        """Return W'k for each point."""
+        """Return W'k, where k contains the kernel values of a point with the stored rows."""
         image = np.empty((len(points), self.factor_.shape[1]))
         training_rows = _center_if_linear(self.kernel, self._rows)
         for block in row_blocks(len(points), 32 * len(training_rows)):
@@ -493,7 +493,7 @@ class KernelRCA(KernelCoordinates):
             + K_paired.mean()
         )
         values, basis = self._span(K_paired, None)
-        points = basis * values  # K_c P diag(μ)^{-1/2}
+        points = basis * values  # Kernel PCA coordinates of the rows.
         contrasts = Contrasts(self._codes[paired]).apply(points)
         within = contrasts.T @ contrasts
         within.flat[:: len(within) + 1] += self.ridge_
@@ -539,15 +539,15 @@ class Contrasts:
         self.is_not_first[self.starts] = False
         self.axis = (1 / np.sqrt(sizes))[self.chunklet_of_row]
         self.axis[self.starts] -= 1
-        # Half of the squared norm. A chunklet of one point has no differences and no reflection.
+        # Half of the squared norm of the reflection axis. A chunklet of one point has no reflection.
         self.half_norm = np.where(sizes > 1, 1 - 1 / np.sqrt(sizes), 1.0)
 
     def apply(self, M: Matrix) -> Matrix:
-        """Return U'M."""
+        """Return U'M, the orthonormal differences of the rows of M within chunklets."""
         return self._reflect(M)[self.is_not_first]
 
     def expand(self, M: Matrix) -> Matrix:
-        """Return UM."""
+        """Return UM, which has one row per point."""
         padded = np.zeros((len(self.is_not_first), M.shape[1]))
         padded[self.is_not_first] = M
         return self._reflect(padded)

@@ -18,7 +18,7 @@ from nearfar.state import State, floats
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import mixed_whitener, rank_tolerance, total_range
 
-# Inverse scale of a point whose neighbors all equal it, relative to the radius of its class.
+# Inverse scale of a point that equals all of its neighbors, times the radius of its class.
 _MAX_STEEPNESS = 1e20
 # Maximum number of entries of a block, small enough to stay in the processor's cache.
 _BLOCK = 2**18
@@ -141,7 +141,8 @@ class LFDA(LinearLearner):
         rows = self._check_X(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(rows))
         statistics = ClassStatistics(pooled=True, exact=True).add(rows, classes, codes)
-        # An orthonormal basis keeps distances; it is small if there are fewer rows than features.
+        # Coordinates in an orthonormal basis preserve distances. There are few coordinates if X has
+        # fewer rows than features.
         B, image = total_range(statistics, standardize=False)
         mean = statistics.mean
         points = np.ascontiguousarray(rows, dtype=np.float64) - mean

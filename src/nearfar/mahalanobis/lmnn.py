@@ -433,8 +433,8 @@ class LMNN(OnAxes):
     ) -> list[int]:
         """Return the number of iterations per pass with the lowest mean validation error.
 
-        The runs are left at these iterations. A pass that does not lower the error is discarded and
-        is the last one.
+        Each run ends with the map of its best iteration. A pass that does not lower the error is
+        discarded and is the last one.
         """
         has_one_split = len(runs) == 1
         limits: list[int] = []
@@ -521,7 +521,7 @@ class LMNN(OnAxes):
         try:
             return run.descend(limit, tol, watch)
         finally:
-            # After Ctrl-C too, the estimator keeps the best map found so far.
+            # The estimator keeps the best map found so far, also after Ctrl-C.
             if watch is not None and watch.best is not None:
                 run.progress.L = watch.best
             self._keep(run)
@@ -538,12 +538,12 @@ class LMNN(OnAxes):
             problem.use_centers(None)
         if not problem.is_complete(L):
             problem.search(L)
-        self.dual_bound_ = problem.dual_bound(L)
+        self.dual_bound_ = problem.compute_dual_bound(L)
         if self.n_components is not None and self.reduction != "learned":
             L = reduce_rows(self, problem, L, run.white)
             self.components_ = run.to_components(L)
             problem.search(L)
-        final = problem.objective(L)
+        final = problem.evaluate_exactly(L)
         self.objective_, self.n_active_ = final.loss, final.n_active
         self.duality_gap_ = compute_duality_gap(self.dual_bound_, self.objective_)
         if training is not None:

@@ -113,7 +113,7 @@ class Run:
         return (factor * identity).astype(self.mean.dtype)
 
     def count_errors(self, L: Matrix | None = None) -> float:
-        """Return the leave-one-out k-NN errors under L, or under the Euclidean distance."""
+        """Return the number of leave-one-out k-NN errors under L; None means Euclidean."""
         return count_leave_one_out_errors(
             self.rows if L is None else self.map_points(L),
             self.codes,
@@ -155,7 +155,9 @@ class Run:
         """Return a Watch of the k-NN error on rows that are not used for training."""
         rows = moved(validation_set[0], self.mean, self.white, self.points.dtype)
         assert self.problem is not None
-        error = partial(_knn_error, self.problem, rows, validation_set[1], self.lmnn.n_neighbors)
+        error = partial(
+            _compute_knn_error, self.problem, rows, validation_set[1], self.lmnn.n_neighbors
+        )
         return Watch(error, patience, keeps_maps=True)
 
     def descend(self, limit: int, tol: float, watch: Watch | None = None) -> bool:
@@ -201,7 +203,7 @@ class SubgradientRun(Run):
         return result.converged
 
 
-def _knn_error(
+def _compute_knn_error(
     problem: LargeMargin, queries: Matrix, truth: Indices, n_neighbors: int, L: Matrix
 ) -> float:
     Z, Z_queries = problem.map_points(L, problem.points), problem.map_points(L, queries)

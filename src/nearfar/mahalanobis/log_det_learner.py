@@ -22,8 +22,8 @@ from nearfar.state import State, number, optional
 #: Relative rounding error of points in the coordinates of a prior: two points that differ by less
 #: than this fraction of the longest point are treated as equal.
 ROUNDING = 1e-13
-# Absolute difference between objective and bound that is rounding error: the terms of the
-# divergence are close to 1.
+# A smaller absolute difference between objective and bound is a rounding error, because the terms
+# of the divergence are close to 1.
 _NO_GAP = 1e-12
 
 
@@ -104,7 +104,7 @@ class _LogDetLearner(GuidedLearner):
                 report=report_of(self),
             )
         finally:
-            # After Ctrl-C too, the estimator keeps the best metric found so far.
+            # The estimator keeps the best metric found so far, also after Ctrl-C.
             B = descent.point @ inverse
             L = B @ W if axes is None else W + axes.T @ ((B - np.eye(len(B))) @ (axes @ W))
             self._keep(L, frame, rows.dtype)

@@ -209,7 +209,7 @@ class LogisticMetric(PairLearner):
         similar, dissimilar = self._usable(frame.points, supervision)
         pairs = PairDifferences(frame.points, np.vstack([similar, dissimilar]))
         sign = np.repeat([1.0, -1.0], [len(similar), len(dissimilar)])
-        # In units of u, the penalty depends on M alone.
+        # Divide the points by u, which removes u from the penalty.
         scatter = pairs.scatter() / pairs.n_pairs
         u = float(np.sqrt(np.trace(scatter)))
         frame = Scaled(frame.points / u, frame.mean, frame.unit * u)
@@ -229,7 +229,7 @@ class LogisticMetric(PairLearner):
                 descent.point = problem.reduce_rows(descent.point, n_rows)
                 self._descend(problem, descent)
         finally:
-            # After Ctrl-C too, the estimator keeps the best metric found so far.
+            # The estimator keeps the best metric found so far, also after Ctrl-C.
             L = problem.compute_components(descent.point)
             # Rows beyond the number of directions in which pairs differ are zero.
             missing = 0 if self.n_components is None else max(0, self.n_components - len(L))
@@ -251,7 +251,7 @@ class LogisticMetric(PairLearner):
                 lambda point: problem.prove(point, 10 * self.tol),
                 max_iter=self.max_iter,
                 tol=self.tol,
-                bounds=optimize.Bounds(problem.lower_bounds()),
+                bounds=optimize.Bounds(problem.get_lower_bounds()),
                 report=report_of(self),
             )
 
@@ -283,7 +283,7 @@ class _Likelihood:
         )
 
     def compute_multipliers(self, squared: Vector, mu: float) -> tuple[float, Vector]:
-        """Return a point of the dual: its entropy and the weight s·p of each pair.
+        """Return a dual point: its entropy, and the signed error probability s·p of each pair.
 
         Any p in [0, 1] with Σ s p ≤ 0 gives the bound Σ H(p) + min over M of ⟨Σ s p dd', M⟩ plus
         the penalty. The bound does not depend on μ.
@@ -295,7 +295,7 @@ class _Likelihood:
         return float((entr(p) + entr(1 - p)).sum()), self.sign * p
 
     def _bound_objective(self, entropy: float, excess: float) -> float:
-        """Return the bound, given the squared norm of the part that the penalty must balance."""
+        """Return the lower bound, given the squared norm of the negative part of the scatter."""
         if excess == 0:
             return max(0.0, entropy)
         return max(0.0, entropy - excess / (2 * self.l2)) if self.l2 > 0 else 0.0
@@ -337,7 +337,7 @@ class _Full(_Likelihood):
         """Return a point with a mean squared distance of 1 and μ = 1."""
         return np.append(np.eye(self.size) / np.sqrt(self.size), 1.0)
 
-    def lower_bounds(self) -> Vector:
+    def get_lower_bounds(self) -> Vector:
         return np.append(np.full(self.n_rows * self.size, -np.inf), 0.0)
 
     def reshape_factor(self, point: Vector) -> Matrix:
@@ -389,7 +389,7 @@ class _Full(_Likelihood):
         )
 
     def is_separable(self, point: Vector) -> bool:
-        """Return True if the likelihood alone is found to have no maximum.
+        """Return True if the search shows that the likelihood without penalty has no maximum.
 
         If all pairs can be separated, the loss without the penalty decreases towards zero by a
         fraction of itself at each step. Otherwise it converges to a positive value.
@@ -398,7 +398,7 @@ class _Full(_Likelihood):
         if whitener(similar_scatter, _EMPTY).shape[1] < self.size:
             return True
         l2, self.l2 = self.l2, 0.0
-        descent, bounds = Descent(point), optimize.Bounds(self.lower_bounds())
+        descent, bounds = Descent(point), optimize.Bounds(self.get_lower_bounds())
         try:
             while not self.separates(descent.point):
                 ended = descent.converged or descent.n_iter >= _MAX_SEARCH_ITERATIONS
@@ -427,7 +427,7 @@ class _Axes(_Likelihood):
         """Return a point with a mean squared distance of 1 and μ = 1."""
         return np.append((self.units > 0) / self.W.mean(axis=0).sum(), 1.0)
 
-    def lower_bounds(self) -> Vector:
+    def get_lower_bounds(self) -> Vector:
         return np.zeros(len(self.units) + 1)
 
     def compute_gamma(self, point: Vector) -> Vector:
@@ -456,7 +456,7 @@ class _Axes(_Likelihood):
         return 1 - self.compute_bound(point) / self.evaluate(point)[0], None
 
     def is_separable(self, point: Vector) -> bool:
-        """Return True if the likelihood alone has no maximum.
+        """Return True if the likelihood without penalty has no maximum.
 
         This is a linear program: the likelihood increases without limit if some change of the
         weights makes no pair worse and some pairs better.

@@ -18,7 +18,7 @@ from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.eigen import descending_eigh, some_eigh
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 
-# Maximum number of times that a map of too low rank gets a new direction.
+# Maximum number of new directions for a map whose rank is too low.
 _ESCAPES = 5
 
 

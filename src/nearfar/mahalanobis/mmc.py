@@ -293,7 +293,7 @@ class MMC(PairLearner):
                     report=_negate_report(report_of(self)),
                 )
         finally:
-            # After Ctrl-C too, the estimator keeps the best map found so far.
+            # The estimator keeps the best map found so far, also after Ctrl-C.
             L = descent.point / np.linalg.norm(descent.point)
             self._keep(_expand_diagonal(L) @ white.T, frame, dtype)
             self.history_ = descent.history | {
@@ -336,7 +336,10 @@ class SimilarScatter(NamedTuple):
 
 
 def _whiten_similar(similar: Matrix, dissimilar: Matrix, *, diagonal: bool) -> SimilarScatter:
-    """Return the scatter of similar pairs, with some of all pairs mixed in if it is singular."""
+    """Return the whitened scatter of similar pairs.
+
+    If it is singular, a fraction of the scatter of all pairs is mixed in.
+    """
     if diagonal:
         similar, dissimilar = np.diag(np.diag(similar)), np.diag(np.diag(dissimilar))
     average = (similar + dissimilar) / 2
@@ -367,13 +370,13 @@ class _MeanDistance:
             self._squares = differences.mapped(np.eye(differences.points.shape[1])) ** 2
 
     def compute_lengths(self, L: Matrix) -> Vector:
-        """Return the distance of each pair under L, not normalized."""
+        """Return the distance of each pair under L, without dividing L by its norm."""
         if self._squares is not None:
             return np.sqrt(self._squares @ L**2)
         return np.sqrt(self.differences.squared(L))
 
     def mean(self, L: Matrix) -> float:
-        """Return the objective."""
+        """Return the objective: the mean distance under L / |L|."""
         return float(self.compute_lengths(L).mean() / np.linalg.norm(L))
 
     def evaluate_negative(self, L: Matrix) -> tuple[float, Matrix]:
@@ -406,7 +409,7 @@ class _MeanDistance:
         return min(candidates, key=lambda bound_and_slope: bound_and_slope[0])
 
     def _linearize(self, weights: Vector) -> tuple[Matrix, float]:
-        """Return the mean of w dd' (or its diagonal) and its largest eigenvalue."""
+        """Return the weighted mean of dd' (or its diagonal), and its largest eigenvalue."""
         if self._squares is not None:
             diagonal = self._squares.T @ weights / self.n_pairs
             return diagonal, float(diagonal.max())
@@ -429,9 +432,9 @@ def maximize_by_projections(
     tol: float,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> None:
-    """Maximize a concave function of A ⪰ 0, ⟨A, near⟩ ≤ 1, by the method of Xing et al.
+    """Maximize a concave function of A ⪰ 0, ⟨A, scatter⟩ ≤ 1, by the method of Xing et al.
 
-    Each step follows the part of the gradient that leaves ⟨A, near⟩ unchanged. Alternating
+    Each step follows the part of the gradient that leaves ⟨A, scatter⟩ unchanged. Alternating
     projections onto the half-space and the cone follow. If the function increased, the step is
     kept and the next one is 5% longer, otherwise the step is halved. The method stops when the step
     is shorter than ``tol`` times the norm of A.

@@ -206,7 +206,7 @@ class MultiMetricLMNN(NeighborVoter):
             else:
                 self._fit_with_early_stopping(lmnn, rows, codes, cells)
         finally:
-            # After Ctrl-C too, keep the maps found so far, if there are any.
+            # Keep the maps found so far, also after Ctrl-C.
             if "components_" in vars(self):
                 self._rows, self._codes = rows, codes
                 self._targets = find_target_neighbors(rows, codes, lmnn.n_neighbors)
@@ -308,7 +308,7 @@ class MultiMetricLMNN(NeighborVoter):
         if validation_set is not None and len(validation_set[0]):
             queries = (validation_set[0] - statistics.mean).astype(np.float64) @ white
             watch = Watch(
-                lambda L: _knn_error(
+                lambda L: _compute_knn_error(
                     L, points, codes, cells, queries, validation_set[1], lmnn.n_neighbors
                 ),
                 self.patience,
@@ -331,9 +331,9 @@ class MultiMetricLMNN(NeighborVoter):
         if watch is not None:
             self.validation_errors_ = watch.errors
         problem.search(progress.L)
-        final = problem.objective(progress.L)
+        final = problem.evaluate_exactly(progress.L)
         self.objective_, self.n_active_ = final.loss, final.n_active
-        self.dual_bound_ = problem.dual_bound(progress.L)
+        self.dual_bound_ = problem.compute_dual_bound(progress.L)
         self.duality_gap_ = compute_duality_gap(self.dual_bound_, self.objective_)
         if not converged and max_iter is None:
             warn_of_limit("MultiMetricLMNN", lmnn.max_iter, "the max_iter of its estimator")
@@ -358,7 +358,7 @@ class MultiMetricLMNN(NeighborVoter):
         points = self._center_points(self._rows)
         queries = points if X is None else self._center_points(self._check_X(X, reset=False))
         maps = self.components_.astype(np.float64)
-        return _nearest(maps, points, self.cells_, queries, k, allows_itself=X is not None)
+        return _find_nearest(maps, points, self.cells_, queries, k, allows_itself=X is not None)
 
     def energies(self, X: ArrayLike) -> Matrix:
         """Return the energy of each point under each label; the lowest energy is the prediction.
@@ -445,7 +445,7 @@ class MultiMetricLMNN(NeighborVoter):
         return energies
 
 
-def _nearest(
+def _find_nearest(
     L: Matrix,
     points: Matrix,
     cells: Indices,
@@ -473,7 +473,7 @@ def _nearest(
     return np.take_along_axis(distances, best, 1), np.take_along_axis(rows, best, 1)
 
 
-def _knn_error(
+def _compute_knn_error(
     L: Matrix,
     points: Matrix,
     codes: Indices,
@@ -482,6 +482,6 @@ def _knn_error(
     truth: Indices,
     n_neighbors: int,
 ) -> float:
-    _, nearest = _nearest(L, points, cells, queries, min(n_neighbors, len(points)))
+    _, nearest = _find_nearest(L, points, cells, queries, min(n_neighbors, len(points)))
     winners = vote(codes[nearest], int(codes.max()) + 1, "shrink")
     return float(np.mean(winners != truth))

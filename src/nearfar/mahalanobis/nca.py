@@ -20,10 +20,10 @@ from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.whitening import standardized
 
-# n_neighbors="auto": number of rows up to which all points are neighbors, and the number of
-# neighbors above it.
+# n_neighbors="auto": number of rows up to which all points are neighbors, and number of neighbors
+# if there are more rows.
 _ALL_UP_TO, _NEIGHBORS = 10_000, 100
-# Number of rows of the subset on which a large fit starts, and its fraction of max_iter.
+# Number of rows of the subset on which a large fit starts, and fraction of max_iter spent on it.
 _SUBSET, _SUBSET_FRACTION = 3_000, 0.3
 # Number of iterations until the lists are first renewed. It doubles after each renewal.
 _FIRST_LISTS = 10

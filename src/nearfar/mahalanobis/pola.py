@@ -189,7 +189,7 @@ class POLA(PairLearner):
 
     def _learn(self, rows: Floats, supervision: Pairs) -> None:
         differences, sign = self._compute_differences(rows, supervision)
-        online = self._begin(differences, rows)
+        online = self._start_state(differences, rows)
         differences /= self.scale_
         random = check_random_state(self.random_state)
         self.n_epochs_ = 0
@@ -203,7 +203,7 @@ class POLA(PairLearner):
                 if self.max_epochs > 1:
                     max_loss = float(online.compute_losses(differences, sign).max())
         finally:
-            # After Ctrl-C too, the estimator keeps the current metric.
+            # The estimator keeps the current metric, also after Ctrl-C.
             self._store(online, rows.dtype)
         if not online.M.any():
             warn(
@@ -309,7 +309,7 @@ class POLA(PairLearner):
         if self.__sklearn_is_fitted__():
             online, dtype = self._resume(), self.components_.dtype
         else:
-            online, dtype = self._begin(differences, rows), rows.dtype
+            online, dtype = self._start_state(differences, rows), rows.dtype
         try:
             online.process(differences / self.scale_, sign)
         finally:
@@ -318,9 +318,11 @@ class POLA(PairLearner):
 
     # State
 
-    def _begin(self, differences: Matrix, rows: Floats) -> OnlineState:
+    def _start_state(self, differences: Matrix, rows: Floats) -> OnlineState:
         self.mean_ = rows.mean(axis=0, dtype=np.float64).astype(rows.dtype)
-        self.scale_ = _root_mean_square(differences) if self.scale == "auto" else float(self.scale)
+        self.scale_ = (
+            _compute_root_mean_square(differences) if self.scale == "auto" else float(self.scale)
+        )
         return OnlineState(
             np.zeros((rows.shape[1], rows.shape[1]), order="F"),
             1.0 if self.threshold_floor is None else float(self.threshold_floor),
@@ -361,7 +363,7 @@ class OnlineState:
     n_seen: int = 0
     n_updates: int = 0
     cumulative: float = 0.0
-    widest: float = 1.0  # The largest |x|⁴ + 1.
+    widest: float = 1.0  # Largest |x|⁴ + 1 over all differences x.
 
     def __post_init__(self) -> None:
         self.trace = float(self.M.trace())
@@ -376,7 +378,7 @@ class OnlineState:
         """Process pairs in their order.
 
         If losses are rare, the losses of many pairs are computed in one product, up to the first
-        pair with a loss. The block has about twice as many pairs as were needed the last time.
+        pair with a loss. A block has about twice as many pairs as were used of the last block.
         """
         X = np.ascontiguousarray(X)
         squares = np.einsum("ij,ij->i", X, X).tolist()
@@ -408,7 +410,7 @@ class OnlineState:
             self.n_seen = n_before + position
 
     def _step(self, x: Vector, sign: float, loss: float, square: float) -> None:
-        """Project onto the (M, b) without this loss, then onto those with M ⪰ 0 and b ≥ floor.
+        """Project (M, b) onto the nearest values without this loss, then onto M ⪰ 0 and b ≥ floor.
 
         ``square`` is |x|².
         """
@@ -426,7 +428,7 @@ class OnlineState:
     def _project_to_cone(self, decrease: float) -> None:
         """Remove the single negative eigenvalue that M may have.
 
-        It is not less than minus ``lowered``.
+        The eigenvalue is at least ``-decrease``.
         """
         rounding = _ROUNDING * (abs(self.trace) + decrease)
         if 2 * decrease <= rounding:  # After many epochs a step can be negligible.
@@ -445,7 +447,7 @@ class OnlineState:
 
 
 def _interleave(n_similar: int, n_dissimilar: int) -> Indices:
-    """Return the order that interleaves two kinds of pairs, listed one after the other.
+    """Return an order that interleaves similar pairs, listed first, with dissimilar pairs.
 
     >>> _interleave(2, 4).tolist()
     [2, 0, 3, 4, 1, 5]
@@ -454,7 +456,7 @@ def _interleave(n_similar: int, n_dissimilar: int) -> Indices:
     return np.argsort(np.concatenate(places), kind="stable")
 
 
-def _root_mean_square(differences: Matrix) -> float:
+def _compute_root_mean_square(differences: Matrix) -> float:
     """Return the root mean squared length, without overflow or underflow of the squares."""
     largest = float(np.abs(differences).max(initial=0.0))
     if largest == 0:

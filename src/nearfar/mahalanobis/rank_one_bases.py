@@ -11,7 +11,7 @@ from nearfar.solvers.eigen import fix_signs, whitener
 
 # Numbers of nearest points of each class around a center that define a local discriminant.
 _NEARBY = (10, 20)
-# Fraction of the total covariance that is mixed into the covariance of these points.
+# Fraction of the total covariance that is mixed into the within-class covariance of nearby points.
 _MIXED = 0.03
 # Relative eigenvalue below which the data do not vary in a direction.
 _RANK = 1e-12
@@ -22,10 +22,10 @@ def find_local_discriminants(
 ) -> Matrix:
     """Return Fisher directions of the nearest points of each class around k-means centers.
 
-    The nearest 10 and the nearest 20 points of each class around each center give
-    ``n_classes - 1`` directions each. Their within-class covariance is mixed with 3% of the total
-    covariance, because that of few points is noisy. At most ``n_basis`` directions are returned,
-    with unit variance over all points.
+    The nearest 10 and the nearest 20 points of each class around each center give ``n_classes - 1``
+    directions each. Their within-class covariance is mixed with 3% of the total covariance, because
+    the covariance of few points is noisy. At most ``n_basis`` directions are returned, with unit
+    variance over all points.
     """
     n_classes = int(codes.max()) + 1
     T = whitener(points.T @ points / len(points), _RANK)
@@ -63,7 +63,7 @@ def _solve_discriminants(white: Matrix, groups: list[Indices], n_directions: int
         means.append(nearest.mean(axis=1))
         centered = nearest - means[-1][:, None]
         within += centered.transpose(0, 2, 1) @ centered / (rows.shape[1] * len(groups))
-    between = np.stack(means, axis=2)  # (centers, r, classes)
+    between = np.stack(means, axis=2)  # Shape (centers, r, classes).
     between -= between.mean(axis=2, keepdims=True)
     factor = np.linalg.cholesky(within)
     left_vectors, _, _ = np.linalg.svd(np.linalg.solve(factor, between), full_matrices=False)
@@ -86,7 +86,7 @@ def find_triplet_directions(
     size = min(r, len(triplets))
     directions: list[Matrix] = []
     count = 0
-    # A group may have no such direction. Most groups have several.
+    # Most groups have several directions with a positive eigenvalue, but some have none.
     for _ in range(4 * n_basis):
         a, near, far = white[triplets[rng.randint(len(triplets), size=size)]].transpose(1, 0, 2)
         values, axes = np.linalg.eigh((a - far).T @ (a - far) - (a - near).T @ (a - near))

@@ -253,7 +253,7 @@ def _compute_log_volume(T: Matrix) -> float:
     """Return the sum of the logarithms of the singular values of T (p, r)."""
     nonzero_rows = T[np.abs(T).any(axis=1)]
     if nonzero_rows.shape[0] == nonzero_rows.shape[1]:
-        return float(np.linalg.slogdet(nonzero_rows)[1])  # Accurate for features of any units.
+        return float(np.linalg.slogdet(nonzero_rows)[1])  # It is accurate for any units.
     return float(np.log(linalg.svdvals(nonzero_rows)).sum())
 
 
@@ -264,7 +264,7 @@ def _compute_root(T: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     left_vectors, singular, _ = linalg.svd(T, full_matrices=False)
     if singular[-1] < 1e-10 * singular[0]:
-        # With features of very different units, the SVD loses the small ones but T does not.
+        # The SVD loses small features if the units are very different, but T does not.
         return fix_signs(T.T)
     if T.shape[1] < T.shape[0]:
         return fix_signs((left_vectors * singular).T)

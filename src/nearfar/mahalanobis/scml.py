@@ -210,7 +210,8 @@ class SCML(GuidedLearner):
             )
         triplets = _drop_unusable(points, supervision)
         basis = self._make_directions(points, codes, triplets, frame.unit)
-        # Scale every direction to unit variance: w b bᵀ is unchanged by w * size and b / √size.
+        # Scale every direction b to unit variance. The metric w b bᵀ does not change if w is
+        # multiplied by the variance.
         sizes = np.mean((points @ basis.T) ** 2, axis=0)
         varies = sizes > 0
         if not varies.any():
@@ -222,7 +223,7 @@ class SCML(GuidedLearner):
         try:
             program.solve(descent, self.max_iter, self.tol, report_of(self))
         finally:
-            # After Ctrl-C too, the estimator keeps the best metric found so far.
+            # The estimator keeps the best metric found so far, also after Ctrl-C.
             weights = np.zeros(len(basis))
             weights[varies] = descent.point / sizes[varies]
             self.weights_ = weights.astype(rows.dtype)
@@ -307,7 +308,7 @@ class _Program:
         self.bound = 0.0
 
     def compute_violations(self, weights: Vector) -> Vector:
-        """Return how far each triplet is from its margin: 1 + d²(near) - d²(far)."""
+        """Return the margin violation 1 + d²(near) - d²(far) of each triplet."""
         values, axes = descending_eigh((self.basis * weights[:, None]).T @ self.basis)
         L = (axes * np.sqrt(np.maximum(values, 0.0))).T
         return 1 + self.near_pairs.squared(L)[self.near_of] - self.far_pairs.squared(L)[self.far_of]
@@ -339,7 +340,7 @@ class _Program:
         return objective
 
     def prove(self, multipliers: Vector) -> Vector:
-        """Raise the bound by multipliers in [0, 1/T], scaled to be feasible.
+        """Raise the lower bound with multipliers in [0, 1/T] that are scaled to be feasible.
 
         Return the gains of the directions.
         """

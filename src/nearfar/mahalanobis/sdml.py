@@ -21,10 +21,11 @@ from nearfar.state import State, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# balance="auto": its value, and the fraction of the largest valid balance that limits it.
+# Value of balance="auto", and its maximum as a fraction of the largest valid balance.
 _BALANCE = 0.5
 _FRACTION_OF_LARGEST = 0.9
-# Entries of M are zero where the dual is farther from its bound than this fraction of the bound.
+# An entry of M is set to zero if its dual variable is farther from its bound than this fraction of
+# the bound.
 _INSIDE = 1e-3
 
 
@@ -189,7 +190,7 @@ class SDML(PairLearner):
         try:
             lasso.solve(descent, self.max_iter, self.tol, report_of(self))
         finally:
-            # After Ctrl-C too, the estimator keeps the best metric found so far.
+            # The estimator keeps the best metric found so far, also after Ctrl-C.
             solution = lasso.compute_solution(descent.point)
             L = linalg.cholesky(solution.M, lower=True).T
             self._keep_metric(L, deviations, frame, rows)
@@ -262,11 +263,11 @@ class _Lasso:
     def __init__(self, S: Matrix, sparsity: float) -> None:
         self.S, self.sparsity = (S + S.T) / 2, sparsity
         self.upper = np.triu_indices(len(S), 1)
-        # Upper bound of log det W by Hadamard's inequality.
+        # Hadamard's inequality gives this upper bound of log det W.
         self.log_det_limit = float(np.sum(np.log(np.diag(S))))
 
     def make_start(self) -> Vector:
-        """Return U that moves entries towards 0. W is then regular if S is semi-definite."""
+        """Return a U that moves the entries of W toward 0. W is regular if S is semi-definite."""
         off = self.S[self.upper]
         return np.asarray(-off * min(1.0, self.sparsity / np.abs(off).max(initial=1e-300)))
 
@@ -278,7 +279,7 @@ class _Lasso:
         return W
 
     def solve(self, descent: Descent, max_iter: int, tol: float, report: Report | None) -> None:
-        """Run the descent from ``found.point``."""
+        """Run the descent from ``descent.point``."""
         if not len(descent.point):  # A single feature leaves no free entries.
             descent.objective, descent.converged = float(len(self.S)), True
             return

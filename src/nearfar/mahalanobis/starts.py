@@ -124,7 +124,7 @@ def _make_lda(spread: Spread, size: int) -> Matrix:
 
 
 def _solve_discriminant(spread: Spread, size: int) -> tuple[Matrix, Matrix]:
-    """Return between-class variances and directions (rows), white within classes."""
+    """Return between-class variances, and directions (rows) of unit variance within classes."""
     if spread.within is None or spread.between is None:
         raise ValueError(
             'init="lda" and init="within" need class labels or similar and dissimilar pairs. Use '

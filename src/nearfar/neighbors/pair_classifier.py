@@ -422,7 +422,7 @@ def _compute_finite_distances(learner: Any, points: Matrix) -> Vector:
 def _fit_on_pairs(learner: Any, points: Matrix, signs: Indices) -> Any:
     """Fit the learner on the points of the pairs, with supervision in the form it accepts."""
     last_step = learner.steps[-1][1] if isinstance(learner, Pipeline) else learner
-    if not _is_supervised(last_step):  # It ignores the signs, so contradictory pairs do not matter.
+    if not _is_supervised(last_step):  # An unsupervised learner ignores the signs.
         return learner.fit(Pairs.from_arrays(points, signs, conflicts="keep")[0])
     X, pairs = Pairs.from_arrays(points, signs)
     supervision = derive_supervision(last_step, pairs)

@@ -11,7 +11,7 @@ from nearfar.arrays import Vector
 
 
 class Cuts(NamedTuple):
-    """All distinct thresholds and their counts, from "no pair is similar" to "all pairs are".
+    """All distinct thresholds and their counts, from "no pair is similar" to "all are".
 
     A pair is predicted similar if its distance is at most the threshold. ``hits`` counts the
     similar pairs that are predicted similar (true positives), ``alarms`` the dissimilar pairs that
@@ -60,7 +60,7 @@ def find_cuts(distances: Vector, is_similar: NDArray[np.bool_]) -> Cuts:
     """
     order = np.argsort(distances, kind="stable")
     sorted_distances, is_similar = distances[order], is_similar[order]
-    # Pairs at the same distance cannot be separated: only the last of them can be a cut.
+    # A threshold cannot separate pairs with equal distances, so it follows the last of them.
     last = np.flatnonzero(np.append(sorted_distances[1:] > sorted_distances[:-1], True))
     levels = sorted_distances[last]
     middle = levels[:-1] + (levels[1:] - levels[:-1]) / 2

@@ -258,7 +258,7 @@ class MDML(MultilinearLearner):
                 (1 + self.push) * value for value in self.history_["objective"]
             ]
         problem.search(progress.L)
-        final = problem.objective(progress.L)
+        final = problem.evaluate_exactly(progress.L)
         self.objective_, self.n_active_ = (1 + self.push) * final.loss, final.n_active
         if final.loss >= (1 - 1e-4) * problem.compute_zero_map_loss() > 0:
             warn(
