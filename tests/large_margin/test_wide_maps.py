@@ -7,9 +7,9 @@ from nearfar import LMNN
 from nearfar.large_margin import problem as solver
 from nearfar.large_margin.impostors import find_target_neighbors
 from nearfar.large_margin.listed_loss import Screen, compute_listed_loss
-from nearfar.large_margin.pair_lists import compute_pair_distances, make_pair_list
+from nearfar.large_margin.pair_lists import compute_listed_distances, make_pair_list
 from nearfar.large_margin.problem import LargeMargin, Progress
-from nearfar.large_margin.sampled_descent import compute_sampled_loss, draw_sample
+from nearfar.large_margin.sampled_descent import compute_sampled_loss, draw_center_sample
 from nearfar.large_margin.triplet_loss import compute_full_loss
 
 
@@ -77,7 +77,7 @@ def test_the_sampled_loss_is_an_estimate_of_the_whole():
     task = LargeMargin(X, y, targets, 0.5)
     L = np.diag(np.linspace(0.2, 0.6, 8))
     whole = compute_full_loss(X @ L.T, y, targets, 0.5).loss / len(X)
-    samples = [draw_sample(task, seed) for seed in range(12)]
+    samples = [draw_center_sample(task, seed) for seed in range(12)]
     losses = [compute_sampled_loss(task, sample, L).loss / sample.n_centers for sample in samples]
     error = np.std(losses) / np.sqrt(len(losses))
     assert abs(np.mean(losses) - whole) < 4 * error
@@ -168,9 +168,9 @@ def test_pairs_that_are_known_to_be_far_change_nothing(monkeypatch, nearest, n_t
     pairs = make_pair_list([np.nonzero(y[:, None] != y)], 300)
     screen = Screen(pairs, X @ L.T)
     measured = []
-    original = compute_pair_distances
+    original = compute_listed_distances
     monkeypatch.setattr(
-        "nearfar.large_margin.listed_loss.compute_pair_distances",
+        "nearfar.large_margin.listed_loss.compute_listed_distances",
         lambda Z, first, *more: measured.append(len(first)) or original(Z, first, *more),
     )
     rng = np.random.default_rng(1)

@@ -13,7 +13,7 @@ from nearfar.large_margin import problem as solver
 from nearfar.large_margin.held_out import Watch, average_errors
 from nearfar.large_margin.impostors import find_target_neighbors
 from nearfar.mahalanobis import lmnn_run
-from nearfar.mahalanobis.lmnn_defaults import count_directions, make_splits, resolve_auto
+from nearfar.mahalanobis.lmnn_defaults import count_directions, resolve_auto, split_for_validation
 from nearfar.mahalanobis.lmnn_run import Run, count_leave_one_out_errors
 
 IRIS = load_iris(return_X_y=True)
@@ -67,7 +67,7 @@ def test_few_is_said_of_directions_and_not_of_columns():
 def test_every_row_is_held_out_once_where_rows_are_few():
     codes = np.repeat([0, 1, 2], [30, 30, 1])
     choice = resolve_auto(LMNN(), codes, 20, has_targets=False)
-    splits = make_splits(codes, choice, 0)
+    splits = split_for_validation(codes, choice, 0)
     np.testing.assert_array_equal(np.sort(np.concatenate([h for _, h in splits])), np.arange(61))
     for trained, held in splits:
         assert not np.intersect1d(trained, held).size and len(trained) + len(held) == 61

@@ -24,11 +24,11 @@ from nearfar import (
 from nearfar.large_margin import triplet_loss
 from nearfar.large_margin.impostors import find_impostors, find_target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics
-from nearfar.large_margin.pair_lists import compute_pair_distances
+from nearfar.large_margin.pair_lists import compute_listed_distances
 from nearfar.large_margin.problem import LargeMargin
 from nearfar.large_margin.projected_subgradient import WorkingSet
 from nearfar.large_margin.triplet_loss import compute_full_loss, multiply_laplacian
-from nearfar.large_margin.working_set import compute_shrinkage
+from nearfar.large_margin.working_set import compute_map_shrinkage
 from nearfar.mahalanobis.lmnn_run import make_initial_map
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import unscaled, whitened
@@ -163,12 +163,12 @@ def test_a_list_that_is_called_complete_is():
 def test_shrinkage_bounds_every_direction():
     rng = np.random.default_rng(0)
     before, now = rng.normal(size=(2, 5, 5))
-    alpha = compute_shrinkage(before, now)
+    alpha = compute_map_shrinkage(before, now)
     directions = rng.normal(size=(10_000, 5))
     ratios = ((directions @ now.T) ** 2).sum(1) / ((directions @ before.T) ** 2).sum(1)
     assert 0 < alpha <= ratios.min() <= 3 * alpha + 1
-    assert compute_shrinkage(np.diag([1.0, 0.0]), np.eye(2)) == 0.0
-    assert compute_shrinkage(np.array([1.0, 2.0]), np.array([0.5, 2.0])) == 0.25
+    assert compute_map_shrinkage(np.diag([1.0, 0.0]), np.eye(2)) == 0.0
+    assert compute_map_shrinkage(np.array([1.0, 2.0]), np.array([0.5, 2.0])) == 0.25
 
 
 def test_a_sample_of_centres_comes_first_and_all_at_the_end():
@@ -753,11 +753,11 @@ def test_large_sums_over_pairs_are_threaded(n_threads, monkeypatch):
     X, W = rng.normal(size=(50, 3)), rng.normal(size=(50, 50))
     W = sparse.csr_array(np.where(W > 1, W, 0.0))
     first, second = np.nonzero(rng.random((50, 50)) < 0.2)
-    wanted = multiply_laplacian(W, X), compute_pair_distances(X, first, second)
+    wanted = multiply_laplacian(W, X), compute_listed_distances(X, first, second)
     monkeypatch.setattr(triplet_loss, "THREADED_SIZE", 1)
     monkeypatch.setattr("nearfar.large_margin.pair_lists.THREADED_SIZE", 1)
     np.testing.assert_allclose(multiply_laplacian(W, X, n_threads), wanted[0], atol=1e-12)
-    np.testing.assert_array_equal(compute_pair_distances(X, first, second, n_threads), wanted[1])
+    np.testing.assert_array_equal(compute_listed_distances(X, first, second, n_threads), wanted[1])
 
 
 def test_no_push_left_means_no_leave_one_out_error():

@@ -13,7 +13,11 @@ from nearfar import LMNN, MultiMetricLMNN
 from nearfar.large_margin.impostors import find_nearest_impostors, find_target_neighbors
 from nearfar.large_margin.listed_loss import compute_listed_loss
 from nearfar.large_margin.nearest_table import NearestTable
-from nearfar.large_margin.pair_lists import compute_pair_distances, make_pair_list, rank_by_distance
+from nearfar.large_margin.pair_lists import (
+    compute_listed_distances,
+    make_pair_list,
+    rank_by_distance,
+)
 from nearfar.large_margin.problem import LargeMargin
 
 
@@ -99,7 +103,7 @@ def test_a_table_of_hinges_is_the_list(dtype, nearest, some):
         by_center = [
             np.sort(ranks)
             for ranks in np.split(
-                compute_pair_distances(Z, pairs.centers, pairs.indices), pairs.indptr[1:-1]
+                compute_listed_distances(Z, pairs.centers, pairs.indices), pairs.indptr[1:-1]
             )
         ]
         last = [ranks[nearest - 1] if len(ranks) >= nearest else np.inf for ranks in by_center]

@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA as ScikitPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from nearfar import LMNN, MCML, MLKR, NCA
-from nearfar.mahalanobis.starts import Spread, compute_spread, convert_start, make_start
+from nearfar.mahalanobis.starts import Spread, compute_spread, convert_start, make_start_map
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import whitened
 
@@ -19,7 +19,7 @@ NAMES = ["identity", "pca", "lda", "within", "random"]
 
 
 def start(init, n_components=None, spread=SPREAD, **options):
-    return make_start(init, spread, n_components, auto="within", **options)
+    return make_start_map(init, spread, n_components, auto="within", **options)
 
 
 def test_the_spread_is_that_of_the_rows():
@@ -84,7 +84,7 @@ def test_random_starts_follow_the_seed_and_the_units():
 
 def test_auto_is_what_the_learner_says():
     np.testing.assert_array_equal(start("auto", 4), start("within", 4))
-    np.testing.assert_array_equal(make_start("auto", SPREAD, 4, auto="pca"), start("pca", 4))
+    np.testing.assert_array_equal(make_start_map("auto", SPREAD, 4, auto="pca"), start("pca", 4))
 
 
 def test_an_array_is_a_map_of_the_rows_as_given():

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Indices
 from nearfar.labels import encode_labels
 from nearfar.neighbors.pair_cuts import find_cuts
-from nearfar.neighbors.pair_distances import compute_pair_distances
+from nearfar.neighbors.pair_distances import compute_learned_distances
 from nearfar.parameters import boolean, check_parameter, integer
 from nearfar.parameters import random_state as a_seed
 from nearfar.summaries.index_checks import as_array, check_signs, distinct_points, finite_points
@@ -82,7 +82,7 @@ def pair_scores(
             f"Found {np.sum(alike)} similar and {np.sum(~alike)} dissimilar pairs; the scores need "
             "at least one pair of each kind."
         )
-    distances = compute_pair_distances(learner, points)
+    distances = compute_learned_distances(learner, points)
     cuts = find_cuts(distances, alike)
     return {
         "roc_auc": float(roc_auc_score(alike, -distances)),
@@ -132,7 +132,7 @@ def comparison_accuracy(
     if not len(points):
         raise ValueError("comparisons is empty; pass at least one triplet or quadruplet.")
     other = [2, 3] if points.shape[1] == 4 else [0, 2]
-    gap = compute_pair_distances(learner, points[:, other]) - compute_pair_distances(
+    gap = compute_learned_distances(learner, points[:, other]) - compute_learned_distances(
         learner, points[:, :2]
     )
     return float(np.mean(0.5 + 0.5 * np.sign(gap)))

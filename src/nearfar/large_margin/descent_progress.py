@@ -49,13 +49,13 @@ class Progress:
 
     def pad(self, n_rows: int) -> None:
         """Pad the current map, and the best map of the watch, with zero rows to ``n_rows`` rows."""
-        self.L = pad_rows(self.L, n_rows)
+        self.L = pad_map_rows(self.L, n_rows)
         best = getattr(self.watch, "best", None)
         if best is not None:
-            self.watch.best = pad_rows(best, n_rows)  # type: ignore[union-attr]
+            self.watch.best = pad_map_rows(best, n_rows)  # type: ignore[union-attr]
 
 
-def pad_rows(L: Matrix, n_rows: int) -> Matrix:
+def pad_map_rows(L: Matrix, n_rows: int) -> Matrix:
     """Return a map with zero rows appended, so that it has at least ``n_rows`` rows."""
     if len(L) >= n_rows:
         return L

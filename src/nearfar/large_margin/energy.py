@@ -18,7 +18,7 @@ from nearfar.blocks import effective_threads, map_in_order, row_blocks, squared_
 from nearfar.large_margin.energy_costs import compute_center_costs, compute_impostor_costs
 from nearfar.large_margin.impostors import find_nearest_impostors, find_target_neighbors
 from nearfar.large_margin.pair_lists import (
-    compute_pair_distances,
+    compute_listed_distances,
     compute_target_distances,
     rank_by_distance,
 )
@@ -253,7 +253,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         reach = np.where(self._reach > 0, self._reach, -np.inf).max(axis=1, initial=-np.inf)
         threads = effective_threads(self.n_jobs)
         pairs, _ = find_nearest_impostors(self._points, codes, reach, m + 1, n_threads=threads)
-        distances = compute_pair_distances(self._points, pairs.centers, pairs.indices)
+        distances = compute_listed_distances(self._points, pairs.centers, pairs.indices)
         rank = rank_by_distance(pairs.centers, distances)
         beyond = np.full((len(codes), 2), np.inf)
         for column in (0, 1):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Vector
 from nearfar.blocks import map_in_order, row_blocks
-from nearfar.large_margin.pair_lists import PairList, compute_pair_distances, make_pair_list
+from nearfar.large_margin.pair_lists import PairList, compute_listed_distances, make_pair_list
 from nearfar.search.block_search import BlockProducts, facing, kth_at_most, rows_at_once
 from nearfar.search.candidates import reach_of, reach_of_nearest
 from nearfar.search.placed_rows import PlacedRows, placed
@@ -120,7 +120,7 @@ def find_impostors_blocks(
             if n_candidates > max_pairs:
                 break
             # Products have rounding errors, so the distances are computed again.
-            is_near = compute_pair_distances(Z, center, impostor) < reach[center]
+            is_near = compute_listed_distances(Z, center, impostor) < reach[center]
             chunks.append((center[is_near].astype(np.int32), impostor[is_near].astype(np.int32)))
         task_centers, task_impostors = (np.concatenate(part) for part in zip(*chunks, strict=True))
         return n_candidates, task_centers, task_impostors

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import KDTree
 
 from nearfar.blocks import row_blocks
-from nearfar.large_margin.pair_lists import PairList, compute_pair_distances, make_pair_list
+from nearfar.large_margin.pair_lists import PairList, compute_listed_distances, make_pair_list
 
 
 def find_impostors_tree(
@@ -57,7 +57,7 @@ def find_impostors_tree(
                 return None
             center = np.repeat(centers[block_queries], counts)
             impostor = members[np.concatenate(hits_per_query)]
-            is_impostor = compute_pair_distances(Z, center, impostor) < reach[center]
+            is_impostor = compute_listed_distances(Z, center, impostor) < reach[center]
             chunks.append(
                 (center[is_impostor].astype(np.int32), impostor[is_impostor].astype(np.int32))
             )

@@ -14,7 +14,7 @@ from nearfar.large_margin.impostor_blocks import find_impostors_blocks, shorten_
 from nearfar.large_margin.impostor_trees import find_impostors_tree
 from nearfar.large_margin.pair_lists import (
     PairList,
-    compute_pair_distances,
+    compute_listed_distances,
     make_pair_list,
     rank_by_distance,
 )
@@ -163,7 +163,7 @@ def find_nearest_impostors(
     if pairs is None:  # Almost all points have the same distance.
         pairs = _find_nearest_by_class(Z, codes, reach, centers, n_nearest)
     pair_centers = pairs.centers
-    distances = compute_pair_distances(Z, pair_centers, pairs.indices)
+    distances = compute_listed_distances(Z, pair_centers, pairs.indices)
     rank = rank_by_distance(pair_centers, distances)
     is_nearest, is_last = rank < n_nearest, rank == n_nearest - 1
     radius = reach.copy()
@@ -189,7 +189,7 @@ def _find_nearest_densely(
     slack = 1e4 * np.finfo(np.float64).eps * np.einsum("ij,ij->i", points, points).max()
     limit = np.minimum(np.minimum(last_distance, reach) + slack, np.finfo(np.float64).max)
     centers, impostors = np.nonzero(distances <= limit[:, None])
-    is_near = compute_pair_distances(Z, centers, impostors) < reach[centers]
+    is_near = compute_listed_distances(Z, centers, impostors) < reach[centers]
     pairs = centers[is_near].astype(np.int32), impostors[is_near].astype(np.int32)
     return make_pair_list([pairs], len(Z))
 

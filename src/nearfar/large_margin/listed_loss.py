@@ -17,10 +17,10 @@ from nearfar.large_margin.pair_lists import (
     THREADED_SIZE,
     Integers,
     PairList,
-    compute_pair_distances,
+    compute_listed_distances,
     compute_target_distances,
 )
-from nearfar.large_margin.triplet_loss import Evaluation, PairDistances, weigh_hinges
+from nearfar.large_margin.triplet_loss import Evaluation, HingeDistances, weigh_hinges
 
 
 class Screen:
@@ -83,7 +83,7 @@ def compute_listed_loss(
     V: Floats | None = None,
     nearest: int | None = None,
     n_threads: int = 1,
-    measured: PairDistances | None = None,
+    measured: HingeDistances | None = None,
     screen: Screen | None = None,
     compiled: ModuleType | None = None,
 ) -> Evaluation:
@@ -113,7 +113,7 @@ def compute_listed_loss(
             if screen is not None and is_screening:
                 near_pairs = screen.find_near(pairs, centers, np.sqrt(np.maximum(edge, 0.0)))
                 centers, impostor_rows = centers[near_pairs], impostor_rows[near_pairs]
-            distances = compute_pair_distances(Z, centers, impostor_rows)
+            distances = compute_listed_distances(Z, centers, impostor_rows)
             if screen is not None and not is_screening:
                 screen.lengths[pairs] = np.sqrt(distances)
         ends = np.cumsum(np.bincount(centers - rows.start, minlength=len(row_targets)))

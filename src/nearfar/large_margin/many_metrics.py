@@ -10,10 +10,10 @@ from scipy import sparse
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.large_margin.impostors import find_impostors
-from nearfar.large_margin.pair_lists import PairList, compute_pair_distances, make_pair_list
-from nearfar.large_margin.problem import LargeMargin, Progress, compute_min_ratio
+from nearfar.large_margin.pair_lists import PairList, compute_listed_distances, make_pair_list
+from nearfar.large_margin.problem import LargeMargin, Progress, compute_min_form_ratio
 from nearfar.large_margin.triplet_loss import Evaluation, multiply_laplacian, weigh_hinges
-from nearfar.large_margin.working_set import SLACK, compute_shrinkage
+from nearfar.large_margin.working_set import SLACK, compute_map_shrinkage
 
 
 class ManyMetrics(LargeMargin):
@@ -134,7 +134,7 @@ class ManyMetrics(LargeMargin):
         L_before, radius, _ = self._listed_at
         if np.array_equal(L, L_before):
             return True
-        alpha = min(compute_shrinkage(a, b) for a, b in zip(L_before, L, strict=True))
+        alpha = min(compute_map_shrinkage(a, b) for a, b in zip(L_before, L, strict=True))
         mapped = [self.points @ L_cell.T for L_cell in L]
         reach = 1.0 + compute_cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
         centers = np.isfinite(reach)
@@ -157,7 +157,7 @@ class ManyMetrics(LargeMargin):
             if pull is None:
                 pull = self._compute_pulls()
             lowest = min(
-                compute_min_ratio((s + s.T) / 2 - P, P) for s, P in zip(S, pull, strict=True)
+                compute_min_form_ratio((s + s.T) / 2 - P, P) for s, P in zip(S, pull, strict=True)
             )
             factor = 1.0 if lowest >= -1.0 else -1.0 / lowest
             best = max(best, factor * self.push_weight * weighing.slopes)
@@ -187,7 +187,7 @@ def compute_cell_pair_distances(
     owner = cells[second]
     for cell, Z in enumerate(mapped):
         cell_pairs = np.flatnonzero(owner == cell)
-        distances[cell_pairs] = compute_pair_distances(Z, first[cell_pairs], second[cell_pairs])
+        distances[cell_pairs] = compute_listed_distances(Z, first[cell_pairs], second[cell_pairs])
     return distances
 
 

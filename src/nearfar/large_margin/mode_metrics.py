@@ -12,7 +12,7 @@ import numpy as np
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.large_margin.problem import LargeMargin, Progress
 from nearfar.large_margin.triplet_loss import Evaluation
-from nearfar.large_margin.working_set import compute_shrinkage
+from nearfar.large_margin.working_set import compute_map_shrinkage
 from nearfar.solvers.descent import escape
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 
@@ -96,7 +96,7 @@ class ModeMetrics(LargeMargin):
         Kronecker products preserve the order of positive semi-definite matrices.
         """
         pairs = zip(self.split_modes(previous), self.split_modes(current), strict=True)
-        return prod(compute_shrinkage(a, b) for a, b in pairs)
+        return prod(compute_map_shrinkage(a, b) for a, b in pairs)
 
     def compute_mode_slope(self, L: Vector, mode: int, smoothing: float | None = None) -> Matrix:
         r"""Return the gradient in :math:`\Sigma_k` for one mode, with all other modes fixed."""

@@ -15,12 +15,12 @@ from nearfar.large_margin.pair_lists import (
     THREADED_SIZE,
     Integers,
     PairList,
-    compute_pair_distances,
+    compute_listed_distances,
 )
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
-    PairDistances,
-    evaluate_hinge,
+    HingeDistances,
+    evaluate_rounded_hinge,
     multiply_laplacian,
 )
 
@@ -58,16 +58,16 @@ class NearestTable:
             sparse.csc_array(matrix_parts, (n, n)),
         )
 
-    def measure(self, Z: Floats, n_threads: int = 1) -> PairDistances:
+    def measure(self, Z: Floats, n_threads: int = 1) -> HingeDistances:
         """Return 1 plus the target distances, -inf if missing, and the impostor distances."""
-        distances = compute_pair_distances(Z, self._first, self._second, n_threads)
+        distances = compute_listed_distances(Z, self._first, self._second, n_threads)
         pulled = distances[: self._n_pulled] + 1.0
         if self._n_pulled == self.targets.size:
             reach = pulled.reshape(self.targets.shape)
         else:
             reach = np.full(self.targets.shape, -np.inf)
             reach[self._present] = pulled
-        return PairDistances(reach, distances[self._n_pulled :])
+        return HingeDistances(reach, distances[self._n_pulled :])
 
     def _find_nearest(self, distances: Matrix) -> tuple[Indices, Matrix]:
         """Return positions and distances of the impostors that count, nearest first."""
@@ -86,7 +86,7 @@ class NearestTable:
 
     def loss(
         self,
-        measured: PairDistances,
+        measured: HingeDistances,
         V: Floats,
         push_weight: float,
         smoothing: float,
@@ -95,7 +95,9 @@ class NearestTable:
         """Return the loss and ``Lap(W) @ V``."""
         k = self.targets.shape[1]
         at, near = self._find_nearest(measured.distances)
-        losses, slopes = evaluate_hinge(measured.reach[:, :, None] - near[:, None, :], smoothing)
+        losses, slopes = evaluate_rounded_hinge(
+            measured.reach[:, :, None] - near[:, None, :], smoothing
+        )
         pulls, pushes = slopes.sum(axis=2), slopes.sum(axis=1)
         weights = np.empty(self._second_of.shape, V.dtype)
         weights[:, :k] = (1 - push_weight) + push_weight * pulls

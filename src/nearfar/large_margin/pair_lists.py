@@ -54,11 +54,11 @@ def compute_target_distances(Z: Floats, targets: Integers, first: int = 0) -> ND
     """
     distances = np.full(targets.shape, -np.inf)
     rows, slots = np.nonzero(targets >= 0)
-    distances[rows, slots] = compute_pair_distances(Z, rows + first, targets[rows, slots])
+    distances[rows, slots] = compute_listed_distances(Z, rows + first, targets[rows, slots])
     return distances
 
 
-def compute_pair_distances(
+def compute_listed_distances(
     Z: Floats, first: Integers, second: Integers, n_threads: int = 1
 ) -> NDArray[np.float64]:
     """Return the squared distances of pairs of rows, computed from their differences."""

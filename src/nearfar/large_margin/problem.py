@@ -19,15 +19,15 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import one_blas_thread
 from nearfar.large_margin.descent_progress import Progress
 from nearfar.large_margin.descent_variables import Entries, Squares
-from nearfar.large_margin.pair_lists import compute_pair_distances
+from nearfar.large_margin.pair_lists import compute_listed_distances
 from nearfar.large_margin.sampled_descent import prune_factors, run_sampled_descent
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
+    HingeDistances,
     Laplacian,
-    PairDistances,
     compute_triplet_loss,
     multiply_pull_laplacian,
-    sum_columns,
+    sum_pair_columns,
     weigh_hinges,
 )
 from nearfar.large_margin.working_set import WIDE, WIDE_COARSE_SIZE, ListedMargin, Structure
@@ -306,7 +306,7 @@ class LargeMargin(ListedMargin):
     # Dual bound
 
     def _compute_slope(
-        self, L: Matrix, smoothing: float, measured: PairDistances | None = None
+        self, L: Matrix, smoothing: float, measured: HingeDistances | None = None
     ) -> tuple[Matrix, float]:
         """Return the gradient in M (only its diagonal if L is diagonal) and the sum of slopes."""
         X, slopes = self.points, 0.0
@@ -324,7 +324,7 @@ class LargeMargin(ListedMargin):
                 self.nearest,
             )
             if self.structure == "diagonal":
-                return sum_columns(
+                return sum_pair_columns(
                     [weighing.push, weighing.pull], X, self.n_threads
                 ), weighing.slopes
             weights = Laplacian(weighing.push + weighing.pull, self.n_threads)
@@ -379,7 +379,7 @@ class LargeMargin(ListedMargin):
         rectangular = L.ndim == 2 and self.max_rows < L.shape[1]
         for width in self.smoothing * np.array([1.0] if rectangular else [1.0, 0.3, 3.0]):
             S, slopes = self._compute_slope(L, width, measured)
-            lowest = compute_min_ratio(S - P, P)
+            lowest = compute_min_form_ratio(S - P, P)
             factor = 1.0 if lowest >= -1.0 else -1.0 / lowest
             best = max(best, factor * self.push_weight * slopes)
         return best
@@ -407,7 +407,7 @@ class FixedTriplets(LargeMargin):
         smoothing: float | None = None,
         V: Floats | None = None,
         points: Floats | None = None,
-        measured: PairDistances | None = None,
+        measured: HingeDistances | None = None,
     ) -> Evaluation:
         """Return the loss over the triplets."""
         width = self.smoothing if smoothing is None else smoothing
@@ -435,8 +435,8 @@ class FixedTriplets(LargeMargin):
         return False
 
     def _compute_gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
-        target_distances = compute_pair_distances(Z, self.triplets[:, 0], self.triplets[:, 1])
-        return target_distances, target_distances - compute_pair_distances(
+        target_distances = compute_listed_distances(Z, self.triplets[:, 0], self.triplets[:, 1])
+        return target_distances, target_distances - compute_listed_distances(
             Z, self.triplets[:, 0], self.triplets[:, 2]
         )
 
@@ -450,7 +450,7 @@ class FixedTriplets(LargeMargin):
         return np.asarray((1 - self.push_weight) * difference.T @ difference)
 
 
-def compute_min_ratio(Q: Matrix, P: Matrix) -> float:
+def compute_min_form_ratio(Q: Matrix, P: Matrix) -> float:
     """Return the minimum of v'Qv / v'Pv, with a small ridge added to a singular P."""
     if P.ndim == 1:
         return float(np.min(Q / (P + 1e-12 * P.mean())))

@@ -13,7 +13,7 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.large_margin.impostors import find_impostors
 from nearfar.large_margin.pair_lists import (
     PairList,
-    compute_pair_distances,
+    compute_listed_distances,
     compute_target_distances,
     make_pair_list,
 )
@@ -137,7 +137,7 @@ class WorkingSet:
         Z = self.points @ psd_factor(M).T
         reach = 1.0 + compute_target_distances(Z, self.targets)
         centers = self.pairs.centers
-        margins = reach[centers] - compute_pair_distances(Z, centers, self.pairs.indices)[:, None]
+        margins = reach[centers] - compute_listed_distances(Z, centers, self.pairs.indices)[:, None]
         pairs, slots = np.nonzero(margins > 0)
         active = (centers[pairs].astype(np.int64) * k + slots) * n + self.pairs.indices[pairs]
         pulled = float((reach[self.targets >= 0] - 1.0).sum())

@@ -41,7 +41,7 @@ class Sample(NamedTuple):
     n_centers: int
 
 
-def draw_sample(problem: ListedMargin, seed: int) -> Sample:
+def draw_center_sample(problem: ListedMargin, seed: int) -> Sample:
     """Draw a sample of centers and impostors of a problem."""
     rng = np.random.default_rng(seed)
     n = len(problem.points)
@@ -88,7 +88,7 @@ def compute_sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Ev
 
 def compute_sampled_fraction(problem: ListedMargin, L: Matrix) -> float:
     """Return the loss over a sample, divided by the loss of the zero map."""
-    sample = draw_sample(problem, 0)
+    sample = draw_center_sample(problem, 0)
     loss = compute_sampled_loss(problem, sample, L).loss
     return loss / max(compute_sampled_loss(problem, sample, np.zeros_like(L)).loss, 1e-300)
 
@@ -104,7 +104,7 @@ def damp_tail(problem: ListedMargin, L: Matrix) -> Matrix:
         return problem.rescale(L)
     _, singular, axes = np.linalg.svd(L, full_matrices=False)
     rows = singular[:, None] * axes
-    sample = draw_sample(problem, 0)
+    sample = draw_center_sample(problem, 0)
     best, lowest = L, np.inf
     for tail in TAIL_FACTORS:
         factors = np.where(np.arange(len(rows)) < n_informative, 1.0, tail)
@@ -135,7 +135,7 @@ def run_sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int
         if progress.n_iter >= max_iter:
             return
         L = progress.L
-        sample = draw_sample(problem, step)
+        sample = draw_center_sample(problem, step)
         evaluation = compute_sampled_loss(problem, sample, L)
         slope = problem.compute_gradient(evaluation.laplacian_v, sample.points)
         direction = DIRECTION_DECAY * direction + (1 - DIRECTION_DECAY) * slope

@@ -36,7 +36,7 @@ from nearfar.large_margin.pair_lists import (
     THREADED_SIZE,
     Integers,
     PairList,
-    compute_pair_distances,
+    compute_listed_distances,
     compute_target_distances,
     rank_by_distance,
 )
@@ -54,17 +54,19 @@ class Evaluation(NamedTuple):
     slopes: float
 
 
-class PairDistances(NamedTuple):
+class HingeDistances(NamedTuple):
     """1 plus the distance of each target (n, k), and the distance of each listed impostor."""
 
     reach: NDArray[np.float64]
     distances: NDArray[np.float64]
 
 
-def measure(Z: Floats, targets: Integers, impostors: PairList, n_threads: int = 1) -> PairDistances:
+def measure(
+    Z: Floats, targets: Integers, impostors: PairList, n_threads: int = 1
+) -> HingeDistances:
     """Compute the distances of Z that the loss depends on."""
-    distances = compute_pair_distances(Z, impostors.centers, impostors.indices, n_threads)
-    return PairDistances(1.0 + compute_target_distances(Z, targets), distances)
+    distances = compute_listed_distances(Z, impostors.centers, impostors.indices, n_threads)
+    return HingeDistances(1.0 + compute_target_distances(Z, targets), distances)
 
 
 class HingeWeights(NamedTuple):
@@ -109,7 +111,7 @@ def weigh_hinges(
     weights = np.zeros(len(near))
     for slot in range(k):
         hinges = reach[centers, slot] - distances
-        losses, slopes = evaluate_hinge(hinges, smoothing)
+        losses, slopes = evaluate_rounded_hinge(hinges, smoothing)
         pushed += float(losses.sum())
         n_active += int(np.count_nonzero(slopes))
         sums = np.concatenate([[0.0], np.cumsum(slopes)])
@@ -196,7 +198,9 @@ def compute_full_loss(
         near = distances.ravel()[flat]
         loss, n_active, total = 0.0, 0, np.zeros_like(near)
         for slot in range(k):
-            losses, slopes = evaluate_hinge(reach[:, slot].astype(Z.dtype)[rows] - near, smoothing)
+            losses, slopes = evaluate_rounded_hinge(
+                reach[:, slot].astype(Z.dtype)[rows] - near, smoothing
+            )
             loss += float(losses.sum(dtype=np.float64))
             n_active += int(np.count_nonzero(slopes))
             pushes[:, slot] = np.bincount(rows, slopes, len(reach))
@@ -245,9 +249,9 @@ def compute_triplet_loss(
     n = len(Z)
     V = Z if V is None else V
     near, pulls = _find_distinct_pairs(triplets[:, 0], triplets[:, 1], n)
-    distances = compute_pair_distances(Z, *near)
-    hinges = 1.0 + distances[pulls] - compute_pair_distances(Z, triplets[:, 0], triplets[:, 2])
-    losses, slopes = evaluate_hinge(hinges, smoothing)
+    distances = compute_listed_distances(Z, *near)
+    hinges = 1.0 + distances[pulls] - compute_listed_distances(Z, triplets[:, 0], triplets[:, 2])
+    losses, slopes = evaluate_rounded_hinge(hinges, smoothing)
     weights = (1 - push_weight) + push_weight * np.bincount(pulls, slopes, minlength=len(distances))
     W = sparse.csr_array(
         (
@@ -278,7 +282,7 @@ def multiply_pull_laplacian(targets: Integers, push_weight: float, V: Floats) ->
     return multiply_laplacian(_compute_target_weights(targets, pushes, push_weight, V.dtype), V)
 
 
-def evaluate_hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
+def evaluate_rounded_hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
     """Return [z]_+ and its slope, smoothed by a parabola within ``smoothing`` / 2 of the kink."""
     if smoothing == 0:
         return np.maximum(margins, 0.0), (margins > 0).astype(margins.dtype)
@@ -303,7 +307,7 @@ def _compute_target_weights(
     return sparse.csr_array((weights, targets[present], indptr), shape)
 
 
-def sum_columns(
+def sum_pair_columns(
     weights: list[sparse.csr_array], X: Floats, n_threads: int = 1
 ) -> NDArray[np.float64]:
     """Return the diagonal of X' Lap(W) X, where W is the sum of the given matrices."""

@@ -21,14 +21,14 @@ from nearfar.large_margin.listed_loss import Screen, compute_listed_loss
 from nearfar.large_margin.nearest_table import NearestTable
 from nearfar.large_margin.pair_lists import (
     PairList,
-    compute_pair_distances,
+    compute_listed_distances,
     compute_target_distances,
     make_pair_list,
     rank_by_distance,
 )
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
-    PairDistances,
+    HingeDistances,
     compute_full_loss,
     measure,
 )
@@ -195,7 +195,7 @@ class ListedMargin:
         smoothing: float | None = None,
         V: Floats | None = None,
         points: Floats | None = None,
-        measured: PairDistances | None = None,
+        measured: HingeDistances | None = None,
     ) -> Evaluation:
         """Return the loss with the current or the given smoothing of the hinges."""
         width = self.smoothing if smoothing is None else smoothing
@@ -255,7 +255,7 @@ class ListedMargin:
                 self._cached_table = NearestTable(pairs, self.targets, self.nearest)
         return self._cached_table
 
-    def measure_pairs(self, L: Matrix) -> PairDistances | None:
+    def measure_pairs(self, L: Matrix) -> HingeDistances | None:
         """Return the distances of the listed pairs in double precision, or None without a list."""
         if self.pairs is None:
             return None
@@ -303,7 +303,7 @@ class ListedMargin:
         sample_targets = self.targets[sample]
         rows, slots = np.nonzero(sample_targets >= 0)
         reach = np.full(sample_targets.shape, -np.inf)
-        reach[rows, slots] = compute_pair_distances(Z, sample[rows], sample_targets[rows, slots])
+        reach[rows, slots] = compute_listed_distances(Z, sample[rows], sample_targets[rows, slots])
         impostor_distances = self._compute_distances(Z, sample)
         if self.nearest is not None and self.nearest < impostor_distances.shape[1]:
             impostor_distances = np.partition(impostor_distances, self.nearest - 1, axis=1)[
@@ -414,7 +414,7 @@ class ListedMargin:
         centers = np.isfinite(reach_needed)
         if self.nearest is not None and table is None:
             centers_listed = self.pairs.centers
-            distances = compute_pair_distances(
+            distances = compute_listed_distances(
                 Z, centers_listed, self.pairs.indices, self.n_threads
             )
             is_last = rank_by_distance(centers_listed, distances) == self.nearest - 1
@@ -445,7 +445,7 @@ class ListedMargin:
 
     def bound_shrinkage(self, previous: Matrix, current: Matrix) -> float:
         """Return a lower bound on the ratio of current to previous squared distances."""
-        return compute_shrinkage(previous, current)
+        return compute_map_shrinkage(previous, current)
 
 
 def find_used_columns(L: Matrix) -> Indices:
@@ -453,7 +453,7 @@ def find_used_columns(L: Matrix) -> Indices:
     return np.flatnonzero(L) if L.any() else np.zeros(1, dtype=np.intp)
 
 
-def compute_shrinkage(previous: Matrix, current: Matrix) -> float:
+def compute_map_shrinkage(previous: Matrix, current: Matrix) -> float:
     """Return the largest α with M ⪰ αM₀ for two maps, or 0 if it cannot be computed reliably."""
     if previous.ndim == 1:
         is_used = previous != 0

@@ -539,7 +539,7 @@ class Contrasts:
         self.is_not_first[self.starts] = False
         self.axis = (1 / np.sqrt(sizes))[self.chunklet_of_row]
         self.axis[self.starts] -= 1
-        # Half of the squared norm of the reflection axis. A chunklet of one point has no reflection.
+        # Half of the squared norm of the reflection axis. A single point has none.
         self.half_norm = np.where(sizes > 1, 1 - 1 / np.sqrt(sizes), 1.0)
 
     def apply(self, M: Matrix) -> Matrix:

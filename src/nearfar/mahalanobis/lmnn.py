@@ -20,10 +20,10 @@ from nearfar.mahalanobis.lmnn_defaults import (
     Choice,
     check_combination,
     count_directions,
-    make_splits,
     resolve_auto,
+    split_for_validation,
 )
-from nearfar.mahalanobis.lmnn_run import Run, SubgradientRun, reduce_rows
+from nearfar.mahalanobis.lmnn_run import Run, SubgradientRun, reduce_map_rows
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
@@ -53,7 +53,7 @@ class LMNN(OnAxes):
     and the targets are fixed before training. By default, only the three nearest impostors per
     point count, and the targets are chosen a second time with the metric of the first pass, which
     usually gives fewer errors. With few rows for the number of features, the fit also stops early.
-    With many rows, it keeps the Euclidean distance if that has a lower leave-one-out error.
+    With many rows, LMNN keeps the Euclidean distance if its leave-one-out error is lower.
     ``LMNN(n_impostors=None, n_passes=1, validation_fraction=0.0)`` is the problem of the thesis.
 
     The problem is convex in :math:`M = L^T L`. L-BFGS solves it over L in whitened coordinates, so
@@ -74,8 +74,8 @@ class LMNN(OnAxes):
     to reproduce the thesis or to tune them by cross-validation. The remaining parameters control
     accuracy, time and repeated fits.
 
-    Cost: O(n² r) for each of a few full impostor searches, done in blocks, where r is the number of
-    rows of L; O(a r + n p r) per evaluation in between, where a is the number of active impostor
+    Cost: O(n² r) for each of a few full impostor searches, done in blocks, for n rows of X and r
+    rows of L; O(a r + n p r) per evaluation in between, for p features and a active impostor
     pairs. No n×n array is stored.
 
     Parameters
@@ -91,9 +91,9 @@ class LMNN(OnAxes):
         Smaller values reduce the influence of points deep inside another class. "auto" tries 3
         first, see Notes. Not used with triplets.
     n_passes : int or "auto", default="auto"
-        Number of passes. Each pass after the first chooses its targets with the metric learned so
-        far and starts from it. With early stopping this is the maximum. "auto" is 2 in most
-        cases, see Notes.
+        Number of passes. A pass is a fit with fixed targets. Each later pass chooses its targets by
+        the metric learned so far and starts from it. With early stopping this is the maximum.
+        "auto" is 2 in most cases, see Notes.
     n_components : int or None, default=None
         Dimension of the output. L has this number of rows. None learns a square map. With many
         features, fewer rows are faster and overfit less.
@@ -103,19 +103,19 @@ class LMNN(OnAxes):
         Notes. The components depend on the units of the features.
     reduction : {"learned", "pca", "truncate"}, default="learned"
         How ``n_components`` rows are obtained. "learned" optimizes the rectangular map, which is
-        not convex. The others learn a square map first and keep the principal axes of the mapped
-        data ("pca") or the leading eigenvectors of M ("truncate").
+        not convex, and is best for few components. "pca" and "truncate" learn a square map and keep
+        the principal axes of the mapped data or the leading eigenvectors of M.
     structure : {"full", "diagonal"}, default="full"
         Form of the map: "full" is any matrix, "diagonal" has one weight per feature. "diagonal"
         cannot be combined with ``n_components`` or ``n_principal``.
     init : str or array of shape (n_components, n_features), default="auto"
         Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
         (directions that separate the class means), "within" (whitened by the within-class
-        covariance) or "random". "auto" follows Notes. For a square map without early stopping,
-        ``init`` affects only the time of the fit, because the problem is convex.
+        covariance) or "random". The optimum of a square map does not depend on it. The rules of
+        "auto" are in Notes.
     solver : {"lbfgs", "projected_subgradient"}, default="lbfgs"
-        "projected_subgradient" is the algorithm of the thesis [1]_, for comparison only. It stalls
-        if the features have different scales.
+        Optimization algorithm. "projected_subgradient" is the algorithm of the thesis [1]_, for
+        comparison only. It stalls if the features have different scales.
     max_iter : int, default=1000
         Maximum number of iterations. It applies to each pass.
     tol : float, default=1e-6
@@ -415,7 +415,7 @@ class LMNN(OnAxes):
             return is_near_zero
         n_trained = (1 - choice.validation_fraction) * len(rows)
         has_few = has_few_rows(n_trained, len(self.classes_), directions)
-        splits = make_splits(codes, choice, self.random_state)
+        splits = split_for_validation(codes, choice, self.random_state)
         runs = [
             Run(self, rows[train], codes[train], previous_map, stops_early=True, has_few=has_few)
             for train, _ in splits
@@ -540,7 +540,7 @@ class LMNN(OnAxes):
             problem.search(L)
         self.dual_bound_ = problem.compute_dual_bound(L)
         if self.n_components is not None and self.reduction != "learned":
-            L = reduce_rows(self, problem, L, run.white)
+            L = reduce_map_rows(self, problem, L, run.white)
             self.components_ = run.to_components(L)
             problem.search(L)
         final = problem.evaluate_exactly(L)

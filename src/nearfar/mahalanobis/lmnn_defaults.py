@@ -97,7 +97,9 @@ def resolve_auto(lmnn: Any, codes: Indices, n_directions: int, *, has_targets: b
     )
 
 
-def make_splits(codes: Indices, choice: Choice, seed: Any) -> list[tuple[Indices, Indices]]:
+def split_for_validation(
+    codes: Indices, choice: Choice, seed: Any
+) -> list[tuple[Indices, Indices]]:
     """Return (training rows, held-out rows) for each split."""
     if choice.n_splits == 1:
         return [hold_out(codes, choice.validation_fraction, seed)]

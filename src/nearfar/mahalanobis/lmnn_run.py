@@ -24,7 +24,7 @@ from nearfar.mahalanobis.starts import (
     compute_spread,
     convert_start,
     has_few_rows,
-    make_start,
+    make_start_map,
 )
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import descending_eigh
@@ -272,7 +272,7 @@ def make_initial_map(
         return _make_factors(init, spread, white, lmnn.random_state, stops_early=stops_early)
     has_few = has_few_rows(statistics.total_weight, statistics.n_classes, white.shape[1])
     auto = "identity" if stops_early else "pca" if has_few else "within"
-    start = make_start(init, spread, size, auto=auto, random_state=lmnn.random_state)
+    start = make_start_map(init, spread, size, auto=auto, random_state=lmnn.random_state)
     return convert_start(start, white, square=size is None)
 
 
@@ -287,7 +287,7 @@ def _make_factors(
     """Return one initial factor per standardized feature."""
     varies = white > 0
     if not isinstance(init, str) or init == "random":
-        L = make_start(init, spread, None, auto="", random_state=random_state)
+        L = make_start_map(init, spread, None, auto="", random_state=random_state)
         start = np.where(varies, np.diag(L) / np.where(varies, white, 1.0), 0.0)
         check_start(start)
         return start
@@ -306,7 +306,7 @@ def _make_factors(
     return start
 
 
-def reduce_rows(lmnn: Any, problem: LargeMargin, L: Matrix, white: Matrix) -> Matrix:
+def reduce_map_rows(lmnn: Any, problem: LargeMargin, L: Matrix, white: Matrix) -> Matrix:
     """Return the square map reduced to ``n_components`` rows.
 
     The result is U'L for a matrix U with orthonormal columns.

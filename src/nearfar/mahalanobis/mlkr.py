@@ -11,7 +11,7 @@ from scipy import linalg
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL
-from nearfar.mahalanobis.soft_learner import _SoftLearner, find_best_run
+from nearfar.mahalanobis.soft_learner import _SoftLearner, find_best_descent
 from nearfar.mahalanobis.starts import STARTS
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, none, random_state, real
@@ -213,7 +213,7 @@ class MLKR(_SoftLearner):
                         )
                 descend(evaluate_mean, descent, max_iter=self.max_iter, tol=self.tol, report=report)
                 start = self._make_random_start(frame, len(runs))
-        best = find_best_run(runs)
+        best = find_best_descent(runs)
         self.objective_ = engine.value(best.point) * unit**2
         if not best.converged:
             warn_of_limit("MLKR", self.max_iter)

@@ -14,7 +14,7 @@ from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags, PairLearner, report_of
 from nearfar.base.guided import PAIR_PARAMETERS, Scaled, scaled
 from nearfar.blocks import blas_for
-from nearfar.mahalanobis.starts import STARTS, Spread, make_start
+from nearfar.mahalanobis.starts import STARTS, Spread, make_start_map
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend_with_proof, escape
@@ -69,7 +69,7 @@ class MMC(PairLearner):
         Whether distances or squared distances of dissimilar pairs are summed. "squared" has a
         closed form of rank one, which projects the data onto a line.
     structure : {"full", "diagonal"}, default="full"
-        "diagonal" learns one weight per feature.
+        Form of the map: "full" is any matrix, "diagonal" has one weight per feature.
     solver : {"lbfgs", "projected_gradient"}, default="lbfgs"
         "projected_gradient" is the algorithm of Xing et al. [1]_, for comparison only: gradient
         steps followed by alternating projections onto the constraint and the cone. It converges
@@ -251,7 +251,7 @@ class MMC(PairLearner):
 
     def _make_start(self, spread: Spread, unwhite: Matrix, frame: Scaled) -> Matrix:
         """Return the initial map in white coordinates."""
-        first = make_start(
+        first = make_start_map(
             self.init,
             spread,
             None,

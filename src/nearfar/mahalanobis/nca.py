@@ -11,7 +11,12 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL
-from nearfar.mahalanobis.soft_learner import SolverFrame, _SoftLearner, find_best_run, shrink_start
+from nearfar.mahalanobis.soft_learner import (
+    SolverFrame,
+    _SoftLearner,
+    find_best_descent,
+    shrink_start,
+)
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
@@ -237,7 +242,7 @@ class NCA(_SoftLearner):
                 self._run(runs[-1], loss)
                 runs[-1].objective = loss.value(runs[-1].point)
                 start = self._make_random_start(frame, len(runs))
-        best = find_best_run(runs)
+        best = find_best_descent(runs)
         self.objective_ = -best.objective * len(rows)
         if not best.converged:
             warn_of_limit("NCA", self.max_iter)

@@ -13,7 +13,7 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.on_axes import OnAxes
 from nearfar.base.progress import report_of
 from nearfar.blocks import blas_for, effective_threads
-from nearfar.mahalanobis.starts import Spread, compute_spread, convert_start, make_start
+from nearfar.mahalanobis.starts import Spread, compute_spread, convert_start, make_start_map
 from nearfar.solvers.descent import Descent
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -94,7 +94,7 @@ class _SoftLearner(OnAxes):
         if frame.statistics.n_classes < 2:  # y contains numeric targets, not classes.
             spread = Spread(spread.total)
         seed = self.random_state if seed is None else seed
-        start = make_start(source, spread, size, auto=auto, random_state=seed)
+        start = make_start_map(source, spread, size, auto=auto, random_state=seed)
         L = convert_start(start, frame.into, square=size is None)
         return shrink_start(L, frame) if isinstance(source, str) else L
 
@@ -117,7 +117,7 @@ class _SoftLearner(OnAxes):
                 yield
         finally:
             if runs:
-                self._keep(find_best_run(runs), frame)
+                self._keep(find_best_descent(runs), frame)
 
     def _keep(self, descent: Descent, frame: SolverFrame) -> None:
         self.components_ = (descent.point @ frame.into.T).astype(self.mean_.dtype)
@@ -141,6 +141,6 @@ def shrink_start(L: Matrix, frame: SolverFrame) -> Matrix:
     return L * min(1.0, np.sqrt(_MAX_MEAN_DISTANCE / distance))
 
 
-def find_best_run(runs: list[Descent]) -> Descent:
+def find_best_descent(runs: list[Descent]) -> Descent:
     """Return the run with the lowest objective."""
     return min(runs, key=lambda run: run.objective)

@@ -35,7 +35,7 @@ def compute_spread(statistics: ClassStatistics) -> Spread:
     return Spread(*(S / statistics.total_weight for S in (within + between, within, between)))
 
 
-def make_start(
+def make_start_map(
     init: str | ArrayLike,
     spread: Spread,
     n_components: int | None,
@@ -75,13 +75,13 @@ def make_start(
     Examples
     --------
     >>> import numpy as np
-    >>> make_start("identity", Spread(np.diag([4.0, 1.0])), 1, auto="pca").tolist()
+    >>> make_start_map("identity", Spread(np.diag([4.0, 1.0])), 1, auto="pca").tolist()
     [[1.0, 0.0]]
     >>> within, between = np.diag([4.0, 1.0]), np.diag([0.0, 9.0])
     >>> spread = Spread(within + between, within, between)
-    >>> make_start("auto", spread, None, auto="within").tolist()
+    >>> make_start_map("auto", spread, None, auto="within").tolist()
     [[0.0, 1.0], [0.5, 0.0]]
-    >>> make_start("lda", spread, None, auto="within").tolist()
+    >>> make_start_map("lda", spread, None, auto="within").tolist()
     [[0.0, 1.0], [0.0, 0.0]]
     """
     p = len(spread.total)

@@ -17,7 +17,7 @@ from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base import Estimator, LearnerTags
 from nearfar.base.mapping import A_LEARNER
 from nearfar.neighbors.pair_cuts import find_cuts
-from nearfar.neighbors.pair_distances import compute_pair_distances
+from nearfar.neighbors.pair_distances import compute_learned_distances
 from nearfar.parameters import boolean, check_parameter, none, one_of, real
 from nearfar.state import Sizes, State, Word, agrees, check_state, number
 from nearfar.summaries.index_checks import check_signs, finite_points
@@ -408,7 +408,7 @@ def find_best_threshold(
 
 
 def _compute_finite_distances(learner: Any, points: Matrix) -> Vector:
-    distances = compute_pair_distances(learner, points)
+    distances = compute_learned_distances(learner, points)
     if not np.isfinite(distances).all():
         row = int(np.argmin(np.isfinite(distances)))
         raise ValueError(

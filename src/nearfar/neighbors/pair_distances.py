@@ -12,7 +12,7 @@ from nearfar.arrays import Vector
 from nearfar.blocks import row_blocks
 
 
-def compute_pair_distances(learner: Any, pairs: NDArray[Any]) -> Vector:
+def compute_learned_distances(learner: Any, pairs: NDArray[Any]) -> Vector:
     """Return the learned distance between the two points of each pair.
 
     ``pairs`` has shape (n_pairs, 2, n_features). The distance is the learner's own
@@ -20,7 +20,7 @@ def compute_pair_distances(learner: Any, pairs: NDArray[Any]) -> Vector:
     Pipeline, the last step decides. If the learner is None, the distance is Euclidean.
 
     >>> import numpy as np
-    >>> compute_pair_distances(None, np.array([[[0.0, 0.0], [3.0, 4.0]]])).tolist()
+    >>> compute_learned_distances(None, np.array([[[0.0, 0.0], [3.0, 4.0]]])).tolist()
     [5.0]
     """
     if isinstance(learner, Pipeline):
