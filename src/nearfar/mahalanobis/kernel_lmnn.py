@@ -26,7 +26,7 @@ class KernelLMNN(InnerLMNNMixin, KernelizedLearner):
 
     Parameters
     ----------
-    kernel : str, learner of kernels or callable, default="rbf"
+    kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
         "precomputed"; a kernel learner such as ``AlignmentKernelLearner()``; or a function of two
         points. See Notes.
@@ -59,7 +59,7 @@ class KernelLMNN(InnerLMNNMixin, KernelizedLearner):
         As in :class:`LMNN`.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
-    kernel_ : learner of kernels
+    kernel_ : kernel learner
         The fitted kernel learner, if ``kernel`` is one.
 
     Notes

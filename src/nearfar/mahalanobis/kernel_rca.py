@@ -57,7 +57,7 @@ class KernelRCA(KernelCoordinates):
 
     Parameters
     ----------
-    kernel : str, learner of kernels or callable, default="rbf"
+    kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian" or "cosine"; a
         kernel learner such as ``AlignmentKernelLearner()``; or a function of two points. See
         Notes.
@@ -70,9 +70,9 @@ class KernelRCA(KernelCoordinates):
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     ridge : float or "auto", default="auto"
-        Value added to the variances: :math:`\rho`, in the units of the kernel and times n. "auto"
-        is a tenth of the mean squared distance in feature space of a point to the mean of its
-        chunklet.
+        Value added to the variances: ``ridge`` is :math:`\rho`, and :math:`\rho / n` is added, in
+        the units of the kernel. "auto" is a tenth of the mean squared distance in feature space of
+        a point to the mean of its chunklet.
     n_components : int or None, default=None
         Dimension of the output. None keeps all.
 
@@ -89,7 +89,7 @@ class KernelRCA(KernelCoordinates):
         values that are not given, and later batches do not change them.
     n_points_ : int
         Number of points in chunklets of at least two points.
-    kernel_ : learner of kernels
+    kernel_ : kernel learner
         The fitted kernel learner, if ``kernel`` is one.
 
     See Also

@@ -173,15 +173,15 @@ class MCML(_SoftLearner):
         MCML
             The fitted estimator.
         """
-        start_from = self.__dict__.get("components_") if self.warm_start else None
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        if self._fitted_on_axes(rows, start_from, y):
+        if self._fitted_on_axes(rows, previous_map, y):
             return self
         classes, codes = self._check_labels(y, len(rows))
         self._check_sizes(codes)
         order = np.argsort(codes, kind="stable")
-        self._learn(rows[order], codes[order], start_from)
+        self._learn(rows[order], codes[order], previous_map)
         self.classes_ = classes
         return self
 
@@ -189,14 +189,14 @@ class MCML(_SoftLearner):
     def _n_rows(self) -> None:
         return None
 
-    def _learn(self, rows: Floats, codes: Indices, start_from: Floats | None) -> None:
+    def _learn(self, rows: Floats, codes: Indices, previous_map: Floats | None) -> None:
         """Learn from rows sorted by class."""
         p, size = rows.shape[1], self.n_components
         if size is not None and size > p:
             raise ValueError(f"n_components={size} is more than the {p} features of X.")
         frame = self._make_frame(rows, codes)
         has_few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
-        descent = Descent(self._make_start(frame, "pca" if has_few else "within", start_from))
+        descent = Descent(self._make_start(frame, "pca" if has_few else "within", previous_map))
         rough_engine = self._make_engine(frame.points, codes, "collapse")
         engine = rough_engine.of(frame.points, codes, precision="double")
         with self._keep_best([descent], frame):

@@ -164,15 +164,15 @@ class MLKR(_SoftLearner):
         MLKR
             The fitted estimator.
         """
-        start_from = self.__dict__.get("components_") if self.warm_start else None
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        if self._fitted_on_axes(rows, start_from, y):
+        if self._fitted_on_axes(rows, previous_map, y):
             return self
-        self._learn(rows, self._check_values(y, len(rows)), start_from)
+        self._learn(rows, self._check_values(y, len(rows)), previous_map)
         return self
 
-    def _learn(self, rows: Floats, values: Vector, start_from: Floats | None) -> None:
+    def _learn(self, rows: Floats, values: Vector, previous_map: Floats | None) -> None:
         n = len(rows)
         centered = values - values.mean()
         unit = float(np.abs(centered).max())
@@ -186,8 +186,8 @@ class MLKR(_SoftLearner):
 
         runs: list[Descent] = []
         report = self._make_report(n)
-        start = self._make_start(frame, "pca", start_from)
-        resumes = start_from is not None and start_from.shape == (len(start), rows.shape[1])
+        start = self._make_start(frame, "pca", previous_map)
+        resumes = previous_map is not None and previous_map.shape == (len(start), rows.shape[1])
         starts_square = (
             isinstance(self.init, str) and self.init == "auto" and self._n_rows and not resumes
         )

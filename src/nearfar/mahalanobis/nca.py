@@ -74,8 +74,8 @@ class NCA(_SoftLearner):
         Number of nearest points under the current map that can be selected. The lists are renewed
         as the map changes. None uses all points. "auto" is None up to 10,000 rows, otherwise 100.
     l2 : float, default=0.0
-        Weight of the penalty: of :math:`n u^2 \|L\|_F^2`, where u² is the mean variance over the
-        directions in which the data vary.
+        Weight of the penalty: the factor of :math:`n u^2 \|L\|_F^2`, where u² is the mean variance
+        over the directions in which the data vary.
     n_restarts : int, default=1
         Number of runs. The best one is kept. The first run starts from ``init``, the others from
         random maps.
@@ -101,7 +101,7 @@ class NCA(_SoftLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     objective_ : float
-        f or g at the solution over all neighbors, minus the penalty. f is at most n.
+        Value of f or g at the solution, over all neighbors, minus the penalty. f is at most n.
     n_principal_ : int or None
         Number of principal components used; None if X was not projected.
     n_iter_ : int
@@ -213,26 +213,26 @@ class NCA(_SoftLearner):
         NCA
             The fitted estimator.
         """
-        start_from = self.__dict__.get("components_") if self.warm_start else None
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        if self._fitted_on_axes(rows, start_from, y):
+        if self._fitted_on_axes(rows, previous_map, y):
             return self
         classes, codes = self._check_labels(y, len(rows))
         self._check_sizes(codes)
         order = np.argsort(codes, kind="stable")
-        self._learn(rows[order], codes[order], start_from)
+        self._learn(rows[order], codes[order], previous_map)
         self.classes_ = classes
         return self
 
-    def _learn(self, rows: Floats, codes: Indices, start_from: Floats | None) -> None:
+    def _learn(self, rows: Floats, codes: Indices, previous_map: Floats | None) -> None:
         """Learn from rows sorted by class."""
         frame = self._make_frame(rows, codes)
         has_few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
-        if self._starts_from_identity(start_from, rows.shape[1]):
+        if self._starts_from_identity(previous_map, rows.shape[1]):
             start = shrink_start(np.eye(frame.into.shape[1]), frame)
         else:
-            start = self._make_start(frame, "pca" if has_few else "within", start_from)
+            start = self._make_start(frame, "pca" if has_few else "within", previous_map)
         engine = self._make_engine(frame.points, codes, self.objective)
         loss = _NegativeMean(engine, self._make_penalty(frame))
         runs: list[Descent] = []
@@ -247,10 +247,10 @@ class NCA(_SoftLearner):
         if not best.converged:
             warn_of_limit("NCA", self.max_iter)
 
-    def _starts_from_identity(self, start_from: Floats | None, p: int) -> bool:
+    def _starts_from_identity(self, previous_map: Floats | None, p: int) -> bool:
         """Return True if the descent starts from the identity in the solver's coordinates."""
         is_auto = isinstance(self.init, str) and self.init == "auto"
-        resumes = start_from is not None and start_from.shape == (p, p)
+        resumes = previous_map is not None and previous_map.shape == (p, p)
         return is_auto and self.n_components in (None, p) and not resumes
 
     def _run(self, descent: Descent, loss: _NegativeMean) -> None:

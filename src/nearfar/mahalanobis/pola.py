@@ -60,8 +60,8 @@ class POLA(PairLearner):
     Parameters
     ----------
     threshold_floor : float or None, default=1.0
-        Minimum of b, which is also its initial value; 1 as published. None sets no minimum and
-        starts at 1.
+        Minimum of the threshold b, which is also its initial value; 1 as published. None sets no
+        minimum and starts at 1.
     max_epochs : int, default=1
         Maximum number of passes of ``fit`` over the pairs.
     tol : float, default=0.0

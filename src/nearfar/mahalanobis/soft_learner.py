@@ -79,7 +79,7 @@ class _SoftLearner(OnAxes):
         self,
         frame: SolverFrame,
         auto: str,
-        start_from: Floats | None,
+        previous_map: Floats | None,
         *,
         init: str | None = None,
         seed: Any = None,
@@ -88,8 +88,8 @@ class _SoftLearner(OnAxes):
         """Return the initial map in the solver's coordinates."""
         p, size = frame.statistics.n_features, None if square else self._n_rows
         source = self.init if init is None else init
-        if start_from is not None and start_from.shape == (p if size is None else size, p):
-            source = start_from
+        if previous_map is not None and previous_map.shape == (p if size is None else size, p):
+            source = previous_map
         spread = compute_spread(frame.statistics)
         if frame.statistics.n_classes < 2:  # y contains numeric targets, not classes.
             spread = Spread(spread.total)
