@@ -702,7 +702,7 @@ def test_low_rank_sets_are_placed_alike_whatever_their_batch():
     sets = [random.normal(size=(3 + k % 4, 60)) for k in range(24)]
     found = SetEmbedding(4).fit(sets[:16])
     assert found.gaussians_.is_low_rank
-    new = found.embedder_._gaussians_of(found.embedder_._new_objects(sets[16:]))
+    new = found.embedder_._get_gaussians(found.embedder_._check_new_objects(sets[16:]))
     assert new.is_low_rank
     whole = found.transform(sets)
     np.testing.assert_allclose(whole[:16], found.embedding_, atol=1e-8)

@@ -151,5 +151,5 @@ class AugmentedSpectralClustering(SpectralClusters):
         rows = self._check_X(X, reset=True, min_samples=2)
         return self._fit_clusters(rows, len(rows))
 
-    def _checked(self, X: Any) -> Any:
+    def _check_input(self, X: Any) -> Any:
         return self._check_X(X, reset=False)

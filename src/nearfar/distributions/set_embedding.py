@@ -12,7 +12,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base import Embedding, LearnerTags
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.distributions.laplacian_embedding import WIDTH_PARAMETERS, LaplacianEmbedding
-from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC, without_tables
+from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC, disable_table_checks
 from nearfar.parameters import integer, one_of, real
 from nearfar.state import State, object_of
 from nearfar.summaries.gaussians import Gaussians
@@ -153,7 +153,7 @@ class SetEmbedding(Embedding):
         self.n_jobs = n_jobs
 
     def __sklearn_tags__(self) -> Tags:
-        return without_tables(super().__sklearn_tags__())
+        return disable_table_checks(super().__sklearn_tags__())
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "embedder_")
@@ -175,7 +175,7 @@ class SetEmbedding(Embedding):
         """
         self._forget()
         self._check_parameters()
-        self.embedder_ = self._embedder().fit(X if isinstance(X, Gaussians) else as_sets(X))
+        self.embedder_ = self._make_embedder().fit(X if isinstance(X, Gaussians) else as_sets(X))
         self.n_features_in_ = self.embedder_.n_features_in_
         return self
 
@@ -197,7 +197,7 @@ class SetEmbedding(Embedding):
         check_is_fitted(self)
         return self.embedder_.transform(X if isinstance(X, Gaussians) else as_sets(X))
 
-    def _embedder(self) -> EuclideanEmbedding | LaplacianEmbedding:
+    def _make_embedder(self) -> EuclideanEmbedding | LaplacianEmbedding:
         shared: dict[str, Any] = {
             "metric": self.metric,
             "ridge": self.ridge,

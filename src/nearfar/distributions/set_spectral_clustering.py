@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from nearfar.base import LearnerTags
-from nearfar.distributions.objects import without_tables
+from nearfar.distributions.objects import disable_table_checks
 from nearfar.distributions.spectral_clusters import CLUSTER_PARAMETERS, SpectralClusters
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import as_sets
@@ -125,7 +125,7 @@ class SetSpectralClustering(SpectralClusters):
         self.n_jobs = n_jobs
 
     def __sklearn_tags__(self) -> Tags:
-        return without_tables(super().__sklearn_tags__())
+        return disable_table_checks(super().__sklearn_tags__())
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Cluster the training sets.
@@ -144,10 +144,10 @@ class SetSpectralClustering(SpectralClusters):
         """
         self._forget()
         self._check_parameters()
-        sets = self._checked(X)
+        sets = self._check_input(X)
         self._fit_clusters(sets, len(sets))
         self.n_features_in_ = self.laplacian_.n_features_in_
         return self
 
-    def _checked(self, X: Any) -> Any:
+    def _check_input(self, X: Any) -> Any:
         return X if isinstance(X, Gaussians) else as_sets(X)
