@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nearfar import ADAMENNClassifier, KNNClassifier
-from nearfar.local.adamenn import chi_squared, weights_of
+from nearfar.local.adamenn import compute_chi_squared, compute_weights
 
 
 def draw(n=60, p=4, classes=2, seed=0, integers=False):
@@ -147,7 +147,7 @@ def test_without_weight_on_relevance_it_is_k_nn():
 @pytest.mark.parametrize("weighting", ["exponential", "linear", "quadratic"])
 def test_equal_relevance_is_no_preference(weighting):
     means = np.array([[0.3, 0.3, 0.3], [0.1 + 0.2, 0.3, 0.3], [0.0, 0.0, 0.0]])
-    np.testing.assert_allclose(weights_of(means, weighting, 5.0), 1 / 3)
+    np.testing.assert_allclose(compute_weights(means, weighting, 5.0), 1 / 3)
     # Copies of one column are equally relevant.
     X, y = draw()
     rule = ADAMENNClassifier(weighting=weighting).fit(X[:, [0, 0, 0]], y)
@@ -156,7 +156,7 @@ def test_equal_relevance_is_no_preference(weighting):
 
 def test_smoothing_is_of_the_slab_alone():
     # The slab has one class, the neighborhood another: without smoothing this divides by zero.
-    found = chi_squared(np.array([[1.0, 0.0]]), np.array([[[0, 4], [4, 0]]]))
+    found = compute_chi_squared(np.array([[1.0, 0.0]]), np.array([[[0, 4], [4, 0]]]))
     np.testing.assert_allclose(found, [[(5 / 6) ** 2 * (6 + 6 / 5), (1 / 6) ** 2 * (6 / 5 + 6)]])
 
 

@@ -7,7 +7,7 @@ from sklearn.datasets import load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
 from nearfar import DANNClassifier, DANNSubspace, KNNClassifier
-from nearfar.local.dann_subspace import numbers_to_try
+from nearfar.local.dann_subspace import list_candidates
 
 THREE = load_wine(return_X_y=True)
 TWO = THREE[0][:130, :5], THREE[1][:130]
@@ -60,13 +60,13 @@ def test_auto_has_the_least_error_of_five_neighbors():
         assert knn.leave_one_out_error() == error
     best = learner.errors_[learner.errors_[:, 1].argmin(), 0]
     assert len(learner.components_) == best
-    assert numbers_to_try(1) == [1]
-    assert numbers_to_try(7) == [1, 2, 3, 5]
+    assert list_candidates(1) == [1]
+    assert list_candidates(7) == [1, 2, 3, 5]
 
 
 def test_auto_asks_some_of_many_rows(monkeypatch):
     """The sample is always the same, and its neighbors are searched among all rows."""
-    monkeypatch.setattr("nearfar.local.dann_subspace._ASKED", 12)
+    monkeypatch.setattr("nearfar.local.dann_subspace._MAX_SAMPLE", 12)
     X, y = THREE
     some, again = DANNSubspace().fit(X, y), DANNSubspace().fit(X, y)
     np.testing.assert_array_equal(some.errors_, again.errors_)

@@ -112,7 +112,7 @@ def test_counts_of_all_rows_are_those_of_slabs():
     rows = FriedmanClassifier().fit(X, y)._rows()
     queries, codes = X[:20] + np.array([0, 0.5, 0, 100.0]), rows.codes
     for size in (1, 10, 69, 70):
-        found = rows.by_feature.counts(queries / rows.columns.unit, size)
+        found = rows.sorted_features.count_classes(queries / rows.columns.unit, size)
         for b in range(20):
             for i in range(4):
                 far = np.abs(X[:, i] - queries[b, i])
@@ -201,6 +201,7 @@ def test_one_pass_finds_the_neighbours_for_each_k(mode, n, most, alpha):
         alone = FriedmanClassifier(mode=mode, alpha=alpha, n_neighbors=k).fit(X[:n], y[:n])
         np.testing.assert_array_equal(near, alone.kneighbors(X[n:])[1])
     with pytest.raises(
-        ValueError, match=f"most={n + 1} must be from 1 to the number of training points, {n}"
+        ValueError,
+        match=f"max_neighbors={n + 1} must be from 1 to the number of training points, {n}",
     ):
         rule.kneighbors_by_k(X[n:], n + 1)

@@ -7,7 +7,7 @@ from sklearn.datasets import load_wine
 from sklearn.model_selection import GridSearchCV
 
 from nearfar import LDA, all_estimators
-from nearfar.base.local_voter import LocalVoter, deviations_of
+from nearfar.base.local_voter import LocalVoter, compute_deviations
 from nearfar.summaries.local_rows import LocalMetrics, LocalRows
 
 X, y = load_wine(return_X_y=True)
@@ -26,7 +26,7 @@ def test_one_query_at_a_time_small_blocks_and_threads_give_the_same(name, monkey
         np.testing.assert_allclose(alone[0][0], distances[row], rtol=1e-7)
     with sklearn.config_context(working_memory=1e-3):
         small = rule.kneighbors(queries)
-    monkeypatch.setattr(type(rule), "at_once", 5)
+    monkeypatch.setattr(type(rule), "max_queries_per_block", 5)
     for blocks in (small, rule.set_params(n_jobs=2).kneighbors(queries)):
         np.testing.assert_array_equal(blocks[1], found)
         np.testing.assert_allclose(blocks[0], distances, rtol=1e-7)
@@ -129,10 +129,10 @@ def test_far_rows_do_not_hide_near_ones():
 
 def test_deviations():
     some = np.column_stack([[0.0, 2, 4], [0.1, 0.1, 0.1]])
-    np.testing.assert_allclose(deviations_of(some), [np.sqrt(8 / 3), 0])
-    assert deviations_of(np.full((7, 1), 0.1))[0] == 0
+    np.testing.assert_allclose(compute_deviations(some), [np.sqrt(8 / 3), 0])
+    assert compute_deviations(np.full((7, 1), 0.1))[0] == 0
     with pytest.raises(ValueError, match="overflow"):
-        deviations_of(np.array([[1e200], [-1e200]]))
+        compute_deviations(np.array([[1e200], [-1e200]]))
 
 
 @EACH

@@ -36,7 +36,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
     A subclass implements ``_metrics``, which returns the metrics of a block of queries, in units
     of the (standardized) features. It implements ``_learn`` if it learns more than the rows. A
-    classifier without a metric implements ``_found`` and ``_explained`` instead.
+    classifier without a metric implements ``_find_neighbors`` and ``_explain_block`` instead.
     """
 
     learner_tags = LearnerTags(reads="instances", role="classifier")
@@ -48,7 +48,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
     _points: Matrix
 
     #: Maximum number of queries per block. The memory limit can make blocks smaller.
-    at_once: ClassVar[int] = 256
+    max_queries_per_block: ClassVar[int] = 256
 
     @abstractmethod
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
@@ -60,11 +60,13 @@ class LocalVoter(ThroughLearner, NeighborVoter):
     def _learn(self, rows: LocalRows) -> None:
         """Check the rows and learn anything else; the last step of a fit."""
 
-    def _found(self, rows: LocalRows, queries: LocalQueries, k: int) -> tuple[Matrix, Indices]:
+    def _find_neighbors(
+        self, rows: LocalRows, queries: LocalQueries, k: int
+    ) -> tuple[Matrix, Indices]:
         """Return distances and indices of the k nearest rows of each query, nearest first."""
         return rows.nearest(queries, self._metrics(rows, queries), k)
 
-    def _explained(
+    def _explain_block(
         self, rows: LocalRows, queries: LocalQueries, k: int
     ) -> tuple[Matrix, NDArray[np.float64], Matrix, Indices]:
         """Return relevances, and contributions, distances and indices of the k nearest rows."""
@@ -100,7 +102,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         learner, mapped, classes, codes = self._fit_learner(X, y, supervision)
         self._check_neighbors(len(mapped))
         points = np.ascontiguousarray(mapped, np.float64)
-        self.deviations_ = deviations_of(points)
+        self.deviations_ = compute_deviations(points)
         rows = LocalRows(points, codes, len(classes), self._scale())
         self._learn(rows)
         self.estimator_, self.classes_ = learner, classes
@@ -166,7 +168,9 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         else:
             given = np.ascontiguousarray(self._queries(X), np.float64)
         n, p = rows.given.shape
-        for block in row_blocks(len(given), 48 * n + 48 * p * p, at_most=self.at_once):
+        for block in row_blocks(
+            len(given), 48 * n + 48 * p * p, at_most=self.max_queries_per_block
+        ):
             yield rows.queries(given[block], None if X is not None or own is None else own[block])
 
     def _by_block(
@@ -181,7 +185,9 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
     def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:
         rows = self._rows()
-        distances, found = self._by_block(rows, X, lambda block: self._found(rows, block, k))
+        distances, found = self._by_block(
+            rows, X, lambda block: self._find_neighbors(rows, block, k)
+        )
         return distances, found
 
     def metric_at(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -225,12 +231,12 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         """
         rows, k = self._rows(), self._n_voters()
         relevance, contributions, distances, found = self._by_block(
-            rows, X, lambda block: self._explained(rows, block, k)
+            rows, X, lambda block: self._explain_block(rows, block, k)
         )
         mean = None
         if overall and len(rows) > k:
             (shares,) = self._by_block(
-                rows, None, lambda block: (self._explained(rows, block, 1)[0],)
+                rows, None, lambda block: (self._explain_block(rows, block, 1)[0],)
             )
             mean = shares.mean(axis=0)
         winners = vote(self._codes[found], len(self.classes_), self.ties)
@@ -256,7 +262,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         return names if len(names) == n_features else names_of_features(None, n_features)
 
 
-def deviations_of(points: Matrix) -> Vector:
+def compute_deviations(points: Matrix) -> Vector:
     """Return the standard deviations of columns (divisor n), exactly 0 for constant columns."""
     with np.errstate(over="ignore", invalid="ignore"):
         deviations = np.std(points, axis=0)

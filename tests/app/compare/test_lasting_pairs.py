@@ -65,7 +65,7 @@ def counted(monkeypatch):
     def counting(self, rows, wanted):
         found = terms(self, rows, wanted)
         n, m = len(self._pairs.A), len(self._pairs.B)
-        new = sum(m - a - 1 if self._same else m for a in range(rows.start, rows.stop))
+        new = sum(m - a - 1 if self._b_is_a else m for a in range(rows.start, rows.stop))
         for term in wanted:
             pairs[term, n, m] += new
         return found

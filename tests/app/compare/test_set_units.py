@@ -105,7 +105,7 @@ def counted(monkeypatch):
 
     def counting(self, rows, wanted):
         n, m = len(self._pairs.A), len(self._pairs.B)
-        new = sum(m - a - 1 if self._same else m for a in range(rows.start, rows.stop))
+        new = sum(m - a - 1 if self._b_is_a else m for a in range(rows.start, rows.stop))
         pairs.extend((term, n, m, new) for term in wanted)
         return terms(self, rows, wanted)
 
