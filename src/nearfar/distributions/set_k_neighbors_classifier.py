@@ -94,7 +94,7 @@ class SetKNeighborsClassifier(NeighborVoter, DistributionEstimator):
         "metric": [one_of(*METRICS, "precomputed")],
     }
 
-    called = "set"
+    noun = "set"
 
     def __init__(
         self,

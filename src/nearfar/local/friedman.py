@@ -114,7 +114,7 @@ class FriedmanClassifier(LocalVoter):
         "min_window": [integer(1)],
     }
     settings = ({"mode": "machete"}, {"alpha": 0.5})
-    also_called: ClassVar = {"scythe": {"mode": "scythe"}, "machete": {"mode": "machete"}}
+    aliases: ClassVar = {"scythe": {"mode": "scythe"}, "machete": {"mode": "machete"}}
     # The cuts end at n_neighbors, so the neighbors for k need not include those for k - 1.
     nested = False
 

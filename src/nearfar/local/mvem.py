@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, NeighborVoter
-from nearfar.base.voter import leave_out, nearest, vote_error
+from nearfar.base.voter import compute_vote_error, find_nearest, leave_out
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
@@ -248,8 +248,10 @@ class MVEMClassifier(NeighborVoter):
             )
         for k, block, D in blocks:
             leave_out(D, np.arange(n)[block])
-            neighbors[k, block] = nearest(D, neighbors.shape[2])[1]
-        return [vote_error(indices, self._codes, n_classes, self.ties) for indices in neighbors]
+            neighbors[k, block] = find_nearest(D, neighbors.shape[2])[1]
+        return [
+            compute_vote_error(indices, self._codes, n_classes, self.ties) for indices in neighbors
+        ]
 
     def _iterate_ridge_blocks(
         self, candidates: list[Gaussians]

@@ -93,7 +93,7 @@ class KernelLMNN(OverLMNN, KernelizedLearner):
     learner_tags = LearnerTags(reads="instances", learns_from=("labels", "triplets"))
     state = State({"estimator_": object_of(LMNN, q="q", p="d")})
     inner = LMNN
-    taken_over = (*TAKEN_OVER, "classes_")
+    copied_attributes = (*TAKEN_OVER, "classes_")
 
     def _inner(self) -> LMNN:
         return as_in_the_work(super()._inner())

@@ -301,7 +301,7 @@ class KernelRCA(KernelCoordinates):
         self._keep(*self._extended(_exact(rows[known]), codes[known], None), names)
 
     def _keep(self, rows: Matrix, codes: Indices, factor: Matrix, names: NDArray[Any]) -> None:
-        self._rows, self._codes, self._names = self._once(rows), codes, names
+        self._rows, self._codes, self._names = self._share_rows(rows), codes, names
         self.n_points_ = int(self._paired().sum())
         self.factor_ = factor
         self.__dict__.pop("_coefficients", None)

@@ -238,7 +238,7 @@ class POLA(PairLearner):
         first = not self.__sklearn_is_fitted__()
         self._check_parameters()
         rows = np.ascontiguousarray(self._check_X(X, reset=first, min_samples=2))
-        differences, sign = self._differences(rows, self._guide(rows, y, supervision))
+        differences, sign = self._differences(rows, self._get_supervision(rows, y, supervision))
         return self._go_on(differences, sign, rows)
 
     def _differences(self, rows: Floats, pairs: Pairs) -> tuple[Matrix, Vector]:

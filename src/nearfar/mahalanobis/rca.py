@@ -181,7 +181,7 @@ class RCA(StatisticsLearner):
         known = self._check_classes(classes)
         if known is None or supervision is not None:
             return self._add_chunklets(rows, y, supervision, exact=True)
-        self._accumulate(rows, y, None, exact=True, known=known)
+        self._accumulate(rows, y, None, exact=True, known_classes=known)
         self._known_classes = known
         return self
 

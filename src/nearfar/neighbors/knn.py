@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, LocalExplanation, NeighborVoter, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
-from nearfar.base.relevance import names_of_features
+from nearfar.base.relevance import get_feature_names
 from nearfar.neighbors.linear_votes import explain_linear, kept_rows, linear_map, may_be_linear
 from nearfar.parameters import integer, one_of
 from nearfar.search.exact_search import kneighbors
@@ -149,7 +149,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
             if kept is None or given is None or linear is None:
                 raise ValueError(self._why_not(kept))
             queries, rows = given, kept
-        names = names_of_features(self, rows.shape[1])
+        names = get_feature_names(self, rows.shape[1])
         return explain_linear(
             self, X, queries.astype(np.float64), rows.astype(np.float64), linear, names
         )

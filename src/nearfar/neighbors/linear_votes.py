@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Estimator, LinearLearner, LocalExplanation, NeighborVoter
-from nearfar.base.relevance import relevance_of
+from nearfar.base.relevance import compute_relevance
 
 # `linear_map_of` compares a transformation with its matrix on at most this many training rows.
 _TRIED = 500
@@ -57,7 +57,7 @@ def explain_linear(
     else:
         costs = np.einsum("ij,ij->j", linear, linear)
         contributions = differences * (differences @ linear.T @ linear)
-    share = relevance_of(costs[None], rows.std(axis=0))
+    share = compute_relevance(costs[None], rows.std(axis=0))
     return LocalExplanation(
         relevance=np.repeat(share, len(queries), axis=0),
         contributions=contributions,

@@ -605,7 +605,7 @@ def _asked(name: str) -> tuple[str, Mapping[str, Any]]:
     others = {
         bare(one): (key, fixed)
         for key, kind in known.items()
-        for one, fixed in getattr(kind, "also_called", {}).items()
+        for one, fixed in getattr(kind, "aliases", {}).items()
     }
     if bare(name) not in others:
         hint = nearest_names(name, [*map(hyphened, known), *others])

@@ -47,7 +47,7 @@ class VectorDistanceNeighbors(NeighborVoter):
         "standardize": [boolean],
         "n_clusters": [integer(1), none],
     }
-    called = "set"
+    noun = "set"
     ties = "shrink"
 
     def __init__(

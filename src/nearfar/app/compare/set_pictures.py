@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearfar.arrays import Matrix
-from nearfar.base.voter import nearest
+from nearfar.base.voter import find_nearest
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.distributions.held_pairs import compute_pairwise
 from nearfar.summaries.gaussians import Gaussians
@@ -175,7 +175,7 @@ def ellipses_of(gaussians: Gaussians, vectors: Sets, D: Matrix) -> dict[str, Any
     others = D.copy()
     np.fill_diagonal(others, np.inf)
     k = min(SHOWN_NEIGHBORS, len(D) - 1)
-    distances, neighbors = nearest(others, k)
+    distances, neighbors = find_nearest(others, k)
     return {
         "ellipses": flat,
         "neighbors": neighbors,
