@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nearfar import ADAMENNClassifier, KNNClassifier
-from nearfar.local.adamenn import compute_chi_squared, compute_weights
+from nearfar.local.adamenn import compute_chi_squared, compute_feature_weights
 
 
 def draw(n=60, p=4, classes=2, seed=0, integers=False):
@@ -147,7 +147,7 @@ def test_without_weight_on_relevance_it_is_k_nn():
 @pytest.mark.parametrize("weighting", ["exponential", "linear", "quadratic"])
 def test_equal_relevance_is_no_preference(weighting):
     means = np.array([[0.3, 0.3, 0.3], [0.1 + 0.2, 0.3, 0.3], [0.0, 0.0, 0.0]])
-    np.testing.assert_allclose(compute_weights(means, weighting, 5.0), 1 / 3)
+    np.testing.assert_allclose(compute_feature_weights(means, weighting, 5.0), 1 / 3)
     # Copies of one column are equally relevant.
     X, y = draw()
     rule = ADAMENNClassifier(weighting=weighting).fit(X[:, [0, 0, 0]], y)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
-from nearfar.distributions.objects import compute_deviations, disable_table_checks
+from nearfar.distributions.objects import compute_scale, disable_table_checks
 from nearfar.parameters import boolean, integer, one_of, random_state
 from nearfar.state import State, floats, table
 from nearfar.summaries.sets import Sets, as_sets
@@ -145,7 +145,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         self._check_parameters()
         sets = as_sets(X)
         rows = np.asarray(sets.X, np.float64)
-        scale = compute_deviations(rows) if self.standardize else np.ones(rows.shape[1])
+        scale = compute_scale(rows) if self.standardize else np.ones(rows.shape[1])
         words = _compute_codebook(rows / scale, self.n_words, self.n_init, self.random_state)
         self.scale_, self.words_ = scale, words * scale
         self.n_features_in_ = sets.n_features

@@ -189,7 +189,7 @@ class DistributionEstimator(Estimator):
         elif kind == "sets":
             sets = self._check_count(as_sets(X), "set", min_objects)
             if self.standardize:
-                self.scale_ = compute_deviations(sets.X)
+                self.scale_ = compute_scale(sets.X)
             gaussians, dtype = self._make_gaussians_of_sets(sets, self.ridge), sets.X.dtype
             self._prints = compute_fingerprints(sets)
         else:
@@ -219,7 +219,7 @@ class DistributionEstimator(Estimator):
     def _scale(self, rows: Floats, *, reset: bool = False) -> Matrix:
         """Return vectors in float64, standardized by the training vectors if requested."""
         if reset and self.standardize:
-            self.scale_ = compute_deviations(rows)
+            self.scale_ = compute_scale(rows)
         rows64 = np.ascontiguousarray(rows, np.float64)
         return rows64 / self.scale_ if self.standardize else rows64
 
@@ -385,7 +385,7 @@ def _warn_if_saturated(name: str, D: Matrix) -> None:
         )
 
 
-def compute_deviations(rows: Floats) -> Matrix:
+def compute_scale(rows: Floats) -> Matrix:
     """Return the standard deviations of the columns, and 1 for constant columns."""
     deviations = rows.std(axis=0, dtype=np.float64)
     size = np.abs(rows).max(axis=0).astype(np.float64)

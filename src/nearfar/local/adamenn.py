@@ -291,7 +291,7 @@ class ADAMENNClassifier(LocalVoter):
             else:
                 assert isinstance(rows, _Rows)
                 means = rows.leave_one_out.compute_means(queries.own, near, self.relevances_)
-            previous_W, W = W, compute_weights(means, self.weighting, self.c)
+            previous_W, W = W, compute_feature_weights(means, self.weighting, self.c)
             if np.array_equal(previous_W, W):  # further iterations would not change the weights
                 break
         return LocalMetrics(weights=W)
@@ -366,7 +366,7 @@ def compute_chi_squared(fractions: Matrix, counts: NDArray[Any]) -> Matrix:
     return np.asarray(gaps.sum(axis=2))
 
 
-def compute_weights(means: Matrix, weighting: str, c: float) -> Matrix:
+def compute_feature_weights(means: Matrix, weighting: str, c: float) -> Matrix:
     """Return feature weights from mean relevances. Smaller relevances give larger weights."""
     gain = means.max(axis=1, keepdims=True) - means
     if weighting == "exponential":

@@ -357,7 +357,7 @@ class FriedmanClassifier(LocalVoter):
                 indicators = columns.indicators[region]
                 counts = slab_counts(squares, window, indicators)
                 fractions = (np.ones(size, np.float32) @ indicators).astype(np.float64) / size
-            relevance, is_irrelevant = compute_relevance(counts, fractions)
+            relevance, is_irrelevant = compute_slab_relevance(counts, fractions)
             best = np.round(relevance, _DIGITS).argmax(axis=1)
             weights = relevance / variances
             if self.mode == "machete":
@@ -406,7 +406,7 @@ class _Cuts(NamedTuple):
     region: Indices  # (b, k): rows of the last region, ascending
 
 
-def compute_relevance(counts: NDArray[Any], fractions: Matrix) -> tuple[Matrix, Mask]:
+def compute_slab_relevance(counts: NDArray[Any], fractions: Matrix) -> tuple[Matrix, Mask]:
     """Return relevances (b, p), and a mask of the queries for which no feature is relevant.
 
     ``counts`` are the class counts in slabs, (b, p, J), and ``fractions`` the class fractions in

@@ -190,7 +190,7 @@ class QuasiconformalClassifier(LocalVoter):
         """Return the class counts among the nearest rows of each query."""
         euclidean = LocalMetrics.euclidean(len(queries), rows.n_features)
         neighbors = rows.window(queries, euclidean, self._get_n_posterior(rows, queries)).found
-        return count_classes(rows.codes[neighbors], rows.n_classes)
+        return count_neighbor_classes(rows.codes[neighbors], rows.n_classes)
 
     def _get_n_posterior(self, rows: LocalRows, queries: LocalQueries) -> int:
         return min(self.n_posterior_, len(rows) - (queries.own is not None))
@@ -386,7 +386,7 @@ class _LeaveOneOut:
 
     def __init__(self, neighbor_lists: Indices, codes: Indices, k: int) -> None:
         self._codes, self._k = codes, k
-        self._counts = count_classes(codes[neighbor_lists[:, :k]], int(codes.max()) + 1)
+        self._counts = count_neighbor_classes(codes[neighbor_lists[:, :k]], int(codes.max()) + 1)
         # Class of the row that replaces one that is left out; None if the list has all other rows.
         self._next = codes[neighbor_lists[:, k]] if neighbor_lists.shape[1] > k else None
         flat = neighbor_lists[:, :k].ravel()
@@ -410,7 +410,7 @@ class _LeaveOneOut:
         return owner, row, counts + (self._next[row] == leader_of_row), self._k
 
 
-def count_classes(codes: Indices, n_classes: int) -> Matrix:
+def count_neighbor_classes(codes: Indices, n_classes: int) -> Matrix:
     """Return the class counts in each row of codes, of shape (n, n_classes)."""
     cells = codes + n_classes * np.arange(len(codes))[:, None]
     counts = np.bincount(cells.ravel(), minlength=len(codes) * n_classes)

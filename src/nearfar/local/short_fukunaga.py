@@ -118,7 +118,7 @@ class ShortFukunagaClassifier(LocalVoter):
         window = rows.window(queries, LocalMetrics.euclidean(b, p), m)
         sums = rows.moments.class_sums(rows.moments.spread(window.found, 1.0))
         weights = np.full((b, p), float(self.epsilon))
-        return LocalMetrics(weights=weights, directions=compute_directions(sums)[:, None, :])
+        return LocalMetrics(weights=weights, directions=compute_mean_directions(sums)[:, None, :])
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
@@ -126,7 +126,7 @@ class ShortFukunagaClassifier(LocalVoter):
         return {"n_neighbors": [3, 5, 9], "n_metric": sorted(sizes), "epsilon": [0.1, 1.0]}
 
 
-def compute_directions(sums: ClassSums) -> Matrix:
+def compute_mean_directions(sums: ClassSums) -> Matrix:
     """Return unit vectors between the means of the two heaviest classes; zero for one class."""
     b = np.arange(len(sums.weights))
     # A stable sort keeps the first of equally heavy classes. With one class alone, first and second
