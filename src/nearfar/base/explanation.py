@@ -284,7 +284,7 @@ class LocalExplanation:
 
         if len({names.get(label, label) for label in self._classes.tolist()}) < len(self._classes):
             raise ValueError(f"names must not give two labels the same name; got {dict(names)}.")
-        # Keep the class codes: ties were resolved by the order of the original labels.
+        # Keep the class codes, because ties were resolved by the order of the original labels.
         return self._copy_with(
             neighbor_labels=rename(self.neighbor_labels),
             labels=rename(self.labels),
@@ -445,7 +445,7 @@ class LocalExplanation:
         }
 
     def _order_features(self, row: int, n: int) -> Indices:
-        """Return all features, the n leading ones first, both parts sorted by relevance."""
+        """Return the n leading features and then all others, each group sorted by relevance."""
         sizes = np.abs(self.contributions[row])
         sums = sizes.sum(axis=1, keepdims=True)
         distance_fractions = (sizes / np.where(sums > 0, sums, 1.0)).mean(axis=0)

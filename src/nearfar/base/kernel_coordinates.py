@@ -184,7 +184,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
 
     def _training_kernel(self, rows: Floats) -> Matrix:
         """Compute the kernel of the rows, and store its means and, unless precomputed, the rows."""
-        # Copy the rows: scikit-learn computes the kernel of an array with itself differently.
+        # Copy the rows, because scikit-learn treats the kernel of an array with itself differently.
         self._rows = None if self._is_precomputed() else self._share_rows(_exact(rows).copy())
         self._gamma = self._choose_gamma()
         K = self._kernel(rows if self._rows is None else self._rows)

@@ -69,7 +69,10 @@ class LocalVoter(ThroughLearner, NeighborVoter):
     def _explain_block(
         self, rows: LocalRows, queries: LocalQueries, k: int
     ) -> tuple[Matrix, NDArray[np.float64], Matrix, Indices]:
-        """Return relevances, and contributions, distances and indices of the k nearest rows."""
+        """Return the relevance of each feature, and describe the k nearest rows of each query.
+
+        The rows are described by the contributions of the features, the distances and the indices.
+        """
         metrics = self._metrics(rows, queries)
         distances, neighbors = rows.nearest(queries, metrics, k)
         owner = np.repeat(np.arange(len(queries)), k)

@@ -104,7 +104,10 @@ class MultilinearLearner(TensorInput, LinearLearner):
 
     @property
     def components_(self) -> Floats:  # type: ignore[override]
-        """Matrix of the map of flat rows, (n_features_out, n_features); rows are eigen-tensors."""
+        """Matrix of the map of flat rows, of shape (n_features_out, n_features).
+
+        Each of its rows is a flat eigen-tensor.
+        """
         if "factors_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute 'components_'")
         return self._components()

@@ -14,8 +14,9 @@ from nearfar.summaries.whitening import leading_axes, moved
 
 #: Allowed values of the parameter ``n_principal``.
 N_PRINCIPAL: list[Allowed] = [none, one_of("auto"), integer(1)]
-#: With more than WIDE columns, n_principal="auto" keeps KEPT axes.
-WIDE, KEPT = 128, 64
+#: With n_principal="auto" and more than AUTO_WIDTH columns, at most AUTO_AXES axes are used, unless
+#: n_components is larger.
+AUTO_WIDTH, AUTO_AXES = 128, 64
 
 
 class OnAxes(LinearLearner):
@@ -57,8 +58,8 @@ class OnAxes(LinearLearner):
         n_requested, size = self.n_principal, getattr(self, "n_components", None)
         if n_requested == "auto":
             # Use fewer axes than half of the rows of X, but at least as many as the map has rows.
-            n_axes = min(KEPT, max(1, n // 2 - 1))
-            return None if p <= WIDE else max(n_axes, size or 1)
+            n_axes = min(AUTO_AXES, max(1, n // 2 - 1))
+            return None if p <= AUTO_WIDTH else max(n_axes, size or 1)
         assert n_requested is None or not isinstance(n_requested, str)
         if n_requested is not None and size is not None and size > n_requested:
             raise ValueError(

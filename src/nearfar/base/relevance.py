@@ -68,13 +68,13 @@ def select_named_features(relevance: Vector) -> Indices:
 
 
 def sort_descending(relevance: Vector) -> Indices:
-    """Return feature indices in descending order of relevance; ties keep their order."""
+    """Return feature indices in descending order of relevance. Ties keep their order."""
     # Round first, so that the order of ties does not depend on the processor.
     return np.asarray(np.argsort(-np.round(relevance, 12), kind="stable"), dtype=np.intp)
 
 
 def format_fraction(fraction: float) -> str:
-    """Format a fraction as a percentage; 0% and 100% appear only for exact values.
+    """Format a fraction as a percentage. 0% and 100% appear only for exact values.
 
     >>> [format_fraction(fraction) for fraction in (0.714, 0.997, 1.0, 0.004, 0.0)]
     ['71%', 'over 99%', '100%', 'under 1%', '0%']
@@ -124,7 +124,7 @@ def count_tied(codes: Indices, n_classes: int) -> int:
 def describe_metric(
     relevance: Vector, names: Sequence[str], overall: Vector | None, one_metric: bool
 ) -> str:
-    """Describe the relevant features, and compare with the ``overall`` relevance if known."""
+    """Describe the relevant features, and compare them with the ``overall`` relevance if known."""
     p = len(names)
     location = "" if one_metric else " here"
     if p == 1:
@@ -157,7 +157,7 @@ def _describe_overall(overall: Vector, names: Sequence[str]) -> str:
 
 
 def _describe_leading(leading: Indices, names: Sequence[str]) -> str:
-    """Return feature names and the verb; names that contain a separator are quoted."""
+    """Return feature names and the verb. Names that contain a separator are quoted."""
     leading_names = [names[j] for j in leading]
     shown_names = leading_names[:MAX_NAMED]
     if any("," in name or " and " in name or not name.strip() for name in shown_names):

@@ -8,7 +8,7 @@ from typing import Literal
 Reads = Literal["statistics", "graph", "supervision", "instances"]
 Role = Literal["map", "classifier", "regressor", "clusterer", "kernel"]
 Input = Literal["vectors", "tensors", "sets", "pairs"]
-Guide = Literal["labels", "values", "pairs", "triplets", "quadruplets", "chunklets"]
+SupervisionKind = Literal["labels", "values", "pairs", "triplets", "quadruplets", "chunklets"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LearnerTags:
     role: Role = "map"
     input: Input = "vectors"
     supervised: bool = True
-    learns_from: tuple[Guide, ...] = ("labels",)
+    learns_from: tuple[SupervisionKind, ...] = ("labels",)
 
     @property
     def maps(self) -> bool:

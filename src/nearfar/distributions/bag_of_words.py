@@ -55,7 +55,8 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     n_init : int, default=3
         Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the starts of k-means.
+        Seed of the random number generator. The generator draws the starts of
+        k-means.
 
     Attributes
     ----------

@@ -74,7 +74,7 @@ class Frame:
 
 
 class DenseSide:
-    """Gaussians in a frame, with cached quantities of each Gaussian."""
+    """Gaussians in the coordinates of a frame, with cached quantities of each Gaussian."""
 
     def __init__(self, means: Matrix, factors: Matrix) -> None:
         self.means = means
@@ -99,17 +99,17 @@ class DenseSide:
 
     @cached_property
     def inverses(self) -> Matrix:
-        """L⁻¹, (n, p, p)."""
+        """Inverse Cholesky factors L⁻¹, of shape (n, p, p)."""
         return np.asarray(np.linalg.inv(self.factors))
 
     @cached_property
     def covariances(self) -> Matrix:
-        """Σ = L Lᵀ, (n, p, p)."""
+        """Covariances Σ = L Lᵀ, of shape (n, p, p)."""
         return np.asarray(self.factors @ self.factors.transpose(0, 2, 1))
 
     @cached_property
     def log_dets(self) -> Matrix:
-        """ln |Σ|, (n,)."""
+        """Logarithms of the determinants of Σ, of shape (n,)."""
         return compute_log_dets(self.factors)
 
     @cached_property
@@ -120,18 +120,18 @@ class DenseSide:
 
     @cached_property
     def condition_bound(self) -> float:
-        """Upper bound for the condition numbers, which is cheaper than computing them."""
+        """Upper bound for the condition numbers, which is cheaper to compute than they are."""
         squares = [np.einsum("kij,kij->k", X, X) for X in (self.factors, self.inverses)]
         return float((squares[0] * squares[1]).max())
 
     @cached_property
     def flat(self) -> Matrix:
-        """Lower triangles of Σ, with doubled off-diagonal entries: (n, p (p + 1) / 2)."""
+        """Lower triangles of Σ with doubled off-diagonal entries, of shape (n, p (p + 1) / 2)."""
         return _lower_triangles(self.covariances, 2.0)
 
     @cached_property
     def flat_inverses(self) -> Matrix:
-        """Lower triangles of Σ⁻¹: (n, p (p + 1) / 2)."""
+        """Lower triangles of Σ⁻¹, of shape (n, p (p + 1) / 2)."""
         return _lower_triangles(self.inverses.transpose(0, 2, 1) @ self.inverses, 1.0)
 
 
@@ -160,7 +160,7 @@ class DensePairs:
         self._equal_means = not (np.ptp(means, axis=0).any() or np.ptp(A.means, axis=0).any())
 
     def compute_terms(self, rows: slice, first: int, names: frozenset[str], upper: bool) -> Terms:
-        """Return terms as described in :class:`~nearfar.distributions.pair_terms.GaussianPairs`."""
+        """Return the named terms, as described in `GaussianPairs`."""
         A, B = self.A, self.B
         shape = (rows.stop - rows.start, len(B) - first)
         terms: Terms = {}
@@ -203,13 +203,14 @@ class DensePairs:
     def _find_ill_conditioned(
         self, a: int, start: int
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return masks of pairs with a too large product of condition numbers.
+        """Return two masks of the pairs of Gaussian a with the Gaussians from `start` on.
 
-        In the second mask, the mean covariance Γ is ill-conditioned, too.
+        The first mask marks pairs whose product of condition numbers is too large. The second mask
+        marks those of these pairs whose mean covariance Γ is ill-conditioned, too.
         """
         (high, low), (highs, lows) = ((x[a] for x in self.A.extremes), self.B.extremes)
         highs, lows = highs[start:], lows[start:]
-        # Products instead of quotients, because the smallest eigenvalue may be zero.
+        # Compare products instead of quotients, because the smallest eigenvalue may be zero.
         ill = high * highs >= ILL_CONDITIONED * low * lows
         return ill, ill & (high + highs >= ILL_CONDITIONED * (low + lows))
 
@@ -240,7 +241,8 @@ class DensePairs:
                 G = np.empty((len(covariances), p + 1, p + 1))
                 np.add(covariances, A.covariances[a], out=G[:, :p, :p])
                 G[:, p, :p] = B.means[block] - A.means[a]
-                log_det, quad = factor_bordered(G)  # G contains 2Γ
+                # G contains 2Γ instead of Γ.
+                log_det, quad = factor_bordered(G)
                 if "quad_mean" in row:
                     row["quad_mean"][shift_indices(block, first)] = 2 * quad
             if "log_mean" in row:

@@ -87,9 +87,9 @@ def dissimilarity(
     Parameters
     ----------
     A : Gaussians
-        Gaussians of the rows of the result.
+        Gaussians, one per row of the result.
     B : Gaussians, default=None
-        Gaussians of the columns. None means A.
+        Gaussians, one per column. None means A.
     metric : str or list of str, default="bhattacharyya_riemann"
         Name of the dissimilarity. A list is computed in one pass over the pairs.
     method : {"auto", "dense", "low_rank"}, default="auto"
@@ -196,7 +196,7 @@ def _compute_bhattacharyya(t: Terms, p: int) -> Matrix:
 
 
 def _compute_hellinger(t: Terms, p: int) -> Matrix:
-    # expm1 is accurate for close pairs.
+    # expm1 is accurate for pairs with a small dissimilarity.
     return np.sqrt(-2 * np.expm1(-_compute_bhattacharyya(t, p)))
 
 
@@ -258,7 +258,8 @@ class _Side(NamedTuple):
     """Preprocessed Gaussians for the covariance terms, and their original means."""
 
     means: Matrix
-    prepared: Any  # DenseSide, LowRankSide, or None if only the means are used
+    # A DenseSide, a LowRankSide, or None if only the means are used.
+    prepared: Any
 
     def select_rows(self, rows: slice) -> _Side:
         return _Side(self.means[rows], None if self.prepared is None else self.prepared[rows])
@@ -271,7 +272,8 @@ def _prepare_sides(
     columns = A if B is None else B
     if set(names) <= {"mean"}:
         return _Side(A.means, None), _Side(columns.means, None)
-    with one_blas_thread():  # several threads would slow down the small matrix products
+    # Several threads would slow down the small matrix products.
+    with one_blas_thread():
         if method == "low_rank":
             center = columns.means.mean(axis=0)
             column_side: Any = LowRankSide.from_gaussians(columns, center)
@@ -376,9 +378,9 @@ class CostlyPairs:
     Parameters
     ----------
     A : Gaussians
-        Gaussians of the rows.
+        Gaussians, one per row.
     B : Gaussians, default=None
-        Gaussians of the columns. None means A.
+        Gaussians, one per column. None means A.
     """
 
     def __init__(self, A: Gaussians, B: Gaussians | None = None) -> None:

@@ -43,9 +43,9 @@ def emd_distances(
     Parameters
     ----------
     A : Sets, or list of array-likes
-        Sets of the rows of the result.
+        Sets, one per row of the result.
     B : Sets, or list of array-likes, default=None
-        Sets of the columns. None means A.
+        Sets, one per column of the result. None means A.
     power : float, default=1.0
         The power q, at least 1. 1 is the earth mover's distance of [1]_, and 2 gives long moves
         more weight.
@@ -92,7 +92,8 @@ def emd_distances(
     def distance(i: int, j: int) -> float:
         (x, a), (z, b) = row_signatures[i], column_signatures[j]
         cost = cdist(x, z)
-        if len(x) == 1 or len(z) == 1:  # there is only one transport plan
+        # If one of the sets has a single vector, there is only one transport plan.
+        if len(x) == 1 or len(z) == 1:
             return float((a @ cost**power @ b) ** (1 / power))
         # The solver's tolerance is absolute, so costs are divided by the largest one.
         max_cost = cost.max() or 1.0

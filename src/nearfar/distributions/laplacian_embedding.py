@@ -61,7 +61,7 @@ class LaplacianEmbedding(_DistributionEmbedding):
     n_components : int, default=2
         Dimension of the output.
     metric : str, default="bhattacharyya_riemann"
-        Dissimilarity d: one of those of :class:`EuclideanEmbedding`.
+        Dissimilarity d: any value that :class:`EuclideanEmbedding` accepts.
     width : float or None, default=None
         Width of the kernel: :math:`\sigma`. None uses a quantile of the dissimilarities. [1]_ uses
         1 for "bhattacharyya", for which the kernel is positive definite.
@@ -100,7 +100,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
         If True, a new point that is equal to a training point is treated as that training point,
         so that it is not its own neighbor.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
+        Number of threads. None means 1, -1 all cores. The threads compute the
+        dissimilarities.
 
     Attributes
     ----------
@@ -289,7 +290,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
         if self.width is not None:
             return float(self.width)
         if not D.any():
-            return 1.0  # all objects are equal, so the width has no effect
+            # All objects are equal, so the width has no effect.
+            return 1.0
         return quantile_width(D, self.quantile)
 
     def _compute_reach(self, D: Matrix, is_training: Mask | None = None) -> Matrix:

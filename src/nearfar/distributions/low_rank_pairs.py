@@ -37,25 +37,26 @@ from nearfar.summaries.gaussians import Gaussians
 
 # Upper limit for the size of the products C of one block of rows, in bytes.
 _BLOCK_BYTES = 2**24
-# Condition number above which the ridge is lost in rounding.
+# Condition number above which the ridge is smaller than the rounding errors.
 _SINGULAR_CONDITION = 1e15
-# Squared distances below this value times the smaller condition number are computed again by the
+# Squared distances below this value times the smaller condition number are computed again by a
 # more accurate method.
 _INACCURATE = 1e9 * np.finfo(np.float64).eps
 
 
 class LowRankSide:
-    """Low-rank Gaussians with orthonormal factors, and quantities of each Gaussian."""
+    """Low-rank Gaussians with orthonormal factors U, one per row."""
 
     def __init__(self, means: Matrix, axes: Matrix, squares: Matrix, ridge: Matrix) -> None:
         self.means = means
-        self.axes = axes  # Uᵀ, (n, r, p)
-        self.squares = squares  # S², (n, r)
+        # The axes are Uᵀ, of shape (n, r, p), and the squares are S², of shape (n, r).
+        self.axes = axes
+        self.squares = squares
         self.ridge = ridge
 
     @classmethod
     def from_gaussians(cls, gaussians: Gaussians, center: Matrix) -> LowRankSide:
-        """Return low-rank Gaussians with their means relative to a center."""
+        """Return the Gaussians with means relative to a center."""
         assert gaussians.factors is not None and gaussians.ridge is not None
         U, singular_values, _ = np.linalg.svd(gaussians.factors, full_matrices=False)
         axes = np.ascontiguousarray(U.transpose(0, 2, 1))
@@ -87,17 +88,17 @@ class LowRankSide:
 
     @property
     def variances(self) -> Matrix:
-        """γ + S², (n, r)."""
+        """Variances γ + S² along the axes, of shape (n, r)."""
         return np.asarray(self.ridge[:, None] + self.squares)
 
     @property
     def condition(self) -> Matrix:
-        """The condition number of each Σ, (n,)."""
+        """Condition number of each Σ, of shape (n,)."""
         return np.asarray(1 + self.squares.max(axis=1, initial=0) / self.ridge)
 
     @property
     def projected_means(self) -> Matrix:
-        """Uᵀμ, (n, r)."""
+        """Coordinates Uᵀμ of the means along the axes, of shape (n, r)."""
         return np.asarray(np.matmul(self.axes, self.means[:, :, None])[:, :, 0])
 
 
@@ -110,7 +111,7 @@ class LowRankPairs:
         self._projected_means = B.projected_means
 
     def compute_terms(self, rows: slice, first: int, names: frozenset[str], upper: bool) -> Terms:
-        """Return terms as described in :class:`~nearfar.distributions.pair_terms.GaussianPairs`."""
+        """Return the named terms, as described in `GaussianPairs`."""
         A, B = self.A, self.B
         shape = (rows.stop - rows.start, len(B) - first)
         terms: Terms = {name: np.zeros(shape) for name in names}
@@ -150,7 +151,8 @@ class _RowPairs:
         self.condition = float(A.condition[a])
         self.b_side = B[first:]
         self.axes = A.axes[a]
-        self.C = C  # (m, r_a, r_b)
+        # C has the shape (m, r_a, r_b) for m Gaussians b.
+        self.C = C
         U = self.b_side.means - A.means[a]
         self.squared_lengths = np.einsum("ij,ij->i", U, U)
         self.projections_a, self.projections_b = U @ A.axes[a].T, projections_b
@@ -192,8 +194,9 @@ class _RowPairs:
             ):
                 for block in split_indices(selected, 32 * size * size):
                     output["riemann"][block] = compute_norms(block, self._compute_basis(block))
-            # A small angle between the subspaces, whose square is lost in rounding, contributes in
-            # proportion to the root of the condition number, so close pairs are computed again.
+            # The square of a small angle between the subspaces is lost in rounding, but its
+            # contribution grows with the root of the condition number. Therefore close pairs are
+            # computed again.
             threshold = _INACCURATE * np.minimum(self.condition, self.b_side.condition[columns])
             close = columns[output["riemann"][columns] ** 2 < threshold]
             for block in split_indices(close, 32 * size * self.p):
@@ -224,7 +227,10 @@ class _RowPairs:
         return np.concatenate([C, R], axis=1)
 
     def _compute_exact_basis(self, block: Any) -> Matrix:
-        """Return F, computed from the part of U_b orthogonal to U_a, accurate for small angles."""
+        """Return F, computed from the part of U_b orthogonal to U_a.
+
+        The result is also accurate for small angles between the subspaces.
+        """
         U = self.b_side.axes[block]
         orthogonal = U - (U @ self.axes.T) @ self.axes
         orthogonal -= (orthogonal @ self.axes.T) @ self.axes
@@ -274,7 +280,8 @@ class _RowPairs:
         gamma = (self.ridge + b.ridge[block]) / 2
         cross = sizes_b[:, :, None] * self.C[block].transpose(0, 2, 1) * sizes_a
         G = np.zeros((len(cross), size + 1, size + 1))
-        G[:, ra:-1, :ra] = cross  # only the lower triangle is used
+        # The Cholesky factorization uses only the lower triangle of G.
+        G[:, ra:-1, :ra] = cross
         diagonal = np.arange(size)
         squares = np.concatenate([np.broadcast_to(self.squares, (len(G), ra)), b.squares[block]], 1)
         G[:, diagonal, diagonal] = squares + 2 * gamma[:, None]

@@ -1,4 +1,4 @@
-"""Base class of estimators over distributions: from input objects to dissimilarities.
+"""Base class of estimators of distributions: from input objects to dissimilarities.
 
 An object is a Gaussian, a set of vectors (represented by its Gaussian), a point (represented by the
 Gaussian of its neighborhood among the training points: the augmented space), or a row of
@@ -46,7 +46,7 @@ Kind = Literal["gaussians", "sets", "points", "precomputed"]
 
 #: Names of the symmetric dissimilarities.
 SYMMETRIC = tuple(name for name in METRICS if not name.endswith("kl"))
-#: Allowed values of the parameters that all estimators over distributions have.
+#: Allowed values of the parameters that all estimators of distributions have.
 SHARED_PARAMETERS: dict[str, list[Allowed]] = {
     "metric": [one_of(*SYMMETRIC, "precomputed")],
     "ridge": [one_of("auto"), real(0)],
@@ -80,7 +80,7 @@ _OBJECTS: dict[str, Word] = {
 
 
 class NewObjects(NamedTuple):
-    """New objects, the training object that each is equal to (or -1), and the output dtype."""
+    """New objects, the index of the training object equal to each (or -1), and the output dtype."""
 
     kind: Kind
     objects: Any
@@ -105,7 +105,8 @@ class DistributionEstimator(Estimator):
         fitted="_kind",
         rows="_n_objects",
     )
-    #: True if the estimator accepts a table of points, by the Gaussians of their neighborhoods.
+    #: Whether the estimator accepts a table of points, which are represented by the Gaussians of
+    #: their neighborhoods.
     accepts_points: ClassVar[bool] = False
 
     metric: str
@@ -124,7 +125,8 @@ class DistributionEstimator(Estimator):
     _n_objects: int
     _points: Matrix
     _prints: NDArray[np.uint64]
-    _firsts: NDArray[np.intp]  # index of the first training object that is equal to each one
+    # For each training object, the index of the first training object that is equal to it.
+    _firsts: NDArray[np.intp]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -151,7 +153,7 @@ class DistributionEstimator(Estimator):
     def _fit_pairs(self, X: Any, *, min_objects: int = 2) -> tuple[Matrix, np.dtype[Any]]:
         """Return the dissimilarities of all training objects and the output dtype.
 
-        Stores the attributes that new objects need.
+        The attributes that new objects need are stored.
         """
         if self.metric != "precomputed":
             dtype = self._fit_objects(X, min_objects=min_objects)
@@ -167,7 +169,7 @@ class DistributionEstimator(Estimator):
         return checked_square(rows), rows.dtype
 
     def _fit_precomputed(self, X: Any, *, min_objects: int) -> Floats:
-        """Return precomputed dissimilarities of all training objects. Stores only their number."""
+        """Return precomputed dissimilarities of all training objects, and store their number."""
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=min_objects)
         self._kind, self._n_objects = "precomputed", len(rows)
@@ -244,10 +246,11 @@ class DistributionEstimator(Estimator):
     # ------------------------------------------------------------------ new objects
 
     def _check_new_objects(self, X: Any) -> NewObjects:
-        """Return the new objects, with the training objects that they are equal to."""
+        """Check new objects, and find the training objects that are equal to them."""
         kind = self._get_kind(X)
         if self._kind == "sets" and kind == "points":
-            kind = "sets"  # as_sets raises the more specific error
+            # The error of as_sets is more specific.
+            kind = "sets"
         if kind not in (self._kind, "gaussians"):
             raise ValueError(
                 f"{type(self).__name__} was fitted on {_KIND_NAMES[self._kind]}, but X contains "
@@ -276,9 +279,9 @@ class DistributionEstimator(Estimator):
         return NewObjects(kind, objects, equal_to, objects.X.dtype)
 
     def _iterate_pair_blocks(self, new: NewObjects) -> Iterator[tuple[slice, Matrix]]:
-        """Yield blocks of dissimilarities: one row per new, one column per training object.
+        """Yield blocks of dissimilarities of new objects (rows) to training objects (columns).
 
-        They are exactly zero if a new object is equal to a training object.
+        A dissimilarity is exactly zero if the new object is equal to the training object.
         """
         if new.kind == "precomputed":
             yield slice(0, len(new.equal_to)), checked_dissimilarities(new.objects, "X")
@@ -322,7 +325,7 @@ class DistributionEstimator(Estimator):
 
 
 def disable_table_checks(tags: Tags) -> Tags:
-    """Set the tags of an estimator for sets, which scikit-learn's checks cannot generate."""
+    """Set the tags of an estimator for sets, because scikit-learn's checks cannot generate sets."""
     tags.input_tags.two_d_array = False
     tags.no_validation = True
     return tags
@@ -349,7 +352,7 @@ def compute_fingerprints(objects: Sets | Gaussians | Floats) -> NDArray[np.uint6
 
 
 def find_equal(new: NDArray[np.uint64], old: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return the index of the first equal old fingerprint for each new one, or -1."""
+    """Return, for each new fingerprint, the index of the first equal old one, or -1."""
     first: dict[bytes, int] = {}
     for k, key in enumerate(old):
         first.setdefault(key.tobytes(), k)
@@ -369,7 +372,8 @@ def _is_table(X: Any) -> bool:
         return not len(X) or np.ndim(X[0]) < 2
     array = np.asarray(X)
     if array.ndim == 1 and array.dtype == object and len(array):
-        return np.ndim(array[0]) < 2  # an array of arrays
+        # X is an array of arrays.
+        return np.ndim(array[0]) < 2
     return array.ndim != 3
 
 

@@ -87,7 +87,7 @@ def factor_bordered(G: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def compute_log_dets(factors: NDArray[Any]) -> Matrix:
-    """Return ln |L Lᵀ| of a stack of triangular factors."""
+    """Return ln |L Lᵀ| for each matrix L of a stack of triangular factors."""
     return np.asarray(2 * np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1))
 
 

@@ -48,7 +48,7 @@ class SetEmbedding(Embedding):
     embedding : {"euclidean", "laplacian"}, default="euclidean"
         "euclidean" uses :class:`EuclideanEmbedding`, "laplacian" :class:`LaplacianEmbedding`.
     metric : str, default="bhattacharyya_riemann"
-        Dissimilarity d: one of those of :class:`EuclideanEmbedding`, except "precomputed".
+        Dissimilarity d: any value that :class:`EuclideanEmbedding` accepts, except "precomputed".
     indefinite : {"clip", "shift", "raise"}, default="clip"
         How to handle negative eigenvalues: drop them ("clip"), shift all eigenvalues ("shift"), or
         raise an error. Only for "euclidean"; see :class:`EuclideanEmbedding`.
@@ -65,7 +65,8 @@ class SetEmbedding(Embedding):
         Divide each feature by its standard deviation first. The standard deviation is that of all
         training vectors, and the ridge is added afterward.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
+        Number of threads. None means 1, -1 all cores. The threads compute the
+        dissimilarities.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ from nearfar.summaries.sets import Sets, as_sets
 
 
 def convert_sides(A: Any, B: Any) -> tuple[Sets, Sets | None]:
-    """Return A and B as Sets. Raises if their numbers of features differ."""
+    """Return A and B as Sets, and raise if their numbers of features differ."""
     row_sets = as_sets(A)
     column_sets = None if B is None else as_sets(B)
     if column_sets is not None and column_sets.n_features != row_sets.n_features:

@@ -38,7 +38,7 @@ class SetSpectralClustering(SpectralClusters):
     n_clusters : int, default=2
         Number of clusters.
     metric : str, default="bhattacharyya_riemann"
-        Dissimilarity d: one of those of :class:`EuclideanEmbedding`, except "precomputed".
+        Dissimilarity d: any value that :class:`EuclideanEmbedding` accepts, except "precomputed".
     width : float or None, default=None
         Width of the kernel: :math:`\sigma`. None uses a quantile of the dissimilarities.
     quantile : float from 0 to 1, default=0.5
@@ -54,9 +54,11 @@ class SetSpectralClustering(SpectralClusters):
     n_init : int, default=10
         Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the starts of k-means.
+        Seed of the random number generator. The generator draws the starts of
+        k-means.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
+        Number of threads. None means 1, -1 all cores. The threads compute the
+        dissimilarities.
 
     Attributes
     ----------

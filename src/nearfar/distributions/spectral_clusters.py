@@ -32,7 +32,7 @@ CLUSTER_PARAMETERS: dict[str, list[Allowed]] = {
 
 
 class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
-    """Base class: k-means on the rows of a Laplacian embedding, scaled to unit length."""
+    """Base class of k-means on the rows of a Laplacian embedding, scaled to unit length."""
 
     # The training objects are stored in `laplacian_`.
     state = State(

@@ -38,9 +38,9 @@ def dtw_distances(
     Parameters
     ----------
     A : Sets, or list of array-likes
-        Sequences of the rows of the result.
+        Sequences, one per row of the result.
     B : Sets, or list of array-likes, default=None
-        Sequences of the columns. None means A.
+        Sequences, one per column of the result. None means A.
     window : int, default=None
         Sakoe-Chiba radius: maximum difference between i and j on the path. It is larger for
         sequences of different lengths. None sets no limit.
