@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dann_oracle import scatters_of, weights_of
+from dann_oracle import compute_scatters, compute_weights
 from sklearn.datasets import load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -13,26 +13,26 @@ THREE = load_wine(return_X_y=True)
 TWO = THREE[0][:130, :5], THREE[1][:130]
 
 
-def root_of(within, rho):
+def compute_inverse_root(within, rho):
     p = len(within)
     within = (1 - rho) * within + rho * np.trace(within) / p * np.eye(p)
     values, axes = np.linalg.eigh(within)
     return axes @ np.diag(values**-0.5) @ axes.T
 
 
-def subspace_of(X, y, m, sphere, rho=1e-3):
+def compute_subspace(X, y, m, sphere, rho=1e-3):
     """Return the Mahalanobis matrices of the first q directions, and the eigenvalues."""
     rows = (X - X.mean(axis=0)) / X.std(axis=0)
     p, total, root = X.shape[1], 0, np.eye(X.shape[1])
     if sphere == "global":
-        root = root_of(scatters_of(rows, y, np.ones(len(X)))[0], rho)
+        root = compute_inverse_root(compute_scatters(rows, y, np.ones(len(X)))[0], rho)
     sphered = rows @ root
     for query in sphered:
         d = np.sqrt(((sphered - query) ** 2).sum(axis=1))
         near = np.argsort(d, kind="stable")[:m]
-        w = weights_of(d[near], "tricube")
-        within, between = scatters_of(sphered[near], y[near], w)
-        local = root_of(within, rho) if sphere == "local" else np.eye(p)
+        w = compute_weights(d[near], "tricube")
+        within, between = compute_scatters(sphered[near], y[near], w)
+        local = compute_inverse_root(within, rho) if sphere == "local" else np.eye(p)
         total = total + local @ between @ local / len(X)
     values, axes = np.linalg.eigh(total)
     return values[::-1], (axes[:, ::-1].T @ root) / X.std(axis=0)
@@ -42,7 +42,7 @@ def subspace_of(X, y, m, sphere, rho=1e-3):
 @pytest.mark.parametrize(("X", "y"), [TWO, THREE], ids=["two classes", "three"])
 def test_map_is_that_of_a_loop(X, y, sphere):
     learner = DANNSubspace(3, n_metric=60, sphere=sphere).fit(X, y)
-    values, directions = subspace_of(X, y, 60, sphere)
+    values, directions = compute_subspace(X, y, 60, sphere)
     np.testing.assert_allclose(learner.eigenvalues_, values[:3], rtol=1e-8, atol=1e-10)
     signs = np.sign((learner.components_ * directions[:3]).sum(axis=1))
     wanted = directions[:3] * signs[:, None] * X.std(axis=0)

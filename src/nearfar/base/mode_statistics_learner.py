@@ -103,8 +103,8 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         """Accumulate a batch of tensors.
 
         The result after all batches equals that of one ``fit``. For this, the learner stores the
-        second moment of all tensor entries, which limits tensors to 4,096 entries. With
-        ``max_iter=0`` there is no limit.
+        second moment of all tensor entries, which limits tensors to 4,096 entries. There is
+        no such limit with ``max_iter=0``.
 
         Parameters
         ----------

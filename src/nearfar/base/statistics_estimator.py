@@ -182,8 +182,8 @@ class StatisticsEstimator(Accumulating, Estimator):
     def _solve_statistics(self) -> None:
         if self.statistics_.n_classes == 0:
             raise ValueError(
-                "There are no rows to learn from: every sample_weight is zero, or supervision puts "
-                "no point into a chunklet."
+                "X contains no rows to learn from: every sample_weight is zero, or supervision "
+                "puts no point into a chunklet."
             )
         with blas_for(10.0 * self.statistics_.n_features**3):
             self._learn_from(self.statistics_)

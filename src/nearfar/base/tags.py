@@ -27,8 +27,9 @@ class LearnerTags:
     supervised : bool
         Whether the estimator needs labels or other supervision.
     learns_from : tuple of str
-        Accepted supervision, one of which is required: "labels", "values" (numbers to predict),
-        "pairs", "triplets", "quadruplets", "chunklets". Empty for unsupervised estimators.
+        Accepted types of supervision: "labels", "values" (numbers to predict), "pairs",
+        "triplets", "quadruplets", "chunklets". ``fit`` needs one of them. Empty for unsupervised
+        estimators.
     """
 
     reads: Reads

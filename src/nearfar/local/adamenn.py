@@ -71,8 +71,8 @@ class ADAMENNClassifier(LocalVoter):
         Number of nearest points of a query over which :math:`r_i` is averaged (:math:`K_0` in
         [1]_). None uses a tenth of the rows, but at least 20.
     n_posterior : int, default=3
-        Number of nearest points that estimate a posterior. It is :math:`P(j|z)` here, and the
-        number is :math:`K_1` in [1]_.
+        Number of nearest points that estimate a posterior. The posterior is :math:`P(j|z)`, and
+        the number is :math:`K_1` in [1]_.
     n_region : int or None, default=None
         Number of nearest points from which the slabs are taken (:math:`K_2` in [1]_). None uses
         15% of the rows, but more than ``n_posterior``.
