@@ -18,8 +18,8 @@ def test_all_learners_finds_the_rooms():
     assert {"Euclidean", "LDA", "LMNN", "PCA", "RCA"} <= set(all_learners())
 
 
-class Halves(LinearLearner):
-    """A learner from outside: every distance halved."""
+class HalvingLearner(LinearLearner):
+    """Learner outside the package that halves all distances."""
 
     learner_tags = LearnerTags(reads="supervision", supervised=False)
     parameters = {}
@@ -30,30 +30,30 @@ class Halves(LinearLearner):
         return self
 
 
-class Writes(Halves):
+class InPlaceLearner(HalvingLearner):
     def transform(self, X):
         rows = self._check_X(X, reset=False)
         rows *= 0.5
         return rows
 
 
-class Lies(Halves):
+class InconsistentLearner(HalvingLearner):
     def transform(self, X):
         return 3 * super().transform(X)
 
 
 def test_check_learner_accepts_a_learner_from_outside():
-    check_learner(Halves())
+    check_learner(HalvingLearner())
 
 
 def test_check_learner_catches_a_learner_that_writes_into_its_input():
     with pytest.raises((AssertionError, ValueError)):
-        check_learner(Writes())
+        check_learner(InPlaceLearner())
 
 
 def test_check_learner_catches_a_map_that_is_not_components():
     with pytest.raises(AssertionError):
-        check_learner(Lies())
+        check_learner(InconsistentLearner())
 
 
 def test_check_learner_catches_nan_on_constant_columns():
@@ -246,7 +246,7 @@ def test_huge_unsigned_labels():
     assert codes.tolist() == [1, 0, 1]
 
 
-def announced():
+def make_three_classes():
     rng = np.random.default_rng(0)
     return rng.normal(size=(60, 4)) + np.repeat(np.eye(3, 4) * 4, 20, axis=0), np.repeat(
         ["a", "b", "c"], 20
@@ -255,7 +255,7 @@ def announced():
 
 @pytest.mark.parametrize("name", ["LDA", "MODA", "RCA", "MGMKLD"])
 def test_classes_may_be_named_in_the_first_batch(name):
-    X, y = announced()
+    X, y = make_three_classes()
     learner = all_learners()[name]()
     learner.partial_fit(X[:40], y[:40], ["d", "c", "b", "a"])  # two of them come later or never
     before = clone(learner).fit(X[:40], y[:40])
@@ -271,7 +271,7 @@ def test_classes_may_be_named_in_the_first_batch(name):
 
 
 def test_classes_named_late_must_hold_what_was_seen_and_fit_forgets_them():
-    X, y = announced()
+    X, y = make_three_classes()
     lda = LDA().partial_fit(X[:40], y[:40])
     with pytest.raises(ValueError, match="'b', which is not among"):
         lda.partial_fit(X[40:], y[40:], classes=["a", "c"])
@@ -281,14 +281,14 @@ def test_classes_named_late_must_hold_what_was_seen_and_fit_forgets_them():
 
 
 def test_learners_without_labels_ignore_named_classes():
-    X, _ = announced()
+    X, _ = make_three_classes()
     for learner in PCA(), Euclidean():
         assert learner.partial_fit(X, None, [1, 2]).transform(X).shape[0] == 60
 
 
 def test_classes_of_dask_batches_are_checked_too():
     dask_array = pytest.importorskip("dask.array")
-    X, y = announced()
+    X, y = make_three_classes()
     rows, labels = dask_array.from_array(X, chunks=(20, 4)), dask_array.from_array(y, chunks=20)
     with pytest.raises(ValueError, match="'c', which is not among"):
         LDA().partial_fit(rows, labels, classes=["a", "b"])

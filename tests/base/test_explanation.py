@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 
 from nearfar.base import LocalExplanation
-from nearfar.base.relevance import leading_features, names_of_features, relevance_of, share_text
+from nearfar.base.relevance import (
+    compute_relevance,
+    find_leading_features,
+    format_fraction,
+    get_feature_names,
+)
 
 
-def explained(relevance, votes="bbbba", label=None, *, overall=None, names=None, **more):
-    """One row, whose neighbours have these letters for labels."""
+def make_explanation(relevance, votes="bbbba", label=None, *, overall=None, names=None, **options):
+    """Return the explanation of rows whose neighbors have the letters of `votes` as labels."""
     relevance, k = np.atleast_2d(relevance), len(votes)
     q, p = relevance.shape
     return LocalExplanation(
@@ -22,12 +27,12 @@ def explained(relevance, votes="bbbba", label=None, *, overall=None, names=None,
         labels=[label or max(sorted(votes), key=votes.count)] * q,
         feature_names=names or [f"x{j}" for j in range(p)],
         overall=overall,
-        **more,
+        **options,
     )
 
 
 def test_the_sentence_of_the_guide():
-    why = explained(
+    why = make_explanation(
         [[0.45, 0.04, 0.26, 0.25]] * 18,
         overall=[0.12, 0.5, 0.1, 0.28],
         names=["malic acid", "ash", "hue", "proline"],
@@ -63,15 +68,15 @@ def test_the_sentence_of_the_guide():
     ],
 )
 def test_votes(votes, label, ties, words):
-    why = explained([0.9, 0.1], votes, label, ties=ties)
+    why = make_explanation([0.9, 0.1], votes, label, ties=ties)
     assert why.sentence(0).startswith(f"row 0 is {words}; ")
 
 
 def test_labels_that_did_not_win_are_refused():
     with pytest.raises(ValueError, match="row 0 has the label 'a', but its neighbors vote for 'b'"):
-        explained([0.5, 0.5], "bba", "a")
+        make_explanation([0.5, 0.5], "bba", "a")
     with pytest.raises(ValueError, match="has the label 'a', but its neighbors vote for 'b'"):
-        explained([0.5, 0.5], "abba", "a")  # by the order of labels it would be
+        make_explanation([0.5, 0.5], "abba", "a")  # by the order of labels it would be
 
 
 def test_labels_that_are_numbers_are_said_as_such():
@@ -135,32 +140,32 @@ def test_labels_that_are_numbers_are_said_as_such():
     ],
 )
 def test_features(shares, overall, words):
-    assert explained(shares, overall=overall).sentence(0).partition("; ")[2] == words
+    assert make_explanation(shares, overall=overall).sentence(0).partition("; ")[2] == words
 
 
 def test_many_features_are_counted_not_named():
     shares = np.linspace(1.5, 0.5, 100)
-    why = explained(shares / shares.sum())
+    why = make_explanation(shares / shares.sum())
     assert why.sentence(0).endswith("x0, x1, x2 and 36 more carry 51% of the metric here")
-    assert len(leading_features(why.relevance[0])) == 39
+    assert len(find_leading_features(why.relevance[0])) == 39
 
 
 def test_one_metric_for_all_rows_is_not_held_against_itself():
-    why = explained([0.7, 0.3], overall=[0.7, 0.3], one_metric=True)
+    why = make_explanation([0.7, 0.3], overall=[0.7, 0.3], one_metric=True)
     assert why.sentence(0).endswith("x0 carries 70% of the metric, which is the same for all rows")
-    why = explained([0.5, 0.5], overall=[0.5, 0.5], one_metric=True)
+    why = make_explanation([0.5, 0.5], overall=[0.5, 0.5], one_metric=True)
     assert why.sentence(0).endswith("all 2 features count equally")
 
 
 def test_names_that_would_be_read_as_several_are_quoted():
-    why = explained([0.4, 0.35, 0.25], names=["length, cm", "salt and pepper", "z"])
+    why = make_explanation([0.4, 0.35, 0.25], names=["length, cm", "salt and pepper", "z"])
     assert "; 'length, cm' and 'salt and pepper' carry 75%" in why.sentence(0)
-    why = explained([0.9, 0.1], names=[" ", "z"])
+    why = make_explanation([0.9, 0.1], names=[" ", "z"])
     assert "; ' ' carries 90%" in why.sentence(0)
 
 
 def test_shares_in_percent_are_whole_numbers_only_where_they_are():
-    assert [share_text(s) for s in (0.0, 1e-15, 0.004, 0.994, 0.995, 1 - 1e-15)] == [
+    assert [format_fraction(s) for s in (0.0, 1e-15, 0.004, 0.994, 0.995, 1 - 1e-15)] == [
         *("0%", "0%", "under 1%", "99%", "over 99%", "100%")
     ]
 
@@ -186,37 +191,43 @@ def test_top_by_class_and_merged():
     found = why.by_class()
     np.testing.assert_allclose(found["a"], [0.15, 0.3, 0.55])
     np.testing.assert_allclose(found["b"], [0.6, 0.2, 0.2])
-    one = why.merged(["colour", "size", "colour"])
+    one = why.merge_features(["colour", "size", "colour"])
     assert one.feature_names == ["colour", "size"]
     np.testing.assert_allclose(one.relevance, [[0.5, 0.5], [0.8, 0.2], [0.9, 0.1]])
     np.testing.assert_allclose(one.contributions[:, 0], [[2, 1], [8, 4], [14, 7]])
     np.testing.assert_allclose(one.overall, [0.7, 0.3])
-    names, parts = explained(np.full(30, 1 / 30)).parts(0, 4)
+    names, parts = make_explanation(np.full(30, 1 / 30)).summarize_features(0, 4)
     assert names == ["x0", "x1", "x2", "x3", "26 others"]
     np.testing.assert_allclose(parts["relevance"], [1 / 30] * 4 + [26 / 30])
     np.testing.assert_allclose(parts["contributions"].sum(axis=1), 1.0)
-    assert explained(np.full(5, 0.2)).parts(0, 4)[0] == ["x0", "x1", "x2", "x3", "x4"]
+    assert make_explanation(np.full(5, 0.2)).summarize_features(0, 4)[0] == [
+        "x0",
+        "x1",
+        "x2",
+        "x3",
+        "x4",
+    ]
 
 
 def test_features_that_the_sentence_names_are_shown_though_voters_do_not_differ_in_them():
     shares = np.full(12, 0.04)
     shares[[4, 7, 9]] = 0.2, 0.21, 0.23
-    why = explained(shares)
+    why = make_explanation(shares)
     why.contributions[:] = 0.0
     why.contributions[0, :, :4] = 0.3
     assert "x9, x7 and x4 carry 64%" in why.sentence(0)
-    names, parts = why.parts(0, 4)
+    names, parts = why.summarize_features(0, 4)
     assert names == ["x9", "x7", "x4", "x0", "8 others"]
     np.testing.assert_allclose(parts["relevance"].sum(), shares.sum())
     # Where all count equally none is named, and those that make the distances are shown.
-    why = explained(np.full(12, 1 / 12))
+    why = make_explanation(np.full(12, 1 / 12))
     why.contributions[:] = 0.0
     why.contributions[0, :, 8:] = 0.25
-    assert why.parts(0, 4)[0] == ["x8", "x9", "x10", "x11", "8 others"]
+    assert why.summarize_features(0, 4)[0] == ["x8", "x9", "x10", "x11", "8 others"]
 
 
 def test_a_table_with_a_line_for_each_row_voter_and_feature():
-    why = explained([[0.2, 0.8], [0.7, 0.3]], "bba", overall=[0.5, 0.5])
+    why = make_explanation([[0.2, 0.8], [0.7, 0.3]], "bba", overall=[0.5, 0.5])
     frame = why.to_frame()
     assert len(frame) == 2 * 3 * 2
     assert list(frame) == [
@@ -231,7 +242,7 @@ def test_a_table_with_a_line_for_each_row_voter_and_feature():
 
 def test_the_picture_has_a_bar_for_each_feature_and_voter():
     pytest.importorskip("matplotlib")
-    why = explained([[0.2, 0.7, 0.1]], "bba", overall=[0.5, 0.3, 0.2])
+    why = make_explanation([[0.2, 0.7, 0.1]], "bba", overall=[0.5, 0.3, 0.2])
     left, right = why.plot(0)
     assert [text.get_text() for text in left.get_yticklabels()] == ["x1", "x0", "x2"]
     assert [bar.get_width() for bar in left.patches] == [0.7, 0.2, 0.1]
@@ -242,20 +253,20 @@ def test_the_picture_has_a_bar_for_each_feature_and_voter():
 def test_without_matplotlib_the_picture_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"nearfar\[plot\]"):
-        explained([0.5, 0.5]).plot(0)
+        make_explanation([0.5, 0.5]).plot(0)
 
 
 def test_relevance_is_the_share_of_a_step_of_one_deviation():
     M = np.array([[[4.0, 1.0], [1.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])
-    found = relevance_of(M, np.array([1.0, 3.0]))
+    found = compute_relevance(M, np.array([1.0, 3.0]))
     np.testing.assert_allclose(found, [[4 / 13, 9 / 13], [0.5, 0.5]])
-    np.testing.assert_allclose(found[:1], relevance_of(M[:1] * 1e-300, np.array([1.0, 3.0])))
+    np.testing.assert_allclose(found[:1], compute_relevance(M[:1] * 1e-300, np.array([1.0, 3.0])))
     diagonals = np.einsum("ijj->ij", M)
-    np.testing.assert_array_equal(found, relevance_of(diagonals, np.array([1.0, 3.0])))
+    np.testing.assert_array_equal(found, compute_relevance(diagonals, np.array([1.0, 3.0])))
 
 
 def test_features_without_names_are_numbered():
-    assert names_of_features(object(), 2) == ["x0", "x1"]
+    assert get_feature_names(object(), 2) == ["x0", "x1"]
 
 
 @pytest.mark.parametrize(
@@ -289,6 +300,6 @@ def test_what_does_not_fit_is_refused(change, words):
 
 @pytest.mark.parametrize("row", [-1, 1])
 def test_a_row_that_was_not_explained(row):
-    for ask in ("top", "sentence", "parts"):
+    for ask in ("top", "sentence", "summarize_features"):
         with pytest.raises(ValueError, match=f"row={row} must be from 0 to 0"):
-            getattr(explained([0.5, 0.5]), ask)(row)
+            getattr(make_explanation([0.5, 0.5]), ask)(row)

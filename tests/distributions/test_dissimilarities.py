@@ -30,18 +30,18 @@ SIX += ["bhattacharyya_riemann"]
 J, B, H, R, JR, BR = SIX
 
 
-def random_gaussians(n, p, seed=0, spread=1.0, dof=None):
+def draw_gaussians(n, p, seed=0, spread=1.0, dof=None):
     rng = np.random.default_rng(seed)
     roots = rng.normal(size=(n, p, dof or p + 2)) * np.exp(spread * rng.normal(size=(n, 1, 1)))
     return Gaussians(rng.normal(size=(n, p)), roots @ roots.transpose(0, 2, 1) / p)
 
 
-def line(means, variances):
+def make_line(means, variances):
     """Gaussians in one dimension."""
     return Gaussians(np.reshape(means, (-1, 1)), np.reshape(variances, (-1, 1, 1)))
 
 
-def oracle(m1, S1, m2, S2):
+def compute_expected(m1, S1, m2, S2):
     """All of them for one pair, by textbook formulas and general-purpose routines."""
     p, u = len(m1), m1 - m2
     P1, P2, mean = linalg.inv(S1), linalg.inv(S2), (S1 + S2) / 2
@@ -76,11 +76,11 @@ def oracle(m1, S1, m2, S2):
 @pytest.mark.parametrize("p", [1, 2, 5])
 @pytest.mark.filterwarnings("ignore:logm result")
 def test_every_measure_equals_its_definition(p):
-    A, C = random_gaussians(6, p, 1), random_gaussians(4, p, 2)
+    A, C = draw_gaussians(6, p, 1), draw_gaussians(4, p, 2)
     found = dissimilarity(A, C, METRICS)
     for i, first in enumerate(A):
         for j, second in enumerate(C):
-            for name, value in oracle(*first, *second).items():
+            for name, value in compute_expected(*first, *second).items():
                 assert found[name][i, j] == pytest.approx(value, rel=1e-9), name
 
 
@@ -136,7 +136,7 @@ GOLDEN = [
 
 def test_pyriemann_has_the_same_numbers():
     distance = pytest.importorskip("pyriemann.utils.distance")
-    S = random_gaussians(12, 4).covariances
+    S = draw_gaussians(12, 4).covariances
     found = dissimilarity(Gaussians(np.zeros((12, 4)), S), metric=[R, J, B])
     np.testing.assert_allclose(found[R], distance.pairwise_distance(S), atol=1e-7)
     theirs = distance.pairwise_distance(S, metric="kullback_sym")
@@ -157,7 +157,7 @@ def test_golden_values(pair, values):
 
 
 def test_divergences_are_integrals_of_densities():
-    gaussians = line([0.3, -1.1], [1.7, 0.4])
+    gaussians = make_line([0.3, -1.1], [1.7, 0.4])
     p, q = (stats.norm(m, np.sqrt(v)) for m, v in ((0.3, 1.7), (-1.1, 0.4)))
 
     def integral(f):
@@ -176,7 +176,7 @@ def test_divergences_are_integrals_of_densities():
 
 
 def test_closed_forms_agree_with_monte_carlo():
-    gaussians = random_gaussians(2, 3, 4, spread=0.3)
+    gaussians = draw_gaussians(2, 3, 4, spread=0.3)
     p, q = (stats.multivariate_normal(m, S) for m, S in gaussians)
     found = dissimilarity(gaussians, metric=["kl", B])
     x = p.rvs(200_000, random_state=0)
@@ -189,7 +189,7 @@ def test_closed_forms_agree_with_monte_carlo():
 
 def test_special_cases():
     rng = np.random.default_rng(0)
-    means, other = rng.normal(size=(5, 3)), random_gaussians(5, 3).covariances
+    means, other = rng.normal(size=(5, 3)), draw_gaussians(5, 3).covariances
     # D6: multiples of one matrix.
     scales = np.array([1.0, 3.0, 0.1])
     multiples = Gaussians(np.zeros((3, 3)), scales[:, None, None] * other[0])
@@ -215,7 +215,7 @@ def test_special_cases():
 
 @pytest.mark.parametrize("name", AFFINE)
 def test_affine_maps_change_nothing(name):
-    gaussians = random_gaussians(8, 4)
+    gaussians = draw_gaussians(8, 4)
     rng = np.random.default_rng(1)
     T, b = np.diag([1e-3, 1, 10, 1e4]) @ rng.normal(size=(4, 4)), rng.normal(size=4)
     moved = Gaussians(gaussians.means @ T.T + b, T @ gaussians.covariances @ T.T)
@@ -225,7 +225,7 @@ def test_affine_maps_change_nothing(name):
 
 
 def test_the_riemannian_distance_is_that_of_inverses():
-    gaussians = random_gaussians(8, 4)
+    gaussians = draw_gaussians(8, 4)
     inverses = Gaussians(gaussians.means, np.linalg.inv(gaussians.covariances))
     np.testing.assert_allclose(
         dissimilarity(inverses, metric=R), dissimilarity(gaussians, metric=R), rtol=1e-10
@@ -233,7 +233,7 @@ def test_the_riemannian_distance_is_that_of_inverses():
 
 
 def test_inequalities_between_the_measures():
-    found = dissimilarity(random_gaussians(30, 3), metric=SIX)
+    found = dissimilarity(draw_gaussians(30, 3), metric=SIX)
     off = ~np.eye(30, dtype=bool)
     # D9: by convexity of the inverse the mean term of d_JR is at least √2 times that of d_BR.
     assert (found[JR] - found[R] >= np.sqrt(2) * (found[BR] - found[R]) - 1e-12).all()
@@ -242,7 +242,7 @@ def test_inequalities_between_the_measures():
 
 @pytest.mark.parametrize("name", METRICS)
 def test_square_matrices_are_symmetric_with_zero_diagonal(name):
-    gaussians = Gaussians.concatenate([random_gaussians(70, 3), random_gaussians(70, 3)[:2]])
+    gaussians = Gaussians.concatenate([draw_gaussians(70, 3), draw_gaussians(70, 3)[:2]])
     D = dissimilarity(gaussians, metric=name)
     assert (np.diag(D) == 0).all() and (D >= 0).all()
     if name in SYMMETRIC:
@@ -256,7 +256,7 @@ def test_square_matrices_are_symmetric_with_zero_diagonal(name):
 
 
 def test_a_wide_ridge_leaves_the_means():
-    gaussians = random_gaussians(5, 3)
+    gaussians = draw_gaussians(5, 3)
     wide = Gaussians(gaussians.means, gaussians.covariances + 1e12 * np.eye(3))
     found = 1e6 * dissimilarity(wide)
     np.testing.assert_allclose(found, cdist(gaussians.means, gaussians.means), atol=1e-2)
@@ -276,20 +276,20 @@ def test_the_automatic_ridge_makes_units_of_all_data_irrelevant(scale, p):
 
 
 def test_the_order_of_objects_is_theirs_only():
-    gaussians = random_gaussians(12, 3)
+    gaussians = draw_gaussians(12, 3)
     order = np.random.default_rng(0).permutation(12)
     D = dissimilarity(gaussians)
     np.testing.assert_allclose(dissimilarity(gaussians[order]), D[np.ix_(order, order)], rtol=1e-10)
 
 
 def test_anchors_of_the_double_centred_matrix():
-    D = dissimilarity(line([0, 2, 5], [1, 4, 1]))
+    D = dissimilarity(make_line([0, 2, 5], [1, 4, 1]))
     np.testing.assert_allclose(D[[0, 0, 1], [1, 2, 2]], [2.65120543, 5, 3.28366096], atol=1e-8)
     report = metric_report(D)
     assert report.largest_eigenvalue == pytest.approx(12.6083318, abs=1e-7)
     assert report.smallest_eigenvalue == pytest.approx(0, abs=1e-12)
     assert report.is_euclidean and report.is_metric
-    far = dissimilarity(line([0, 10, 20], [1, 400, 1]))
+    far = dissimilarity(make_line([0, 10, 20], [1, 400, 1]))
     np.testing.assert_allclose(far[[0, 0, 1], [1, 2, 2]], [6.6976891, 20, 6.6976891], atol=1e-7)
     report = metric_report(far)
     assert report.largest_eigenvalue == pytest.approx(200)
@@ -307,7 +307,7 @@ def test_sets_of_one_vector_repeated_are_as_far_apart_as_these():
 
 
 # Made by these matrices of integers, which floating point holds exactly, with 80 digits.
-def integer_pair():
+def make_integer_pair():
     i = np.arange(1, 8)
     V = np.vander(i, 6, increasing=True).astype(float)
     W = np.vander(i[::-1] - 4, 6, increasing=True).astype(float)
@@ -327,14 +327,14 @@ EXACT = {
 
 
 def test_ill_conditioned_pairs_keep_their_digits():
-    gaussians = integer_pair()
+    gaussians = make_integer_pair()
     assert np.prod(np.linalg.cond(gaussians.covariances)) > 1e15
     found = dissimilarity(gaussians, metric=list(EXACT))
     for name, value in EXACT.items():
         assert found[name][0, 1] == pytest.approx(value, rel=1e-9), name
 
 
-def ill_conditioned(p, *digits):
+def make_ill_conditioned(p, *digits):
     rng = np.random.default_rng(0)
     turns = [np.linalg.qr(rng.normal(size=(p, p)))[0] for _ in digits]
     stack = [(Q * 10.0 ** -np.linspace(0, d, p)) @ Q.T for Q, d in zip(turns, digits, strict=True)]
@@ -344,7 +344,7 @@ def ill_conditioned(p, *digits):
 
 @pytest.mark.parametrize("digits", [(12, 10), (7.5, 7.5), (15, 0), (14, 14)], ids=str)
 def test_no_condition_number_breaks_a_measure(digits):
-    pair = ill_conditioned(8, *digits)
+    pair = make_ill_conditioned(8, *digits)
     one, two = dissimilarity(pair, metric=METRICS), dissimilarity(pair[::-1], metric=METRICS)
     for name in SYMMETRIC:
         assert np.isfinite(one[name]).all() and one[name][0, 1] > 0
@@ -360,7 +360,7 @@ def test_no_condition_number_breaks_a_measure(digits):
 
 
 def test_well_and_ill_conditioned_pairs_mix():
-    mixed = Gaussians.concatenate([random_gaussians(6, 8), ill_conditioned(8, 13, 4, 11)])
+    mixed = Gaussians.concatenate([draw_gaussians(6, 8), make_ill_conditioned(8, 13, 4, 11)])
     found = dissimilarity(mixed, metric=METRICS)
     for i, j in [(0, 1), (0, 6), (7, 2), (7, 6), (6, 8), (8, 6)]:
         alone = dissimilarity(mixed[[i, j]], metric=METRICS)
@@ -371,7 +371,7 @@ def test_well_and_ill_conditioned_pairs_mix():
 def test_alike_ill_conditioned_pairs_keep_their_digits():
     # Among round ones; inner products of such matrices with their inverses lose 12 digits, and so
     # does a factor of their mean. Four times a matrix has exactly twice its factor.
-    S = ill_conditioned(8, 12).covariances
+    S = make_ill_conditioned(8, 12).covariances
     stack = np.concatenate([S, 4 * S, np.stack([np.eye(8)] * 6)])
     found = dissimilarity(Gaussians(np.zeros((8, 8)), stack), metric=["kl", J, B])
     np.testing.assert_allclose(found[B][0, 1], 8 / 2 * np.log(1.25), rtol=1e-11)
@@ -381,7 +381,7 @@ def test_alike_ill_conditioned_pairs_keep_their_digits():
 
 
 def test_units_cost_no_digits():
-    gaussians = random_gaussians(10, 5)
+    gaussians = draw_gaussians(10, 5)
     units = np.array([1e-8, 1e-3, 1, 1e4, 1e8])
     moved = Gaussians(gaussians.means * units, gaussians.covariances * np.outer(units, units))
     for name in AFFINE:
@@ -392,21 +392,21 @@ def test_units_cost_no_digits():
 
 def test_close_pairs_keep_their_digits():
     # d_B = 1e-12/8: the Hellinger distance by 1 - exp would be wrong in the fourth digit.
-    found = dissimilarity(line([0, 1e-6], [1, 1]), metric=[H, B, J])
+    found = dissimilarity(make_line([0, 1e-6], [1, 1]), metric=[H, B, J])
     assert found[B][0, 1] == pytest.approx(1.25e-13, rel=1e-6)
     assert found[H][0, 1] == pytest.approx(5e-7, rel=1e-6)
     assert found[J][0, 1] == pytest.approx(1e-12, rel=1e-6)
 
 
 def test_the_hellinger_distance_saturates_and_does_not_overflow():
-    found = dissimilarity(line([0, 1e6], [1, 1]), metric=[H, B])
+    found = dissimilarity(make_line([0, 1e6], [1, 1]), metric=[H, B])
     assert found[H][0, 1] == np.sqrt(2) and found[B][0, 1] == pytest.approx(1e12 / 8)
 
 
 # ---------------------------------------------------------------------- low rank
 
 
-def thin_gaussians(n=12, p=60, r=5, seed=0, ridge=0.7):
+def draw_thin_gaussians(n=12, p=60, r=5, seed=0, ridge=0.7):
     rng = np.random.default_rng(seed)
     factors = rng.normal(size=(n, p, r)) * rng.uniform(0.1, 3, size=(n, 1, r))
     factors[1, :, 1:] = 0  # of rank one
@@ -419,7 +419,7 @@ def thin_gaussians(n=12, p=60, r=5, seed=0, ridge=0.7):
 @pytest.mark.parametrize("name", METRICS)
 def test_low_rank_and_dense_paths_agree(name):
     for ridge in (0.7, np.random.default_rng(1).uniform(0.1, 9, 12)):
-        thin = thin_gaussians(ridge=ridge)
+        thin = draw_thin_gaussians(ridge=ridge)
         dense = Gaussians(thin.means, thin.covariances)
         D = dissimilarity(dense, metric=name)
         np.testing.assert_allclose(dissimilarity(thin, metric=name), D, rtol=1e-9, atol=1e-9)
@@ -428,7 +428,7 @@ def test_low_rank_and_dense_paths_agree(name):
 
 
 def test_ranks_may_differ():
-    a, b = thin_gaussians(7), thin_gaussians(9, r=8, seed=3, ridge=0.2)
+    a, b = draw_thin_gaussians(7), draw_thin_gaussians(9, r=8, seed=3, ridge=0.2)
     for name in METRICS:
         expected = dissimilarity(a, Gaussians(b.means, b.covariances), name)
         np.testing.assert_allclose(
@@ -437,13 +437,13 @@ def test_ranks_may_differ():
 
 
 def test_most_generalised_eigenvalues_are_one():
-    thin = thin_gaussians()
+    thin = draw_thin_gaussians()
     values = linalg.eigh(thin.covariances[0], thin.covariances[7], eigvals_only=True)
     assert np.isclose(values, 1, atol=1e-9).sum() >= 60 - 2 * 5  # D19
 
 
 def test_near_duplicates_of_low_rank_are_near():
-    thin = thin_gaussians()
+    thin = draw_thin_gaussians()
     strong = Gaussians(thin.means, factors=thin.factors * 1e4, ridge=0.7)
     twice = Gaussians.concatenate([strong, strong])
     D = dissimilarity(twice)
@@ -465,7 +465,7 @@ def test_covariances_that_rounding_makes_definite_are_refused(t, p, rank):
             assert "Give a larger ridge, or shrinkage" in str(error)
             refused += 1
     assert refused >= 58
-    assert np.isfinite(dissimilarity(ill_conditioned(8, 15, 0))).all()
+    assert np.isfinite(dissimilarity(make_ill_conditioned(8, 15, 0))).all()
 
 
 def test_factors_without_columns_are_spheres():
@@ -476,13 +476,13 @@ def test_factors_without_columns_are_spheres():
 
 
 def test_a_ridge_that_is_lost_in_rounding_is_refused():
-    thin = thin_gaussians()
+    thin = draw_thin_gaussians()
     with pytest.raises(ValueError, match="numerically singular.*Pass a larger ridge"):
         dissimilarity(Gaussians(thin.means, factors=thin.factors * 1e9, ridge=0.7))
 
 
 def test_the_path_is_chosen_and_may_be_forced():
-    thin = thin_gaussians()
+    thin = draw_thin_gaussians()
     np.testing.assert_allclose(dissimilarity(thin, method="dense"), dissimilarity(thin), rtol=1e-9)
     dense = Gaussians(thin.means, thin.covariances)
     with pytest.raises(ValueError, match='method="low_rank" needs'):
@@ -493,7 +493,7 @@ def test_the_path_is_chosen_and_may_be_forced():
 # ---------------------------------------------------------------------- the engine
 
 
-@pytest.mark.parametrize("make", [thin_gaussians, lambda: random_gaussians(150, 3)])
+@pytest.mark.parametrize("make", [draw_thin_gaussians, lambda: draw_gaussians(150, 3)])
 def test_threads_and_several_at_once_change_nothing(make):
     gaussians = make()
     found = dissimilarity(gaussians, metric=METRICS)
@@ -507,7 +507,7 @@ def test_threads_and_several_at_once_change_nothing(make):
 
 
 def test_the_result_for_a_new_object_does_not_depend_on_its_batch():
-    old, new = random_gaussians(40, 3), random_gaussians(9, 3, 7)
+    old, new = draw_gaussians(40, 3), draw_gaussians(9, 3, 7)
     together = dissimilarity(new, old)
     for k in range(9):
         np.testing.assert_allclose(dissimilarity(new[k : k + 1], old)[0], together[k], rtol=1e-12)
@@ -515,9 +515,9 @@ def test_the_result_for_a_new_object_does_not_depend_on_its_batch():
 
 
 def test_kl_keeps_its_direction_in_every_shape():
-    a, b = random_gaussians(7, 2), random_gaussians(3, 2, 5)
+    a, b = draw_gaussians(7, 2), draw_gaussians(3, 2, 5)
     wide, tall = dissimilarity(b, a, ["kl", R]), dissimilarity(a, b, ["kl", R])
-    expected = oracle(*a[4], *b[1])["kl"], oracle(*b[1], *a[4])["kl"]
+    expected = compute_expected(*a[4], *b[1])["kl"], compute_expected(*b[1], *a[4])["kl"]
     assert tall["kl"][4, 1] == pytest.approx(expected[0])
     assert wide["kl"][1, 4] == pytest.approx(expected[1])
 
@@ -525,7 +525,7 @@ def test_kl_keeps_its_direction_in_every_shape():
 def test_memory_is_the_result_and_little_more():
     import tracemalloc
 
-    gaussians = random_gaussians(1000, 2)
+    gaussians = draw_gaussians(1000, 2)
     tracemalloc.start()
     D = dissimilarity(gaussians, metric=B)
     peak = tracemalloc.get_traced_memory()[1]
@@ -533,7 +533,7 @@ def test_memory_is_the_result_and_little_more():
     assert peak < D.nbytes * 1.5 + 8e6
 
 
-@pytest.mark.parametrize("make", [thin_gaussians, lambda: random_gaussians(25, 3)])
+@pytest.mark.parametrize("make", [draw_thin_gaussians, lambda: draw_gaussians(25, 3)])
 def test_dask_blocks_hold_the_same_numbers(make):
     pytest.importorskip("dask.array")
     gaussians = make()
@@ -550,7 +550,7 @@ def test_dask_blocks_hold_the_same_numbers(make):
     np.testing.assert_allclose(new, whole[BR][:4], rtol=1e-9, atol=1e-7)
 
 
-@pytest.mark.parametrize("make", [thin_gaussians, lambda: random_gaussians(25, 3)])
+@pytest.mark.parametrize("make", [draw_thin_gaussians, lambda: draw_gaussians(25, 3)])
 def test_dask_blocks_go_to_another_process_and_hold_the_same_numbers(make):
     """As a scheduler sends them: each task by itself, as bytes."""
     pytest.importorskip("dask.array")
@@ -570,7 +570,7 @@ def test_dask_blocks_go_to_another_process_and_hold_the_same_numbers(make):
 @pytest.mark.slow  # the test before sends the same blocks as bytes, without a cluster
 def test_two_worker_processes_compute_the_same_numbers(tmp_path):
     distributed = pytest.importorskip("distributed")
-    stacks = [random_gaussians(25, 3), thin_gaussians()]
+    stacks = [draw_gaussians(25, 3), draw_thin_gaussians()]
     with (
         distributed.LocalCluster(
             n_workers=2,
@@ -600,12 +600,12 @@ def test_two_worker_processes_compute_the_same_numbers(tmp_path):
     [
         (([[[0.0]]],), "A must be Gaussians; got list. Use Gaussians.from_sets"),
         ((np.zeros((2, 2)),), "A must be Gaussians; got ndarray"),
-        ((line([0], [1]), random_gaussians(2, 2)), "A has 1 features, but B has 2"),
-        ((line([0], [1]), None, "jefreys"), "Did you mean 'jeffreys'"),
-        ((line([0], [1]), None, []), "at least one"),
-        ((line([0, 1], [1, 0]),), "Gaussian 1 is not positive definite"),
-        ((line([0], [1])[:0],), "A is empty. At least one Gaussian"),
-        ((line([0, 1e200], [1e-200, 1e-200]),), "too large for floating-point"),
+        ((make_line([0], [1]), draw_gaussians(2, 2)), "A has 1 features, but B has 2"),
+        ((make_line([0], [1]), None, "jefreys"), "Did you mean 'jeffreys'"),
+        ((make_line([0], [1]), None, []), "at least one"),
+        ((make_line([0, 1], [1, 0]),), "Gaussian 1 is not positive definite"),
+        ((make_line([0], [1])[:0],), "A is empty. At least one Gaussian"),
+        ((make_line([0, 1e200], [1e-200, 1e-200]),), "too large for floating-point"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -615,7 +615,7 @@ def test_bad_input_is_refused(arguments, message):
 
 
 def test_one_gaussian_has_a_matrix():
-    assert dissimilarity(line([0], [1])).tolist() == [[0.0]]
+    assert dissimilarity(make_line([0], [1])).tolist() == [[0.0]]
 
 
 # ---------------------------------------------------------------------- metrics, or not
@@ -624,7 +624,7 @@ def test_one_gaussian_has_a_matrix():
 @pytest.mark.parametrize("name", [H, R])
 def test_the_true_metrics_keep_the_triangle_inequality(name):
     for p in (1, 2, 4):
-        report = metric_report(dissimilarity(random_gaussians(30, p), metric=name))
+        report = metric_report(dissimilarity(draw_gaussians(30, p), metric=name))
         assert report.n_triples == 30 * 29 * 28 and report.is_exhaustive  # above 20000 (D10)
         assert report.is_metric and report.triangle_violations == 0
 
@@ -639,7 +639,7 @@ CERTIFICATES = [  # L, S: d_BR, by way of the middle; d_JR, by way of the middle
 @pytest.mark.parametrize(("L", "S", "br", "br_by", "jr", "jr_by"), CERTIFICATES)
 def test_a_broad_gaussian_is_a_shortcut(L, S, br, br_by, jr, jr_by):
     """The works call d_BR and d_JR metrics. They are not (D11)."""
-    found = dissimilarity(line([0, L / 2, L], [1, S, 1]), metric=[BR, JR])
+    found = dissimilarity(make_line([0, L / 2, L], [1, S, 1]), metric=[BR, JR])
     for name, direct, by in ((BR, br, br_by), (JR, jr, jr_by)):
         D = found[name]
         assert D[0, 2] == pytest.approx(direct, rel=1e-11)
@@ -653,16 +653,16 @@ def test_a_broad_gaussian_is_a_shortcut(L, S, br, br_by, jr, jr_by):
 
 
 def test_divergences_break_the_triangle_inequality():
-    found = dissimilarity(line([0, 1, 2], [1, 1, 1]), metric=[J, B])
+    found = dissimilarity(make_line([0, 1, 2], [1, 1, 1]), metric=[J, B])
     assert found[J][0, 2] == pytest.approx(4) and found[J][0, 1] == pytest.approx(1)
     assert found[B][0, 2] == pytest.approx(0.5) and found[B][0, 1] == pytest.approx(0.125)
-    roots = dissimilarity(random_gaussians(30, 2), metric=["sqrt_jeffreys", "sqrt_bhattacharyya"])
+    roots = dissimilarity(draw_gaussians(30, 2), metric=["sqrt_jeffreys", "sqrt_bhattacharyya"])
     for D in roots.values():
         assert metric_report(D).triangle_violations > 0.01
 
 
 def test_families_on_which_the_corrected_measures_are_metrics():
-    gaussians = random_gaussians(25, 3)
+    gaussians = draw_gaussians(25, 3)
     alike = Gaussians(gaussians.means, np.stack([gaussians.covariances[0]] * 25))
     centered = Gaussians(np.zeros((25, 3)), gaussians.covariances)
     for some in (alike, centered):
@@ -674,7 +674,7 @@ SIX_ON_A_LINE = ([0, 50, 100, 25, 75, 50], [1, 1, 1, 1000, 1000, 1000])
 
 
 def test_kernels_of_the_corrected_measures_are_indefinite():
-    found = dissimilarity(line(*SIX_ON_A_LINE), metric=[BR, JR])  # D15
+    found = dissimilarity(make_line(*SIX_ON_A_LINE), metric=[BR, JR])  # D15
     report = metric_report(found[BR], width=80.252)
     assert report.kernel_smallest_eigenvalue == pytest.approx(-0.3140, abs=5e-5)
     assert report.smallest_eigenvalue == pytest.approx(-2912.4, abs=0.05)
@@ -685,7 +685,7 @@ def test_kernels_of_the_corrected_measures_are_indefinite():
 
 
 def test_the_kernel_of_the_jeffreys_divergence_is_indefinite():
-    D = dissimilarity(line([-2.1, -1.1, -1.2], [4.4, 0.2, 1.1]), metric=J)  # D14
+    D = dissimilarity(make_line([-2.1, -1.1, -1.2], [4.4, 0.2, 1.1]), metric=J)  # D14
     smallest = np.linalg.eigvalsh(exponential_kernel(D, 10.0))[0]
     assert smallest == pytest.approx(-0.0572, abs=5e-5)
 
@@ -717,7 +717,7 @@ def test_a_metric_need_not_be_euclidean():
 
 def test_hellinger_is_euclidean_and_its_kernel_positive():
     for p in (1, 3):
-        D = dissimilarity(random_gaussians(40, p), metric=[H, B])
+        D = dissimilarity(draw_gaussians(40, p), metric=[H, B])
         for width in (0.01, 0.5, 30.0):
             report = metric_report(D[H], width)
             assert report.kernel_smallest_eigenvalue > -1e-10 * 40  # D13
@@ -755,7 +755,7 @@ def test_the_report_on_real_neighbourhoods(data):
 
 
 def test_sampled_triples_estimate_the_share():
-    D = dissimilarity(random_gaussians(60, 2), metric=J)
+    D = dissimilarity(draw_gaussians(60, 2), metric=J)
     exact = metric_report(D)
     sampled = metric_report(D, max_triples=100_000, random_state=1)
     assert not sampled.is_exhaustive and sampled.n_triples == 100_000
@@ -773,11 +773,11 @@ def test_sampled_triples_estimate_the_share():
 def test_the_closure_is_the_largest_metric_below():
     from scipy.sparse.csgraph import shortest_path
 
-    D = dissimilarity(random_gaussians(40, 2), metric=J)
+    D = dissimilarity(draw_gaussians(40, 2), metric=J)
     closed = metric_closure(D)
     np.testing.assert_allclose(closed, shortest_path(D), rtol=1e-12)
     assert metric_report(closed).is_metric and (closed <= D).all()
-    metric = dissimilarity(random_gaussians(40, 2), metric=R)
+    metric = dissimilarity(draw_gaussians(40, 2), metric=R)
     np.testing.assert_allclose(metric_closure(metric), metric, rtol=1e-12)
     # Objects at distance 0 are joined, not apart.
     zero = metric_closure([[0, 0, 3.0], [0, 0, 9.0], [3.0, 9.0, 0]])
@@ -806,18 +806,20 @@ def test_a_report_of_equal_objects():
     assert report.is_metric and report.is_euclidean
     assert "4 objects" in str(report)
     # Where most are the same, their distances are rounding and no measure of size.
-    few = random_gaussians(5, 20, 1)
+    few = draw_gaussians(5, 20, 1)
     many = few[np.repeat(np.arange(5), [25, 4, 1, 1, 1])]
     for name in (H, R, "mean"):
         D = dissimilarity(many, metric=name)
         report = metric_report(D)
         assert report.is_metric, name
         assert 0.1 * D.max() < report.kernel_width <= D.max()
-    assert not metric_report(dissimilarity(line([0] * 9 + [50, 100], [1] * 9 + [100, 1]))).is_metric
+    assert not metric_report(
+        dissimilarity(make_line([0] * 9 + [50, 100], [1] * 9 + [100, 1]))
+    ).is_metric
 
 
 def test_single_precision_may_be_symmetric_but_for_its_rounding():
-    D = dissimilarity(random_gaussians(6, 2)).astype(np.float32)
+    D = dissimilarity(draw_gaussians(6, 2)).astype(np.float32)
     D[0, 1] = np.nextafter(D[0, 1], np.float32(9))
     assert metric_report(D).n == 6
     with pytest.raises(ValueError, match="symmetric"):
@@ -828,7 +830,7 @@ def test_single_precision_may_be_symmetric_but_for_its_rounding():
 
 
 def test_widths_are_quantiles_of_pairs():
-    D = dissimilarity(random_gaussians(30, 2))
+    D = dissimilarity(draw_gaussians(30, 2))
     pairs = D[np.triu_indices(30, 1)]
     for q in (0.1, 0.5, 0.9):
         assert quantile_width(D, q) == pytest.approx(np.quantile(np.repeat(pairs, 2), q))
@@ -843,7 +845,7 @@ def test_widths_are_quantiles_of_pairs():
 
 
 def test_kernels_are_exponentials_of_dissimilarities():
-    D = dissimilarity(random_gaussians(9, 2))
+    D = dissimilarity(draw_gaussians(9, 2))
     np.testing.assert_allclose(exponential_kernel(D, 3.0), np.exp(-D / 3))
     np.testing.assert_array_equal(exponential_kernel(D), exponential_kernel(D, quantile_width(D)))
     with pytest.raises(ValueError, match="Give the width that the training kernel has"):
@@ -852,12 +854,12 @@ def test_kernels_are_exponentials_of_dissimilarities():
         exponential_kernel(D, 0.0)
 
 
-def indefinite():
-    return exponential_kernel(dissimilarity(line(*SIX_ON_A_LINE)), 80.252)
+def make_indefinite():
+    return exponential_kernel(dissimilarity(make_line(*SIX_ON_A_LINE)), 80.252)
 
 
 def test_clipping_gives_the_nearest_positive_kernel():
-    K = indefinite()
+    K = make_indefinite()
     repair = repair_kernel(K)
     values = np.linalg.eigvalsh(K)
     assert repair.smallest_eigenvalue == pytest.approx(-0.3140, abs=5e-5)
@@ -871,7 +873,7 @@ def test_clipping_gives_the_nearest_positive_kernel():
 
 
 def test_shifting_keeps_all_but_the_diagonal():
-    K = indefinite()
+    K = make_indefinite()
     repair = repair_kernel(K, "shift")
     np.testing.assert_allclose(repair.kernel - K, -np.linalg.eigvalsh(K)[0] * np.eye(6), atol=1e-13)
     assert abs(np.linalg.eigvalsh(repair.kernel)[0]) < 1e-13
@@ -879,7 +881,7 @@ def test_shifting_keeps_all_but_the_diagonal():
 
 
 def test_a_positive_kernel_is_left_alone():
-    K = exponential_kernel(dissimilarity(random_gaussians(20, 2), metric=H))
+    K = exponential_kernel(dissimilarity(draw_gaussians(20, 2), metric=H))
     for method in ("clip", "shift"):
         repair = repair_kernel(K, method)
         np.testing.assert_array_equal(repair.kernel, K)

@@ -22,7 +22,7 @@ from nearfar.distributions import dtw_distances, emd_distances, exponential_kern
 SETS = make_sets(4, 3, 3, sizes=(3, 9), random_state=0)
 
 
-def neighbors_error(D, y):
+def compute_neighbor_error(D, y):
     knn = KNeighborsClassifier(1, metric="precomputed")
     return 1 - cross_val_score(knn, D, y, cv=LeaveOneOut()).mean()
 
@@ -98,7 +98,7 @@ def test_signatures_are_weighted_centres(ot):
 def test_emd_serves_classifiers(ot):
     sets = make_sets(6, 3, 3, means=4.0, sizes=(5, 9), random_state=0)
     D = emd_distances(sets)
-    assert neighbors_error(D, sets.labels) < 0.2
+    assert compute_neighbor_error(D, sets.labels) < 0.2
     machine = SVC(C=10, kernel="precomputed").fit(exponential_kernel(D), sets.labels)
     assert machine.score(exponential_kernel(D), sets.labels) > 0.9
 
@@ -133,7 +133,7 @@ def test_missing_libraries_name_the_extra(monkeypatch, function, module, extra):
 # ---------------------------------------------------------------------- dynamic time warping
 
 
-def warped(x, z, window=None):
+def compute_dtw(x, z, window=None):
     """Dynamic time warping, step by step."""
     best = np.full((len(x) + 1, len(z) + 1), np.inf)
     best[0, 0] = 0
@@ -148,13 +148,13 @@ def warped(x, z, window=None):
 
 def test_dtw_is_the_best_path():
     pytest.importorskip("tslearn")
-    expected = np.array([[warped(a, b) for b in SETS] for a in SETS])
+    expected = np.array([[compute_dtw(a, b) for b in SETS] for a in SETS])
     D = dtw_distances(SETS)
     assert pytest.approx(expected, abs=1e-9) == D
     assert np.array_equal(D, D.T) and not D.diagonal().any()
     assert dtw_distances(SETS[:5], SETS[5:]) == pytest.approx(expected[:5, 5:], abs=1e-9)
     even = make_sets(2, 2, 2, sizes=(8, 8), random_state=0)
-    bounded = np.array([[warped(a, b, window=1) for b in even] for a in even])
+    bounded = np.array([[compute_dtw(a, b, window=1) for b in even] for a in even])
     assert dtw_distances(even, window=1) == pytest.approx(bounded, abs=1e-9)
     assert (bounded > dtw_distances(even) + 1e-3).any()
 
@@ -177,7 +177,7 @@ def test_dtw_sees_the_order_that_sets_forget():
 # ---------------------------------------------------------------------- bags of words
 
 
-def blobs(counts, seed=0):
+def make_blobs(counts, seed=0):
     """A set with so many vectors at each of the corners of a triangle."""
     corners = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
     rows = np.repeat(corners, counts, axis=0)
@@ -186,7 +186,7 @@ def blobs(counts, seed=0):
 
 def test_histograms_count_the_nearest_words():
     counts = np.array([[4, 0, 6], [1, 1, 2], [0, 5, 0]])
-    sets = [blobs(row, seed) for seed, row in enumerate(counts)]
+    sets = [make_blobs(row, seed) for seed, row in enumerate(counts)]
     model = BagOfWords(3, weighting="count", random_state=0).fit(sets)
     corner = cdist(model.words_, [[0, 0], [10, 0], [0, 10]]).argmin(axis=1)
     assert sorted(corner) == [0, 1, 2]
@@ -198,7 +198,7 @@ def test_histograms_count_the_nearest_words():
 
 
 def test_words_are_the_means_of_their_vectors():
-    rows = blobs([30, 20, 10])
+    rows = make_blobs([30, 20, 10])
     words = BagOfWords(3, random_state=0).fit([rows]).words_
     nearest = cdist(rows, words).argmin(axis=1)
     for k, word in enumerate(words):

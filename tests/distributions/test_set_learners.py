@@ -46,11 +46,11 @@ IRIS = load_iris()
 WINE = load_wine()
 
 
-def three(means, variances):
+def make_gaussians(means, variances):
     return Gaussians(np.reshape(means, (-1, 1)), np.reshape(variances, (-1, 1, 1)))
 
 
-def moments(rows, ridge):
+def compute_moments(rows, ridge):
     return rows.mean(axis=0), np.cov(rows.T) + ridge * np.eye(rows.shape[1])
 
 
@@ -61,45 +61,45 @@ def d_br(a, b):
     return np.sqrt(u @ np.linalg.solve(gamma, u)) + np.sqrt((np.log(values) ** 2).sum())
 
 
-def matrix(A, B):
+def compute_matrix(A, B):
     return np.array([[d_br(a, b) for b in B] for a in A])
 
 
-def centering(n):
+def make_centering(n):
     return np.eye(n) - np.ones((n, n)) / n
 
 
-def up_to_signs(found, wanted):
-    signs = np.sign((found * wanted).sum(axis=0))
-    return found * signs
+def align_signs(vectors, expected):
+    signs = np.sign((vectors * expected).sum(axis=0))
+    return vectors * signs
 
 
-def hungarian(y, labels):
+def compute_accuracy(y, labels):
     table = np.array([[((y == a) & (labels == b)).sum() for b in set(labels)] for a in set(y)])
     rows, columns = linear_sum_assignment(-table)
     return table[rows, columns].sum() / len(y)
 
 
 RIDGE = 0.3
-OLD = [moments(rows, RIDGE) for rows in TRAIN]
-NEW = [moments(rows, RIDGE) for rows in TEST]
-D_OLD, D_NEW = matrix(OLD, OLD), matrix(NEW, OLD)
+OLD = [compute_moments(rows, RIDGE) for rows in TRAIN]
+NEW = [compute_moments(rows, RIDGE) for rows in TEST]
+D_OLD, D_NEW = compute_matrix(OLD, OLD), compute_matrix(NEW, OLD)
 
 
 # ---------------------------------------------------------------------- Euclidean embedding
 
 
 def test_anchors_of_three_gaussians():
-    found = EuclideanEmbedding().fit(three([0, 2, 5], [1, 4, 1]))
+    found = EuclideanEmbedding().fit(make_gaussians([0, 2, 5], [1, 4, 1]))
     np.testing.assert_allclose(found.eigenvalues_, [12.6083318, 1.6621081], rtol=1e-7)
     wanted = [[2.35414333, 0.61440429], [0.28842237, -1.04742817], [-2.6425657, 0.43302388]]
     wanted = np.array(wanted)
-    np.testing.assert_allclose(up_to_signs(found.embedding_, wanted), wanted, atol=1e-8)
+    np.testing.assert_allclose(align_signs(found.embedding_, wanted), wanted, atol=1e-8)
     assert found.negative_share_ == 0
 
 
 def test_anchor_with_a_negative_eigenvalue_which_is_never_used():
-    gaussians = three([0, 10, 20], [1, 400, 1])
+    gaussians = make_gaussians([0, 10, 20], [1, 400, 1])
     with pytest.warns(UserWarning, match="only 1 of n_components=2"):
         found = EuclideanEmbedding().fit(gaussians)
     assert found.eigenvalues_[0] == pytest.approx(200)
@@ -119,7 +119,7 @@ def test_star_metric_is_no_euclidean_one():
 
 def test_embedding_is_that_of_the_formulas():
     n = len(TRAIN)
-    H = centering(n)
+    H = make_centering(n)
     values, V = np.linalg.eigh(-0.5 * H @ D_OLD**2 @ H)
     V, values = V[:, ::-1][:, :3], values[::-1]
     found = SetEmbedding(3, ridge=RIDGE).fit(TRAIN)
@@ -141,7 +141,7 @@ def test_embedding_is_that_of_the_formulas():
 
 def test_loss_is_the_sum_of_the_squares_of_the_other_eigenvalues():
     D = dissimilarity(Gaussians.from_sets(TRAIN), metric="hellinger")
-    H = centering(len(D))
+    H = make_centering(len(D))
     K = -0.5 * H @ D**2 @ H
     Y4 = EuclideanEmbedding(4, metric="precomputed").fit_transform(D)
     loss = np.linalg.norm(Y4 @ Y4.T - K) ** 2
@@ -226,7 +226,7 @@ def test_more_dimensions_than_memory_can_hold_are_refused(kind):
 
 def test_shift_makes_all_eigenvalues_positive_and_keeps_the_rest():
     D = dissimilarity(Gaussians.from_sets(TRAIN), metric="jeffreys")
-    H = centering(40)
+    H = make_centering(40)
     K = -0.5 * H @ D**2 @ H
     least = np.linalg.eigvalsh(K)[0]
     assert least < -0.1
@@ -266,7 +266,7 @@ def test_many_sets_by_lanczos_give_what_all_eigenvalues_give():
     np.testing.assert_allclose(
         found.transform(found.gaussians_[:50]), found.embedding_[:50], atol=1e-8
     )
-    K = -0.5 * centering(1100) @ cdist(means, means, "cityblock") ** 2 @ centering(1100)
+    K = -0.5 * make_centering(1100) @ cdist(means, means, "cityblock") ** 2 @ make_centering(1100)
     shifted = EuclideanEmbedding(2, metric="precomputed", indefinite="shift")
     shifted.fit(cdist(means, means, "cityblock"))
     assert shifted.shift_ == pytest.approx(-2 * np.linalg.eigvalsh(K)[0], rel=1e-6)
@@ -313,7 +313,7 @@ def test_new_objects_have_the_edges_they_would_have_had_in_training():
 
 
 def test_hellinger_distances_at_their_limit_are_told():
-    far = three(100.0 * np.arange(8), np.ones(8))
+    far = make_gaussians(100.0 * np.arange(8), np.ones(8))
     with pytest.warns(
         UserWarning, match="100% of the Hellinger distances are at their upper limit"
     ):
@@ -383,7 +383,9 @@ def test_zero_diagonal_is_that_of_the_first_spectral_clustering():
 
 
 def test_as_many_eigenvalues_one_as_parts_and_a_warning():
-    gaussians = three(np.repeat([0, 50, 100, 150], 5) + np.tile(np.arange(5.0), 4), np.ones(20))
+    gaussians = make_gaussians(
+        np.repeat([0, 50, 100, 150], 5) + np.tile(np.arange(5.0), 4), np.ones(20)
+    )
     with pytest.warns(UserWarning, match="has 4 connected components.*radius"):
         found = LaplacianEmbedding(6, graph="radius", radius=10.0).fit(gaussians)
     assert (np.abs(found.eigenvalues_ - 1) < 1e-10).sum() == 4
@@ -392,14 +394,14 @@ def test_as_many_eigenvalues_one_as_parts_and_a_warning():
 
 
 def test_far_objects_give_numbers_and_objects_without_edges_zeros():
-    found = LaplacianEmbedding(2).fit(three(np.arange(10.0), np.ones(10)))
-    far = three([1e4, 1e6], [1, 1])
+    found = LaplacianEmbedding(2).fit(make_gaussians(np.arange(10.0), np.ones(10)))
+    far = make_gaussians([1e4, 1e6], [1, 1])
     assert np.isfinite(found.transform(far)).all()
     assert np.abs(found.transform(far)).max() < 1e-12
-    turned = LaplacianEmbedding(2, normalize=True).fit(three(np.arange(10.0), np.ones(10)))
+    turned = LaplacianEmbedding(2, normalize=True).fit(make_gaussians(np.arange(10.0), np.ones(10)))
     np.testing.assert_allclose(np.linalg.norm(turned.transform(far), axis=1), 1)
     edges = LaplacianEmbedding(2, graph="radius", radius=3.0).fit(
-        three(np.arange(10.0), np.ones(10))
+        make_gaussians(np.arange(10.0), np.ones(10))
     )
     assert (edges.transform(far) == 0).all()
     with (
@@ -407,7 +409,7 @@ def test_far_objects_give_numbers_and_objects_without_edges_zeros():
         pytest.warns(UserWarning, match="2 connected components"),
     ):
         LaplacianEmbedding(graph="radius", radius=1.5, zero_diagonal=True).fit(
-            three([0, 1, 2, 9], np.ones(4))
+            make_gaussians([0, 1, 2, 9], np.ones(4))
         )
     with pytest.raises(ValueError, match="needs a number for radius"):
         LaplacianEmbedding(graph="radius").fit(TRAIN)
@@ -492,18 +494,18 @@ def test_neighbourhoods_of_new_points_are_among_training_points():
 
 def test_wine_scaled_clusters_as_in_the_check_of_the_works():
     found = AugmentedSpectralClustering(3, ridge=1.0, standardize=True).fit(WINE.data)
-    assert hungarian(WINE.target, found.labels_) >= 0.95
+    assert compute_accuracy(WINE.target, found.labels_) >= 0.95
     np.testing.assert_array_equal(found.predict(WINE.data), found.labels_)
     # Standardised before or within: the same.
     outside = AugmentedSpectralClustering(3, ridge=1.0).fit(scale(WINE.data))
-    assert hungarian(found.labels_, outside.labels_) == 1
+    assert compute_accuracy(found.labels_, outside.labels_) == 1
 
 
 @pytest.mark.slow
 def test_wdbc_raw_clusters_as_in_the_check_of_the_works():
     X, y = load_breast_cancer(return_X_y=True)
     found = AugmentedSpectralClustering(2, ridge=1.0, n_jobs=2).fit(X)
-    assert 0.84 <= hungarian(y, found.labels_) <= 0.90
+    assert 0.84 <= compute_accuracy(y, found.labels_) <= 0.90
 
 
 def test_clusters_are_those_of_kmeans_on_unit_rows_of_the_eigenvectors():
@@ -513,7 +515,7 @@ def test_clusters_are_those_of_kmeans_on_unit_rows_of_the_eigenvectors():
     d = K.sum(axis=1)
     U = np.linalg.eigh(K / np.sqrt(np.outer(d, d)))[1][:, ::-1][:, :3]
     U /= np.linalg.norm(U, axis=1, keepdims=True)
-    np.testing.assert_allclose(up_to_signs(found.embedding_, U), U, atol=1e-7)
+    np.testing.assert_allclose(align_signs(found.embedding_, U), U, atol=1e-7)
     centers = np.array([found.embedding_[found.labels_ == k].mean(axis=0) for k in range(3)])
     np.testing.assert_allclose(found.cluster_centers_, centers, atol=1e-6)
     np.testing.assert_array_equal(cdist(found.embedding_, centers).argmin(axis=1), found.labels_)
@@ -526,7 +528,7 @@ def test_new_points_join_the_clusters_of_their_kind():
     found = AugmentedSpectralClustering(3).fit(X[::2])
     whole = np.empty(len(X), dtype=int)
     whole[::2], whole[1::2] = found.labels_, found.predict(X[1::2])
-    assert hungarian(WINE.target, whole) > 0.93
+    assert compute_accuracy(WINE.target, whole) > 0.93
 
 
 def test_too_many_clusters_say_so():
@@ -542,7 +544,7 @@ def test_too_many_clusters_say_so():
 def test_sets_cluster_and_new_sets_join():
     found = SetSpectralClustering(3, quantile=0.2).fit(TRAIN)
     labels = np.concatenate([found.labels_, found.predict(TEST)])
-    assert hungarian(Y, labels) > 0.9
+    assert compute_accuracy(Y, labels) > 0.9
     np.testing.assert_array_equal(found.predict(TRAIN), found.labels_)
     np.testing.assert_array_equal(found.fit_predict(TRAIN), found.labels_)
 
@@ -702,7 +704,7 @@ def test_low_rank_sets_are_placed_alike_whatever_their_batch():
     sets = [random.normal(size=(3 + k % 4, 60)) for k in range(24)]
     found = SetEmbedding(4).fit(sets[:16])
     assert found.gaussians_.is_low_rank
-    new = found.embedder_._gaussians_of(found.embedder_._new_objects(sets[16:]))
+    new = found.embedder_._get_gaussians(found.embedder_._check_new_objects(sets[16:]))
     assert new.is_low_rank
     whole = found.transform(sets)
     np.testing.assert_allclose(whole[:16], found.embedding_, atol=1e-8)
@@ -938,7 +940,7 @@ MODELS = [
 ]
 
 
-def said(model, X):
+def compute_output(model, X):
     return model.transform(X) if hasattr(model, "transform") else model.predict_proba(X)
 
 
@@ -950,12 +952,12 @@ def test_models_come_back_from_files_as_they_were(model, X, tmp_path):
     fitted = clone(model).fit(X, y)
     save(fitted, tmp_path / "model.nf")
     again = load(tmp_path / "model.nf")
-    np.testing.assert_array_equal(said(again, X), said(fitted, X))
+    np.testing.assert_array_equal(compute_output(again, X), compute_output(fitted, X))
     assert describe(tmp_path / "model.nf")["n_training_rows"] == len(X)
     unfitted = clone(model)
     save(unfitted, tmp_path / "unfitted.nf")
     with pytest.raises(NotFittedError):
-        said(load(tmp_path / "unfitted.nf"), X)
+        compute_output(load(tmp_path / "unfitted.nf"), X)
 
 
 @pytest.mark.parametrize(
@@ -1034,8 +1036,8 @@ def test_the_contract_holds_for_the_other_embedding():
     check_learner(SetEmbedding(4, embedding="laplacian"))
 
 
-class Forgetful(SetEmbedding):
-    """Does not know its training sets again."""
+class InconsistentEmbedding(SetEmbedding):
+    """Embedding whose ``transform`` differs from ``embedding_`` for training sets."""
 
     def transform(self, X):
         return super().transform(X) + 1e-3
@@ -1044,4 +1046,4 @@ class Forgetful(SetEmbedding):
 @pytest.mark.filterwarnings("ignore")
 def test_check_learner_runs_the_contract_of_sets():
     with pytest.raises(AssertionError, match="rtol=0, atol="):
-        check_learner(Forgetful(4))
+        check_learner(InconsistentEmbedding(4))

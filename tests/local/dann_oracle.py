@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def weights_of(distances, kind):
+def compute_weights(distances, kind):
     h = distances.max()
     if kind == "uniform" or h == 0:
         return np.ones(len(distances))
@@ -11,7 +11,7 @@ def weights_of(distances, kind):
     return weights if weights.sum() > 1e-20 else np.ones(len(distances))
 
 
-def scatters_of(rows, codes, weights):
+def compute_scatters(rows, codes, weights):
     """Return the within-class and between-class covariances, by definition."""
     p, total = rows.shape[1], weights.sum()
     shares, means = {}, {}
@@ -29,7 +29,7 @@ def scatters_of(rows, codes, weights):
     return within, between
 
 
-def metric_from(within, between, epsilon, shrinkage):
+def compute_metric(within, between, epsilon, shrinkage):
     p = len(within)
     if np.trace(within) > 1e-13:
         within = (1 - shrinkage) * within + shrinkage * np.trace(within) / p * np.eye(p)
@@ -40,7 +40,9 @@ def metric_from(within, between, epsilon, shrinkage):
     return root @ (root @ between @ root + epsilon * np.eye(p)) @ root
 
 
-def metric_at(rows, codes, query, m, epsilon=1.0, max_iter=1, shrinkage=1e-3, weights="tricube"):
+def compute_metric_at(
+    rows, codes, query, m, epsilon=1.0, max_iter=1, shrinkage=1e-3, weights="tricube"
+):
     """Return the metric at a query, for standardized features."""
     sigma, seen = np.eye(rows.shape[1]), []
     for step in range(max_iter):
@@ -50,8 +52,8 @@ def metric_at(rows, codes, query, m, epsilon=1.0, max_iter=1, shrinkage=1e-3, we
         if set(near) in seen:
             break
         seen.append(set(near))
-        w = weights_of(d[near], weights)
-        new = metric_from(*scatters_of(rows[near], codes[near], w), epsilon, shrinkage)
+        w = compute_weights(d[near], weights)
+        new = compute_metric(*compute_scatters(rows[near], codes[near], w), epsilon, shrinkage)
         settled = step and np.linalg.norm(new - sigma) <= 1e-3 * np.linalg.norm(sigma)
         sigma = new
         if settled:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from nearfar import ADAMENNClassifier, KNNClassifier
-from nearfar.local.adamenn import chi_squared, weights_of
+from nearfar.local.adamenn import compute_chi_squared, compute_feature_weights
 
 
-def draw(n=60, p=4, classes=2, seed=0, integers=False):
+def draw_data(n=60, p=4, classes=2, seed=0, integers=False):
     random = np.random.default_rng(seed)
     y = random.integers(classes, size=n)
     X = random.normal(size=(n, p)) * (1.0 + np.arange(p))
@@ -18,14 +18,14 @@ def draw(n=60, p=4, classes=2, seed=0, integers=False):
 # ---------------------------------------------------------------------- the oracle
 
 
-def order(D):
+def sort_by_distance(D):
     """Sort rows by distance, then by index. Distances that differ by rounding are equal."""
     return np.lexsort((np.arange(len(D)), np.round(D, 9)))
 
 
-def r_of(z, rows, codes, J, w, k1, k2, slab, hidden):
+def compute_relevances(z, rows, codes, J, w, k1, k2, slab, hidden):
     """Return the relevances at training row z, by counting."""
-    near = [i for i in order(((rows - rows[z]) ** 2 * w).sum(axis=1)) if i not in hidden]
+    near = [i for i in sort_by_distance(((rows - rows[z]) ** 2 * w).sum(axis=1)) if i not in hidden]
     P = np.bincount(codes[near[:k1]], minlength=J) / k1
     region = np.array(near[:k2])
     r = []
@@ -37,7 +37,9 @@ def r_of(z, rows, codes, J, w, k1, k2, slab, hidden):
     return np.array(r)
 
 
-def oracle(X, y, x0, own=None, *, k0, k1, k2, slab, c, weighting, n_iter, region, exclude):
+def compute_expected(
+    X, y, x0, own=None, *, k0, k1, k2, slab, c, weighting, n_iter, region, exclude
+):
     """Return the weights at one query."""
     rows, q = X / X.std(axis=0), x0 / X.std(axis=0)
     classes, codes = np.unique(y, return_inverse=True)
@@ -45,10 +47,12 @@ def oracle(X, y, x0, own=None, *, k0, k1, k2, slab, c, weighting, n_iter, region
     w = np.full(p, 1 / p)
     for step in range(n_iter):
         lists = w if region == "weighted" and step else np.full(p, 1 / p)
-        near = [i for i in order(((rows - q) ** 2 * w).sum(axis=1)) if i not in left][:k0]
+        near = [i for i in sort_by_distance(((rows - q) ** 2 * w).sum(axis=1)) if i not in left][
+            :k0
+        ]
         r = np.mean(
             [
-                r_of(
+                compute_relevances(
                     z,
                     rows,
                     codes,
@@ -70,7 +74,7 @@ def oracle(X, y, x0, own=None, *, k0, k1, k2, slab, c, weighting, n_iter, region
             w = R ** {"linear": 1, "quadratic": 2}[weighting] if R.max() > 0 else np.ones(p)
         w = w / w.sum()
     D = np.sqrt(((rows - q) ** 2 * w).sum(axis=1))
-    return w, D, [i for i in order(D) if i not in left]
+    return w, D, [i for i in sort_by_distance(D) if i not in left]
 
 
 CASES = [
@@ -87,7 +91,9 @@ CASES = [
 
 def case(options, seed=0):
     options = dict(options)
-    X, y = draw(classes=options.pop("classes"), seed=seed, integers=options.pop("integers", False))
+    X, y = draw_data(
+        classes=options.pop("classes"), seed=seed, integers=options.pop("integers", False)
+    )
     rule = ADAMENNClassifier(
         n_average_neighbors=12, n_region_neighbors=20, n_slab_neighbors=7, **options
     ).fit(X, y)
@@ -109,7 +115,7 @@ def test_weights_neighbours_and_votes_are_those_of_a_loop(options):
     queries = X[:8] + (0 if options.get("integers") else 0.3)
     weights, (distances, found) = rule.weights_at(queries), rule.kneighbors(queries)
     for i, x0 in enumerate(queries):
-        w, D, near = oracle(X, y, x0, **same)
+        w, D, near = compute_expected(X, y, x0, **same)
         np.testing.assert_allclose(weights[i], w, atol=1e-8)
         np.testing.assert_allclose(distances[i], D[found[i]], atol=1e-8)
         assert found[i].tolist() == near[:3]
@@ -125,13 +131,13 @@ def test_left_out_a_row_takes_no_part_in_its_own_weights(options):
     (weights,) = rule._by_block(rows, None, lambda b: (rule._metrics(rows, b).diagonals(),))
     _, found = rule._nearest(None, 3)
     for i in range(0, len(X), 5):
-        w, _, near = oracle(X, y, X[i], own=i, **same)
+        w, _, near = compute_expected(X, y, X[i], own=i, **same)
         np.testing.assert_allclose(weights[i], w, atol=1e-8)
         assert found[i].tolist() == near[:3]
 
 
 def test_lists_of_all_rows_can_lose_one():
-    X, y = draw(n=12)
+    X, y = draw_data(n=12)
     rule = ADAMENNClassifier(
         n_average_neighbors=12, n_region_neighbors=12, n_slab_neighbors=12, n_posterior_neighbors=12
     ).fit(X, y)
@@ -139,7 +145,7 @@ def test_lists_of_all_rows_can_lose_one():
     (weights,) = rule._by_block(rows, None, lambda b: (rule._metrics(rows, b).diagonals(),))
     sizes = {"k0": 11, "k1": 11, "k2": 11, "slab": 11}
     for i in range(12):
-        w, _, _ = oracle(
+        w, _, _ = compute_expected(
             X, y, X[i], own=i, **sizes, c=5.0, weighting="exponential", n_iter=1,
             region="euclidean", exclude=False,
         )  # fmt: skip
@@ -147,7 +153,7 @@ def test_lists_of_all_rows_can_lose_one():
 
 
 def test_without_weight_on_relevance_it_is_k_nn():
-    X, y = draw(n=120, classes=3)
+    X, y = draw_data(n=120, classes=3)
     scale = X[:80].std(axis=0)
     rule = ADAMENNClassifier(n_neighbors=5, weight_scale=0.0).fit(X[:80], y[:80])
     plain = KNNClassifier(n_neighbors=5).fit(X[:80] / scale, y[:80])
@@ -158,16 +164,16 @@ def test_without_weight_on_relevance_it_is_k_nn():
 @pytest.mark.parametrize("weighting", ["exponential", "linear", "quadratic"])
 def test_equal_relevance_is_no_preference(weighting):
     means = np.array([[0.3, 0.3, 0.3], [0.1 + 0.2, 0.3, 0.3], [0.0, 0.0, 0.0]])
-    np.testing.assert_allclose(weights_of(means, weighting, 5.0), 1 / 3)
+    np.testing.assert_allclose(compute_feature_weights(means, weighting, 5.0), 1 / 3)
     # Copies of one column are equally relevant.
-    X, y = draw()
+    X, y = draw_data()
     rule = ADAMENNClassifier(weighting=weighting).fit(X[:, [0, 0, 0]], y)
     np.testing.assert_allclose(rule.weights_at(X[:, [0, 0, 0]]), 1 / 3)
 
 
 def test_smoothing_is_of_the_slab_alone():
     # The slab has one class, the neighborhood another: without smoothing this divides by zero.
-    found = chi_squared(np.array([[1.0, 0.0]]), np.array([[[0, 4], [4, 0]]]))
+    found = compute_chi_squared(np.array([[1.0, 0.0]]), np.array([[[0, 4], [4, 0]]]))
     np.testing.assert_allclose(found, [[(5 / 6) ** 2 * (6 + 6 / 5), (1 / 6) ** 2 * (6 / 5 + 6)]])
 
 
@@ -234,7 +240,7 @@ def test_t6_by_hand():
 )
 def test_sizes_that_there_are_not(options, words):
     with pytest.raises(ValueError, match=words):
-        ADAMENNClassifier(**options).fit(*draw())
+        ADAMENNClassifier(**options).fit(*draw_data())
 
 
 def test_few_rows_duplicates_and_a_class_of_one():

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from dann_oracle import metric_at, metric_from, scatters_of
+from dann_oracle import compute_metric, compute_metric_at, compute_scatters
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_wine, make_classification
 
@@ -28,7 +28,7 @@ def test_metrics_neighbors_and_votes_are_those_of_a_loop(X, y, weights, n_iter):
     dann = DANNClassifier(n_metric_neighbors=45, **said).fit(X[known], y[known])
     scale = X[known].std(axis=0)
     rows, codes, queries = X[known] / scale, y[known], X[new] / scale
-    metrics = [metric_at(rows, codes, query, 45, **said) for query in queries]
+    metrics = [compute_metric_at(rows, codes, query, 45, **said) for query in queries]
     found = dann.metric_at(X[new]) * np.outer(scale, scale)
     size = np.abs(metrics).max(axis=(1, 2), keepdims=True)
     np.testing.assert_allclose(found / size, metrics / size, atol=1e-8)
@@ -52,7 +52,7 @@ def test_left_out_rows_make_no_part_of_their_metrics(n_iter):
     rows, wrong = X / X.std(axis=0), 0
     for i in range(60):
         others = np.delete(np.arange(60), i)
-        metric = metric_at(rows[others], y[others], rows[i], 59, max_iter=n_iter)
+        metric = compute_metric_at(rows[others], y[others], rows[i], 59, max_iter=n_iter)
         apart = rows[others] - rows[i]
         wrong += y[others[((apart @ metric) * apart).sum(axis=1).argmin()]] != y[i]
     assert dann.leave_one_out_error() == wrong / 60
@@ -95,7 +95,7 @@ def test_epsilon_from_a_direction_to_the_covariance_within():
     X, y = THREE
     rows = X / X.std(axis=0)
     said = {"n_metric_neighbors": len(X), "weights": "uniform", "shrinkage": 0.0}
-    within, between = scatters_of(rows, y, np.ones(len(X)))
+    within, between = compute_scatters(rows, y, np.ones(len(X)))
     units = np.outer(X.std(axis=0), X.std(axis=0))
     large = DANNClassifier(epsilon=1e9, **said).fit(X, y).metric_at(X[:1])[0] * units
     np.testing.assert_allclose(large / 1e9, np.linalg.inv(within), rtol=1e-5, atol=1e-6)
@@ -153,11 +153,11 @@ def test_iterations_need_not_converge():
         near = np.argsort(far, kind="stable")[:5]
         assert not sets or np.sort(far)[5] - np.sort(far)[4] > 1e-3  # not a rounding effect
         sets.append(frozenset(near))
-        sigma = metric_from(*scatters_of(X[near], y[near], np.ones(5)), 1.0, 1e-3)
+        sigma = compute_metric(*compute_scatters(X[near], y[near], np.ones(5)), 1.0, 1e-3)
     assert sets[-1] == sets[-3] != sets[-2] == sets[-4]
     said = {"n_metric_neighbors": 5, "weights": "uniform", "standardize": False}
     stopped = DANNClassifier(max_iter=1000, **said).fit(X, y).metric_at([query])[0]
-    wanted = metric_at(X, y, query, 5, max_iter=1000, weights="uniform")
+    wanted = compute_metric_at(X, y, query, 5, max_iter=1000, weights="uniform")
     np.testing.assert_allclose(stopped, wanted, rtol=1e-8)
 
 
@@ -170,7 +170,7 @@ def test_a_window_far_smaller_than_the_data_keeps_its_digits():
     said = {"n_metric_neighbors": 40, "standardize": False}
     far = DANNClassifier(**said).fit(X, np.tile(y, 2)).metric_at(X[:3])
     alone = DANNClassifier(**said).fit(one, y).metric_at(one[:3]) * 1e12
-    scaled = [metric_at(one, y, query, 40) for query in one[:3]]
+    scaled = [compute_metric_at(one, y, query, 40) for query in one[:3]]
     size = np.abs(alone).max()
     # eps S_w^-1 and S_w^-1 S_b S_w^-1 both scale with the inverse square of the unit.
     np.testing.assert_allclose(far / size, alone / size, atol=1e-8)

@@ -2,37 +2,37 @@
 
 import numpy as np
 import pytest
-from dann_oracle import scatters_of, weights_of
+from dann_oracle import compute_scatters, compute_weights
 from sklearn.datasets import load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
 from nearfar import DANNClassifier, DANNSubspace, KNNClassifier
-from nearfar.local.dann_subspace import numbers_to_try
+from nearfar.local.dann_subspace import list_candidates
 
 THREE = load_wine(return_X_y=True)
 TWO = THREE[0][:130, :5], THREE[1][:130]
 
 
-def root_of(within, rho):
+def compute_inverse_root(within, rho):
     p = len(within)
     within = (1 - rho) * within + rho * np.trace(within) / p * np.eye(p)
     values, axes = np.linalg.eigh(within)
     return axes @ np.diag(values**-0.5) @ axes.T
 
 
-def subspace_of(X, y, m, sphere, rho=1e-3):
+def compute_subspace(X, y, m, sphere, rho=1e-3):
     """Return the Mahalanobis matrices of the first q directions, and the eigenvalues."""
     rows = (X - X.mean(axis=0)) / X.std(axis=0)
     p, total, root = X.shape[1], 0, np.eye(X.shape[1])
     if sphere == "global":
-        root = root_of(scatters_of(rows, y, np.ones(len(X)))[0], rho)
+        root = compute_inverse_root(compute_scatters(rows, y, np.ones(len(X)))[0], rho)
     sphered = rows @ root
     for query in sphered:
         d = np.sqrt(((sphered - query) ** 2).sum(axis=1))
         near = np.argsort(d, kind="stable")[:m]
-        w = weights_of(d[near], "tricube")
-        within, between = scatters_of(sphered[near], y[near], w)
-        local = root_of(within, rho) if sphere == "local" else np.eye(p)
+        w = compute_weights(d[near], "tricube")
+        within, between = compute_scatters(sphered[near], y[near], w)
+        local = compute_inverse_root(within, rho) if sphere == "local" else np.eye(p)
         total = total + local @ between @ local / len(X)
     values, axes = np.linalg.eigh(total)
     return values[::-1], (axes[:, ::-1].T @ root) / X.std(axis=0)
@@ -42,7 +42,7 @@ def subspace_of(X, y, m, sphere, rho=1e-3):
 @pytest.mark.parametrize(("X", "y"), [TWO, THREE], ids=["two classes", "three"])
 def test_map_is_that_of_a_loop(X, y, sphere):
     learner = DANNSubspace(3, n_metric_neighbors=60, sphere=sphere).fit(X, y)
-    values, directions = subspace_of(X, y, 60, sphere)
+    values, directions = compute_subspace(X, y, 60, sphere)
     np.testing.assert_allclose(learner.eigenvalues_, values[:3], rtol=1e-8, atol=1e-10)
     signs = np.sign((learner.components_ * directions[:3]).sum(axis=1))
     wanted = directions[:3] * signs[:, None] * X.std(axis=0)
@@ -60,13 +60,13 @@ def test_auto_has_the_least_error_of_five_neighbors():
         assert knn.leave_one_out_error() == error
     best = learner.errors_[learner.errors_[:, 1].argmin(), 0]
     assert len(learner.components_) == best
-    assert numbers_to_try(1) == [1]
-    assert numbers_to_try(7) == [1, 2, 3, 5]
+    assert list_candidates(1) == [1]
+    assert list_candidates(7) == [1, 2, 3, 5]
 
 
 def test_auto_asks_some_of_many_rows(monkeypatch):
     """The sample is always the same, and its neighbors are searched among all rows."""
-    monkeypatch.setattr("nearfar.local.dann_subspace._ASKED", 12)
+    monkeypatch.setattr("nearfar.local.dann_subspace._MAX_SAMPLE", 12)
     X, y = THREE
     some, again = DANNSubspace().fit(X, y), DANNSubspace().fit(X, y)
     np.testing.assert_array_equal(some.errors_, again.errors_)

@@ -6,7 +6,7 @@ import pytest
 from nearfar import FriedmanClassifier
 
 
-def draw(n=80, p=4, classes=2, seed=0, integers=False):
+def draw_data(n=80, p=4, classes=2, seed=0, integers=False):
     random = np.random.default_rng(seed)
     y = random.integers(classes, size=n)
     X = random.normal(size=(n, p)) * (1.0 + np.arange(p))
@@ -14,7 +14,7 @@ def draw(n=80, p=4, classes=2, seed=0, integers=False):
     return (np.round(X), y) if integers else (X, y)
 
 
-def oracle(X, y, z, own=None, *, K, mode, alpha=0.7, window=0.2, least=10):
+def compute_expected(X, y, z, own=None, *, K, mode, alpha=0.7, window=0.2, min_window=10):
     """Return the relevances and boxes of all cuts, and the rows of the last region."""
     classes, codes = np.unique(y, return_inverse=True)
     scale = X.std(axis=0)
@@ -22,7 +22,7 @@ def oracle(X, y, z, own=None, *, K, mode, alpha=0.7, window=0.2, least=10):
     R = np.array([i for i in range(len(X)) if i != own])
     relevances, boxes, box = [], [], np.full(p, np.inf)
     while True:
-        L = min(len(R), max(least, int(np.floor(window * len(R)))))
+        L = min(len(R), max(min_window, int(np.floor(window * len(R)))))
         overall = np.bincount(codes[R], minlength=J) / len(R)
         gain = np.empty(p)
         for i in range(p):
@@ -58,13 +58,13 @@ CASES = [
 
 @pytest.mark.parametrize(("mode", "classes", "integers"), CASES)
 def test_cuts_neighbours_and_votes_are_those_of_a_loop(mode, classes, integers):
-    X, y = draw(classes=classes, integers=integers)
+    X, y = draw_data(classes=classes, integers=integers)
     rule = FriedmanClassifier(n_neighbors=7, variant=mode).fit(X, y)
     queries = X[:12] + (0 if integers else 0.3)
     distances, found = rule.kneighbors(queries)
     first, third, last = (rule.relevance_at(queries, step) for step in (0, 2, -1))
     for i, z in enumerate(queries):
-        relevances, boxes, near, far = oracle(X, y, z, K=7, mode=mode)
+        relevances, boxes, near, far = compute_expected(X, y, z, K=7, mode=mode)
         np.testing.assert_allclose(first[i], relevances[0], atol=1e-8)
         np.testing.assert_allclose(third[i], relevances[2], atol=1e-8)
         np.testing.assert_allclose(last[i], relevances[-1], atol=1e-8)
@@ -82,11 +82,11 @@ def test_cuts_neighbours_and_votes_are_those_of_a_loop(mode, classes, integers):
 
 @pytest.mark.parametrize(("mode", "classes", "integers"), CASES)
 def test_left_out_a_row_takes_no_part_in_its_own_regions(mode, classes, integers):
-    X, y = draw(classes=classes, integers=integers, seed=1)
+    X, y = draw_data(classes=classes, integers=integers, seed=1)
     rule = FriedmanClassifier(n_neighbors=7, variant=mode).fit(X, y)
     _, found = rule._nearest(None, 7)
     for i in range(0, len(X), 7):
-        assert found[i].tolist() == oracle(X, y, X[i], own=i, K=7, mode=mode)[2].tolist()
+        assert found[i].tolist() == compute_expected(X, y, X[i], own=i, K=7, mode=mode)[2].tolist()
 
 
 def test_the_measure_is_an_exact_identity_and_known_for_linear_functions():
@@ -108,11 +108,11 @@ def test_the_measure_is_an_exact_identity_and_known_for_linear_functions():
 
 
 def test_counts_of_all_rows_are_those_of_slabs():
-    X, y = draw(n=70, classes=3, integers=True)
+    X, y = draw_data(n=70, classes=3, integers=True)
     rows = FriedmanClassifier().fit(X, y)._rows()
     queries, codes = X[:20] + np.array([0, 0.5, 0, 100.0]), rows.codes
     for size in (1, 10, 69, 70):
-        found = rows.by_feature.counts(queries / rows.columns.unit, size)
+        found = rows.sorted_features.count_classes(queries / rows.columns.unit, size)
         for b in range(20):
             for i in range(4):
                 far = np.abs(X[:, i] - queries[b, i])
@@ -130,7 +130,7 @@ def test_where_nothing_matters_the_cut_is_by_scaled_distance():
         np.testing.assert_allclose(rule.relevance_at(X[:3], -1), 1 / 3)
         distances, found = rule.kneighbors(X[:3])
         for i in range(3):
-            _, _, near, far = oracle(X, y, X[i], K=5, mode=mode, alpha=0.5)
+            _, _, near, far = compute_expected(X, y, X[i], K=5, mode=mode, alpha=0.5)
             assert found[i].tolist() == near.tolist()
             np.testing.assert_allclose(distances[i], far, atol=1e-8)
     one = FriedmanClassifier(n_neighbors=5).fit(X, np.zeros(80))
@@ -138,7 +138,7 @@ def test_where_nothing_matters_the_cut_is_by_scaled_distance():
 
 
 def test_boxes_shrink_and_hold_the_neighbours():
-    X, y = draw(n=200, classes=2)
+    X, y = draw_data(n=200, classes=2)
     rule = FriedmanClassifier(variant="machete").fit(X, y)
     steps = range(len(rule.region_sizes()) - 1)
     boxes = np.array([rule.regions_at(X[:9], step) for step in steps])
@@ -151,7 +151,7 @@ def test_boxes_shrink_and_hold_the_neighbours():
 
 
 def test_what_it_refuses_and_what_it_may_be_asked():
-    X, y = draw()
+    X, y = draw_data()
     rule = FriedmanClassifier(n_neighbors=7).fit(X, y)
     with pytest.raises(ValueError, match="variant"):
         rule.regions_at(X)
@@ -203,6 +203,7 @@ def test_one_pass_finds_the_neighbours_for_each_k(mode, n, most, alpha):
         )
         np.testing.assert_array_equal(near, alone.kneighbors(X[n:])[1])
     with pytest.raises(
-        ValueError, match=f"most={n + 1} must be from 1 to the number of training points, {n}"
+        ValueError,
+        match=f"max_neighbors={n + 1} must be from 1 to the number of training points, {n}",
     ):
         rule.kneighbors_by_k(X[n:], n + 1)

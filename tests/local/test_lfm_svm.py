@@ -9,7 +9,7 @@ from nearfar import KNNClassifier, LFMSVMClassifier
 from nearfar.solvers.kernel_machine import Kernel, KernelMachine
 
 
-def draw(n=90, p=3, classes=2, seed=0):
+def draw_data(n=90, p=3, classes=2, seed=0):
     random = np.random.default_rng(seed)
     X = random.normal(size=(n, p)) * (1.0 + np.arange(p))
     y = np.digitize(X[:, 0] + 0.5 * X[:, 1] ** 2 / 4, [0.7, 1.8][: classes - 1])
@@ -64,7 +64,7 @@ class Machine:
         return a + brentq(lambda t: self.f(a + t * (b - a)), 0, 1, xtol=1e-15, rtol=1e-15) * (b - a)
 
 
-def oracle(X, y, queries, name, C, weight_scale=10.0):
+def compute_expected(X, y, queries, name, C, weight_scale=10.0):
     """Return boundary points and weights for standardized features, query by query."""
     middle, scale = np.median(X, axis=0), X.std(axis=0)
     rows, Q = (X - middle) / scale, (queries - middle) / scale
@@ -100,10 +100,10 @@ def oracle(X, y, queries, name, C, weight_scale=10.0):
     [(2, "rbf", 1.0), (3, "rbf", 10.0), (2, "linear", 1.0), (3, "poly", 1.0), (2, "poly", 0.1)],
 )
 def test_points_weights_neighbours_and_votes_are_those_of_a_loop(classes, name, C):
-    X, y = draw(classes=classes)
-    queries = draw(n=12, seed=1)[0] * 1.3
+    X, y = draw_data(classes=classes)
+    queries = draw_data(n=12, seed=1)[0] * 1.3
     rule = LFMSVMClassifier(kernel=name, C=C).fit(X, y)
-    points, weights = oracle(X, y, queries, name, C)
+    points, weights = compute_expected(X, y, queries, name, C)
     found, there = rule.boundary_points(queries)
     assert there.all()
     np.testing.assert_allclose(found, points, atol=1e-8)
@@ -120,7 +120,7 @@ def test_points_weights_neighbours_and_votes_are_those_of_a_loop(classes, name, 
 
 
 def test_boundary_points_lie_on_it_and_gradients_are_slopes():
-    X, y = draw()
+    X, y = draw_data()
     for kernel_name in ("rbf", "poly", "linear"):
         rule = LFMSVMClassifier(kernel=kernel_name, C=10.0).fit(X, y)
         rows = rule._rows()
@@ -158,7 +158,7 @@ def test_who_does_not_arrive_looks_towards_the_nearest_on_the_other_side(few):
 
 
 def test_the_normal_of_a_linear_machine_is_its_own():
-    X, y = draw()
+    X, y = draw_data()
     rule = LFMSVMClassifier(kernel="linear").fit(X, y)
     svc = SVC(kernel="linear").fit((X - np.median(X, axis=0)) / X.std(axis=0), y)
     normal = np.abs(svc.coef_[0]) / np.linalg.norm(svc.coef_[0])
@@ -172,7 +172,7 @@ def test_the_normal_of_a_linear_machine_is_its_own():
 
 
 def test_far_from_the_boundary_all_features_count_alike():
-    X, y = draw()
+    X, y = draw_data()
     rule = LFMSVMClassifier().fit(X, y)
     far = X + np.array([0.0, 0, 1e3])
     np.testing.assert_allclose(rule.weights_at(far), 1 / 3)
@@ -205,7 +205,7 @@ def test_the_published_mean_distance_turns_it_into_k_nn():
 
 
 def test_no_unbounded_support_vector_and_no_boundary():
-    X, y = draw()
+    X, y = draw_data()
     # With a tiny C, all dual variables are at their bound, and all points are on one side.
     rule = LFMSVMClassifier(C=1e-6).fit(X[:60], np.arange(60) < 20)
     assert len(rule.svc_.unbounded) == len(rule.svc_.vectors)
@@ -221,7 +221,7 @@ def test_no_unbounded_support_vector_and_no_boundary():
 
 
 def test_classes_of_one_row_duplicates_and_more_features_than_rows():
-    X, y = draw(classes=3)
+    X, y = draw_data(classes=3)
     lonely = y.copy()
     lonely[0] = 9
     rule = LFMSVMClassifier().fit(X, lonely)

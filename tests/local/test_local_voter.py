@@ -7,17 +7,17 @@ from sklearn.datasets import load_wine
 from sklearn.model_selection import GridSearchCV
 
 from nearfar import LDA, all_estimators
-from nearfar.base.local_voter import LocalVoter, deviations_of
+from nearfar.base.local_voter import LocalVoter, compute_deviations
 from nearfar.summaries.local_rows import LocalMetrics, LocalRows
 
 X, y = load_wine(return_X_y=True)
-RULES = {name: cls for name, cls in all_estimators().items() if issubclass(cls, LocalVoter)}
-EACH = pytest.mark.parametrize("name", sorted(RULES))
+CLASSIFIERS = {name: cls for name, cls in all_estimators().items() if issubclass(cls, LocalVoter)}
+for_all_classifiers = pytest.mark.parametrize("name", sorted(CLASSIFIERS))
 
 
-@EACH
+@for_all_classifiers
 def test_one_query_at_a_time_small_blocks_and_threads_give_the_same(name, monkeypatch):
-    rule = RULES[name]().fit(X[::2], y[::2])
+    rule = CLASSIFIERS[name]().fit(X[::2], y[::2])
     queries = X[1::2][:12]
     distances, found = rule.kneighbors(queries)
     for row, query in enumerate(queries):
@@ -26,7 +26,7 @@ def test_one_query_at_a_time_small_blocks_and_threads_give_the_same(name, monkey
         np.testing.assert_allclose(alone[0][0], distances[row], rtol=1e-7)
     with sklearn.config_context(working_memory=1e-3):
         small = rule.kneighbors(queries)
-    monkeypatch.setattr(type(rule), "at_once", 5)
+    monkeypatch.setattr(type(rule), "max_queries_per_block", 5)
     for blocks in (small, rule.set_params(n_jobs=2).kneighbors(queries)):
         np.testing.assert_array_equal(blocks[1], found)
         np.testing.assert_allclose(blocks[0], distances, rtol=1e-7)
@@ -34,11 +34,11 @@ def test_one_query_at_a_time_small_blocks_and_threads_give_the_same(name, monkey
     assert rule.classes_[shares.argmax(axis=1)].tolist() == rule.predict(queries).tolist()
 
 
-@EACH
+@for_all_classifiers
 def test_metrics_are_in_the_units_of_the_rows(name):
     scale = np.linspace(0.5, 100, X.shape[1])
-    plain = RULES[name]().fit(X, y).metric_at(X[:4])
-    scaled = RULES[name]().fit(X * scale, y).metric_at(X[:4] * scale)
+    plain = CLASSIFIERS[name]().fit(X, y).metric_at(X[:4])
+    scaled = CLASSIFIERS[name]().fit(X * scale, y).metric_at(X[:4] * scale)
     assert plain.shape == (4, 13, 13)
     back = scaled * np.outer(scale, scale)
     units = np.outer(X.std(axis=0), X.std(axis=0))
@@ -46,38 +46,38 @@ def test_metrics_are_in_the_units_of_the_rows(name):
     np.testing.assert_array_equal(plain, plain.transpose(0, 2, 1))
 
 
-@EACH
+@for_all_classifiers
 def test_a_learner_maps_first_and_constant_columns_count_for_nothing(name):
-    rule = RULES[name](LDA()).fit(X, y)
+    rule = CLASSIFIERS[name](LDA()).fit(X, y)
     assert rule.metric_at(X[:2]).shape == (2, 2, 2)
     assert rule.score(X, y) > 0.95
     with_constant = np.column_stack([X, np.full(len(X), 7.1)])
-    rule = RULES[name]().fit(with_constant, y)
+    rule = CLASSIFIERS[name]().fit(with_constant, y)
     assert rule.deviations_[-1] == 0
     assert rule.kneighbors(with_constant[:3])[1].shape == (3, rule.n_neighbors)
 
 
-@EACH
+@for_all_classifiers
 def test_grid_and_settings_suit_small_folds(name):
-    grid = RULES[name].grid(X[:60], y[:60])
+    grid = CLASSIFIERS[name].grid(X[:60], y[:60])
     assert all(isinstance(values, list) and values for values in grid.values())
     tiny = {key: values[-1:] for key, values in grid.items()}
-    GridSearchCV(RULES[name](), tiny, cv=2, error_score="raise").fit(X[::3], y[::3])
-    for setting in RULES[name].settings:
-        RULES[name](**setting)._check_parameters()
+    GridSearchCV(CLASSIFIERS[name](), tiny, cv=2, error_score="raise").fit(X[::3], y[::3])
+    for setting in CLASSIFIERS[name].settings:
+        CLASSIFIERS[name](**setting)._check_parameters()
 
 
-@EACH
+@for_all_classifiers
 def test_identical_rows_come_in_the_order_of_their_numbers(name):
     again = np.concatenate([X[:50], X[60:110], X[:50], X[60:110]])
     labels = np.concatenate([y[:50], y[60:110]] * 2)
-    distances, found = RULES[name](n_neighbors=4).fit(again, labels).kneighbors(again[:20])
+    distances, found = CLASSIFIERS[name](n_neighbors=4).fit(again, labels).kneighbors(again[:20])
     equal = np.isclose(distances[:, :-1], distances[:, 1:], rtol=0, atol=0)
     assert equal.sum() >= 10
     assert (found[:, 1:] > found[:, :-1])[equal].all()
 
 
-def rows_and_metrics(n=60, b=7, p=4, seed=0):
+def make_rows_and_metrics(n=60, b=7, p=4, seed=0):
     random = np.random.default_rng(seed)
     given = random.integers(0, 3, (n, p)).astype(float)  # many ties
     rows = LocalRows(given, np.zeros(n, np.intp), 1, np.array([0.7, 1.3, 0.9, 2.1])[:p])
@@ -90,7 +90,7 @@ def rows_and_metrics(n=60, b=7, p=4, seed=0):
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_search_is_that_of_all_differences(kind):
-    rows, queries, metrics = rows_and_metrics()
+    rows, queries, metrics = make_rows_and_metrics()
     metric = metrics[kind]
     distances, found = rows.nearest(rows.queries(queries), metric, 9)
     window = rows.window(rows.queries(queries), metric, 9)
@@ -109,7 +109,7 @@ def test_search_is_that_of_all_differences(kind):
 
 
 def test_products_in_blocks_are_the_same(monkeypatch):
-    rows, queries, metrics = rows_and_metrics()
+    rows, queries, metrics = make_rows_and_metrics()
     at_once = rows.squared_distances(rows.queries(queries), metrics[0])[0]
     monkeypatch.setattr("nearfar.summaries.local_rows._PRODUCTS", 500)
     blocks = rows.squared_distances(rows.queries(queries), metrics[0])[0]
@@ -129,15 +129,15 @@ def test_far_rows_do_not_hide_near_ones():
 
 def test_deviations():
     some = np.column_stack([[0.0, 2, 4], [0.1, 0.1, 0.1]])
-    np.testing.assert_allclose(deviations_of(some), [np.sqrt(8 / 3), 0])
-    assert deviations_of(np.full((7, 1), 0.1))[0] == 0
+    np.testing.assert_allclose(compute_deviations(some), [np.sqrt(8 / 3), 0])
+    assert compute_deviations(np.full((7, 1), 0.1))[0] == 0
     with pytest.raises(ValueError, match="overflow"):
-        deviations_of(np.array([[1e200], [-1e200]]))
+        compute_deviations(np.array([[1e200], [-1e200]]))
 
 
-@EACH
+@for_all_classifiers
 def test_explanations_add_up(name):
-    rule = RULES[name]().fit(X, y)
+    rule = CLASSIFIERS[name]().fit(X, y)
     why = rule.explain(X[:9])
     distances, found = rule.kneighbors(X[:9])
     np.testing.assert_array_equal(why.neighbors, found)
@@ -156,12 +156,12 @@ def test_explanations_add_up(name):
         np.testing.assert_allclose(why.relevance, shares, atol=1e-9)
     assert why.overall is not None
     assert rule.explain(X[:2], overall=False).overall is None
-    after = RULES[name](LDA()).fit(X, y).explain(X[:2], overall=False)
+    after = CLASSIFIERS[name](LDA()).fit(X, y).explain(X[:2], overall=False)
     assert after.feature_names == ["lda0", "lda1"]
 
 
 def test_both_ways_to_weigh_by_the_tri_cube_agree():
-    rows, queries, metrics = rows_and_metrics()
+    rows, queries, metrics = make_rows_and_metrics()
     for own in (None, np.arange(7)):
         asked = rows.queries(queries, own)
         dense, radius, _ = rows.tricube(asked, metrics[0], 20)

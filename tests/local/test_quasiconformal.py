@@ -10,18 +10,18 @@ THREE = load_wine(return_X_y=True)
 TWO = make_moons(120, noise=0.35, random_state=0)
 
 
-def posterior_of(rows, codes, query, k, n_classes, smoothing=1.0):
+def compute_posterior(rows, codes, query, k, n_classes, smoothing=1.0):
     near = np.argsort(((rows - query) ** 2).sum(axis=1), kind="stable")[:k]
     counts = np.bincount(codes[near], minlength=n_classes)
     return (counts + smoothing) / (k + smoothing * n_classes)
 
 
-def posteriors_of(rows, codes, k, n_classes, smoothing=1.0):
+def compute_posteriors(rows, codes, k, n_classes, smoothing=1.0):
     """Return the posteriors of training rows, each estimated from the other rows."""
     everyone = np.arange(len(rows))
     return np.array(
         [
-            posterior_of(
+            compute_posterior(
                 rows[everyone != i], codes[everyone != i], rows[i], k, n_classes, smoothing
             )
             for i in everyone
@@ -29,12 +29,12 @@ def posteriors_of(rows, codes, k, n_classes, smoothing=1.0):
     )
 
 
-def distances_of(rows, codes, query, k, covariance, exact=True, smoothing=1.0):
+def compute_distances(rows, codes, query, k, covariance, exact=True, smoothing=1.0):
     """D from the kernel's own formula, c(x)^2 - 2 c(x) c(x0) K + c(x0)^2."""
     n_classes = codes.max() + 1
-    here = posterior_of(rows, codes, query, k, n_classes, smoothing)
+    here = compute_posterior(rows, codes, query, k, n_classes, smoothing)
     leader = here.argmax()
-    c = (1 - posteriors_of(rows, codes, k, n_classes, smoothing)[:, leader]) / here[leader]
+    c = (1 - compute_posteriors(rows, codes, k, n_classes, smoothing)[:, leader]) / here[leader]
     c0 = (1 - here[leader]) / here[leader]
     apart = rows - query
     squares = np.einsum("ij,ij->i", apart @ np.linalg.inv(covariance), apart)
@@ -43,7 +43,7 @@ def distances_of(rows, codes, query, k, covariance, exact=True, smoothing=1.0):
     return ((here[leader] - (1 - c * here[leader])) / here[leader]) ** 2 + c * c0 * squares
 
 
-def covariance_of(rows, rho=1e-3):
+def compute_covariance(rows, rho=1e-3):
     found = np.cov(rows.T, bias=True)
     return (1 - rho) * found + rho * np.trace(found) / len(found) * np.eye(len(found))
 
@@ -56,14 +56,14 @@ def test_distances_and_votes_are_those_of_a_loop(X, y, exact):
     scale = X[known].std(axis=0)
     rows, codes = X[known] / scale, y[known]
     np.testing.assert_allclose(
-        rule.posterior_, posteriors_of(rows, codes, 8, codes.max() + 1), atol=1e-12
+        rule.posterior_, compute_posteriors(rows, codes, 8, codes.max() + 1), atol=1e-12
     )
-    covariance = covariance_of(rows)
+    covariance = compute_covariance(rows)
     D = rule.distance_at(X[new])
     distances, found = rule.kneighbors(X[new])
     metrics = rule.metric_at(X[new]) * np.outer(scale, scale)
     for i, query in enumerate(X[new] / scale):
-        wanted = distances_of(rows, codes, query, 8, covariance, exact)
+        wanted = compute_distances(rows, codes, query, 8, covariance, exact)
         np.testing.assert_allclose(D[i], wanted, atol=1e-8)
         order = np.argsort(np.round(wanted, 10), kind="stable")
         np.testing.assert_allclose(distances[i], wanted[order[:5]], atol=1e-8)
@@ -71,7 +71,7 @@ def test_distances_and_votes_are_those_of_a_loop(X, y, exact):
         for place in range(5):
             if clear[place] and (place == 0 or clear[place - 1]):
                 assert found[i, place] == order[place]
-        here = posterior_of(rows, codes, query, 8, codes.max() + 1).max()
+        here = compute_posterior(rows, codes, query, 8, codes.max() + 1).max()
         part = ((1 - here) / here) ** 2 * np.linalg.inv(covariance)
         np.testing.assert_allclose(metrics[i], part, atol=1e-8)
 
@@ -81,19 +81,19 @@ def test_left_out_rows_are_in_no_posterior():
     for k in (5, 39):  # with 39, the list has all other rows and no replacement
         rule = QuasiconformalClassifier(n_neighbors=3, n_posterior_neighbors=k).fit(X, y)
         rows = X / X.std(axis=0)
-        covariance = covariance_of(rows)
+        covariance = compute_covariance(rows)
         distances, found = rule._nearest(None, 3)
         for i in range(40):
             others = np.delete(np.arange(40), i)
-            wanted = left_out_distances(rows[others], y[others], rows[i], k, covariance)
+            wanted = compute_left_out_distances(rows[others], y[others], rows[i], k, covariance)
             np.testing.assert_allclose(distances[i], np.sort(wanted)[:3], atol=1e-9)
             assert i not in found[i]
 
 
-def left_out_distances(rows, codes, query, k, covariance):
-    here = posterior_of(rows, codes, query, min(k, len(rows)), 2)
+def compute_left_out_distances(rows, codes, query, k, covariance):
+    here = compute_posterior(rows, codes, query, min(k, len(rows)), 2)
     leader = here.argmax()
-    c = (1 - posteriors_of(rows, codes, min(k, len(rows) - 1), 2)[:, leader]) / here[leader]
+    c = (1 - compute_posteriors(rows, codes, min(k, len(rows) - 1), 2)[:, leader]) / here[leader]
     c0 = (1 - here[leader]) / here[leader]
     apart = rows - query
     squares = np.einsum("ij,ij->i", apart @ np.linalg.inv(covariance), apart)
@@ -106,7 +106,7 @@ def test_signed_identity_and_a_constant_posterior():
     # c is (nearly) constant, so the order is that of the Mahalanobis distance.
     rows = X / X.std(axis=0)
     squares = [
-        np.einsum("ij,ij->i", (rows - q) @ np.linalg.inv(covariance_of(rows)), rows - q)
+        np.einsum("ij,ij->i", (rows - q) @ np.linalg.inv(compute_covariance(rows)), rows - q)
         for q in rows[:20]
     ]
     wanted = np.argsort(squares, axis=1, kind="stable")[:, :5]
@@ -120,8 +120,8 @@ def test_without_smoothing_all_pure_rows_would_be_at_distance_zero():
     # Without smoothing, the formula puts all rows of a pure neighborhood at distance zero.
     X = np.concatenate([np.linspace(0, 1, 20), np.linspace(5, 6, 20)])[:, None]
     y = np.repeat([0, 1], 20)
-    query, covariance = np.array([0.5]), covariance_of(np.tile(X, 2))[:1, :1]
-    literal = distances_of(X, y, query, 5, covariance, smoothing=0.0)
+    query, covariance = np.array([0.5]), compute_covariance(np.tile(X, 2))[:1, :1]
+    literal = compute_distances(X, y, query, 5, covariance, smoothing=0.0)
     assert (literal[:20] == 0).all()
     rule = QuasiconformalClassifier(n_posterior_neighbors=5, standardize=False).fit(X, y)
     distances, found = rule.kneighbors([[0.51]])

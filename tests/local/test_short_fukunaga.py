@@ -10,7 +10,7 @@ WINE = load_wine(return_X_y=True)
 MOONS = make_moons(120, noise=0.3, random_state=0)
 
 
-def metric_of(rows, codes, query, n_metric_neighbors, epsilon):
+def compute_metric(rows, codes, query, n_metric_neighbors, epsilon):
     """Return the metric of one query by definition, for standardized features."""
     far = np.sqrt(((rows - query) ** 2).sum(axis=1))
     near = np.argsort(far, kind="stable")[:n_metric_neighbors]
@@ -33,12 +33,12 @@ def test_metrics_neighbors_and_votes_are_those_of_a_loop(X, y, left_out):
     distances, found = rule._nearest(None, 5) if left_out else rule.kneighbors(X)
     if not left_out:
         units = np.outer(X.std(axis=0), X.std(axis=0))
-        wanted = [metric_of(rows, y, row, 40, 0.2) for row in rows]
+        wanted = [compute_metric(rows, y, row, 40, 0.2) for row in rows]
         np.testing.assert_allclose(rule.metric_at(X) * units, wanted, atol=1e-8)
     wrong = 0
     for i in range(len(X)):
         others = np.delete(np.arange(len(X)), i) if left_out else np.arange(len(X))
-        metric = metric_of(rows[others], y[others], rows[i], 40, 0.2)
+        metric = compute_metric(rows[others], y[others], rows[i], 40, 0.2)
         apart = rows[others] - rows[i]
         squares = ((apart @ metric) * apart).sum(axis=1)
         order = np.argsort(squares, kind="stable")[:5]

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from nearfar import LDA, LMNN, PCA, RCA, KNNClassifier, all_learners
-from nearfar.base.voter import nearest, vote, vote_shares, votes_by_k
+from nearfar.base.voter import compute_vote_fractions, find_nearest, vote, vote_by_k
 
 
 def shrinking_vote(labels):
@@ -28,10 +28,10 @@ def test_vote_shrinks_k_until_one_class_leads(k):
     codes = np.random.default_rng(k).integers(0, 4, size=(500, k))
     wanted = [shrinking_vote(row) for row in codes]
     np.testing.assert_array_equal(vote(codes, 4, "shrink"), wanted)
-    shares = vote_shares(codes, 4, "shrink")
+    shares = compute_vote_fractions(codes, 4, "shrink")
     np.testing.assert_array_equal(shares.argmax(axis=1), wanted)
     np.testing.assert_allclose(shares.sum(axis=1), 1)
-    by_k = votes_by_k(codes, 4)
+    by_k = vote_by_k(codes, 4)
     assert by_k.shape == (500, k)
     np.testing.assert_array_equal(by_k[:, -1], wanted)
 
@@ -45,7 +45,7 @@ def test_the_nearest_are_those_of_a_stable_sort(levels):
         D[random.random(D.shape) < 0.2] = np.inf
         D[0], D[1, : n // 2] = np.inf, np.nan
         order = np.argsort(D, axis=1, kind="stable")[:, :k]
-        distances, found = nearest(D, k)
+        distances, found = find_nearest(D, k)
         np.testing.assert_array_equal(found, order)
         np.testing.assert_array_equal(distances, np.take_along_axis(D, order, axis=1))
 

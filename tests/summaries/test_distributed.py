@@ -63,7 +63,7 @@ STATISTICS = [n for n, cls in all_learners().items() if cls.learner_tags.reads =
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_statistics_learner_takes_dask_arrays(name):
     learner = all_learners()[name]
-    learner = partial(learner, **getattr(learner, "same_in_batches", {}))
+    learner = partial(learner, **getattr(learner, "batch_parameters", {}))
     whole = learner().fit(X, Y)
     lazy = learner().fit(blocks(X), blocks(Y))
     # Iterative learners may stop a step earlier or later because of rounding.

@@ -17,7 +17,7 @@ from nearfar import (
     TensorGraphEmbedding,
     TwoDLDA,
 )
-from nearfar.base.progress import told_in_order
+from nearfar.base.progress import map_with_reports
 from nearfar.contract import KINDS
 from nearfar.solvers import alternating_modes
 
@@ -196,9 +196,9 @@ def test_tasks_are_told_in_order_and_end_at_ctrl_c(n_threads):
             tell({"at": (task, step)})
         return task, None
 
-    results, interrupt = told_in_order(work, range(6), n_threads, report)
+    results, interrupt = map_with_reports(work, range(6), n_threads, report)
     assert isinstance(interrupt, KeyboardInterrupt)
     assert told == [(k, step) for k in range(3) for step in range(3)][:-1]
     assert results[:2] == [0, 1] and results[-1] is None
-    results, interrupt = told_in_order(work, range(6), n_threads, None)
+    results, interrupt = map_with_reports(work, range(6), n_threads, None)
     assert results == list(range(6)) and interrupt is None

@@ -58,18 +58,18 @@ class Accumulating(Estimator, ABC):
 
     def _check_classes(self, classes: ArrayLike | None) -> NDArray[Any] | None:
         """Return the sorted labels that batches may contain, or None if any label is allowed."""
-        before: NDArray[Any] | None = vars(self).get("_known_classes")
+        earlier_classes: NDArray[Any] | None = vars(self).get("_known_classes")
         if classes is None or not self.learner_tags.supervised:
-            return before
-        known, _ = encode_labels(classes, name="classes")
-        if before is not None and known.tolist() != before.tolist():
+            return earlier_classes
+        new_classes, _ = encode_labels(classes, name="classes")
+        if earlier_classes is not None and new_classes.tolist() != earlier_classes.tolist():
             raise ValueError(
-                f"classes must be the same in every batch: earlier batches had {before.tolist()}, "
-                f"this batch has {known.tolist()}."
+                "classes must be the same in every batch: earlier batches had "
+                f"{earlier_classes.tolist()}, this batch has {new_classes.tolist()}."
             )
-        if before is None and self._has_statistics:
-            check_among(self.statistics_.classes, known)
-        return known
+        if earlier_classes is None and self._has_statistics:
+            check_known_classes(self.statistics_.classes, new_classes)
+        return new_classes
 
     def _forget(self) -> None:
         self._drop_statistics()
@@ -84,34 +84,35 @@ class Accumulating(Estimator, ABC):
         for name in self.__dict__.pop("_learned", ()):
             self.__dict__.pop(name, None)
 
-    def _solved(self) -> Self:
-        before = set(vars(self))
+    def _run_solve(self) -> Self:
+        names_before = set(vars(self))
         interrupt = None
         try:
             self._solve_statistics()
         except BaseException as error:
-            if not self._left_a_solution(error):
+            if not self._has_solution(error):
                 # A partial solution must not look like a fitted learner.
-                for name in set(vars(self)) - before:
+                for name in set(vars(self)) - names_before:
                     del self.__dict__[name]
                 raise
             interrupt = error
-        self._learned = sorted(set(vars(self)) - before)
+        self._learned = sorted(set(vars(self)) - names_before)
         if interrupt is not None:
-            raise interrupt  # Propagate Ctrl-C; the best solution so far is already stored.
+            # The best solution so far is already stored.
+            raise interrupt
         return self
 
-    def _left_a_solution(self, error: BaseException) -> bool:
+    def _has_solution(self, error: BaseException) -> bool:
         """Return True if ``error`` is an interrupt that left the best solution so far."""
         return isinstance(error, Interrupted) and error.components is not None
 
     def __getattr__(self, name: str) -> Any:
-        # Python calls this only for missing attributes. Solve if the solve could set this one.
+        # Python calls this method only for missing attributes, which the solve may set.
         learned = name.endswith("_") and not name.startswith("_") and name not in _NOT_LEARNED
         if learned and "statistics_" in vars(self):
             with _SOLVING:
                 if "_learned" not in vars(self):
-                    self._solved()
+                    self._run_solve()
             return object.__getattribute__(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -129,16 +130,19 @@ class Accumulating(Estimator, ABC):
         need(not self._has_statistics or "_dtype" in vars(self), "_dtype is missing.")
 
 
-def check_among(found: NDArray[Any], known: NDArray[Any] | None) -> None:
-    """Raise a ValueError if ``found`` contains a label that is not in ``known``."""
-    if known is None:
+def check_known_classes(labels: NDArray[Any], known_classes: NDArray[Any] | None) -> None:
+    """Raise a ValueError if ``labels`` contains a label that is not in ``known_classes``.
+
+    If ``known_classes`` is None, any label is allowed.
+    """
+    if known_classes is None:
         return
-    allowed = set(known.tolist())
-    strange = [label for label in found.tolist() if label not in allowed]
-    if strange:
+    allowed = set(known_classes.tolist())
+    unknown = [label for label in labels.tolist() if label not in allowed]
+    if unknown:
         raise ValueError(
-            f"y has the label {strange[0]!r}, which is not among classes={known.tolist()}. Pass "
-            "all labels as classes with the first batch, or omit classes."
+            f"y has the label {unknown[0]!r}, which is not among classes={known_classes.tolist()}. "
+            "Pass all labels as classes with the first batch, or omit classes."
         )
 
 

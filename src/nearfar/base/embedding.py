@@ -13,7 +13,7 @@ from nearfar.state import State, floats, optional
 
 
 class Embedding(ClassNamePrefixFeaturesOutMixin, Learner):
-    """Learner that sets ``embedding_``; subclasses implement ``fit`` and ``transform``."""
+    """Learner that sets ``embedding_``. Subclasses implement ``fit`` and ``transform``."""
 
     state = State({"embedding_": optional(floats("samples", "q"))}, fitted="embedding_")
 

@@ -34,12 +34,13 @@ class Estimator(BaseEstimator):
     renamed: ClassVar[Mapping[str, str]] = {}
     #: Parameter values in older model files: new parameter name to a mapping of old to new value.
     renamed_values: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    #: Up to three parameter settings worth trying, in addition to the defaults, on unknown data.
+    #: Up to three parameter settings that are worth trying on new data, in addition to the
+    #: defaults.
     settings: ClassVar[Sequence[dict[str, Any]]] = ()
 
-    #: Names of well-known methods that this estimator implements, with the parameters for each.
-    #: A user may select the method by such a name.
-    also_called: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    #: Names of well-known methods that this estimator implements, each with its parameters. Users
+    #: can select the estimator by such a name.
+    aliases: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     #: The allowed values of each parameter of ``__init__``.
     parameters: ClassVar[dict[str, Sequence[Allowed]]] = {}
@@ -51,12 +52,12 @@ class Estimator(BaseEstimator):
 
     @classmethod
     def settings_for(cls, n_rows: int, n_features: int) -> Sequence[dict[str, Any]]:
-        """Return parameter settings worth trying on data of this size, the best guess first."""
+        """Return parameter settings to try on data of this size, with the best guess first."""
         return ({}, *cls.settings)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in kept.items() if name != "callback"}
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "callback"}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -75,18 +76,18 @@ class Estimator(BaseEstimator):
         """Raise a ``ValueError`` for invalid fitted attributes that ``state`` cannot detect."""
 
     def _bring_up_to_date(self) -> dict[str, str]:
-        """Rename attributes and values from an older model file; return old names with new."""
+        """Rename attributes and values of an older model file, and return new names by old name."""
         names: dict[str, str] = {}
         choices: dict[str, Mapping[str, Any]] = {}
         for base in reversed(type(self).__mro__):
             names |= vars(base).get("renamed", {})
             choices |= vars(base).get("renamed_values", {})
-        held = self.__dict__
-        for old in names.keys() & held.keys():
-            held.setdefault(names[old], held.pop(old))
+        attributes = self.__dict__
+        for old in names.keys() & attributes.keys():
+            attributes.setdefault(names[old], attributes.pop(old))
         for name, values in choices.items():
-            if isinstance(held.get(name), str):
-                held[name] = values.get(held[name], held[name])
+            if isinstance(attributes.get(name), str):
+                attributes[name] = values.get(attributes[name], attributes[name])
         return names
 
     def _forget(self) -> None:
@@ -113,7 +114,7 @@ class Estimator(BaseEstimator):
         """
         if reset:
             self._forget()
-        elif not finite and self._fits_as_it_is(X):
+        elif not finite and self._is_valid_batch(X):
             return X  # type: ignore[return-value]
         if sparse.issparse(X):
             raise TypeError(
@@ -147,7 +148,7 @@ class Estimator(BaseEstimator):
             check_finite_samples(rows)
         return rows
 
-    def _fits_as_it_is(self, X: object) -> bool:
+    def _is_valid_batch(self, X: object) -> bool:
         """Return True if X needs no conversion and matches the features of earlier batches.
 
         The full check of a small batch takes longer than learning from it.
@@ -186,7 +187,7 @@ class Estimator(BaseEstimator):
     def _check_values(
         self, y: ArrayLike | None, n_samples: int, *, constant: bool = False
     ) -> Vector:
-        """Return y as finite numbers; raise if all are equal, unless ``constant`` is True."""
+        """Return y as finite numbers, and raise if all are equal unless ``constant`` is True."""
         name = type(self).__name__
         if y is None:
             raise ValueError(

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.relevance import (
-    SHARES_EQUAL,
-    descending,
-    metric_words,
-    n_deciding,
-    named_features,
-    vote_words,
+    RELEVANCE_TOLERANCE,
+    count_deciding,
+    describe_metric,
+    describe_vote,
+    select_named_features,
+    sort_descending,
 )
 from nearfar.base.voter import vote
 from nearfar.extras import require
@@ -113,24 +113,24 @@ class LocalExplanation:
         ties: str = "shrink",
         one_metric: bool = False,
     ) -> None:
-        self.relevance = _numbers("relevance", relevance, (None, None))
+        self.relevance = _check_numbers("relevance", relevance, (None, None))
         q, p = self.relevance.shape
-        self.contributions = _numbers("contributions", contributions, (q, None, p))
+        self.contributions = _check_numbers("contributions", contributions, (q, None, p))
         k = self.contributions.shape[1]
-        self.neighbors = _shaped("neighbors", np.asarray(neighbors), (q, k)).astype(np.intp)
-        self.distances = _numbers("distances", distances, (q, k))
-        self.neighbor_labels = _shaped("neighbor_labels", np.asarray(neighbor_labels), (q, k))
-        self.labels = _shaped("labels", np.asarray(labels), (q,))
+        self.neighbors = _check_shape("neighbors", np.asarray(neighbors), (q, k)).astype(np.intp)
+        self.distances = _check_numbers("distances", distances, (q, k))
+        self.neighbor_labels = _check_shape("neighbor_labels", np.asarray(neighbor_labels), (q, k))
+        self.labels = _check_shape("labels", np.asarray(labels), (q,))
         self.feature_names = [str(name) for name in feature_names]
         if len(self.feature_names) != p:
             raise ValueError(
                 f"feature_names must have one name per feature ({p}); got "
                 f"{len(self.feature_names)} names."
             )
-        self.overall = None if overall is None else _numbers("overall", overall, (p,))
-        _check_shares("relevance", self.relevance)
+        self.overall = None if overall is None else _check_numbers("overall", overall, (p,))
+        _check_fractions("relevance", self.relevance)
         if self.overall is not None:
-            _check_shares("overall", self.overall[None])
+            _check_fractions("overall", self.overall[None])
         self.one_metric = one_metric
         self._ties = ties
         self._check_vote()
@@ -139,13 +139,14 @@ class LocalExplanation:
         """Store the votes, and raise if ``labels`` are not the winners of the vote."""
         classes, codes = np.unique(self.neighbor_labels, return_inverse=True)
         codes = codes.reshape(self.neighbor_labels.shape).astype(np.intp)
-        won = classes[vote(codes, len(classes), self._ties)] if codes.size else self.labels
-        wrong = np.flatnonzero(won != self.labels)
-        if len(wrong):
-            row = wrong[0]
+        winners = classes[vote(codes, len(classes), self._ties)] if codes.size else self.labels
+        mismatched = np.flatnonzero(winners != self.labels)
+        if len(mismatched):
+            row = mismatched[0]
             raise ValueError(
                 f"labels must be the winners of the vote of neighbor_labels: row {row} has the "
-                f"label {_said(self.labels[row])}, but its neighbors vote for {_said(won[row])}."
+                f"label {_format_label(self.labels[row])}, but its neighbors vote for "
+                f"{_format_label(winners[row])}."
             )
         self._classes, self._codes = classes, codes
 
@@ -157,9 +158,9 @@ class LocalExplanation:
         return f"LocalExplanation(n_rows={q}, n_neighbors={k}, n_features={p})"
 
     def __str__(self) -> str:
-        said = [self.sentence(row) for row in range(min(len(self), 10))]
-        more = len(self) - len(said)
-        return "\n".join(said + [f"and {more:,} more rows"] * (more > 0))
+        sentences = [self.sentence(row) for row in range(min(len(self), 10))]
+        n_more = len(self) - len(sentences)
+        return "\n".join(sentences + [f"and {n_more:,} more rows"] * (n_more > 0))
 
     # ---------------------------------------------------------------------- public methods
 
@@ -178,8 +179,11 @@ class LocalExplanation:
         list of (str, float)
             Feature names and relevances, in descending order of relevance.
         """
-        shares = self.relevance[self._row(row)]
-        return [(self.feature_names[j], float(shares[j])) for j in descending(shares)[: max(n, 0)]]
+        relevance = self.relevance[self._check_row(row)]
+        return [
+            (self.feature_names[j], float(relevance[j]))
+            for j in sort_descending(relevance)[: max(n, 0)]
+        ]
 
     def by_class(self) -> dict[Any, Vector]:
         """Return the mean relevance of the features for each predicted label.
@@ -189,10 +193,10 @@ class LocalExplanation:
         dict of ndarray of shape (n_features,)
             Mean relevance by label. Labels that were not predicted for any row are missing.
         """
-        found, codes = np.unique(self.labels, return_inverse=True)
+        labels, codes = np.unique(self.labels, return_inverse=True)
         return {
             label: self.relevance[codes == code].mean(axis=0)
-            for code, label in enumerate(found.tolist())
+            for code, label in enumerate(labels.tolist())
         }
 
     def to_frame(self) -> Any:
@@ -202,7 +206,7 @@ class LocalExplanation:
         -------
         pandas.DataFrame
             Columns row, label, neighbor, neighbor_label, distance, feature, relevance, overall (if
-            it is known) and contribution. Requires pandas: ``pip install 'nearfar[app]'``.
+            known) and contribution. Requires pandas: ``pip install 'nearfar[app]'``.
         """
         pandas = require("pandas", "app")
         q, k, p = self.contributions.shape
@@ -219,7 +223,9 @@ class LocalExplanation:
             columns["overall"] = np.tile(self.overall, q * k)
         return pandas.DataFrame(columns | {"contribution": self.contributions.ravel()})
 
-    def merged(self, names: Sequence[str], relevance: ArrayLike | None = None) -> LocalExplanation:
+    def merge_features(
+        self, names: Sequence[str], relevance: ArrayLike | None = None
+    ) -> LocalExplanation:
         """Return a copy with renamed features, where features of equal name are merged.
 
         Relevances and contributions of merged features are added. Use it to merge the one-hot
@@ -243,23 +249,23 @@ class LocalExplanation:
                 f"{len(names)} names."
             )
         distinct = list(dict.fromkeys(str(name) for name in names))
-        place = {name: i for i, name in enumerate(distinct)}
-        sums = np.zeros((len(names), len(distinct)))
-        sums[np.arange(len(names)), [place[str(name)] for name in names]] = 1.0
-        shares, overall = self.relevance @ sums, None
+        positions = {name: i for i, name in enumerate(distinct)}
+        membership = np.zeros((len(names), len(distinct)))
+        membership[np.arange(len(names)), [positions[str(name)] for name in names]] = 1.0
+        merged_relevance, merged_overall = self.relevance @ membership, None
         if relevance is not None:
-            shares = _numbers("relevance", relevance, (len(self), len(distinct)))
-            _check_shares("relevance", shares)
+            merged_relevance = _check_numbers("relevance", relevance, (len(self), len(distinct)))
+            _check_fractions("relevance", merged_relevance)
         elif self.overall is not None:
-            overall = self.overall @ sums
-        return self._changed(
-            relevance=shares,
-            contributions=self.contributions @ sums,
+            merged_overall = self.overall @ membership
+        return self._copy_with(
+            relevance=merged_relevance,
+            contributions=self.contributions @ membership,
             feature_names=distinct,
-            overall=overall,
+            overall=merged_overall,
         )
 
-    def labelled(self, names: Mapping[Any, str]) -> LocalExplanation:
+    def rename_labels(self, names: Mapping[Any, str]) -> LocalExplanation:
         """Return a copy with renamed labels.
 
         Parameters
@@ -272,21 +278,21 @@ class LocalExplanation:
         LocalExplanation
         """
 
-        def named(labels: NDArray[Any]) -> NDArray[Any]:
-            found = [names.get(label, label) for label in labels.ravel().tolist()]
-            return np.array(found).reshape(labels.shape)
+        def rename(labels: NDArray[Any]) -> NDArray[Any]:
+            renamed = [names.get(label, label) for label in labels.ravel().tolist()]
+            return np.array(renamed).reshape(labels.shape)
 
         if len({names.get(label, label) for label in self._classes.tolist()}) < len(self._classes):
             raise ValueError(f"names must not give two labels the same name; got {dict(names)}.")
-        # Keep the class codes: ties were resolved by the order of the original labels.
-        return self._changed(
-            neighbor_labels=named(self.neighbor_labels),
-            labels=named(self.labels),
-            _classes=named(self._classes),
+        # Keep the class codes, because ties were resolved by the order of the original labels.
+        return self._copy_with(
+            neighbor_labels=rename(self.neighbor_labels),
+            labels=rename(self.labels),
+            _classes=rename(self._classes),
         )
 
-    def against(self, overall: ArrayLike) -> LocalExplanation:
-        """Return a copy with another mean relevance to compare with.
+    def with_overall(self, overall: ArrayLike) -> LocalExplanation:
+        """Return a copy with another mean relevance, ``overall``, to compare with.
 
         Parameters
         ----------
@@ -297,20 +303,20 @@ class LocalExplanation:
         -------
         LocalExplanation
         """
-        shares = _numbers("overall", overall, (len(self.feature_names),))
-        _check_shares("overall", shares[None])
-        return self._changed(overall=shares)
+        fractions = _check_numbers("overall", overall, (len(self.feature_names),))
+        _check_fractions("overall", fractions[None])
+        return self._copy_with(overall=fractions)
 
-    def _changed(self, **changes: Any) -> LocalExplanation:
-        changed = copy(self)
-        vars(changed).update(changes)
-        return changed
+    def _copy_with(self, **changes: Any) -> LocalExplanation:
+        updated = copy(self)
+        vars(updated).update(changes)
+        return updated
 
-    def sentence(self, row: int, called: str | None = None) -> str:
+    def sentence(self, row: int, name: str | None = None) -> str:
         """Return a sentence with the result of the vote and the most relevant features at a row.
 
         The sentence covers the smallest set of features that carries at least half of the metric,
-        including features as relevant as the last of these. It names the first three. If the set
+        including features as relevant as the last of these. The first three are named. If the set
         contains all features (and these are more than three), or if all features are equally
         relevant, the sentence states this instead.
 
@@ -318,19 +324,19 @@ class LocalExplanation:
         ----------
         row : int
             Index of the row among the explained rows, from 0.
-        called : str, optional
-            Name of the row in the sentence. The default is its index, for example "row 3".
+        name : str, optional
+            Name of the row in the sentence. None uses its index, for example "row 3".
 
         Returns
         -------
         str
         """
-        vote, metric = self.words(row)
-        label = _said(self.labels[row])
-        return f"{called or f'row {operator.index(row)}'} is {label} {vote}; {metric}"
+        vote, metric = self.describe(row)
+        label = _format_label(self.labels[row])
+        return f"{name or f'row {operator.index(row)}'} is {label} {vote}; {metric}"
 
-    def words(self, row: int) -> tuple[str, str]:
-        """Return the two parts of ``sentence``: the result of the vote, and the relevant features.
+    def describe(self, row: int) -> tuple[str, str]:
+        """Return the two parts of ``sentence``: the result of the vote and the relevant features.
 
         Parameters
         ----------
@@ -341,11 +347,11 @@ class LocalExplanation:
         -------
         (str, str)
         """
-        row = self._row(row)
+        row = self._check_row(row)
         winner = int(np.flatnonzero(self._classes == self.labels[row])[0])
-        voted = vote_words(self._codes[row], winner, len(self._classes), self._ties)
-        shares, names = self.relevance[row], self.feature_names
-        return voted, metric_words(shares, names, self.overall, self.one_metric)
+        vote_text = describe_vote(self._codes[row], winner, len(self._classes), self._ties)
+        relevance, names = self.relevance[row], self.feature_names
+        return vote_text, describe_metric(relevance, names, self.overall, self.one_metric)
 
     def plot(self, row: int, n: int = 10, *, axes: Any = None) -> Any:
         """Plot the feature relevances at a row and the contributions to its neighbors' distances.
@@ -365,38 +371,44 @@ class LocalExplanation:
             Axes of the relevances and of the distances. Requires matplotlib:
             ``pip install 'nearfar[plot]'``.
         """
-        row = self._row(row)
+        row = self._check_row(row)
         colors, figures = require("matplotlib", "plot"), require("matplotlib.figure", "plot")
         if axes is None:
             figure = figures.Figure(figsize=(9, 4), layout="constrained")
             axes = figure.subplots(1, 2)
             figure.suptitle(self.sentence(row), fontsize="medium", wrap=True)
-        names, parts = self.parts(row, n)
-        places = np.arange(len(names))[::-1]
+        names, summary = self.summarize_features(row, n)
+        positions = np.arange(len(names))[::-1]
         palette = [*colors.colormaps["tab10"].colors, "0.7"]
         shades = [palette[min(j, 10)] for j in range(len(names))]
-        axes[0].barh(places, parts["relevance"], color=shades, label="here")
+        axes[0].barh(positions, summary["relevance"], color=shades, label="here")
         if self.overall is not None and not self.one_metric:
-            axes[0].plot(parts["overall"], places, "|", color="black", ms=12, label="over all rows")
+            axes[0].plot(
+                summary["overall"], positions, "|", color="black", ms=12, label="over all rows"
+            )
             axes[0].legend(fontsize="small", loc="lower right")
-        axes[0].set_yticks(places, names)
+        axes[0].set_yticks(positions, names)
         axes[0].set_xlabel("share of the metric")
-        voters = np.arange(len(self.neighbors[row]))[::-1]
-        above, below = np.zeros(len(voters)), np.zeros(len(voters))
-        for j, part in enumerate(parts["contributions"].T):
-            start = np.where(part < 0, below, above)
-            axes[1].barh(voters, part, left=start, color=shades[j])
-            above, below = above + np.maximum(part, 0), below + np.minimum(part, 0)
+        neighbor_positions = np.arange(len(self.neighbors[row]))[::-1]
+        above, below = np.zeros(len(neighbor_positions)), np.zeros(len(neighbor_positions))
+        for j, contributions in enumerate(summary["contributions"].T):
+            start = np.where(contributions < 0, below, above)
+            axes[1].barh(neighbor_positions, contributions, left=start, color=shades[j])
+            above, below = (
+                above + np.maximum(contributions, 0),
+                below + np.minimum(contributions, 0),
+            )
         pairs = zip(self.neighbors[row], self.neighbor_labels[row], strict=True)
-        axes[1].set_yticks(voters, [f"{number} ({label})" for number, label in pairs])
+        axes[1].set_yticks(neighbor_positions, [f"{number} ({label})" for number, label in pairs])
         axes[1].set_xlabel("squared distance, by feature")
         return axes
 
-    def parts(self, row: int, n: int = 10) -> tuple[list[str], dict[str, Any]]:
+    def summarize_features(self, row: int, n: int = 10) -> tuple[list[str], dict[str, Any]]:
         """Return the leading features of a row, with all others summed, for tables and plots.
 
-        Features lead by the larger of two fractions: of the metric, and of the distances to the
-        neighbors. The features that ``sentence`` names are always included.
+        Features are ranked by the larger of two fractions: their fraction of the metric and their
+        fraction of the distances to the neighbors. The features that ``sentence`` names are always
+        included.
 
         Parameters
         ----------
@@ -409,38 +421,43 @@ class LocalExplanation:
         -------
         names : list of str
             Feature names. If features remain, the last entry is, for example, "3 others".
-        parts : dict
-            "relevance" and "overall" (None if not known) of shape (len(names),), and
+        values : dict
+            "relevance" and "overall" (None if unknown) of shape (len(names),), and
             "contributions" of shape (k, len(names)).
         """
-        row = self._row(row)
-        order = self._mattering(row, n)
-        head, rest = (order, order[:0]) if len(order) <= n + 1 else (order[:n], order[n:])
-        names = [self.feature_names[j] for j in head] + [f"{len(rest)} others"] * bool(len(rest))
+        row = self._check_row(row)
+        order = self._order_features(row, n)
+        head, remaining = (order, order[:0]) if len(order) <= n + 1 else (order[:n], order[n:])
+        names = [self.feature_names[j] for j in head] + [f"{len(remaining)} others"] * bool(
+            len(remaining)
+        )
 
-        def gathered(values: NDArray[np.float64]) -> NDArray[np.float64]:
-            others = values[..., rest].sum(axis=-1, keepdims=True)
-            return np.concatenate([values[..., head], *([others] if len(rest) else [])], axis=-1)
+        def gather(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            remainder = values[..., remaining].sum(axis=-1, keepdims=True)
+            return np.concatenate(
+                [values[..., head], *([remainder] if len(remaining) else [])], axis=-1
+            )
 
         return names, {
-            "relevance": gathered(self.relevance[row]),
-            "overall": None if self.overall is None else gathered(self.overall),
-            "contributions": gathered(self.contributions[row]),
+            "relevance": gather(self.relevance[row]),
+            "overall": None if self.overall is None else gather(self.overall),
+            "contributions": gather(self.contributions[row]),
         }
 
-    def _mattering(self, row: int, n: int) -> Indices:
-        """Return all features, the n leading ones first, both parts sorted by relevance."""
-        parts = np.abs(self.contributions[row])
-        sums = parts.sum(axis=1, keepdims=True)
-        of_distances = (parts / np.where(sums > 0, sums, 1.0)).mean(axis=0)
-        shares = self.relevance[row]
-        mattering = np.maximum(shares, of_distances)
-        mattering[named_features(shares)] = 2.0  # `sentence` names these: always include them.
-        leading, order = descending(mattering)[:n], descending(shares)
-        first = np.isin(order, leading)
-        return np.concatenate([order[first], order[~first]])
+    def _order_features(self, row: int, n: int) -> Indices:
+        """Return the n leading features and then all others, each group sorted by relevance."""
+        sizes = np.abs(self.contributions[row])
+        sums = sizes.sum(axis=1, keepdims=True)
+        distance_fractions = (sizes / np.where(sums > 0, sums, 1.0)).mean(axis=0)
+        relevance = self.relevance[row]
+        importance = np.maximum(relevance, distance_fractions)
+        # The features that `sentence` names are always among the leading ones.
+        importance[select_named_features(relevance)] = 2.0
+        leading, order = sort_descending(importance)[:n], sort_descending(relevance)
+        is_leading = np.isin(order, leading)
+        return np.concatenate([order[is_leading], order[~is_leading]])
 
-    def n_deciding(self, row: int) -> int:
+    def count_deciding(self, row: int) -> int:
         """Return the number of neighbors that decided: fewer than k if a tie reduced k.
 
         Parameters
@@ -452,42 +469,46 @@ class LocalExplanation:
         -------
         int
         """
-        return n_deciding(self._codes[self._row(row)], len(self._classes), self._ties)
+        return count_deciding(self._codes[self._check_row(row)], len(self._classes), self._ties)
 
-    def _row(self, row: int) -> int:
-        number = operator.index(row)
-        if not 0 <= number < len(self):
-            raise ValueError(f"row={number} must be from 0 to {len(self) - 1}.")
-        return number
+    def _check_row(self, row: int) -> int:
+        index = operator.index(row)
+        if not 0 <= index < len(self):
+            raise ValueError(f"row={index} must be from 0 to {len(self) - 1}.")
+        return index
 
 
-def _shaped(name: str, values: NDArray[Any], shape: tuple[int | None, ...]) -> NDArray[Any]:
-    fits = values.ndim == len(shape) and all(
-        wanted in (None, found) for wanted, found in zip(shape, values.shape, strict=True)
+def _check_shape(name: str, values: NDArray[Any], shape: tuple[int | None, ...]) -> NDArray[Any]:
+    matches = values.ndim == len(shape) and all(
+        expected in (None, size) for expected, size in zip(shape, values.shape, strict=True)
     )
-    if not fits:
-        wanted = str(tuple("any" if size is None else size for size in shape)).replace("'", "")
-        raise ValueError(f"{name} must have shape {wanted}; got {values.shape}.")
+    if not matches:
+        expected = str(tuple("any" if size is None else size for size in shape)).replace("'", "")
+        raise ValueError(f"{name} must have shape {expected}; got {values.shape}.")
     return values
 
 
-def _numbers(name: str, values: ArrayLike, shape: tuple[int | None, ...]) -> NDArray[np.float64]:
-    found = _shaped(name, np.asarray(values, dtype=np.float64), shape)
-    if not np.isfinite(found).all():
+def _check_numbers(
+    name: str, values: ArrayLike, shape: tuple[int | None, ...]
+) -> NDArray[np.float64]:
+    numbers = _check_shape(name, np.asarray(values, dtype=np.float64), shape)
+    if not np.isfinite(numbers).all():
         raise ValueError(f"{name} must be finite; it contains NaN or infinity.")
-    return found
+    return numbers
 
 
-def _check_shares(name: str, shares: Matrix) -> None:
-    wrong = (shares.min(axis=1, initial=0.0) < -SHARES_EQUAL) | (abs(shares.sum(axis=1) - 1) > 1e-6)
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+def _check_fractions(name: str, fractions: Matrix) -> None:
+    is_wrong = (fractions.min(axis=1, initial=0.0) < -RELEVANCE_TOLERANCE) | (
+        abs(fractions.sum(axis=1) - 1) > 1e-6
+    )
+    if is_wrong.any():
+        row = int(np.flatnonzero(is_wrong)[0])
         raise ValueError(
             f"{name} must be fractions from 0 to 1 that sum to one; row {row} sums to "
-            f"{shares[row].sum():.6g}, and its minimum is {shares[row].min(initial=0.0):.6g}."
+            f"{fractions[row].sum():.6g}, and its minimum is {fractions[row].min(initial=0.0):.6g}."
         )
 
 
-def _said(label: Any) -> str:
+def _format_label(label: Any) -> str:
     """Return the ``repr`` of a label, without the NumPy type."""
     return repr(label.item() if isinstance(label, np.generic) else label)

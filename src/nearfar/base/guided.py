@@ -42,18 +42,18 @@ def scaled(rows: Floats) -> Scaled:
     """
     mean = rows.mean(axis=0, dtype=np.float64)
     points = rows.astype(np.float64) - mean
-    # Divide by the largest value before squaring: squares overflow or underflow earlier.
-    largest = float(np.abs(points).max(initial=0.0))
+    # Divide by the largest value before squaring, because squares may overflow or underflow.
+    max_value = float(np.abs(points).max(initial=0.0))
     noise = 8 * np.finfo(rows.dtype).eps * np.abs(mean)
-    constant = np.ptp(rows, axis=0) <= noise
-    points[:, constant] = 0.0
-    if not np.isfinite(largest):
+    is_constant = np.ptp(rows, axis=0) <= noise
+    points[:, is_constant] = 0.0
+    if not np.isfinite(max_value):
         raise ValueError(
-            "Some values of X are so large that their sum overflows: rescale the features of X."
+            "Some values of X are so large that their sum overflows. Rescale the features of X."
         )
-    if constant.all():
-        raise ValueError("Every feature of X is constant: there is no distance to learn.")
-    unit = largest * float(np.sqrt(np.mean((points / largest) ** 2)))
+    if is_constant.all():
+        raise ValueError("Every feature of X is constant, so no distance can be learned.")
+    unit = max_value * float(np.sqrt(np.mean((points / max_value) ** 2)))
     return Scaled(points / unit, mean, unit)
 
 
@@ -88,24 +88,24 @@ class GuidedLearner(LinearLearner):
         self._check_parameters()
         # Equal rows must give bitwise equal results, whatever their memory order.
         rows = np.ascontiguousarray(self._check_X(X, reset=True, min_samples=2))
-        self._learn(rows, self._guide(rows, y, supervision))
+        self._learn(rows, self._get_supervision(rows, y, supervision))
         return self
 
-    def _guide(self, rows: Floats, y: ArrayLike | None, supervision: Any) -> Any:
+    def _get_supervision(self, rows: Floats, y: ArrayLike | None, supervision: Any) -> Any:
         """Return the supervision, drawn from the labels if it was not passed."""
-        name, kind = type(self).__name__, self.guide.__name__
+        name, accepted = type(self).__name__, self.guide.__name__
         if supervision is not None:
             if not isinstance(supervision, self.guide):
                 raise ValueError(
                     f"{name} learns from {' or '.join(self.learner_tags.learns_from)}: supervision "
-                    f"must be {kind}; got {type(supervision).__name__}."
+                    f"must be {accepted}; got {type(supervision).__name__}."
                 )
             supervision.check_n_samples(len(rows))
             return supervision
         if y is None:
             raise ValueError(
                 f"{name} requires y to be passed, but the target y is None. Pass labels as y, or "
-                f"pass {kind} as supervision."
+                f"pass {accepted} as supervision."
             )
         classes, codes = self._check_labels(y, len(rows))
         return self._drawn(classes[codes])
@@ -115,7 +115,7 @@ class GuidedLearner(LinearLearner):
         """Draw the supervision from checked labels."""
 
     @abstractmethod
-    def _learn(self, rows: Floats, guide: Any) -> None:
+    def _learn(self, rows: Floats, supervision: Any) -> None:
         """Learn from the rows and the supervision, and set the fitted attributes."""
 
     def _keep(self, L: Matrix, frame: Scaled, dtype: Any) -> None:
@@ -125,7 +125,10 @@ class GuidedLearner(LinearLearner):
 
 
 class PairLearner(GuidedLearner):
-    """Linear learner from similar and dissimilar pairs, with the parameters `PAIR_PARAMETERS`."""
+    """Linear learner with similar and dissimilar pairs as supervision.
+
+    It has the parameters `PAIR_PARAMETERS`.
+    """
 
     #: Whether the learner needs both similar and dissimilar pairs.
     needs_both: ClassVar[bool] = True
@@ -146,38 +149,39 @@ class PairLearner(GuidedLearner):
         self, points: Floats, pairs: Pairs, rounding: float = 0.0
     ) -> tuple[Indices, Indices]:
         """Return the similar pairs, and the dissimilar pairs that do not have zero length."""
-        name, alike, unlike = type(self).__name__, pairs.similar, pairs.dissimilar
-        if not len(alike) + len(unlike):
+        name, similar, dissimilar = type(self).__name__, pairs.similar, pairs.dissimilar
+        if not len(similar) + len(dissimilar):
             raise ValueError(f"{name} learns from pairs, but supervision contains no pairs.")
-        for kind, given, other in (
-            ("similar", alike, "a class with at least two points"),
-            ("dissimilar", unlike, "at least two classes"),
+        for kind, pairs_of_kind, requirement in (
+            ("similar", similar, "a class with at least two points"),
+            ("dissimilar", dissimilar, "at least two classes"),
         ):
-            if self.needs_both and not len(given):
+            if self.needs_both and not len(pairs_of_kind):
                 raise ValueError(
                     f"{name} needs similar and dissimilar pairs; supervision has no {kind} pair "
-                    f"({len(alike)} similar, {len(unlike)} dissimilar). To draw {kind} pairs from "
-                    f"labels, y must have {other}."
+                    f"({len(similar)} similar, {len(dissimilar)} dissimilar). To draw {kind} pairs "
+                    f"from labels, y must have {requirement}."
                 )
-        if len(alike) and not differ(points, alike, rounding).any():
+        if len(similar) and not differ(points, similar, rounding).any():
             raise ValueError(
-                f"Every similar pair of supervision has zero length ({len(alike)} pairs of equal "
+                f"Every similar pair of supervision has zero length ({len(similar)} pairs of equal "
                 f"points). {name} needs similar pairs of points that differ."
             )
-        apart = differ(points, unlike, rounding)
-        if not apart.all():
-            if not apart.any() and not len(alike):
+        has_length = differ(points, dissimilar, rounding)
+        if not has_length.all():
+            if not has_length.any() and not len(similar):
                 raise ValueError(
                     f"Every pair of supervision is dissimilar and has zero length. {name} needs "
                     "pairs of points that differ."
                 )
-            if not apart.any() and self.needs_both:
+            if not has_length.any() and self.needs_both:
                 raise ValueError(
-                    f"Every dissimilar pair of supervision has zero length ({len(unlike)} pairs of "
-                    "equal points). No metric can separate equal points."
+                    "Every dissimilar pair of supervision has zero length "
+                    f"({len(dissimilar)} pairs of equal points). No metric can separate equal "
+                    "points."
                 )
             warn(
-                f"{np.count_nonzero(~apart)} of {len(unlike)} dissimilar pairs have zero length. "
-                f"{name} ignores them, because no metric can separate equal points."
+                f"{np.count_nonzero(~has_length)} of {len(dissimilar)} dissimilar pairs have zero "
+                f"length. {name} ignores them, because no metric can separate equal points."
             )
-        return alike, unlike[apart]
+        return similar, dissimilar[has_length]

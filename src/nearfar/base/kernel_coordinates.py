@@ -33,8 +33,8 @@ from nearfar.state import (
 
 #: Names of the supported kernels.
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
-#: Allowed kernels other than names. Classes are rejected. So is the method ``learner.kernel`` of a
-#: kernel learner, which would be called pair by pair: pass the learner itself.
+#: Allowed kernels other than names. Classes are rejected, and so is the method ``learner.kernel``
+#: of a kernel learner, which would be called pair by pair. Pass the learner itself instead.
 UNNAMED_KERNELS: list[Allowed] = [
     instance(KernelLearner, description="a kernel learner such as AlignmentKernelLearner()"),
     Allowed(
@@ -60,15 +60,16 @@ LANDMARK_PARAMETERS: dict[str, list[Allowed]] = {
     "random_state": [random_state],
 }
 # Maximum number of landmarks with n_landmarks="auto".
-_LANDMARKS = 1000
-# Directions whose eigenvalue of the centered kernel, relative to the largest, is at most this are
-# dropped.
-_EMPTY = 1e-10
-# Absolute limit for the same eigenvalues. Smaller ones have only a few correct digits.
-_LEAST = 1e-290
+_MAX_LANDMARKS = 1000
+# Directions are dropped if their eigenvalue of the centered kernel is at most this fraction of the
+# largest eigenvalue.
+_MIN_EIGENVALUE = 1e-10
+# Directions are also dropped if their eigenvalue is at most this number, because such eigenvalues
+# have only a few correct digits.
+_MIN_ABSOLUTE = 1e-290
 # Block size for a learned kernel of pairs: the full kernel between this many first and second
 # points is computed, and only its diagonal is used.
-_PAIRS = 32
+_PAIR_BLOCK = 32
 
 
 class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
@@ -114,7 +115,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._is_given()
+        tags.input_tags.pairwise = self._is_precomputed()
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -122,27 +123,27 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit rows that the learned kernel stores too, so that a file has each row only once."""
-        kept = super().__getstate__()
-        rows = kept.get("_rows")
-        if "kernel_" in kept and rows is not None:
+        state = super().__getstate__()
+        rows = state.get("_rows")
+        if "kernel_" in state and rows is not None:
             if rows is self.kernel_._rows:
-                kept["_rows"] = None
+                state["_rows"] = None
             else:
-                kept["_rows"], kept["_row_places"] = _apart(rows, self.kernel_._rows)
-        return kept
+                state["_rows"], state["_row_places"] = _split_stored_rows(rows, self.kernel_._rows)
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        given = {name: value for name, value in state.items() if name != "_row_places"}
-        super().__setstate__(given)
+        stored = {name: value for name, value in state.items() if name != "_row_places"}
+        super().__setstate__(stored)
         if "_row_places" in state:
-            self._rows = _together(state["_rows"], state["_row_places"], self.kernel_._rows)
+            self._rows = _join_stored_rows(state["_rows"], state["_row_places"], self.kernel_._rows)
         elif vars(self).get("_rows") is None and "kernel_" in vars(self):
             self._rows = self.kernel_._rows
 
-    def _once(self, rows: Matrix) -> Matrix:
+    def _share_rows(self, rows: Matrix) -> Matrix:
         """Return the learned kernel's array if it equals ``rows``, to store the rows only once."""
-        same = self._is_learned() and np.array_equal(rows, self.kernel_._rows)
-        return self.kernel_._rows if same else rows
+        are_equal = self._is_learned() and np.array_equal(rows, self.kernel_._rows)
+        return self.kernel_._rows if are_equal else rows
 
     def _learn_kernel(self, X: ArrayLike, y: ArrayLike | None) -> None:
         """Fit a clone of the kernel to X and y if it is a kernel learner."""
@@ -173,18 +174,18 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
     def _span(self, centered: Matrix, n_directions: int | None) -> tuple[Vector, Matrix]:
         """Return eigenvalues, largest first, and B = P diag(μ)^{-1/2} of a centered kernel."""
         values, vectors = descending_eigh(centered, n_directions)
-        kept = values > max(_EMPTY * values[0], _LEAST)
-        if not kept.any():
+        is_kept = values > max(_MIN_EIGENVALUE * values[0], _MIN_ABSOLUTE)
+        if not is_kept.any():
             raise ValueError(
                 "The kernel maps all training points to the same point. Check that the rows of X "
                 "differ, or choose another kernel."
             )
-        return values[kept], vectors[:, kept] / np.sqrt(values[kept])
+        return values[is_kept], vectors[:, is_kept] / np.sqrt(values[is_kept])
 
     def _training_kernel(self, rows: Floats) -> Matrix:
-        """Compute the kernel of the rows; store its means and, unless precomputed, the rows."""
-        # Copy the rows: scikit-learn computes the kernel of an array with itself differently.
-        self._rows = None if self._is_given() else self._once(_exact(rows).copy())
+        """Compute the kernel of the rows, and store its means and, unless precomputed, the rows."""
+        # Copy the rows, because scikit-learn treats the kernel of an array with itself differently.
+        self._rows = None if self._is_precomputed() else self._share_rows(_exact(rows).copy())
         self._gamma = self._choose_gamma()
         K = self._kernel(rows if self._rows is None else self._rows)
         if K.shape[0] != K.shape[1]:
@@ -197,7 +198,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
                 "The kernel matrix contains NaN or infinity. Rescale the features of X, or choose "
                 "another kernel or gamma."
             )
-        if self._is_given() or not isinstance(self.kernel, str):
+        if self._is_precomputed() or not isinstance(self.kernel, str):
             _check_symmetric(K)
         self._means = K.mean(axis=0)
         self._mean = float(self._means.mean())
@@ -216,23 +217,34 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return 1 / np.einsum("ij,ij->j", self._basis, self._basis)
 
     def _check_state(self, sizes: Sizes) -> None:
-        given = self._is_given()
-        need((self._rows is None) == given, "_rows must be set unless the kernel is precomputed.")
+        is_precomputed = self._is_precomputed()
+        need(
+            (self._rows is None) == is_precomputed,
+            "_rows must be set unless the kernel is precomputed.",
+        )
         self._check_learned()
-        need(not given or sizes.get("p") == sizes["n"], "the kernel matrix must be square.")
-        count = vars(self).get("n_directions_")
-        need(type(count) is int and count == sizes["d"], "n_directions_ does not match _basis.")
+        need(
+            not is_precomputed or sizes.get("p") == sizes["n"], "the kernel matrix must be square."
+        )
+        n_directions = vars(self).get("n_directions_")
+        need(
+            type(n_directions) is int and n_directions == sizes["d"],
+            "n_directions_ does not match _basis.",
+        )
 
     def _check_learned(self) -> None:
-        computed = not self._is_given() and not self._is_learned()
+        is_computed = not self._is_precomputed() and not self._is_learned()
         need(
-            (self._gamma is not None) == computed,
+            (self._gamma is not None) == is_computed,
             "_gamma must be set unless the kernel is precomputed or learned.",
         )
-        learned = "kernel_" in vars(self)
-        need(learned == self._is_learned(), "kernel_ must be set for a learned kernel only.")
+        has_learned_kernel = "kernel_" in vars(self)
+        need(
+            has_learned_kernel == self._is_learned(),
+            "kernel_ must be set for a learned kernel only.",
+        )
 
-    def _is_given(self) -> bool:
+    def _is_precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     def _is_learned(self) -> bool:
@@ -243,28 +255,28 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
             return None
         if self.gamma is not None:
             return float(self.gamma)
-        return natural_gamma(self._rows, self.kernel)
+        return compute_gamma(self._rows, self.kernel)
 
-    def _kernel(self, rows: Floats, known: Matrix | None = None) -> Matrix:
-        """Return kernel values of points with the training points, or with ``known``."""
+    def _kernel(self, rows: Floats, training_points: Matrix | None = None) -> Matrix:
+        """Return kernel values of points with ``training_points``; None uses the stored rows."""
         points = _exact(rows)
-        if known is None:
+        if training_points is None:
             if self._rows is None:
                 return points
-            known = self._rows
+            training_points = self._rows
         if self._is_learned():
             with np.errstate(over="ignore", invalid="ignore"):
-                return np.asarray(self.kernel_.kernel(points, known), np.float64)
+                return np.asarray(self.kernel_.kernel(points, training_points), np.float64)
         options: dict[str, Any] = {}
         if not callable(self.kernel):
             options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
             options["filter_params"] = True
         if self.kernel == "rbf":
-            # Center first: if all points are far from zero, |a|² + |b|² - 2ab loses all digits.
-            mean = known.mean(axis=0)
-            points, known = points - mean, known - mean
+            # Center first, because |a|² + |b|² - 2ab loses all digits if all points are far from 0.
+            mean = training_points.mean(axis=0)
+            points, training_points = points - mean, training_points - mean
         with np.errstate(over="ignore", invalid="ignore"):  # The caller checks for overflow.
-            values = pairwise_kernels(points, known, metric=self.kernel, **options)
+            values = pairwise_kernels(points, training_points, metric=self.kernel, **options)
         return np.asarray(values, np.float64)
 
     def _kernel_gaps(self, first: Matrix, second: Matrix) -> Vector:
@@ -278,16 +290,20 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         if self.kernel == "laplacian":
             return -2 * np.expm1(-gamma * np.abs(first - second).sum(axis=1))
 
-        def values(A: Matrix, B: Matrix) -> Vector:
+        def compute_values(A: Matrix, B: Matrix) -> Vector:
             if self._is_learned():
-                blocks = row_blocks(len(A), 8 * _PAIRS, at_most=_PAIRS)
+                blocks = row_blocks(len(A), 8 * _PAIR_BLOCK, at_most=_PAIR_BLOCK)
                 return np.concatenate([np.diag(self._kernel(A[b], B[b])) for b in blocks])
             if callable(self.kernel):
                 return np.array([self.kernel(a, b) for a, b in zip(A, B, strict=True)], float)
             level = gamma * np.einsum("ij,ij->i", A, B) + self.coef0
             return np.tanh(level) if self.kernel == "sigmoid" else level**self.degree
 
-        return values(first, first) + values(second, second) - 2 * values(first, second)
+        return (
+            compute_values(first, first)
+            + compute_values(second, second)
+            - 2 * compute_values(first, second)
+        )
 
     def _centered(self, K: Matrix) -> Matrix:
         """Center kernel values at the mean of the training points in feature space."""
@@ -315,11 +331,11 @@ class LandmarkCoordinates(KernelCoordinates):
     random_state: int | np.random.RandomState | None
 
     def _landmarks(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the indices of the landmark rows; all rows if the kernel is precomputed."""
-        if self._is_given():
+        """Return the indices of the landmark rows, or of all rows if the kernel is precomputed."""
+        if self._is_precomputed():
             return np.arange(len(codes))
-        wanted = _LANDMARKS if self.n_landmarks == "auto" else self.n_landmarks
-        return class_landmarks(codes, wanted, check_random_state(self.random_state))
+        n_landmarks = _MAX_LANDMARKS if self.n_landmarks == "auto" else self.n_landmarks
+        return draw_class_landmarks(codes, n_landmarks, check_random_state(self.random_state))
 
     def transform(self, X: ArrayLike) -> Floats:
         """Map points.
@@ -338,20 +354,22 @@ class LandmarkCoordinates(KernelCoordinates):
         return self._map_by_coefficients(self._check_X(X, reset=False))
 
 
-def natural_gamma(rows: Matrix, kernel: Any) -> float:
-    """Return 1 / (sum of the feature variances), or of the deviations for "laplacian".
+def compute_gamma(rows: Matrix, kernel: Any) -> float:
+    """Return 1 / (sum of the feature variances).
 
-    If the sum is 0, return 1.
+    For "laplacian", the sum is that of the standard deviations. If the sum is 0, return 1.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         variances = rows.var(axis=0)
-    return gamma_of(float((np.sqrt(variances) if kernel == "laplacian" else variances).sum()))
+    return convert_to_gamma(
+        float((np.sqrt(variances) if kernel == "laplacian" else variances).sum())
+    )
 
 
-def gamma_of(size: float) -> float:
+def convert_to_gamma(size: float) -> float:
     """Return 1 / ``size``, or 1 if ``size`` is 0."""
     if not np.isfinite(size):
-        raise ValueError("X has values too large for kernels: rescale the features of X.")
+        raise ValueError("X has values that are too large for kernels. Rescale the features of X.")
     return 1 / size if size > 0 else 1.0
 
 
@@ -364,55 +382,63 @@ def _check_symmetric(K: Matrix) -> None:
             )
 
 
-def class_landmarks(
+def draw_class_landmarks(
     codes: NDArray[np.intp], n_landmarks: int | None, random: np.random.RandomState
 ) -> NDArray[np.intp]:
-    """Draw about ``n_landmarks`` row indices, sorted; None returns all.
+    """Draw about ``n_landmarks`` row indices and sort them. None returns all indices.
 
     Each class gets rows in proportion to its size, but at least one.
     """
     if n_landmarks is None or len(codes) <= n_landmarks:
         return np.arange(len(codes))
-    chosen = []
+    landmarks = []
     for code in range(int(codes.max()) + 1):
         rows = np.flatnonzero(codes == code)
-        share = max(1, round(n_landmarks * len(rows) / len(codes)))
-        chosen.append(random.choice(rows, share, replace=False))
-    return np.sort(np.concatenate(chosen))
+        n_drawn = max(1, round(n_landmarks * len(rows) / len(codes)))
+        landmarks.append(random.choice(rows, n_drawn, replace=False))
+    return np.sort(np.concatenate(landmarks))
 
 
-def _apart(rows: Matrix, known: Matrix) -> tuple[Matrix, Indices]:
-    """Return the rows that are not in ``known``, and the index of each row in ``known`` or -1.
+def _split_stored_rows(rows: Matrix, stored: Matrix) -> tuple[Matrix, Indices]:
+    """Return the rows that are not in ``stored``, and the index of each row in ``stored`` or -1.
 
-    Indices are unique: equal rows are matched to different rows of ``known``.
+    Indices are unique: equal rows are matched to different rows of ``stored``.
 
-    >>> _apart(np.array([[3.0], [1.0], [2.0], [1.0]]), np.array([[1.0], [2.0], [0.0]]))
+    >>> rows, stored = np.array([[3.0], [1.0], [2.0], [1.0]]), np.array([[1.0], [2.0], [0.0]])
+    >>> _split_stored_rows(rows, stored)
     (array([[3.],
            [1.]]), array([-1,  0,  1, -1]))
     """
-    free: dict[bytes, list[int]] = {}
-    for place in reversed(range(len(known))):
-        free.setdefault(known[place].tobytes(), []).append(place)
-    found = (free.get(row.tobytes()) for row in rows)
-    places = np.array([places.pop() if places else -1 for places in found], dtype=np.intp)
-    return rows[places < 0], places
+    unused: dict[bytes, list[int]] = {}
+    for index in reversed(range(len(stored))):
+        unused.setdefault(stored[index].tobytes(), []).append(index)
+    matches = (unused.get(row.tobytes()) for row in rows)
+    positions = np.array(
+        [positions.pop() if positions else -1 for positions in matches], dtype=np.intp
+    )
+    return rows[positions < 0], positions
 
 
-def _together(rest: Matrix, places: Indices, known: Matrix) -> Matrix:
-    """Undo `_apart`; check the contents of a file before allocating memory."""
+def _join_stored_rows(remaining: Matrix, places: Indices, stored: Matrix) -> Matrix:
+    """Return all rows, given the results of `_split_stored_rows`.
+
+    The contents of a file are checked before memory is allocated.
+    """
     need(
         isinstance(places, np.ndarray) and places.ndim == 1 and places.dtype.kind == "i",
         "_row_places must be a vector of integers.",
     )
-    there = places[places >= 0]
-    fits = len(np.unique(there)) == len(there) and there.max(initial=-1) < len(known)
-    need(fits, "_row_places contains duplicate or invalid row indices.")
+    stored_places = places[places >= 0]
+    is_valid = len(np.unique(stored_places)) == len(stored_places) and stored_places.max(
+        initial=-1
+    ) < len(stored)
+    need(is_valid, "_row_places contains duplicate or invalid row indices.")
     need(
-        rest.shape == (len(places) - len(there), known.shape[1]),
+        remaining.shape == (len(places) - len(stored_places), stored.shape[1]),
         "_rows does not match _row_places.",
     )
-    rows = np.empty((len(places), known.shape[1]))
-    rows[places >= 0], rows[places < 0] = known[there], rest
+    rows = np.empty((len(places), stored.shape[1]))
+    rows[places >= 0], rows[places < 0] = stored[stored_places], remaining
     return rows
 
 

@@ -16,9 +16,9 @@ from nearfar.blocks import row_blocks
 from nearfar.solvers.spectral_step import leading_spectrum
 from nearfar.state import State, floats, table
 
-# Directions whose eigenvalue of the centered kernel, relative to the largest, is at most this are
-# dropped.
-_EMPTY = 1e-10
+# Directions are dropped if their eigenvalue of the centered kernel is at most this fraction of the
+# largest eigenvalue.
+_MIN_EIGENVALUE = 1e-10
 
 
 class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
@@ -114,31 +114,33 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
             self.feature_names_in_ = names
 
     def _keep_kernel(self, points: Matrix, K: Matrix) -> None:
-        """Store the training points and the leading directions of the kernel; overwrites K."""
+        """Store the training points and the leading directions of the kernel. K is overwritten."""
         n = len(points)
-        wanted = self.n_directions
-        if wanted == "auto":
-            wanted = min(50, max(10, n // 10))
+        n_directions = self.n_directions
+        if n_directions == "auto":
+            n_directions = min(50, max(10, n // 10))
         means = K.mean(axis=0)
         K -= means
         K -= (means - means.mean())[:, None]
-        spectrum = leading_spectrum(K, n if wanted is None else min(wanted, n), positive=True)
-        kept = spectrum.values > _EMPTY * max(float(spectrum.values[0]), 0.0)
-        if not kept.any():
+        spectrum = leading_spectrum(
+            K, n if n_directions is None else min(n_directions, n), positive=True
+        )
+        is_kept = spectrum.values > _MIN_EIGENVALUE * max(float(spectrum.values[0]), 0.0)
+        if not is_kept.any():
             raise ValueError(
                 "The learned kernel maps all training points to the same point. Check that the "
                 "rows of X differ."
             )
         self._rows = points
-        self._basis = spectrum.vectors[:, kept] / np.sqrt(spectrum.values[kept])
+        self._basis = spectrum.vectors[:, is_kept] / np.sqrt(spectrum.values[is_kept])
         self._offset = means @ self._basis
-        self.n_directions_ = int(kept.sum())
+        self.n_directions_ = int(is_kept.sum())
 
     def _coordinates(self, rows: Matrix) -> Matrix:
         """Return the coordinates of the rows along the stored directions."""
-        return self._along(rows, self._values)
+        return self._project(rows, self._values)
 
-    def _along(self, rows: Matrix, values: Callable[[Matrix, Matrix], Matrix]) -> Matrix:
+    def _project(self, rows: Matrix, values: Callable[[Matrix, Matrix], Matrix]) -> Matrix:
         """Multiply kernel values with the directions and subtract the offset."""
         mapped = np.empty((len(rows), self._basis.shape[1]))
         for block in row_blocks(len(rows), 32 * len(self._rows)):

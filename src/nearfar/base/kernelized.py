@@ -12,21 +12,22 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats
 from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 from nearfar.base.learner import LinearLearner
-from nearfar.base.progress import lent_channel
+from nearfar.base.progress import forward_progress
 from nearfar.parameters import having, none
 
 
 class KernelizedLearner(KernelCoordinates):
-    """Linear learner fitted to kernel PCA coordinates; ``estimator`` holds its parameters.
+    """Linear learner that is fitted to kernel PCA coordinates.
 
-    A subclass sets ``inner``, the class of the linear learner, and ``taken_over``, the attributes
-    copied from it.
+    The parameter ``estimator`` is the linear learner. A subclass sets ``inner``, the class of the
+    linear learner, and ``copied_attributes``, the attributes that are copied from the fitted linear
+    learner.
     """
 
     #: The class of the linear learner.
     inner: ClassVar[type[LinearLearner]]
     #: Attributes copied from the fitted linear learner.
-    taken_over: ClassVar[tuple[str, ...]] = ()
+    copied_attributes: ClassVar[tuple[str, ...]] = ()
     parameters: ClassVar = {
         **KERNEL_PARAMETERS,
         "estimator": [
@@ -82,14 +83,14 @@ class KernelizedLearner(KernelCoordinates):
             )
         self._learn_kernel(X, y)
         # Matrix products can round equal rows differently. Give equal rows equal coordinates.
-        _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        coordinates = self._fit_kernel(rows)[first[same.ravel()]]
-        guided = {} if supervision is None else {"supervision": supervision}
+        _, first, groups = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        coordinates = self._fit_kernel(rows)[first[groups.ravel()]]
+        options = {} if supervision is None else {"supervision": supervision}
         try:
-            with lent_channel(self, learner):
-                learner.fit(coordinates, y, **guided)
+            with forward_progress(self, learner):
+                learner.fit(coordinates, y, **options)
         finally:
-            # After Ctrl-C, too, keep the best solution so far.
+            # Keep the best solution so far, even after Ctrl-C.
             if hasattr(learner, "components_"):
                 self._take(learner)
         return self
@@ -126,6 +127,6 @@ class KernelizedLearner(KernelCoordinates):
     def _take(self, learner: Any) -> None:
         self.estimator_ = learner
         self.coefficients_ = learner.components_.astype(np.float64) @ self._basis.T
-        for name in self.taken_over:
+        for name in self.copied_attributes:
             if hasattr(learner, name):
                 setattr(self, name, getattr(learner, name))

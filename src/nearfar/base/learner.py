@@ -35,9 +35,9 @@ class Learner(TransformerMixin, Estimator):
         """Validate pairs of points and return them with shape (n_pairs, 2, n_features)."""
         check_is_fitted(self)
         points: Matrix = check_array(pairs, dtype=np.float64, allow_nd=True, input_name="pairs")
-        wanted = [(2, *shape) for shape in self._sample_shapes]
-        if points.shape[1:] not in wanted:
-            shapes = " or ".join(f"(n_pairs, {str(shape)[1:]}" for shape in wanted)
+        expected = [(2, *shape) for shape in self._sample_shapes]
+        if points.shape[1:] not in expected:
+            shapes = " or ".join(f"(n_pairs, {str(shape)[1:]}" for shape in expected)
             raise ValueError(f"pairs must have shape {shapes}; got {points.shape}.")
         return points.reshape(len(points), 2, self.n_features_in_)
 
@@ -157,15 +157,17 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         linear, shapes = self._linear_map(np.float64), self._sample_shapes
 
         def metric(u: ArrayLike, v: ArrayLike, squared: bool = False) -> float:
-            difference = linear((_point(u, "u", shapes) - _point(v, "v", shapes))[None])[0]
+            difference = linear(
+                (_check_point(u, "u", shapes) - _check_point(v, "v", shapes))[None]
+            )[0]
             square = float(difference @ difference)
             return square if squared else square**0.5
 
         return metric
 
 
-def _point(values: ArrayLike, name: str, shapes: list[tuple[int, ...]]) -> Vector:
-    """Return one point as a flat vector; accept a vector, a single row or one of the shapes."""
+def _check_point(values: ArrayLike, name: str, shapes: list[tuple[int, ...]]) -> Vector:
+    """Return one point as a flat vector. It may be a vector, a single row or one of the shapes."""
     point = np.asarray(values, np.float64)
     if point.ndim == 2 and len(point) == 1 and point.shape not in shapes:
         point = point[0]

@@ -32,37 +32,40 @@ class TwoClassProblem(NamedTuple):
 
     def signs(self, codes: Indices) -> Vector:
         """Return +1 or -1 for rows of the two sides, and 0 for rows of other classes."""
-        of_class = np.zeros(int(codes.max()) + 1)
-        of_class[[k for k in self.negative if k < len(of_class)]] = -1
-        of_class[[k for k in self.positive if k < len(of_class)]] = 1
-        return np.asarray(of_class[codes])
+        class_signs = np.zeros(int(codes.max()) + 1)
+        class_signs[[k for k in self.negative if k < len(class_signs)]] = -1
+        class_signs[[k for k in self.positive if k < len(class_signs)]] = 1
+        return np.asarray(class_signs[codes])
 
 
 def two_class_problems(n_classes: int, multi_class: MultiClass) -> list[TwoClassProblem]:
-    """Return all pairs of classes, or each class versus the rest; one problem for two classes."""
+    """Return one problem per pair of classes ("ovo") or per class against all others ("ovr").
+
+    With two classes, there is only one problem.
+    """
     if n_classes == 2 or multi_class == "ovo":
         return [TwoClassProblem((i,), (j,)) for i, j in combinations(range(n_classes), 2)]
-    everyone = range(n_classes)
-    return [TwoClassProblem(tuple(k for k in everyone if k != j), (j,)) for j in everyone]
+    codes = range(n_classes)
+    return [TwoClassProblem(tuple(k for k in codes if k != j), (j,)) for j in codes]
 
 
 def one_or_list(values: Sequence[Any]) -> Any:
-    """Return the only item itself, or several items as a list."""
+    """Return a single item itself, and several items as a list."""
     return values[0] if len(values) == 1 else list(values)
 
 
-def for_each_problem(word: Word) -> Word:
-    """Return a state check for values made by :func:`one_or_list`."""
+def for_each_problem(item_check: Word) -> Word:
+    """Return a state check for results of :func:`one_or_list`, with one item per problem."""
 
     def fits(value: Any, sizes: Sizes) -> bool:
         n = sizes.get("problems", 1)
-        several = n > 1 and type(value) is list
-        if several:
-            return len(value) == n and all(word.fits(item, sizes) for item in value)
-        return n == 1 and word.fits(value, sizes)
+        is_list = n > 1 and type(value) is list
+        if is_list:
+            return len(value) == n and all(item_check.fits(item, sizes) for item in value)
+        return n == 1 and item_check.fits(value, sizes)
 
-    return word._replace(
-        fits=fits, description=f"{word.description}, or a list of these for several problems"
+    return item_check._replace(
+        fits=fits, description=f"{item_check.description}, or a list of these for several problems"
     )
 
 
@@ -93,8 +96,8 @@ class LinearClassifier(ClassifierMixin, Estimator):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         if "coef_" in vars(self):
-            wanted = len(two_class_problems(sizes["c"], self.multi_class))
-            need(sizes["problems"] == wanted, "coef_ does not match the number of classes.")
+            n_problems = len(two_class_problems(sizes["c"], self.multi_class))
+            need(sizes["problems"] == n_problems, "coef_ does not match the number of classes.")
 
     @abstractmethod
     def _check_rows_of(self, X: ArrayLike) -> Matrix:
@@ -121,7 +124,7 @@ class LinearClassifier(ClassifierMixin, Estimator):
             more, "ovr" returns the values of all hyperplanes. "ovo" returns the votes of the
             pairs, plus less than half a vote for their confidence, as in scikit-learn.
         """
-        return votes_of(self._scores(X), len(self.classes_), self.multi_class)
+        return compute_votes(self._scores(X), len(self.classes_), self.multi_class)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the labels of samples.
@@ -142,17 +145,17 @@ class LinearClassifier(ClassifierMixin, Estimator):
         return np.asarray(self.classes_[decisions.argmax(axis=1)])
 
 
-def votes_of(scores: Matrix, n_classes: int, multi_class: MultiClass) -> Matrix:
+def compute_votes(scores: Matrix, n_classes: int, multi_class: MultiClass) -> Matrix:
     """Return decision values per class from the values (n, n_problems) of all hyperplanes."""
     if n_classes == 2:
         return np.asarray(scores[:, 0])
     if multi_class == "ovr":
         return scores
-    votes, clearness = np.zeros((len(scores), n_classes)), np.zeros((len(scores), n_classes))
+    votes, confidence = np.zeros((len(scores), n_classes)), np.zeros((len(scores), n_classes))
     for score, (i, j) in zip(scores.T, combinations(range(n_classes), 2), strict=True):
         votes[:, i] += score <= 0
         votes[:, j] += score > 0
-        clearness[:, i] -= score
-        clearness[:, j] += score
+        confidence[:, i] -= score
+        confidence[:, j] += score
     # The confidence adds less than half a vote, so it only breaks ties.
-    return votes + clearness / (3 * (np.abs(clearness) + 1))
+    return votes + confidence / (3 * (np.abs(confidence) + 1))

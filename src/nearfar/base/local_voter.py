@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.explanation import LocalExplanation
 from nearfar.base.mapping import A_LEARNER, ThroughLearner
-from nearfar.base.relevance import names_of_features, relevance_of
+from nearfar.base.relevance import compute_relevance, get_feature_names
 from nearfar.base.tags import LearnerTags
 from nearfar.base.voter import NeighborVoter, vote
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
@@ -36,7 +36,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
     A subclass implements ``_metrics``, which returns the metrics of a block of queries, in units
     of the (standardized) features. It implements ``_learn`` if it learns more than the rows. A
-    classifier without a metric implements ``_found`` and ``_explained`` instead.
+    classifier without a metric implements ``_find_neighbors`` and ``_explain_block`` instead.
     """
 
     learner_tags = LearnerTags(reads="instances", role="classifier")
@@ -48,7 +48,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
     _points: Matrix
 
     #: Maximum number of queries per block. The memory limit can make blocks smaller.
-    at_once: ClassVar[int] = 256
+    max_queries_per_block: ClassVar[int] = 256
 
     @abstractmethod
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
@@ -58,25 +58,35 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         """
 
     def _learn(self, rows: LocalRows) -> None:
-        """Check the rows and learn anything else; the last step of a fit."""
+        """Check the rows and learn everything else, as the last step of a fit."""
 
-    def _found(self, rows: LocalRows, queries: LocalQueries, k: int) -> tuple[Matrix, Indices]:
+    def _find_neighbors(
+        self, rows: LocalRows, queries: LocalQueries, k: int
+    ) -> tuple[Matrix, Indices]:
         """Return distances and indices of the k nearest rows of each query, nearest first."""
         return rows.nearest(queries, self._metrics(rows, queries), k)
 
-    def _explained(
+    def _explain_block(
         self, rows: LocalRows, queries: LocalQueries, k: int
     ) -> tuple[Matrix, NDArray[np.float64], Matrix, Indices]:
-        """Return relevances, and contributions, distances and indices of the k nearest rows."""
+        """Return the relevance of each feature, and describe the k nearest rows of each query.
+
+        The rows are described by the contributions of the features, the distances and the indices.
+        """
         metrics = self._metrics(rows, queries)
-        distances, found = rows.nearest(queries, metrics, k)
+        distances, neighbors = rows.nearest(queries, metrics, k)
         owner = np.repeat(np.arange(len(queries)), k)
-        parts = metrics.parts(rows.apart(queries, owner, found.ravel()), owner)
-        return self._relevance(rows, metrics), parts.reshape(*found.shape, -1), distances, found
+        contributions = metrics.parts(rows.apart(queries, owner, neighbors.ravel()), owner)
+        return (
+            self._relevance(rows, metrics),
+            contributions.reshape(*neighbors.shape, -1),
+            distances,
+            neighbors,
+        )
 
     def _relevance(self, rows: LocalRows, metrics: LocalMetrics) -> Matrix:
-        """Return the relevance of each feature, see `LocalExplanation`."""
-        return relevance_of(metrics.diagonals(), self.deviations_ / rows.scale)
+        """Return the relevance of each feature, as defined in `LocalExplanation`."""
+        return compute_relevance(metrics.diagonals(), self.deviations_ / rows.scale)
 
     # ------------------------------------------------------------------ fit
 
@@ -100,7 +110,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         learner, mapped, classes, codes = self._fit_learner(X, y, supervision)
         self._check_neighbors(len(mapped))
         points = np.ascontiguousarray(mapped, np.float64)
-        self.deviations_ = deviations_of(points)
+        self.deviations_ = compute_deviations(points)
         rows = LocalRows(points, codes, len(classes), self._scale())
         self._learn(rows)
         self.estimator_, self.classes_ = learner, classes
@@ -108,9 +118,9 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         return self
 
     def _scale(self) -> Vector:
-        """Return the divisors of the features: their deviations, or ones."""
-        divided = bool(self.standardize) & (self.deviations_ > 0)
-        return np.where(divided, self.deviations_, 1.0)
+        """Return the divisor of each feature: its standard deviation, or 1."""
+        is_divided = bool(self.standardize) & (self.deviations_ > 0)
+        return np.where(is_divided, self.deviations_, 1.0)
 
     def _rows(self) -> LocalRows:
         check_is_fitted(self)
@@ -150,7 +160,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         size = getattr(self, name)
         if size is not None and size > n_rows:
             raise ValueError(
-                f"{name}={size} is larger than the number of training {self.called}s "
+                f"{name}={size} is larger than the number of training {self.noun}s "
                 f"(n_samples={n_rows})."
             )
 
@@ -159,15 +169,17 @@ class LocalVoter(ThroughLearner, NeighborVoter):
     def _blocks(
         self, rows: LocalRows, X: ArrayLike | None, own: Indices | None = None
     ) -> Iterator[LocalQueries]:
-        """Iterate over blocks of queries; the training rows if X is None."""
+        """Iterate over blocks of queries, which are the training rows if X is None."""
         if X is None:
             own = np.arange(len(rows)) if own is None else own
-            given = rows.given[own]
+            points = rows.given[own]
         else:
-            given = np.ascontiguousarray(self._queries(X), np.float64)
+            points = np.ascontiguousarray(self._queries(X), np.float64)
         n, p = rows.given.shape
-        for block in row_blocks(len(given), 48 * n + 48 * p * p, at_most=self.at_once):
-            yield rows.queries(given[block], None if X is not None or own is None else own[block])
+        for block in row_blocks(
+            len(points), 48 * n + 48 * p * p, at_most=self.max_queries_per_block
+        ):
+            yield rows.queries(points[block], None if X is not None or own is None else own[block])
 
     def _by_block(
         self,
@@ -176,13 +188,15 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         work: Callable[[LocalQueries], tuple[NDArray[Any], ...]],
     ) -> tuple[NDArray[Any], ...]:
         """Apply ``work`` to blocks of queries in threads, and concatenate the results."""
-        done = list(map_in_order(work, self._blocks(rows, X), effective_threads(self.n_jobs)))
-        return tuple(np.concatenate(parts) for parts in zip(*done, strict=True))
+        results = list(map_in_order(work, self._blocks(rows, X), effective_threads(self.n_jobs)))
+        return tuple(np.concatenate(arrays) for arrays in zip(*results, strict=True))
 
     def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:
         rows = self._rows()
-        distances, found = self._by_block(rows, X, lambda block: self._found(rows, block, k))
-        return distances, found
+        distances, neighbors = self._by_block(
+            rows, X, lambda block: self._find_neighbors(rows, block, k)
+        )
+        return distances, neighbors
 
     def metric_at(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the metric at each point.
@@ -197,14 +211,15 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         Returns
         -------
         ndarray of shape (n_queries, p, p)
-            Symmetric matrices M: the squared distance is (x - x0)' M (x - x0).
+            Symmetric matrices M. The squared distance from x to the point x0 is
+            (x - x0)' M (x - x0), with M the matrix of x0.
         """
         rows = self._rows()
         units = np.outer(rows.scale, rows.scale)
-        (found,) = self._by_block(
+        (matrices,) = self._by_block(
             rows, X, lambda block: (self._metrics(rows, block).matrices() / units,)
         )
-        return found
+        return matrices
 
     def explain(self, X: ArrayLike, *, overall: bool = True) -> LocalExplanation:
         """Explain the prediction at each point: relevant features, neighbors and distances.
@@ -214,32 +229,32 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         X : array-like of shape (n_queries, n_features)
             Points.
         overall : bool, default=True
-            Whether to compute the mean relevance over all training rows, each with the metric
-            built without this row. This takes as long as the leave-one-out error.
+            Whether to compute the mean relevance over all training rows. The metric at a training
+            row does not use this row. This takes as long as the leave-one-out error.
 
         Returns
         -------
         LocalExplanation
-            Explanation of all points. If ``estimator`` is set, its features are those after the
-            map.
+            Explanation of all points. If ``estimator`` is set, the features are those of the mapped
+            points.
         """
         rows, k = self._rows(), self._n_voters()
-        relevance, contributions, distances, found = self._by_block(
-            rows, X, lambda block: self._explained(rows, block, k)
+        relevance, contributions, distances, neighbors = self._by_block(
+            rows, X, lambda block: self._explain_block(rows, block, k)
         )
         mean = None
         if overall and len(rows) > k:
-            (shares,) = self._by_block(
-                rows, None, lambda block: (self._explained(rows, block, 1)[0],)
+            (training_relevance,) = self._by_block(
+                rows, None, lambda block: (self._explain_block(rows, block, 1)[0],)
             )
-            mean = shares.mean(axis=0)
-        winners = vote(self._codes[found], len(self.classes_), self.ties)
+            mean = training_relevance.mean(axis=0)
+        winners = vote(self._codes[neighbors], len(self.classes_), self.ties)
         return LocalExplanation(
             relevance=relevance,
             contributions=contributions,
-            neighbors=found,
+            neighbors=neighbors,
             distances=distances,
-            neighbor_labels=self.classes_[self._codes[found]],
+            neighbor_labels=self.classes_[self._codes[neighbors]],
             labels=self.classes_[winners],
             feature_names=self._feature_names(rows.n_features),
             overall=mean,
@@ -248,15 +263,15 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
     def _feature_names(self, n_features: int) -> list[str]:
         if self.estimator_ is None:
-            return names_of_features(self, n_features)
+            return get_feature_names(self, n_features)
         try:
             names = [str(name) for name in self.estimator_.get_feature_names_out()]
         except (AttributeError, ValueError):
             names = []
-        return names if len(names) == n_features else names_of_features(None, n_features)
+        return names if len(names) == n_features else get_feature_names(None, n_features)
 
 
-def deviations_of(points: Matrix) -> Vector:
+def compute_deviations(points: Matrix) -> Vector:
     """Return the standard deviations of columns (divisor n), exactly 0 for constant columns."""
     with np.errstate(over="ignore", invalid="ignore"):
         deviations = np.std(points, axis=0)

@@ -19,22 +19,25 @@ from nearfar.state import Sizes, State, Word, agrees, check_state
 A_LEARNER = [none, having("fit", "transform", description="a learner with fit and transform")]
 
 
-def _maps(learner: Any, sizes: Sizes) -> bool:
+def _has_matching_output(learner: Any, sizes: Sizes) -> bool:
     """Return True if the learner's number of output features matches the stored points."""
     if learner is None:
         return "p" in sizes and agrees(sizes["p"], "q", sizes)
-    made = check_state(learner).get("q")
-    return hasattr(type(learner), "transform") and (made is None or agrees(made, "q", sizes))
+    n_outputs = check_state(learner).get("q")
+    return hasattr(type(learner), "transform") and (
+        n_outputs is None or agrees(n_outputs, "q", sizes)
+    )
 
 
 class ThroughLearner(Estimator):
     """Estimator that maps X with ``estimator`` first, or uses X directly if that is None."""
 
     state = State(
-        {"estimator_": Word(_maps, "a learner that gives q features, or None")}, fitted="_points"
+        {"estimator_": Word(_has_matching_output, "a learner that gives q features, or None")},
+        fitted="_points",
     )
 
-    #: Whether float16 rows are stored without conversion if ``estimator`` is None.
+    #: Whether float16 points are stored without conversion if ``estimator`` is None.
     half: ClassVar = False
 
     estimator: Any
@@ -64,23 +67,23 @@ class ThroughLearner(Estimator):
                 )
             points = self._check_X(X, reset=True, half=self.half)
         else:
-            guide = {} if supervision is None else {"supervision": supervision}
-            learner = clone(self.estimator).fit(X, y, **guide)
+            options = {} if supervision is None else {"supervision": supervision}
+            learner = clone(self.estimator).fit(X, y, **options)
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(learner, name):
                     setattr(self, name, getattr(learner, name))
-            points = _mapped(learner, X)
+            points = _transform(learner, X)
         return learner, points
 
     def _queries(self, X: ArrayLike) -> Floats:
         """Validate and map new points."""
         if self.estimator_ is None:
             return self._check_X(X, reset=False, half=self.half)
-        return _mapped(self.estimator_, X)
+        return _transform(self.estimator_, X)
 
 
-def _mapped(transformer: Any, X: ArrayLike) -> Floats:
-    """Transform X, and return the result as finite floats."""
+def _transform(transformer: Any, X: ArrayLike) -> Floats:
+    """Transform X and return the result as an array of finite floats."""
     points = transformer.transform(X)
     name = type(transformer).__name__
     if sparse.issparse(points):

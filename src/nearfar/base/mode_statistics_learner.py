@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearfar.base.accumulating import Accumulating, check_among
-from nearfar.base.multilinear import AlternatingLearner, factor_word
+from nearfar.base.accumulating import Accumulating, check_known_classes
+from nearfar.base.multilinear import AlternatingLearner, factor_check
 from nearfar.state import Sizes, State, flag, list_of, need, object_of, optional, state_of, whole
 from nearfar.summaries.block_scatters import BlockScatters
 from nearfar.summaries.distributed import Blocks, is_dask, without_rows
@@ -32,7 +32,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
     state = State(
         {
             "statistics_": optional(object_of(ModeStatistics)),
-            "factors_": optional(list_of(factor_word, "modes")),
+            "factors_": optional(list_of(factor_check, "modes")),
             "n_iter_": optional(whole()),
             "converged_": optional(flag),
         },
@@ -52,7 +52,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         return False
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Fit to all tensors at once; earlier results are discarded.
+        """Fit to all tensors at once, and discard earlier results.
 
         Parameters
         ----------
@@ -71,29 +71,29 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         try:
             return self._fit(X, y)
         except BaseException as error:
-            if not self._left_a_solution(error):
+            if not self._has_solution(error):
                 self._forget()
             raise
 
     def _fit(self, X: Any, y: Any) -> Self:
-        supervised, centered = self.learner_tags.supervised, getattr(self, "center", True)
-        least = 2 if centered else 1
+        is_supervised, is_centered = self.learner_tags.supervised, getattr(self, "center", True)
+        min_samples = 2 if is_centered else 1
         scatters: ModeScatters
         if is_dask(X):
             self._check_tensors(without_rows(X), reset=True, min_samples=0)
-            if supervised and y is None:
+            if is_supervised and y is None:
                 self._check_labels(None, 0)
-            blocks = BlockScatters(X, y if supervised else None, shape=self.tensor_shape_)
-            self._check_counts(blocks.statistics, least)
-            scatters = self._from_center(blocks, blocks.total_weight)
-            classes, dtype = blocks.statistics.classes, _dtype_of(blocks.statistics)
+            blocks = BlockScatters(X, y if is_supervised else None, shape=self.tensor_shape_)
+            self._check_counts(blocks.statistics, min_samples)
+            scatters = self._select_center(blocks, blocks.total_weight)
+            classes, dtype = blocks.statistics.classes, _get_dtype(blocks.statistics)
         else:
-            T = self._check_tensors(X, reset=True, min_samples=least)
+            T = self._check_tensors(X, reset=True, min_samples=min_samples)
             classes, codes = np.zeros(1, np.int64), None
-            if supervised:
+            if is_supervised:
                 classes, codes = self._check_labels(y, len(T))
             exact = self._needs_digits()
-            scatters, dtype = StackScatters(T, codes, center=centered, exact=exact), T.dtype
+            scatters, dtype = StackScatters(T, codes, center=is_centered, exact=exact), T.dtype
         self._learn(scatters, classes, dtype)
         return self
 
@@ -103,8 +103,8 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         """Accumulate a batch of tensors.
 
         The result after all batches equals that of one ``fit``. For this, the learner stores the
-        second moment of all tensor entries, which limits tensors to 4,096 entries. With
-        ``max_iter=0`` there is no limit.
+        second moment of all tensor entries, which limits tensors to 4,096 entries. There is
+        no such limit with ``max_iter=0``.
 
         Parameters
         ----------
@@ -127,30 +127,33 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
                 f"{type(self).__name__} was fitted with fit, which stores no statistics to which "
                 "batches could be added. Call partial_fit on an unfitted clone instead."
             )
-        new, lazy = not self._has_statistics, is_dask(X)
+        is_new, is_lazy = not self._has_statistics, is_dask(X)
         T = self._check_tensors(
-            without_rows(X) if lazy else X, reset=new, min_samples=0 if lazy else 1
+            without_rows(X) if is_lazy else X, reset=is_new, min_samples=0 if is_lazy else 1
         )
-        self._check_size(self.statistics_ if not new else None)
-        known = self._check_classes(classes)
+        self._check_size(self.statistics_ if not is_new else None)
+        known_classes = self._check_classes(classes)
         supervised = self.learner_tags.supervised
         if supervised and y is None:
             self._check_labels(None, len(T))
-        if lazy:
-            found = Blocks(X, y if supervised else None, shape=self.tensor_shape_).statistics(
-                self._new_statistics()
+        if is_lazy:
+            new_statistics = Blocks(
+                X, y if supervised else None, shape=self.tensor_shape_
+            ).statistics(self._new_statistics())
+            check_known_classes(new_statistics.classes, known_classes)
+            self._keep(
+                new_statistics if is_new else self.statistics_.merge(new_statistics),
+                _get_dtype(new_statistics),
             )
-            check_among(found.classes, known)
-            self._keep(found if new else self.statistics_.merge(found), _dtype_of(found))
         else:
             labels, codes = np.zeros(1, np.int64), np.zeros(len(T), np.intp)
             if supervised:
                 labels, codes = self._check_labels(y, len(T), min_classes=1)
-                check_among(labels, known)
-            statistics = self._new_statistics() if new else self.statistics_
+                check_known_classes(labels, known_classes)
+            statistics = self._new_statistics() if is_new else self.statistics_
             self._keep(statistics.add(T, labels, codes), T.dtype)
-        if known is not None:
-            self._known_classes = known
+        if known_classes is not None:
+            self._known_classes = known_classes
         return self
 
     def _new_statistics(self) -> ModeStatistics:
@@ -183,48 +186,50 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         statistics = self.statistics_
         self._check_size(statistics)
         self._check_counts(statistics, 1)
-        scatters = self._from_center(statistics, statistics.total_weight)
+        scatters = self._select_center(statistics, statistics.total_weight)
         self._learn(scatters, statistics.classes, self._dtype)
 
-    def _from_center(self, scatters: ModeScatters, n_samples: float) -> ModeScatters:
+    def _select_center(self, scatters: ModeScatters, n_samples: float) -> ModeScatters:
         center = getattr(self, "center", True)
         return scatters if center else UncenteredScatters(scatters, n_samples)
 
-    def _check_counts(self, statistics: ModeStatistics, least: int) -> None:
+    def _check_counts(self, statistics: ModeStatistics, min_samples: int) -> None:
         """Raise if there are too few samples or classes, with the same errors as for arrays."""
         name, n = type(self).__name__, int(statistics.total_weight)
-        if n < least:
+        if n < min_samples:
             raise ValueError(
-                f"X has {n} sample(s) while a minimum of {least} is required by {name}."
+                f"X has {n} sample(s) while a minimum of {min_samples} is required by {name}."
             )
         if self.learner_tags.supervised and statistics.n_classes < 2:
-            only = statistics.classes.tolist()[0]
-            raise ValueError(f"{name} needs at least 2 classes; y has only one class ({only!r}).")
+            single_class = statistics.classes.tolist()[0]
+            raise ValueError(
+                f"{name} needs at least 2 classes; y has only one class ({single_class!r})."
+            )
 
-    def _left_a_solution(self, error: BaseException) -> bool:
+    def _has_solution(self, error: BaseException) -> bool:
         return isinstance(error, KeyboardInterrupt) and "factors_" in vars(self)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._has_statistics or "factors_" in vars(self)
 
     def _check_state(self, sizes: Sizes) -> None:
-        unsolved = self._has_statistics and "_learned" not in vars(self)
+        is_unsolved = self._has_statistics and "_learned" not in vars(self)
         if self._has_statistics:
             shape = tuple(self.tensor_shape_)
             need(self.statistics_.tensor_shape == shape, "statistics_ do not match tensor_shape_.")
             need("_dtype" in vars(self), "_dtype is missing.")
-        if not unsolved:
-            words = (state_of(type(self)) or self.state).words
-            learned = {name for name in words if name.endswith("_")} - _NOT_ALWAYS
-            missing = sorted(learned - vars(self).keys())
+        if not is_unsolved:
+            checks = (state_of(type(self)) or self.state).words
+            required = {name for name in checks if name.endswith("_")} - _OPTIONAL
+            missing = sorted(required - vars(self).keys())
             need(not missing, f"{missing} are missing.")
             super()._check_state(sizes)
 
 
-# Attributes that a solve does not have to set. All others are required after the solve.
-_NOT_ALWAYS = {"statistics_", "components_", "mean_"}
+# Attributes that a solve may leave unset. All other attributes are required after the solve.
+_OPTIONAL = {"statistics_", "components_", "mean_"}
 
 
-def _dtype_of(statistics: ModeStatistics) -> np.dtype[Any]:
-    narrow = statistics.precision > np.finfo(np.float64).eps
-    return np.dtype(np.float32 if narrow else np.float64)
+def _get_dtype(statistics: ModeStatistics) -> np.dtype[Any]:
+    is_single_precision = statistics.precision > np.finfo(np.float64).eps
+    return np.dtype(np.float32 if is_single_precision else np.float64)

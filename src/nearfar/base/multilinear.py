@@ -30,12 +30,12 @@ from nearfar.state import (
     whole,
 )
 
-# Size of a block of rows in bytes, so that it stays in the cache while it is centered and
-# multiplied.
+# Maximum size of a block of rows in bytes, so that the block stays in the cache while it is
+# centered and multiplied.
 _BLOCK_BYTES = 2**21
 
 #: State check for the factor of one mode.
-factor_word = Word(
+factor_check = Word(
     lambda value, _: (
         isinstance(value, np.ndarray)
         and value.ndim == 2
@@ -57,7 +57,7 @@ class MultilinearLearner(TensorInput, LinearLearner):
     """
 
     state = State(
-        {"factors_": list_of(factor_word, "modes"), "n_components_": optional(shape_word)},
+        {"factors_": list_of(factor_check, "modes"), "n_components_": optional(shape_word)},
         fitted="factors_",
     )
     factors_: list[Floats]
@@ -69,28 +69,34 @@ class MultilinearLearner(TensorInput, LinearLearner):
     def __sklearn_is_fitted__(self) -> bool:
         return "factors_" in vars(self)
 
-    def _wanted_components(self, shape: Sequence[int]) -> list[int] | None:
-        """Return ``n_components`` per mode: an integer is a maximum, a tuple is exact."""
-        given = self.n_components
-        if given is None:
+    def _resolve_n_components(self, shape: Sequence[int]) -> list[int] | None:
+        """Return the number of components per mode, or None if ``n_components`` is None.
+
+        An integer is the maximum for all modes. A tuple has the exact number for each mode.
+        """
+        requested = self.n_components
+        if requested is None:
             return None
-        if np.ndim(given) == 0:
-            wanted, fits = [min(int(given), d) for d in shape], int(given) <= max(shape)
-        else:
-            wanted, fits = [int(q) for q in given], len(given) == len(shape)
-            fits = fits and all(q <= d for q, d in zip(wanted, shape, strict=True))
-        if not fits:
-            raise ValueError(
-                f"{type(self).__name__}: n_components={given!r} does not fit tensors of shape "
-                f"{tuple(shape)}. Use at most {max(shape) if np.ndim(given) == 0 else tuple(shape)}"
-                ", or None."
+        if np.ndim(requested) == 0:
+            n_components, is_valid = (
+                [min(int(requested), d) for d in shape],
+                int(requested) <= max(shape),
             )
-        return wanted
+        else:
+            n_components, is_valid = [int(q) for q in requested], len(requested) == len(shape)
+            is_valid = is_valid and all(q <= d for q, d in zip(n_components, shape, strict=True))
+        if not is_valid:
+            raise ValueError(
+                f"{type(self).__name__}: n_components={requested!r} does not fit tensors of shape "
+                f"{tuple(shape)}. Use at most "
+                f"{max(shape) if np.ndim(requested) == 0 else tuple(shape)}, or None."
+            )
+        return n_components
 
     def _keep_factors(
         self, factors: Sequence[Matrix], mean: Floats | None, dtype: np.dtype[Any]
     ) -> None:
-        """Set the fitted attributes, in the dtype of X; ``mean_`` is not set if mean is None."""
+        """Set the fitted attributes in the dtype of X. ``mean_`` is not set if ``mean`` is None."""
         if mean is not None:
             self.mean_ = np.asarray(mean, dtype).ravel()
         self.factors_ = [np.ascontiguousarray(U, dtype) for U in factors]
@@ -98,7 +104,10 @@ class MultilinearLearner(TensorInput, LinearLearner):
 
     @property
     def components_(self) -> Floats:  # type: ignore[override]
-        """Matrix of the map of flat rows, (n_features_out, n_features); rows are eigen-tensors."""
+        """Matrix of the map of flat rows, of shape (n_features_out, n_features).
+
+        Each of its rows is a flat eigen-tensor.
+        """
         if "factors_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute 'components_'")
         return self._components()
@@ -148,7 +157,7 @@ class MultilinearLearner(TensorInput, LinearLearner):
     def inverse_transform(self, X: ArrayLike) -> Floats:
         """Reconstruct tensors from mapped tensors.
 
-        Of all tensors that are mapped to X, it returns those nearest to the mean.
+        Several tensors are mapped to the same row of X. The one nearest to the mean is returned.
 
         Parameters
         ----------
@@ -161,36 +170,38 @@ class MultilinearLearner(TensorInput, LinearLearner):
             Reconstructed tensors, in the dtype of X.
         """
         check_is_fitted(self)
-        given = np.asarray(X)
-        kept = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
-        if kept.ndim < 2 or prod(kept.shape[1:]) != self._n_features_out:
+        mapped = np.asarray(X)
+        coordinates = (
+            mapped if mapped.dtype in (np.float32, np.float64) else mapped.astype(np.float64)
+        )
+        if coordinates.ndim < 2 or prod(coordinates.shape[1:]) != self._n_features_out:
             raise ValueError(
-                f"X has shape {kept.shape}, but {type(self).__name__} maps to "
+                f"X has shape {coordinates.shape}, but {type(self).__name__} maps to "
                 f"(n_samples, {self._n_features_out}) or {('n_samples', *self.n_components_)}."
             )
-        rows = self._rebuilt(kept.reshape(len(kept), -1))
+        rows = self._rebuild(coordinates.reshape(len(coordinates), -1))
         if hasattr(self, "mean_"):
             rows += self.mean_.astype(rows.dtype, copy=False)
         return rows.reshape(-1, *self.tensor_shape_)
 
-    def _rebuilt(self, rows: Floats) -> Floats:
-        """Return the flat rows of minimum norm that are mapped to these rows."""
+    def _rebuild(self, rows: Floats) -> Floats:
+        """Return, for each mapped row, the flat row of minimum norm that is mapped to it."""
         inverse = [np.linalg.pinv(U.astype(np.float64)) for U in self.factors_]
         return project_stack(rows.reshape(-1, *self.n_components_), inverse).reshape(len(rows), -1)
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         shape = tuple(self.tensor_shape_) if "tensor_shape_" in vars(self) else ()
-        fits = tuple(len(U) for U in self.factors_) == shape and prod(shape) == sizes.get("p")
-        need(fits, "factors_ do not match tensor_shape_ and the number of features.")
+        matches = tuple(len(U) for U in self.factors_) == shape and prod(shape) == sizes.get("p")
+        need(matches, "factors_ do not match tensor_shape_ and the number of features.")
         need("n_components_" in vars(self), "n_components_ is missing.")
-        self._check_kept(sizes)
+        self._check_components(sizes)
 
-    def _check_kept(self, sizes: Sizes) -> None:
+    def _check_components(self, sizes: Sizes) -> None:
         """Raise if the shapes of the factors do not match ``n_components_``."""
-        kept = tuple(self.n_components_)
+        n_components = tuple(self.n_components_)
         need(
-            kept == tuple(U.shape[1] for U in self.factors_),
+            n_components == tuple(U.shape[1] for U in self.factors_),
             "n_components_ does not match factors_.",
         )
         need(agrees(self._n_features_out, "q", sizes), "factors_ have a wrong number of columns.")
@@ -223,7 +234,7 @@ class AlternatingLearner(MultilinearLearner):
 
         ``history`` contains entries to add to ``history_``.
         """
-        found = alternate_modes(
+        result = alternate_modes(
             matrix_of,
             start,
             kept,
@@ -234,14 +245,15 @@ class AlternatingLearner(MultilinearLearner):
             precision=float(np.finfo(dtype).eps),
             report=report_of(self),
         )
-        self.n_iter_, self.converged_ = found.n_iter, found.converged
+        self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.history_ = {
-            "objective": found.objective,
-            "step": found.change,
-            "seconds": found.seconds,
+            "objective": result.objective,
+            "step": result.change,
+            "seconds": result.seconds,
         } | (history or {})
-        self._keep_factors(found.factors, mean, dtype)
-        if found.interrupt is not None:
-            raise found.interrupt  # Propagate Ctrl-C; the best solution so far is already stored.
-        if not found.converged:
+        self._keep_factors(result.factors, mean, dtype)
+        if result.interrupt is not None:
+            # The best solution so far is already stored.
+            raise result.interrupt
+        if not result.converged:
             warn_of_limit(type(self).__name__, self.max_iter)

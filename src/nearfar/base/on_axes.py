@@ -14,8 +14,9 @@ from nearfar.summaries.whitening import leading_axes, moved
 
 #: Allowed values of the parameter ``n_pca_components``.
 N_PRINCIPAL: list[Allowed] = [none, one_of("auto"), integer(1)]
-#: With more than WIDE columns, n_pca_components="auto" keeps KEPT axes.
-WIDE, KEPT = 128, 64
+#: With n_pca_components="auto" and more than AUTO_WIDTH columns, at most AUTO_AXES axes are used,
+#: unless n_components is larger.
+AUTO_WIDTH, AUTO_AXES = 128, 64
 
 
 class OnAxes(LinearLearner):
@@ -28,7 +29,7 @@ class OnAxes(LinearLearner):
     n_pca_components: int | str | None
 
     def _fitted_on_axes(
-        self, rows: Floats, start_from: Floats | None, *supervision: Any, **more: Any
+        self, rows: Floats, start_from: Floats | None, *supervision: Any, **fit_params: Any
     ) -> bool:
         """Fit on principal axes and return True; return False if ``n_pca_components`` selects none.
 
@@ -44,43 +45,43 @@ class OnAxes(LinearLearner):
             statistics, self.n_pca_components_, at_most=self.n_pca_components == "auto"
         )
         self.n_pca_components_ = axes.shape[1]
-        along = moved(rows, statistics.mean, axes).astype(rows.dtype)
-        inner = self._along(axes, start_from)
+        projected = moved(rows, statistics.mean, axes).astype(rows.dtype)
+        inner = self._make_inner(axes, start_from)
         try:
-            inner.fit(along, *supervision, **more)
+            inner.fit(projected, *supervision, **fit_params)
         finally:
-            # After Ctrl-C, too, keep the best solution so far.
+            # Keep the best solution so far, even after Ctrl-C.
             if hasattr(inner, "components_"):
                 self._take(inner, statistics.mean, axes, rows.dtype)
         return True
 
     def _n_axes(self, n: int, p: int) -> int | None:
-        """Return the number of axes; None to fit X directly."""
-        asked, size = self.n_pca_components, getattr(self, "n_components", None)
-        if asked == "auto":
-            # At most half of the number of rows of X, but at least the number of rows of the map.
-            few = min(KEPT, max(1, n // 2 - 1))
-            return None if p <= WIDE else max(few, size or 1)
-        assert asked is None or not isinstance(asked, str)
-        if asked is not None and size is not None and size > asked:
+        """Return the number of axes, or None to fit X directly."""
+        n_requested, size = self.n_pca_components, getattr(self, "n_components", None)
+        if n_requested == "auto":
+            # Use fewer axes than half of the rows of X, but at least as many as the map has rows.
+            n_axes = min(AUTO_AXES, max(1, n // 2 - 1))
+            return None if p <= AUTO_WIDTH else max(n_axes, size or 1)
+        assert n_requested is None or not isinstance(n_requested, str)
+        if n_requested is not None and size is not None and size > n_requested:
             raise ValueError(
-                f"n_components={size} is larger than n_pca_components={asked}. Set n_components to "
-                "at most n_pca_components."
+                f"n_components={size} is larger than n_pca_components={n_requested}. Set "
+                "n_components to at most n_pca_components."
             )
-        return asked
+        return n_requested
 
-    def _along(self, axes: Matrix, start_from: Floats | None) -> LinearLearner:
+    def _make_inner(self, axes: Matrix, start_from: Floats | None) -> LinearLearner:
         """Return a learner with the same parameters for rows projected on the axes."""
         settings = self.get_params(deep=False) | {"n_pca_components": None}
         init = settings.get("init", "")
         if not isinstance(init, str):
-            given = np.asarray(init, dtype=np.float64)
-            if given.ndim != 2 or given.shape[1] != len(axes):
+            matrix = np.asarray(init, dtype=np.float64)
+            if matrix.ndim != 2 or matrix.shape[1] != len(axes):
                 raise ValueError(
                     f"init must have shape (n_components, {len(axes)}), because X has {len(axes)} "
-                    f"features; got shape {given.shape}."
+                    f"features; got shape {matrix.shape}."
                 )
-            settings["init"] = given @ axes
+            settings["init"] = matrix @ axes
         inner = type(self)(**settings)
         if start_from is not None and start_from.shape[1] == len(axes):
             inner.components_ = start_from @ axes.astype(start_from.dtype)

@@ -19,7 +19,7 @@ class Channel:
     """Progress reporter that numbers the iterations of one fit over all its starts and stages.
 
     ``callback`` is called with the iteration number, from 1, and a dict of values. An exception in
-    it stops the fit. After a KeyboardInterrupt, the best solution so far is kept.
+    the callback stops the fit. After a KeyboardInterrupt, the best solution so far is kept.
     """
 
     def __init__(self, name: str, verbose: int, callback: Callback | None) -> None:
@@ -30,29 +30,30 @@ class Channel:
         """Report one more iteration."""
         self.iteration += 1
         if self.verbose:
-            print(f"{self.name}: iteration {self.iteration}, {_line(state)}")
+            print(f"{self.name}: iteration {self.iteration}, {_format_line(state)}")
         if self.callback is not None:
             self.callback(self.iteration, state)
 
 
-# Stored here and not on the estimators, so that clones, pickles and model files do not contain it.
-_OPEN: WeakKeyDictionary[Any, Channel] = WeakKeyDictionary()
+# Channels are stored here and not on the estimators, so that clones, pickles and model files do not
+# contain them.
+_CHANNELS: WeakKeyDictionary[Any, Channel] = WeakKeyDictionary()
 
 
 def open_channel(estimator: Any, verbose: int) -> None:
-    """Start the progress report of a new fit; iteration numbers start at 1."""
-    _OPEN.pop(estimator, None)
+    """Start the progress report of a new fit, with iteration numbers from 1."""
+    _CHANNELS.pop(estimator, None)
     if verbose or estimator.callback is not None:
-        _OPEN[estimator] = Channel(type(estimator).__name__, int(verbose), estimator.callback)
+        _CHANNELS[estimator] = Channel(type(estimator).__name__, int(verbose), estimator.callback)
 
 
 def report_of(estimator: Any) -> Report | None:
     """Return the function that a solver calls at each iteration, or None if progress is off."""
-    return _OPEN.get(estimator)
+    return _CHANNELS.get(estimator)
 
 
 @contextmanager
-def lent_channel(estimator: Any, inner: Any) -> Iterator[None]:
+def forward_progress(estimator: Any, inner: Any) -> Iterator[None]:
     """Report the iterations of an inner learner as iterations of the estimator."""
     report = report_of(estimator)
     if report is None:
@@ -65,7 +66,7 @@ def lent_channel(estimator: Any, inner: Any) -> Iterator[None]:
         del inner.callback
 
 
-def told_in_order(
+def map_with_reports(
     work: Callable[[Task, Report], tuple[Result, KeyboardInterrupt | None]],
     tasks: Sequence[Task],
     n_threads: int,
@@ -81,42 +82,42 @@ def told_in_order(
     stops: list[KeyboardInterrupt] = []
 
     def run(task: Task) -> tuple[Result | None, list[dict[str, Any]]]:
-        kept: list[dict[str, Any]] = []
+        states: list[dict[str, Any]] = []
 
-        def tell(state: dict[str, Any]) -> None:
+        def report_state(state: dict[str, Any]) -> None:
             if stops:
                 raise KeyboardInterrupt
             if n_threads > 1:
-                kept.append(state)
+                states.append(state)
             elif report is not None:
                 report(state)
 
         if stops:
-            return None, kept
-        found: Result | None = None
+            return None, states
+        result: Result | None = None
         try:
-            found, stop = work(task, tell)
+            result, stop = work(task, report_state)
         except KeyboardInterrupt as error:
             stop = error
         if stop is not None:
             stops.append(stop)
-        return found, kept
+        return result, states
 
     results: list[Result | None] = [None] * len(tasks)
     with closing(map_in_order(run, tasks, n_threads)) as running:
         try:
-            for k, (found, kept) in enumerate(running):
-                results[k] = found
+            for k, (result, states) in enumerate(running):
+                results[k] = result
                 if report is not None and not stops:
-                    for state in kept:
+                    for state in states:
                         report(state)
         except KeyboardInterrupt as error:
             stops.append(error)
     return results, stops[0] if stops else None
 
 
-def _line(state: dict[str, Any]) -> str:
+def _format_line(state: dict[str, Any]) -> str:
     stage = f"{state['stage']}: " if "stage" in state else ""
-    told = ("objective", "trace", "gap", "residual", "step", "active")
-    numbers = [f"{name} {state[name]:.6g}" for name in told if name in state]
+    names = ("objective", "trace", "gap", "residual", "step", "active")
+    numbers = [f"{name} {state[name]:.6g}" for name in names if name in state]
     return stage + ", ".join([*numbers, f"{state['seconds']:.1f} s"])

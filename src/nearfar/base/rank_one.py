@@ -31,16 +31,19 @@ class RankOneLearner(MultilinearLearner):
     def _keep_atoms(
         self, factors: Sequence[Matrix], mean: Floats | None, dtype: np.dtype[Any]
     ) -> None:
-        """Set the fitted attributes; factors have unit vectors as columns, one matrix per mode."""
+        """Set the fitted attributes. There is one factor per mode, with unit vectors as columns."""
         self._keep_factors(factors, mean, dtype)
         self.n_components_ = (self.factors_[0].shape[1],)
 
     def _linear_map(self, dtype: Any) -> Callable[[Floats], Floats]:
-        atoms, triangle = flat_atoms(self.factors_).astype(dtype), _triangle(self.factors_)
-        return lambda rows: _solved(triangle, (rows @ atoms).T).T.astype(dtype)
+        atoms, triangle = (
+            flatten_atoms(self.factors_).astype(dtype),
+            _compute_triangle(self.factors_),
+        )
+        return lambda rows: _solve(triangle, (rows @ atoms).T).T.astype(dtype)
 
     def _components(self) -> Floats:
-        rows = _solved(_triangle(self.factors_), flat_atoms(self.factors_).T)
+        rows = _solve(_compute_triangle(self.factors_), flatten_atoms(self.factors_).T)
         return np.ascontiguousarray(rows, self.factors_[0].dtype)
 
     def inverse_transform(self, X: ArrayLike) -> Floats:
@@ -58,22 +61,25 @@ class RankOneLearner(MultilinearLearner):
         """
         return super().inverse_transform(X)
 
-    def _rebuilt(self, rows: Floats) -> Floats:
-        return np.asarray(rows @ flat_atoms(self.factors_).T.astype(rows.dtype))
+    def _rebuild(self, rows: Floats) -> Floats:
+        return np.asarray(rows @ flatten_atoms(self.factors_).T.astype(rows.dtype))
 
-    def _check_kept(self, sizes: Sizes) -> None:
-        kept = {U.shape[1] for U in self.factors_}
-        need(kept == {*self.n_components_} and len(self.n_components_) == 1, "atoms are missing.")
+    def _check_components(self, sizes: Sizes) -> None:
+        n_columns = {U.shape[1] for U in self.factors_}
+        need(
+            n_columns == {*self.n_components_} and len(self.n_components_) == 1,
+            "atoms are missing.",
+        )
         need(agrees(self._n_features_out, "q", sizes), "factors_ have a wrong number of columns.")
 
 
-def flat_atoms(factors: Sequence[Floats]) -> Matrix:
+def flatten_atoms(factors: Sequence[Floats]) -> Matrix:
     """Return the flattened rank-one tensors as columns, (d, R)."""
     return np.asarray(reduce(linalg.khatri_rao, [U.astype(np.float64) for U in factors]))
 
 
 def deflate(rows: Floats, atom: Vector) -> Vector:
-    """Subtract from flat rows their component along a unit atom, in place; return coefficients."""
+    """Subtract the component of flat rows along a unit atom in place, and return coefficients."""
     atom = atom.astype(rows.dtype)
     scores = rows @ atom
     # The transposed rows are in Fortran order, so BLAS updates them without a copy.
@@ -82,12 +88,12 @@ def deflate(rows: Floats, atom: Vector) -> Vector:
     return np.asarray(scores)
 
 
-def _triangle(factors: Sequence[Floats]) -> Matrix:
-    """Return the lower triangle of the inner products of the atoms."""
-    exact = [U.astype(np.float64) for U in factors]
-    return np.tril(rank_one_gram(exact, exact))
+def _compute_triangle(factors: Sequence[Floats]) -> Matrix:
+    """Return the lower triangle of the matrix of inner products of the atoms."""
+    factors64 = [U.astype(np.float64) for U in factors]
+    return np.tril(rank_one_gram(factors64, factors64))
 
 
-def _solved(triangle: Matrix, right: Floats) -> Matrix:
+def _solve(triangle: Matrix, right_side: Floats) -> Matrix:
     """Solve the triangular system, whose diagonal is one up to rounding."""
-    return np.asarray(linalg.solve_triangular(triangle, right, lower=True, unit_diagonal=True))
+    return np.asarray(linalg.solve_triangular(triangle, right_side, lower=True, unit_diagonal=True))

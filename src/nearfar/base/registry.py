@@ -57,7 +57,7 @@ def all_learners() -> dict[str, type[Learner]]:
 @cache
 def public_classes() -> dict[str, type]:
     """Return all public classes by name, including those that are not estimators."""
-    # Import the package at run time: its stub is the only list of public names.
+    # Import the package at run time, because its stub is the only list of public names.
     package = importlib.import_module("nearfar")
     items = {name: getattr(package, name) for name in package.__all__}
     return {name: item for name, item in items.items() if isinstance(item, type)}

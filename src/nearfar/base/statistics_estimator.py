@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats
-from nearfar.base.accumulating import Accumulating, check_among
+from nearfar.base.accumulating import Accumulating, check_known_classes
 from nearfar.base.estimator import Estimator
 from nearfar.blocks import blas_for
 from nearfar.state import Sizes, State, need, object_of
@@ -33,9 +33,9 @@ class StatisticsEstimator(Accumulating, Estimator):
     state = State({"statistics_": object_of(ClassStatistics)}, fitted="statistics_")
     #: Whether one scatter is stored for all classes together. False stores one per class.
     pooled_statistics: ClassVar[bool] = True
-    #: Parameters with which batches give the result of one fit, for estimators whose default also
-    #: depends on the rows themselves.
-    same_in_batches: ClassVar[dict[str, Any]] = {}
+    #: Parameters with which batches give the same result as one fit, for estimators whose defaults
+    #: also depend on the rows themselves.
+    batch_parameters: ClassVar[dict[str, Any]] = {}
     statistics_: ClassStatistics
 
     @abstractmethod
@@ -50,7 +50,7 @@ class StatisticsEstimator(Accumulating, Estimator):
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Fit to all rows at once; earlier results are discarded.
+        """Fit to all rows at once, and discard earlier results.
 
         Parameters
         ----------
@@ -99,23 +99,23 @@ class StatisticsEstimator(Accumulating, Estimator):
         """
         self._check_parameters()
         rows = self._check_rows(X, reset=not self.__sklearn_is_fitted__())
-        known = self._check_classes(classes)
+        known_classes = self._check_classes(classes)
         # Each row is read only once, so use float64 products until the statistics show that
         # float32 products are accurate enough.
-        self._accumulate(rows, y, sample_weight, exact=True, known=known)
-        if known is not None:
-            self._known_classes = known
+        self._accumulate(rows, y, sample_weight, exact=True, known_classes=known_classes)
+        if known_classes is not None:
+            self._known_classes = known_classes
         return self
 
     def _check_rows(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
-        """Validate rows; for dask, check only properties that are known before computing."""
+        """Validate rows. For dask, check only properties that are known before the computation."""
         if not is_dask(X):
             return self._check_X(X, reset=reset, min_samples=min_samples, finite=False)
         self._check_X(without_rows(X), reset=reset, min_samples=0)
         return X
 
     def _fit_with(self, accumulate: Callable[..., Self]) -> Self:
-        """Accumulate from scratch and solve; a failed fit leaves the learner unfitted."""
+        """Accumulate from scratch and solve. A failed fit leaves the learner unfitted."""
         self._drop_statistics()
         try:
             accumulate(exact=False)
@@ -123,9 +123,9 @@ class StatisticsEstimator(Accumulating, Estimator):
                 # The features are nearly collinear, and float32 products lose their differences.
                 self._drop_statistics()
                 accumulate(exact=True)
-            return self._solved()
+            return self._run_solve()
         except BaseException as error:
-            if not self._left_a_solution(error):
+            if not self._has_solution(error):
                 self._drop_statistics()
             raise
 
@@ -136,28 +136,30 @@ class StatisticsEstimator(Accumulating, Estimator):
         sample_weight: ArrayLike | None,
         *,
         exact: bool,
-        known: NDArray[Any] | None = None,
+        known_classes: NDArray[Any] | None = None,
     ) -> Self:
         if is_dask(rows):
-            return self._accumulate_blocks(rows, y, sample_weight, known)
+            return self._accumulate_blocks(rows, y, sample_weight, known_classes)
         if self.learner_tags.supervised:
             classes, codes = self._check_labels(y, len(rows), min_classes=1)
-            check_among(classes, known)
+            check_known_classes(classes, known_classes)
         else:
             classes, codes = np.zeros(1, dtype=np.int64), np.zeros(len(rows), dtype=np.intp)
         return self._add(rows, classes, codes, sample_weight, exact=exact)
 
     def _accumulate_blocks(
-        self, X: Any, y: Any, sample_weight: Any, known: NDArray[Any] | None
+        self, X: Any, y: Any, sample_weight: Any, known_classes: NDArray[Any] | None
     ) -> Self:
         if self.learner_tags.supervised and y is None:
             self._check_labels(None, 0)
         labels = y if self.learner_tags.supervised else None
-        found = statistics_of_blocks(X, labels, sample_weight, pooled=self.pooled_statistics)
-        check_among(found.classes, known)
-        dtype = np.float32 if found.precision > np.finfo(np.float64).eps else np.float64
-        fitted = self.__sklearn_is_fitted__()
-        return self._keep(self.statistics_.merge(found) if fitted else found, np.dtype(dtype))
+        statistics = statistics_of_blocks(X, labels, sample_weight, pooled=self.pooled_statistics)
+        check_known_classes(statistics.classes, known_classes)
+        dtype = np.float32 if statistics.precision > np.finfo(np.float64).eps else np.float64
+        is_fitted = self.__sklearn_is_fitted__()
+        return self._keep(
+            self.statistics_.merge(statistics) if is_fitted else statistics, np.dtype(dtype)
+        )
 
     def _add(
         self,
@@ -180,8 +182,8 @@ class StatisticsEstimator(Accumulating, Estimator):
     def _solve_statistics(self) -> None:
         if self.statistics_.n_classes == 0:
             raise ValueError(
-                "There are no rows to learn from: every sample_weight is zero, or supervision puts "
-                "no point into a chunklet."
+                "X contains no rows to learn from: every sample_weight is zero, or supervision "
+                "puts no point into a chunklet."
             )
         with blas_for(10.0 * self.statistics_.n_features**3):
             self._learn_from(self.statistics_)
@@ -191,5 +193,5 @@ class StatisticsEstimator(Accumulating, Estimator):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        fits = self.statistics_.n_features in (0, sizes.get("p"))
-        need(fits, "statistics_ do not match the number of features.")
+        matches = self.statistics_.n_features in (0, sizes.get("p"))
+        need(matches, "statistics_ do not match the number of features.")

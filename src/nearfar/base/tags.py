@@ -8,7 +8,7 @@ from typing import Literal
 Reads = Literal["statistics", "graph", "supervision", "instances"]
 Role = Literal["map", "classifier", "regressor", "clusterer", "kernel"]
 Input = Literal["vectors", "tensors", "sets", "pairs"]
-Guide = Literal["labels", "values", "pairs", "triplets", "quadruplets", "chunklets"]
+SupervisionKind = Literal["labels", "values", "pairs", "triplets", "quadruplets", "chunklets"]
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,16 @@ class LearnerTags:
     supervised : bool
         Whether the estimator needs labels or other supervision.
     learns_from : tuple of str
-        Accepted supervision, one of which is required: "labels", "values" (numbers to predict),
-        "pairs", "triplets", "quadruplets", "chunklets". Empty for unsupervised estimators.
+        Accepted types of supervision: "labels", "values" (numbers to predict), "pairs",
+        "triplets", "quadruplets", "chunklets". ``fit`` needs one of them. Empty for unsupervised
+        estimators.
     """
 
     reads: Reads
     role: Role = "map"
     input: Input = "vectors"
     supervised: bool = True
-    learns_from: tuple[Guide, ...] = ("labels",)
+    learns_from: tuple[SupervisionKind, ...] = ("labels",)
 
     @property
     def maps(self) -> bool:

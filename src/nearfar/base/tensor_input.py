@@ -45,22 +45,23 @@ class TensorInput(Estimator):
         name = type(self).__name__
         if sparse.issparse(X):
             self._check_X(X, reset=reset)  # This raises the error for sparse input.
-        given: Any = X if hasattr(X, "iloc") else _as_array(X, name)
-        if given.ndim < 2:
+        tensors: Any = X if hasattr(X, "iloc") else _as_array(X, name)
+        if tensors.ndim < 2:
             raise ValueError(
-                f"{name}: X has shape {given.shape}. Reshape your data: pass tensors of shape "
+                f"{name}: X has shape {tensors.shape}. Reshape your data: pass tensors of shape "
                 "(n_samples, d1, ..., dk), or flat rows with tensor_shape=(d1, ..., dk)."
             )
-        shape = given.shape[1:] if given.ndim > 2 else None
-        wanted = self.tensor_shape if reset else self.tensor_shape_
-        if shape is not None and wanted is not None and shape != tuple(wanted):
+        shape = tensors.shape[1:] if tensors.ndim > 2 else None
+        expected_shape = self.tensor_shape if reset else self.tensor_shape_
+        if shape is not None and expected_shape is not None and shape != tuple(expected_shape):
             raise ValueError(
-                f"{name}: X has tensors of shape {shape}, but tensor_shape is {tuple(wanted)}."
+                f"{name}: X has tensors of shape {shape}, but tensor_shape is "
+                f"{tuple(expected_shape)}."
             )
-        flat = given if shape is None else given.reshape(len(given), prod(shape))
+        flat = tensors if shape is None else tensors.reshape(len(tensors), prod(shape))
         rows = self._check_X(flat, reset=reset, min_samples=min_samples, finite=False)
         if shape is None:
-            shape = rows.shape[1:] if wanted is None else wanted
+            shape = rows.shape[1:] if expected_shape is None else expected_shape
         shape = tuple(int(n) for n in shape)
         try:
             check_finite_samples(rows)
@@ -70,17 +71,18 @@ class TensorInput(Estimator):
                     f"have {prod(shape)}."
                 )
         except ValueError:
-            if reset:  # A failed fit must not leave the estimator looking fitted.
+            # A failed fit must not leave the estimator looking fitted.
+            if reset:
                 self._forget()
             raise
         if reset:
             self.tensor_shape_ = shape
-        # Use one memory layout, so that equal numbers round equally: data frames are column-major.
+        # Use one memory layout, so that equal numbers round equally. Data frames are column-major.
         return np.ascontiguousarray(rows).reshape(-1, *shape)
 
 
 def _as_array(X: ArrayLike, name: str) -> Any:
-    """Return X as an array; if the shapes of samples differ, raise and name the first one."""
+    """Return X as an array. If shapes differ, raise and name the first sample that differs."""
     try:
         return np.asarray(X)
     except ValueError as error:
@@ -92,10 +94,10 @@ def _as_array(X: ArrayLike, name: str) -> Any:
                 raise ValueError(
                     f"{name}: X[{len(shapes)}] is not a tensor: its rows have different lengths."
                 ) from error
-        other = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
-        if other is None:
+        mismatch = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+        if mismatch is None:
             raise ValueError(f"{name}: X is not an array of tensors: {error}") from error
         raise ValueError(
-            f"{name}: samples of X must have the same shape: X[0] has {shapes[0]}, X[{other}] has "
-            f"{shapes[other]}. Crop, pad or resize them to one shape first."
+            f"{name}: samples of X must have the same shape: X[0] has {shapes[0]}, X[{mismatch}] "
+            f"has {shapes[mismatch]}. Crop, pad or resize them to one shape first."
         ) from error

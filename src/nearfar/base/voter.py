@@ -33,9 +33,9 @@ class NearestObjects(Estimator):
     """
 
     #: The noun for one object in messages.
-    called = "point"
-    #: Whether the k nearest objects are the first k of any longer list. This is False where the
-    #: metric itself depends on ``n_neighbors``.
+    noun = "point"
+    #: Whether the k nearest objects are the first k of any longer list of neighbors. False if the
+    #: metric depends on ``n_neighbors``.
     nested = True
 
     n_neighbors: int
@@ -57,7 +57,7 @@ class NearestObjects(Estimator):
         if (self.n_neighbors or 0) > n_objects:
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} is larger than the number of training "
-                f"{self.called}s (n_samples={n_objects})."
+                f"{self.noun}s (n_samples={n_objects})."
             )
 
     def _check_state(self, sizes: Sizes) -> None:
@@ -87,45 +87,48 @@ class NearestObjects(Estimator):
         k, n = self._n_voters() if n_neighbors is None else n_neighbors, self._n_training
         if not 1 <= k <= n:
             raise ValueError(
-                f"n_neighbors={k} must be from 1 to {n}, the number of training {self.called}s."
+                f"n_neighbors={k} must be from 1 to {n}, the number of training {self.noun}s."
             )
         return self._nearest(X, k)
 
-    def kneighbors_by_k(self, X: Any, most: int) -> list[Indices]:
-        """Return the neighbors for each ``n_neighbors`` from 1 to ``most``.
+    def kneighbors_by_k(self, X: Any, max_neighbors: int) -> list[Indices]:
+        """Return the neighbors for each ``n_neighbors`` from 1 to ``max_neighbors``.
 
-        The results are those of a model fitted with that ``n_neighbors``.
+        The result for each k is that of a model fitted with ``n_neighbors=k``.
 
         Parameters
         ----------
         X : as in ``fit``
             New objects.
-        most : int
-            Maximum number of neighbors.
+        max_neighbors : int
+            Largest ``n_neighbors``.
 
         Returns
         -------
         list of ndarray of shape (n_objects, k)
-            Indices of the nearest training objects, for k from 1 to ``most``.
+            Indices of the nearest training objects, for k from 1 to
+            ``max_neighbors``.
         """
         if self.nested:
-            found = self.kneighbors(X, most)[1]
-            return [found[:, :k] for k in range(1, most + 1)]
-        each, by_k = copy(self), []
-        for k in range(1, most + 1):
-            each.n_neighbors = k
-            by_k.append(each.kneighbors(X)[1])
+            neighbors = self.kneighbors(X, max_neighbors)[1]
+            return [neighbors[:, :k] for k in range(1, max_neighbors + 1)]
+        model, by_k = copy(self), []
+        for k in range(1, max_neighbors + 1):
+            model.n_neighbors = k
+            by_k.append(model.kneighbors(X)[1])
         return by_k
 
 
 class NeighborVoter(ClassifierMixin, NearestObjects):
-    """Majority vote of the nearest training objects; subclasses implement the distances.
+    """Base class of majority votes of the nearest training objects.
+
+    Subclasses implement the distances.
 
     ``fit`` sets ``classes_`` and ``_codes``, the class index of each training object.
     """
 
     state = State({"classes_": labels("c"), "_codes": indices("n", below="c")}, fitted="classes_")
-    #: Whether predictions are decided by a vote; a subclass can have other classifiers too.
+    #: Whether predictions are decided by a vote. Subclasses may also predict in other ways.
     votes = True
 
     ties: Literal["shrink", "first"]
@@ -148,7 +151,7 @@ class NeighborVoter(ClassifierMixin, NearestObjects):
         return len(self._codes)
 
     def _keep_labels(self, y: ArrayLike | None, n_objects: int) -> None:
-        """Check the labels and ``n_neighbors``, and store the classes; most fits end with this."""
+        """Check the labels and ``n_neighbors``, and store the classes."""
         classes, self._codes = self._check_labels(y, n_objects, min_classes=1)
         self._check_neighbors(n_objects)
         self.classes_ = classes
@@ -159,7 +162,7 @@ class NeighborVoter(ClassifierMixin, NearestObjects):
         for block, D in blocks:
             if X is None:
                 leave_out(D, np.arange(n)[block])
-            distances[block], indices[block] = nearest(D, k)
+            distances[block], indices[block] = find_nearest(D, k)
         return distances, indices
 
     @available_if(lambda self: self.votes)
@@ -179,7 +182,7 @@ class NeighborVoter(ClassifierMixin, NearestObjects):
             Fractions of votes. Each row sums to one.
         """
         _, neighbors = self.kneighbors(X)
-        return vote_shares(self._codes[neighbors], len(self.classes_), self.ties)
+        return compute_vote_fractions(self._codes[neighbors], len(self.classes_), self.ties)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict labels by a majority vote of the nearest training objects.
@@ -214,79 +217,86 @@ class NeighborVoter(ClassifierMixin, NearestObjects):
         if k >= n:
             raise ValueError(
                 f"The leave-one-out error needs n_neighbors below the number of training "
-                f"{self.called}s ({n}); n_neighbors is {k}."
+                f"{self.noun}s ({n}); n_neighbors is {k}."
             )
-        return vote_error(self._nearest(None, k)[1], self._codes, len(self.classes_), self.ties)
+        return compute_vote_error(
+            self._nearest(None, k)[1], self._codes, len(self.classes_), self.ties
+        )
 
 
-def vote_error(neighbors: Indices, codes: Indices, n_classes: int, ties: str) -> float:
+def compute_vote_error(neighbors: Indices, codes: Indices, n_classes: int, ties: str) -> float:
     """Return the fraction of training objects that the vote of their neighbors misclassifies."""
     return float(np.mean(vote(codes[neighbors], n_classes, ties) != codes))
 
 
 def leave_out(D: Matrix, own: Indices) -> None:
-    """Set the distance of each object to itself to infinity; row i is object ``own[i]``."""
+    """Set the distance of each object to itself to infinity, where row i is object ``own[i]``."""
     D[np.arange(len(D)), own] = np.inf
 
 
-def nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
-    """Return the k smallest entries of each row, ascending, and their columns; ties by column."""
+def find_nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
+    """Return the k smallest entries of each row in ascending order, and their columns.
+
+    Equal entries are sorted by column.
+    """
     if 4 * k > D.shape[1]:
         order = np.argsort(D, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(D, order, axis=1), order.astype(np.intp)
-    some = np.sort(np.argpartition(D, k - 1, axis=1)[:, :k], axis=1)
-    order = np.argsort(np.take_along_axis(D, some, axis=1), axis=1, kind="stable")
-    found = np.take_along_axis(some, order, axis=1)
-    values = np.take_along_axis(D, found, axis=1)
+    candidates = np.sort(np.argpartition(D, k - 1, axis=1)[:, :k], axis=1)
+    order = np.argsort(np.take_along_axis(D, candidates, axis=1), axis=1, kind="stable")
+    columns = np.take_along_axis(candidates, order, axis=1)
+    values = np.take_along_axis(D, columns, axis=1)
     # argpartition picks arbitrary columns among entries equal to the k-th smallest. Sort these
     # rows in full, so that the smaller column wins.
     for row in np.flatnonzero(np.count_nonzero(values[:, -1:] >= D, axis=1) != k):
-        found[row] = np.argsort(D[row], kind="stable")[:k]
-        values[row] = D[row, found[row]]
-    return values, found.astype(np.intp)
+        columns[row] = np.argsort(D[row], kind="stable")[:k]
+        values[row] = D[row, columns[row]]
+    return values, columns.astype(np.intp)
 
 
-def vote_shares(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.float64]:
+def compute_vote_fractions(
+    codes: NDArray[np.intp], n_classes: int, ties: str
+) -> NDArray[np.float64]:
     """Return the fraction of votes per class for (n, k) neighbor codes, nearest first."""
     n, k = codes.shape
-    shares = np.empty((n, n_classes))
+    fractions = np.empty((n, n_classes))
     for block in row_blocks(n, 24 * n_classes):
         undecided = np.arange(block.start, block.stop)
-        for voters in range(k, 0, -1):
-            votes = _count(codes[undecided, :voters], n_classes)
-            leaders = (votes == votes.max(axis=1, keepdims=True)).sum(axis=1)
-            decided = (leaders == 1) | (ties == "first")
-            shares[undecided[decided]] = votes[decided] / voters
-            undecided = undecided[~decided]
+        for n_voters in range(k, 0, -1):
+            votes = _count_votes(codes[undecided, :n_voters], n_classes)
+            n_leaders = (votes == votes.max(axis=1, keepdims=True)).sum(axis=1)
+            is_decided = (n_leaders == 1) | (ties == "first")
+            fractions[undecided[is_decided]] = votes[is_decided] / n_voters
+            undecided = undecided[~is_decided]
             if not len(undecided):
                 break
-    return shares
+    return fractions
 
 
 def vote(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.intp]:
     """Return the winning code of each row of (n, k) neighbor codes, nearest first."""
     winners = np.empty(len(codes), dtype=np.intp)
     for block in row_blocks(len(codes), 32 * n_classes):
-        winners[block] = vote_shares(codes[block], n_classes, ties).argmax(axis=1)
+        winners[block] = compute_vote_fractions(codes[block], n_classes, ties).argmax(axis=1)
     return winners
 
 
-def votes_by_k(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
+def vote_by_k(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
     """Return winning codes (n, k): column j is the vote of j + 1 neighbors with ties="shrink"."""
     winners = np.empty_like(codes)
     for block in row_blocks(len(codes), 24 * n_classes):
-        some, rows = codes[block], np.arange(block.stop - block.start)
-        votes, winner = np.zeros((len(rows), n_classes), np.intp), some[:, 0]
+        block_codes, rows = codes[block], np.arange(block.stop - block.start)
+        votes, winner = np.zeros((len(rows), n_classes), np.intp), block_codes[:, 0]
         for k in range(codes.shape[1]):
-            votes[rows, some[:, k]] += 1
-            leads = np.count_nonzero(votes == votes.max(axis=1, keepdims=True), axis=1) == 1
-            winner = np.where(leads, votes.argmax(axis=1), winner)
+            votes[rows, block_codes[:, k]] += 1
+            has_winner = np.count_nonzero(votes == votes.max(axis=1, keepdims=True), axis=1) == 1
+            winner = np.where(has_winner, votes.argmax(axis=1), winner)
             winners[block, k] = winner
     return winners
 
 
-def _count(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
-    """Count the votes per class, (n, n_classes)."""
+def _count_votes(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
+    """Return the number of votes per class, (n, n_classes)."""
     n, k = codes.shape
     cells = np.repeat(np.arange(n) * n_classes, k) + codes.ravel()
     return np.bincount(cells, minlength=n * n_classes).reshape(n, n_classes).astype(float)

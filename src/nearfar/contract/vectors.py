@@ -134,7 +134,7 @@ def check_one_distance(learner: Any) -> None:
 
 def check_batches(learner: Any) -> None:
     """Check that batches give the result of one fit, and that fit discards earlier batches."""
-    learner = clone(learner).set_params(**getattr(learner, "same_in_batches", {}))
+    learner = clone(learner).set_params(**getattr(learner, "batch_parameters", {}))
     X, y = _data()
     order = np.argsort(y, kind="stable")  # Sorted, so that classes first appear in late batches.
     X, y = X[order], y[order]

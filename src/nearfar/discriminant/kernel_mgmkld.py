@@ -14,7 +14,7 @@ from nearfar.base.kernel_coordinates import (
     LANDMARK_PARAMETERS,
     LandmarkCoordinates,
 )
-from nearfar.base.progress import lent_channel
+from nearfar.base.progress import forward_progress
 from nearfar.discriminant.mgmkld import MGMKLD
 from nearfar.parameters import having, none
 from nearfar.state import State, object_of
@@ -182,7 +182,7 @@ class KernelMGMKLD(LandmarkCoordinates):
             self._fit_kernel(rows[landmarks], auto)
             coordinates = self._kernel_transform(rows)
         try:
-            with lent_channel(self, estimator):
+            with forward_progress(self, estimator):
                 self.estimator_ = estimator.fit(coordinates, self.classes_[codes])
         finally:
             # Also after Ctrl-C, if the interrupted fit has a result.

@@ -42,7 +42,7 @@ class AugmentedSpectralClustering(SpectralClusters):
         Center of each point's Gaussian: "mean" uses the mean of its neighborhood, "point" the
         point itself.
     metric : str, default="bhattacharyya_riemann"
-        Dissimilarity d: one of those of :class:`EuclideanEmbedding`, except "precomputed".
+        Dissimilarity d: any value that :class:`EuclideanEmbedding` accepts, except "precomputed".
     width : float or None, default=None
         Width of the kernel: :math:`\sigma`. None uses a quantile of the dissimilarities.
     quantile : float from 0 to 1, default=0.5
@@ -57,9 +57,11 @@ class AugmentedSpectralClustering(SpectralClusters):
     n_init : int, default=10
         Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the starts of k-means.
+        Seed of the random number generator. The generator draws the starts of
+        k-means.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
+        Number of threads. None means 1, -1 all cores. The threads compute the
+        dissimilarities.
 
     Attributes
     ----------
@@ -153,5 +155,5 @@ class AugmentedSpectralClustering(SpectralClusters):
         rows = self._check_X(X, reset=True, min_samples=2)
         return self._fit_clusters(rows, len(rows))
 
-    def _checked(self, X: Any) -> Any:
+    def _check_input(self, X: Any) -> Any:
         return self._check_X(X, reset=False)

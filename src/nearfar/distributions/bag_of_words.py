@@ -14,13 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
-from nearfar.distributions.objects import deviations, without_tables
+from nearfar.distributions.objects import compute_scale, disable_table_checks
 from nearfar.parameters import boolean, integer, one_of, random_state
 from nearfar.state import State, floats, table
 from nearfar.summaries.sets import Sets, as_sets
 
-# Number of different vectors above which MiniBatchKMeans replaces KMeans.
-_MANY = 20_000
+# Number of distinct vectors above which MiniBatchKMeans replaces KMeans.
+_MAX_KMEANS_VECTORS = 20_000
 
 
 class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
@@ -40,12 +40,12 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     the distances between vectors, so the features should be scaled.
 
     Cost: O(N K p) for each of about 10 to 100 iterations of k-means over all N vectors. For more
-    than 20,000 different vectors, mini-batches are used.
+    than 20,000 distinct vectors, mini-batches are used.
 
     Parameters
     ----------
     n_words : int, default=50
-        Number K of words. If there are fewer different training vectors, each of them is a word.
+        Number K of words. If there are fewer distinct training vectors, each of them is a word.
     weighting : {"share", "count", "root"}, default="share"
         Entries of a histogram: "share" are fractions that sum to one, "count" numbers of vectors,
         and "root" square roots of fractions, whose Euclidean distances are Hellinger distances.
@@ -55,7 +55,8 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     n_init : int, default=3
         Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the starts of k-means.
+        Seed of the random number generator. The generator draws the starts of
+        k-means.
 
     Attributes
     ----------
@@ -120,7 +121,7 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Tags:
-        return without_tables(super().__sklearn_tags__())
+        return disable_table_checks(super().__sklearn_tags__())
 
     @property
     def _n_features_out(self) -> int:
@@ -145,8 +146,8 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         self._check_parameters()
         sets = as_sets(X)
         rows = np.asarray(sets.X, np.float64)
-        scale = deviations(rows) if self.standardize else np.ones(rows.shape[1])
-        words = _codebook(rows / scale, self.n_words, self.n_init, self.random_state)
+        scale = compute_scale(rows) if self.standardize else np.ones(rows.shape[1])
+        words = _compute_codebook(rows / scale, self.n_words, self.n_init, self.random_state)
         self.scale_, self.words_ = scale, words * scale
         self.n_features_in_ = sets.n_features
         return self
@@ -174,20 +175,20 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
         rows = np.asarray(sets.X, np.float64) / self.scale_
         nearest = pairwise_distances_argmin(rows, self.words_ / self.scale_)
         K = len(self.words_)
-        owner = np.repeat(np.arange(len(sets)), sets.sizes)
-        counts = np.bincount(owner * K + nearest, minlength=K * len(sets))
+        set_indices = np.repeat(np.arange(len(sets)), sets.sizes)
+        counts = np.bincount(set_indices * K + nearest, minlength=K * len(sets))
         histograms: Floats = counts.reshape(len(sets), K).astype(sets.X.dtype)
         if self.weighting != "count":
             histograms /= sets.sizes[:, None].astype(histograms.dtype)
         return np.sqrt(histograms) if self.weighting == "root" else histograms
 
 
-def _codebook(rows: Matrix, n_words: int, n_init: int, seed: Any) -> Matrix:
+def _compute_codebook(rows: Matrix, n_words: int, n_init: int, seed: Any) -> Matrix:
     # The vectors are sorted and weighted, so the codebook does not depend on the order of sets and
     # vectors.
-    different, weights = np.unique(rows, axis=0, return_counts=True)
-    if len(different) <= n_words:
-        return different
-    kind = KMeans if len(different) <= _MANY else MiniBatchKMeans
-    means = kind(n_words, n_init=n_init, random_state=check_random_state(seed))
-    return np.asarray(means.fit(different, sample_weight=weights).cluster_centers_)
+    distinct, weights = np.unique(rows, axis=0, return_counts=True)
+    if len(distinct) <= n_words:
+        return distinct
+    algorithm = KMeans if len(distinct) <= _MAX_KMEANS_VECTORS else MiniBatchKMeans
+    kmeans = algorithm(n_words, n_init=n_init, random_state=check_random_state(seed))
+    return np.asarray(kmeans.fit(distinct, sample_weight=weights).cluster_centers_)

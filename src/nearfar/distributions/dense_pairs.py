@@ -31,13 +31,13 @@ from scipy import linalg
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.distributions.pair_terms import (
-    ILL,
+    ILL_CONDITIONED,
     Terms,
-    bordered_cholesky,
-    less,
-    log_dets_of,
-    log_norm,
-    pieces,
+    compute_log_dets,
+    compute_log_norm,
+    factor_bordered,
+    shift_indices,
+    split_indices,
 )
 from nearfar.summaries.gaussians import Gaussians
 
@@ -50,7 +50,7 @@ class Frame:
     root: Matrix
 
     @classmethod
-    def of(cls, gaussians: Gaussians, factors: Matrix) -> Frame:
+    def from_gaussians(cls, gaussians: Gaussians, factors: Matrix) -> Frame:
         """Return the frame of Gaussians with Cholesky factors (n, p, p)."""
         # The features are scaled first. Then the covariances are scaled to the same trace and
         # averaged, so that none of them dominates the mean.
@@ -74,14 +74,14 @@ class Frame:
 
 
 class DenseSide:
-    """Gaussians in a frame, with cached quantities of each Gaussian."""
+    """Gaussians in the coordinates of a frame, with cached quantities of each Gaussian."""
 
     def __init__(self, means: Matrix, factors: Matrix) -> None:
         self.means = means
         self.factors = factors
 
     @classmethod
-    def of(cls, gaussians: Gaussians, frame: Frame, factors: Matrix) -> DenseSide:
+    def from_gaussians(cls, gaussians: Gaussians, frame: Frame, factors: Matrix) -> DenseSide:
         """Return the Gaussians with these Cholesky factors in the coordinates of a frame."""
         means = frame.solve((gaussians.means - frame.center)[:, :, None])[:, :, 0]
         return cls(means, frame.solve(factors))
@@ -93,45 +93,45 @@ class DenseSide:
         return len(self.means)
 
     @property
-    def reach(self) -> float:
+    def max_coordinate(self) -> float:
         """Largest absolute coordinate of a mean in the frame."""
         return float(np.abs(self.means).max())
 
     @cached_property
     def inverses(self) -> Matrix:
-        """L⁻¹, (n, p, p)."""
+        """Inverse Cholesky factors L⁻¹, of shape (n, p, p)."""
         return np.asarray(np.linalg.inv(self.factors))
 
     @cached_property
     def covariances(self) -> Matrix:
-        """Σ = L Lᵀ, (n, p, p)."""
+        """Covariances Σ = L Lᵀ, of shape (n, p, p)."""
         return np.asarray(self.factors @ self.factors.transpose(0, 2, 1))
 
     @cached_property
     def log_dets(self) -> Matrix:
-        """ln |Σ|, (n,)."""
-        return log_dets_of(self.factors)
+        """Logarithms of the determinants of Σ, of shape (n,)."""
+        return compute_log_dets(self.factors)
 
     @cached_property
     def extremes(self) -> tuple[Matrix, Matrix]:
         """The largest and the smallest eigenvalues of each Σ, both of shape (n,)."""
-        sizes = np.asarray(np.linalg.svd(self.factors, compute_uv=False), np.float64)
-        return sizes[:, 0] ** 2, sizes[:, -1] ** 2
+        singular_values = np.asarray(np.linalg.svd(self.factors, compute_uv=False), np.float64)
+        return singular_values[:, 0] ** 2, singular_values[:, -1] ** 2
 
     @cached_property
     def condition_bound(self) -> float:
-        """Upper bound for the condition numbers, which is cheaper than computing them."""
+        """Upper bound for the condition numbers, which is cheaper to compute than they are."""
         squares = [np.einsum("kij,kij->k", X, X) for X in (self.factors, self.inverses)]
         return float((squares[0] * squares[1]).max())
 
     @cached_property
     def flat(self) -> Matrix:
-        """Lower triangles of Σ, with doubled off-diagonal entries: (n, p (p + 1) / 2)."""
+        """Lower triangles of Σ with doubled off-diagonal entries, of shape (n, p (p + 1) / 2)."""
         return _lower_triangles(self.covariances, 2.0)
 
     @cached_property
     def flat_inverses(self) -> Matrix:
-        """Lower triangles of Σ⁻¹: (n, p (p + 1) / 2)."""
+        """Lower triangles of Σ⁻¹, of shape (n, p (p + 1) / 2)."""
         return _lower_triangles(self.inverses.transpose(0, 2, 1) @ self.inverses, 1.0)
 
 
@@ -155,124 +155,132 @@ class DensePairs:
         self.A, self.B = A, B
         self.n_features = A.means.shape[1]
         # If all means are equal, as for covariances without means, quadratic forms are skipped.
-        both = np.concatenate([A.means[:1], B.means])
-        self._any_ill = not A.condition_bound * B.condition_bound < ILL
-        self._equal_means = not (np.ptp(both, axis=0).any() or np.ptp(A.means, axis=0).any())
+        means = np.concatenate([A.means[:1], B.means])
+        self._has_ill_conditioned = not A.condition_bound * B.condition_bound < ILL_CONDITIONED
+        self._equal_means = not (np.ptp(means, axis=0).any() or np.ptp(A.means, axis=0).any())
 
-    def terms(self, rows: slice, first: int, wanted: frozenset[str], upper: bool) -> Terms:
-        """Return terms as described in :class:`~nearfar.distributions.pair_terms.GaussianPairs`."""
+    def compute_terms(self, rows: slice, first: int, names: frozenset[str], upper: bool) -> Terms:
+        """Return the named terms, as described in `GaussianPairs`."""
         A, B = self.A, self.B
         shape = (rows.stop - rows.start, len(B) - first)
-        found: Terms = {}
-        if "trace_ba" in wanted:
-            found["trace_ba"] = A.flat_inverses[rows] @ B.flat[first:].T
-        if "trace_ab" in wanted:
-            found["trace_ab"] = A.flat[rows] @ B.flat_inverses[first:].T
-        if "log_ratio" in wanted:
-            found["log_ratio"] = B.log_dets[first:] - A.log_dets[rows, None]
-        rest = [name for name in wanted if name not in found]
-        found |= {name: np.zeros(shape) for name in rest}
-        in_turn = frozenset(rest) if not self._equal_means else frozenset(rest) - _QUADS
-        if not in_turn and not self._any_ill:
-            return found
+        terms: Terms = {}
+        if "trace_ba" in names:
+            terms["trace_ba"] = A.flat_inverses[rows] @ B.flat[first:].T
+        if "trace_ab" in names:
+            terms["trace_ab"] = A.flat[rows] @ B.flat_inverses[first:].T
+        if "log_ratio" in names:
+            terms["log_ratio"] = B.log_dets[first:] - A.log_dets[rows, None]
+        remaining = [name for name in names if name not in terms]
+        terms |= {name: np.zeros(shape) for name in remaining}
+        pairwise = frozenset(remaining) if not self._equal_means else frozenset(remaining) - _QUADS
+        if not pairwise and not self._has_ill_conditioned:
+            return terms
         for k, a in enumerate(range(rows.start, rows.stop)):
-            row = {name: values[k] for name, values in found.items()}
-            self._quads(a, first, row, in_turn)
+            row = {name: values[k] for name, values in terms.items()}
+            self._fill_quads(a, first, row, pairwise)
             start = a + 1 if upper else first
-            apart: Columns = range(start, len(B))
-            mean: Columns = apart
-            if self._any_ill:
+            eigen_columns: Columns = range(start, len(B))
+            mean_columns: Columns = eigen_columns
+            if self._has_ill_conditioned:
                 # Traces are needed on both sides of the diagonal.
-                begin = first if wanted & _TRACES else start
-                ill, wild = self._ill(a, begin)
+                begin = first if names & _TRACES else start
+                ill, ill_mean = self._find_ill_conditioned(a, begin)
                 columns = np.arange(begin, len(B))
-                apart, mean = (
+                eigen_columns, mean_columns = (
                     columns[~ill & (columns >= start)],
-                    columns[~wild & (columns >= start)],
+                    columns[~ill_mean & (columns >= start)],
                 )
-                self._by_singular_values(a, first, columns[ill & ~wild], row, wanted - _MEANS)
-                self._by_singular_values(a, first, columns[wild], row, wanted)
-            if "riemann" in in_turn:
-                self._eigenvalues(a, first, apart, row["riemann"])
-            if in_turn & _MEANS:
-                self._means(a, first, mean, row)
-        return found
+                self._fill_by_singular_values(
+                    a, first, columns[ill & ~ill_mean], row, names - _MEANS
+                )
+                self._fill_by_singular_values(a, first, columns[ill_mean], row, names)
+            if "riemann" in pairwise:
+                self._fill_riemann(a, first, eigen_columns, row["riemann"])
+            if pairwise & _MEANS:
+                self._fill_mean_terms(a, first, mean_columns, row)
+        return terms
 
-    def _ill(self, a: int, start: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return masks of pairs with a too large product of condition numbers.
+    def _find_ill_conditioned(
+        self, a: int, start: int
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return two masks of the pairs of Gaussian a with the Gaussians from `start` on.
 
-        In the second mask, the mean covariance Γ is ill-conditioned, too.
+        The first mask marks pairs whose product of condition numbers is too large. The second mask
+        marks those of these pairs whose mean covariance Γ is ill-conditioned, too.
         """
         (high, low), (highs, lows) = ((x[a] for x in self.A.extremes), self.B.extremes)
         highs, lows = highs[start:], lows[start:]
-        # Products instead of quotients, because the smallest eigenvalue may be zero.
-        ill = high * highs >= ILL * low * lows
-        return ill, ill & (high + highs >= ILL * (low + lows))
+        # Compare products instead of quotients, because the smallest eigenvalue may be zero.
+        ill = high * highs >= ILL_CONDITIONED * low * lows
+        return ill, ill & (high + highs >= ILL_CONDITIONED * (low + lows))
 
-    def _quads(self, a: int, first: int, row: Terms, wanted: frozenset[str]) -> None:
-        if not wanted & {"quad_a", "quad_b"}:
+    def _fill_quads(self, a: int, first: int, row: Terms, names: frozenset[str]) -> None:
+        if not names & {"quad_a", "quad_b"}:
             return
         U = self.B.means[first:] - self.A.means[a]
-        if "quad_a" in wanted:
+        if "quad_a" in names:
             row["quad_a"][:] = _squared_lengths(U @ self.A.inverses[a].T)
-        if "quad_b" in wanted:
-            white = np.matmul(self.B.inverses[first:], U[:, :, None])[:, :, 0]
-            row["quad_b"][:] = _squared_lengths(white)
+        if "quad_b" in names:
+            whitened = np.matmul(self.B.inverses[first:], U[:, :, None])[:, :, 0]
+            row["quad_b"][:] = _squared_lengths(whitened)
 
-    def _eigenvalues(self, a: int, first: int, columns: Columns, into: Matrix) -> None:
+    def _fill_riemann(self, a: int, first: int, columns: Columns, output: Matrix) -> None:
         root, p = self.A.inverses[a], self.n_features
-        for part in pieces(columns, 16 * p * p):
-            half = (self.B.covariances[part].reshape(-1, p) @ root.T).reshape(-1, p, p)
-            values = np.asarray(np.linalg.eigvalsh(root @ half), np.float64)
-            into[less(part, first)] = log_norm(values)
+        for block in split_indices(columns, 16 * p * p):
+            product = (self.B.covariances[block].reshape(-1, p) @ root.T).reshape(-1, p, p)
+            values = np.asarray(np.linalg.eigvalsh(root @ product), np.float64)
+            output[shift_indices(block, first)] = compute_log_norm(values)
 
-    def _means(self, a: int, first: int, columns: Columns, row: Terms) -> None:
+    def _fill_mean_terms(self, a: int, first: int, columns: Columns, row: Terms) -> None:
         A, B, p = self.A, self.B, self.n_features
-        for part in pieces(columns, 16 * (p + 1) ** 2):
-            covariances = B.covariances[part]
+        for block in split_indices(columns, 16 * (p + 1) ** 2):
+            covariances = B.covariances[block]
             if self._equal_means:
-                log_det = log_dets_of(np.linalg.cholesky(covariances + A.covariances[a]))
+                log_det = compute_log_dets(np.linalg.cholesky(covariances + A.covariances[a]))
             else:
                 G = np.empty((len(covariances), p + 1, p + 1))
                 np.add(covariances, A.covariances[a], out=G[:, :p, :p])
-                G[:, p, :p] = B.means[part] - A.means[a]
-                log_det, quad = bordered_cholesky(G)  # G contains 2Γ
+                G[:, p, :p] = B.means[block] - A.means[a]
+                # G contains 2Γ instead of Γ.
+                log_det, quad = factor_bordered(G)
                 if "quad_mean" in row:
-                    row["quad_mean"][less(part, first)] = 2 * quad
+                    row["quad_mean"][shift_indices(block, first)] = 2 * quad
             if "log_mean" in row:
-                logs = (A.log_dets[a] + B.log_dets[part]) / 2 + p * np.log(2)
-                row["log_mean"][less(part, first)] = log_det - logs
+                logs = (A.log_dets[a] + B.log_dets[block]) / 2 + p * np.log(2)
+                row["log_mean"][shift_indices(block, first)] = log_det - logs
 
-    def _by_singular_values(
-        self, a: int, first: int, columns: Indices, row: Terms, wanted: frozenset[str]
+    def _fill_by_singular_values(
+        self, a: int, first: int, columns: Indices, row: Terms, names: frozenset[str]
     ) -> None:
         A, B, p = self.A, self.B, self.n_features
-        for part in pieces(columns, 32 * p * p):
-            to = less(part, first)
-            factors = B.factors[part]
+        for block in split_indices(columns, 32 * p * p):
+            target = shift_indices(block, first)
+            factors = B.factors[block]
             b = len(factors)
-            right = np.empty((p, b, p + 1))
-            right[:, :, :p] = factors.transpose(1, 0, 2)
-            right[:, :, p] = (B.means[part] - A.means[a]).T
+            stacked = np.empty((p, b, p + 1))
+            stacked[:, :, :p] = factors.transpose(1, 0, 2)
+            stacked[:, :, p] = (B.means[block] - A.means[a]).T
             solved = linalg.solve_triangular(
-                A.factors[a], right.reshape(p, -1), lower=True, check_finite=False
+                A.factors[a], stacked.reshape(p, -1), lower=True, check_finite=False
             ).reshape(p, b, p + 1)
             M, z = solved[:, :, :p].transpose(1, 0, 2), solved[:, :, p].T
-            if "quad_mean" in wanted:
-                axes, sizes, _ = np.linalg.svd(M)
-                along = np.matmul(z[:, None], axes)[:, 0]
-                row["quad_mean"][to] = 2 * np.sum(along**2 / (1 + sizes**2), axis=1)
+            if "quad_mean" in names:
+                axes, singular_values, _ = np.linalg.svd(M)
+                projected = np.matmul(z[:, None], axes)[:, 0]
+                row["quad_mean"][target] = 2 * np.sum(
+                    projected**2 / (1 + singular_values**2), axis=1
+                )
             else:
-                sizes = np.linalg.svd(M, compute_uv=False)
-            logs = np.log(np.maximum(sizes, 1e-150))
+                singular_values = np.linalg.svd(M, compute_uv=False)
+            logs = np.log(np.maximum(singular_values, 1e-150))
             values = {
                 "riemann": 2 * np.sqrt(np.sum(logs**2, axis=1)),
                 "log_mean": np.sum(np.logaddexp(0, 2 * logs) - logs, axis=1) - p * np.log(2),
-                "trace_ba": np.sum(sizes**2, axis=1),
+                "trace_ba": np.sum(singular_values**2, axis=1),
                 "trace_ab": np.sum(np.exp(-2 * logs), axis=1),
             }
-            for name in wanted & values.keys():
-                row[name][to] = values[name]
+            for name in names & values.keys():
+                row[name][target] = values[name]
 
 
 def _squared_lengths(rows: Matrix) -> Matrix:

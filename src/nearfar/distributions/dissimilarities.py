@@ -21,12 +21,12 @@ from nearfar.words import did_you_mean, listed
 
 PairMethod = Literal["auto", "dense", "low_rank"]
 
-# Upper limit for the number of rows per task. It is large enough for fast matrix products and
-# small enough for short temporary arrays.
-_ROWS = 64
-# Upper limit for distances. Their squares must not overflow.
-_FARTHEST = 1e140
-_TOO_FAR = (
+# Maximum number of rows per task: enough for fast matrix products, and few enough to keep the
+# temporary arrays small.
+_MAX_ROWS_PER_TASK = 64
+# Upper limit for the coordinates of transformed means, whose squares must not overflow.
+_MAX_COORDINATE = 1e140
+_OVERFLOW_MESSAGE = (
     "{} between some Gaussians is too large for floating-point numbers, because their means or "
     "covariances differ too much. Scale the data, or pass a larger ridge."
 )
@@ -87,9 +87,9 @@ def dissimilarity(
     Parameters
     ----------
     A : Gaussians
-        Gaussians of the rows of the result.
+        Gaussians, one per row of the result.
     B : Gaussians, default=None
-        Gaussians of the columns. None means A.
+        Gaussians, one per column. None means A.
     metric : str or list of str, default="bhattacharyya_riemann"
         Name of the dissimilarity. A list is computed in one pass over the pairs.
     method : {"auto", "dense", "low_rank"}, default="auto"
@@ -149,11 +149,11 @@ def dissimilarity(
     array([[0.    , 2.6512, 5.    ],
            [2.6512, 0.    , 3.2837],
            [5.    , 3.2837, 0.    ]])
-    >>> found = dissimilarity(gaussians[:1], gaussians[1:], ["jeffreys", "hellinger"])
-    >>> found["jeffreys"].round(4), found["hellinger"].round(4)
+    >>> matrices = dissimilarity(gaussians[:1], gaussians[1:], ["jeffreys", "hellinger"])
+    >>> matrices["jeffreys"].round(4), matrices["hellinger"].round(4)
     (array([[ 3.625, 25.   ]]), array([[0.7317, 1.3828]]))
     """
-    names = _checked_metrics(metric)
+    names = _check_metrics(metric)
     _check_gaussians(A, "A")
     if B is A:
         B = None
@@ -163,84 +163,88 @@ def dissimilarity(
             raise ValueError(f"A has {A.n_features} features, but B has {B.n_features}.")
     check_parameter("dissimilarity", "method", method, [one_of("auto", "dense", "low_rank")])
     check_parameter("dissimilarity", "n_jobs", n_jobs, [none, integer(1), integer(high=-1)])
-    sides = _sides(A, B, names, _chosen_method(A, B, method))
-    found: dict[str, Any]
+    sides = _prepare_sides(A, B, names, _select_method(A, B, method))
+    matrices: dict[str, Any]
     if chunks is None:
-        found = _all_pairs(*sides, names, B is None, effective_threads(n_jobs))
+        matrices = _compute_matrices(*sides, names, B is None, effective_threads(n_jobs))
     else:
         check_parameter("dissimilarity", "chunks", chunks, [integer(1)])
-        found = _on_dask(*sides, names, B is None, chunks)
-    return found[metric] if isinstance(metric, str) else found
+        matrices = _compute_on_dask(*sides, names, B is None, chunks)
+    return matrices[metric] if isinstance(metric, str) else matrices
 
 
 # ---------------------------------------------------------------------- closed forms
 
 
 class _Formula(NamedTuple):
-    needs: frozenset[str]
-    value: Callable[[Terms, int], Matrix]
-    symmetric: bool = True
+    terms: frozenset[str]
+    compute: Callable[[Terms, int], Matrix]
+    is_symmetric: bool = True
 
 
-def _kl(t: Terms, p: int) -> Matrix:
+def _compute_kl(t: Terms, p: int) -> Matrix:
     return np.maximum(t["trace_ab"] + t["quad_b"] - p + t["log_ratio"], 0) / 2
 
 
-def _jeffreys(t: Terms, p: int) -> Matrix:
+def _compute_jeffreys(t: Terms, p: int) -> Matrix:
     traces = t["trace_ab"] + t["trace_ba"] - 2 * p
-    return (np.maximum(traces, 0) + _positive(t["quad_a"]) + _positive(t["quad_b"])) / 2
+    return (np.maximum(traces, 0) + _clip_negative(t["quad_a"]) + _clip_negative(t["quad_b"])) / 2
 
 
-def _bhattacharyya(t: Terms, p: int) -> Matrix:
-    return _positive(t["quad_mean"]) / 8 + _positive(t["log_mean"]) / 2
+def _compute_bhattacharyya(t: Terms, p: int) -> Matrix:
+    return _clip_negative(t["quad_mean"]) / 8 + _clip_negative(t["log_mean"]) / 2
 
 
-def _hellinger(t: Terms, p: int) -> Matrix:
-    # expm1 is accurate for close pairs.
-    return np.sqrt(-2 * np.expm1(-_bhattacharyya(t, p)))
+def _compute_hellinger(t: Terms, p: int) -> Matrix:
+    # expm1 is accurate for pairs with a small dissimilarity.
+    return np.sqrt(-2 * np.expm1(-_compute_bhattacharyya(t, p)))
 
 
-def _riemann(t: Terms, p: int) -> Matrix:
+def _get_riemann(t: Terms, p: int) -> Matrix:
     return t["riemann"]
 
 
-def _jeffreys_riemann(t: Terms, p: int) -> Matrix:
-    return np.sqrt(_positive(t["quad_a"]) + _positive(t["quad_b"])) + t["riemann"]
+def _compute_jeffreys_riemann(t: Terms, p: int) -> Matrix:
+    return np.sqrt(_clip_negative(t["quad_a"]) + _clip_negative(t["quad_b"])) + t["riemann"]
 
 
-def _bhattacharyya_riemann(t: Terms, p: int) -> Matrix:
-    return np.sqrt(_positive(t["quad_mean"])) + t["riemann"]
+def _compute_bhattacharyya_riemann(t: Terms, p: int) -> Matrix:
+    return np.sqrt(_clip_negative(t["quad_mean"])) + t["riemann"]
 
 
-def _mean(t: Terms, p: int) -> Matrix:
+def _get_mean_distance(t: Terms, p: int) -> Matrix:
     return t["distance"]
 
 
-def _positive(values: Matrix) -> Matrix:
+def _clip_negative(values: Matrix) -> Matrix:
     """Replace negative values, which are rounding errors, by zero."""
     return np.maximum(values, 0)
 
 
-def _needs(*names: str) -> frozenset[str]:
+def _name_terms(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
-_BOTH = _needs("trace_ab", "trace_ba", "quad_a", "quad_b")
-_MEAN = _needs("quad_mean", "log_mean")
+_JEFFREYS_TERMS = _name_terms("trace_ab", "trace_ba", "quad_a", "quad_b")
+_BHATTACHARYYA_TERMS = _name_terms("quad_mean", "log_mean")
 _FORMULAS = {
-    "kl": _Formula(_needs("trace_ab", "quad_b", "log_ratio"), _kl, False),
-    "jeffreys": _Formula(_BOTH, _jeffreys),
-    "bhattacharyya": _Formula(_MEAN, _bhattacharyya),
-    "hellinger": _Formula(_MEAN, _hellinger),
-    "riemann": _Formula(_needs("riemann"), _riemann),
-    "jeffreys_riemann": _Formula(_needs("quad_a", "quad_b", "riemann"), _jeffreys_riemann),
-    "bhattacharyya_riemann": _Formula(_needs("quad_mean", "riemann"), _bhattacharyya_riemann),
-    "mean": _Formula(_needs("distance"), _mean),
+    "kl": _Formula(_name_terms("trace_ab", "quad_b", "log_ratio"), _compute_kl, False),
+    "jeffreys": _Formula(_JEFFREYS_TERMS, _compute_jeffreys),
+    "bhattacharyya": _Formula(_BHATTACHARYYA_TERMS, _compute_bhattacharyya),
+    "hellinger": _Formula(_BHATTACHARYYA_TERMS, _compute_hellinger),
+    "riemann": _Formula(_name_terms("riemann"), _get_riemann),
+    "jeffreys_riemann": _Formula(
+        _name_terms("quad_a", "quad_b", "riemann"), _compute_jeffreys_riemann
+    ),
+    "bhattacharyya_riemann": _Formula(
+        _name_terms("quad_mean", "riemann"), _compute_bhattacharyya_riemann
+    ),
+    "mean": _Formula(_name_terms("distance"), _get_mean_distance),
 }
 for _name in ("kl", "jeffreys", "bhattacharyya"):
-    _of = _FORMULAS[_name]
-    _FORMULAS[f"sqrt_{_name}"] = _of._replace(
-        value=lambda t, p, root=_of.value: np.sqrt(root(t, p))  # type: ignore[misc]
+    _formula = _FORMULAS[_name]
+    _FORMULAS[f"sqrt_{_name}"] = _formula._replace(
+        compute=lambda t, p, root=_formula.compute: np.sqrt(root(t, p))  # type: ignore[misc]
     )
 
 #: Names of all dissimilarities.
@@ -254,88 +258,96 @@ class _Side(NamedTuple):
     """Preprocessed Gaussians for the covariance terms, and their original means."""
 
     means: Matrix
-    made: Any  # DenseSide, LowRankSide, or None if only the means are used
+    # A DenseSide, a LowRankSide, or None if only the means are used.
+    prepared: Any
 
-    def part(self, rows: slice) -> _Side:
-        return _Side(self.means[rows], None if self.made is None else self.made[rows])
+    def select_rows(self, rows: slice) -> _Side:
+        return _Side(self.means[rows], None if self.prepared is None else self.prepared[rows])
 
 
-def _sides(
+def _prepare_sides(
     A: Gaussians, B: Gaussians | None, names: Sequence[str], method: PairMethod
 ) -> tuple[_Side, _Side]:
-    """Return both stacks of Gaussians in common coordinates, which are those of the columns."""
+    """Return A and B in common coordinates, which depend on the Gaussians of the columns."""
     columns = A if B is None else B
     if set(names) <= {"mean"}:
         return _Side(A.means, None), _Side(columns.means, None)
-    with one_blas_thread():  # several threads would slow down the small matrix products
+    # Several threads would slow down the small matrix products.
+    with one_blas_thread():
         if method == "low_rank":
             center = columns.means.mean(axis=0)
-            right: Any = LowRankSide.of(columns, center)
-            left = right if B is None else LowRankSide.of(A, center)
+            column_side: Any = LowRankSide.from_gaussians(columns, center)
+            row_side = column_side if B is None else LowRankSide.from_gaussians(A, center)
         else:
             factors = columns.cholesky()
-            frame = Frame.of(columns, factors)
-            right = DenseSide.of(columns, frame, factors)
-            left = right if B is None else DenseSide.of(A, frame, A.cholesky())
-    for side in (left, right):
-        if not side.reach < _FARTHEST:
-            raise ValueError(_TOO_FAR.format("The distance"))
-    return _Side(A.means, left), _Side(columns.means, right)
+            frame = Frame.from_gaussians(columns, factors)
+            column_side = DenseSide.from_gaussians(columns, frame, factors)
+            row_side = (
+                column_side if B is None else DenseSide.from_gaussians(A, frame, A.cholesky())
+            )
+    for side in (row_side, column_side):
+        if not side.max_coordinate < _MAX_COORDINATE:
+            raise ValueError(_OVERFLOW_MESSAGE.format("The distance"))
+    return _Side(A.means, row_side), _Side(columns.means, column_side)
 
 
-def _all_pairs(
-    A: _Side, B: _Side, names: Sequence[str], same: bool, n_threads: int
+def _compute_matrices(
+    A: _Side, B: _Side, names: Sequence[str], b_is_a: bool, n_threads: int
 ) -> dict[str, Matrix]:
-    """Return the matrices of all pairs by name. `same` means that B is A."""
+    """Return the matrix of all pairs for each named dissimilarity."""
     n, m = len(A.means), len(B.means)
     # Tasks are blocks of rows, so fewer rows than columns are faster. KL is not symmetric and
     # cannot be transposed.
-    if not same and is_turned(n, m) and not any(name.endswith("kl") for name in names):
-        turned = _all_pairs(B, A, names, False, n_threads)
-        return {name: np.ascontiguousarray(D.T) for name, D in turned.items()}
-    wanted = frozenset().union(*(_FORMULAS[name].needs for name in names))
-    pairs = _pairs(A.made, B.made)
-    whole = not same or not all(_FORMULAS[name].symmetric for name in names)
-    found = {name: np.zeros((n, m)) for name in names}
-    rows = min(_ROWS, max(1, n // (8 * n_threads))) if wanted & COSTLY or n_threads > 1 else _ROWS
+    if not b_is_a and should_transpose(n, m) and not any(name.endswith("kl") for name in names):
+        transposed = _compute_matrices(B, A, names, False, n_threads)
+        return {name: np.ascontiguousarray(D.T) for name, D in transposed.items()}
+    term_names = frozenset().union(*(_FORMULAS[name].terms for name in names))
+    pairs = _pair_sides(A.prepared, B.prepared)
+    uses_all_columns = not b_is_a or not all(_FORMULAS[name].is_symmetric for name in names)
+    matrices = {name: np.zeros((n, m)) for name in names}
+    block_rows = (
+        min(_MAX_ROWS_PER_TASK, max(1, n // (8 * n_threads)))
+        if term_names & COSTLY or n_threads > 1
+        else _MAX_ROWS_PER_TASK
+    )
 
-    def work(start: int) -> None:
-        block = slice(start, min(start + rows, n))
-        first = 0 if whole else start
+    def compute_block(start: int) -> None:
+        block = slice(start, min(start + block_rows, n))
+        first = 0 if uses_all_columns else start
         terms: Terms = {}
         if pairs is not None:
-            terms = pairs.terms(block, first, wanted - {"distance"}, same)
-        if "distance" in wanted:
+            terms = pairs.compute_terms(block, first, term_names - {"distance"}, b_is_a)
+        if "distance" in term_names:
             terms["distance"] = cdist(A.means[block], B.means[first:])
         p = A.means.shape[1]
         for name in names:
-            found[name][block, first:] = _FORMULAS[name].value(terms, p)
+            matrices[name][block, first:] = _FORMULAS[name].compute(terms, p)
 
-    starts = range(0, n, rows)
+    starts = range(0, n, block_rows)
     with one_blas_thread():
-        for _ in map_in_order(work, starts, n_threads):
+        for _ in map_in_order(compute_block, starts, n_threads):
             pass
-    for name, D in found.items():
-        if same:
-            if _FORMULAS[name].symmetric:
-                _mirror(D)
+    for name, D in matrices.items():
+        if b_is_a:
+            if _FORMULAS[name].is_symmetric:
+                _mirror_upper_triangle(D)
             np.fill_diagonal(D, 0.0)
         _check_finite(name, D)
-    return found
+    return matrices
 
 
 def _check_finite(name: str, D: Matrix) -> None:
     if not np.isfinite(D).all():
-        raise ValueError(_TOO_FAR.format(f"The dissimilarity {name!r}"))
+        raise ValueError(_OVERFLOW_MESSAGE.format(f"The dissimilarity {name!r}"))
 
 
-def _pairs(A: Any, B: Any) -> GaussianPairs | None:
+def _pair_sides(A: Any, B: Any) -> GaussianPairs | None:
     if A is None:
         return None
     return LowRankPairs(A, B) if isinstance(A, LowRankSide) else DensePairs(A, B)
 
 
-def _mirror(D: Matrix) -> None:
+def _mirror_upper_triangle(D: Matrix) -> None:
     """Copy the upper triangle to the lower one."""
     for start in range(0, len(D), 256):
         block = slice(start, start + 256)
@@ -347,109 +359,128 @@ def _mirror(D: Matrix) -> None:
 # ---------------------------------------------------------------------- separate terms
 
 
-def costly_terms(metric: str) -> frozenset[str]:
-    """Return the terms of a dissimilarity if all of them are costly, else an empty set.
+def get_costly_terms(metric: str) -> frozenset[str]:
+    """Return the names of the terms of a dissimilarity if all are costly, else an empty set.
 
-    >>> sorted(costly_terms("bhattacharyya_riemann")), sorted(costly_terms("jeffreys"))
+    >>> sorted(get_costly_terms("bhattacharyya_riemann")), sorted(get_costly_terms("jeffreys"))
     (['quad_mean', 'riemann'], [])
     """
-    needs = _FORMULAS[metric].needs
-    return needs if needs <= COSTLY else frozenset()
+    names = _FORMULAS[metric].terms
+    return names if names <= COSTLY else frozenset()
 
 
 class CostlyPairs:
-    """The costly terms of all pairs, computed for some rows at a time, possibly in parallel.
+    """The costly terms of all pairs, computed for a block of rows at a time.
 
-    :func:`from_costly` converts them to the result of :func:`dissimilarity` for A and B.
+    Several blocks may be computed in parallel. :func:`combine_costly_terms` converts the terms to
+    the result of :func:`dissimilarity` for A and B.
 
     Parameters
     ----------
     A : Gaussians
-        Gaussians of the rows.
+        Gaussians, one per row.
     B : Gaussians, default=None
-        Gaussians of the columns. None means A.
+        Gaussians, one per column. None means A.
     """
 
     def __init__(self, A: Gaussians, B: Gaussians | None = None) -> None:
-        left, right = _sides(A, B, tuple(COSTLY), _chosen_method(A, B, "auto"))
-        if B is not None and is_turned(len(A), len(B)):
-            left, right = right, left
-        self._same = B is None
+        row_side, column_side = _prepare_sides(A, B, tuple(COSTLY), _select_method(A, B, "auto"))
+        if B is not None and should_transpose(len(A), len(B)):
+            row_side, column_side = column_side, row_side
+        self._b_is_a = B is None
         with one_blas_thread():
-            pairs = _pairs(left.made, right.made)
+            pairs = _pair_sides(row_side.prepared, column_side.prepared)
         assert pairs is not None
         self._pairs = pairs
 
-    def terms(self, rows: slice, wanted: frozenset[str]) -> Terms:
-        """Return terms of some rows. Without B, columns start at the first of these rows."""
+    def compute_terms(self, rows: slice, names: frozenset[str]) -> Terms:
+        """Return the named terms of a block of rows.
+
+        Without B, the columns start at the first of these rows.
+        """
         with one_blas_thread():
-            first = rows.start if self._same else 0
-            return self._pairs.terms(rows, first, wanted, self._same)
+            first = rows.start if self._b_is_a else 0
+            return self._pairs.compute_terms(rows, first, names, self._b_is_a)
 
 
-def is_turned(n_rows: int, n_columns: int) -> bool:
-    """Return True if rows and columns are exchanged, so that there are at most as many rows."""
+def should_transpose(n_rows: int, n_columns: int) -> bool:
+    """Return True if there are fewer columns than rows, so that exchanging them is faster."""
     return n_columns < n_rows
 
 
-def from_costly(metric: str, terms: Terms, *, same: bool, turned: bool = False) -> Matrix:
+def combine_costly_terms(
+    metric: str, terms: Terms, *, b_is_a: bool, is_transposed: bool = False
+) -> Matrix:
     """Return the dissimilarities of all pairs from their costly terms.
 
-    With `same`, B is A, and only terms above the diagonal are used. With `turned`, rows and columns
-    of the terms are exchanged.
+    With `b_is_a`, only terms above the diagonal are used. With `is_transposed`, the rows and
+    columns of the terms are exchanged.
     """
     # These formulas do not use the number of features. The copy protects the terms.
-    D = np.array(_FORMULAS[metric].value(terms, 0))
-    if same:
-        _mirror(D)
+    D = np.array(_FORMULAS[metric].compute(terms, 0))
+    if b_is_a:
+        _mirror_upper_triangle(D)
         np.fill_diagonal(D, 0.0)
     _check_finite(metric, D)
-    return np.ascontiguousarray(D.T) if turned else D
+    return np.ascontiguousarray(D.T) if is_transposed else D
 
 
-def _on_dask(A: _Side, B: _Side, names: Sequence[str], same: bool, chunks: int) -> dict[str, Any]:
+def _compute_on_dask(
+    A: _Side, B: _Side, names: Sequence[str], b_is_a: bool, chunks: int
+) -> dict[str, Any]:
     """Return the matrices of all pairs as dask arrays."""
     dask, array = require("dask", "dask"), require("dask.array", "dask")
 
-    def cut(side: _Side) -> list[_Side]:
-        return [side.part(slice(s, s + chunks)) for s in range(0, len(side.means), chunks)]
+    def split(side: _Side) -> list[_Side]:
+        return [side.select_rows(slice(s, s + chunks)) for s in range(0, len(side.means), chunks)]
 
-    left, right = cut(A), cut(B)
-    rows = [dask.delayed(part) for part in left]
-    columns = rows if same else [dask.delayed(part) for part in right]
-    block = dask.delayed(_block, pure=True)
+    row_sides, column_sides = split(A), split(B)
+    rows = [dask.delayed(side) for side in row_sides]
+    columns = rows if b_is_a else [dask.delayed(side) for side in column_sides]
+    block = dask.delayed(_compute_block, pure=True)
     tasks: dict[tuple[int, int], Any] = {}
-    symmetric = same and all(_FORMULAS[name].symmetric for name in names)
+    symmetric = b_is_a and all(_FORMULAS[name].is_symmetric for name in names)
     for i, a in enumerate(rows):
         for j, b in enumerate(columns):
             if symmetric and j < i:
                 continue
-            tasks[i, j] = block(a, b, tuple(names), same and i == j)
-    found = {}
+            tasks[i, j] = block(a, b, tuple(names), b_is_a and i == j)
+    arrays = {}
     for name in names:
-        grid = [[_piece(array, tasks, i, j, name, left, right) for j in range(len(right))]
-                for i in range(len(left))]  # fmt: skip
-        found[name] = array.block(grid)
-    return found
+        grid = [
+            [
+                _get_block(array, tasks, i, j, name, row_sides, column_sides)
+                for j in range(len(column_sides))
+            ]
+            for i in range(len(row_sides))
+        ]
+        arrays[name] = array.block(grid)
+    return arrays
 
 
-def _piece(array: Any, tasks: Any, i: int, j: int, name: str, left: Any, right: Any) -> Any:
-    there = (i, j) in tasks
-    at, across = ((i, j), (left[i], right[j])) if there else ((j, i), (left[j], right[i]))
-    shape = tuple(len(side.means) for side in across)
-    piece = array.from_delayed(tasks[at][name], shape, dtype=np.float64)
-    return piece if there else piece.T
+def _get_block(
+    array: Any, tasks: Any, i: int, j: int, name: str, row_sides: Any, column_sides: Any
+) -> Any:
+    is_computed = (i, j) in tasks
+    key, sides = (
+        ((i, j), (row_sides[i], column_sides[j]))
+        if is_computed
+        else ((j, i), (row_sides[j], column_sides[i]))
+    )
+    shape = tuple(len(side.means) for side in sides)
+    block = array.from_delayed(tasks[key][name], shape, dtype=np.float64)
+    return block if is_computed else block.T
 
 
-def _block(A: _Side, B: _Side, names: Sequence[str], same: bool) -> dict[str, Matrix]:
+def _compute_block(A: _Side, B: _Side, names: Sequence[str], b_is_a: bool) -> dict[str, Matrix]:
     """Compute one block on a dask worker."""
-    return _all_pairs(A, A if same else B, names, same, 1)
+    return _compute_matrices(A, A if b_is_a else B, names, b_is_a, 1)
 
 
 # ---------------------------------------------------------------------- checks
 
 
-def _checked_metrics(metric: Any) -> list[str]:
+def _check_metrics(metric: Any) -> list[str]:
     names = [metric] if isinstance(metric, str) else list(metric)
     if not names:
         raise ValueError(f"metric must contain at least one of {listed(METRICS)}; got none.")
@@ -469,7 +500,7 @@ def _check_gaussians(value: Any, name: str) -> None:
     raise TypeError(f"{name} must be Gaussians; got {type(value).__name__}. Use {hint} first.")
 
 
-def _chosen_method(A: Gaussians, B: Gaussians | None, method: PairMethod) -> PairMethod:
+def _select_method(A: Gaussians, B: Gaussians | None, method: PairMethod) -> PairMethod:
     columns = A if B is None else B
     fits = A.is_low_rank and columns.is_low_rank and A.rank + columns.rank <= A.n_features
     if method == "low_rank" and not fits:

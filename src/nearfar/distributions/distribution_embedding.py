@@ -11,25 +11,25 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Embedding, LearnerTags
-from nearfar.distributions.objects import OverDistributions
+from nearfar.distributions.objects import DistributionEstimator
 from nearfar.state import State, floats
 
-#: Upper limit for n_components if there are fewer objects than components. Columns without an
-#: eigenvector are filled with zeros.
-_MOST_EMPTY = 1000
+# Maximum of n_components if there are fewer objects than that. Columns without an eigenvector are
+# filled with zeros.
+_MAX_COMPONENTS = 1000
 
 
-class _DistributionEmbedding(Embedding, OverDistributions):
+class _DistributionEmbedding(Embedding, DistributionEstimator):
     """Embedding of distributions, with Nyström's formula for new objects.
 
-    Subclasses implement `_embed` for training objects and `_place` for new ones.
+    Subclasses implement `_embed` for training objects and `_embed_new` for new objects.
     """
 
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
     state = State(
         {"embedding_": floats("n", "q"), "_axes": floats("n", "q"), "eigenvalues_": floats("q")}
     )
-    takes_points = True
+    accepts_points = True
 
     n_components: int | float | str
     eigenvalues_: Matrix
@@ -43,7 +43,7 @@ class _DistributionEmbedding(Embedding, OverDistributions):
         """
 
     @abstractmethod
-    def _place(self, D: Matrix) -> Matrix:
+    def _embed_new(self, D: Matrix) -> Matrix:
         """Return coordinates of new objects from their dissimilarities to training objects."""
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
@@ -69,29 +69,30 @@ class _DistributionEmbedding(Embedding, OverDistributions):
 
     def _transform(self, X: Any) -> Floats:
         check_is_fitted(self)
-        new = self._new_objects(X)
-        placed = np.empty((len(new.same), self._axes.shape[1]))
-        strange = new.same < 0
-        if not strange.all():  # training objects keep their coordinates
-            placed[~strange] = self.embedding_[self._firsts[new.same[~strange]]]
-        if strange.any():
-            places = [self._place(D) for _, D in self._pair_blocks(new.only(strange))]
-            placed[strange] = np.concatenate(places)
-        return placed.astype(new.dtype)
+        new = self._check_new_objects(X)
+        coordinates = np.empty((len(new.equal_to), self._axes.shape[1]))
+        is_new = new.equal_to < 0
+        # Training objects keep their coordinates.
+        if not is_new.all():
+            coordinates[~is_new] = self.embedding_[self._firsts[new.equal_to[~is_new]]]
+        if is_new.any():
+            blocks = [self._embed_new(D) for _, D in self._iterate_pair_blocks(new.select(is_new))]
+            coordinates[is_new] = np.concatenate(blocks)
+        return coordinates.astype(new.dtype)
 
     def _check_components(self, n: int) -> None:
         """Raise if n_components is far larger than the number of objects.
 
         Such an array would contain mostly zeros and might not fit into memory.
         """
-        most = max(n, _MOST_EMPTY)
-        if isinstance(self.n_components, int | np.integer) and self.n_components > most:
+        max_components = max(n, _MAX_COMPONENTS)
+        if isinstance(self.n_components, int | np.integer) and self.n_components > max_components:
             raise ValueError(
                 f"n_components={self.n_components:,} is too large: {n} objects span at most "
-                f"{n - 1} dimensions. Pass at most {most:,}."
+                f"{n - 1} dimensions. Pass at most {max_components:,}."
             )
 
-    def _padded(self, values: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
+    def _pad_with_zeros(self, values: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
         """Return eigenvalues and eigenvectors, padded with zeros to n_components."""
-        empty = int(self.n_components) - len(values)
-        return np.pad(values, (0, empty)), np.pad(vectors, ((0, 0), (0, empty)))
+        n_missing = int(self.n_components) - len(values)
+        return np.pad(values, (0, n_missing)), np.pad(vectors, ((0, 0), (0, n_missing)))

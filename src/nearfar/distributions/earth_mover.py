@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import effective_threads, map_in_order
-from nearfar.distributions.set_pairs import all_pairs, two_sides
+from nearfar.distributions.set_pairs import compute_distance_matrix, convert_sides
 from nearfar.extras import require
 from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.summaries.sets import Sets
@@ -43,9 +43,9 @@ def emd_distances(
     Parameters
     ----------
     A : Sets, or list of array-likes
-        Sets of the rows of the result.
+        Sets, one per row of the result.
     B : Sets, or list of array-likes, default=None
-        Sets of the columns. None means A.
+        Sets, one per column of the result. None means A.
     power : float, default=1.0
         The power q, at least 1. 1 is the earth mover's distance of [1]_, and 2 gives long moves
         more weight.
@@ -82,37 +82,44 @@ def emd_distances(
     """
     check_parameter("emd_distances", "power", power, [real(1)])
     check_parameter("emd_distances", "n_clusters", n_clusters, [none, integer(1)])
-    left, right = two_sides(A, B)
+    row_sets, column_sets = convert_sides(A, B)
     ot = require("ot", "ot")
-    signatures = _signatures(left, n_clusters, random_state, n_jobs)
-    others = signatures
-    if right is not None:
-        others = _signatures(right, n_clusters, random_state, n_jobs)
+    row_signatures = _compute_signatures(row_sets, n_clusters, random_state, n_jobs)
+    column_signatures = row_signatures
+    if column_sets is not None:
+        column_signatures = _compute_signatures(column_sets, n_clusters, random_state, n_jobs)
 
     def distance(i: int, j: int) -> float:
-        (x, a), (z, b) = signatures[i], others[j]
+        (x, a), (z, b) = row_signatures[i], column_signatures[j]
         cost = cdist(x, z)
-        if len(x) == 1 or len(z) == 1:  # there is only one transport plan
+        # If one of the sets has a single vector, there is only one transport plan.
+        if len(x) == 1 or len(z) == 1:
             return float((a @ cost**power @ b) ** (1 / power))
         # The solver's tolerance is absolute, so costs are divided by the largest one.
-        top = cost.max() or 1.0
-        value = ot.emd2(a, b, (cost / top) ** power, numItermax=1_000_000)
-        return float(top * max(float(value), 0.0) ** (1 / power))
+        max_cost = cost.max() or 1.0
+        value = ot.emd2(a, b, (cost / max_cost) ** power, numItermax=1_000_000)
+        return float(max_cost * max(float(value), 0.0) ** (1 / power))
 
-    return all_pairs(distance, len(left), None if right is None else len(right), n_jobs)
+    return compute_distance_matrix(
+        distance, len(row_sets), None if column_sets is None else len(column_sets), n_jobs
+    )
 
 
-def _signatures(
+def _compute_signatures(
     sets: Sets, n_clusters: int | None, random_state: Any, n_jobs: int | None
 ) -> list[tuple[Floats, Matrix]]:
-    def signature(rows: Floats) -> tuple[Floats, Matrix]:
+    def compute_signature(rows: Floats) -> tuple[Floats, Matrix]:
         rows = np.asarray(rows, np.float64)
         if n_clusters is None or len(rows) <= n_clusters:
             return rows, np.full(len(rows), 1 / len(rows))
-        means = KMeans(n_clusters, n_init=1, random_state=random_state).fit(rows)
-        shares = np.bincount(means.labels_, minlength=n_clusters) / len(rows)
-        return means.cluster_centers_[shares > 0], shares[shares > 0]
+        kmeans = KMeans(n_clusters, n_init=1, random_state=random_state).fit(rows)
+        weights = np.bincount(kmeans.labels_, minlength=n_clusters) / len(rows)
+        return kmeans.cluster_centers_[weights > 0], weights[weights > 0]
 
     # With a shared generator, results depend on the order of draws, so only one thread is used.
-    shared = isinstance(random_state, np.random.RandomState)
-    return list(map_in_order(signature, sets, 1 if shared else effective_threads(n_jobs)))
+    uses_shared_generator = isinstance(random_state, np.random.RandomState)
+    return list(
+        map_in_order(
+            compute_signature, sets, 1 if uses_shared_generator else effective_threads(n_jobs)
+        )
+    )

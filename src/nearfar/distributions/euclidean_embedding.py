@@ -77,7 +77,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
         If True, a new point that is equal to a training point is treated as that training point,
         so that it is not its own neighbor.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
+        Number of threads. None means 1, -1 all cores. The threads compute the
+        dissimilarities.
 
     Attributes
     ----------
@@ -177,21 +178,23 @@ class EuclideanEmbedding(_DistributionEmbedding):
         squared = D**2
         means = squared.mean(axis=0)
         self.shift_ = 0.0
-        found = self._spectrum(double_centered(squared, in_place=self.indefinite != "shift"))
-        self.negative_share_ = found.negative_share
-        if self.indefinite == "raise" and found.negative_share > _ROUNDING:
+        spectrum = self._compute_spectrum(
+            double_centered(squared, in_place=self.indefinite != "shift")
+        )
+        self.negative_share_ = spectrum.negative_share
+        if self.indefinite == "raise" and spectrum.negative_share > _ROUNDING:
             raise ValueError(
                 f"indefinite='raise': the negative eigenvalues of the centered dissimilarities are "
-                f"{found.negative_share:.2%} of the spectrum. Pass 'clip' or 'shift', or another "
-                "metric."
+                f"{spectrum.negative_share:.2%} of the spectrum. Pass 'clip' or 'shift', or "
+                "another metric."
             )
-        if self.indefinite == "shift" and found.negative_share > 0:
+        if self.indefinite == "shift" and spectrum.negative_share > 0:
             self.shift_ = -2 * smallest_eigenvalue(double_centered(squared))
             squared += self.shift_
             np.fill_diagonal(squared, 0.0)
             means = squared.mean(axis=0)
-            found = self._spectrum(double_centered(squared, in_place=True))
-        values, vectors = self._kept(found)
+            spectrum = self._compute_spectrum(double_centered(squared, in_place=True))
+        values, vectors = self._select_components(spectrum)
         warn_of_empty("EuclideanEmbedding", values)
         self.eigenvalues_, self._means = values, means
         self._axes = distance_axes(values, vectors)
@@ -223,29 +226,31 @@ class EuclideanEmbedding(_DistributionEmbedding):
         """
         return self._transform(X)
 
-    def _place(self, D: Matrix) -> Matrix:
+    def _embed_new(self, D: Matrix) -> Matrix:
         squared = D**2
         if self.shift_:
             nearest = squared.argmin(axis=1)
             rows = np.arange(len(squared))
-            same = squared[rows, nearest] == 0
+            is_training = squared[rows, nearest] == 0
             squared += self.shift_
-            squared[rows[same], nearest[same]] = 0.0
+            squared[rows[is_training], nearest[is_training]] = 0.0
         return np.asarray(-0.5 * (squared @ self._axes - self._means @ self._axes))
 
-    def _spectrum(self, K: Matrix) -> Spectrum:
-        wanted = len(K)
+    def _compute_spectrum(self, K: Matrix) -> Spectrum:
+        n_eigenvalues = len(K)
         if not isinstance(self.n_components, str | float | np.floating):
-            wanted = min(int(self.n_components), len(K) - 1)
-        return leading_spectrum(K, wanted)
+            n_eigenvalues = min(int(self.n_components), len(K) - 1)
+        return leading_spectrum(K, n_eigenvalues)
 
-    def _kept(self, found: Spectrum) -> tuple[Matrix, Matrix]:
+    def _select_components(self, spectrum: Spectrum) -> tuple[Matrix, Matrix]:
         """Return the eigenvalues and eigenvectors selected by n_components."""
-        values, vectors, _ = found
+        values, vectors, _ = spectrum
         if isinstance(self.n_components, str | float | np.floating):
-            good = np.where(is_positive(values), values, 0.0)
-            share = 1.0 if isinstance(self.n_components, str) else float(self.n_components)
-            reached = np.cumsum(good) >= (share - 1e-12) * good.sum()
-            q = max(1, int(np.argmax(reached)) + 1 if share < 1 else int((good > 0).sum()))
+            positive = np.where(is_positive(values), values, 0.0)
+            fraction = 1.0 if isinstance(self.n_components, str) else float(self.n_components)
+            is_reached = np.cumsum(positive) >= (fraction - 1e-12) * positive.sum()
+            q = max(
+                1, int(np.argmax(is_reached)) + 1 if fraction < 1 else int((positive > 0).sum())
+            )
             return values[:q], vectors[:, :q]
-        return self._padded(values, vectors)
+        return self._pad_with_zeros(values, vectors)

@@ -10,40 +10,41 @@ from nearfar.arrays import Matrix
 from nearfar.distributions.dissimilarities import dissimilarity
 from nearfar.summaries.gaussians import Gaussians
 
-# Cached entries: the Gaussians, the metric, and the matrix of dissimilarities.
-_Held = list[tuple[Gaussians, str, Matrix]]
-_HELD: ContextVar[_Held | None] = ContextVar("held_pairs", default=None)
+# Each entry of the cache has the Gaussians, the metric, and the matrix of dissimilarities.
+_Cache = list[tuple[Gaussians, str, Matrix]]
+_CACHE: ContextVar[_Cache | None] = ContextVar("dissimilarity_cache", default=None)
 
 
 @contextmanager
-def pairs_held() -> Iterator[None]:
-    """Cache the results of :func:`pairs_of` within the context.
+def cache_dissimilarities() -> Iterator[None]:
+    """Cache the results of :func:`compute_pairwise` within the context.
 
-    It stores one n×n matrix per stack of Gaussians and metric.
+    The cache stores one n×n matrix per metric and stack of n Gaussians.
     """
-    token = _HELD.set([])
+    token = _CACHE.set([])
     try:
         yield
     finally:
-        _HELD.reset(token)
+        _CACHE.reset(token)
 
 
-def pairs_of(gaussians: Gaussians, metric: str, n_jobs: int | None) -> Matrix:
-    """Return the dissimilarities of all pairs, from the cache if possible.
+def compute_pairwise(gaussians: Gaussians, metric: str, n_jobs: int | None) -> Matrix:
+    """Return the dissimilarities of all pairs of Gaussians, from the cache if possible.
 
-    The caller may modify the matrix.
+    The caller may modify the returned matrix.
 
-    >>> held = Gaussians([[0.0], [2.0]], [[[1.0]], [[4.0]]])
-    >>> with pairs_held():
-    ...     bool((pairs_of(held, "mean", None) == pairs_of(held, "mean", None)).all())
+    >>> gaussians = Gaussians([[0.0], [2.0]], [[[1.0]], [[4.0]]])
+    >>> with cache_dissimilarities():
+    ...     D = compute_pairwise(gaussians, "mean", None)
+    ...     bool((D == compute_pairwise(gaussians, "mean", None)).all())
     True
     """
-    held = _HELD.get()
-    if held is None:
+    cache = _CACHE.get()
+    if cache is None:
         return dissimilarity(gaussians, metric=metric, n_jobs=n_jobs)
-    for known, name, D in held:
-        if known is gaussians and name == metric:
+    for cached_gaussians, name, D in cache:
+        if cached_gaussians is gaussians and name == metric:
             return D.copy()
     D = dissimilarity(gaussians, metric=metric, n_jobs=n_jobs)
-    held.append((gaussians, metric, D.copy()))
+    cache.append((gaussians, metric, D.copy()))
     return D

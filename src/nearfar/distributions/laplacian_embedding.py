@@ -30,8 +30,8 @@ WIDTH_PARAMETERS: dict[str, list[Allowed]] = {
     "width": [none, real(0, open_low=True)],
     "quantile": [real(0, 1)],
 }
-# Relative tolerance for edges. The last neighbor is exactly at the largest allowed distance, except
-# for rounding.
+# Relative tolerance for the lengths of edges. The last neighbor is exactly at the largest allowed
+# distance, except for rounding.
 _ROUNDING = 1e-9
 
 
@@ -61,7 +61,7 @@ class LaplacianEmbedding(_DistributionEmbedding):
     n_components : int, default=2
         Dimension of the output.
     metric : str, default="bhattacharyya_riemann"
-        Dissimilarity d: one of those of :class:`EuclideanEmbedding`.
+        Dissimilarity d: any value that :class:`EuclideanEmbedding` accepts.
     width : float or None, default=None
         Width of the kernel: :math:`\sigma`. None uses a quantile of the dissimilarities. [1]_ uses
         1 for "bhattacharyya", for which the kernel is positive definite.
@@ -100,7 +100,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
         If True, a new point that is equal to a training point is treated as that training point,
         so that it is not its own neighbor.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
+        Number of threads. None means 1, -1 all cores. The threads compute the
+        dissimilarities.
 
     Attributes
     ----------
@@ -142,8 +143,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
     >>> from nearfar import Gaussians, LaplacianEmbedding
     >>> flat, round_ = np.diag([9.0, 1.0]), np.diag([3.0, 3.0])
     >>> gaussians = Gaussians(np.zeros((5, 2)), [flat, 1.1 * flat, round_, 1.1 * round_, round_])
-    >>> places = LaplacianEmbedding(quantile=0.2).fit_transform(gaussians)
-    >>> np.sign(places[:, 1]).astype(int).tolist()
+    >>> coordinates = LaplacianEmbedding(quantile=0.2).fit_transform(gaussians)
+    >>> np.sign(coordinates[:, 1]).astype(int).tolist()
     [1, 1, -1, -1, -1]
     """
 
@@ -208,10 +209,10 @@ class LaplacianEmbedding(_DistributionEmbedding):
 
     def _embed(self, D: Matrix) -> Matrix:
         n = len(D)
-        self.width_ = self._chosen_width(D)
-        self._reach = self._reaches(D)
-        edges = self._edges(D, self._reach)
-        n_parts = 1 if edges is None else self._parts(edges)
+        self.width_ = self._select_width(D)
+        self._reach = self._compute_reach(D)
+        edges = self._find_edges(D, self._reach)
+        n_graph_components = 1 if edges is None else self._count_graph_components(edges)
         K = np.exp(D / -self.width_)
         if edges is not None:
             K[~edges] = 0.0
@@ -223,21 +224,21 @@ class LaplacianEmbedding(_DistributionEmbedding):
         K /= roots[:, None]
         # With several connected components, the eigenvalue 1 is repeated, and the Lanczos method
         # may miss one of its eigenvectors.
-        wanted = min(self.n_components + self.drop_first, n)
-        if n_parts > 1:
-            values, vectors = descending_eigh(K, wanted)
+        n_eigenvalues = min(self.n_components + self.drop_first, n)
+        if n_graph_components > 1:
+            values, vectors = descending_eigh(K, n_eigenvalues)
             vectors = fix_signs(vectors.T).T
         else:
-            values, vectors, _ = leading_spectrum(K, wanted, positive=True)
-        skipped = slice(int(self.drop_first), None)
-        values, vectors = self._padded(values[skipped], vectors[:, skipped])
+            values, vectors, _ = leading_spectrum(K, n_eigenvalues, positive=True)
+        selected = slice(int(self.drop_first), None)
+        values, vectors = self._pad_with_zeros(values[selected], vectors[:, selected])
         warn_of_empty("LaplacianEmbedding", values)
         self.eigenvalues_ = values
         self._axes = second_axes(values, vectors) / roots[:, None]
-        places = np.where(is_positive(values), vectors, 0.0)
+        coordinates = np.where(is_positive(values), vectors, 0.0)
         if self.drop_first:
-            places *= np.sqrt(self.degrees_.sum()) / roots[:, None]
-        return unit_rows(places) if self.normalize else places
+            coordinates *= np.sqrt(self.degrees_.sum()) / roots[:, None]
+        return unit_rows(coordinates) if self.normalize else coordinates
 
     def transform(self, X: Any) -> Floats:
         r"""Embed new objects by Nyström's formula:
@@ -263,41 +264,43 @@ class LaplacianEmbedding(_DistributionEmbedding):
         """
         return self._transform(X)
 
-    def _place(self, D: Matrix) -> Matrix:
+    def _embed_new(self, D: Matrix) -> Matrix:
         rows, nearest = np.arange(len(D)), D.argmin(axis=1)
-        same = D[rows, nearest] == 0
-        edges = self._edges(D, self._reaches(D, same))
+        is_training = D[rows, nearest] == 0
+        edges = self._find_edges(D, self._compute_reach(D, is_training))
         exponents = D / -self.width_
         if edges is not None:
             exponents[~edges] = -np.inf
         if self.zero_diagonal:
-            exponents[rows[same], nearest[same]] = -np.inf
+            exponents[rows[is_training], nearest[is_training]] = -np.inf
         # The similarities of distant objects underflow, so they are scaled by the largest one.
         largest = exponents.max(axis=1, keepdims=True)
         largest[~np.isfinite(largest)] = 0.0
         K = np.exp(exponents - largest)
         degrees = K.sum(axis=1, keepdims=True)
         degrees[degrees == 0] = 1.0
-        placed = K @ self._axes
+        coordinates = K @ self._axes
         if self.normalize:
-            return unit_rows(placed)
+            return unit_rows(coordinates)
         if self.drop_first:
-            return np.asarray(placed * (np.sqrt(self.degrees_.sum()) / degrees))
-        return np.asarray(placed * (np.exp(largest / 2) / np.sqrt(degrees)))
+            return np.asarray(coordinates * (np.sqrt(self.degrees_.sum()) / degrees))
+        return np.asarray(coordinates * (np.exp(largest / 2) / np.sqrt(degrees)))
 
     # ------------------------------------------------------------------ kernel and graph
 
-    def _chosen_width(self, D: Matrix) -> float:
+    def _select_width(self, D: Matrix) -> float:
         if self.width is not None:
             return float(self.width)
         if not D.any():
-            return 1.0  # all objects are equal, so the width has no effect
+            # All objects are equal, so the width has no effect.
+            return 1.0
         return quantile_width(D, self.quantile)
 
-    def _reaches(self, D: Matrix, same: Mask | None = None) -> Matrix:
-        """Return the largest dissimilarity at which each row of D has an edge.
+    def _compute_reach(self, D: Matrix, is_training: Mask | None = None) -> Matrix:
+        """Return the largest dissimilarity at which the object of each row of D has an edge.
 
-        A row contains the dissimilarity of the object to itself if `same` is None or True there.
+        If `is_training` is None, or True for a row, this row contains the dissimilarity of the
+        object to itself.
         """
         if self.graph == "full":
             return np.zeros(len(D))
@@ -309,30 +312,34 @@ class LaplacianEmbedding(_DistributionEmbedding):
             return np.full(len(D), float(self.radius))
         k = min(self.n_graph_neighbors, self._n_objects - 1)
         ordered = np.partition(D, [k - 1, k], axis=1)
-        itself = np.ones(len(D), dtype=bool) if same is None else same
-        return np.where(itself, ordered[:, k], ordered[:, k - 1])
+        includes_self = np.ones(len(D), dtype=bool) if is_training is None else is_training
+        return np.where(includes_self, ordered[:, k], ordered[:, k - 1])
 
-    def _edges(self, D: Matrix, reach: Matrix) -> Mask | None:
-        """Return a mask of pairs with an edge from either side, or None for a full graph."""
+    def _find_edges(self, D: Matrix, reach: Matrix) -> Mask | None:
+        """Return a mask of the pairs that are within the reach of either object.
+
+        The result is None for a full graph.
+        """
         if self.graph == "full":
             return None
-        most = np.maximum(reach[:, None], self._reach) * (1 + _ROUNDING)
-        return np.asarray(most >= D)
+        max_dissimilarities = np.maximum(reach[:, None], self._reach) * (1 + _ROUNDING)
+        return np.asarray(max_dissimilarities >= D)
 
-    def _parts(self, edges: Mask) -> int:
-        n_parts = int(csgraph.connected_components(csr_array(edges), directed=False)[0])
-        if n_parts > 1:
-            how = "n_graph_neighbors" if self.graph == "knn" else "radius"
+    def _count_graph_components(self, edges: Mask) -> int:
+        n_graph_components = int(csgraph.connected_components(csr_array(edges), directed=False)[0])
+        if n_graph_components > 1:
+            parameter = "n_graph_neighbors" if self.graph == "knn" else "radius"
             warn(
-                f"LaplacianEmbedding: the graph has {n_parts} connected components, each with its "
-                f"own eigenvalue 1. Increase {how} unless these components are the clusters.",
+                f"LaplacianEmbedding: the graph has {n_graph_components} connected components, "
+                f"each with its own eigenvalue 1. Increase {parameter} unless these components "
+                "are the clusters.",
             )
-        return n_parts
+        return n_graph_components
 
     def _check_degrees(self) -> None:
-        alone = self.degrees_ == 0
-        if alone.any():
+        is_isolated = self.degrees_ == 0
+        if is_isolated.any():
             raise ValueError(
-                f"Object {int(np.argmax(alone))} has zero similarity to all other objects. "
+                f"Object {int(np.argmax(is_isolated))} has zero similarity to all other objects. "
                 "Pass a larger width or radius, or zero_diagonal=False."
             )

@@ -48,8 +48,8 @@ class MetricReport:
     kernel_width : float
         The width σ of the kernel exp(-D/σ).
     kernel_smallest_eigenvalue : float
-        The smallest eigenvalue of that kernel. The kernel is positive semidefinite if it is not
-        negative, apart from rounding.
+        The smallest eigenvalue of that kernel. The kernel is positive semidefinite if this
+        eigenvalue is not negative, apart from rounding.
     """
 
     n: int
@@ -75,9 +75,9 @@ class MetricReport:
         return self.negative_share == 0
 
     def __str__(self) -> str:
-        looked = "all" if self.is_exhaustive else "a sample of"
+        scope = "all" if self.is_exhaustive else "a sample of"
         lines = [
-            f"{count(self.n, 'object')}; of {looked} {self.n_triples:,} ordered triples "
+            f"{count(self.n, 'object')}; of {scope} {self.n_triples:,} ordered triples "
             f"{percent(self.triangle_violations)} violate the triangle inequality"
         ]
         if self.worst_triple is not None:
@@ -154,21 +154,23 @@ def metric_report(
     D = checked_square(D)
     check_parameter("metric_report", "max_triples", max_triples, [integer(1)])
     n = len(D)
-    every = n * (n - 1) * (n - 2)
-    looked, violated, worst = (
-        _all_triples(D) if every <= max_triples else _sampled_triples(D, max_triples, random_state)
+    n_all_triples = n * (n - 1) * (n - 2)
+    n_checked, n_violated, worst = (
+        _check_all_triples(D)
+        if n_all_triples <= max_triples
+        else _check_sampled_triples(D, max_triples, random_state)
     )
     largest, triple = worst
     centered = np.asarray(np.linalg.eigvalsh(double_centered(D**2)), np.float64)
-    sigma = _typical(D) or 1.0 if width is None else width
+    sigma = _compute_typical(D) or 1.0 if width is None else width
     kernel = np.linalg.eigvalsh(exponential_kernel(D, sigma))
     return MetricReport(
         n=n,
-        triangle_violations=violated / looked if looked else 0.0,
+        triangle_violations=n_violated / n_checked if n_checked else 0.0,
         largest_violation=largest,
         worst_triple=triple,
-        n_triples=looked,
-        is_exhaustive=every <= max_triples,
+        n_triples=n_checked,
+        is_exhaustive=n_all_triples <= max_triples,
         negative_share=share_of_negative(centered) if D.any() else 0.0,
         smallest_eigenvalue=float(centered[0]),
         largest_eigenvalue=float(centered[-1]),
@@ -177,50 +179,50 @@ def metric_report(
     )
 
 
-def _typical(D: Matrix) -> float:
-    """Return the median over different objects, or over unequal ones if most are equal."""
+def _compute_typical(D: Matrix) -> float:
+    """Return the median over all pairs, or over positive entries if at most half are positive."""
     if not D.any():
         return 0.0
-    apart = D[_ROUNDING * D.max() < D]
+    positive = D[_ROUNDING * D.max() < D]
     pairs = len(D) * (len(D) - 1)
-    return quantile_width(D) if 2 * len(apart) > pairs else float(np.median(apart))
+    return quantile_width(D) if 2 * len(positive) > pairs else float(np.median(positive))
 
 
-_Worst = tuple[float, tuple[int, int, int] | None]
+_WorstTriple = tuple[float, tuple[int, int, int] | None]
 
 
-def _all_triples(D: Matrix) -> tuple[int, int, _Worst]:
+def _check_all_triples(D: Matrix) -> tuple[int, int, _WorstTriple]:
     n = len(D)
-    violated = 0
-    worst: _Worst = (0.0, None)
-    allowed = D - _ROUNDING * _typical(D)
+    n_violated = 0
+    worst: _WorstTriple = (0.0, None)
+    allowed = D - _ROUNDING * _compute_typical(D)
     for k in range(n):
         # Triples with repeated indices are not counted: for i = k or j = k, the sum is D[i, j]
         # itself, and for i = j, D[i, j] is 0.
         excess = allowed - D[k]
         excess -= D[:, k, None]
-        bad = int(np.count_nonzero(excess > 0))
-        if bad:
-            violated += bad
-            worst = _worse(worst, D, excess, k)
-    return n * (n - 1) * (n - 2), violated, worst
+        n_bad = int(np.count_nonzero(excess > 0))
+        if n_bad:
+            n_violated += n_bad
+            worst = _update_worst(worst, D, excess, k)
+    return n * (n - 1) * (n - 2), n_violated, worst
 
 
-def _worse(worst: _Worst, D: Matrix, excess: Matrix, k: int) -> _Worst:
+def _update_worst(worst: _WorstTriple, D: Matrix, excess: Matrix, k: int) -> _WorstTriple:
     i, j = np.unravel_index(np.argmax(excess), excess.shape)
     gap = float(D[i, j] - D[i, k] - D[k, j])
     return (gap, (int(i), k, int(j))) if gap > worst[0] else worst
 
 
-def _sampled_triples(
+def _check_sampled_triples(
     D: Matrix, n_triples: int, random_state: int | np.random.RandomState | None
-) -> tuple[int, int, _Worst]:
+) -> tuple[int, int, _WorstTriple]:
     rng = check_random_state(random_state)
-    n, looked, violated = len(D), 0, 0
-    rounding = _ROUNDING * _typical(D)
-    worst: _Worst = (0.0, None)
-    while looked < n_triples:
-        size = min(1_000_000, n_triples - looked)
+    n, n_checked, n_violated = len(D), 0, 0
+    rounding = _ROUNDING * _compute_typical(D)
+    worst: _WorstTriple = (0.0, None)
+    while n_checked < n_triples:
+        size = min(1_000_000, n_triples - n_checked)
         # Draw three distinct indices: the second and third skip the previous ones.
         i, k, j = (
             rng.randint(n, size=size),
@@ -231,14 +233,17 @@ def _sampled_triples(
         low, high = np.minimum(i, k), np.maximum(i, k)
         j += j >= low
         j += j >= high
-        sides = D[i, k] + D[k, j]
-        gaps = D[i, j] - sides
-        bad = gaps > rounding
-        looked, violated = looked + size, violated + int(np.count_nonzero(bad))
-        at = int(np.argmax(gaps))
-        if bad[at] and gaps[at] > worst[0]:
-            worst = float(gaps[at]), (int(i[at]), int(k[at]), int(j[at]))
-    return looked, violated, worst
+        detours = D[i, k] + D[k, j]
+        gaps = D[i, j] - detours
+        is_violated = gaps > rounding
+        n_checked, n_violated = n_checked + size, n_violated + int(np.count_nonzero(is_violated))
+        worst_position = int(np.argmax(gaps))
+        if is_violated[worst_position] and gaps[worst_position] > worst[0]:
+            worst = (
+                float(gaps[worst_position]),
+                (int(i[worst_position]), int(k[worst_position]), int(j[worst_position])),
+            )
+    return n_checked, n_violated, worst
 
 
 def metric_closure(D: ArrayLike) -> Matrix:
@@ -269,9 +274,9 @@ def metric_closure(D: ArrayLike) -> Matrix:
            [1., 0., 2.],
            [3., 2., 0.]])
     """
-    closed = checked_square(D).copy()
-    through = np.empty_like(closed)
-    for k in range(len(closed)):
-        np.add(closed[:, k, None], closed[k], out=through)
-        np.minimum(closed, through, out=closed)
-    return closed
+    closure = checked_square(D).copy()
+    via_k = np.empty_like(closure)
+    for k in range(len(closure)):
+        np.add(closure[:, k, None], closure[k], out=via_k)
+        np.minimum(closure, via_k, out=closure)
+    return closure

@@ -1,4 +1,4 @@
-"""Base class of estimators over distributions: from input objects to dissimilarities.
+"""Base class of estimators of distributions: from input objects to dissimilarities.
 
 An object is a Gaussian, a set of vectors (represented by its Gaussian), a point (represented by the
 Gaussian of its neighborhood among the training points: the augmented space), or a row of
@@ -21,7 +21,7 @@ from nearfar.arrays import Floats, Indices, Mask, Matrix
 from nearfar.base import Estimator
 from nearfar.blocks import row_blocks
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
-from nearfar.distributions.held_pairs import pairs_of
+from nearfar.distributions.held_pairs import compute_pairwise
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, none, one_of, real
 from nearfar.solvers.kernel_repair import checked_dissimilarities, checked_square
@@ -46,7 +46,7 @@ Kind = Literal["gaussians", "sets", "points", "precomputed"]
 
 #: Names of the symmetric dissimilarities.
 SYMMETRIC = tuple(name for name in METRICS if not name.endswith("kl"))
-#: Allowed values of the parameters that all estimators over distributions have.
+#: Allowed values of the parameters that all estimators of distributions have.
 SHARED_PARAMETERS: dict[str, list[Allowed]] = {
     "metric": [one_of(*SYMMETRIC, "precomputed")],
     "ridge": [one_of("auto"), real(0)],
@@ -61,9 +61,9 @@ POINT_PARAMETERS: dict[str, list[Allowed]] = {
     "match_training_points": [boolean],
 }
 
-# Fraction of Hellinger distances at their upper limit above which a warning is issued.
-_SATURATED = 0.75
-_CALLED = {
+# Maximum fraction of Hellinger distances at their upper limit without a warning.
+_MAX_SATURATED = 0.75
+_KIND_NAMES = {
     "gaussians": "Gaussians",
     "sets": "sets of vectors",
     "points": "points",
@@ -80,19 +80,19 @@ _OBJECTS: dict[str, Word] = {
 
 
 class NewObjects(NamedTuple):
-    """New objects, the training object that each is equal to (or -1), and the output dtype."""
+    """New objects, the index of the training object equal to each (or -1), and the output dtype."""
 
     kind: Kind
     objects: Any
-    same: Indices
+    equal_to: Indices
     dtype: np.dtype[Any]
 
-    def only(self, which: Mask) -> NewObjects:
+    def select(self, mask: Mask) -> NewObjects:
         """Return the objects selected by a mask."""
-        return self._replace(objects=self.objects[which], same=self.same[which])
+        return self._replace(objects=self.objects[mask], equal_to=self.equal_to[mask])
 
 
-class OverDistributions(Estimator):
+class DistributionEstimator(Estimator):
     """Base class that stores training objects and computes dissimilarities to them."""
 
     # Each set or point is stored as one Gaussian. The Gaussian of a set with one vector contains
@@ -105,8 +105,9 @@ class OverDistributions(Estimator):
         fitted="_kind",
         rows="_n_objects",
     )
-    #: True if the estimator accepts a table of points, by the Gaussians of their neighborhoods.
-    takes_points: ClassVar[bool] = False
+    #: Whether the estimator accepts a table of points, which are represented by the Gaussians of
+    #: their neighborhoods.
+    accepts_points: ClassVar[bool] = False
 
     metric: str
     ridge: float | Literal["auto"]
@@ -124,19 +125,20 @@ class OverDistributions(Estimator):
     _n_objects: int
     _points: Matrix
     _prints: NDArray[np.uint64]
-    _firsts: NDArray[np.intp]  # index of the first training object that is equal to each one
+    # For each training object, the index of the first training object that is equal to it.
+    _firsts: NDArray[np.intp]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.metric == "precomputed"
-        tags.input_tags.two_d_array = self.takes_points
+        tags.input_tags.two_d_array = self.accepts_points
         return tags
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         if self._kind == "precomputed":
-            fits = sizes["n"] == sizes.get("p")
-            need(fits, "there must be one dissimilarity for each training object.")
+            is_square = sizes["n"] == sizes.get("p")
+            need(is_square, "there must be one dissimilarity for each training object.")
             return
         check_words(vars(self), _OBJECTS, sizes)
         if self._kind != "gaussians":
@@ -151,11 +153,11 @@ class OverDistributions(Estimator):
     def _fit_pairs(self, X: Any, *, min_objects: int = 2) -> tuple[Matrix, np.dtype[Any]]:
         """Return the dissimilarities of all training objects and the output dtype.
 
-        Stores the attributes that new objects need.
+        The attributes that new objects need are stored.
         """
         if self.metric != "precomputed":
             dtype = self._fit_objects(X, min_objects=min_objects)
-            D = pairs_of(self.gaussians_, self.metric, self.n_jobs)
+            D = compute_pairwise(self.gaussians_, self.metric, self.n_jobs)
             # The dissimilarity of equal objects must be exactly zero, without rounding errors.
             for first in np.flatnonzero(np.bincount(self._firsts) > 1):
                 equal = np.flatnonzero(self._firsts == first)
@@ -163,11 +165,11 @@ class OverDistributions(Estimator):
             if self.metric == "hellinger":
                 _warn_if_saturated(type(self).__name__, D)
             return D, dtype
-        rows = self._fit_given(X, min_objects=min_objects)
+        rows = self._fit_precomputed(X, min_objects=min_objects)
         return checked_square(rows), rows.dtype
 
-    def _fit_given(self, X: Any, *, min_objects: int) -> Floats:
-        """Return precomputed dissimilarities of all training objects. Stores only their number."""
+    def _fit_precomputed(self, X: Any, *, min_objects: int) -> Floats:
+        """Return precomputed dissimilarities of all training objects, and store their number."""
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=min_objects)
         self._kind, self._n_objects = "precomputed", len(rows)
@@ -177,55 +179,60 @@ class OverDistributions(Estimator):
         """Store the training objects and return the output dtype."""
         self._forget()
         self._check_parameters()
-        kind = self._kind_of(X)
+        kind = self._get_kind(X)
         dtype: np.dtype[Any] = np.dtype(np.float64)
         if kind == "points":
             table = self._check_X(X, reset=True, min_samples=min_objects)
-            gaussians, dtype = self._of_points(self._scaled(table, reset=True)), table.dtype
-            self._prints = fingerprints(table)
+            gaussians, dtype = (
+                self._make_gaussians_of_points(self._scale(table, reset=True)),
+                table.dtype,
+            )
+            self._prints = compute_fingerprints(table)
         elif kind == "sets":
-            sets = self._checked_count(as_sets(X), "set", min_objects)
+            sets = self._check_count(as_sets(X), "set", min_objects)
             if self.standardize:
-                self.scale_ = deviations(sets.X)
-            gaussians, dtype = self._of_sets(sets, self.ridge), sets.X.dtype
-            self._prints = fingerprints(sets)
+                self.scale_ = compute_scale(sets.X)
+            gaussians, dtype = self._make_gaussians_of_sets(sets, self.ridge), sets.X.dtype
+            self._prints = compute_fingerprints(sets)
         else:
-            gaussians = self._checked_count(X, "Gaussian", min_objects)
-            self._prints = fingerprints(gaussians)
-        self._firsts = found_again(self._prints, self._prints)
+            gaussians = self._check_count(X, "Gaussian", min_objects)
+            self._prints = compute_fingerprints(gaussians)
+        self._firsts = find_equal(self._prints, self._prints)
         self.n_features_in_ = gaussians.n_features
         self.gaussians_ = gaussians
         self._kind, self._n_objects = kind, len(gaussians)
         return dtype
 
-    def _kind_of(self, X: Any) -> Kind:
+    def _get_kind(self, X: Any) -> Kind:
         if self.metric == "precomputed":
             return "precomputed"
         if isinstance(X, Gaussians):
             return "gaussians"
-        return "points" if self.takes_points and _is_table(X) else "sets"
+        return "points" if self.accepts_points and _is_table(X) else "sets"
 
-    def _checked_count(self, objects: Any, what: str, at_least: int) -> Any:
-        if len(objects) < at_least:
+    def _check_count(self, objects: Any, noun: str, min_count: int) -> Any:
+        if len(objects) < min_count:
             raise ValueError(
-                f"X has {len(objects)} {what}(s), but {type(self).__name__} needs at least "
-                f"{at_least}."
+                f"X has {len(objects)} {noun}(s), but {type(self).__name__} needs at least "
+                f"{min_count}."
             )
         return objects
 
-    def _scaled(self, rows: Floats, *, reset: bool = False) -> Matrix:
+    def _scale(self, rows: Floats, *, reset: bool = False) -> Matrix:
         """Return vectors in float64, standardized by the training vectors if requested."""
         if reset and self.standardize:
-            self.scale_ = deviations(rows)
-        exact = np.ascontiguousarray(rows, np.float64)
-        return exact / self.scale_ if self.standardize else exact
+            self.scale_ = compute_scale(rows)
+        rows64 = np.ascontiguousarray(rows, np.float64)
+        return rows64 / self.scale_ if self.standardize else rows64
 
-    def _of_sets(self, sets: Sets, ridge: float | Literal["auto"], **options: Any) -> Gaussians:
+    def _make_gaussians_of_sets(
+        self, sets: Sets, ridge: float | Literal["auto"], **options: Any
+    ) -> Gaussians:
         if self.standardize:
-            sets = Sets(self._scaled(sets.X), sets.offsets, names=sets.names)
+            sets = Sets(self._scale(sets.X), sets.offsets, names=sets.names)
         return Gaussians.from_sets(sets, ridge, shrinkage=self.shrinkage, **options)
 
-    def _of_points(self, rows: Matrix) -> Gaussians:
+    def _make_gaussians_of_points(self, rows: Matrix) -> Gaussians:
         """Return the Gaussians of the neighborhoods of training points."""
         if self.shrinkage is not None:
             raise ValueError(
@@ -238,22 +245,23 @@ class OverDistributions(Estimator):
 
     # ------------------------------------------------------------------ new objects
 
-    def _new_objects(self, X: Any) -> NewObjects:
-        """Return the new objects, with the training objects that they are equal to."""
-        kind = self._kind_of(X)
+    def _check_new_objects(self, X: Any) -> NewObjects:
+        """Check new objects, and find the training objects that are equal to them."""
+        kind = self._get_kind(X)
         if self._kind == "sets" and kind == "points":
-            kind = "sets"  # as_sets raises the more specific error
+            # The error of as_sets is more specific.
+            kind = "sets"
         if kind not in (self._kind, "gaussians"):
             raise ValueError(
-                f"{type(self).__name__} was fitted on {_CALLED[self._kind]}, but X contains "
-                f"{_CALLED[kind]}. Pass the type of the training data, or Gaussians."
+                f"{type(self).__name__} was fitted on {_KIND_NAMES[self._kind]}, but X contains "
+                f"{_KIND_NAMES[kind]}. Pass the type of the training data, or Gaussians."
             )
         if kind in ("points", "precomputed"):
             rows = self._check_X(X, reset=False)
-            same = np.full(len(rows), -1, dtype=np.intp)
+            equal_to = np.full(len(rows), -1, dtype=np.intp)
             if kind == "points" and self.match_training_points:
-                same = found_again(fingerprints(rows), self._prints)
-            return NewObjects(kind, rows, same, rows.dtype)
+                equal_to = find_equal(compute_fingerprints(rows), self._prints)
+            return NewObjects(kind, rows, equal_to, rows.dtype)
         objects: Any = X if kind == "gaussians" else as_sets(X)
         if not len(objects):
             raise ValueError("X is empty. At least one Gaussian is needed.")
@@ -263,57 +271,61 @@ class OverDistributions(Estimator):
                 f"expecting {count(self.n_features_in_, 'feature')} as input."
             )
         if kind == "gaussians":
-            same = found_again(fingerprints(objects), fingerprints(self.gaussians_))
-            return NewObjects(kind, objects, same, np.dtype(np.float64))
-        same = found_again(fingerprints(objects), self._prints)
-        return NewObjects(kind, objects, same, objects.X.dtype)
+            equal_to = find_equal(
+                compute_fingerprints(objects), compute_fingerprints(self.gaussians_)
+            )
+            return NewObjects(kind, objects, equal_to, np.dtype(np.float64))
+        equal_to = find_equal(compute_fingerprints(objects), self._prints)
+        return NewObjects(kind, objects, equal_to, objects.X.dtype)
 
-    def _pair_blocks(self, new: NewObjects) -> Iterator[tuple[slice, Matrix]]:
-        """Yield blocks of dissimilarities: one row per new, one column per training object.
+    def _iterate_pair_blocks(self, new: NewObjects) -> Iterator[tuple[slice, Matrix]]:
+        """Yield blocks of dissimilarities of new objects (rows) to training objects (columns).
 
-        They are exactly zero if a new object is equal to a training object.
+        A dissimilarity is exactly zero if the new object is equal to the training object.
         """
         if new.kind == "precomputed":
-            yield slice(0, len(new.same)), checked_dissimilarities(new.objects, "X")
+            yield slice(0, len(new.equal_to)), checked_dissimilarities(new.objects, "X")
             return
-        gaussians = self._gaussians_of(new)
+        gaussians = self._get_gaussians(new)
         for block in row_blocks(len(gaussians), 16 * self._n_objects):
             D = dissimilarity(gaussians[block], self.gaussians_, self.metric, n_jobs=self.n_jobs)
-            for row in np.flatnonzero(new.same[block] >= 0):
-                D[row, self._firsts == self._firsts[new.same[block][row]]] = 0.0
+            for row in np.flatnonzero(new.equal_to[block] >= 0):
+                D[row, self._firsts == self._firsts[new.equal_to[block][row]]] = 0.0
             yield block, D
 
-    def _gaussians_of(self, new: NewObjects) -> Gaussians:
+    def _get_gaussians(self, new: NewObjects) -> Gaussians:
         """Return the new objects as Gaussians."""
         if new.kind == "gaussians":
-            found: Gaussians = new.objects
-            return found
+            gaussians: Gaussians = new.objects
+            return gaussians
         if new.kind == "points":
             return Gaussians.from_neighborhoods(
                 self._points,
                 min(self.n_neighbors, len(self._points) - 1),
-                self._added_ridge(),
+                self._get_added_ridge(),
                 self.gaussian_center,
-                queries=self._scaled(new.objects),
+                queries=self._scale(new.objects),
                 match_training_points=self.match_training_points,
-                storage=self._storage(),
+                storage=self._get_storage(),
             )
         with warnings.catch_warnings():
             # The warning about the ridge was already issued for the training sets.
             warnings.simplefilter("ignore", UserWarning)
-            return self._of_sets(new.objects, self._added_ridge(), storage=self._storage())
+            return self._make_gaussians_of_sets(
+                new.objects, self._get_added_ridge(), storage=self._get_storage()
+            )
 
-    def _added_ridge(self) -> float:
+    def _get_added_ridge(self) -> float:
         assert self.gaussians_.added_ridge is not None
         return self.gaussians_.added_ridge
 
-    def _storage(self) -> Literal["dense", "low_rank"]:
+    def _get_storage(self) -> Literal["dense", "low_rank"]:
         """Return the storage of training objects, so that results do not depend on the batch."""
         return "low_rank" if self.gaussians_.is_low_rank else "dense"
 
 
-def without_tables(tags: Tags) -> Tags:
-    """Set the tags of an estimator for sets, which scikit-learn's checks cannot generate."""
+def disable_table_checks(tags: Tags) -> Tags:
+    """Set the tags of an estimator for sets, because scikit-learn's checks cannot generate sets."""
     tags.input_tags.two_d_array = False
     tags.no_validation = True
     return tags
@@ -322,15 +334,15 @@ def without_tables(tags: Tags) -> Tags:
 # ---------------------------------------------------------------------- equal objects
 
 
-def fingerprints(objects: Sets | Gaussians | Floats) -> NDArray[np.uint64]:
+def compute_fingerprints(objects: Sets | Gaussians | Floats) -> NDArray[np.uint64]:
     """Return a 128-bit hash of each set, Gaussian or row. Equal objects have equal hashes."""
     if isinstance(objects, Gaussians):
         stack = objects.covariances if objects.factors is None else objects.factors
-        parts: Sequence[tuple[Any, ...]] = list(zip(objects.means, stack, strict=True))
+        arrays_per_object: Sequence[tuple[Any, ...]] = list(zip(objects.means, stack, strict=True))
     else:
-        parts = [(rows,) for rows in objects]
-    prints = np.empty((len(parts), 2), dtype=np.uint64)
-    for k, arrays in enumerate(parts):
+        arrays_per_object = [(rows,) for rows in objects]
+    prints = np.empty((len(arrays_per_object), 2), dtype=np.uint64)
+    for k, arrays in enumerate(arrays_per_object):
         digest = blake2b(digest_size=16)
         for array in arrays:
             # Adding zero converts -0.0 to 0.0.
@@ -339,8 +351,8 @@ def fingerprints(objects: Sets | Gaussians | Floats) -> NDArray[np.uint64]:
     return prints
 
 
-def found_again(new: NDArray[np.uint64], old: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return the index of the first equal old fingerprint for each new one, or -1."""
+def find_equal(new: NDArray[np.uint64], old: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Return, for each new fingerprint, the index of the first equal old one, or -1."""
     first: dict[bytes, int] = {}
     for k, key in enumerate(old):
         first.setdefault(key.tobytes(), k)
@@ -360,25 +372,27 @@ def _is_table(X: Any) -> bool:
         return not len(X) or np.ndim(X[0]) < 2
     array = np.asarray(X)
     if array.ndim == 1 and array.dtype == object and len(array):
-        return np.ndim(array[0]) < 2  # an array of arrays
+        # X is an array of arrays.
+        return np.ndim(array[0]) < 2
     return array.ndim != 3
 
 
 def _warn_if_saturated(name: str, D: Matrix) -> None:
     """Warn if most Hellinger distances are at their upper limit."""
     pairs = D[np.triu_indices_from(D, 1)]
-    share = float(np.mean(pairs > 0.999 * np.sqrt(2)))
-    if share > _SATURATED:
+    fraction = float(np.mean(pairs > 0.999 * np.sqrt(2)))
+    if fraction > _MAX_SATURATED:
         warn(
-            f"{name}: {share:.0%} of the Hellinger distances are at their upper limit, the square "
-            "root of 2, and do not distinguish objects. Use a larger ridge, fewer features or "
-            "another metric.",
+            f"{name}: {fraction:.0%} of the Hellinger distances are at their upper limit, the "
+            "square root of 2, and do not distinguish objects. Use a larger ridge, fewer features "
+            "or another metric.",
         )
 
 
-def deviations(rows: Floats) -> Matrix:
+def compute_scale(rows: Floats) -> Matrix:
     """Return the standard deviations of the columns, and 1 for constant columns."""
     deviations = rows.std(axis=0, dtype=np.float64)
     size = np.abs(rows).max(axis=0).astype(np.float64)
-    real = deviations > 1e-12 * size  # smaller deviations of a constant column are rounding errors
-    return np.asarray(np.where(real, deviations, 1.0))
+    # Smaller deviations are rounding errors of constant columns.
+    varies = deviations > 1e-12 * size
+    return np.asarray(np.where(varies, deviations, 1.0))

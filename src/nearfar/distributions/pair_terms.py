@@ -30,14 +30,15 @@ from nearfar.arrays import Indices, Matrix
 
 Terms = dict[str, Matrix]
 
-#: Upper limit for the product of two condition numbers. Above it, the smallest eigenvalues of
-#: whitened covariances have no correct digits, so singular values of products of factors are used.
-ILL = 1e8
-#: Terms that need more than matrix products.
+#: Product of two condition numbers above which a pair is ill-conditioned. The smallest eigenvalues
+#: of the whitened covariances then have no correct digits, so singular values of products of
+#: factors are used instead.
+ILL_CONDITIONED = 1e8
+#: Terms that need a factorization for each pair, not only matrix products.
 COSTLY = frozenset({"quad_mean", "log_mean", "riemann"})
-# Size in bytes of the blocks in which matrices of pairs are processed. They fit into the cache of
-# the processor.
-_PIECE = 2**20
+# Size in bytes of the blocks in which matrices of pairs are processed, so that one block fits into
+# the cache of the processor.
+_BLOCK_BYTES = 2**20
 
 
 class GaussianPairs(Protocol):
@@ -45,29 +46,34 @@ class GaussianPairs(Protocol):
 
     n_features: int
 
-    def terms(self, rows: slice, first: int, wanted: frozenset[str], upper: bool) -> Terms:
-        """Return terms of some rows a and the columns b >= first, each of shape (rows, columns).
+    def compute_terms(self, rows: slice, first: int, names: frozenset[str], upper: bool) -> Terms:
+        """Return the named terms of the pairs (a, b) with a in `rows` and b >= `first`.
 
-        With `upper`, costly terms are computed only for b > a, and are 0 elsewhere.
+        Each term is a matrix with one row per a and one column per b. With `upper`, costly terms
+        are computed only for b > a, and are 0 elsewhere.
         """
         ...
 
 
-def pieces(indices: Indices | Sequence[int], bytes_per_pair: int) -> Iterator[Any]:
-    """Yield the indices in blocks. A block of consecutive indices is a slice."""
-    size = max(1, _PIECE // bytes_per_pair)
+def split_indices(indices: Indices | Sequence[int], bytes_per_pair: int) -> Iterator[Any]:
+    """Yield the indices in blocks, as a slice if the indices of a block are consecutive."""
+    size = max(1, _BLOCK_BYTES // bytes_per_pair)
     for start in range(0, len(indices), size):
-        part = indices[start : start + size]
-        follow = part[-1] - part[0] == len(part) - 1
-        yield slice(int(part[0]), int(part[-1]) + 1) if follow else part
+        block = indices[start : start + size]
+        is_contiguous = block[-1] - block[0] == len(block) - 1
+        yield slice(int(block[0]), int(block[-1]) + 1) if is_contiguous else block
 
 
-def less(part: Any, first: int) -> Any:
-    """Return indices relative to `first`."""
-    return slice(part.start - first, part.stop - first) if isinstance(part, slice) else part - first
+def shift_indices(indices: Any, first: int) -> Any:
+    """Return a slice or an array of indices, minus `first`."""
+    return (
+        slice(indices.start - first, indices.stop - first)
+        if isinstance(indices, slice)
+        else indices - first
+    )
 
 
-def bordered_cholesky(G: Matrix) -> tuple[Matrix, Matrix]:
+def factor_bordered(G: Matrix) -> tuple[Matrix, Matrix]:
     r"""Return :math:`\ln |G|` and :math:`u^T G^{-1} u` of a stack, from one factorization.
 
     ``G`` has shape (b, p + 1, p + 1), with u in the first p entries of the last rows, and is
@@ -76,16 +82,16 @@ def bordered_cholesky(G: Matrix) -> tuple[Matrix, Matrix]:
     # A huge corner makes the matrix positive definite for any u. No other entry depends on it.
     G[:, -1, -1] = 1e300
     L = np.linalg.cholesky(G)
-    last = L[:, -1, :-1]
-    return log_dets_of(L[:, :-1, :-1]), np.einsum("ij,ij->i", last, last)
+    last_row = L[:, -1, :-1]
+    return compute_log_dets(L[:, :-1, :-1]), np.einsum("ij,ij->i", last_row, last_row)
 
 
-def log_dets_of(factors: NDArray[Any]) -> Matrix:
-    """Return ln |L Lᵀ| of a stack of triangular factors."""
+def compute_log_dets(factors: NDArray[Any]) -> Matrix:
+    """Return ln |L Lᵀ| for each matrix L of a stack of triangular factors."""
     return np.asarray(2 * np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1))
 
 
-def log_norm(values: Matrix, extra: Matrix | float = 0.0) -> Matrix:
-    """Return the square root of Σ ln² along the last axis, plus `extra` inside the root."""
+def compute_log_norm(values: Matrix, extra: Matrix | float = 0.0) -> Matrix:
+    """Return the square root of `extra` plus the sum of ln² over the last axis."""
     logs = np.log(np.maximum(values, 1e-300))
     return np.asarray(np.sqrt(np.einsum("...i,...i->...", logs, logs) + extra))

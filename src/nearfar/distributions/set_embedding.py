@@ -12,7 +12,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base import Embedding, LearnerTags
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.distributions.laplacian_embedding import WIDTH_PARAMETERS, LaplacianEmbedding
-from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC, without_tables
+from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC, disable_table_checks
 from nearfar.parameters import integer, one_of, real
 from nearfar.state import State, object_of
 from nearfar.summaries.gaussians import Gaussians
@@ -48,7 +48,7 @@ class SetEmbedding(Embedding):
     embedding : {"euclidean", "laplacian"}, default="euclidean"
         "euclidean" uses :class:`EuclideanEmbedding`, "laplacian" :class:`LaplacianEmbedding`.
     metric : str, default="bhattacharyya_riemann"
-        Dissimilarity d: one of those of :class:`EuclideanEmbedding`, except "precomputed".
+        Dissimilarity d: any value that :class:`EuclideanEmbedding` accepts, except "precomputed".
     indefinite : {"clip", "shift", "raise"}, default="clip"
         How to handle negative eigenvalues: drop them ("clip"), shift all eigenvalues ("shift"), or
         raise an error. Only for "euclidean"; see :class:`EuclideanEmbedding`.
@@ -65,7 +65,8 @@ class SetEmbedding(Embedding):
         Divide each feature by its standard deviation first. The standard deviation is that of all
         training vectors, and the ridge is added afterward.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
+        Number of threads. None means 1, -1 all cores. The threads compute the
+        dissimilarities.
 
     Attributes
     ----------
@@ -153,7 +154,7 @@ class SetEmbedding(Embedding):
         self.n_jobs = n_jobs
 
     def __sklearn_tags__(self) -> Tags:
-        return without_tables(super().__sklearn_tags__())
+        return disable_table_checks(super().__sklearn_tags__())
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "embedder_")
@@ -175,7 +176,7 @@ class SetEmbedding(Embedding):
         """
         self._forget()
         self._check_parameters()
-        self.embedder_ = self._embedder().fit(X if isinstance(X, Gaussians) else as_sets(X))
+        self.embedder_ = self._make_embedder().fit(X if isinstance(X, Gaussians) else as_sets(X))
         self.n_features_in_ = self.embedder_.n_features_in_
         return self
 
@@ -197,7 +198,7 @@ class SetEmbedding(Embedding):
         check_is_fitted(self)
         return self.embedder_.transform(X if isinstance(X, Gaussians) else as_sets(X))
 
-    def _embedder(self) -> EuclideanEmbedding | LaplacianEmbedding:
+    def _make_embedder(self) -> EuclideanEmbedding | LaplacianEmbedding:
         shared: dict[str, Any] = {
             "metric": self.metric,
             "ridge": self.ridge,

@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
-from nearfar.distributions.objects import SHARED_PARAMETERS, OverDistributions
+from nearfar.distributions.objects import SHARED_PARAMETERS, DistributionEstimator
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.kernel_repair import checked_dissimilarities
 
 
-class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
+class SetKNeighborsClassifier(NeighborVoter, DistributionEstimator):
     r"""Nearest-neighbor classifier of sets of vectors, which compares the sets' Gaussians.
 
     Each set is described by the Gaussian :math:`\mathcal G_i = N(\mu_i, \Sigma_i + \gamma I)` of
@@ -48,7 +48,8 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
         How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
         until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
+        Number of threads. None means 1, -1 all cores. The threads compute the
+        dissimilarities.
 
     Attributes
     ----------
@@ -94,7 +95,7 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
         "metric": [one_of(*METRICS, "precomputed")],
     }
 
-    called = "set"
+    noun = "set"
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
             The fitted estimator.
         """
         if self.metric == "precomputed":
-            checked_dissimilarities(self._fit_given(X, min_objects=1), "X", square=True)
+            checked_dissimilarities(self._fit_precomputed(X, min_objects=1), "X", square=True)
         else:
             self._fit_objects(X, min_objects=1)
         classes, self._codes = self._check_labels(y, self._n_objects, min_classes=1)
@@ -142,8 +143,8 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
 
     def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
         if X is not None:
-            new = self._new_objects(X)
-            return len(new.same), self._pair_blocks(new)
+            new = self._check_new_objects(X)
+            return len(new.equal_to), self._iterate_pair_blocks(new)
         if self.metric == "precomputed":
             raise ValueError(
                 'leave_one_out_error needs the training sets, but metric="precomputed" does not '

@@ -12,28 +12,28 @@ from nearfar.blocks import effective_threads, map_in_order
 from nearfar.summaries.sets import Sets, as_sets
 
 
-def two_sides(A: Any, B: Any) -> tuple[Sets, Sets | None]:
-    """Return A and B as Sets. Raises if their numbers of features differ."""
-    left = as_sets(A)
-    right = None if B is None else as_sets(B)
-    if right is not None and right.n_features != left.n_features:
+def convert_sides(A: Any, B: Any) -> tuple[Sets, Sets | None]:
+    """Return A and B as Sets, and raise if their numbers of features differ."""
+    row_sets = as_sets(A)
+    column_sets = None if B is None else as_sets(B)
+    if column_sets is not None and column_sets.n_features != row_sets.n_features:
         raise ValueError(
-            f"B has vectors with {right.n_features} features, but A has {left.n_features}. Both "
-            "must have the same number of features."
+            f"B has vectors with {column_sets.n_features} features, but A has "
+            f"{row_sets.n_features}. Both must have the same number of features."
         )
-    return left, right
+    return row_sets, column_sets
 
 
-def all_pairs(
+def compute_distance_matrix(
     distance: Callable[[int, int], float], n: int, m: int | None, n_jobs: int | None
 ) -> NDArray[np.float64]:
     """Return the matrix of ``distance(i, j)``, symmetric with zero diagonal if m is None."""
-    found: NDArray[np.float64] = np.zeros((n, n if m is None else m))
+    distances: NDArray[np.float64] = np.zeros((n, n if m is None else m))
 
-    def row(i: int) -> None:
-        for j in range(i + 1 if m is None else 0, found.shape[1]):
-            found[i, j] = distance(i, j)
+    def fill_row(i: int) -> None:
+        for j in range(i + 1 if m is None else 0, distances.shape[1]):
+            distances[i, j] = distance(i, j)
 
-    for _ in map_in_order(row, range(n), effective_threads(n_jobs)):
+    for _ in map_in_order(fill_row, range(n), effective_threads(n_jobs)):
         pass
-    return found + found.T if m is None else found
+    return distances + distances.T if m is None else distances

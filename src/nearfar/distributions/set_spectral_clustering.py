@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from nearfar.base import LearnerTags
-from nearfar.distributions.objects import without_tables
+from nearfar.distributions.objects import disable_table_checks
 from nearfar.distributions.spectral_clusters import CLUSTER_PARAMETERS, SpectralClusters
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import as_sets
@@ -38,7 +38,7 @@ class SetSpectralClustering(SpectralClusters):
     n_clusters : int, default=2
         Number of clusters.
     metric : str, default="bhattacharyya_riemann"
-        Dissimilarity d: one of those of :class:`EuclideanEmbedding`, except "precomputed".
+        Dissimilarity d: any value that :class:`EuclideanEmbedding` accepts, except "precomputed".
     width : float or None, default=None
         Width of the kernel: :math:`\sigma`. None uses a quantile of the dissimilarities.
     quantile : float from 0 to 1, default=0.5
@@ -54,9 +54,11 @@ class SetSpectralClustering(SpectralClusters):
     n_init : int, default=10
         Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the starts of k-means.
+        Seed of the random number generator. The generator draws the starts of
+        k-means.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They compute the dissimilarities.
+        Number of threads. None means 1, -1 all cores. The threads compute the
+        dissimilarities.
 
     Attributes
     ----------
@@ -125,7 +127,7 @@ class SetSpectralClustering(SpectralClusters):
         self.n_jobs = n_jobs
 
     def __sklearn_tags__(self) -> Tags:
-        return without_tables(super().__sklearn_tags__())
+        return disable_table_checks(super().__sklearn_tags__())
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Cluster the training sets.
@@ -144,10 +146,10 @@ class SetSpectralClustering(SpectralClusters):
         """
         self._forget()
         self._check_parameters()
-        sets = self._checked(X)
+        sets = self._check_input(X)
         self._fit_clusters(sets, len(sets))
         self.n_features_in_ = self.laplacian_.n_features_in_
         return self
 
-    def _checked(self, X: Any) -> Any:
+    def _check_input(self, X: Any) -> Any:
         return X if isinstance(X, Gaussians) else as_sets(X)

@@ -32,7 +32,7 @@ CLUSTER_PARAMETERS: dict[str, list[Allowed]] = {
 
 
 class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
-    """Base class: k-means on the rows of a Laplacian embedding, scaled to unit length."""
+    """Base class of k-means on the rows of a Laplacian embedding, scaled to unit length."""
 
     # The training objects are stored in `laplacian_`.
     state = State(
@@ -53,7 +53,7 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
     cluster_centers_: Matrix
     laplacian_: LaplacianEmbedding
 
-    def _laplacian(self) -> LaplacianEmbedding:
+    def _make_laplacian(self) -> LaplacianEmbedding:
         """Return the unfitted embedding with the parameters that it shares with this estimator."""
         embedding = LaplacianEmbedding(self.n_clusters, normalize=True)
         shared = embedding.get_params().keys() & self.get_params().keys()
@@ -68,10 +68,10 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
                 f"n_clusters={self.n_clusters} must be at most the number of objects, "
                 f"n_samples={n_objects}."
             )
-        laplacian = self._laplacian().fit(X)
-        means = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state)
-        labels = means.fit_predict(laplacian.embedding_.astype(np.float64))
-        self.laplacian_, self.cluster_centers_ = laplacian, means.cluster_centers_
+        laplacian = self._make_laplacian().fit(X)
+        kmeans = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state)
+        labels = kmeans.fit_predict(laplacian.embedding_.astype(np.float64))
+        self.laplacian_, self.cluster_centers_ = laplacian, kmeans.cluster_centers_
         self.labels_ = labels.astype(np.intp)
         return self
 
@@ -109,8 +109,10 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
         ndarray of shape (n_objects,)
             Cluster of each object, from 0.
         """
-        placed = self.transform(X).astype(np.float64)
-        return np.asarray(pairwise_distances_argmin(placed, self.cluster_centers_), dtype=np.intp)
+        coordinates = self.transform(X).astype(np.float64)
+        return np.asarray(
+            pairwise_distances_argmin(coordinates, self.cluster_centers_), dtype=np.intp
+        )
 
     def fit_transform(self, X: Any, y: ArrayLike | None = None) -> Floats:
         """Cluster the training objects and return their coordinates, ``embedding_``.
@@ -146,9 +148,9 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
             Coordinates of the objects, in the dtype of X.
         """
         check_is_fitted(self)
-        return self.laplacian_.transform(self._checked(X))
+        return self.laplacian_.transform(self._check_input(X))
 
-    def _checked(self, X: Any) -> Any:
+    def _check_input(self, X: Any) -> Any:
         return X
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearfar.arrays import Matrix
-from nearfar.distributions.set_pairs import two_sides
+from nearfar.distributions.set_pairs import convert_sides
 from nearfar.extras import require
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.summaries.sets import Sets
@@ -38,9 +38,9 @@ def dtw_distances(
     Parameters
     ----------
     A : Sets, or list of array-likes
-        Sequences of the rows of the result.
+        Sequences, one per row of the result.
     B : Sets, or list of array-likes, default=None
-        Sequences of the columns. None means A.
+        Sequences, one per column of the result. None means A.
     window : int, default=None
         Sakoe-Chiba radius: maximum difference between i and j on the path. It is larger for
         sequences of different lengths. None sets no limit.
@@ -72,24 +72,24 @@ def dtw_distances(
     array([[0.        , 1.41421356]])
     """
     check_parameter("dtw_distances", "window", window, [none, integer(1)])
-    left, right = two_sides(A, B)
+    row_sets, column_sets = convert_sides(A, B)
     require("tslearn", "dtw")
     metrics = require("tslearn.metrics", "dtw")
-    bound: dict[str, Any] = {}
+    constraint: dict[str, Any] = {}
     if window is not None:
-        bound = {"global_constraint": "sakoe_chiba", "sakoe_chiba_radius": window}
-    columns = None if right is None else _padded(right)
-    D = metrics.cdist_dtw(_padded(left), columns, n_jobs=n_jobs, **bound)
+        constraint = {"global_constraint": "sakoe_chiba", "sakoe_chiba_radius": window}
+    columns = None if column_sets is None else _pad_sequences(column_sets)
+    D = metrics.cdist_dtw(_pad_sequences(row_sets), columns, n_jobs=n_jobs, **constraint)
     D = np.asarray(D, dtype=np.float64)
-    if right is None:
+    if column_sets is None:
         # The results for (i, j) and (j, i) differ by rounding.
         D = np.triu(D, 1)
         D = D + D.T
     return D
 
 
-def _padded(sets: Sets) -> Matrix:
-    """Return sequences of equal length, padded with NaN, as tslearn expects them."""
+def _pad_sequences(sets: Sets) -> Matrix:
+    """Pad the sequences with NaN to equal length, as tslearn expects them."""
     sequences = np.full((len(sets), int(sets.sizes.max()), sets.n_features), np.nan)
     for k, rows in enumerate(sets):
         sequences[k, : len(rows)] = rows

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Indices, Matrix, Vector
-from nearfar.base.kernel_coordinates import gamma_of, natural_gamma
+from nearfar.base.kernel_coordinates import compute_gamma, convert_to_gamma
 from nearfar.blocks import row_blocks
 from nearfar.kernels.kernel_set import KernelSet
 from nearfar.parameters import Allowed, integer, real
@@ -336,10 +336,10 @@ class _NaturalWidths:
 
     def _gamma(self, kind: str, columns: list[int]) -> float:
         if kind != "rbf":
-            return natural_gamma(self.rows[:, columns], kind)
+            return compute_gamma(self.rows[:, columns], kind)
         squares = cdist(self.some[:, columns], self.some[:, columns], "sqeuclidean")
         apart = squares[squares > 0]
-        return gamma_of(float(np.median(apart)) if apart.size else 0.0)
+        return convert_to_gamma(float(np.median(apart)) if apart.size else 0.0)
 
 
 # ---------------------------------------------------------------------- values

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.kernel_coordinates import natural_gamma
+from nearfar.base.kernel_coordinates import compute_gamma
 from nearfar.base.kernel_learner import exact
 from nearfar.kernels.base_kernels import OPTIONS, BaseKernels
 from nearfar.kernels.kernel_svm import KernelSVM, fitted_svc
@@ -167,7 +167,7 @@ class ConformalSVC(KernelSVM):
     def _options(self, rows: Matrix) -> dict[str, Any]:
         if "gamma" not in OPTIONS[self.kernel]:
             return {}
-        gamma = natural_gamma(rows, self.kernel) if self.gamma is None else float(self.gamma)
+        gamma = compute_gamma(rows, self.kernel) if self.gamma is None else float(self.gamma)
         return {"gamma": gamma}
 
     def _width(self) -> float:

@@ -120,7 +120,7 @@ class KernelIdealizedMetric(KernelizedLearner):
     renamed: ClassVar = {"C_S": "C_similar", "C_D": "C_dissimilar"}
     state = State({"estimator_": object_of(IdealizedMetric, q="q", p="d")})
     inner = IdealizedMetric
-    taken_over = ("alpha_", "ideal_weight_", "objective_", "duality_gap_", "negative_share_")
+    copied_attributes = ("alpha_", "ideal_weight_", "objective_", "duality_gap_", "negative_share_")
     parameters: ClassVar = {**KERNEL_PARAMETERS, **PROGRAM_PARAMETERS}
 
     def __init__(

@@ -107,7 +107,7 @@ class KernelProgram(KernelCombination):
 
     def _directions(self, rows: Matrix) -> Matrix:
         """Return the eigenvectors, extended to rows."""
-        return self._along(rows, partial(self._base.weighted, self._shares))
+        return self._project(rows, partial(self._base.weighted, self._shares))
 
     def _coordinates(self, rows: Matrix) -> Matrix:
         if self.kernel_family != "rank_one":

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base import Estimator
 from nearfar.base.kernel_learner import exact
-from nearfar.base.linear_classifier import votes_of
+from nearfar.base.linear_classifier import compute_votes
 from nearfar.blocks import row_blocks
 from nearfar.state import Sizes, State, floats, indices, labels, need, whole
 
@@ -82,7 +82,7 @@ class KernelSVM(ClassifierMixin, Estimator):
         scores = np.empty((len(rows), len(self.intercept_)))
         for block in row_blocks(len(rows), 32 * max(1, len(self.support_))):
             scores[block] = self._values(rows[block]) @ self.dual_coef_ + self.intercept_
-        return votes_of(scores, len(self.classes_), "ovo")
+        return compute_votes(scores, len(self.classes_), "ovo")
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the predicted label of each point.

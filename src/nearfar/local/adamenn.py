@@ -74,8 +74,8 @@ class ADAMENNClassifier(LocalVoter):
         Number of nearest points of a query over which :math:`r_i` is averaged (:math:`K_0` in
         [1]_). None uses a tenth of the rows, but at least 20.
     n_posterior_neighbors : int, default=3
-        Number of nearest points that estimate a posterior. It is :math:`P(j|z)` here, and the
-        number is :math:`K_1` in [1]_.
+        Number of nearest points that estimate a posterior. The posterior is :math:`P(j|z)`, and
+        the number is :math:`K_1` in [1]_.
     n_region_neighbors : int or None, default=None
         Number of nearest points from which the slabs are taken (:math:`K_2` in [1]_). None uses
         15% of the rows, but more than ``n_posterior_neighbors``.
@@ -140,8 +140,8 @@ class ADAMENNClassifier(LocalVoter):
     >>> from nearfar import ADAMENNClassifier
     >>> X = np.random.default_rng(0).normal(size=(300, 6))
     >>> y = X[:, 0] > 0
-    >>> rule = ADAMENNClassifier(weight_scale=20.0).fit(X, y)
-    >>> int(rule.weights_at(X).mean(axis=0).argmax())
+    >>> classifier = ADAMENNClassifier(weight_scale=20.0).fit(X, y)
+    >>> int(classifier.weights_at(X).mean(axis=0).argmax())
     0
     """
 
@@ -177,7 +177,8 @@ class ADAMENNClassifier(LocalVoter):
         "exclude_self": [boolean],
     }
     settings = ({"weight_scale": 20.0}, {"weighting": "linear"})
-    at_once = 96  # distances from this many queries to thousands of rows fit into the CPU cache
+    # The distances from this many queries to thousands of rows fit into the CPU cache.
+    max_queries_per_block = 96
 
     def __init__(
         self,
@@ -226,22 +227,24 @@ class ADAMENNClassifier(LocalVoter):
             Weights for standardized features. Each row sums to 1.
         """
         rows = self._rows()
-        (found,) = self._by_block(rows, X, lambda block: (self._metrics(rows, block).diagonals(),))
-        return found
+        (weights,) = self._by_block(
+            rows, X, lambda block: (self._metrics(rows, block).diagonals(),)
+        )
+        return weights
 
     # ------------------------------------------------------------------ fit
 
     def _learn(self, rows: LocalRows) -> None:
         n = len(rows)
-        others = n - bool(self.exclude_self)
-        for name, most in (
+        n_others = n - bool(self.exclude_self)
+        for name, n_rows in (
             ("n_average_neighbors", n),
-            ("n_posterior_neighbors", others),
-            ("n_region_neighbors", others),
+            ("n_posterior_neighbors", n_others),
+            ("n_region_neighbors", n_others),
         ):
-            self._check_size(name, most)
+            self._check_size(name, n_rows)
         region = self.n_region_neighbors or min(
-            others, max(int(0.15 * n), self.n_posterior_neighbors + 1)
+            n_others, max(int(0.15 * n), self.n_posterior_neighbors + 1)
         )
         for name in ("n_posterior_neighbors", "n_slab_neighbors"):
             size = getattr(self, name)
@@ -255,31 +258,37 @@ class ADAMENNClassifier(LocalVoter):
         self.n_slab_neighbors_ = int(self.n_slab_neighbors or max(1, region // 2))
         columns = FeatureColumns.of(rows)
 
-        def work(block: slice) -> Matrix:
-            return self._lists(rows, columns, block, self._sizes(others)).relevances()
+        def compute_relevances(block: slice) -> Matrix:
+            return self._make_lists(
+                rows, columns, block, self._limit_sizes(n_others)
+            ).compute_relevances()
 
-        self.relevances_ = np.concatenate(list(self._over(rows, len(rows), work)))
+        self.relevances_ = np.concatenate(
+            list(self._map_lists(rows, len(rows), compute_relevances))
+        )
 
-    def _sizes(self, most: int) -> _Sizes:
-        """Return the sizes of the lists of nearest rows if there are ``most`` rows in all."""
-        region = min(self.n_region_neighbors_, most)
+    def _limit_sizes(self, n_rows: int) -> _Sizes:
+        """Return the sizes of the lists of nearest rows if there are ``n_rows`` rows in all."""
+        region = min(self.n_region_neighbors_, n_rows)
         return _Sizes(
             min(self.n_posterior_neighbors, region), region, min(self.n_slab_neighbors_, region)
         )
 
-    def _lists(
+    def _make_lists(
         self, rows: LocalRows, columns: FeatureColumns, block: slice, sizes: _Sizes
-    ) -> _Lists:
+    ) -> _NeighborLists:
         """Return the lists of Euclidean nearest rows for a block of training rows."""
-        own = np.arange(block.start, block.stop) if self.exclude_self else None
-        queries = rows.queries(rows.given[block], own)
+        excluded = np.arange(block.start, block.stop) if self.exclude_self else None
+        queries = rows.queries(rows.given[block], excluded)
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
-        return _Lists(rows, columns, queries, metrics, sizes)
+        return _NeighborLists(rows, columns, queries, metrics, sizes)
 
-    def _over(self, rows: LocalRows, n: int, work: Callable[[slice], _Result]) -> Iterator[_Result]:
+    def _map_lists(
+        self, rows: LocalRows, n: int, work: Callable[[slice], _Result]
+    ) -> Iterator[_Result]:
         """Apply ``work`` to n lists, block by block."""
-        each = 32 * len(rows) + 64 * (self.n_region_neighbors_ + 1)
-        blocks = row_blocks(n, each, at_most=self.at_once)
+        bytes_per_list = 32 * len(rows) + 64 * (self.n_region_neighbors_ + 1)
+        blocks = row_blocks(n, bytes_per_list, at_most=self.max_queries_per_block)
         return map_in_order(work, blocks, effective_threads(self.n_jobs))
 
     def _check_state(self, sizes: Sizes) -> None:
@@ -307,39 +316,43 @@ class ADAMENNClassifier(LocalVoter):
         for step in range(self.max_iter):
             near = rows.window(queries, LocalMetrics(weights=W), size).found
             if step and self.region == "weighted":
-                means = self._anew(rows, queries, near, W)
+                means = self._recompute_relevances(rows, queries, near, W)
             elif queries.own is None:
-                means = self._averaged(near)
+                means = self._average_relevances(near)
             else:
                 assert isinstance(rows, _Rows)
-                means = rows.left_out.means(queries.own, near, self.relevances_)
-            before, W = W, weights_of(means, self.weighting, self.weight_scale)
-            if np.array_equal(before, W):  # further iterations would not change the weights
+                means = rows.leave_one_out.compute_means(queries.own, near, self.relevances_)
+            previous_W, W = W, compute_feature_weights(means, self.weighting, self.weight_scale)
+            if np.array_equal(previous_W, W):  # further iterations would not change the weights
                 break
         return LocalMetrics(weights=W)
 
-    def _averaged(self, near: Indices) -> Matrix:
+    def _average_relevances(self, near: Indices) -> Matrix:
         """Return the mean relevances over the rows ``near`` each query."""
         table = self.relevances_
         blocks = row_blocks(len(near), 16 * near.shape[1] * table.shape[1])
         return np.concatenate([table[near[block]].mean(axis=1) for block in blocks])
 
-    def _anew(self, rows: LocalRows, queries: LocalQueries, near: Indices, W: Matrix) -> Matrix:
+    def _recompute_relevances(
+        self, rows: LocalRows, queries: LocalQueries, near: Indices, W: Matrix
+    ) -> Matrix:
         """Return the mean relevances over the rows ``near`` each query, under its own weights."""
         columns, z = FeatureColumns.of(rows), near.ravel()
         owner = np.repeat(np.arange(len(near)), near.shape[1])
-        hidden = [] if queries.own is None else [queries.own[owner]]
-        hidden += [z] if self.exclude_self else []
-        sizes = self._sizes(len(rows) - len(hidden))
+        excluded = [] if queries.own is None else [queries.own[owner]]
+        excluded += [z] if self.exclude_self else []
+        sizes = self._limit_sizes(len(rows) - len(excluded))
 
-        def work(block: slice) -> Matrix:
-            unseen = np.stack([rows[block] for rows in hidden], axis=1) if hidden else None
-            asked = rows.queries(rows.given[z[block]], unseen)
+        def compute_relevances(block: slice) -> Matrix:
+            block_excluded = (
+                np.stack([column[block] for column in excluded], axis=1) if excluded else None
+            )
+            block_queries = rows.queries(rows.given[z[block]], block_excluded)
             metrics = LocalMetrics(weights=W[owner[block]])
-            return _Lists(rows, columns, asked, metrics, sizes).relevances()
+            return _NeighborLists(rows, columns, block_queries, metrics, sizes).compute_relevances()
 
-        found = np.concatenate(list(self._over(rows, len(z), work)))
-        return np.asarray(found.reshape(*near.shape, -1).mean(axis=1))
+        relevances = np.concatenate(list(self._map_lists(rows, len(z), compute_relevances)))
+        return np.asarray(relevances.reshape(*near.shape, -1).mean(axis=1))
 
     # ------------------------------------------------------------------ leaving one out
 
@@ -354,37 +367,37 @@ class ADAMENNClassifier(LocalVoter):
         work: Callable[[LocalQueries], tuple[NDArray[Any], ...]],
     ) -> tuple[NDArray[Any], ...]:
         if X is None and isinstance(rows, _Rows):
-            rows.left_out  # noqa: B018 - computed once, before the threads need it
+            rows.leave_one_out  # noqa: B018 - computed once, before the threads need it
         return super()._by_block(rows, X, work)
 
-    def _left_out(self, rows: LocalRows) -> _LeftOut:
+    def _prepare_leave_one_out(self, rows: LocalRows) -> _LeaveOneOut:
         """Return the lists of training rows, prepared for leaving out one other row."""
         columns = FeatureColumns.of(rows)
-        sizes = self._sizes(len(rows) - 1 - bool(self.exclude_self))
+        sizes = self._limit_sizes(len(rows) - 1 - bool(self.exclude_self))
         # One extra row: whichever row is left out, the rest of the list has the right size.
-        more = _Sizes(sizes.posterior + 1, sizes.region + 1, sizes.slab)
+        larger_sizes = _Sizes(sizes.posterior + 1, sizes.region + 1, sizes.slab)
 
-        def work(block: slice) -> tuple[NDArray[Any], ...]:
-            return self._lists(rows, columns, block, more).ready_to_lose_one(sizes)
+        def prepare_block(block: slice) -> tuple[NDArray[Any], ...]:
+            return self._make_lists(rows, columns, block, larger_sizes).prepare_leave_one_out(sizes)
 
-        parts = zip(*self._over(rows, len(rows), work), strict=True)
-        return _LeftOut(columns, sizes.posterior, *map(np.concatenate, parts))
+        arrays = zip(*self._map_lists(rows, len(rows), prepare_block), strict=True)
+        return _LeaveOneOut(columns, sizes.posterior, *map(np.concatenate, arrays))
 
 
 # ---------------------------------------------------------------------- relevance
 
 
-def chi_squared(shares: Matrix, counts: NDArray[Any]) -> Matrix:
+def compute_chi_squared(fractions: Matrix, counts: NDArray[Any]) -> Matrix:
     """Return chi-squared distances (b, p) of class fractions (b, J) from slab counts (b, p, J)."""
     slab = counts.astype(np.float64) + 1.0
     slab /= slab.sum(axis=2, keepdims=True)
-    apart = shares[:, None, :] - slab
-    apart *= apart
-    apart /= slab
-    return np.asarray(apart.sum(axis=2))
+    gaps = fractions[:, None, :] - slab
+    gaps *= gaps
+    gaps /= slab
+    return np.asarray(gaps.sum(axis=2))
 
 
-def weights_of(means: Matrix, weighting: str, c: float) -> Matrix:
+def compute_feature_weights(means: Matrix, weighting: str, c: float) -> Matrix:
     """Return feature weights from mean relevances. Smaller relevances give larger weights."""
     gain = means.max(axis=1, keepdims=True) - means
     if weighting == "exponential":
@@ -407,7 +420,7 @@ class _Sizes(NamedTuple):
     slab: int
 
 
-class _Lists:
+class _NeighborLists:
     """Lists of the nearest rows for a block of training rows."""
 
     def __init__(
@@ -424,28 +437,30 @@ class _Lists:
         self.window = rows.window(queries, metrics, sizes.region)
         self.region = self.window.found
 
-    def relevances(self) -> Matrix:
+    def compute_relevances(self) -> Matrix:
         """Return :math:`r_i` of each training row and feature, of shape (b, p)."""
         k = self.sizes.posterior
-        few = smallest(self._squares_of_few(k), k)
-        return chi_squared(self._counts(few) / k, self._slabs(self.sizes.slab)[1][0])
+        is_nearest = smallest(self._compute_candidate_squares(k), k)
+        return compute_chi_squared(
+            self._count_classes(is_nearest) / k, self._count_slabs(self.sizes.slab)[1][0]
+        )
 
-    def ready_to_lose_one(self, sizes: _Sizes) -> tuple[NDArray[Any], ...]:
-        """Return the arrays of :class:`_LeftOut` for this block."""
+    def prepare_leave_one_out(self, sizes: _Sizes) -> tuple[NDArray[Any], ...]:
+        """Return the arrays of :class:`_LeaveOneOut` for this block."""
         k = sizes.posterior
         squares = self.columns.lengths(self.given, self.region, self.weights)
-        fewer, few = smallest(squares, k), smallest(squares, k + 1)
-        reach, counts = self._slabs(sizes.slab, sizes.slab + 1)
+        is_nearest_without_last, is_nearest = smallest(squares, k), smallest(squares, k + 1)
+        reach, counts = self._count_slabs(sizes.slab, sizes.slab + 1)
         return (
-            *self._last(squares, np.ones_like(few)),
-            *self._last(squares, few),
-            self._counts(fewer),
-            self._counts(few),
+            *self._find_last(squares, np.ones_like(is_nearest)),
+            *self._find_last(squares, is_nearest),
+            self._count_classes(is_nearest_without_last),
+            self._count_classes(is_nearest),
             reach[0],
             *counts,
         )
 
-    def _squares_of_few(self, k: int) -> Matrix:
+    def _compute_candidate_squares(self, k: int) -> Matrix:
         """Return squared distances of possible k nearest rows, and infinity for all others."""
         window = self.window
         owner, place = entries_within(
@@ -458,27 +473,27 @@ class _Lists:
         squares[owner, place] = exact[:, 0]
         return squares
 
-    def _slabs(self, *sizes: int) -> tuple[NDArray[np.float64], Singles]:
+    def _count_slabs(self, *sizes: int) -> tuple[NDArray[np.float64], Singles]:
         return self.columns.slabs(self.given, self.region, list(sizes))
 
-    def _counts(self, inside: Mask) -> Matrix:
-        """Return the number of rows per class among those inside, (b, J)."""
-        owner, place = np.nonzero(inside)
+    def _count_classes(self, is_inside: Mask) -> Matrix:
+        """Return the number of rows per class among those ``is_inside``, (b, J)."""
+        owner, place = np.nonzero(is_inside)
         J = self.columns.n_classes
         codes = self.columns.codes[self.region[owner, place]]
-        counts = np.bincount(owner * J + codes, minlength=len(inside) * J)
-        return counts.reshape(len(inside), J).astype(np.float64)
+        counts = np.bincount(owner * J + codes, minlength=len(is_inside) * J)
+        return counts.reshape(len(is_inside), J).astype(np.float64)
 
-    def _last(self, squares: Matrix, inside: Mask) -> tuple[Vector, Indices]:
-        """Return the squared distance and the index of the last row among those inside."""
-        squares = np.where(inside, squares, -1.0)
+    def _find_last(self, squares: Matrix, is_inside: Mask) -> tuple[Vector, Indices]:
+        """Return the squared distance and index of the last row among those ``is_inside``."""
+        squares = np.where(is_inside, squares, -1.0)
         radius = squares.max(axis=1)
         last = squares.shape[1] - 1 - (squares == radius[:, None])[:, ::-1].argmax(axis=1)
         return radius, self.region[np.arange(len(last)), last]
 
 
 @dataclass(frozen=True)
-class _LeftOut:
+class _LeaveOneOut:
     """Relevances of training rows when one other row is left out, without a new search.
 
     The lists contain one extra row. If the row that is left out is in a list, the other rows are
@@ -494,48 +509,60 @@ class _LeftOut:
     posterior_last: Indices
     # Class counts among the n_posterior_neighbors nearest rows, and among n_posterior_neighbors +
     # 1.
-    fewer: Matrix
-    few: Matrix
+    counts: Matrix
+    counts_with_extra: Matrix
     # Width of the slabs, class counts in them, and class counts in slabs with one more row.
     width: Matrix
     narrow: Singles
     wide: Singles
 
-    def means(self, own: Indices, near: Indices, plain: Matrix) -> Matrix:
-        """Return the mean relevances over the rows ``near`` (b, m) when row ``own`` is left out."""
-        left, z = np.repeat(own, near.shape[1]), near.ravel()
-        found = plain[z]
-        each = 40 * plain.shape[1] * self.columns.n_classes
-        for block in row_blocks(len(z), each, at_most=4096):
-            self._replace(left[block], z[block], found[block])
-        return np.asarray(found.reshape(*near.shape, -1).mean(axis=1))
+    def compute_means(self, own: Indices, near: Indices, full_relevances: Matrix) -> Matrix:
+        """Return the mean relevances over the rows ``near`` (b, m) if row ``own`` is left out."""
+        left_out_rows, z = np.repeat(own, near.shape[1]), near.ravel()
+        relevances = full_relevances[z]
+        bytes_per_list = 40 * full_relevances.shape[1] * self.columns.n_classes
+        for block in row_blocks(len(z), bytes_per_list, at_most=4096):
+            self._replace_relevances(left_out_rows[block], z[block], relevances[block])
+        return np.asarray(relevances.reshape(*near.shape, -1).mean(axis=1))
 
-    def _replace(self, left: Indices, z: Indices, found: Matrix) -> None:
-        apart = self.columns.columns[:, left] - self.columns.columns[:, z]
-        squares = self.columns.squares(apart)
-        listed = _not_after(squares, left, self.region_end[z], self.region_last[z])
-        apart, squares, left, z = apart[:, listed], squares[listed], left[listed], z[listed]
-        lost = self.columns.indicators[left]
-        among = _not_after(squares, left, self.posterior_end[z], self.posterior_last[z])
-        shares = (
-            np.where(among[:, None], self.few[z] - lost, self.fewer[z]) / self.n_posterior_neighbors
+    def _replace_relevances(self, left_out_rows: Indices, z: Indices, relevances: Matrix) -> None:
+        differences = self.columns.columns[:, left_out_rows] - self.columns.columns[:, z]
+        squares = self.columns.squares(differences)
+        is_listed = _is_not_after(squares, left_out_rows, self.region_end[z], self.region_last[z])
+        differences, squares, left_out_rows, z = (
+            differences[:, is_listed],
+            squares[is_listed],
+            left_out_rows[is_listed],
+            z[is_listed],
         )
-        inside = self.width[z] * (1 + EQUAL) >= np.abs(apart).T
-        counts = np.where(inside[:, :, None], self.wide[z] - lost[:, None, :], self.narrow[z])
-        found[listed] = chi_squared(shares, counts)
+        lost_classes = self.columns.indicators[left_out_rows]
+        is_posterior = _is_not_after(
+            squares, left_out_rows, self.posterior_end[z], self.posterior_last[z]
+        )
+        fractions = (
+            np.where(
+                is_posterior[:, None], self.counts_with_extra[z] - lost_classes, self.counts[z]
+            )
+            / self.n_posterior_neighbors
+        )
+        is_inside = self.width[z] * (1 + EQUAL) >= np.abs(differences).T
+        counts = np.where(
+            is_inside[:, :, None], self.wide[z] - lost_classes[:, None, :], self.narrow[z]
+        )
+        relevances[is_listed] = compute_chi_squared(fractions, counts)
 
 
 @dataclass(frozen=True)
 class _Rows(LocalRows):
     """Training rows with the data for leave-one-out, computed on first use."""
 
-    rule: ADAMENNClassifier
+    classifier: ADAMENNClassifier
 
     @cached_property
-    def left_out(self) -> _LeftOut:
-        return self.rule._left_out(self)
+    def leave_one_out(self) -> _LeaveOneOut:
+        return self.classifier._prepare_leave_one_out(self)
 
 
-def _not_after(squares: Vector, rows: Indices, end: Vector, last: Indices) -> Mask:
+def _is_not_after(squares: Vector, rows: Indices, end: Vector, last: Indices) -> Mask:
     """Return True for rows that are not after the last row of a list, by distance and index."""
     return np.asarray((squares < end) | ((squares == end) & (rows <= last)))

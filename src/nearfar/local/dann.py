@@ -20,8 +20,9 @@ from nearfar.summaries.local_scatters import (
     window_size,
 )
 
-# A query stops iterating when its metric changes by less, relative to its Frobenius norm.
-_SETTLED = 1e-3
+# A query stops iterating when its metric changes by less than this fraction of the metric's
+# Frobenius norm.
+_TOLERANCE = 1e-3
 
 
 class DANNClassifier(LocalVoter):
@@ -127,7 +128,7 @@ class DANNClassifier(LocalVoter):
         "weights": [one_of("tricube", "uniform")],
     }
     settings = ({"epsilon": 10.0}, {"shrinkage": 0.3})
-    at_once = 128
+    max_queries_per_block = 128
 
     def __init__(
         self,
@@ -173,34 +174,34 @@ class DANNClassifier(LocalVoter):
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
         m = min(self.n_metric_neighbors_, len(rows) - (queries.own is not None))
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
-        at_work = np.arange(len(queries))
+        active = np.arange(len(queries))
         matrices = np.empty((len(queries), rows.n_features, rows.n_features))
-        seen: list[Indices] = []
+        past_windows: list[Indices] = []
         for step in range(self.max_iter):
-            asked, window = queries[at_work], None
+            active_queries, window = queries[active], None
             if self.max_iter > 1:
-                window = rows.window(asked, metrics, m)
-                new = np.ones(len(at_work), dtype=bool)
-                for before in seen:
-                    new &= (before[at_work] != window.found).any(axis=1)
-                at_work, window = at_work[new], window[new]
-                asked, metrics = asked[new], metrics[new]
-                seen.append(np.full((len(queries), m), -1))
-                seen[-1][at_work] = window.found
-            if not len(at_work):
+                window = rows.window(active_queries, metrics, m)
+                is_new = np.ones(len(active), dtype=bool)
+                for past_window in past_windows:
+                    is_new &= (past_window[active] != window.found).any(axis=1)
+                active, window = active[is_new], window[is_new]
+                active_queries, metrics = active_queries[is_new], metrics[is_new]
+                past_windows.append(np.full((len(queries), m), -1))
+                past_windows[-1][active] = window.found
+            if not len(active):
                 break
             scatters = scatters_around(
-                rows, asked, metrics, m, window=window, tricube=self.weights == "tricube"
+                rows, active_queries, metrics, m, window=window, tricube=self.weights == "tricube"
             )
-            made = discriminant_metrics(scatters, self.epsilon, self.shrinkage)
-            moving = np.ones(len(at_work), dtype=bool)
+            new_matrices = compute_discriminant_metrics(scatters, self.epsilon, self.shrinkage)
+            is_moving = np.ones(len(active), dtype=bool)
             if step:
-                change = np.square(made - matrices[at_work]).sum(axis=(1, 2))
-                size = np.square(matrices[at_work]).sum(axis=(1, 2))
-                moving = change > _SETTLED**2 * size
-            matrices[at_work] = made
-            at_work = at_work[moving]
-            metrics = LocalMetrics(full=matrices[at_work])
+                squared_change = np.square(new_matrices - matrices[active]).sum(axis=(1, 2))
+                squared_norm = np.square(matrices[active]).sum(axis=(1, 2))
+                is_moving = squared_change > _TOLERANCE**2 * squared_norm
+            matrices[active] = new_matrices
+            active = active[is_moving]
+            metrics = LocalMetrics(full=matrices[active])
         return LocalMetrics(full=matrices)
 
     @classmethod
@@ -213,13 +214,13 @@ class DANNClassifier(LocalVoter):
         }
 
 
-def discriminant_metrics(
+def compute_discriminant_metrics(
     scatters: LocalScatters, epsilon: float, shrinkage: float
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return the DANN metrics, of shape (b, p, p), for within- and between-class scatters."""
     p = scatters.within.shape[1]
     inverse = inverses(shrunk(scatters.within, shrinkage), regular=shrinkage > 1e-8 * p)
-    found = np.matmul(np.matmul(inverse, scatters.between), inverse)
-    found = (found + found.transpose(0, 2, 1)) / 2
-    found += epsilon * inverse
-    return np.asarray(found)
+    metrics = np.matmul(np.matmul(inverse, scatters.between), inverse)
+    metrics = (metrics + metrics.transpose(0, 2, 1)) / 2
+    metrics += epsilon * inverse
+    return np.asarray(metrics)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.base.local_voter import deviations_of
+from nearfar.base.local_voter import compute_deviations
 from nearfar.base.voter import vote
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.parameters import boolean, integer, none, one_of, real
@@ -26,11 +26,11 @@ from nearfar.summaries.local_scatters import (
     window_size,
 )
 
-# Number of neighbors that vote in the selection of n_components="auto".
+# Number of neighbors that vote if n_components="auto".
 _VOTERS = 5
-# Upper limit for the number of rows whose errors are counted in that selection. On five datasets of
-# 5,000 rows, 1,000 of them selected the same number of components as all rows.
-_ASKED = 1_000
+# Maximum number of rows whose errors are counted if n_components="auto". On five datasets of 5,000
+# rows, samples of 1,000 rows selected the same number of components as all rows.
+_MAX_SAMPLE = 1_000
 
 
 class DANNSubspace(LinearLearner):
@@ -156,12 +156,12 @@ class DANNSubspace(LinearLearner):
             The fitted estimator.
         """
         self._check_parameters()
-        given = self._check_X(X, reset=True, min_samples=2)
-        classes, codes = self._check_labels(y, len(given))
-        points = np.ascontiguousarray(given, np.float64)
+        checked = self._check_X(X, reset=True, min_samples=2)
+        classes, codes = self._check_labels(y, len(checked))
+        points = np.ascontiguousarray(checked, np.float64)
         n, p = points.shape
         self._check_sizes(n, p)
-        deviations = deviations_of(points)
+        deviations = compute_deviations(points)
         if not deviations.any():
             raise ValueError("Every feature of X is constant, so no distance can be learned.")
         scale = np.where(bool(self.standardize) & (deviations > 0), deviations, 1.0)
@@ -174,18 +174,18 @@ class DANNSubspace(LinearLearner):
         )
         sphere = np.eye(p)
         if self.sphere == "global":
-            sphere = inverse_roots(shrunk(pooled_within(standard, codes), self.shrinkage))
+            sphere = inverse_roots(shrunk(compute_pooled_within(standard, codes), self.shrinkage))
         rows = LocalRows(standard @ sphere, codes, len(classes), np.ones(p))
-        values, axes = descending_eigh(self._mean_between(rows, size))
+        values, axes = descending_eigh(self._compute_mean_between(rows, size))
         # Eigenvectors of equal eigenvalues, and all signs, are arbitrary; this makes them unique.
         directions = fix_signs(canonical_rows(values, axes.T @ sphere))
         q = self.n_components
         if q == "auto":
-            q = self._best(standard @ directions.T, codes, len(classes))
+            q = self._select_n_components(standard @ directions.T, codes, len(classes))
         self.n_metric_neighbors_ = size
         self.eigenvalues_ = np.maximum(values[:q], 0.0)
-        self.mean_ = mean.astype(given.dtype)
-        self.components_ = (directions[:q] / scale).astype(given.dtype)
+        self.mean_ = mean.astype(checked.dtype)
+        self.components_ = (directions[:q] / scale).astype(checked.dtype)
         return self
 
     def _check_sizes(self, n: int, p: int) -> None:
@@ -199,19 +199,21 @@ class DANNSubspace(LinearLearner):
                 f"training points (n_samples={n})."
             )
 
-    def _mean_between(self, rows: LocalRows, size: int) -> Matrix:
+    def _compute_mean_between(self, rows: LocalRows, n_metric: int) -> Matrix:
         """Return the mean over all rows of the local between-class covariances."""
         n, p = rows.given.shape
-        around = self._around_sphered if self.sphere == "local" else _around
-        each = 24 * n + 48 * p * p
-        blocks = row_blocks(n, each, at_most=128)
+        sum_scatters = self._sum_between_whitened if self.sphere == "local" else _sum_between
+        bytes_per_row = 24 * n + 48 * p * p
+        blocks = row_blocks(n, bytes_per_row, at_most=128)
         total = np.zeros((p, p))
         threads = effective_threads(self.n_jobs)
-        for part in map_in_order(lambda block: around(rows, block, size), blocks, threads):
-            total += part
+        for block_sum in map_in_order(
+            lambda block: sum_scatters(rows, block, n_metric), blocks, threads
+        ):
+            total += block_sum
         return total / n
 
-    def _around_sphered(self, rows: LocalRows, block: slice, size: int) -> Matrix:
+    def _sum_between_whitened(self, rows: LocalRows, block: slice, size: int) -> Matrix:
         """Return the sum of the between-class covariances around a block of rows.
 
         Each is taken in coordinates in which its own within-class covariance is the identity.
@@ -222,46 +224,50 @@ class DANNSubspace(LinearLearner):
         roots = inverse_roots(shrunk(scatters.within, self.shrinkage))
         return np.asarray(np.matmul(np.matmul(roots, scatters.between), roots).sum(axis=0))
 
-    def _best(self, mapped: Matrix, codes: Indices, n_classes: int) -> int:
+    def _select_n_components(self, mapped: Matrix, codes: Indices, n_classes: int) -> int:
         """Return the number of leading coordinates with the lowest error, the smallest if tied."""
         n, p = mapped.shape
-        numbers, k, threads = numbers_to_try(p), min(_VOTERS, n - 1), effective_threads(self.n_jobs)
-        asked = np.sort(np.random.default_rng(0).permutation(n)[:_ASKED])
-        found = leading_neighbors(mapped, numbers, asked, n_neighbors=k, n_threads=threads)
-        votes = [vote(codes[near], n_classes, "shrink") for near in found]
-        errors = [np.mean(voted != codes[asked]) for voted in votes]
-        self.errors_ = np.column_stack([numbers, errors]).astype(np.float64)
-        return numbers[int(np.argmin(errors))]
+        candidates, k, threads = (
+            list_candidates(p),
+            min(_VOTERS, n - 1),
+            effective_threads(self.n_jobs),
+        )
+        sample = np.sort(np.random.default_rng(0).permutation(n)[:_MAX_SAMPLE])
+        neighbors = leading_neighbors(mapped, candidates, sample, n_neighbors=k, n_threads=threads)
+        votes = [vote(codes[indices], n_classes, "shrink") for indices in neighbors]
+        errors = [np.mean(predicted != codes[sample]) for predicted in votes]
+        self.errors_ = np.column_stack([candidates, errors]).astype(np.float64)
+        return candidates[int(np.argmin(errors))]
 
 
-def _around(rows: LocalRows, block: slice, size: int) -> Matrix:
+def _sum_between(rows: LocalRows, block: slice, size: int) -> Matrix:
     """Return the sum of the between-class covariances around a block of rows."""
     queries = rows.queries(rows.given[block])
     metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
     weights, radius, errors = rows.tricube(queries, metrics, size)
     sums = rows.moments.class_sums(weights)
-    doubt = in_doubt(sums.weights.sum(axis=1), radius, errors)
-    apart = sums.apart()[~doubt].reshape(-1, rows.n_features)
-    total = apart.T @ apart
-    if doubt.any():
-        again = queries[doubt], metrics[doubt]
-        anew = scatters_from_differences(rows, *again, rows.window(*again, size))
-        total += anew.between.sum(axis=0)
+    is_doubtful = in_doubt(sums.weights.sum(axis=1), radius, errors)
+    factors = sums.apart()[~is_doubtful].reshape(-1, rows.n_features)
+    total = factors.T @ factors
+    if is_doubtful.any():
+        doubtful = queries[is_doubtful], metrics[is_doubtful]
+        recomputed = scatters_from_differences(rows, *doubtful, rows.window(*doubtful, size))
+        total += recomputed.between.sum(axis=0)
     return np.asarray(total)
 
 
-def pooled_within(rows: Matrix, codes: Indices) -> Matrix:
+def compute_pooled_within(rows: Matrix, codes: Indices) -> Matrix:
     """Return the pooled within-class covariance, with divisor n."""
-    apart = rows.copy()
+    residuals = rows.copy()
     for code in range(codes.max() + 1):
-        apart[codes == code] -= rows[codes == code].mean(axis=0)
-    return np.asarray(apart.T @ apart / len(rows))
+        residuals[codes == code] -= rows[codes == code].mean(axis=0)
+    return np.asarray(residuals.T @ residuals / len(rows))
 
 
-def numbers_to_try(p: int) -> list[int]:
+def list_candidates(p: int) -> list[int]:
     """Return the Fibonacci numbers 1, 2, 3, 5, 8, ... up to p."""
-    numbers, last, this = [], 1, 1
-    while this <= p:
-        numbers.append(this)
-        last, this = this, this + last
-    return numbers
+    candidates, previous, current = [], 1, 1
+    while current <= p:
+        candidates.append(current)
+        previous, current = current, current + previous
+    return candidates

@@ -115,7 +115,7 @@ class FriedmanClassifier(LocalVoter):
         "min_window": [integer(1)],
     }
     settings = ({"variant": "machete"}, {"keep_fraction": 0.5})
-    also_called: ClassVar = {"scythe": {"variant": "scythe"}, "machete": {"variant": "machete"}}
+    aliases: ClassVar = {"scythe": {"variant": "scythe"}, "machete": {"variant": "machete"}}
     # The cuts end at n_neighbors, so the neighbors for k need not include those for k - 1.
     nested = False
 
@@ -163,11 +163,11 @@ class FriedmanClassifier(LocalVoter):
         ndarray of shape (n_queries, p)
             Relevances :math:`r_i^2`. Each row sums to 1.
         """
-        rows, step = self._rows(), self._step(step)
-        (found,) = self._by_block(
-            rows, X, lambda block: (self._cuts(rows, block).relevances[step],)
+        rows, step = self._rows(), self._check_step(step)
+        (relevances,) = self._by_block(
+            rows, X, lambda block: (self._compute_cuts(rows, block).relevances[step],)
         )
-        return found
+        return relevances
 
     def regions_at(self, X: ArrayLike, step: int = -1) -> NDArray[np.float64]:
         """Return the box around each point after a given cut, for ``variant="machete"``.
@@ -191,16 +191,16 @@ class FriedmanClassifier(LocalVoter):
                 'regions_at needs variant="machete", whose regions are boxes; got '
                 f"variant={self.variant!r}."
             )
-        rows, step = self._rows(), self._step(step)
+        rows, step = self._rows(), self._check_step(step)
 
-        def work(block: LocalQueries) -> tuple[NDArray[np.float64]]:
-            half = self._cuts(rows, block).boxes[step]
-            return (np.stack([block.given - half, block.given + half], axis=2),)
+        def compute_boxes(block: LocalQueries) -> tuple[NDArray[np.float64]]:
+            half_widths = self._compute_cuts(rows, block).boxes[step]
+            return (np.stack([block.given - half_widths, block.given + half_widths], axis=2),)
 
-        (found,) = self._by_block(rows, X, work)
-        return found
+        (regions,) = self._by_block(rows, X, compute_boxes)
+        return regions
 
-    def _step(self, step: int) -> int:
+    def _check_step(self, step: int) -> int:
         n_cuts = max(1, len(self.region_sizes()) - 1)
         if not -n_cuts <= step < n_cuts:
             raise ValueError(
@@ -219,12 +219,14 @@ class FriedmanClassifier(LocalVoter):
         }
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
-        return LocalMetrics(weights=self._cuts(rows, queries).weights)
+        return LocalMetrics(weights=self._compute_cuts(rows, queries).weights)
 
-    def _found(self, rows: LocalRows, queries: LocalQueries, k: int) -> tuple[Matrix, Indices]:
-        return self._in_order(rows, queries, self._cuts(rows, queries, k), k)
+    def _find_neighbors(
+        self, rows: LocalRows, queries: LocalQueries, k: int
+    ) -> tuple[Matrix, Indices]:
+        return self._order_region(rows, queries, self._compute_cuts(rows, queries, k), k)
 
-    def _in_order(
+    def _order_region(
         self, rows: LocalRows, queries: LocalQueries, cut: _Cuts | _Cut, k: int
     ) -> tuple[Matrix, Indices]:
         """Return the first k rows of the last region, in the order of the last cut."""
@@ -236,8 +238,8 @@ class FriedmanClassifier(LocalVoter):
         distances = np.sqrt(np.take_along_axis(squares, order, axis=1))
         return distances, np.take_along_axis(cut.region, order, axis=1)
 
-    def kneighbors_by_k(self, X: ArrayLike, most: int) -> list[Indices]:
-        """Return the indices of the nearest points for each ``n_neighbors`` from 1 to ``most``.
+    def kneighbors_by_k(self, X: ArrayLike, max_neighbors: int) -> list[Indices]:
+        """Return the indices of the nearest points for each ``n_neighbors`` up to a maximum.
 
         The result for each k is that of a classifier fitted with ``n_neighbors=k``. Only the last
         cut depends on k, so one pass computes all of them.
@@ -246,48 +248,55 @@ class FriedmanClassifier(LocalVoter):
         ----------
         X : array-like of shape (n_queries, n_features)
             Query points.
-        most : int
+        max_neighbors : int
             Largest ``n_neighbors``.
 
         Returns
         -------
         list of ndarray of shape (n_queries, k)
-            One array for each k from 1 to ``most``.
+            One array for each k from 1 to ``max_neighbors``.
         """
         rows = self._rows()
-        if not 1 <= most <= len(rows):
+        if not 1 <= max_neighbors <= len(rows):
             raise ValueError(
-                f"most={most} must be from 1 to the number of training points, {len(rows)}."
+                f"max_neighbors={max_neighbors} must be from 1 to the number of training points, "
+                f"{len(rows)}."
             )
-        return list(self._by_block(rows, X, lambda block: self._found_by_k(rows, block, most)))
+        return list(
+            self._by_block(
+                rows, X, lambda block: self._find_neighbors_by_k(rows, block, max_neighbors)
+            )
+        )
 
-    def _found_by_k(self, rows: _Rows, queries: LocalQueries, most: int) -> tuple[Indices, ...]:
+    def _find_neighbors_by_k(
+        self, rows: _Rows, queries: LocalQueries, max_neighbors: int
+    ) -> tuple[Indices, ...]:
         sizes = self._region_sizes(len(rows), 1)
         sizes += sizes if len(sizes) == 1 else []
-        parts = []
+        blocks = []
         for block in row_blocks(len(queries), 24 * rows.n_features * sizes[1]):
-            asked, found = queries[block], {}
-            for cut, (size, kept) in zip(
-                self._each_cut(rows, asked, sizes), pairwise(sizes), strict=True
+            block_queries, neighbors = queries[block], {}
+            for cut, (size, n_kept) in zip(
+                self._iterate_cuts(rows, block_queries, sizes), pairwise(sizes), strict=True
             ):
                 # This is the last cut for every k that is at least the number of rows it keeps.
-                for k in range(kept, min(size, most) + 1):
-                    if k not in found:
-                        last = cut._replace(region=cut.keep(k))
-                        found[k] = self._in_order(rows, asked, last, k)[1]
-            parts.append([found[k] for k in range(1, most + 1)])
-        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+                for k in range(n_kept, min(size, max_neighbors) + 1):
+                    if k not in neighbors:
+                        last_cut = cut._replace(region=cut.select(k))
+                        neighbors[k] = self._order_region(rows, block_queries, last_cut, k)[1]
+            blocks.append([neighbors[k] for k in range(1, max_neighbors + 1)])
+        return tuple(np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
 
-    def _explained(
+    def _explain_block(
         self, rows: LocalRows, queries: LocalQueries, k: int
     ) -> tuple[Matrix, NDArray[np.float64], Matrix, Indices]:
-        cuts = self._cuts(rows, queries, k)
-        distances, found = self._in_order(rows, queries, cuts, k)
+        cuts = self._compute_cuts(rows, queries, k)
+        distances, neighbors = self._order_region(rows, queries, cuts, k)
         owner = np.repeat(np.arange(len(queries)), k)
-        apart = rows.apart(queries, owner, found.ravel())
-        parts = LocalMetrics(weights=cuts.weights).parts(apart, owner)
+        differences = rows.apart(queries, owner, neighbors.ravel())
+        contributions = LocalMetrics(weights=cuts.weights).parts(differences, owner)
         relevance = np.mean(cuts.relevances, axis=0)
-        return relevance, parts.reshape(*found.shape, -1), distances, found
+        return relevance, contributions.reshape(*neighbors.shape, -1), distances, neighbors
 
     # ------------------------------------------------------------------ cuts
 
@@ -301,18 +310,18 @@ class FriedmanClassifier(LocalVoter):
             sizes.append(max(k, int(self.keep_fraction * sizes[-1])))
         return sizes
 
-    def _cuts(self, rows: LocalRows, queries: LocalQueries, k: int = 1) -> _Cuts:
+    def _compute_cuts(self, rows: LocalRows, queries: LocalQueries, k: int = 1) -> _Cuts:
         """Return all cuts of a block of queries, down to n_neighbors rows, or k if k is larger."""
         assert isinstance(rows, _Rows)
         n = len(rows) - (queries.own is not None)
         sizes = self._region_sizes(n, min(n, max(k, self.n_neighbors)))
         sizes += sizes if len(sizes) == 1 else []  # a cut that keeps all rows defines their order
-        numbers = rows.n_features * sizes[queries.own is None]
-        parts = [
-            self._cut_all(rows, queries[block], sizes)
-            for block in row_blocks(len(queries), 24 * numbers)
+        n_entries = rows.n_features * sizes[queries.own is None]
+        blocks = [
+            self._compute_all_cuts(rows, queries[block], sizes)
+            for block in row_blocks(len(queries), 24 * n_entries)
         ]
-        relevances, boxes, weights, region = zip(*parts, strict=True)
+        relevances, boxes, weights, region = zip(*blocks, strict=True)
         return _Cuts(
             np.concatenate(relevances, axis=1),
             np.concatenate(boxes, axis=1),
@@ -320,74 +329,78 @@ class FriedmanClassifier(LocalVoter):
             np.concatenate(region),
         )
 
-    def _cut_all(self, rows: _Rows, queries: LocalQueries, sizes: list[int]) -> _Cuts:
+    def _compute_all_cuts(self, rows: _Rows, queries: LocalQueries, sizes: list[int]) -> _Cuts:
         b = np.arange(len(queries))
         box = np.full(queries.given.shape, np.inf)
         relevances: list[Matrix] = []
         boxes: list[Matrix] = []
-        for cut in self._each_cut(rows, queries, sizes):
+        for cut in self._iterate_cuts(rows, queries, sizes):
             if self.variant == "machete":
                 best, region = cut.best, cut.region
-                far = np.abs(rows.given[region, best[:, None]] - queries.given[b, best][:, None])
-                edge = np.where(cut.none, np.inf, far.max(axis=1))
-                box[b, best] = np.minimum(box[b, best], edge)
-            relevances.append(cut.relevant)
+                offsets = np.abs(
+                    rows.given[region, best[:, None]] - queries.given[b, best][:, None]
+                )
+                half_width = np.where(cut.is_irrelevant, np.inf, offsets.max(axis=1))
+                box[b, best] = np.minimum(box[b, best], half_width)
+            relevances.append(cut.relevance)
             boxes.append(box.copy())
         return _Cuts(np.stack(relevances), np.stack(boxes), cut.weights, cut.region)
 
-    def _each_cut(self, rows: _Rows, queries: LocalQueries, sizes: list[int]) -> Iterator[_Cut]:
+    def _iterate_cuts(self, rows: _Rows, queries: LocalQueries, sizes: list[int]) -> Iterator[_Cut]:
         """Yield the cuts from each size of region to the next."""
         columns = rows.columns
         region: Indices | None = None  # all rows, which are sorted in advance
         if queries.own is not None:
-            others = np.arange(len(rows) - 1)
-            region = others + (others >= queries.own[:, None])
-        for size, kept in pairwise(sizes):
+            row_indices = np.arange(len(rows) - 1)
+            region = row_indices + (row_indices >= queries.own[:, None])
+        for size, n_kept in pairwise(sizes):
             window = int(min(size, max(self.min_window, int(self.window * size))))
             if region is None:
-                counts = rows.by_feature.counts(queries.given / columns.unit, window)
-                shares, variances = rows.shares, rows.variances
+                counts = rows.sorted_features.count_classes(queries.given / columns.unit, window)
+                fractions, variances = rows.class_fractions, rows.variances
             else:
-                squares, variances = squares_and_variances(columns, queries.given, region)
+                squares, variances = compute_squares_and_variances(columns, queries.given, region)
                 indicators = columns.indicators[region]
                 counts = slab_counts(squares, window, indicators)
-                shares = (np.ones(size, np.float32) @ indicators).astype(np.float64) / size
-            relevant, none = share_gains(counts, shares)
-            best = np.round(relevant, _DIGITS).argmax(axis=1)
-            weights = relevant / variances
+                fractions = (np.ones(size, np.float32) @ indicators).astype(np.float64) / size
+            relevance, is_irrelevant = compute_slab_relevance(counts, fractions)
+            best = np.round(relevance, _DIGITS).argmax(axis=1)
+            weights = relevance / variances
             if self.variant == "machete":
-                weights[~none] = np.eye(rows.n_features)[best[~none]]
-            keep: Callable[[int], Indices]
+                weights[~is_irrelevant] = np.eye(rows.n_features)[best[~is_irrelevant]]
+            select: Callable[[int], Indices]
             if region is None:
-                keep = partial(_nearest_of_all, rows, queries, LocalMetrics(weights=weights))
+                select = partial(_select_nearest, rows, queries, LocalMetrics(weights=weights))
             else:
-                keep = partial(_lowest, region, _scores(squares, weights * columns.stretch))
-            region = keep(kept)
-            yield _Cut(relevant, none, best, weights, region, keep)
+                select = partial(
+                    _select_lowest, region, _compute_scores(squares, weights * columns.stretch)
+                )
+            region = select(n_kept)
+            yield _Cut(relevance, is_irrelevant, best, weights, region, select)
 
 
 class _Cut(NamedTuple):
     """One cut for a block of queries."""
 
-    relevant: Matrix  # (b, p)
-    none: Mask  # (b,): True where no feature is relevant
+    relevance: Matrix  # (b, p)
+    is_irrelevant: Mask  # (b,): True where no feature is relevant
     best: Indices  # (b,): the most relevant feature
     weights: Matrix  # (b, p), for standardized features
     region: Indices  # (b, kept): the rows that are kept, ascending
-    keep: Callable[[int], Indices]  # returns the rows that a cut to another size keeps
+    select: Callable[[int], Indices]  # returns the rows that a cut to another size keeps
 
 
-def _nearest_of_all(
-    rows: LocalRows, queries: LocalQueries, metrics: LocalMetrics, kept: int
+def _select_nearest(
+    rows: LocalRows, queries: LocalQueries, metrics: LocalMetrics, n_kept: int
 ) -> Indices:
-    return rows.window(queries, metrics, kept).found
+    return rows.window(queries, metrics, n_kept).found
 
 
-def _lowest(region: Indices, scores: Matrix, kept: int) -> Indices:
+def _select_lowest(region: Indices, scores: Matrix, n_kept: int) -> Indices:
     """Return the rows of a region with the lowest scores; of nearly equal ones, the first."""
-    if kept == region.shape[1]:
+    if n_kept == region.shape[1]:
         return region
-    return region[smallest(scores, kept, EQUAL)].reshape(-1, kept)
+    return region[smallest(scores, n_kept, EQUAL)].reshape(-1, n_kept)
 
 
 class _Cuts(NamedTuple):
@@ -399,25 +412,25 @@ class _Cuts(NamedTuple):
     region: Indices  # (b, k): rows of the last region, ascending
 
 
-def share_gains(counts: NDArray[Any], shares: Matrix) -> tuple[Matrix, Mask]:
+def compute_slab_relevance(counts: NDArray[Any], fractions: Matrix) -> tuple[Matrix, Mask]:
     """Return relevances (b, p), and a mask of the queries for which no feature is relevant.
 
-    ``counts`` are the class counts in slabs, (b, p, J); ``shares`` the class fractions in the
-    region.
+    ``counts`` are the class counts in slabs, (b, p, J), and ``fractions`` the class fractions in
+    the region.
     """
     counts = counts.astype(np.float64)
-    apart = counts / counts.sum(axis=2, keepdims=True)
-    apart -= shares.reshape(-1, 1, shares.shape[-1])
-    apart *= apart
-    gain = apart.sum(axis=2)
+    gaps = counts / counts.sum(axis=2, keepdims=True)
+    gaps -= fractions.reshape(-1, 1, fractions.shape[-1])
+    gaps *= gaps
+    gain = gaps.sum(axis=2)
     total = gain.sum(axis=1, keepdims=True)
-    none = total[:, 0] == 0  # exact, as equal fractions are equal quotients
-    total[none] = 1.0
-    gain[none] = 1 / gain.shape[1]
-    return gain / total, none
+    is_irrelevant = total[:, 0] == 0  # exact, as equal fractions are equal quotients
+    total[is_irrelevant] = 1.0
+    gain[is_irrelevant] = 1 / gain.shape[1]
+    return gain / total, is_irrelevant
 
 
-def squares_and_variances(
+def compute_squares_and_variances(
     columns: FeatureColumns, given: Matrix, region: Indices
 ) -> tuple[NDArray[np.float64], Matrix]:
     """Return squared differences (p, b, m), in the units of ``columns``, and variances (b, p)."""
@@ -430,22 +443,22 @@ def squares_and_variances(
     # rounding errors. Compute these variances directly.
     feature, query = np.nonzero(variances < 1e-6 * seconds)
     if feature.size:
-        some = columns.columns[feature[:, None], region[query]]
-        variances[feature, query] = np.var(some - some[:, :1], axis=1)
+        values = columns.columns[feature[:, None], region[query]]
+        variances[feature, query] = np.var(values - values[:, :1], axis=1)
     variances *= columns.stretch[:, None]
     return squares, np.where(variances > 0, variances, 1.0).T
 
 
-def _scores(squares: NDArray[np.float64], weights: Matrix) -> Matrix:
+def _compute_scores(squares: NDArray[np.float64], weights: Matrix) -> Matrix:
     """Return weighted sums over features, (b, m).
 
     The terms are added one feature at a time, so that equal terms give exactly equal sums.
     """
     total = np.zeros(squares.shape[1:])
-    part = np.empty_like(total)
-    for along, weight in zip(squares, weights.T, strict=True):
-        np.multiply(along, weight[:, None], out=part)
-        total += part
+    terms = np.empty_like(total)
+    for feature_squares, weight in zip(squares, weights.T, strict=True):
+        np.multiply(feature_squares, weight[:, None], out=terms)
+        total += terms
     return total
 
 
@@ -461,11 +474,11 @@ class _Rows(LocalRows):
         return FeatureColumns.of(self)
 
     @cached_property
-    def by_feature(self) -> _Sorted:
-        return _Sorted.of(self.columns)
+    def sorted_features(self) -> _SortedFeatures:
+        return _SortedFeatures.from_columns(self.columns)
 
     @cached_property
-    def shares(self) -> Vector:
+    def class_fractions(self) -> Vector:
         return np.bincount(self.codes, minlength=self.n_classes) / len(self)
 
     @cached_property
@@ -476,42 +489,42 @@ class _Rows(LocalRows):
 
 
 @dataclass(frozen=True)
-class _Sorted:
+class _SortedFeatures:
     """All rows sorted by each feature; a slab is the range between two positions."""
 
     columns: Matrix  # (p, n), ascending
     below: Singles  # (p, n + 1, J): class counts before each position
 
     @classmethod
-    def of(cls, columns: FeatureColumns) -> _Sorted:
+    def from_columns(cls, columns: FeatureColumns) -> _SortedFeatures:
         order = np.argsort(columns.columns, axis=1)
         p, n = order.shape
         below = np.zeros((p, n + 1, columns.n_classes), dtype=np.float32)
         np.cumsum(columns.indicators[order], axis=1, out=below[:, 1:])
         return cls(np.take_along_axis(columns.columns, order, axis=1), below)
 
-    def counts(self, queries: Matrix, size: int) -> Singles:
+    def count_classes(self, queries: Matrix, size: int) -> Singles:
         """Return :func:`slab_counts` over all rows, for queries (b, p) in units of the columns."""
         n, p = self.columns.shape[1], queries.shape[1]
         features, z = np.arange(p), queries
 
-        def at(place: Indices) -> Matrix:
-            return np.asarray(self.columns[features, np.clip(place, 0, n - 1)])
+        def value_at(position: Indices) -> Matrix:
+            return np.asarray(self.columns[features, np.clip(position, 0, n - 1)])
 
         # The nearest rows start at the first position that is not farther from the query than the
         # position just behind their end.
-        start = _first(lambda k: z - at(k) <= at(k + size) - z, n - size, z.shape)
-        far = np.maximum(z - at(start), at(start + size - 1) - z) * (1 + EQUAL)
-        begin = _first(lambda k: z - at(k) <= far, n, z.shape)
-        end = _first(lambda k: at(k) - z > far, n, z.shape)
+        start = _find_first(lambda k: z - value_at(k) <= value_at(k + size) - z, n - size, z.shape)
+        radius = np.maximum(z - value_at(start), value_at(start + size - 1) - z) * (1 + EQUAL)
+        begin = _find_first(lambda k: z - value_at(k) <= radius, n, z.shape)
+        end = _find_first(lambda k: value_at(k) - z > radius, n, z.shape)
         return np.asarray(self.below[features, end] - self.below[features, begin])
 
 
-def _first(holds: Callable[[Indices], Mask], n: int, shape: tuple[int, ...]) -> Indices:
+def _find_first(holds: Callable[[Indices], Mask], n: int, shape: tuple[int, ...]) -> Indices:
     """Return the first of n positions where a monotone condition holds, or n if it never does."""
     low, high = np.zeros(shape, dtype=np.intp), np.full(shape, n, dtype=np.intp)
     for _ in range(n.bit_length()):
         middle = (low + high) // 2
-        done = holds(middle) | (middle >= high)
-        low, high = np.where(done, low, middle + 1), np.where(done, middle, high)
+        is_found = holds(middle) | (middle >= high)
+        low, high = np.where(is_found, low, middle + 1), np.where(is_found, middle, high)
     return low

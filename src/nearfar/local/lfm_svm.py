@@ -121,11 +121,11 @@ class LFMSVMClassifier(LocalVoter):
     >>> from nearfar import LFMSVMClassifier
     >>> X = np.random.default_rng(0).normal(size=(300, 4))
     >>> y = X[:, 0] + X[:, 1] ** 2 > 1
-    >>> rule = LFMSVMClassifier(C=10.0).fit(X, y)
-    >>> points, found = rule.boundary_points(X[:3])
-    >>> found.tolist()
+    >>> classifier = LFMSVMClassifier(C=10.0).fit(X, y)
+    >>> points, has_boundary = classifier.boundary_points(X[:3])
+    >>> has_boundary.tolist()
     [True, True, True]
-    >>> int(rule.weights_at([[1.0, 0.0, 0.0, 0.0]]).argmax())
+    >>> int(classifier.weights_at([[1.0, 0.0, 0.0, 0.0]]).argmax())
     0
     """
 
@@ -151,7 +151,8 @@ class LFMSVMClassifier(LocalVoter):
         "clip": [boolean],
     }
     settings = ({"C": 10.0}, {"weight_scale": 3.0})
-    at_once = 512  # the search for boundary points is vectorized over queries
+    # Larger blocks are faster, because the search for boundary points is vectorized over queries.
+    max_queries_per_block = 512
 
     def __init__(
         self,
@@ -207,23 +208,24 @@ class LFMSVMClassifier(LocalVoter):
         -------
         points : ndarray of shape (n_queries, p)
             Boundary points in the units of X, or of the transformed points if there is a learner.
-            If none is found, the point itself.
-        found : ndarray of bool, shape (n_queries,)
+            The point itself if no boundary point is found.
+        has_boundary : ndarray of bool, shape (n_queries,)
             True where a boundary point was found.
         """
         rows = self._rows()
 
-        def work(block: LocalQueries) -> tuple[Matrix, Mask]:
-            points, found = block.given.copy(), np.zeros(len(block), dtype=np.bool_)
-            for i, asking, others in self._by_pair(rows, block):
+        def find_boundary(block: LocalQueries) -> tuple[Matrix, Mask]:
+            points, has_boundary = block.given.copy(), np.zeros(len(block), dtype=np.bool_)
+            for i, indices, pair_rows in self._iterate_pairs(rows, block):
                 machine = self.svcs_[i]
-                near, there = machine.boundary(block.standard[asking], others)
-                moved = (near - block.standard[asking]) * rows.scale  # exactly 0 if none was found
-                points[asking], found[asking] = points[asking] + moved, there
-            return points, found
+                boundary, is_found = machine.boundary(block.standard[indices], pair_rows)
+                # The offset of a query without a boundary point is exactly 0.
+                offsets = (boundary - block.standard[indices]) * rows.scale
+                points[indices], has_boundary[indices] = points[indices] + offsets, is_found
+            return points, has_boundary
 
-        points, found = self._by_block(rows, X, work)
-        return points, found
+        points, has_boundary = self._by_block(rows, X, find_boundary)
+        return points, has_boundary
 
     def weights_at(self, X: ArrayLike) -> Matrix:
         """Return the feature weights at each point.
@@ -239,61 +241,67 @@ class LFMSVMClassifier(LocalVoter):
             Weights for standardized features. Each row sums to 1.
         """
         rows = self._rows()
-        (found,) = self._by_block(rows, X, lambda block: (self._metrics(rows, block).diagonals(),))
-        return found
+        (weights,) = self._by_block(
+            rows, X, lambda block: (self._metrics(rows, block).diagonals(),)
+        )
+        return weights
 
     # ------------------------------------------------------------------ fit
 
     def _learn(self, rows: LocalRows) -> None:
         spread = float(np.var(rows.standard, axis=0).sum())
-        given = self.gamma if self.gamma is not None else 1 / spread if spread > 0 else 1.0
-        self.gamma_ = float(given)
+        gamma = self.gamma if self.gamma is not None else 1 / spread if spread > 0 else 1.0
+        self.gamma_ = float(gamma)
         kernel = Kernel(self.kernel, self.gamma_, int(self.degree), float(self.coef0))
         self.svcs_, means = [], []
         for first, second in combinations(range(rows.n_classes), 2):
-            members = _members(rows, first, second)
+            members = _find_members(rows, first, second)
             positive = rows.codes[members] == second
             machine = KernelMachine.fit(rows.standard[members], positive, float(self.C), kernel)
             machine.support = members[machine.support]
             self.svcs_.append(machine)
-            means.append(self._mean_distance(rows, machine, members))
+            means.append(self._compute_mean_distance(rows, machine, members))
         self.D_ = np.array(means)
-        self.n_without_boundary_ = self._count_without(rows)
+        self.n_without_boundary_ = self._count_without_boundary(rows)
 
-    def _mean_distance(self, rows: LocalRows, machine: KernelMachine, members: Indices) -> float:
+    def _compute_mean_distance(
+        self, rows: LocalRows, machine: KernelMachine, members: Indices
+    ) -> float:
         """Return the mean distance from training rows to the nearest unbounded support vector."""
         blocks = row_blocks(len(members), 16 * len(machine.vectors))
-        far = [
-            _to_vectors(machine, rows.standard[some], some if self.leave_one_out else None)
-            for some in (members[block] for block in blocks)
+        block_distances = [
+            _compute_vector_distances(
+                machine, rows.standard[block_members], block_members if self.leave_one_out else None
+            )
+            for block_members in (members[block] for block in blocks)
         ]
-        distances = np.concatenate(far)
-        known = distances[np.isfinite(distances)]  # infinite without another support vector
-        return float(known.mean()) if known.size else 0.0
+        distances = np.concatenate(block_distances)
+        finite = distances[np.isfinite(distances)]  # infinite without another support vector
+        return float(finite.mean()) if finite.size else 0.0
 
-    def _count_without(self, rows: LocalRows) -> int:
+    def _count_without_boundary(self, rows: LocalRows) -> int:
         """Return the number of training rows without a boundary point.
 
         Only an SVM that puts all points on one side can have such rows.
         """
-        n, missing = len(rows), 0
+        n, n_missing = len(rows), 0
         if not self.svcs_:
             return n
         pairs = enumerate(combinations(range(rows.n_classes), 2))
-        one_sided = {
+        one_sided_svms = {
             i
             for i, pair in pairs
-            if not self.svcs_[i].has_two_sides(rows.standard[_members(rows, *pair)])
+            if not self.svcs_[i].has_two_sides(rows.standard[_find_members(rows, *pair)])
         }
-        if not one_sided:
+        if not one_sided_svms:
             return 0
-        for block in row_blocks(n, 48 * n, at_most=self.at_once):
+        for block in row_blocks(n, 48 * n, at_most=self.max_queries_per_block):
             queries = rows.queries(rows.given[block])
-            for i, asking, others in self._by_pair(rows, queries):
-                if i in one_sided:
-                    found = self.svcs_[i].boundary(queries.standard[asking], others)[1]
-                    missing += int(np.count_nonzero(~found))
-        return missing
+            for i, indices, pair_rows in self._iterate_pairs(rows, queries):
+                if i in one_sided_svms:
+                    has_boundary = self.svcs_[i].boundary(queries.standard[indices], pair_rows)[1]
+                    n_missing += int(np.count_nonzero(~has_boundary))
+        return n_missing
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
@@ -310,34 +318,40 @@ class LFMSVMClassifier(LocalVoter):
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
         weights = np.full(queries.standard.shape, 1 / rows.n_features)
-        for i, asking, others in self._by_pair(rows, queries):
-            machine, some = self.svcs_[i], queries[asking]
-            points, found = machine.boundary(some.standard, others)
+        for i, indices, pair_rows in self._iterate_pairs(rows, queries):
+            machine, pair_queries = self.svcs_[i], queries[indices]
+            points, has_boundary = machine.boundary(pair_queries.standard, pair_rows)
             normals = np.abs(machine.gradients(points)[1])
             if self.normalize_gradient:
                 lengths = np.sqrt(np.square(normals).sum(axis=1, keepdims=True))
                 normals /= np.where(lengths > 0, lengths, 1.0)
-            reach = self.D_[i] - _to_vectors(machine, some.standard, some.own)
-            reach[~found | ~np.isfinite(reach)] = 0.0
+            reach = self.D_[i] - _compute_vector_distances(
+                machine, pair_queries.standard, pair_queries.own
+            )
+            reach[~has_boundary | ~np.isfinite(reach)] = 0.0
             if self.clip:
                 reach = np.maximum(reach, 0.0)
-            weights[asking] = softmax(float(self.weight_scale) * reach[:, None] * normals)
+            weights[indices] = compute_softmax(float(self.weight_scale) * reach[:, None] * normals)
         return LocalMetrics(weights=weights)
 
-    def _by_pair(
+    def _iterate_pairs(
         self, rows: LocalRows, queries: LocalQueries
     ) -> Iterator[tuple[int, Indices, Matrix]]:
         """Yield the index of each SVM, the queries that use it, and its training rows."""
         if rows.n_classes < 2:
             return
-        pairs = two_classes(rows, queries)
-        numbers = {pair: i for i, pair in enumerate(combinations(range(rows.n_classes), 2))}
+        pairs = find_two_classes(rows, queries)
+        pair_indices = {pair: i for i, pair in enumerate(combinations(range(rows.n_classes), 2))}
         for first, second in np.unique(pairs, axis=0).tolist():
-            asking = np.flatnonzero((pairs == (first, second)).all(axis=1))
-            yield numbers[first, second], asking, rows.standard[_members(rows, first, second)]
+            indices = np.flatnonzero((pairs == (first, second)).all(axis=1))
+            yield (
+                pair_indices[first, second],
+                indices,
+                rows.standard[_find_members(rows, first, second)],
+            )
 
 
-def two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
+def find_two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
     """Return the two most frequent classes among the nearest rows, (b, 2), ascending.
 
     Ties are broken in favor of the class with the nearest row, then of the first class.
@@ -358,17 +372,17 @@ def two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
     return np.sort(first_two, axis=1)
 
 
-def softmax(exponents: Matrix) -> Matrix:
+def compute_softmax(exponents: Matrix) -> Matrix:
     """Return the softmax of each row."""
     weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def _members(rows: LocalRows, first: int, second: int) -> Indices:
+def _find_members(rows: LocalRows, first: int, second: int) -> Indices:
     return np.flatnonzero((rows.codes == first) | (rows.codes == second))
 
 
-def _to_vectors(machine: KernelMachine, X: Matrix, own: Indices | None) -> Vector:
+def _compute_vector_distances(machine: KernelMachine, X: Matrix, own: Indices | None) -> Vector:
     """Return the distances to the nearest unbounded support vector.
 
     If ``own`` is given, row i of X is training row ``own[i]`` and not its own support vector. The

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, NeighborVoter
-from nearfar.base.voter import leave_out, nearest, vote_error
+from nearfar.base.voter import compute_vote_error, find_nearest, leave_out
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
@@ -23,8 +23,8 @@ from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
 #: local variance.
 SIZES = (5, 8, 12, 16, 24)
 _RIDGES = (0.01, 0.1, 1.0)
-# Number of floats that are processed at once, so that they fit into the CPU cache.
-_IN_CACHE = 2**17
+# Maximum number of floats that are processed at once, so that they fit into the CPU cache.
+_CACHE_FLOATS = 2**17
 
 
 class MVEMClassifier(NeighborVoter):
@@ -154,25 +154,25 @@ class MVEMClassifier(NeighborVoter):
         classes, codes = self._check_labels(y, len(rows), min_classes=1)
         self._check_neighbors(len(rows))
         self._points, self._codes = rows, codes
-        tried: list[tuple[int, float, float]] = []
-        for size, several in self._candidates(rows):
-            errors = self._left_out(several, len(classes))
-            for gaussians, error in zip(several, errors, strict=True):
+        results: list[tuple[int, float, float]] = []
+        for size, candidates in self._iterate_candidates(rows):
+            errors = self._compute_leave_one_out_errors(candidates, len(classes))
+            for gaussians, error in zip(candidates, errors, strict=True):
                 ridge = gaussians.added_ridge
                 assert ridge is not None
-                if not tried or error < min(row[2] for row in tried):
+                if not results or error < min(row[2] for row in results):
                     self.neighborhood_, self.ridge_ = size, ridge
                     self._gaussians = gaussians if self.symmetric else None
-                tried.append((size, ridge, error))
-        self.errors_ = np.array(tried, dtype=np.float64)
+                results.append((size, ridge, error))
+        self.errors_ = np.array(results, dtype=np.float64)
         self.classes_ = classes
         return self
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         need(self.neighborhood_ < sizes["n"], "neighborhood_ must be below n_samples.")
-        fits = (self._gaussians is not None) == self.symmetric
-        need(fits, "_gaussians must be set if, and only if, symmetric is True.")
+        is_consistent = (self._gaussians is not None) == self.symmetric
+        need(is_consistent, "_gaussians must be set if, and only if, symmetric is True.")
 
     def distances(self, X: ArrayLike) -> Matrix:
         """Return the distances from each query to each training point.
@@ -194,104 +194,124 @@ class MVEMClassifier(NeighborVoter):
 
     def _distance_blocks(self, X: Any) -> tuple[int, Iterator[tuple[slice, Matrix]]]:
         if X is None:
-            return len(self._points), self._among(self._own_gaussians())
+            return len(self._points), self._iterate_blocks(self._get_training_gaussians())
         queries = np.ascontiguousarray(self._check_X(X, reset=False), np.float64)
-        blocks = self._blocks(len(queries))
-        return len(queries), ((block, self._from(queries[block])) for block in blocks)
+        blocks = self._split_blocks(len(queries))
+        return len(queries), (
+            (block, self._compute_query_distances(queries[block])) for block in blocks
+        )
 
-    def _own_gaussians(self) -> Gaussians:
+    def _get_training_gaussians(self) -> Gaussians:
         if self._gaussians is not None:
             return self._gaussians
         return Gaussians.from_neighborhoods(self._points, self.neighborhood_, self.ridge_)
 
     # ------------------------------------------------------------------ parameters from labels
 
-    def _candidates(self, rows: Matrix) -> Iterator[tuple[int, list[Gaussians]]]:
+    def _iterate_candidates(self, rows: Matrix) -> Iterator[tuple[int, list[Gaussians]]]:
         """Yield each neighborhood size with the Gaussians of all ridges, smallest ridge first."""
-        most = len(rows) - 1
-        given = SIZES if self.neighborhood is None else (self.neighborhood,)
-        sizes = list(dict.fromkeys(min(size, most) for size in given))
+        max_size = len(rows) - 1
+        requested = SIZES if self.neighborhood is None else (self.neighborhood,)
+        sizes = list(dict.fromkeys(min(size, max_size) for size in requested))
         near = kneighbors(rows, n_neighbors=max(sizes))[1]
         for size in sizes:
-            made = partial(Gaussians.from_neighborhoods, rows, neighbors=near[:, :size])
+            make_gaussians = partial(Gaussians.from_neighborhoods, rows, neighbors=near[:, :size])
             if self.ridge is not None:
-                yield size, [made(ridge=self.ridge)]
+                yield size, [make_gaussians(ridge=self.ridge)]
                 continue
-            least = made(ridge="auto").added_ridge
-            assert least is not None
-            yield size, [made(ridge=share / AUTO_LOCAL_RIDGE * least) for share in _RIDGES]
+            auto_ridge = make_gaussians(ridge="auto").added_ridge
+            assert auto_ridge is not None
+            yield (
+                size,
+                [
+                    make_gaussians(ridge=factor / AUTO_LOCAL_RIDGE * auto_ridge)
+                    for factor in _RIDGES
+                ],
+            )
 
-    def _left_out(self, several: list[Gaussians], n_classes: int) -> list[float]:
+    def _compute_leave_one_out_errors(
+        self, candidates: list[Gaussians], n_classes: int
+    ) -> list[float]:
         """Return the leave-one-out error on the training points for each ridge."""
         n = len(self._points)
-        found = np.empty((len(several), n, min(self.n_neighbors, n - 1)), dtype=np.intp)
-        alike = len(several) > 1 and not any(one.is_low_rank for one in several)
-        if alike and not self.symmetric:
-            blocks = self._among_all(several)
+        neighbors = np.empty((len(candidates), n, min(self.n_neighbors, n - 1)), dtype=np.intp)
+        share_axes = len(candidates) > 1 and not any(
+            gaussians.is_low_rank for gaussians in candidates
+        )
+        if share_axes and not self.symmetric:
+            blocks = self._iterate_ridge_blocks(candidates)
         else:
             blocks = (
-                (k, block, D) for k, one in enumerate(several) for block, D in self._among(one)
+                (k, block, D)
+                for k, gaussians in enumerate(candidates)
+                for block, D in self._iterate_blocks(gaussians)
             )
         for k, block, D in blocks:
             leave_out(D, np.arange(n)[block])
-            found[k, block] = nearest(D, found.shape[2])[1]
-        return [vote_error(one, self._codes, n_classes, self.ties) for one in found]
+            neighbors[k, block] = find_nearest(D, neighbors.shape[2])[1]
+        return [
+            compute_vote_error(indices, self._codes, n_classes, self.ties) for indices in neighbors
+        ]
 
-    def _among_all(self, several: list[Gaussians]) -> Iterator[tuple[int, slice, Matrix]]:
+    def _iterate_ridge_blocks(
+        self, candidates: list[Gaussians]
+    ) -> Iterator[tuple[int, slice, Matrix]]:
         """Yield blocks of squared distances between training points for each ridge.
 
         The covariances differ only in the ridge and share their axes, so the differences are
         projected onto the axes once.
         """
-        several[0].cholesky()  # raises if a covariance is singular
-        ridges = np.array([one.added_ridge for one in several])
-        values, axes = np.linalg.eigh(several[0].covariances)
+        candidates[0].cholesky()  # raises if a covariance is singular
+        ridges = np.array([gaussians.added_ridge for gaussians in candidates])
+        values, axes = np.linalg.eigh(candidates[0].covariances)
         values = np.maximum(values, ridges[0])
         weights = 1 / (values[:, :, None] + (ridges - ridges[0]))
         points, (n, p) = self._points, self._points.shape
-        few = max(1, _IN_CACHE // (n * p))
-        for block in row_blocks(n, 16 * n * len(several)):
-            D = np.empty((block.stop - block.start, n, len(several)))
+        n_rows_at_once = max(1, _CACHE_FLOATS // (n * p))
+        for block in row_blocks(n, 16 * n * len(candidates)):
+            D = np.empty((block.stop - block.start, n, len(candidates)))
 
-            def work(start: int, block: slice = block, D: Matrix = D) -> None:
-                rows = slice(start, min(start + few, block.stop))
-                along = (points - points[rows, None]) @ axes[rows]
-                to = slice(rows.start - block.start, rows.stop - block.start)
-                np.matmul(np.square(along, out=along), weights[rows], out=D[to])
+            def fill_rows(start: int, block: slice = block, D: Matrix = D) -> None:
+                rows = slice(start, min(start + n_rows_at_once, block.stop))
+                projections = (points - points[rows, None]) @ axes[rows]
+                target = slice(rows.start - block.start, rows.stop - block.start)
+                np.matmul(np.square(projections, out=projections), weights[rows], out=D[target])
 
-            starts = range(block.start, block.stop, few)
-            for _ in map_in_order(work, starts, effective_threads(self.n_jobs)):
+            starts = range(block.start, block.stop, n_rows_at_once)
+            for _ in map_in_order(fill_rows, starts, effective_threads(self.n_jobs)):
                 pass
-            for k in range(len(several)):
+            for k in range(len(candidates)):
                 yield k, block, np.ascontiguousarray(D[:, :, k])
 
     # ------------------------------------------------------------------ distances
 
-    def _blocks(self, n: int) -> Iterator[slice]:
+    def _split_blocks(self, n: int) -> Iterator[slice]:
         return row_blocks(n, 24 * len(self._points))
 
-    def _among(self, gaussians: Gaussians) -> Iterator[tuple[slice, Matrix]]:
+    def _iterate_blocks(self, gaussians: Gaussians) -> Iterator[tuple[slice, Matrix]]:
         """Yield blocks of distances between the training points, given one Gaussian per point."""
-        for block in self._blocks(len(self._points)):
-            yield block, self._between(gaussians[block], self._points[block], gaussians)
+        for block in self._split_blocks(len(self._points)):
+            yield block, self._compute_distances(gaussians[block], self._points[block], gaussians)
 
-    def _from(self, queries: Matrix) -> Matrix:
+    def _compute_query_distances(self, queries: Matrix) -> Matrix:
         gaussians = Gaussians.from_neighborhoods(
             self._points, self.neighborhood_, self.ridge_, queries=queries
         )
-        return self._between(gaussians, queries, self._gaussians)
+        return self._compute_distances(gaussians, queries, self._gaussians)
 
-    def _between(self, own: Gaussians, queries: Matrix, theirs: Gaussians | None) -> Matrix:
+    def _compute_distances(
+        self, query_gaussians: Gaussians, queries: Matrix, training_gaussians: Gaussians | None
+    ) -> Matrix:
         threads = effective_threads(self.n_jobs)
-        D = local_distances(own, queries, self._points, threads)
+        D = compute_local_distances(query_gaussians, queries, self._points, threads)
         if self.symmetric:
-            assert theirs is not None
-            D += local_distances(theirs, self._points, queries, threads).T
+            assert training_gaussians is not None
+            D += compute_local_distances(training_gaussians, self._points, queries, threads).T
             D /= 2
         return D
 
 
-def local_distances(
+def compute_local_distances(
     gaussians: Gaussians, centers: Matrix, points: Matrix, n_threads: int = 1
 ) -> Matrix:
     r"""Return :math:`\sqrt{(c_i - x_j)^T \Sigma_i^{-1} (c_i - x_j)}` for all centers and points."""
@@ -299,9 +319,9 @@ def local_distances(
     if gaussians.factors is None:
         whiteners = np.linalg.inv(gaussians.cholesky())
 
-        def work(i: int) -> None:
-            white = (points - centers[i]) @ whiteners[i].T
-            D[i] = np.sqrt(np.einsum("jk,jk->j", white, white))
+        def fill_row(i: int) -> None:
+            whitened = (points - centers[i]) @ whiteners[i].T
+            D[i] = np.sqrt(np.einsum("jk,jk->j", whitened, whitened))
     else:
         # By Woodbury's identity, only the r directions of the factors need to be solved for.
         Z, ridge = gaussians.factors, gaussians.ridge
@@ -311,12 +331,14 @@ def local_distances(
         inner[:, diagonal, diagonal] += ridge[:, None]
         axes = np.linalg.solve(np.linalg.cholesky(inner), Z.transpose(0, 2, 1))
 
-        def work(i: int) -> None:
-            apart = points - centers[i]
-            along = apart @ axes[i].T
-            squared = np.einsum("jk,jk->j", apart, apart) - np.einsum("jk,jk->j", along, along)
+        def fill_row(i: int) -> None:
+            differences = points - centers[i]
+            projections = differences @ axes[i].T
+            squared = np.einsum("jk,jk->j", differences, differences) - np.einsum(
+                "jk,jk->j", projections, projections
+            )
             D[i] = np.sqrt(np.maximum(squared, 0) / ridge[i])
 
-    for _ in map_in_order(work, range(len(centers)), n_threads):
+    for _ in map_in_order(fill_row, range(len(centers)), n_threads):
         pass
     return D

@@ -24,8 +24,8 @@ from nearfar.summaries.local_rows import (
 )
 from nearfar.summaries.local_scatters import inverses, shrunk
 
-# Upper limit for the number of rows from which the median distance is computed.
-_FOR_THE_MEDIAN = 1000
+# Maximum number of rows from which the median distance is computed.
+_MAX_MEDIAN_ROWS = 1000
 
 
 class QuasiconformalClassifier(LocalVoter):
@@ -116,8 +116,8 @@ class QuasiconformalClassifier(LocalVoter):
     >>> from sklearn.datasets import load_wine
     >>> from nearfar import QuasiconformalClassifier
     >>> X, y = load_wine(return_X_y=True)
-    >>> rule = QuasiconformalClassifier().fit(X, y)
-    >>> rule.posterior_.shape, round(rule.leave_one_out_error(), 3)
+    >>> classifier = QuasiconformalClassifier().fit(X, y)
+    >>> classifier.posterior_.shape, round(classifier.leave_one_out_error(), 3)
     ((178, 3), 0.039)
     """
 
@@ -190,41 +190,41 @@ class QuasiconformalClassifier(LocalVoter):
                 f"(n_samples={n}), because a point is not its own neighbor."
             )
         self.n_posterior_neighbors_ = min(size, n - 1)
-        (counts,) = self._by_block(rows, None, lambda block: (self._counts(rows, block),))
-        self.posterior_ = self._smoothed(counts, self.n_posterior_neighbors_)
-        self.precision_ = self._precision(rows.standard)
+        (counts,) = self._by_block(rows, None, lambda block: (self._count_classes(rows, block),))
+        self.posterior_ = self._smooth(counts, self.n_posterior_neighbors_)
+        self.precision_ = self._compute_precision(rows.standard)
 
-    def _counts(self, rows: LocalRows, queries: LocalQueries) -> Matrix:
+    def _count_classes(self, rows: LocalRows, queries: LocalQueries) -> Matrix:
         """Return the class counts among the nearest rows of each query."""
         euclidean = LocalMetrics.euclidean(len(queries), rows.n_features)
-        found = rows.window(queries, euclidean, self._n_counted(rows, queries)).found
-        return counts_of(rows.codes[found], rows.n_classes)
+        neighbors = rows.window(queries, euclidean, self._get_n_posterior(rows, queries)).found
+        return count_neighbor_classes(rows.codes[neighbors], rows.n_classes)
 
-    def _n_counted(self, rows: LocalRows, queries: LocalQueries) -> int:
+    def _get_n_posterior(self, rows: LocalRows, queries: LocalQueries) -> int:
         return min(self.n_posterior_neighbors_, len(rows) - (queries.own is not None))
 
-    def _smoothed(self, counts: Matrix, totals: Any) -> Matrix:
-        added = float(self.smoothing)
-        return np.asarray((counts + added) / (totals + added * counts.shape[-1]))
+    def _smooth(self, counts: Matrix, totals: Any) -> Matrix:
+        smoothing = float(self.smoothing)
+        return np.asarray((counts + smoothing) / (totals + smoothing * counts.shape[-1]))
 
-    def _precision(self, standard: Matrix) -> Matrix:
+    def _compute_precision(self, standard: Matrix) -> Matrix:
         """Return the inverse covariance of standardized rows."""
         p = standard.shape[1]
         if self.covariance == "spherical":
-            some = standard[:: 1 + (len(standard) - 1) // _FOR_THE_MEDIAN]
-            median = float(np.median(pdist(some, "sqeuclidean")))
+            sample = standard[:: 1 + (len(standard) - 1) // _MAX_MEDIAN_ROWS]
+            median = float(np.median(pdist(sample, "sqeuclidean")))
             return np.eye(p) / (median if median > 0 else 1.0)
-        apart = standard - standard.mean(axis=0)
-        covariance = shrunk(apart.T @ apart / len(standard), self.shrinkage)
+        centered = standard - standard.mean(axis=0)
+        covariance = shrunk(centered.T @ centered / len(standard), self.shrinkage)
         return inverses(covariance, regular=self.shrinkage > 1e-8 * p)
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         need((self.posterior_ >= 0).all(), "posterior_ must not be negative.")
         need((self.posterior_ <= 1).all(), "posterior_ must be at most 1.")
-        symmetric = np.allclose(self.precision_, self.precision_.T)
-        definite = symmetric and np.linalg.eigvalsh(self.precision_)[0] > 0
-        need(definite, "precision_ must be symmetric and positive definite.")
+        is_symmetric = np.allclose(self.precision_, self.precision_.T)
+        is_definite = is_symmetric and np.linalg.eigvalsh(self.precision_)[0] > 0
+        need(is_definite, "precision_ must be symmetric and positive definite.")
 
     # ------------------------------------------------------------------ queries
 
@@ -245,80 +245,107 @@ class QuasiconformalClassifier(LocalVoter):
         ndarray of shape (n_queries, n_samples)
         """
         rows = self._rows()
-        (found,) = self._by_block(rows, X, lambda block: (self._distances(rows, block)[0],))
-        return found
+        (distances,) = self._by_block(
+            rows, X, lambda block: (self._compute_distances(rows, block)[0],)
+        )
+        return distances
 
-    def _stretch(self, rows: LocalRows, queries: LocalQueries) -> tuple[Matrix, Vector]:
+    def _compute_stretch(self, rows: LocalRows, queries: LocalQueries) -> tuple[Matrix, Vector]:
         """Return c at the rows, of shape (b, n), and at the queries."""
         b = np.arange(len(queries))
-        here = self._smoothed(self._counts(rows, queries), self._n_counted(rows, queries))
-        leader = here.argmax(axis=1)
-        top = here[b, leader]
-        shares = self.posterior_.T[leader]
+        posteriors = self._smooth(
+            self._count_classes(rows, queries), self._get_n_posterior(rows, queries)
+        )
+        leader = posteriors.argmax(axis=1)
+        leader_posterior = posteriors[b, leader]
+        row_posteriors = self.posterior_.T[leader]
         if queries.own is not None:
             assert isinstance(rows, _Rows)
-            owner, row, counts, total = rows.left_out.changed(queries.own, leader)
-            added = float(self.smoothing)
-            shares[owner, row] = (counts + added) / (total + added * rows.n_classes)
-        return (1 - shares) / top[:, None], (1 - top) / top
+            owner, row, counts, total = rows.leave_one_out.find_changed(queries.own, leader)
+            smoothing = float(self.smoothing)
+            row_posteriors[owner, row] = (counts + smoothing) / (total + smoothing * rows.n_classes)
+        return (1 - row_posteriors) / leader_posterior[:, None], (
+            1 - leader_posterior
+        ) / leader_posterior
 
-    def _distances(
+    def _compute_distances(
         self, rows: LocalRows, queries: LocalQueries
     ) -> tuple[Matrix, Matrix, Vector, Matrix, Vector]:
         """Return D, c at rows and queries, squared Mahalanobis distances and their error bounds."""
         assert isinstance(rows, _Rows)
-        stretch, here = self._stretch(rows, queries)
-        white = queries.standard @ rows.root
-        squares = squared_distances(white, rows.white, rows.lengths)
+        stretch, query_stretch = self._compute_stretch(rows, queries)
+        whitened = queries.standard @ rows.whitener
+        squares = squared_distances(whitened, rows.whitened, rows.lengths)
         size = float(np.linalg.norm(self.precision_, 2))
         reach = size * (np.square(rows.standard).sum(axis=1).max() + (queries.standard**2).sum(1))
         errors = 16 * (rows.n_features + 8) * np.finfo(np.float64).eps * reach
-        return self._kernel(stretch, here[:, None], squares), stretch, here, squares, errors
+        return (
+            self._compute_kernel_distance(stretch, query_stretch[:, None], squares),
+            stretch,
+            query_stretch,
+            squares,
+            errors,
+        )
 
-    def _kernel(self, at_row: Any, at_query: Any, squares: Any) -> NDArray[np.float64]:
+    def _compute_kernel_distance(
+        self, row_stretch: Any, query_stretch: Any, squares: Any
+    ) -> NDArray[np.float64]:
         """Return D, given c at both points and the squared Mahalanobis distance."""
-        half = -np.expm1(-squares / 2) if self.exact else squares / 2
-        return np.asarray((at_row - at_query) ** 2 + 2 * at_row * at_query * half)
+        half_distance = -np.expm1(-squares / 2) if self.exact else squares / 2
+        return np.asarray(
+            (row_stretch - query_stretch) ** 2 + 2 * row_stretch * query_stretch * half_distance
+        )
 
-    def _found(self, rows: LocalRows, queries: LocalQueries, k: int) -> tuple[Matrix, Indices]:
-        D, stretch, here, squares, errors = self._distances(rows, queries)
+    def _find_neighbors(
+        self, rows: LocalRows, queries: LocalQueries, k: int
+    ) -> tuple[Matrix, Indices]:
+        D, stretch, query_stretch, squares, errors = self._compute_distances(rows, queries)
         b = np.arange(len(D))
         if queries.own is not None:
             D[b, queries.own] = np.inf
-        most = stretch.max(axis=1)
-        slack = here * most * errors + 16 * np.finfo(np.float64).eps * (most**2 + here**2)
+        max_stretch = stretch.max(axis=1)
+        slack = query_stretch * max_stretch * errors + 16 * np.finfo(np.float64).eps * (
+            max_stretch**2 + query_stretch**2
+        )
         cut = kth_smallest(D, k)
         # Far from the kernel's center, D is almost constant among rows with equal c, so rounding in
         # K could change the order of these rows. Order them by their Mahalanobis distance; at most
         # k of them can be among the k nearest.
-        alike = stretch == stretch[b, (cut[:, None] == D).argmax(axis=1)][:, None]
-        alike &= (cut + 2 * slack)[:, None] >= D
-        crowded = np.flatnonzero(np.count_nonzero(alike, axis=1) > 4 * k)
-        if len(crowded):
-            tied = np.where(alike[crowded], squares[crowded], np.inf)
-            bound = kth_smallest(tied, k) + 2 * errors[crowded]
-            far = alike[crowded] & (tied > bound[:, None])
-            D[crowded] = np.where(far, np.inf, D[crowded])
-        owner, found = entries_within(D, cut + 2 * slack)
-        each = np.broadcast_to(self.precision_, (len(D), *self.precision_.shape))
-        exact = rows.measured(queries, LocalMetrics(full=each), owner, found)
-        values = self._kernel(stretch[owner, found], here[owner], exact)
-        order = np.lexsort((found, exact, values, owner))
+        is_tied = stretch == stretch[b, (cut[:, None] == D).argmax(axis=1)][:, None]
+        is_tied &= (cut + 2 * slack)[:, None] >= D
+        many_ties = np.flatnonzero(np.count_nonzero(is_tied, axis=1) > 4 * k)
+        if len(many_ties):
+            tied_squares = np.where(is_tied[many_ties], squares[many_ties], np.inf)
+            bound = kth_smallest(tied_squares, k) + 2 * errors[many_ties]
+            is_far = is_tied[many_ties] & (tied_squares > bound[:, None])
+            D[many_ties] = np.where(is_far, np.inf, D[many_ties])
+        owner, candidates = entries_within(D, cut + 2 * slack)
+        precisions = np.broadcast_to(self.precision_, (len(D), *self.precision_.shape))
+        exact_squares = rows.measured(queries, LocalMetrics(full=precisions), owner, candidates)
+        values = self._compute_kernel_distance(
+            stretch[owner, candidates], query_stretch[owner], exact_squares
+        )
+        order = np.lexsort((candidates, exact_squares, values, owner))
         best = order[np.searchsorted(owner, b)[:, None] + np.arange(k)]
-        return values[best], found[best]
+        return values[best], candidates[best]
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
-        here = self._stretch(rows, queries)[1]
-        return LocalMetrics(full=here[:, None, None] ** 2 * self.precision_)
+        query_stretch = self._compute_stretch(rows, queries)[1]
+        return LocalMetrics(full=query_stretch[:, None, None] ** 2 * self.precision_)
 
-    def _explained(
+    def _explain_block(
         self, rows: LocalRows, queries: LocalQueries, k: int
     ) -> tuple[Matrix, NDArray[np.float64], Matrix, Indices]:
-        distances, found = self._found(rows, queries, k)
+        distances, neighbors = self._find_neighbors(rows, queries, k)
         metrics = self._metrics(rows, queries)
         owner = np.repeat(np.arange(len(queries)), k)
-        parts = metrics.parts(rows.apart(queries, owner, found.ravel()), owner)
-        return self._relevance(rows, metrics), parts.reshape(*found.shape, -1), distances, found
+        contributions = metrics.parts(rows.apart(queries, owner, neighbors.ravel()), owner)
+        return (
+            self._relevance(rows, metrics),
+            contributions.reshape(*neighbors.shape, -1),
+            distances,
+            neighbors,
+        )
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
@@ -334,45 +361,47 @@ class QuasiconformalClassifier(LocalVoter):
 class _Rows(LocalRows):
     """Training rows with whitened coordinates and leave-one-out counts, computed on first use."""
 
-    rule: QuasiconformalClassifier
+    classifier: QuasiconformalClassifier
 
     @cached_property
-    def root(self) -> Matrix:
+    def whitener(self) -> Matrix:
         """Matrix that whitens rows: after it, distances are Euclidean."""
-        return np.asarray(np.linalg.cholesky(self.rule.precision_))
+        return np.asarray(np.linalg.cholesky(self.classifier.precision_))
 
     @cached_property
-    def white(self) -> Matrix:
-        return np.asarray(self.standard @ self.root)
+    def whitened(self) -> Matrix:
+        return np.asarray(self.standard @ self.whitener)
 
     @cached_property
     def lengths(self) -> Vector:
-        return np.asarray(np.square(self.white).sum(axis=1))
+        return np.asarray(np.square(self.whitened).sum(axis=1))
 
     @cached_property
-    def left_out(self) -> _LeftOut:
-        k = self.rule.n_posterior_neighbors_
-        (lists,) = self.rule._by_block(self, None, lambda block: (self._list(block, k + 1),))
-        return _LeftOut(lists, self.codes, k)
+    def leave_one_out(self) -> _LeaveOneOut:
+        k = self.classifier.n_posterior_neighbors_
+        (neighbor_lists,) = self.classifier._by_block(
+            self, None, lambda block: (self._list_neighbors(block, k + 1),)
+        )
+        return _LeaveOneOut(neighbor_lists, self.codes, k)
 
-    def _list(self, queries: LocalQueries, k: int) -> Indices:
+    def _list_neighbors(self, queries: LocalQueries, k: int) -> Indices:
         euclidean = LocalMetrics.euclidean(len(queries), self.n_features)
         return self.nearest(queries, euclidean, min(k, len(self) - 1))[1]
 
 
-class _LeftOut:
+class _LeaveOneOut:
     """Class counts around training rows when one of them is left out."""
 
-    def __init__(self, lists: Indices, codes: Indices, k: int) -> None:
+    def __init__(self, neighbor_lists: Indices, codes: Indices, k: int) -> None:
         self._codes, self._k = codes, k
-        self._counts = counts_of(codes[lists[:, :k]], int(codes.max()) + 1)
+        self._counts = count_neighbor_classes(codes[neighbor_lists[:, :k]], int(codes.max()) + 1)
         # Class of the row that replaces one that is left out; None if the list has all other rows.
-        self._next = codes[lists[:, k]] if lists.shape[1] > k else None
-        flat = lists[:, :k].ravel()
+        self._next = codes[neighbor_lists[:, k]] if neighbor_lists.shape[1] > k else None
+        flat = neighbor_lists[:, :k].ravel()
         self._order = np.argsort(flat, kind="stable")
         self._starts = np.searchsorted(flat[self._order], np.arange(len(codes) + 1))
 
-    def changed(self, own: Indices, leader: Indices) -> tuple[Indices, Indices, Vector, int]:
+    def find_changed(self, own: Indices, leader: Indices) -> tuple[Indices, Indices, Vector, int]:
         """Return the rows that lose a neighbor when a row is left out, with their new counts.
 
         The result has indices into ``own``, indices of rows, their counts of the class ``leader``,
@@ -382,14 +411,14 @@ class _LeftOut:
         owner = np.repeat(np.arange(len(own)), sizes)
         within = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         row = self._order[self._starts[own][owner] + within] // self._k
-        asked = leader[owner]
-        counts = self._counts[row, asked] - (self._codes[own][owner] == asked)
+        leader_of_row = leader[owner]
+        counts = self._counts[row, leader_of_row] - (self._codes[own][owner] == leader_of_row)
         if self._next is None:
             return owner, row, counts, self._k - 1
-        return owner, row, counts + (self._next[row] == asked), self._k
+        return owner, row, counts + (self._next[row] == leader_of_row), self._k
 
 
-def counts_of(codes: Indices, n_classes: int) -> Matrix:
+def count_neighbor_classes(codes: Indices, n_classes: int) -> Matrix:
     """Return the class counts in each row of codes, of shape (n, n_classes)."""
     cells = codes + n_classes * np.arange(len(codes))[:, None]
     counts = np.bincount(cells.ravel(), minlength=len(codes) * n_classes)

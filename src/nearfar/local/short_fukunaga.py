@@ -75,8 +75,8 @@ class ShortFukunagaClassifier(LocalVoter):
     --------
     >>> from sklearn.datasets import load_wine
     >>> from nearfar import ShortFukunagaClassifier
-    >>> rule = ShortFukunagaClassifier().fit(*load_wine(return_X_y=True))
-    >>> rule.n_metric_neighbors_, round(rule.leave_one_out_error(), 3)
+    >>> classifier = ShortFukunagaClassifier().fit(*load_wine(return_X_y=True))
+    >>> classifier.n_metric_neighbors_, round(classifier.leave_one_out_error(), 3)
     (50, 0.039)
     """
 
@@ -121,7 +121,7 @@ class ShortFukunagaClassifier(LocalVoter):
         window = rows.window(queries, LocalMetrics.euclidean(b, p), m)
         sums = rows.moments.class_sums(rows.moments.spread(window.found, 1.0))
         weights = np.full((b, p), float(self.epsilon))
-        return LocalMetrics(weights=weights, directions=between_two(sums)[:, None, :])
+        return LocalMetrics(weights=weights, directions=compute_mean_directions(sums)[:, None, :])
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
@@ -133,17 +133,19 @@ class ShortFukunagaClassifier(LocalVoter):
         }
 
 
-def between_two(sums: ClassSums) -> Matrix:
+def compute_mean_directions(sums: ClassSums) -> Matrix:
     """Return unit vectors between the means of the two heaviest classes; zero for one class."""
     b = np.arange(len(sums.weights))
     # A stable sort keeps the first of equally heavy classes. With one class alone, first and second
     # are the same class, and the difference of their means is zero.
     order = np.argsort(-sums.weights, axis=1, kind="stable")
     first, second = order[:, 0], order[:, min(1, order.shape[1] - 1)]
-    apart = sums.means[b, first] - sums.means[b, second]
-    apart[sums.weights[b, second] == 0] = 0
-    lengths = np.sqrt(np.square(apart).sum(axis=1))
+    differences = sums.means[b, first] - sums.means[b, second]
+    differences[sums.weights[b, second] == 0] = 0
+    lengths = np.sqrt(np.square(differences).sum(axis=1))
     # Means that are equal in exact arithmetic differ here by rounding: treat them as equal.
     sizes = np.sqrt(np.square(sums.means[b, first]).sum(axis=1))
-    some = lengths > 1e-13 * sizes
-    return np.asarray(np.where(some, 1 / np.where(some, lengths, 1.0), 0.0)[:, None] * apart)
+    is_nonzero = lengths > 1e-13 * sizes
+    return np.asarray(
+        np.where(is_nonzero, 1 / np.where(is_nonzero, lengths, 1.0), 0.0)[:, None] * differences
+    )

@@ -93,7 +93,7 @@ class KernelLMNN(InnerLMNNMixin, KernelizedLearner):
     learner_tags = LearnerTags(reads="instances", learns_from=("labels", "triplets"))
     state = State({"estimator_": object_of(LMNN, q="q", p="d")})
     inner = LMNN
-    taken_over = (*COPIED_ATTRIBUTES, "classes_")
+    copied_attributes = (*COPIED_ATTRIBUTES, "classes_")
 
     def _inner(self) -> LMNN:
         return use_published_settings(super()._inner())

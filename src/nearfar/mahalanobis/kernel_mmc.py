@@ -85,4 +85,4 @@ class KernelMMC(KernelizedLearner):
     learner_tags = LearnerTags(reads="instances", learns_from=("labels", "pairs"))
     state = State({"estimator_": object_of(MMC, q="q", p="d")})
     inner = MMC
-    taken_over = ("objective_", "dual_bound_", "duality_gap_")
+    copied_attributes = ("objective_", "dual_bound_", "duality_gap_")

@@ -99,7 +99,7 @@ class KernelPOLA(KernelizedLearner):
     learner_tags = LearnerTags(reads="instances", learns_from=("labels", "pairs"))
     state = State({"estimator_": object_of(POLA, q="q", p="d")})
     inner = POLA
-    taken_over = (
+    copied_attributes = (
         *("b_", "n_seen_", "n_updates_", "n_epochs_"),
         *("cumulative_loss_", "regret_bound_"),
     )

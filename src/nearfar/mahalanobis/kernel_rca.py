@@ -303,7 +303,7 @@ class KernelRCA(KernelCoordinates):
         )
 
     def _keep(self, rows: Matrix, codes: Indices, factor: Matrix, names: NDArray[Any]) -> None:
-        self._rows, self._codes, self._names = self._once(rows), codes, names
+        self._rows, self._codes, self._names = self._share_rows(rows), codes, names
         self.n_points_ = int(self._mask_paired_rows().sum())
         self.factor_ = factor
         self.__dict__.pop("_coefficients", None)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.base.progress import lent_channel
+from nearfar.base.progress import forward_progress
 from nearfar.large_margin.held_out import hold_out
 from nearfar.mahalanobis.lmnn import LMNN
 from nearfar.mahalanobis.over_lmnn import InnerLMNNMixin, copy_published_lmnn
@@ -159,7 +159,7 @@ class MultiPassLMNN(InnerLMNNMixin, LinearLearner):
         passes: list[LMNN] = []
         for _ in range(n_passes):
             lmnn = copy_published_lmnn(self.estimator, self)
-            with lent_channel(self, lmnn):
+            with forward_progress(self, lmnn):
                 passes.append(lmnn.fit(rows, labels))
             rows = lmnn.transform(rows)
         return passes

@@ -239,7 +239,9 @@ class POLA(PairLearner):
         first = not self.__sklearn_is_fitted__()
         self._check_parameters()
         rows = np.ascontiguousarray(self._check_X(X, reset=first, min_samples=2))
-        differences, sign = self._compute_differences(rows, self._guide(rows, y, supervision))
+        differences, sign = self._compute_differences(
+            rows, self._get_supervision(rows, y, supervision)
+        )
         return self._process_batch(differences, sign, rows)
 
     def _compute_differences(self, rows: Floats, pairs: Pairs) -> tuple[Matrix, Vector]:

@@ -182,7 +182,7 @@ class RCA(StatisticsLearner):
         known_classes = self._check_classes(classes)
         if known_classes is None or supervision is not None:
             return self._add_chunklets(rows, y, supervision, exact=True)
-        self._accumulate(rows, y, None, exact=True, known=known_classes)
+        self._accumulate(rows, y, None, exact=True, known_classes=known_classes)
         self._known_classes = known_classes
         return self
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, LocalExplanation, NeighborVoter, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
-from nearfar.base.relevance import names_of_features
+from nearfar.base.relevance import get_feature_names
 from nearfar.neighbors.linear_votes import (
     explain_linear,
     find_linear_map,
@@ -156,7 +156,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
             if training_rows is None or query_rows is None or linear is None:
                 raise ValueError(self._explain_failure(training_rows))
             queries, rows = query_rows, training_rows
-        names = names_of_features(self, rows.shape[1])
+        names = get_feature_names(self, rows.shape[1])
         return explain_linear(
             self, X, queries.astype(np.float64), rows.astype(np.float64), linear, names
         )

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Estimator, LinearLearner, LocalExplanation, NeighborVoter
-from nearfar.base.relevance import relevance_of
+from nearfar.base.relevance import compute_relevance
 
 # Maximum number of training rows on which `estimate_linear_map` compares a transformation with its
 # matrix.
@@ -58,7 +58,7 @@ def explain_linear(
     else:
         diagonal = np.einsum("ij,ij->j", linear, linear)
         contributions = differences * (differences @ linear.T @ linear)
-    relevance = relevance_of(diagonal[None], rows.std(axis=0))
+    relevance = compute_relevance(diagonal[None], rows.std(axis=0))
     return LocalExplanation(
         relevance=np.repeat(relevance, len(queries), axis=0),
         contributions=contributions,

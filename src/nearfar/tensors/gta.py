@@ -160,7 +160,7 @@ class GTA(ModeStatisticsLearner):
     def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
         """Learn the factors from the scatters of each mode, with all samples in one class."""
         shape = scatters.mean.shape
-        wanted = self._wanted_components(shape)
+        wanted = self._resolve_n_components(shape)
         alone = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
         total = float(np.sum(alone[0][0]))
         if not total > 0:

@@ -226,7 +226,7 @@ class GTDA(ModeStatisticsLearner):
         self._check_dimension_rule()
         shape = scatters.mean.shape
         modes = range(len(shape))
-        wanted = self._wanted_components(shape)
+        wanted = self._resolve_n_components(shape)
         alone = [(scatters.between_scatter(k), scatters.within_scatter(k)) for k in modes]
         if not np.trace(alone[0][0]) + np.trace(alone[0][1]) > 0:
             raise ValueError("GTDA: all samples are equal in X. At least two must differ.")

@@ -10,8 +10,8 @@ from sklearn.base import clone
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import LearnerTags, RankOneLearner
-from nearfar.base.progress import lent_channel
-from nearfar.base.rank_one import deflate, flat_atoms
+from nearfar.base.progress import forward_progress
+from nearfar.base.rank_one import deflate, flatten_atoms
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.notices import warn
 from nearfar.parameters import having, integer, none
@@ -143,7 +143,7 @@ class IFEM(RankOneLearner):
             if "tensor_shape" in learner.get_params(deep=False):
                 learner.set_params(tensor_shape=None)  # It receives tensors, not flat rows.
             try:
-                with lent_channel(self, learner):
+                with forward_progress(self, learner):
                     learner.fit(left.reshape(T.shape), codes)
             except KeyboardInterrupt as error:  # The classifier keeps its best result so far.
                 stop = error
@@ -152,7 +152,7 @@ class IFEM(RankOneLearner):
             atom = _best_atom(_atoms_of(learner), left, codes, least)
             if atom is None:
                 break
-            deflate(left, flat_atoms([u[:, None] for u in atom])[:, 0])
+            deflate(left, flatten_atoms([u[:, None] for u in atom])[:, 0])
             found.append(atom)
         if stop is not None and not found:
             raise stop
@@ -208,7 +208,7 @@ def _best_atom(
     """
     if not atoms:
         return None
-    flat = np.column_stack([flat_atoms([u[:, None] for u in atom]) for atom in atoms])
+    flat = np.column_stack([flatten_atoms([u[:, None] for u in atom]) for atom in atoms])
     scores = left @ flat
     scores -= scores.mean(axis=0)
     total = np.sum(scores**2, axis=0)

@@ -221,7 +221,7 @@ class MDML(MultilinearLearner):
         self._check_parameters()
         T = self._check_tensors(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(T))
-        wanted = self._wanted_components(T.shape[1:])
+        wanted = self._resolve_n_components(T.shape[1:])
         given = self._given_start(T.shape[1:], wanted)
         check_squares(T)
         # Sort the samples, so that sums have the same rounding errors for any order of X.

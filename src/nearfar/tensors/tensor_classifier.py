@@ -19,12 +19,12 @@ from nearfar.base.linear_classifier import (
     LinearClassifier,
     RidgeMode,
     TwoClassProblem,
+    compute_votes,
     for_each_problem,
     one_or_list,
     two_class_problems,
-    votes_of,
 )
-from nearfar.base.progress import Report, report_of, told_in_order
+from nearfar.base.progress import Report, map_with_reports, report_of
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.blocks import effective_threads
 from nearfar.notices import warn, warn_of_limit
@@ -276,7 +276,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
 
         tasks = [(k, start) for k in range(len(rows)) for start in range(self.n_init)]
         threads = min(effective_threads(self.n_jobs), len(tasks))
-        found, interrupt = told_in_order(solve, tasks, threads, report_of(self))
+        found, interrupt = map_with_reports(solve, tasks, threads, report_of(self))
         best = []
         for k, (part, _) in enumerate(rows):
             own = [one for one in found[k * self.n_init : (k + 1) * self.n_init] if one is not None]
@@ -429,7 +429,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
             stages = [table[min(sweep, len(table) - 1)] for table in tables]
             planes = [_unpacked(stage, self.tensor_shape_, self.rank) for stage in stages]
             scores = np.column_stack([rows @ W.tensor().ravel() + b for W, b in planes])
-            yield votes_of(scores, len(self.classes_), self.multi_class)
+            yield compute_votes(scores, len(self.classes_), self.multi_class)
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)

@@ -235,7 +235,7 @@ class TensorGraphEmbedding(AlternatingLearner):
     def _learn(self, T: Floats, laplacian: LinearOperator) -> Self:
         scatters = StackScatters(T)
         shape = T.shape[1:]
-        wanted = self._wanted_components(shape)
+        wanted = self._resolve_n_components(shape)
         spread = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
         if not spread[0][0][0] > 0:
             raise ValueError(

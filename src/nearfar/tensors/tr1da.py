@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import LearnerTags, RankOneLearner
 from nearfar.base.progress import report_of
-from nearfar.base.rank_one import deflate, flat_atoms
+from nearfar.base.rank_one import deflate, flatten_atoms
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.blocks import row_blocks
 from nearfar.notices import warn, warn_of_limit
@@ -450,7 +450,7 @@ class Residuals:
         """Subtract an atom in place."""
         self._shared = None
         flat = self.rows.reshape(len(self.rows), -1)
-        deflate(flat, flat_atoms([u[:, None] for u in atom.vectors])[:, 0])
+        deflate(flat, flatten_atoms([u[:, None] for u in atom.vectors])[:, 0])
 
 
 def _projected_in_place(stack: Floats, bases: Sequence[Matrix | None]) -> Floats:

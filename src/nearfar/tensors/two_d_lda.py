@@ -218,7 +218,7 @@ class TwoDLDA(MultilinearLearner):
     def _kept(self, scatters: StackScatters, n_classes: int) -> list[int]:
         """Return the number of components of each mode."""
         shape = scatters.mean.shape
-        wanted = self._wanted_components(shape)
+        wanted = self._resolve_n_components(shape)
         totals = [scatters.between_scatter(k) + scatters.within_scatter(k) for k in (0, 1)]
         if not np.trace(totals[0]) > 0:
             raise ValueError("TwoDLDA: all samples are equal in X. At least two must differ.")

@@ -20,7 +20,7 @@ from nearfar.app.compare.set_methods import set_learners
 from nearfar.app.compare.shared_pairs import SharedPairs
 from nearfar.app.compare.splits import make_scheme
 from nearfar.datasets import make_sets
-from nearfar.distributions.dissimilarities import METRICS, CostlyPairs, costly_terms
+from nearfar.distributions.dissimilarities import METRICS, CostlyPairs, get_costly_terms
 from nearfar.evaluation.measures import Measure
 
 N = 60
@@ -60,17 +60,17 @@ def folds_of(sets, n_folds=5):
 def counted(monkeypatch):
     """Pairs of which costly terms were computed, by these terms and the sets they were among."""
     pairs = Counter()
-    terms = CostlyPairs.terms
+    terms = CostlyPairs.compute_terms
 
     def counting(self, rows, wanted):
         found = terms(self, rows, wanted)
         n, m = len(self._pairs.A), len(self._pairs.B)
-        new = sum(m - a - 1 if self._same else m for a in range(rows.start, rows.stop))
+        new = sum(m - a - 1 if self._b_is_a else m for a in range(rows.start, rows.stop))
         for term in wanted:
             pairs[term, n, m] += new
         return found
 
-    monkeypatch.setattr(CostlyPairs, "terms", counting)
+    monkeypatch.setattr(CostlyPairs, "compute_terms", counting)
     return pairs
 
 
@@ -118,7 +118,7 @@ def test_results_are_those_of_folds_that_share_nothing(sets, tuning):
                 assert found[key] == alone[key]
 
 
-@pytest.mark.parametrize("metric", [name for name in METRICS if costly_terms(name)])
+@pytest.mark.parametrize("metric", [name for name in METRICS if get_costly_terms(name)])
 @pytest.mark.parametrize(
     "way",
     [{"ridge": 0.5}, {"ridge": 0.1, "shrinkage": "oas"}, {"ridge": 0, "standardize": True}],
@@ -209,14 +209,14 @@ def test_what_is_done_once_is_foretold_once():
 
 
 def run_some_folds(folder, note, names):
-    terms = CostlyPairs.terms
+    terms = CostlyPairs.compute_terms
 
     def counting(self, rows, wanted):
         with open(note, "a") as file:
             file.write("".join(f"{term} {rows.start} {rows.stop}\n" for term in wanted))
         return terms(self, rows, wanted)
 
-    CostlyPairs.terms = counting
+    CostlyPairs.compute_terms = counting
     sets = made_sets(240)
     problem = problem_of(sets)
     problem.share_in(folder)

@@ -63,7 +63,7 @@ def test_a_room_is_a_family():
 class Several(DANNClassifier):
     """One class, two methods."""
 
-    also_called = {"wide": {"epsilon": 7.0}, "narrow": {"epsilon": 0.1}}
+    aliases = {"wide": {"epsilon": 7.0}, "narrow": {"epsilon": 0.1}}
     settings = ({"epsilon": 3.0}, {"shrinkage": 0.3})
 
 

@@ -101,15 +101,15 @@ def test_units_that_are_not_known_are_never_the_same():
 def counted(monkeypatch):
     """Pairs of which a costly term was computed, by the sets they were among."""
     pairs = []
-    terms = CostlyPairs.terms
+    terms = CostlyPairs.compute_terms
 
     def counting(self, rows, wanted):
         n, m = len(self._pairs.A), len(self._pairs.B)
-        new = sum(m - a - 1 if self._same else m for a in range(rows.start, rows.stop))
+        new = sum(m - a - 1 if self._b_is_a else m for a in range(rows.start, rows.stop))
         pairs.extend((term, n, m, new) for term in wanted)
         return terms(self, rows, wanted)
 
-    monkeypatch.setattr(CostlyPairs, "terms", counting)
+    monkeypatch.setattr(CostlyPairs, "compute_terms", counting)
     return pairs
 
 
@@ -193,7 +193,7 @@ def test_embeddings_are_of_the_same_pairs(sets):
     D = dissimilarity(whole.gaussians_)
     train, test = np.arange(30, N), np.arange(30)
     given = pairs.fold(train, test, [setting], common_units=True).given(setting, train, test)
-    alone = embedding._embedder().set_params(metric="precomputed")
+    alone = embedding._make_embedder().set_params(metric="precomputed")
     np.testing.assert_allclose(given.known, alone.fit_transform(D[30:, 30:]), atol=1e-6)
     np.testing.assert_allclose(given.new, alone.transform(D[:30, 30:]), atol=1e-6)
 

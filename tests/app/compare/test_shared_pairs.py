@@ -25,9 +25,9 @@ from nearfar.datasets import make_sets
 from nearfar.distributions.dissimilarities import (
     METRICS,
     CostlyPairs,
-    costly_terms,
+    combine_costly_terms,
     dissimilarity,
-    from_costly,
+    get_costly_terms,
 )
 from nearfar.evaluation.measures import Measure
 from nearfar.summaries.gaussians import Gaussians
@@ -105,7 +105,7 @@ def test_embeddings_of_the_test_sets_are_those_of_the_method_alone(sets, estimat
 
 
 @pytest.mark.parametrize("p", [3, 60])
-@pytest.mark.parametrize("metric", [name for name in METRICS if costly_terms(name)])
+@pytest.mark.parametrize("metric", [name for name in METRICS if get_costly_terms(name)])
 def test_terms_of_some_rows_at_a_time_make_the_same_matrix(metric, p):
     """Ill-conditioned and of low rank too, there but for rounding."""
     random = np.random.default_rng(0)
@@ -115,12 +115,14 @@ def test_terms_of_some_rows_at_a_time_make_the_same_matrix(metric, p):
     assert gaussians.is_low_rank == (p == 60)
     for A, B in ((gaussians, None), (gaussians[:10], gaussians[10:])):
         pairs, same = CostlyPairs(A, B), B is None
-        terms = {name: np.zeros((len(A), len(A if same else B))) for name in costly_terms(metric)}
+        terms = {
+            name: np.zeros((len(A), len(A if same else B))) for name in get_costly_terms(metric)
+        }
         for start in range(0, len(A), 7):
             rows = slice(start, min(start + 7, len(A)))
-            for name, part in pairs.terms(rows, costly_terms(metric)).items():
+            for name, part in pairs.compute_terms(rows, get_costly_terms(metric)).items():
                 terms[name][rows, start if same else 0 :] = part
-        found = from_costly(metric, terms, same=same)
+        found = combine_costly_terms(metric, terms, b_is_a=same)
         assert np.allclose(found, dissimilarity(A, B, metric), rtol=1e-7, atol=1e-9)
 
 
@@ -144,8 +146,10 @@ def test_splits_inside_take_scale_and_ridge_of_the_training_fold(sets):
 
 def test_pairs_are_computed_once_for_all_methods(sets, gaussians_made, monkeypatch):
     calls = []
-    terms = CostlyPairs.terms
-    monkeypatch.setattr(CostlyPairs, "terms", lambda *a: (calls.append(sorted(a[2])), terms(*a))[1])
+    terms = CostlyPairs.compute_terms
+    monkeypatch.setattr(
+        CostlyPairs, "compute_terms", lambda *a: (calls.append(sorted(a[2])), terms(*a))[1]
+    )
     problem, plain = problem_of(sets), problem_of(sets, shared=False)
     for method in [*set_baselines(), *set_learners()]:
         if method.name == "bag-of-words":
@@ -223,8 +227,8 @@ def test_only_what_a_named_method_needs_is_computed(sets):
 def test_seconds_are_those_of_a_method_alone(sets, monkeypatch):
     """Whoever comes second reads what the first computed, and is charged for it."""
     # By a clock on which nothing but terms takes time: the others' depends on the machine.
-    terms, passed = CostlyPairs.terms, []
-    monkeypatch.setattr(CostlyPairs, "terms", lambda *a: (passed.append(0.1), terms(*a))[1])
+    terms, passed = CostlyPairs.compute_terms, []
+    monkeypatch.setattr(CostlyPairs, "compute_terms", lambda *a: (passed.append(0.1), terms(*a))[1])
     for module in (folds, pair_shelf, shared_pairs):
         monkeypatch.setattr(module, "perf_counter", lambda: sum(passed))
     problem = problem_of(sets)

@@ -88,7 +88,7 @@ def _explain(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise ValueError(f"{options.model}: {error}") from error
     classes = _named_classes(chain[-1].classes_, notes)
-    found = found.labelled(classes)
+    found = found.rename_labels(classes)
     called = f"{kind.noun} {row}" if table.ids is None else f"{kind.noun} {str(table.ids[row])!r}"
     sentence = found.sentence(0, called)
     ids = ids_of(notes, chain[-1]._n_training)

@@ -312,7 +312,7 @@ def _of_estimator(name: str, kind: type[Any], defaults: Mapping[str, Iterable[st
     supervision = tuple(_SUPERVISION.get(one, one) for one in tags.learns_from)
     input = _INPUTS.get(tags.input, tags.input)
     parts = kind.__module__.split(".")
-    aliases = dict(getattr(kind, "also_called", {}))
+    aliases = dict(getattr(kind, "aliases", {}))
     if key.endswith("-classifier"):
         aliases = {key.removesuffix("-classifier"): {}} | aliases
     default_for = tuple(one for one in SITUATIONS if key in defaults[one])

@@ -16,7 +16,7 @@ from nearfar.app.compare.through import map_through
 from nearfar.app.tables.columns import columns_of
 from nearfar.base import LocalExplanation, all_estimators
 from nearfar.base.local_voter import LocalVoter
-from nearfar.base.relevance import share_text
+from nearfar.base.relevance import format_fraction
 from nearfar.blocks import row_blocks
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.neighbors.linear_votes import estimate_linear_map, explain_linear, may_be_linear
@@ -65,16 +65,18 @@ def explain_chain(
     points = map_through(back, queries) if len(back) else queries
     if not isinstance(last, LocalVoter):
         found: LocalExplanation = last.explain(points)
-        return found.merged(_own_names(found, chain, queries, len(back), features))
+        return found.merge_features(_own_names(found, chain, queries, len(back), features))
     names = column_names(chain, queries.shape[1], features)
     if len(back) or last.estimator_ is not None or len(set(names)) == len(names):
         found = last.explain(points, overall=overall)
-        return found.merged(_own_names(found, chain, queries, len(back), features))
+        return found.merge_features(_own_names(found, chain, queries, len(back), features))
     merged = _merged_local(last, points, names)
     if not overall:
         return merged
     some = np.linspace(0, last._n_training - 1, min(last._n_training, SAMPLED)).astype(np.intp)
-    return merged.against(_merged_local(last, last._points[some], names).relevance.mean(axis=0))
+    return merged.with_overall(
+        _merged_local(last, last._points[some], names).relevance.mean(axis=0)
+    )
 
 
 def _own_names(
@@ -97,7 +99,7 @@ def _merged_local(voter: LocalVoter, points: NDArray[Any], names: list[str]) -> 
     for block in row_blocks(len(points), 16 * points.shape[1] ** 2):
         metrics = voter.metric_at(points[block])
         shares.append(joint_shares(found.relevance[block], metrics, voter._points, names))
-    return found.merged(names, relevance=np.concatenate(shares))
+    return found.merge_features(names, relevance=np.concatenate(shares))
 
 
 def joint_shares(
@@ -179,10 +181,12 @@ def _explain_knn(
     distinct = [str(j) for j in range(queries.shape[1])]
     found = explain_linear(last, mapped, _floats(queries), _floats(rows), linear, distinct)
     if len(set(names)) == len(names):
-        return found.merged(names)
+        return found.merge_features(names)
     metric = np.eye(len(names)) if linear is None else linear.T @ linear
     shares = joint_shares(found.relevance[:1], metric[None], _floats(rows), names)
-    return found.merged(names, relevance=np.repeat(shares, len(found), axis=0)).against(shares[0])
+    return found.merge_features(
+        names, relevance=np.repeat(shares, len(found), axis=0)
+    ).with_overall(shares[0])
 
 
 def _cannot(name: str) -> str:
@@ -222,7 +226,7 @@ def column_names(chain: Pipeline, n_columns: int, features: Sequence[str] | None
 
 def told(why: LocalExplanation, row: int, n: int = SHOWN_FEATURES) -> dict[str, Any]:
     """An explained row as plain data: the leading features, the voters and their distances."""
-    names, parts = why.parts(row, n)
+    names, parts = why.summarize_features(row, n)
     voters = zip(
         why.neighbors[row].tolist(),
         why.neighbor_labels[row].tolist(),
@@ -238,7 +242,7 @@ def told(why: LocalExplanation, row: int, n: int = SHOWN_FEATURES) -> dict[str, 
         "here": parts["relevance"].tolist(),
         "overall": None if parts["overall"] is None else parts["overall"].tolist(),
         "one_metric": bool(why.one_metric),
-        "n_deciding": why.n_deciding(row),
+        "n_deciding": why.count_deciding(row),
         "voters": [
             {
                 "row": number,
@@ -259,8 +263,8 @@ def relevance_lines(row: dict[str, Any]) -> list[str]:
     for j, name in enumerate(row["features"]):
         against = ""
         if row["overall"] is not None and not row["one_metric"]:
-            against = f"   over all rows {share_text(row['overall'][j]):>9}"
-        lines.append(f"  {name:<{wide}} {share_text(row['here'][j]):>9}{against}")
+            against = f"   over all rows {format_fraction(row['overall'][j]):>9}"
+        lines.append(f"  {name:<{wide}} {format_fraction(row['here'][j]):>9}{against}")
     return lines
 
 
@@ -287,7 +291,7 @@ def distance_words(names: Sequence[str], parts: Sequence[float], n: int) -> str:
     total = sum(abs(part) for part in parts)
     order = sorted(range(len(parts)), key=lambda j: -abs(parts[j]))[:n]
     return ", ".join(
-        f"{names[j]} {'−' * (parts[j] < 0)}{share_text(abs(parts[j]) / total)}"
+        f"{names[j]} {'−' * (parts[j] < 0)}{format_fraction(abs(parts[j]) / total)}"
         for j in order
         if parts[j] != 0
     )

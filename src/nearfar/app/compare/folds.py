@@ -31,8 +31,8 @@ from nearfar.app.compare.through import map_through
 from nearfar.arrays import Indices
 from nearfar.base import LocalExplanation
 from nearfar.base.local_voter import LocalVoter
-from nearfar.base.voter import nearest as nearest_columns
-from nearfar.base.voter import vote, vote_shares, votes_by_k
+from nearfar.base.voter import compute_vote_fractions, vote, vote_by_k
+from nearfar.base.voter import find_nearest as nearest_columns
 from nearfar.evaluation.measures import Measure
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.search.exact_search import kneighbors
@@ -133,8 +133,8 @@ class Problem(FoldRows):
         """What the first k neighbors of some rows say, given by their numbers, for each k."""
         voters, n_classes = self.codes[neighbors], len(self.classes)
         return Answers(
-            votes_by_k(voters, n_classes),
-            lambda column: vote_shares(voters[:, : column + 1], n_classes, "shrink"),
+            vote_by_k(voters, n_classes),
+            lambda column: compute_vote_fractions(voters[:, : column + 1], n_classes, "shrink"),
             voters,
         )
 
@@ -331,7 +331,7 @@ def plain_vote_error(
             problem.classes,
             problem.codes[test],
             vote(voters, n_classes, "first"),
-            lambda: vote_shares(voters, n_classes, "first"),
+            lambda: compute_vote_fractions(voters, n_classes, "first"),
             X,
         )
     )
@@ -499,7 +499,7 @@ def local_of(
     own = Pipeline([*chain.steps[:-1], ("learner", voter)])
     why = explain_chain(own, problem.inputs(some), problem.column_names, overall=False)
     mean = why.relevance.mean(axis=0)
-    why = why.against(mean)
+    why = why.with_overall(mean)
     codes = problem.answers(why.labels)
     chosen = _rows_to_explain(codes, problem.codes[some]) if problem.show_rows else []
     found = why.by_class()
@@ -534,7 +534,7 @@ def _explained_row(
     found = told(why, i)
     for voter in found["voters"]:
         voter["row"] = int(train[voter["row"]])
-    vote, metric = why.words(i)
+    vote, metric = why.describe(i)
     return found | {"row": row, "predicted": int(codes[i]), "vote": vote, "metric": metric}
 
 

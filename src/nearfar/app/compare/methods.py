@@ -20,8 +20,8 @@ from sklearn.pipeline import Pipeline
 from nearfar.base import Estimator, NearestObjects, NeighborVoter, all_estimators
 from nearfar.base.local_voter import LocalVoter
 from nearfar.base.on_axes import OnAxes
-from nearfar.base.tags import Guide
 from nearfar.base.tags import Role as EstimatorRole
+from nearfar.base.tags import SupervisionKind
 from nearfar.notices import warn
 from nearfar.words import bare, capitalize_first, hyphened, listed, nearest_names
 
@@ -304,7 +304,7 @@ def listed_methods(methods: Any) -> list[Any]:
     return list(methods)
 
 
-def those_told(methods: Any, guide: Guide, so: str) -> tuple[Any, list[str]]:
+def those_told(methods: Any, guide: SupervisionKind, so: str) -> tuple[Any, list[str]]:
     """The methods that can learn from what there is, and a sentence of those that cannot.
 
     Parameters
@@ -352,7 +352,7 @@ def those_told(methods: Any, guide: Guide, so: str) -> tuple[Any, list[str]]:
     return (kept if named else list(kept.values())), [f"Left out: {text}" for text in said]
 
 
-def takes(learner: Any, guide: Guide) -> bool:
+def takes(learner: Any, guide: SupervisionKind) -> bool:
     """Whether it learns from labels, values or the like, or from nothing of the kind.
 
     >>> from nearfar import LDA, MLKR, PCA
@@ -607,7 +607,7 @@ def _asked(name: str) -> tuple[str, Mapping[str, Any]]:
     others = {
         bare(one): (key, fixed)
         for key, kind in known.items()
-        for one, fixed in getattr(kind, "also_called", {}).items()
+        for one, fixed in getattr(kind, "aliases", {}).items()
     }
     if bare(name) not in others:
         hint = nearest_names(name, [*map(hyphened, known), *others])

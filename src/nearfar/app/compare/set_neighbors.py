@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.distributions import dtw_distances, emd_distances
-from nearfar.distributions.objects import without_tables
+from nearfar.distributions.objects import disable_table_checks
 from nearfar.parameters import boolean, integer, none, one_of
 from nearfar.summaries.sets import Sets, as_sets
 
@@ -47,7 +47,7 @@ class VectorDistanceNeighbors(NeighborVoter):
         "standardize": [boolean],
         "n_clusters": [integer(1), none],
     }
-    called = "set"
+    noun = "set"
     ties = "shrink"
 
     def __init__(
@@ -64,7 +64,7 @@ class VectorDistanceNeighbors(NeighborVoter):
         self.n_clusters = n_clusters
 
     def __sklearn_tags__(self) -> Tags:
-        return without_tables(super().__sklearn_tags__())
+        return disable_table_checks(super().__sklearn_tags__())
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Keep the training sets.

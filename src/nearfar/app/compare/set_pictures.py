@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from nearfar.arrays import Matrix
-from nearfar.base.voter import nearest
+from nearfar.base.voter import find_nearest
 from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
-from nearfar.distributions.held_pairs import pairs_of
+from nearfar.distributions.held_pairs import compute_pairwise
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, percent
@@ -175,7 +175,7 @@ def ellipses_of(gaussians: Gaussians, vectors: Sets, D: Matrix) -> dict[str, Any
     others = D.copy()
     np.fill_diagonal(others, np.inf)
     k = min(SHOWN_NEIGHBORS, len(D) - 1)
-    distances, neighbors = nearest(others, k)
+    distances, neighbors = find_nearest(others, k)
     return {
         "ellipses": flat,
         "neighbors": neighbors,
@@ -206,7 +206,7 @@ def principal_plane(rows: Matrix) -> tuple[Matrix, Matrix]:
 
 def symmetric_pairs(gaussians: Gaussians, metric: str, n_jobs: int) -> Matrix:
     """Dissimilarities of all pairs; of one that is not symmetric, the mean of both ways."""
-    D = pairs_of(gaussians, metric, n_jobs)
+    D = compute_pairwise(gaussians, metric, n_jobs)
     return np.asarray((D + D.T) / 2) if metric.endswith("kl") else D
 
 

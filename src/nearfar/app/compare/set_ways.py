@@ -26,7 +26,7 @@ from sklearn.pipeline import Pipeline
 
 from nearfar.app.compare.methods import Setting
 from nearfar.distributions.bag_of_words import BagOfWords
-from nearfar.distributions.dissimilarities import METRICS, costly_terms
+from nearfar.distributions.dissimilarities import METRICS, get_costly_terms
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
 
@@ -47,7 +47,7 @@ class Way(NamedTuple):
         """
         number = isinstance(first.ridge, Real) and not isinstance(first.ridge, bool)
         way = cls(first.standardize, float(first.ridge) if number else first.ridge, first.shrinkage)
-        scales = way.ridge != 0 or way.shrinkage is not None or not costly_terms(first.metric)
+        scales = way.ridge != 0 or way.shrinkage is not None or not get_costly_terms(first.metric)
         return way if scales else way._replace(standardize=False)
 
     @property
@@ -79,7 +79,7 @@ def shares_pairs(settings: Iterable[Setting]) -> bool:
     [True, False]
     """
     first = next((first_of(setting) for setting in settings), None)
-    return first is not None and bool(costly_terms(first.metric))
+    return first is not None and bool(get_costly_terms(first.metric))
 
 
 def first_of(setting: Setting) -> SetKNeighborsClassifier | SetEmbedding | None:

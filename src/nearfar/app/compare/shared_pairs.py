@@ -49,12 +49,12 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.distributions.bag_of_words import BagOfWords
 from nearfar.distributions.dissimilarities import (
     CostlyPairs,
-    costly_terms,
+    combine_costly_terms,
     dissimilarity,
-    from_costly,
-    is_turned,
+    get_costly_terms,
+    should_transpose,
 )
-from nearfar.distributions.objects import SYMMETRIC, fingerprints, found_again
+from nearfar.distributions.objects import SYMMETRIC, compute_fingerprints, find_equal
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
 from nearfar.summaries.gaussians import Gaussians
@@ -79,7 +79,7 @@ class Side(NamedTuple):
     @property
     def turned(self) -> bool:
         """Whether terms are those of columns and rows."""
-        return not self.same and is_turned(len(self.rows), len(self.columns))
+        return not self.same and should_transpose(len(self.rows), len(self.columns))
 
 
 @dataclass
@@ -178,8 +178,8 @@ class SharedPairs:
     def _equals(self) -> Indices:
         """For each set the first that is equal to it."""
         if self._firsts is None:
-            prints = fingerprints(self._X)
-            self._firsts = found_again(prints, prints)
+            prints = compute_fingerprints(self._X)
+            self._firsts = find_equal(prints, prints)
         return self._firsts
 
 
@@ -314,7 +314,7 @@ class FoldPairs:
             known, new = self._placed[split]
         else:
             kind = self._widest.get(split[0], first) if nested else first
-            learner = kind._embedder().set_params(metric="precomputed")
+            learner = kind._make_embedder().set_params(metric="precomputed")
             inside = () if outer else (train, train)
             among = self._matrix(first, self._among, *inside)
             began = perf_counter()
@@ -356,9 +356,9 @@ class FoldPairs:
         if self._last is not None and self._last[0] == (way, metric, side.name):
             return self._last[1]
         self._last = None
-        if costly_terms(metric):
+        if get_costly_terms(metric):
             terms = self._terms(way, side, metric)
-            D = from_costly(metric, terms, same=side.same, turned=side.turned)
+            D = combine_costly_terms(metric, terms, b_is_a=side.same, is_transposed=side.turned)
         elif side is self._every:
             D = np.array(self._terms(way, side, metric)[metric])
             if metric in SYMMETRIC:
@@ -393,7 +393,9 @@ class FoldPairs:
             maker.fit(known, np.zeros(len(known), dtype=int))
             if every is not None:
                 return maker.gaussians_, None
-            return maker.gaussians_, maker._gaussians_of(maker._new_objects(self._X[self._test]))
+            return maker.gaussians_, maker._get_gaussians(
+                maker._check_new_objects(self._X[self._test])
+            )
 
         began = perf_counter()
         found: tuple[Gaussians, Gaussians | None]
@@ -417,7 +419,7 @@ class FoldPairs:
         """
         shape = (len(side.rows), len(side.columns))
         shape = shape[::-1] if side.turned else shape
-        dear = bool(costly_terms(metric))
+        dear = bool(get_costly_terms(metric))
         blocks = _blocks(shape, side.same) if dear else _blocks(shape, False, _CHEAPER * _PAIRS)
         pairs: list[Any] = []
         found: dict[str, Matrix] = {}
@@ -433,7 +435,7 @@ class FoldPairs:
                         pairs.append(CostlyPairs(*known) if dear else known[0])
                 if not dear:
                     return [dissimilarity(pairs[0][rows], pairs[0], metric)]
-                terms = pairs[0].terms(rows, frozenset(group))
+                terms = pairs[0].compute_terms(rows, frozenset(group))
                 return [terms[name] for name in group]
 
             began, passed = perf_counter(), self.passed
@@ -464,7 +466,7 @@ def _groups(metric: str) -> list[tuple[str, ...]]:
     >>> _groups("riemann"), _groups("jeffreys")
     ([('riemann',)], [('jeffreys',)])
     """
-    return [group for group in _GROUPS if costly_terms(metric) & set(group)] or [(metric,)]
+    return [group for group in _GROUPS if get_costly_terms(metric) & set(group)] or [(metric,)]
 
 
 def _digest(train: Indices, test: Indices) -> str:

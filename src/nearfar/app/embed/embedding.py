@@ -29,7 +29,7 @@ from nearfar.app.report.embedding import write_embedding_document
 from nearfar.app.tables.colors import colors, colors_of
 from nearfar.base import Learner
 from nearfar.datasets.table import Table
-from nearfar.distributions.held_pairs import pairs_held
+from nearfar.distributions.held_pairs import cache_dissimilarities
 from nearfar.summaries.sets import Sets
 
 Floats = NDArray[Any]
@@ -60,7 +60,7 @@ class Embedded:
 # From table to page
 
 
-@pairs_held()  # those of sets, which the fit and the page look at
+@cache_dissimilarities()  # those of sets, which the fit and the page look at
 def embed_table(
     table: Table,
     learner: Learner,

@@ -13,7 +13,7 @@ from nearfar.app.report.charts import figure
 from nearfar.app.report.markup import Markup, tag
 from nearfar.app.report.page import frame, render_page, write_page
 from nearfar.app.report.words import cut, significant, unbroken, whole
-from nearfar.base.relevance import share_text
+from nearfar.base.relevance import format_fraction
 
 View = dict[str, Any]
 
@@ -91,8 +91,8 @@ def explained_view(explained: dict[str, Any]) -> View:
         features.append(
             {
                 "name": name,
-                "here": share_text(here[j]),
-                "overall": None if against is None else share_text(against),
+                "here": format_fraction(here[j]),
+                "overall": None if against is None else format_fraction(against),
                 "swatch": _swatch(j, others),
                 "chart": _relevance_bar(j, others, name, here[j], against, largest),
             }
@@ -148,11 +148,11 @@ def _relevance_bar(
     width = 0.0 if largest <= 0 else 100 * here / largest
     shape = {"y": 4, "height": 12, "rx": 2}
     pieces = [tag("rect", class_=_shade(j, others), x="0", width=f"{width:.2f}%", **shape)]
-    label = f"{name}: {share_text(here)} here"
+    label = f"{name}: {format_fraction(here)} here"
     if overall is not None and largest > 0:
         x = f"{100 * overall / largest:.2f}%"
         pieces.append(tag("line", class_="over-all", x1=x, x2=x, y1=0, y2=20))
-        label += f", {share_text(overall)} over all rows"
+        label += f", {format_fraction(overall)} over all rows"
     return figure(pieces, 20, label, class_="bars relevance")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.explanation import explained_view
 from nearfar.app.report.words import cut, unbroken
-from nearfar.base.relevance import share_text
+from nearfar.base.relevance import format_fraction
 
 View = dict[str, Any]
 
@@ -71,7 +71,7 @@ def _panel(comparison: Comparison, name: str, found: View, place: int) -> View:
 
 def _cell(share: float, largest: float) -> View:
     depth = round(85 * share / largest)
-    return {"text": share_text(share), "shade": depth, "strong": depth > 55}
+    return {"text": format_fraction(share), "shade": depth, "strong": depth > 55}
 
 
 def _row(comparison: Comparison, found: View, truth: dict[int, int]) -> View:

@@ -42,7 +42,7 @@ from nearfar.app.tables.columns import choose_columns
 from nearfar.app.tables.inputs import all_groups, all_labels, all_rows
 from nearfar.app.tables.reading import left_to_drop
 from nearfar.app.tables.traps import Trap
-from nearfar.base.tags import Guide
+from nearfar.base.tags import SupervisionKind
 from nearfar.evaluation.measures import choose_measure
 from nearfar.words import bare, listed
 
@@ -55,7 +55,7 @@ class RowKind(Kind):
 
     problem: Problem
     #: What tells the learners, and why those that it tells nothing are left out.
-    guide: ClassVar[Guide] = "labels"
+    guide: ClassVar[SupervisionKind] = "labels"
     so: ClassVar[str] = "the target has classes (a number with --task regression)"
     #: What is said of them.
     said: Sequence[str] = ()

@@ -27,7 +27,7 @@ from nearfar.app.tables.columns import Columns
 from nearfar.app.tables.copies import duplicates
 from nearfar.app.tables.reading import refuse_for_sets
 from nearfar.app.tables.traps import Trap
-from nearfar.distributions.objects import fingerprints
+from nearfar.distributions.objects import compute_fingerprints
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
 from nearfar.summaries.sets import Sets
@@ -162,7 +162,7 @@ class SetKind(RowKind):
         problem, sets = self.problem, self.problem.X
         names = sets.names if self.question.show_rows else None
         found = duplicates(
-            fingerprints(sets), problem.codes, cuts(scheme), noun=problem.noun, names=names
+            compute_fingerprints(sets), problem.codes, cuts(scheme), noun=problem.noun, names=names
         )
         return [*found, *self._class_warnings(scheme), *small_sets(sets)]
 
