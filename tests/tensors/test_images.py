@@ -58,10 +58,10 @@ def test_one_peak_is_worth_more_than_many():
     single[0, 4, 4] = 3
     many[0, 1::3, 1::3] = 3
     many[0, 4, 4] = 3.3
-    assert module._normalize_maps(single).max() == 1
+    assert module._normalize(single).max() == 1
     scaled = many[0] / 3.3
     others = [scaled[i, j] for i in (1, 4, 7) for j in (1, 4, 7) if (i, j) != (4, 4)]
-    assert module._normalize_maps(many).max() == pytest.approx((1 - np.mean(others)) ** 2)
+    assert module._normalize(many).max() == pytest.approx((1 - np.mean(others)) ** 2)
 
 
 def test_pyramids_have_nine_levels_and_six_differences():
@@ -71,7 +71,7 @@ def test_pyramids_have_nine_levels_and_six_differences():
     assert len(module._compute_center_surround(levels)) == 6
     # Linear interpolation keeps the position of each coarse pixel.
     coarse = RNG.random((1, 5, 4))
-    fine = module._enlarge_images(coarse, (33, 25), 8)
+    fine = module._enlarge(coarse, (33, 25), 8)
     np.testing.assert_allclose(fine[:, ::8, ::8], coarse[:, :5, :4])
     np.testing.assert_allclose(fine[0, 4, 0], coarse[0, :2, 0].mean())
 

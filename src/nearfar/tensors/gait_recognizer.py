@@ -194,9 +194,9 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         self._forget()
         self.__dict__.pop("_axes", None)
         self._check_parameters()
-        frames_per_sequence, shape = _read_sequences(sequences, self.tensor_shape)
-        classes, codes = self._check_labels(ids, len(frames_per_sequence), min_classes=1)
-        images, sizes = self._average_cycles(frames_per_sequence)
+        silhouettes, shape = _read_sequences(sequences, self.tensor_shape)
+        classes, codes = self._check_labels(ids, len(silhouettes), min_classes=1)
+        images, sizes = self._average_cycles(silhouettes)
         cycle_codes = np.repeat(codes, sizes)
         order = np.argsort(cycle_codes, kind="stable")
         cycle_codes = cycle_codes[order]
@@ -231,20 +231,20 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
             Distances, with the subjects in the order of ``classes_``.
         """
         check_is_fitted(self)
-        frames_per_sequence, shape = _read_sequences(sequences, self.tensor_shape_)
+        silhouettes, shape = _read_sequences(sequences, self.tensor_shape_)
         if shape != self.tensor_shape_:
             raise ValueError(
                 f"GaitRecognizer: the frames of sequences have shape {shape}, {prod(shape)} "
                 f"features, but the frames in fit had shape {self.tensor_shape_}."
             )
-        images, sizes = self._average_cycles(frames_per_sequence)
+        images, sizes = self._average_cycles(silhouettes)
         points = np.concatenate(list(self._transform_images(images)))
         gallery = np.append(self._starts, len(self._cycles))
         match, offsets = _MATCHING_FUNCTIONS[self.matching], np.concatenate([[0], np.cumsum(sizes)])
-        D = np.empty((len(frames_per_sequence), len(self.classes_)))
+        D = np.empty((len(silhouettes), len(self.classes_)))
         # Blocks consist of complete sequences.
         bytes_per_sequence = 16 * int(sizes.max()) * len(self._cycles)
-        for block in row_blocks(len(frames_per_sequence), bytes_per_sequence):
+        for block in row_blocks(len(silhouettes), bytes_per_sequence):
             bounds = offsets[block.start : block.stop + 1]
             cycle_distances = self._compute_cycle_distances(points[bounds[0] : bounds[-1]])
             D[block] = match(cycle_distances, bounds - bounds[0], gallery)
@@ -285,10 +285,10 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
 
     # ------------------------------------------------------------------ from frames to points
 
-    def _average_cycles(self, frames_per_sequence: list[NDArray[Any]]) -> tuple[Floats, Indices]:
+    def _average_cycles(self, silhouettes: list[NDArray[Any]]) -> tuple[Floats, Indices]:
         """Return the averaged images of all sequences as rows, and their number per sequence."""
         averages = []
-        for k, frames in enumerate(frames_per_sequence):
+        for k, frames in enumerate(silhouettes):
             try:
                 averages.append(averaged_gait_images(frames, self.period))
             except ValueError as error:
@@ -359,31 +359,25 @@ def _read_sequences(
     Flat frames are reshaped to the requested shape.
     """
     if isinstance(sequences, Sets | str | bytes) or not isinstance(sequences, Iterable):
-        frames_per_sequence = list(
-            as_sets(sequences)
-        )  # Raises for other types, with a list of valid ones.
+        # Raises for other types, with a message that lists the valid ones.
+        silhouettes = list(as_sets(sequences))
     elif hasattr(sequences, "columns"):
-        frames_per_sequence = list(as_sets(sequences))
+        silhouettes = list(as_sets(sequences))
     else:
-        frames_per_sequence = [_convert_to_array(frames) for frames in sequences]
-        flat = [
-            f.reshape(len(f), prod(f.shape[1:])) if f.ndim > 2 else f for f in frames_per_sequence
-        ]
-        if not frames_per_sequence or not all(
-            _can_average_in_place(frames, flat[0]) for frames in flat
-        ):
-            frames_per_sequence = list(
-                as_sets(flat)
-            )  # Raises with a message that names the invalid sequence.
-    shape: tuple[int, ...] = frames_per_sequence[0].shape[1:]
-    for k, frames in enumerate(frames_per_sequence):
+        silhouettes = [_convert_to_array(frames) for frames in sequences]
+        flat = [f.reshape(len(f), prod(f.shape[1:])) if f.ndim > 2 else f for f in silhouettes]
+        if not silhouettes or not all(_can_average_in_place(frames, flat[0]) for frames in flat):
+            # Raises with a message that names the invalid sequence.
+            silhouettes = list(as_sets(flat))
+    shape: tuple[int, ...] = silhouettes[0].shape[1:]
+    for k, frames in enumerate(silhouettes):
         if frames.shape[1:] != shape:
             raise ValueError(
                 f"Sequence {k} has frames of shape {frames.shape[1:]}, but the frames of sequence "
                 f"0 have shape {shape}. All frames must have the same shape."
             )
     if requested_shape is None or tuple(requested_shape) == shape:
-        return frames_per_sequence, tuple(int(n) for n in shape)
+        return silhouettes, tuple(int(n) for n in shape)
     if len(shape) > 1 or prod(requested_shape) != shape[0]:
         raise ValueError(
             f"GaitRecognizer: the frames of sequences have shape {shape}, {prod(shape)} features, "
@@ -391,7 +385,7 @@ def _read_sequences(
         )
     requested_shape = tuple(int(n) for n in requested_shape)
     return [
-        frames.reshape(len(frames), *requested_shape) for frames in frames_per_sequence
+        frames.reshape(len(frames), *requested_shape) for frames in silhouettes
     ], requested_shape
 
 

@@ -34,9 +34,8 @@ class LSSTM(TensorClassifier):
     ridge regression itself.
 
     Try it first among the tensor classifiers: it is the fastest. Its objective is smooth, so the
-    alternation does not stall. A well-regularized linear classifier of flat rows is often
-    as good. The tensor form helps if there are few samples and the classes differ by a tensor of
-    low rank.
+    alternation does not stall. A well-regularized linear classifier of flat rows is often as good.
+    The tensor form helps if there are few samples and the classes differ by a tensor of low rank.
 
     Cost: with M modes, a sweep reads X M times and adds O(n d_k²) for mode k of length d_k.
 

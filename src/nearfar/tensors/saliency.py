@@ -31,8 +31,8 @@ def saliency_map(image: ArrayLike) -> Matrix:
 
     Each map is scaled to [0, 1] and multiplied by :math:`(1 - \bar m)^2`, where :math:`\bar m` is
     the mean of its local maxima below 1. This favors maps with a single peak. Within 32 pixels of
-    the border, the maps are attenuated, because the filters extend beyond the image. The
-    maps of each kind are summed at level 4 and normalized again. The result is their average.
+    the border, the maps are attenuated, because the filters extend beyond the image. The maps of
+    each kind are summed at level 4 and normalized again. The result is their average.
 
     Parameters
     ----------
@@ -73,9 +73,7 @@ def saliency_map(image: ArrayLike) -> Matrix:
         )
     if not np.isfinite(pixels).all():
         raise ValueError("image contains NaN or infinity.")
-    return _enlarge_images(compute_coarse_saliency(pixels[None]), pixels.shape[:2], 2**_SUM_LEVEL)[
-        0
-    ]
+    return _enlarge(compute_coarse_saliency(pixels[None]), pixels.shape[:2], 2**_SUM_LEVEL)[0]
 
 
 def find_most_salient_pixels(images: Floats) -> tuple[Matrix, Matrix]:
@@ -111,14 +109,11 @@ def compute_coarse_saliency(images: Matrix) -> Matrix:
     ]
     shape = gray[_SUM_LEVEL].shape
     maps = [
-        _normalize_maps(_sum_normalized_maps(intensity_maps, shape)),
-        _normalize_maps(_sum_normalized_maps(color_maps, shape)),
-        _normalize_maps(
+        _normalize(_sum_maps(intensity_maps, shape)),
+        _normalize(_sum_maps(color_maps, shape)),
+        _normalize(
             sum(
-                (
-                    _normalize_maps(_sum_normalized_maps([maps_of_direction], shape))
-                    for maps_of_direction in edge_maps
-                ),
+                (_normalize(_sum_maps([group], shape)) for group in edge_maps),
                 np.zeros(shape),
             )
         ),
@@ -175,7 +170,7 @@ def _compute_center_surround(levels: list[Matrix]) -> list[Matrix]:
     for center_level in _CENTER_LEVELS:
         for offset in _SURROUND_OFFSETS:
             shape = levels[center_level].shape[1:]
-            surround = _enlarge_images(levels[center_level + offset], shape, 2**offset)
+            surround = _enlarge(levels[center_level + offset], shape, 2**offset)
             differences.append(
                 np.abs(levels[center_level] - surround)
                 * _compute_border_weights(shape, 2 ** (_SUM_LEVEL - center_level))
@@ -192,7 +187,7 @@ def _compute_border_weights(shape: tuple[int, ...], unit: int) -> Matrix:
     return np.multiply.outer(*ramps)
 
 
-def _enlarge_images(images: Matrix, shape: tuple[int, ...], factor: int) -> Matrix:
+def _enlarge(images: Matrix, shape: tuple[int, ...], factor: int) -> Matrix:
     """Enlarge images by linear interpolation, such that pixel i becomes ``factor * i``."""
     weights = []
     for fine, coarse in zip(shape, images.shape[1:], strict=True):
@@ -201,19 +196,19 @@ def _enlarge_images(images: Matrix, shape: tuple[int, ...], factor: int) -> Matr
     return np.asarray(weights[0] @ images @ weights[1].T)
 
 
-def _sum_normalized_maps(map_groups: list[list[Matrix]], shape: tuple[int, ...]) -> Matrix:
+def _sum_maps(map_groups: list[list[Matrix]], shape: tuple[int, ...]) -> Matrix:
     """Return the sum of the normalized maps, reduced to level 4."""
     total = np.zeros(shape)
     for maps in map_groups:
         for index, saliency in enumerate(maps):
-            saliency = _normalize_maps(saliency)
+            saliency = _normalize(saliency)
             for _ in range(_SUM_LEVEL - _CENTER_LEVELS[index // len(_SURROUND_OFFSETS)]):
                 saliency = _halve_images(saliency)
             total += saliency
     return total
 
 
-def _normalize_maps(maps: Matrix) -> Matrix:
+def _normalize(maps: Matrix) -> Matrix:
     """Scale each map to [0, 1], and reduce maps that have several high peaks."""
     low = maps.min(axis=(1, 2), keepdims=True)
     value_range = maps.max(axis=(1, 2), keepdims=True) - low

@@ -55,8 +55,7 @@ class STM(TensorClassifier):
     ``rank``, give the SVM itself. Otherwise the solution is a local optimum (see Notes).
 
     Use it if there are few samples with many entries, and the classes differ by a tensor of low
-    rank. C has the same unit as in an SVM: standardize X, or choose C by
-    cross-validation.
+    rank. C has the same unit as in an SVM: standardize X, or choose C by cross-validation.
 
     Cost: with D unknowns and k samples near the margin, the joint minimization takes a few dozen
     passes over X and as many steps of O(k D² + D³). Then one or two sweeps follow. With M modes, a

@@ -282,9 +282,9 @@ class TensorClassifier(TensorInput, LinearClassifier):
         best_solutions = []
         for k, (indices, _) in enumerate(rows):
             solutions = [
-                best
-                for best in results[k * self.n_init : (k + 1) * self.n_init]
-                if best is not None
+                solution
+                for solution in results[k * self.n_init : (k + 1) * self.n_init]
+                if solution is not None
             ]
             if not solutions:
                 solutions = [self._run_single_sweep(make_task(k, 0), interrupt)]

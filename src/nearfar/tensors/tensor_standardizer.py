@@ -20,13 +20,12 @@ class TensorStandardizer(_TensorTransformer):
     .. math:: X'_j = (X_j - m_j) / s_j \quad\text{or}\quad X'_j = (X_j - m) / s ,
 
     where :math:`m_j` and :math:`s_j` are the mean and the standard deviation of entry j over the
-    samples, and m and s are those of all numbers together. Constant entries
-    are only centered.
+    samples, and m and s are those of all numbers together. Constant entries are only centered.
 
     Use it before a tensor learner that is regularized, or if the channels have different units,
-    such as hue and brightness. For images of one
-    channel, "all" keeps the structure common to the entries of a mode. "entry" destroys this
-    structure: it scales the noise of dark corners to the level of all other pixels.
+    such as hue and brightness. For images of one channel, "all" keeps the structure common to the
+    entries of a mode. "entry" destroys this structure: it scales the noise of dark corners to the
+    level of all other pixels.
 
     Cost: two passes of O(n prod(d)).
 

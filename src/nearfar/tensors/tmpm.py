@@ -37,9 +37,9 @@ class TMPM(TensorClassifier):
     eigenproblem and a scalar root. No step decreases :math:`\kappa`.
 
     Each step is convex, but the whole problem is not. Contrary to [1]_, it has several local
-    optima, so ``n_init`` affects the result. The ridge affects the result more: without a
-    ridge and with few samples, :math:`\kappa` is infinite in every mode. Compared with
-    :class:`MPM` with its own ridge, the gain is small or zero.
+    optima, so ``n_init`` affects the result. The ridge affects the result more: without a ridge and
+    with few samples, :math:`\kappa` is infinite in every mode. Compared with :class:`MPM` with its
+    own ridge, the gain is small or zero.
 
     Cost: with M modes, a sweep reads X M times and adds O(n d_k² + d_k³) for mode k of length d_k.
 
