@@ -15,7 +15,7 @@ from nearfar.base.kernel_coordinates import (
     LandmarkCoordinates,
 )
 from nearfar.blocks import row_blocks
-from nearfar.discriminant.checks import n_between
+from nearfar.discriminant.checks import choose_n_mean_directions
 from nearfar.parameters import integer, none, real
 from nearfar.solvers.eigen import canonical_rows, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -48,8 +48,8 @@ class KernelDA(LandmarkCoordinates):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
-        span as many directions.
+        Dimension of the output. At most ``n_classes - 1``. None uses this number, or the number of
+        directions that the class means span, if that is smaller.
     kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
         "precomputed"; or a kernel learner; or a function of two points. See Notes.
@@ -187,7 +187,9 @@ class KernelDA(LandmarkCoordinates):
         penalty = self.ridge * np.mean(variances**2) / variances
         within = statistics.within_scatter() / statistics.total_weight + np.diag(penalty)
         T = whitener(within, np.finfo(float).eps)
-        kept = n_between(self.n_components, "KernelDA", statistics, T.shape[1])
+        n_components = choose_n_mean_directions(
+            self.n_components, "KernelDA", statistics, T.shape[1]
+        )
         fisher, axes = between_axes(statistics, T)
-        self.eigenvalues_ = fisher[:kept] / (1 + fisher[:kept])
-        return canonical_rows(fisher[:kept], axes[:kept] @ T.T)
+        self.eigenvalues_ = fisher[:n_components] / (1 + fisher[:n_components])
+        return canonical_rows(fisher[:n_components], axes[:n_components] @ T.T)

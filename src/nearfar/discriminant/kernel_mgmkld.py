@@ -19,8 +19,8 @@ from nearfar.discriminant.mgmkld import MGMKLD
 from nearfar.parameters import having, none
 from nearfar.state import State, object_of
 
-# Upper limit of the number of kernel PCA directions, with n_directions="auto".
-_DIRECTIONS = 200
+# Maximum number of kernel PCA directions with n_directions="auto".
+_MAX_DIRECTIONS = 200
 
 
 class KernelMGMKLD(LandmarkCoordinates):
@@ -162,29 +162,33 @@ class KernelMGMKLD(LandmarkCoordinates):
             The fitted learner.
         """
         self._check_parameters()
-        kind = self.linear_learner
-        if self.estimator is not None and not isinstance(self.estimator, kind):
-            found = type(self.estimator).__name__
-            raise TypeError(f"estimator must be a {kind.__name__} or None, but got {found}.")
+        learner_class = self.linear_learner
+        if self.estimator is not None and not isinstance(self.estimator, learner_class):
+            type_name = type(self.estimator).__name__
+            raise TypeError(
+                f"estimator must be a {learner_class.__name__} or None, but got {type_name}."
+            )
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
         self._learn_kernel(X, y)
-        estimator = kind() if self.estimator is None else clone(self.estimator)
-        wanted = len(self.classes_) - 1
+        estimator = learner_class() if self.estimator is None else clone(self.estimator)
+        n_components = len(self.classes_) - 1
         if estimator.n_components is not None:
-            wanted = estimator.n_components
-        auto = max(wanted, min(_DIRECTIONS, int(np.bincount(codes).min()) // 5))
+            n_components = estimator.n_components
+        n_auto_directions = max(
+            n_components, min(_MAX_DIRECTIONS, int(np.bincount(codes).min()) // 5)
+        )
         landmarks = self._landmarks(codes)
         if len(landmarks) == len(rows):
-            coordinates = self._fit_kernel(rows, auto)
+            coordinates = self._fit_kernel(rows, n_auto_directions)
         else:
-            self._fit_kernel(rows[landmarks], auto)
+            self._fit_kernel(rows[landmarks], n_auto_directions)
             coordinates = self._kernel_transform(rows)
         try:
             with lent_channel(self, estimator):
                 self.estimator_ = estimator.fit(coordinates, self.classes_[codes])
         finally:
-            # Also after Ctrl-C, if the interrupted fit has a result.
+            # After Ctrl-C, keep the result of the interrupted fit, if there is one.
             if hasattr(estimator, "components_"):
                 self._keep(estimator)
         return self

@@ -48,9 +48,9 @@ class MGMKLD(MGMD):
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
         fit are not the fit with k components.
     eta : float or None, default=None
-        Weight of the term that favors equal divergences. From 0 to c(c-1), where only equality
-        counts and classes may be merged. None means ``min(2c, c(c-1) - 1)``, as in all
-        experiments of [1]_.
+        Weight of the term that favors equal divergences. From 0 to c(c-1) for c classes. At the
+        upper limit only equality counts, and classes may be merged. None means
+        ``min(2c, c(c-1) - 1)``, as in all experiments of [1]_.
     alpha : float in [0, 1] or None, default=None
         Alternative to eta: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
@@ -89,7 +89,7 @@ class MGMKLD(MGMD):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        L at the solution.
+        Objective L at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
