@@ -33,7 +33,7 @@ class FDA(TwoSidedClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        Value added to the variances: :math:`\rho`. With 0, ``fit`` raises if the total
+        Value added to the variances: the ridge :math:`\rho`. With 0, ``fit`` raises if the total
         scatter is singular in the span of the rows. With 0.001, errors are much larger if n_samples
         is close to n_features.
     ridge_mode : {"relative", "absolute"}, default="relative"

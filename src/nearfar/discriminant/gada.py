@@ -68,7 +68,7 @@ class GADA(SubspaceSearchLearner, StatisticsLearner):
     n_components : int or None, default=None
         Dimension of the output: from 1 to n_features. None means
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
-        fit are not the fit with k components.
+        fit differ from a fit with k components.
     mean : {"arithmetic", "geometric", "harmonic"}, float or tuple, default="geometric"
         Mean of the divergences: its name, the exponent of a power mean (1, 0 and -1 are the named
         ones), or three functions of arrays: a strictly increasing :math:`\varphi`, its derivative
@@ -317,15 +317,15 @@ def make_generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
     if isinstance(mean, tuple):
         phi, derivative, inverse = mean
 
-        def custom_mean(D: Matrix) -> tuple[float, Matrix]:
+        def compute_custom_mean(D: Matrix) -> tuple[float, Matrix]:
             D = limit_divergences(D)
             V = np.asarray(inverse(np.asarray(np.sum(weights * phi(D)))))
             return float(V), weights * derivative(D) / derivative(V)
 
-        return custom_mean
+        return compute_custom_mean
     power = _MEAN_POWERS[mean] if isinstance(mean, str) else float(mean)
 
-    def power_mean(D: Matrix) -> tuple[float, Matrix]:
+    def compute_power_mean(D: Matrix) -> tuple[float, Matrix]:
         D = limit_divergences(D)
         # Scale the divergences, so that a large power of either sign does not overflow.
         scale = float(D.max() if power >= 0 else D[weights > 0].min())
@@ -336,4 +336,4 @@ def make_generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
             V = float(np.sum(weights * D**power) ** (1 / power))
         return scale * V, weights * (D / V) ** (power - 1)
 
-    return power_mean
+    return compute_power_mean

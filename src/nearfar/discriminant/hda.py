@@ -223,7 +223,7 @@ def make_volume_objective(
     factor = np.sqrt(priors)[:, None] * deviations
     no_means = np.zeros_like(family.means)
 
-    def objective(U: Matrix) -> tuple[float, Matrix]:
+    def compute_objective(U: Matrix) -> tuple[float, Matrix]:
         projected = family.project(U)
         image = factor.T @ (factor @ U)  # S U
         if includes_within:
@@ -236,4 +236,4 @@ def make_volume_objective(
         gradient -= projected.pull_back(by_covariances, no_means[:, : U.shape[1]])
         return value, gradient
 
-    return objective
+    return compute_objective

@@ -71,7 +71,7 @@ class LDA(StatisticsLearner):
         so that J3 equals J4), "max_eig" (the largest generalized eigenvalue) or "sum_eig" (the sum
         of the leading generalized eigenvalues).
     shrinkage : float in [0, 1] or "auto", default="auto"
-        Shrinkage of the covariances: the number g of Notes, or "auto", which acts only on a
+        Shrinkage of the covariances: a number g (see Notes), or "auto", which acts only on a
         singular :math:`S_w`. Supported by the solvers "eigen", "pca" and "qr".
     solver : {"eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"}, default="eigen"
         Algorithm for J1 and J2, see Notes. J3 and J4 support only "eigen".
@@ -279,7 +279,8 @@ def _make_whiten_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
 
 
 def _make_gsvd_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    # With K = [H_b; H_w] = P R Q', T = Q inv(R) makes KT = P orthonormal; H_b T is its upper part.
+    # For the stacked factors K = [H_b; H_w] = P R Q', the coordinates T = Q inv(R) make K T = P
+    # orthonormal, and H_b T is the upper part of P.
     return total_whitener(statistics)
 
 

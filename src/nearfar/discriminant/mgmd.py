@@ -54,7 +54,7 @@ class MGMD(SubspaceSearchLearner, StatisticsLearner):
     n_components : int or None, default=None
         Dimension of the output: from 1 to n_features. None means
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
-        fit are not the fit with k components.
+        fit differ from a fit with k components.
     eta : float or None, default=None
         Weight of the term that favors equal divergences. None means ``min(2c, c(c-1) - 1)``, as
         in all experiments of [1]_.
@@ -273,10 +273,10 @@ def make_convex_combination(priors: Matrix, pairs: NDArray[np.bool_], alpha: flo
 
 
 def _make_log_objective(weights: Matrix, products: Matrix, eta: float) -> Average:
-    def average(D: Matrix) -> tuple[float, Matrix]:
+    def compute_average(D: Matrix) -> tuple[float, Matrix]:
         D = np.where(weights > 0, limit_divergences(D), 1.0)
         total = float(np.sum(products * D))
         value = float(np.sum(weights * np.log(D)) - eta * np.log(total))
         return value, weights / D - (eta / total) * products
 
-    return average
+    return compute_average

@@ -46,7 +46,7 @@ class MGMKLD(MGMD):
     n_components : int or None, default=None
         Dimension of the output: from 1 to n_features. None means
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
-        fit are not the fit with k components.
+        fit differ from a fit with k components.
     eta : float or None, default=None
         Weight of the term that favors equal divergences. From 0 to c(c-1) for c classes. At the
         upper limit only equality counts, and classes may be merged. None means
@@ -154,7 +154,8 @@ class MGMKLD(MGMD):
         name: allowed for name, allowed in MGMD.parameters.items() if name != "divergence"
     }
 
-    divergence = "kl"  # A parameter of MGMD, fixed here.
+    # MGMD has this parameter, MGMKLD fixes its value.
+    divergence = "kl"
 
     def __init__(
         self,

@@ -298,6 +298,6 @@ class MODA(SubspaceSearchLearner, StatisticsLearner):
         self.classes_, self.cluster_classes_ = np.unique(labels, return_inverse=True)
         # A single class may have several clusters, so count the classes, not the clusters.
         check_classes("MODA", self.classes_)
-        compared = self.cluster_classes_[:, None] != self.cluster_classes_[None, :]
-        average = make_weighted_sum(2.0 * compared)
+        is_compared = self.cluster_classes_[:, None] != self.cluster_classes_[None, :]
+        average = make_weighted_sum(2.0 * is_compared)
         return search_averaged(self, statistics, len(self.classes_), kullback_leibler, average)

@@ -363,7 +363,7 @@ class PARDA(StatisticsLearner):
         default = min(statistics.n_classes - 1, max(rank - 1, 1))
         n_components = choose_n_components(self.n_components, default, rank, "PARDA", reason)
         random = check_random_state(self.random_state)
-        # Separate random streams, so that the starts do not depend on ``selection``.
+        # Use separate random streams, so that the starts do not depend on ``selection``.
         start_seed, draw_seed = random.randint(2**31 - 1, size=2)
         starts = self._generate_starts(gaussians, n_components, start_seed)
         fisher = next(starts)
@@ -392,7 +392,7 @@ class PARDA(StatisticsLearner):
             self.objectives_per_init_ = np.array(search.objectives)
             if errors:
                 self.errors_per_init_ = np.array(errors)
-            self.best_init_ = next(k for k, other in enumerate(searches) if other is search)
+            self.best_init_ = next(k for k, candidate in enumerate(searches) if candidate is search)
             self.history_, self.n_iter_ = search.history, search.n_iter
             return gaussians.make_components(U)
 

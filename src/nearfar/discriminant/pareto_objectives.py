@@ -288,7 +288,7 @@ class Scalarization:
     def make_objective(self, gaussians: ClassObjectives) -> Objective:
         """Return the combined value as a function of U, with its gradient."""
 
-        def average(D: Matrix) -> tuple[float, Matrix]:
+        def compute_average(D: Matrix) -> tuple[float, Matrix]:
             J = gaussians.sum_directions(D)
             self.weighted_sum = float(self.compute_weights(J) @ J)
             by_divergences = np.zeros(D.shape)
@@ -296,7 +296,7 @@ class Scalarization:
             # J is twice the sum of the divergences in both directions, hence the factor 2.
             return self.compute_value(J), by_divergences + by_divergences.T
 
-        return averaged(gaussians.family, kullback_leibler, average)
+        return averaged(gaussians.family, kullback_leibler, compute_average)
 
 
 class PowerMean(Scalarization):

@@ -114,7 +114,8 @@ def search_components(
     options: dict[str, Any] = {"max_iter": learner.max_iter, "report": report_of(learner)}
     if learner.solver == "lbfgs":
         options |= {"tol": learner.tol}
-    else:  # The published loop: fixed steps of an unconstrained matrix with an initial norm of 1.
+    else:
+        # The published algorithm takes fixed steps of an unconstrained matrix with initial norm 1.
         if invariant:
             starts = (start / np.linalg.norm(start) for start in starts)
         solver = climb_subspace

@@ -206,7 +206,7 @@ def gabor_bank(
     delta : float, default=2*pi
         Width of the Gabor functions: standard deviation times frequency.
     prefactor_power : float, default=1
-        The exponent a. The value 2 is common in the literature.
+        Exponent a of the frequency in the prefactor. The value 2 is common in the literature.
     remove_dc : bool, default=False
         Whether to subtract a multiple of the envelope from each kernel, such that the response to
         constant images is zero.

@@ -242,7 +242,7 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         gallery = np.append(self._starts, len(self._cycles))
         match, offsets = _MATCHING_FUNCTIONS[self.matching], np.concatenate([[0], np.cumsum(sizes)])
         D = np.empty((len(silhouettes), len(self.classes_)))
-        # Blocks consist of complete sequences.
+        # A block contains complete sequences, since a distance needs all cycles of a sequence.
         bytes_per_sequence = 16 * int(sizes.max()) * len(self._cycles)
         for block in row_blocks(len(silhouettes), bytes_per_sequence):
             bounds = offsets[block.start : block.stop + 1]

@@ -214,8 +214,10 @@ def _select_best_atom(
     total = np.sum(scores**2, axis=0)
     counts = np.bincount(codes)
     means = np.stack([scores[codes == c].mean(axis=0) for c in range(len(counts))])
-    varies = total > rounding_level
-    if not varies.any():
+    is_varying = total > rounding_level
+    if not is_varying.any():
         return None
-    between_fraction = np.where(varies, counts @ means**2 / np.where(varies, total, 1.0), -1.0)
+    between_fraction = np.where(
+        is_varying, counts @ means**2 / np.where(is_varying, total, 1.0), -1.0
+    )
     return atoms[int(np.argmax(between_fraction))]

@@ -44,7 +44,7 @@ class LSSTM(TensorClassifier):
     gamma : float, default=1.0
         Weight of the squared errors relative to the norm of W, in units of 1 / X².
     rank : int, default=1
-        Number of rank-one terms of W.
+        Number of rank-one terms of the weight tensor W.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
         Starting point: "mean_difference" fits rank-one tensors to the difference of class means,
         "least_squares" runs a few sweeps of :class:`LSSTM`, "random" draws factors. A list has one
@@ -77,7 +77,7 @@ class LSSTM(TensorClassifier):
         The weight tensors W as flat rows in C order. Two classes have one problem, in which
         ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercept of each problem.
+        Intercept of each two-class problem.
     factors_ : list of ndarray of shape (d_k, rank)
         Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
         contains the scales. With several problems, this attribute and those below, except

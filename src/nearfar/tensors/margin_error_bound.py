@@ -35,7 +35,7 @@ def margin_error_bound(
     delta : float
         Probability that the bound does not hold, above 0 and at most 1.
     lam : float, default=1.0
-        The constant :math:`\lambda`.
+        Universal constant :math:`\lambda`, whose value is unknown.
 
     Returns
     -------

@@ -55,7 +55,7 @@ class NuSTM(TensorClassifier):
         Upper bound on the fraction of margin errors. It must be at most twice the fraction of
         samples in the smaller class.
     rank : int, default=1
-        Number of rank-one terms of W.
+        Number of rank-one terms of the weight tensor W.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
         Starting point: "mean_difference" fits rank-one tensors to the difference of class means,
         "least_squares" runs a few sweeps of :class:`LSSTM`, "random" draws factors. A list has one
@@ -88,7 +88,7 @@ class NuSTM(TensorClassifier):
         The weight tensors W as flat rows in C order. Two classes have one problem, in which
         ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercept of each problem.
+        Intercept of each two-class problem.
     factors_ : list of ndarray of shape (d_k, rank)
         Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
         contains the scales. With several problems, this attribute and those below, except

@@ -124,9 +124,9 @@ def compute_coarse_saliency(images: Matrix) -> Matrix:
 def _compute_color_opponents(images: Matrix) -> list[Matrix]:
     """Return the channels red minus green and blue minus yellow, with zeros for dark pixels."""
     intensity = images.mean(axis=3, keepdims=True)
-    bright = intensity > intensity.max(axis=(1, 2), keepdims=True) / 10
-    bright &= intensity > 0
-    r, g, b = np.moveaxis(np.where(bright, images / np.where(bright, intensity, 1), 0), 3, 0)
+    is_bright = intensity > intensity.max(axis=(1, 2), keepdims=True) / 10
+    is_bright &= intensity > 0
+    r, g, b = np.moveaxis(np.where(is_bright, images / np.where(is_bright, intensity, 1), 0), 3, 0)
     red = np.maximum(r - (g + b) / 2, 0)
     green = np.maximum(g - (r + b) / 2, 0)
     blue = np.maximum(b - (r + g) / 2, 0)
@@ -214,9 +214,11 @@ def _normalize(maps: Matrix) -> Matrix:
     value_range = maps.max(axis=(1, 2), keepdims=True) - low
     is_flat = value_range <= _MAX_ROUNDING_RANGE
     scaled = np.where(is_flat, 0, (maps - low) / np.where(is_flat, 1, value_range))
-    peaks = (ndimage.maximum_filter(scaled, size=(1, 3, 3), mode="reflect") == scaled) & (
+    is_peak = (ndimage.maximum_filter(scaled, size=(1, 3, 3), mode="reflect") == scaled) & (
         (scaled > 0) & (scaled < 1)
     )
-    n_peaks = peaks.sum(axis=(1, 2), keepdims=True)
-    mean_peak = np.where(peaks, scaled, 0).sum(axis=(1, 2), keepdims=True) / np.maximum(n_peaks, 1)
+    n_peaks = is_peak.sum(axis=(1, 2), keepdims=True)
+    mean_peak = np.where(is_peak, scaled, 0).sum(axis=(1, 2), keepdims=True) / np.maximum(
+        n_peaks, 1
+    )
     return np.asarray(scaled * (1 - mean_peak) ** 2)

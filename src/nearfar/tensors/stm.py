@@ -67,7 +67,7 @@ class STM(TensorClassifier):
     C : float, default=1.0
         Cost of a margin error, in units of 1 / X².
     rank : int, default=1
-        Number of rank-one terms of W.
+        Number of rank-one terms of the weight tensor W.
     class_weight : dict, "balanced" or None, default=None
         Factor of C for each label. "balanced" uses factors inversely proportional to class sizes.
     init : {"mean_difference", "least_squares", "random"} or list, default="least_squares"
@@ -105,7 +105,7 @@ class STM(TensorClassifier):
         The weight tensors W as flat rows in C order. Two classes have one problem, in which
         ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercept of each problem.
+        Intercept of each two-class problem.
     factors_ : list of ndarray of shape (d_k, rank)
         Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
         contains the scales. With several problems, this attribute and those below, except

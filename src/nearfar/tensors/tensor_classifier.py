@@ -537,8 +537,10 @@ def compute_within_variance(X: Matrix, y: Vector, weight: Vector) -> float:
         block = imprecise[first : first + 64]
         within[block] = weight @ (flat[:, block] - means[:, block][sides]) ** 2
     between = sizes[0] * sizes[1] / total**2 * (means[0] - means[1]) ** 2
-    varies = np.sqrt(within / total + between) > 16 * np.finfo(float).eps * np.abs(means).max(0)
-    if not varies.any():
+    is_varying = np.sqrt(within / total + between) > 16 * np.finfo(float).eps * np.abs(means).max(0)
+    if not is_varying.any():
         return 0.0
     within_mean, between_mean = float(within.sum()) / total, float(between.sum())
-    return (within_mean if within_mean > 1e-14 * between_mean else between_mean) / int(varies.sum())
+    return (within_mean if within_mean > 1e-14 * between_mean else between_mean) / int(
+        is_varying.sum()
+    )

@@ -106,9 +106,9 @@ class TensorStandardizer(_TensorTransformer):
         if self.per == "all":
             squares = np.full_like(squares, squares.mean())
         scale = unit * np.sqrt(squares / len(rows))
-        # Deviations this small are rounding errors of a constant.
-        constant = scale <= 10 * np.finfo(rows.dtype).eps * np.abs(mean)
-        self.mean_, self.scale_ = mean, np.where(constant, 1.0, scale)
+        # Standard deviations this small are rounding errors of a constant entry.
+        is_constant = scale <= 10 * np.finfo(rows.dtype).eps * np.abs(mean)
+        self.mean_, self.scale_ = mean, np.where(is_constant, 1.0, scale)
 
     def _transform_tensors(self, T: Floats) -> Floats:
         shape = T.shape[1:]

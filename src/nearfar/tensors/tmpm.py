@@ -46,10 +46,10 @@ class TMPM(TensorClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        Value added to the variances: :math:`\rho`. With few samples, 0.3 to 1 is often better
-        than the default.
+        Value added to the variances: the ridge :math:`\rho`. With few samples, 0.3 to 1 is often
+        better than the default.
     rank : int, default=1
-        Number of rank-one terms of W.
+        Number of rank-one terms of the weight tensor W.
     ridge_mode : {"relative", "absolute"}, default="relative"
         Unit of ``ridge``: "relative" multiplies it by the mean variance of an entry within the
         two classes, "absolute" uses it as is, in units of X squared. All modes use the same number,
@@ -86,7 +86,7 @@ class TMPM(TensorClassifier):
         The weight tensors W as flat rows in C order. Two classes have one problem, in which
         ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercept of each problem.
+        Intercept of each two-class problem.
     factors_ : list of ndarray of shape (d_k, rank)
         Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
         contains the scales. With several problems, this attribute and those below, except

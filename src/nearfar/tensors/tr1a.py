@@ -196,7 +196,7 @@ class TR1A(RankOneLearner):
         started, interrupt = perf_counter(), None
         try:
             for _ in range(self.n_components):
-                atom = self._next_atom(residuals, atoms, random)
+                atom = self._find_next_atom(residuals, atoms, random)
                 if atom.objective <= residuals.rounding_level:
                     break
                 residuals.subtract(atom.vectors)
@@ -235,7 +235,7 @@ class TR1A(RankOneLearner):
             )
         return self
 
-    def _next_atom(
+    def _find_next_atom(
         self, residuals: _Residuals, atoms: Sequence[Atom], random: np.random.RandomState
     ) -> Atom:
         """Return the best atom of all starts."""

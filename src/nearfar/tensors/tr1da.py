@@ -230,7 +230,7 @@ class TR1DA(RankOneLearner):
         started, interrupt = perf_counter(), None
         try:
             for r, weight in enumerate(weights):
-                atom = self._next_atom(
+                atom = self._find_next_atom(
                     residuals, weight, None if user_starts is None else user_starts[r], random
                 )
                 if atom.objective <= residuals.rounding_level and (
@@ -322,7 +322,7 @@ class TR1DA(RankOneLearner):
             raise ValueError("TR1DA: init must not contain a vector of zeros.")
         return [[U[:, r] / linalg.norm(U[:, r]) for U in columns] for r in range(self.n_components)]
 
-    def _next_atom(
+    def _find_next_atom(
         self,
         residuals: Residuals,
         weight: float | None,
@@ -388,7 +388,7 @@ class Residuals:
         self.ridge = _RIDGE * within / prod(self.shape) if within > self.rounding_level else 0.0
         self.rows = rows.reshape(-1, *self.shape)
         self.bases: list[Matrix | None] = [None] * len(self.shape)
-        # Cache: a vector of the last mode, and the rows contracted with it.
+        # Cached product: a vector of the last mode, and the rows contracted with this vector.
         self._shared: tuple[Vector, Floats] | None = None
         if self.total > 0:
             self._reduce(1e-6 if is_float32 else 1e-14)
