@@ -132,7 +132,7 @@ class FractionalStepLDA(StatisticsLearner):
 def remove_dimensions(
     means: Matrix, n_components: int, power: float, n_steps: int, alpha: float
 ) -> Matrix:
-    """Return an orthonormal U (r, n_components) for class means (c, r), best axis first."""
+    """Return orthonormal axes (r, n_components) for class means (c, r), most important first."""
     U = compute_weighted_axes(means, power)
     while U.shape[1] > n_components:
         scale = np.ones(U.shape[1])
@@ -144,6 +144,6 @@ def remove_dimensions(
 
 
 def compute_weighted_axes(means: Matrix, power: float) -> Matrix:
-    """Return the eigenvectors (columns) of the weighted scatter of the means, largest first."""
+    """Return the eigenvectors (columns) of the weighted scatter of the means, in descending order."""
     weights = compute_distance_weights(compute_class_distances(means), power)
     return descending_eigh(pair_scatter(means, weights))[1]

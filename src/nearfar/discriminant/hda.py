@@ -181,7 +181,7 @@ class HDA(SubspaceSearchLearner, StatisticsLearner):
         self.verbose = verbose
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the components of the best subspace found from the starts."""
+        """Return the components of the best subspace of all starts."""
         self.classes_ = statistics.classes
         check_classes("HDA", statistics.classes)
         gaussians = class_gaussians(statistics, self.shrinkage)
@@ -225,13 +225,13 @@ def make_volume_objective(
 
     def compute_objective(U: Matrix) -> tuple[float, Matrix]:
         projected = family.project(U)
-        image = factor.T @ (factor @ U)  # S U
+        SU = factor.T @ (factor @ U)
         if includes_within:
-            image += np.tensordot(priors, projected.images, axes=1)
-        root = linalg.cho_factor(U.T @ image, lower=True)
+            SU += np.tensordot(priors, projected.images, axes=1)
+        root = linalg.cho_factor(U.T @ SU, lower=True)
         log_det = 2 * np.log(np.diag(root[0])).sum()
         value = float(log_det - priors @ projected.log_dets)
-        gradient = 2 * linalg.cho_solve(root, image.T).T
+        gradient = 2 * linalg.cho_solve(root, SU.T).T
         by_covariances = priors[:, None, None] * projected.inverses
         gradient -= projected.pull_back(by_covariances, no_means[:, : U.shape[1]])
         return value, gradient

@@ -213,7 +213,7 @@ class MGMD(SubspaceSearchLearner, StatisticsLearner):
         self.verbose = verbose
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the components of the subspace with the largest L."""
+        """Return the components of the subspace with the largest objective L."""
         check_classes(type(self).__name__, statistics.classes)
         pairs = ~np.eye(statistics.n_classes, dtype=bool)
         self.eta_, average = make_log_average(
@@ -235,7 +235,7 @@ def make_log_average(
 ) -> tuple[float, Average]:
     """Return eta, and a function that computes L from divergences D.
 
-    The learner sets either ``eta`` or ``alpha``.
+    The weight of the second term depends on the ``eta`` or ``alpha`` of the learner.
     """
     n_pairs = int(pairs.sum())
     name = type(learner).__name__

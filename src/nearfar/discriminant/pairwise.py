@@ -13,7 +13,7 @@ from nearfar.solvers.eigen import canonical_rows, descending_eigh, pair_scatter
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, whitened_means
 
-#: Upper limit of the parameter ``power``. Above it, the weights of close classes would overflow.
+#: Maximum of the parameter ``power``. Larger powers would overflow the weights of close classes.
 MAX_POWER = 50
 # Lower limit of the distances between classes, as a fraction of the largest distance.
 _MIN_RELATIVE_DISTANCE = 0.01

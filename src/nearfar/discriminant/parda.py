@@ -344,7 +344,7 @@ class PARDA(StatisticsLearner):
             self.__dict__.pop("_training_data", None)
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the components of the best subspace found from the starts."""
+        """Return the components of the best subspace of all starts."""
         check_classes("PARDA", statistics.classes)
         self.classes_ = statistics.classes
         self.n_principal_ = None if isinstance(self.n_principal, str) else self.n_principal

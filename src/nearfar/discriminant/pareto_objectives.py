@@ -163,7 +163,7 @@ def make_class_objectives(
         covariances = class_covariances(image, ddof=ddof)
         class_dot = GaussianFamily(image.means, covariances).dot
     if ridge == 0:
-        if is_thin(image):  # Only the pooled covariance that is mixed in can be regular.
+        if is_thin(image):  # With few rows, only the pooled part is regular.
             checked_covariances = shrinkage * image.within_scatter()[None] / image.total_weight
         else:
             checked_covariances = shrink(covariances, covariances)
@@ -234,12 +234,15 @@ def add_complements(
 
 
 def compute_inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
-    """Return J^-power divided by its sum. J is limited from below by a fraction of its maximum."""
+    """Return weights proportional to J^-power, with sum 1, for divergences J.
+
+    J is limited from below by a fraction of its maximum.
+    """
     largest = divergences.max()
     if largest == 0:
         return np.full(len(divergences), 1 / len(divergences))
     fractions = np.maximum(divergences / largest, MIN_DIVERGENCE_FRACTION)
-    weights = (fractions.min() / fractions) ** power  # The largest is 1, so no power overflows.
+    weights = (fractions.min() / fractions) ** power  # The largest quotient is 1.
     return np.asarray(weights / weights.sum())
 
 

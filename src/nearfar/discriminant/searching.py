@@ -213,12 +213,12 @@ def _select_best_candidate(
 def draw_class_directions(
     family: GaussianFamily, frame: Matrix, random: np.random.RandomState
 ) -> Iterator[tuple[Matrix, Matrix]]:
-    """Yield sizes and orthonormal axes (columns) of random class differences. Never stop.
+    """Yield sizes and orthonormal axes (columns) of random class differences.
 
-    The axes are eigenvectors of randomly weighted sums of the class covariances and of the outer
-    products of the class means. They depend on the classes only: other coordinates of the same
-    space, for example those of a linear kernel, or another order of the classes give the same
-    axes.
+    The generator is infinite. The axes are eigenvectors of randomly weighted sums of the class
+    covariances and of the outer products of the class means. They depend on the classes only: other
+    coordinates of the same space, for example those of a linear kernel, or another order of the
+    classes give the same axes.
     """
     mean_sizes = np.sum((family.means - family.means.mean(axis=0)) ** 2, axis=1)
     traces = family.traces()

@@ -47,8 +47,8 @@ def make_sample_error(
 ) -> Callable[[Matrix], float]:
     """Return a function that computes the error in a subspace U (r, q) on random points.
 
-    The points are drawn from the class Gaussians. The errors of the classes are weighted by their
-    frequencies.
+    The points are drawn from the class Gaussians. The errors of the classes are weighted by the
+    class frequencies.
     """
     statistics = gaussians.statistics
     c = statistics.n_classes

@@ -208,8 +208,9 @@ def compute_symmetric_distances(
 ) -> NDArray[np.float64]:
     """Compute symmetric distances between sequences from the distances D between their cycles.
 
-    Each is the mean distance of a cycle to the nearest cycle of the other sequence, averaged over
-    both directions. For ``probes`` and ``gallery`` see :func:`compute_median_distances`.
+    Each distance is the mean distance of a cycle to the nearest cycle of the other sequence,
+    averaged over both directions. For ``probes`` and ``gallery`` see
+    :func:`compute_median_distances`.
     """
     to_gallery = np.minimum.reduceat(D, gallery[:-1], axis=1)
     to_probes = np.minimum.reduceat(D, probes[:-1], axis=0)

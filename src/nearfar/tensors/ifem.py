@@ -141,7 +141,7 @@ class IFEM(RankOneLearner):
         while interrupt is None and len(atoms) < self.n_components:
             learner = LSSTM() if self.estimator is None else clone(self.estimator)
             if "tensor_shape" in learner.get_params(deep=False):
-                learner.set_params(tensor_shape=None)  # The classifier receives tensors.
+                learner.set_params(tensor_shape=None)  # The residuals are tensors.
             try:
                 with lent_channel(self, learner):
                     learner.fit(residuals.reshape(T.shape), codes)

@@ -17,7 +17,7 @@ _N_LEVELS = 9
 # Pyramid level at which the maps are summed.
 _SUM_LEVEL = 4
 # A map whose values differ by at most this is treated as constant, because the differences are
-# rounding errors. Images are scaled to a maximum of 1 before.
+# rounding errors. Images have been scaled to a maximum of 1.
 _MAX_ROUNDING_RANGE = 1e-9
 
 
@@ -188,7 +188,7 @@ def _compute_border_weights(shape: tuple[int, ...], unit: int) -> Matrix:
 
 
 def _enlarge(images: Matrix, shape: tuple[int, ...], factor: int) -> Matrix:
-    """Enlarge images by linear interpolation, such that pixel i becomes ``factor * i``."""
+    """Enlarge images by linear interpolation, such that pixel i moves to ``factor * i``."""
     weights = []
     for fine, coarse in zip(shape, images.shape[1:], strict=True):
         positions = np.minimum(np.arange(fine) / factor, coarse - 1)

@@ -337,7 +337,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
     def _run_single_sweep(
         self, task: BinaryTask, interrupt: KeyboardInterrupt | None
     ) -> BinarySolution:
-        """Run one sweep after Ctrl-C. If it fails, raise the KeyboardInterrupt."""
+        """Run one sweep after Ctrl-C. If the sweep fails, raise the KeyboardInterrupt."""
         try:
             learn = self._make_mode_learner(task.X, task.y, task.weight)
             alternation = alternate(
@@ -370,7 +370,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
     # ------------------------------------------------------------------ starts
 
     def _make_start(self, task: BinaryTask) -> list[Matrix]:
-        """Return the initial factors. ``init`` applies to start 0, all others are random."""
+        """Return the initial factors. ``init`` sets start 0. All other starts are random."""
         shape = task.X.shape[1:]
         if task.start > 0 or (isinstance(self.init, str) and self.init == "random"):
             return random_start(shape, self.rank, task.random)
@@ -405,7 +405,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         return alternation
 
     def _choose_start_gamma(self, task: BinaryTask) -> float:
-        """Return gamma of the start "least_squares"."""
+        """Return gamma of the LSSTM that computes the start "least_squares"."""
         ridge = (
             _RIDGE_FRACTION
             * float(task.weight.sum())

@@ -333,7 +333,7 @@ class _Residuals:
         return rows
 
     def _multiply_atoms_with(self, vectors: Sequence[Vector], mode: int) -> Vector:
-        """Return the inner products of the atoms with an atom of these vectors, without a mode."""
+        """Return the inner products of all atoms with the vectors, over all modes except one."""
         atoms: list[Any] = list(self.factors)
         factors: list[Any] = list(vectors)
         atoms[mode], factors[mode] = np.ones((1, self.scores.shape[1])), np.ones(1)

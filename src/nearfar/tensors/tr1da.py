@@ -40,8 +40,9 @@ from nearfar.state import State, floats, labels
 
 # Ridge for zeta="max_eig", as a fraction of the mean variance of an entry within classes.
 _RIDGE = 1e-3
-# Maximum number of entries per tensor for which more rows than entries are replaced by the
-# triangular factor of a QR decomposition, which has the same scatter.
+# Maximum number of entries of a tensor for the following reduction: if there are more rows than
+# entries, the rows are replaced by the triangular factor of a QR decomposition, which has the same
+# scatter.
 _MAX_ENTRIES_FOR_QR = 2048
 # Maximum number of rows that are copied at once.
 _ROWS_PER_BLOCK = 64
