@@ -144,6 +144,6 @@ def remove_dimensions(
 
 
 def compute_weighted_axes(means: Matrix, power: float) -> Matrix:
-    """Return the eigenvectors (columns) of the weighted scatter of the means, in descending order."""
+    """Return the eigenvectors (columns) of the weighted scatter of means, largest value first."""
     weights = compute_distance_weights(compute_class_distances(means), power)
     return descending_eigh(pair_scatter(means, weights))[1]
