@@ -50,7 +50,7 @@ class FractionalStepLDA(StatisticsLearner):
         Exponent a of the weights, at most 50.
     n_steps : int, default=30
         Number of steps in which a dimension is shrunk before it is removed.
-    alpha : float, default=0.5
+    step_factor : float, default=0.5
         Factor of each step, above 0 and at most 1. [1]_ does not state its value.
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances: see :class:`LDA`.
@@ -91,12 +91,13 @@ class FractionalStepLDA(StatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics")
+    renamed: ClassVar = {"alpha": "step_factor"}
     settings = ({"power": 3.0}, {"shrinkage": 0.1})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
         "power": [real(0, MAX_POWER)],
         "n_steps": [integer(1)],
-        "alpha": [real(0, 1, open_low=True)],
+        "step_factor": [real(0, 1, open_low=True)],
         "shrinkage": [real(0, 1), one_of("auto")],
     }
 
@@ -106,13 +107,13 @@ class FractionalStepLDA(StatisticsLearner):
         *,
         power: float = 8.0,
         n_steps: int = 30,
-        alpha: float = 0.5,
+        step_factor: float = 0.5,
         shrinkage: Shrinkage = "auto",
     ) -> None:
         self.n_components = n_components
         self.power = power
         self.n_steps = n_steps
-        self.alpha = alpha
+        self.step_factor = step_factor
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
@@ -125,19 +126,19 @@ class FractionalStepLDA(StatisticsLearner):
         n_components = choose_n_mean_directions(
             self.n_components, "FractionalStepLDA", statistics, T.shape[1]
         )
-        U = remove_dimensions(means, n_components, self.power, self.n_steps, self.alpha)
+        U = remove_dimensions(means, n_components, self.power, self.n_steps, self.step_factor)
         return fix_signs((T @ U).T)
 
 
 def remove_dimensions(
-    means: Matrix, n_components: int, power: float, n_steps: int, alpha: float
+    means: Matrix, n_components: int, power: float, n_steps: int, step_factor: float
 ) -> Matrix:
     """Return orthonormal axes (r, n_components) for class means (c, r), most important first."""
     U = compute_weighted_axes(means, power)
     while U.shape[1] > n_components:
         scale = np.ones(U.shape[1])
         for step in range(n_steps):
-            scale[-1] = alpha**step
+            scale[-1] = step_factor**step
             U = U @ compute_weighted_axes((means @ U) * scale, power)
         U = U[:, :-1]
     return U @ compute_weighted_axes(means @ U, power)

@@ -32,9 +32,9 @@ from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.subspaces import (
     Interrupted,
     SubspaceSearch,
-    best_of_starts,
     climb_subspace,
-    orthonormal,
+    find_orthonormal_basis,
+    search_from_starts,
     search_subspace,
 )
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -108,7 +108,7 @@ class PARDA(StatisticsLearner):
         Value added to the variances: the diagonals of all covariances, after scaling to unit total
         variance, so that it does not depend on units. With 0, ``fit`` raises if a covariance is
         singular.
-    n_principal : int, "auto" or None, default="auto"
+    n_pca_components : int, "auto" or None, default="auto"
         Number of principal components to project X onto before learning. None keeps all. For
         "auto" see Notes. The components depend on the units of the features.
     init : {"lda", "random"} or array of shape (n_components, n_features), default="lda"
@@ -149,7 +149,7 @@ class PARDA(StatisticsLearner):
         the pooled within-class covariance (with the ridge) is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
-    n_principal_ : int or None
+    n_pca_components_ : int or None
         Number of principal components that were kept. None means all.
     selection_ : {"rows", "samples", "objective"}
         Criterion that selected the start: errors on the training rows, errors on points drawn from
@@ -211,7 +211,7 @@ class PARDA(StatisticsLearner):
     3.9% error with 0.25, 5.4% with 0.5), and worse otherwise (yeast: 51.4% and 49.4%). A class
     with a single row gets the pooled covariance.
 
-    ``n_principal="auto"`` keeps all components if there are at least three rows per feature.
+    ``n_pca_components="auto"`` keeps all components if there are at least three rows per feature.
     Otherwise it keeps a tenth of the number of rows, and at least three per output dimension.
     Whitening would scale the noise in the other components up to the size of the signal.
 
@@ -236,6 +236,7 @@ class PARDA(StatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics")
+    renamed: ClassVar = {"n_principal": "n_pca_components", "n_principal_": "n_pca_components_"}
     pooled_statistics = False
     settings = ({"pairing": "one_vs_all"}, {"weights": "uniform"})
     renamed_values: ClassVar = {
@@ -253,7 +254,7 @@ class PARDA(StatisticsLearner):
         "include_constant": [boolean],
         "shrinkage": [real(0, 1)],
         "ridge": [real(0)],
-        "n_principal": [none, one_of("auto"), integer(1)],
+        "n_pca_components": [none, one_of("auto"), integer(1)],
         "init": [one_of("lda", "random"), array],
         "init_noise": [real(0)],
         "n_init": [none, integer(1)],
@@ -279,7 +280,7 @@ class PARDA(StatisticsLearner):
         include_constant: bool = False,
         shrinkage: float = 0.5,
         ridge: float = 1e-3,
-        n_principal: int | Literal["auto"] | None = "auto",
+        n_pca_components: int | Literal["auto"] | None = "auto",
         init: Literal["lda", "random"] | ArrayLike = "lda",
         init_noise: float = 0.3,
         n_init: int | None = None,
@@ -301,7 +302,7 @@ class PARDA(StatisticsLearner):
         self.include_constant = include_constant
         self.shrinkage = shrinkage
         self.ridge = ridge
-        self.n_principal = n_principal
+        self.n_pca_components = n_pca_components
         self.init = init
         self.init_noise = init_noise
         self.n_init = n_init
@@ -347,15 +348,17 @@ class PARDA(StatisticsLearner):
         """Return the components of the best subspace of all starts."""
         check_classes("PARDA", statistics.classes)
         self.classes_ = statistics.classes
-        self.n_principal_ = None if isinstance(self.n_principal, str) else self.n_principal
-        if self.n_principal == "auto":
-            self.n_principal_ = choose_n_axes(statistics, self.n_components)
+        self.n_pca_components_ = (
+            None if isinstance(self.n_pca_components, str) else self.n_pca_components
+        )
+        if self.n_pca_components == "auto":
+            self.n_pca_components_ = choose_n_axes(statistics, self.n_components)
         gaussians = make_class_objectives(
             statistics,
             self.pairing,
             self.ridge,
-            self.n_principal_,
-            allow_fewer=self.n_principal == "auto",
+            self.n_pca_components_,
+            allow_fewer=self.n_pca_components == "auto",
             shrinkage=self.shrinkage,
         )
         rank = gaussians.basis.shape[1]
@@ -376,13 +379,15 @@ class PARDA(StatisticsLearner):
         errors: list[float] = []
 
         def score_start(search: SubspaceSearch) -> float:
-            error = None if compute_error is None else compute_error(orthonormal(search.U))
+            error = (
+                None if compute_error is None else compute_error(find_orthonormal_basis(search.U))
+            )
             searches.append(search)
             errors.extend([] if error is None else [error])
             return -scalarization.sign * search.objective if error is None else error
 
         def store_results(search: SubspaceSearch) -> Matrix:
-            U = orthonormal(search.U)
+            U = find_orthonormal_basis(search.U)
             J = gaussians.compute_divergences(U)
             self.divergences_ = gaussians.arrange_by_class(J)
             self.objective_ = scalarization.compute_value(J)
@@ -397,15 +402,15 @@ class PARDA(StatisticsLearner):
             return gaussians.make_components(U)
 
         try:
-            search = best_of_starts(
+            search = search_from_starts(
                 scalarization.make_objective(gaussians),
                 starts,
                 maximize=scalarization.sign > 0,
                 solver=self._make_solver(scalarization),
-                judge=score_start,
+                loss=score_start,
             )
         except Interrupted as stop:
-            stop.components = store_results(stop.found)
+            stop.components = store_results(stop.search)
             raise
         if self.solver == "lbfgs" and not search.converged:
             warn_of_limit("PARDA", self._max_iter)
@@ -423,7 +428,7 @@ class PARDA(StatisticsLearner):
         start = make_fisher_start(statistics, basis, frame, q, random)
         yield start
         if not isinstance(self.init, str):
-            start = orthonormal(check_user_start(self.init, basis, q))
+            start = find_orthonormal_basis(check_user_start(self.init, basis, q))
         # The noise makes the signs of the columns matter. Fix the signs in a way that does not
         # depend on the order or the units of the features.
         rows = (basis @ start).T * np.sqrt(statistics.total_variances())
@@ -432,9 +437,9 @@ class PARDA(StatisticsLearner):
         for number in range(self._count_starts(statistics, q)):
             noise = frame @ random.normal(size=(frame.shape[1], q))
             if isinstance(self.init, str) and self.init == "random":
-                yield orthonormal(noise)
+                yield find_orthonormal_basis(noise)
             else:
-                yield start if number == 0 else orthonormal(start + noise_scale * noise)
+                yield start if number == 0 else find_orthonormal_basis(start + noise_scale * noise)
 
     def _count_starts(self, statistics: ClassStatistics, q: int) -> int:
         if self.n_init is not None:
@@ -512,7 +517,7 @@ class PARDA(StatisticsLearner):
             normalize=self.normalize_step,
             max_iter=self._max_iter,
             tol=self.tol,
-            watched=lambda: scalarization.weighted_sum,
+            monitor=lambda: scalarization.weighted_sum,
             report=report,
         )
 

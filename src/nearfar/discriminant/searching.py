@@ -21,9 +21,9 @@ from nearfar.solvers.gaussian_divergences import GaussianFamily
 from nearfar.solvers.subspaces import (
     Interrupted,
     SubspaceSearch,
-    best_of_starts,
     climb_subspace,
-    orthonormal,
+    find_orthonormal_basis,
+    search_from_starts,
     search_subspace,
 )
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -126,15 +126,15 @@ def search_components(
         learner.objective_ = search.objective
         learner.objectives_per_init_ = np.array(search.objectives)
         learner.history_, learner.n_iter_ = search.history, search.n_iter
-        U = orthonormal(search.U)
+        U = find_orthonormal_basis(search.U)
         if store_results is not None:
             store_results(U)
         return compute_components(statistics, basis, U)
 
     try:
-        search = best_of_starts(objective, starts, maximize=maximize, solver=solver, **options)
+        search = search_from_starts(objective, starts, maximize=maximize, solver=solver, **options)
     except Interrupted as stop:
-        stop.components = store_search(stop.found)
+        stop.components = store_search(stop.search)
         raise
     if not search.converged:
         warn_of_limit(type(learner).__name__, learner.max_iter)
@@ -165,7 +165,7 @@ def _generate_starts(
     frame = make_random_frame(statistics, basis)
     if isinstance(learner.init, str) and learner.init == "random":
         for _ in range(learner.n_init):
-            yield orthonormal(frame @ random.normal(size=(frame.shape[1], n_components)))
+            yield find_orthonormal_basis(frame @ random.normal(size=(frame.shape[1], n_components)))
         return
     directions = draw_class_directions(family, frame, random)
     n_random_starts = learner.n_init - 1
@@ -187,11 +187,13 @@ def _generate_starts(
         start = select_best(
             [
                 *(axes[:, order[:n_components]] for order in orders),
-                *(orthonormal(axes @ mixture) for mixture in mixtures),
+                *(find_orthonormal_basis(axes @ mixture) for mixture in mixtures),
             ]
         )
         if start is None:  # The objective is not finite at any candidate.
-            start = orthonormal(frame @ random.normal(size=(frame.shape[1], n_components)))
+            start = find_orthonormal_basis(
+                frame @ random.normal(size=(frame.shape[1], n_components))
+            )
         yield start
 
 
@@ -221,7 +223,7 @@ def draw_class_directions(
     classes give the same axes.
     """
     mean_sizes = np.sum((family.means - family.means.mean(axis=0)) ** 2, axis=1)
-    traces = family.traces()
+    traces = family.compute_traces()
     # Order the classes by their statistics, not by their labels. The key is rounded, so that
     # rounding errors do not swap classes with equal statistics.
     key = mean_sizes / max(mean_sizes.max(), _MIN_NORM) + traces / traces.max()
@@ -230,7 +232,7 @@ def draw_class_directions(
         by_mean, by_covariance = np.empty(len(order)), np.empty(len(order))
         by_mean[order], by_covariance[order] = random.normal(size=(2, len(order)))
         by_covariance -= by_covariance.mean()
-        combinations = family.combination(by_mean, by_covariance)
+        combinations = family.combine(by_mean, by_covariance)
         B, C = (
             combination / max(float(np.linalg.norm(combination)), _MIN_NORM)
             for combination in combinations
@@ -263,7 +265,7 @@ def _make_filled_fisher_start(
     _, complement_axes = linalg.eigh(
         complement @ (axes * sizes) @ axes.T @ complement - fisher @ fisher.T
     )
-    return orthonormal(
+    return find_orthonormal_basis(
         np.hstack([fisher, complement_axes[:, ::-1][:, : n_components - fisher.shape[1]]])
     )
 
@@ -289,7 +291,7 @@ def make_fisher_start(
     """Return the LDA subspace in whitened coordinates, extended by random directions."""
     fisher = compute_fisher_axes(statistics, basis, n_components)
     fill = frame @ random.normal(size=(frame.shape[1], n_components - fisher.shape[1]))
-    return orthonormal(np.hstack([fisher, fill - fisher @ (fisher.T @ fill)]))
+    return find_orthonormal_basis(np.hstack([fisher, fill - fisher @ (fisher.T @ fill)]))
 
 
 def compute_fisher_axes(statistics: ClassStatistics, basis: Matrix, n_components: int) -> Matrix:

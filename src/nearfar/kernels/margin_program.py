@@ -31,12 +31,18 @@ class MarginProgram:
         kernels: KernelSet,
         signs: Matrix,
         C: float | None,
-        tau: float,
+        dual_ridge: float,
         total: float,
         tol: float,
         norm: float = 1.0,
     ) -> None:
-        self.kernels, self.signs, self.C, self.tau, self.norm = kernels, signs, C, tau, norm
+        self.kernels, self.signs, self.C, self.dual_ridge, self.norm = (
+            kernels,
+            signs,
+            C,
+            dual_ridge,
+            norm,
+        )
         self.n, self.scale = signs.shape[1], total / kernels.traces
         self.bound = -np.inf
         self.value = np.inf
@@ -56,7 +62,7 @@ class MarginProgram:
         """Solve the SVMs at a point."""
         K = self.kernels.weighted(self.scale * x, self.n)
         solutions = [
-            solve_margin(K, y, self.C, self.tau, tol=self._machine_tol, start=last)
+            solve_margin(K, y, self.C, self.dual_ridge, tol=self._machine_tol, start=last)
             for y, last in zip(self.signs, self._last, strict=True)
         ]
         del K
@@ -121,7 +127,9 @@ class MarginProgram:
         self.forms = forms
         ridge = np.empty((old + 1, old + 1))
         ridge[:old, :old] = self.ridge
-        ridge[old] = ridge[:, old] = [self.tau * np.vdot(beta, other) for other in self._betas]
+        ridge[old] = ridge[:, old] = [
+            self.dual_ridge * np.vdot(beta, other) for other in self._betas
+        ]
         self.ridge = ridge
         self.linear = np.append(self.linear, 2 * np.abs(beta).sum())
         return float(self.linear[-1] - ridge[-1, -1]), products[:, -1]

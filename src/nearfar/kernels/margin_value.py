@@ -24,7 +24,9 @@ _TOUCH = 1e-6
 _PATH = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 
 
-def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float = 0.0) -> float:
+def margin_value(
+    K: ArrayLike, y: ArrayLike, C: float | None = None, dual_ridge: float = 0.0
+) -> float:
     r"""Return the margin functional of a kernel.
 
     It is defined as
@@ -49,9 +51,9 @@ def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float 
         Class labels. With more than two classes, the values of each class against the rest are
         added.
     C : float, default=None
-        Upper limit for α. None with ``tau=0`` requires that K separates the classes (hard margin);
-        None with ``tau`` above 0 gives the squared hinge loss.
-    tau : float, default=0.0
+        Upper limit for α. None with ``dual_ridge=0`` requires that K separates the classes (hard
+        margin); None with ``dual_ridge`` above 0 gives the squared hinge loss.
+    dual_ridge : float, default=0.0
         Ridge τ.
 
     Returns
@@ -79,15 +81,15 @@ def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float 
     >>> margin_value([[0.0, 0.0], [0.0, 4.0]], ["left", "right"])
     1.0
     """
-    check_margin_parameters("margin_value", C, tau)
+    check_margin_parameters("margin_value", C, dual_ridge)
     signs = one_against_rest(y)
-    kernel = as_kernel(K).copy() if C and tau else as_kernel(K)
+    kernel = as_kernel(K).copy() if C and dual_ridge else as_kernel(K)
     if len(kernel) != signs.shape[1]:
         raise ValueError(
             f"y must have one label per point of K; got {signs.shape[1]} labels and "
             f"{len(kernel)} points."
         )
-    solutions = [solve_margin(kernel, sign, C, tau, tol=1e-6) for sign in signs]
+    solutions = [solve_margin(kernel, sign, C, dual_ridge, tol=1e-6) for sign in signs]
     refuse_inseparable(solutions)
     return float(sum(solution.value for solution in solutions))
 
@@ -116,7 +118,7 @@ def solve_margin(
     K: Matrix,
     y: Vector,
     C: float | None,
-    tau: float,
+    dual_ridge: float,
     *,
     tol: float = 1e-3,
     start: MarginSolution | None = None,
@@ -124,25 +126,25 @@ def solve_margin(
     """Return the SVM of one kernel and labels 1 and -1.
 
     A hard margin that does not exist has an infinite value. ``start`` is the solution for a similar
-    kernel. With both C and tau, the diagonal of K is changed during the call and restored.
+    kernel. With both C and dual_ridge, the diagonal of K is changed during the call and restored.
     """
-    if C is None and tau == 0:
+    if C is None and dual_ridge == 0:
         return _hard_margin(K, y, start)
     if C is None:
         begin = None if start is None else (y * start.alpha, start.intercept)
-        beta = squared_hinge(K, y, tau, begin).beta
+        beta = squared_hinge(K, y, dual_ridge, begin).beta
     else:
-        beta = _machine(K, y, C, tau, tol)
+        beta = _machine(K, y, C, dual_ridge, tol)
     alpha = _feasible(y * beta, y, C)
     Kb = K @ (y * alpha)
     norm = float(Kb @ (y * alpha))
-    value, intercept = primal_value(Kb, norm, y, C, tau)
-    bound = 2 * float(alpha.sum()) - norm - tau * float(alpha @ alpha)
+    value, intercept = primal_value(Kb, norm, y, C, dual_ridge)
+    bound = 2 * float(alpha.sum()) - norm - dual_ridge * float(alpha @ alpha)
     return MarginSolution(alpha, intercept, value, bound)
 
 
 def primal_value(
-    f: Vector, norm: float, y: Vector, C: float | None, tau: float
+    f: Vector, norm: float, y: Vector, C: float | None, dual_ridge: float
 ) -> tuple[float, float]:
     r"""Return the primal objective of a decision function and the best intercept.
 
@@ -152,7 +154,7 @@ def primal_value(
         Decision function at the points, without intercept.
     norm : float
         Squared norm of the decision function.
-    y, C, tau
+    y, C, dual_ridge
         Labels and parameters of the problem. The loss of a slack s is the maximum of
         :math:`2as - \tau a^2` over :math:`0 \le a \le C`: a hinge, a squared hinge, or a function
         that is first quadratic and then linear.
@@ -161,11 +163,11 @@ def primal_value(
     -------
     value, intercept : float
     """
-    if C is None and tau == 0:
+    if C is None and dual_ridge == 0:
         inner, outer = f[y > 0].min(), f[y < 0].max()
         margin = float(inner - outer) / 2
         return (norm / margin**2 if margin > 0 else np.inf), -float(inner + outer) / 2
-    if tau == 0:
+    if dual_ridge == 0:
         # As a function of the intercept, the sum of hinges is piecewise linear with breakpoints at
         # y - f. It decreases until the number of passed breakpoints is that of rows of class 1.
         bends = np.sort(y - f)
@@ -173,23 +175,23 @@ def primal_value(
         b = float(bends[positives - 1] + bends[positives]) / 2
         slack = 1 - y * (f + b)
         return norm + 2 * float(C or 0.0) * float(np.maximum(slack, 0).sum()), b
-    b = _balanced(f, y, C, tau)
+    b = _balanced(f, y, C, dual_ridge)
     slack = 1 - y * (f + b)
-    a = np.clip(slack / tau, 0, C)
-    return norm + float(a @ (2 * slack - tau * a)), b
+    a = np.clip(slack / dual_ridge, 0, C)
+    return norm + float(a @ (2 * slack - dual_ridge * a)), b
 
 
-def _balanced(f: Vector, y: Vector, C: float | None, tau: float) -> float:
+def _balanced(f: Vector, y: Vector, C: float | None, dual_ridge: float) -> float:
     """Return the intercept for which the dual variables of both classes have equal sums.
 
     The difference of the sums decreases with the intercept and is linear between breakpoints.
     """
 
     def pull(b: float) -> float:
-        return float(y @ np.clip((1 - y * (f + b)) / tau, 0, C))
+        return float(y @ np.clip((1 - y * (f + b)) / dual_ridge, 0, C))
 
     ends = y - f
-    bends = np.sort(ends if C is None else np.concatenate([ends, ends - y * (tau * C)]))
+    bends = np.sort(ends if C is None else np.concatenate([ends, ends - y * (dual_ridge * C)]))
     low, high = 0, len(bends) - 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -208,40 +210,40 @@ def one_against_rest(y: ArrayLike) -> Matrix:
     return np.array([np.where(codes == k, 1.0, -1.0) for k in wanted])
 
 
-def check_margin_parameters(owner: str, C: float | None, tau: float) -> None:
-    """Raise if C or tau is not valid."""
+def check_margin_parameters(owner: str, C: float | None, dual_ridge: float) -> None:
+    """Raise if C or dual_ridge is not valid."""
     check_parameter(owner, "C", C, [none, real(0, open_low=True)])
-    check_parameter(owner, "tau", tau, [real(0)])
+    check_parameter(owner, "dual_ridge", dual_ridge, [real(0)])
 
 
 def refuse_inseparable(solutions: list[MarginSolution]) -> None:
     """Raise if a hard margin does not exist."""
     if not all(np.isfinite(solution.value) for solution in solutions):
         raise ValueError(
-            "C=None with tau=0 requires a hard margin, but the kernel does not separate the "
-            "classes of y: their convex hulls intersect. Set C, or set tau above 0."
+            "C=None with dual_ridge=0 requires a hard margin, but the kernel does not separate the "
+            "classes of y: their convex hulls intersect. Set C, or set dual_ridge above 0."
         )
 
 
 # ---------------------------------------------------------------------- solvers
 
 
-def _machine(K: Matrix, y: Vector, C: float, tau: float, tol: float) -> Vector:
+def _machine(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> Vector:
     """Return the coefficients of an SVM with an upper limit C for the dual variables."""
     n = len(y)
     # The tolerance applies to gradients, which are of order 1. The limit is that of libsvm itself.
     machine = SVC(C=C, kernel="precomputed", tol=tol, max_iter=max(1_000_000, 100 * n))
     diagonal = K.diagonal().copy()
     try:
-        if tau:
-            K.flat[:: n + 1] += tau
+        if dual_ridge:
+            K.flat[:: n + 1] += dual_ridge
         # The kernel was checked before; checking it again takes longer than fitting a small SVM.
         unchecked = config_context(assume_finite=True, skip_parameter_validation=True)
         with warnings.catch_warnings(), unchecked:
             warnings.simplefilter("ignore", ConvergenceWarning)  # the gap to the bound shows it
             machine.fit(K, y)
     finally:
-        if tau:
+        if dual_ridge:
             K.flat[:: n + 1] = diagonal
     beta = np.zeros(n)
     beta[machine.support_] = machine.dual_coef_[0]

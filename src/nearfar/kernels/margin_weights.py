@@ -31,8 +31,8 @@ class MarginWeights:
     Attributes
     ----------
     weights : ndarray of shape (n_kernels,) or None
-        Weights of the kernels as they were passed, or of the directions in mode "rank_one". None in
-        mode "free".
+        Weights of the kernels as they were passed, or of the directions with
+        ``kernel_family="rank_one"``. None with ``kernel_family="free"``.
     value : float
         Upper bound on the margin functional at the weights: a primal objective.
     bound : float
@@ -47,11 +47,11 @@ class MarginWeights:
     history : list of dict
         ``value``, ``bound``, ``gap`` and ``seconds`` after each support vector machine.
     directions : ndarray of shape (n, n_directions) or None
-        Eigenvectors whose outer products are the kernels in mode "rank_one".
+        Eigenvectors whose outer products are the kernels with ``kernel_family="rank_one"``.
     psd_cuts : ndarray of shape (n, k) or None
-        Vectors u in mode "signed". With :math:`S = \sum u u^T`, they complete the proof of
-        ``bound``: :math:`\alpha^T G(K_i)\alpha + \langle S, K_i \rangle` is nearly the same
-        multiple of the trace for all kernels.
+        Vectors u with ``kernel_family="signed"``. With :math:`S = \sum u u^T`, they complete the
+        proof of ``bound``: :math:`\alpha^T G(K_i)\alpha + \langle S, K_i \rangle` is nearly the
+        same multiple of the trace for all kernels.
     """
 
     weights: Vector | None
@@ -85,9 +85,9 @@ def margin_weights(
     y: ArrayLike,
     *,
     C: float | None = 1.0,
-    tau: float = 0.0,
+    dual_ridge: float = 0.0,
     trace: float | None = None,
-    mode: MarginMode = "nonneg",
+    kernel_family: MarginMode = "nonneg",
     norm: float = 1.0,
     n_directions: int | None = None,
     n_points: int | None = None,
@@ -124,23 +124,24 @@ def margin_weights(
         Labels of the first points. It can be shorter than the kernels. With more than two classes,
         the functionals of each class against the rest are added.
     C : float, default=1.0
-        Upper limit for the dual variables. None with ``tau=0`` requires a hard margin.
-    tau : float, default=0.0
+        Upper limit for the dual variables. None with ``dual_ridge=0`` requires a hard margin.
+    dual_ridge : float, default=0.0
         Ridge added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss,
         :math:`\min |w|^2 + \tfrac1\tau\sum\xi^2`.
     trace : float, default=None
         Trace c of the learned kernel if ``norm`` is 1. None uses the number of points.
-    mode : {"nonneg", "signed", "free", "rank_one"}, default="nonneg"
+    kernel_family : {"nonneg", "signed", "free", "rank_one"}, default="nonneg"
         Set of weights or matrices, as listed above.
     norm : float, default=1.0
-        Norm p of the constraint. With p > 1, which needs mode "nonneg", the constraint is
-        :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`. No weight is then exactly 0, and with a large
-        p the products :math:`\mu_i \mathrm{tr} K_i` are nearly equal.
+        Norm p of the constraint. With p > 1, which needs ``kernel_family="nonneg"``, the constraint
+        is :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`. No weight is then exactly 0, and with a
+        large p the products :math:`\mu_i \mathrm{tr} K_i` are nearly equal.
     n_directions : int, default=None
-        Number of eigenvectors in mode "rank_one". None uses all that are not rounding errors, but
-        at most 100.
+        Number of eigenvectors with ``kernel_family="rank_one"``. None uses all that are not
+        rounding errors, but at most 100.
     n_points : int, default=None
-        Total number of points in mode "free". None uses the number of labeled points.
+        Total number of points with ``kernel_family="free"``. None uses the number of labeled
+        points.
     tol : float, default=1e-3
         Gap at which to stop, relative to the value.
     max_iter : int, default=200
@@ -169,14 +170,14 @@ def margin_weights(
     weighted sum of the kernels, one SVM, and one product of each kernel with a vector. Memory: the
     weighted sum, and the memory of the SVM.
 
-    Mode "free" needs no solver. For a fixed α, the minimum of :math:`-\alpha^T G(K) \alpha` over
-    :math:`K \succeq 0, \mathrm{tr} K = c` is :math:`-c|\alpha|^2`, at
-    :math:`K = c\,zz^T/|z|^2` with :math:`z = y\alpha`. It remains to solve
-    :math:`\max 2e^T\alpha - (\tau + c)|\alpha|^2` over the box and :math:`y^T\alpha = 0`. By
-    symmetry, α is constant within each class. With :math:`S = n_+\alpha_+ = n_-\alpha_-`, the
-    objective is the parabola :math:`4S - (\tau + c) S^2 (1/n_+ + 1/n_-)`, for
-    :math:`S \le C\min(n_+, n_-)`. **This mode learns nothing**: K repeats the labels and is zero
-    for all unlabeled points. Its value is a lower bound for all other modes.
+    ``kernel_family="free"`` needs no solver. For a fixed α, the minimum of :math:`-\alpha^T G(K)
+    \alpha` over :math:`K \succeq 0, \mathrm{tr} K = c` is :math:`-c|\alpha|^2`, at :math:`K =
+    c\,zz^T/|z|^2` with :math:`z = y\alpha`. It remains to solve :math:`\max 2e^T\alpha - (\tau +
+    c)|\alpha|^2` over the box and :math:`y^T\alpha = 0`. By symmetry, α is constant within each
+    class. With :math:`S = n_+\alpha_+ = n_-\alpha_-`, the objective is the parabola :math:`4S -
+    (\tau + c) S^2 (1/n_+ + 1/n_-)`, for :math:`S \le C\min(n_+, n_-)`. **This family learns
+    nothing**: K repeats the labels and is zero for all unlabeled points. Its value is a lower bound
+    for all other modes.
 
     References
     ----------
@@ -201,19 +202,19 @@ def margin_weights(
     >>> float(round(found.weights @ [np.trace(K) for K in kernels], 6))
     150.0
     """
-    _check(C, tau, trace, mode, norm, n_directions, n_points, tol, max_iter)
+    _check(C, dual_ridge, trace, kernel_family, norm, n_directions, n_points, tol, max_iter)
     signs = one_against_rest(y)
-    if mode == "free":
-        return _free(kernels, signs, C, tau, trace, n_points)
+    if kernel_family == "free":
+        return _free(kernels, signs, C, dual_ridge, trace, n_points)
     directions = None
-    if mode == "rank_one":
+    if kernel_family == "rank_one":
         directions = leading_directions(kernels, signs.shape[1], n_directions)[1]
         base: KernelSet = DirectionKernels(directions)
     else:
         base = kernel_set(kernels, signs.shape[1])  # type: ignore[arg-type]
     total = float(base.n_points if trace is None else trace)
-    program = (SignedProgram if mode == "signed" else MarginProgram)(
-        base, signs, C, tau, total, tol, norm
+    program = (SignedProgram if kernel_family == "signed" else MarginProgram)(
+        base, signs, C, dual_ridge, total, tol, norm
     )
     if norm > 1:
         solution = norm_ball_method(
@@ -248,11 +249,11 @@ def margin_weights(
             f"{result.gap:.2g}, above tol={tol:g}. Increase max_iter or tol.",
             ConvergenceWarning,
         )
-    return _with_machine(result, program.alpha(), signs, C, tau)
+    return _with_machine(result, program.alpha(), signs, C, dual_ridge)
 
 
 def _with_machine(
-    found: MarginWeights, alpha: Matrix, signs: Matrix, C: float | None, tau: float
+    found: MarginWeights, alpha: Matrix, signs: Matrix, C: float | None, dual_ridge: float
 ) -> MarginWeights:
     """Return the result with the dual variables that prove the bound, and their intercepts."""
     from dataclasses import replace
@@ -260,7 +261,7 @@ def _with_machine(
     n = signs.shape[1]
     kernel = found.kernel
     values = [
-        primal_value(f, float(f @ (y * a)), y, C, tau)
+        primal_value(f, float(f @ (y * a)), y, C, dual_ridge)
         for a, y, f in zip(alpha, signs, (kernel[:n, :n] @ (signs * alpha).T).T, strict=True)
     ]
     intercepts = np.array([b for _, b in values])
@@ -283,17 +284,19 @@ def _free(
     kernels: object,
     signs: Matrix,
     C: float | None,
-    tau: float,
+    dual_ridge: float,
     trace: float | None,
     n_points: int | None,
 ) -> MarginWeights:
     """Return the closed-form solution over all positive semi-definite matrices."""
     if kernels is not None:
-        raise ValueError('mode="free" optimizes over all matrices, so kernels must be None.')
+        raise ValueError(
+            'kernel_family="free" optimizes over all matrices, so kernels must be None.'
+        )
     if len(signs) > 1:
         raise ValueError(
-            f'mode="free" needs two classes; y has {len(signs)}. It only repeats the labels. '
-            "For more classes, use ideal_kernel(y), which does the same."
+            f'kernel_family="free" needs two classes; y has {len(signs)}. It only repeats the '
+            "labels. For more classes, use ideal_kernel(y), which does the same."
         )
     y = signs[0]
     n = len(y) if n_points is None else n_points
@@ -301,15 +304,15 @@ def _free(
         raise ValueError(f"n_points must be at least the number of labels in y, {len(y)}; got {n}.")
     c = float(n if trace is None else trace)
     ups, downs = int((y > 0).sum()), int((y < 0).sum())
-    S = 2 / ((tau + c) * (1 / ups + 1 / downs))
+    S = 2 / ((dual_ridge + c) * (1 / ups + 1 / downs))
     S = S if C is None else min(S, C * min(ups, downs))
     alpha = np.where(y > 0, S / ups, S / downs)
     z = np.zeros(n)
     z[: len(y)] = y * alpha
     squared = float(z @ z)
-    bound = 4 * S - (tau + c) * squared
+    bound = 4 * S - (dual_ridge + c) * squared
     # With K = c zz'/|z|², the decision function is c z at the points, with squared norm c |z|².
-    value, intercept = primal_value(c * z[: len(y)], c * squared, y, C, tau)
+    value, intercept = primal_value(c * z[: len(y)], c * squared, y, C, dual_ridge)
     step = {"value": value, "bound": bound, "gap": (value - bound) / value, "seconds": 0.0}
     kernel = np.outer(z, z) * (c / squared)
     return MarginWeights(None, value, bound, alpha, intercept, [step], _kernels=kernel)
@@ -317,9 +320,9 @@ def _free(
 
 def _check(
     C: float | None,
-    tau: float,
+    dual_ridge: float,
     trace: float | None,
-    mode: str,
+    kernel_family: str,
     norm: float,
     n_directions: int | None,
     n_points: int | None,
@@ -327,9 +330,11 @@ def _check(
     max_iter: int,
 ) -> None:
     owner = "margin_weights"
-    check_margin_parameters(owner, C, tau)
+    check_margin_parameters(owner, C, dual_ridge)
     check_parameter(owner, "trace", trace, [none, real(0, open_low=True)])
-    check_parameter(owner, "mode", mode, [one_of("nonneg", "signed", "free", "rank_one")])
+    check_parameter(
+        owner, "kernel_family", kernel_family, [one_of("nonneg", "signed", "free", "rank_one")]
+    )
     check_parameter(owner, "norm", norm, [real(1)])
     check_parameter(owner, "n_directions", n_directions, [none, integer(1)])
     check_parameter(owner, "n_points", n_points, [none, integer(1)])
@@ -340,5 +345,8 @@ def _check(
         ("n_directions", n_directions, None, "rank_one"),
         ("n_points", n_points, None, "free"),
     ):
-        if value != default and mode != wanted:
-            raise ValueError(f'{name} can be set only with mode="{wanted}"; got mode={mode!r}.')
+        if value != default and kernel_family != wanted:
+            raise ValueError(
+                f'{name} can be set only with kernel_family="{wanted}"; got '
+                f"kernel_family={kernel_family!r}."
+            )

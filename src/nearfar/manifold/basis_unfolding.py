@@ -43,7 +43,7 @@ from nearfar.summaries.weighted_graph import neighbor_graph
 BASIS_PARAMETERS: dict[str, list[Allowed]] = {
     **GRAPH_PARAMETERS,
     "constraints": [one_of("squared", "inequality")],
-    "omega": [one_of("auto"), real(0, 1, open_low=True)],
+    "slack_penalty": [one_of("auto"), real(0, 1, open_low=True)],
     "angles": [boolean],
     "refine": [boolean],
     "max_iter": [integer(1)],
@@ -72,7 +72,7 @@ class _BasisUnfolding(_Unfolding):
 
     n_neighbors: int
     constraints: Literal["squared", "inequality"]
-    omega: float | Literal["auto"]
+    slack_penalty: float | Literal["auto"]
     angles: bool
     refine: bool
     max_iter: int
@@ -113,7 +113,7 @@ class _BasisUnfolding(_Unfolding):
         edges, groups = given.merged(_ONE_POINT)
         first = np.unique(groups, return_index=True)[1]  # one row per merged point
         basis = edges.centered(self._basis(points, graph, edges, first))
-        omega, price = self._price(edges)
+        slack_penalty, price = self._price(edges)
         problem = Problem(edges, self.constraints, price=price)
         found = unfold_in(problem, basis)
         if not found.gap < _LARGE_GAP:
@@ -142,7 +142,7 @@ class _BasisUnfolding(_Unfolding):
             weights=proof.bound.weights,
             basis_gap=found.gap,
             slack=slack,
-            omega=omega,
+            slack_penalty=slack_penalty,
             steps=steps,
         )
 
@@ -176,15 +176,18 @@ class _BasisUnfolding(_Unfolding):
 
     def _price(self, edges: Edges) -> tuple[float, float]:
         """Return ω and the price of slack, ω / (1 - ω)."""
-        if self.omega == "auto":
+        if self.slack_penalty == "auto":
             values, _ = laplacian_basis(edges, 1)
             price = _AUTOMATIC_PRICE / float(values[0])
             return price / (1 + price), price
-        if self.omega == 1:
+        if self.slack_penalty == 1:
             raise ValueError(
-                "omega=1 gives the variance no weight. Set omega to less than 1, such as 0.99."
+                "slack_penalty=1 gives the variance no weight. Set slack_penalty to less than 1, "
+                "such as 0.99."
             )
-        return float(self.omega), float(self.omega) / (1 - float(self.omega))
+        return float(self.slack_penalty), float(self.slack_penalty) / (
+            1 - float(self.slack_penalty)
+        )
 
     def _descend(self, problem: Problem, Y: Matrix, max_iter: int, stage: str) -> StressDescent:
         watch, report = report_of(self), None
@@ -224,7 +227,7 @@ class _BasisUnfolding(_Unfolding):
         self.edge_weights_ = np.concatenate([part.weights for part in parts])
         self.basis_gap_ = max(part.basis_gap for part in parts)
         self.stress_ = float(np.sqrt(np.mean(np.concatenate([part.slack for part in parts]) ** 2)))
-        self.omega_ = max(part.omega for part in parts)
+        self.slack_penalty_ = max(part.slack_penalty for part in parts)
         steps = [step for part in parts for step in part.steps]
         names = ("objective", "step", "seconds")
         self.history_ = {name: [x for step in steps for x in step.history[name]] for name in names}
@@ -246,7 +249,7 @@ class _Part(NamedTuple):
     weights: Vector
     basis_gap: float
     slack: Vector
-    omega: float
+    slack_penalty: float
     steps: list[StressDescent]
 
 

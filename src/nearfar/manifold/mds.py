@@ -43,7 +43,7 @@ class MDS(_Embedding):
     ----------
     n_components : int, default=2
         Dimension of the output: q.
-    metric : bool, default=True
+    metric_mds : bool, default=True
         Whether to fit the distances. False fits only their order (scikit-learn before 1.7 then
         stops too early).
     max_iter : int, default=300
@@ -84,10 +84,11 @@ class MDS(_Embedding):
     """
 
     learner_tags = LearnerTags(reads="instances", supervised=False)
+    renamed: ClassVar = {"metric": "metric_mds"}
     state = State({"_unit": number(0), "_at": floats("k"), "_fitted": floats("k")})
     parameters: ClassVar = {
         "n_components": [integer(1)],
-        "metric": [boolean],
+        "metric_mds": [boolean],
         "max_iter": [integer(1)],
         "tol": [real(0, open_low=True)],
     }
@@ -96,12 +97,12 @@ class MDS(_Embedding):
         self,
         n_components: int = 2,
         *,
-        metric: bool = True,
+        metric_mds: bool = True,
         max_iter: int = 300,
         tol: float = 1e-6,
     ) -> None:
         self.n_components = n_components
-        self.metric = metric
+        self.metric_mds = metric_mds
         self.max_iter = max_iter
         self.tol = tol
 
@@ -140,7 +141,7 @@ class MDS(_Embedding):
         start = np.pad(centered @ axes[:, :q], ((0, 0), (0, max(0, q - axes.shape[1]))))
         places, _, self.n_iter_ = smacof(
             squareform(distances),
-            metric=bool(self.metric),
+            metric=bool(self.metric_mds),
             n_components=q,
             init=start,
             n_init=1,
@@ -152,7 +153,7 @@ class MDS(_Embedding):
         between = pdist(places)
         self._at, self._fitted = np.array([0.0, 1.0]), np.array([0.0, 1.0])
         wanted = distances
-        if not self.metric:
+        if not self.metric_mds:
             isotonic = IsotonicRegression().fit(distances, between)
             self._at, self._fitted = isotonic.X_thresholds_, isotonic.y_thresholds_
             wanted = isotonic.predict(distances)
@@ -177,7 +178,7 @@ class MDS(_Embedding):
         distances = np.empty((len(queries), len(points)))
         for row, query in enumerate(queries):
             distances[row] = np.sqrt(((points - query) ** 2).sum(axis=1))
-        if self.metric:
+        if self.metric_mds:
             return distances
         return np.asarray(np.interp(distances / self._unit, self._at, self._fitted) * self._unit)
 

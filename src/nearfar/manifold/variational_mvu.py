@@ -59,7 +59,7 @@ class VariationalMVU(_BasisUnfolding):
     constraints : {"squared", "inequality"}, default="squared"
         Constraint on the squared length of each edge: "squared" allows deviations at a price,
         "inequality" forbids edges to become longer. See Notes.
-    omega : float or "auto", default="auto"
+    slack_penalty : float or "auto", default="auto"
         Price of slack: ω between 0 and 1, for squared lengths of mean 1. See Notes for "auto".
     angles : bool, default=True
         Whether to constrain the distances between neighbors of the same row too.
@@ -114,7 +114,7 @@ class VariationalMVU(_BasisUnfolding):
         Pairs of distinct rows with a constraint.
     edge_weights_ : ndarray of shape (n_edges,)
         Multipliers of the edges, which certify the bound.
-    omega_ : float
+    slack_penalty_ : float
         ω used by the fit. With several components, the largest.
     n_iter_ : int
         Number of iterations.
@@ -127,8 +127,8 @@ class VariationalMVU(_BasisUnfolding):
 
     Notes
     -----
-    ``omega="auto"`` sets :math:`\omega / (1 - \omega) = 20 / \lambda_2` of the graph Laplacian,
-    because the pull on an edge grows with the number of edges from one end to the other.
+    ``slack_penalty="auto"`` sets :math:`\omega / (1 - \omega) = 20 / \lambda_2` of the graph
+    Laplacian, because the pull on an edge grows with the number of edges from one end to the other.
 
     With ``constraints="inequality"``, each single edge limits the solution within the basis, so it
     can stretch only a little. The descent then penalizes edges that are too long, and ``factor_``
@@ -154,6 +154,7 @@ class VariationalMVU(_BasisUnfolding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    renamed: ClassVar = {"omega": "slack_penalty", "omega_": "slack_penalty_"}
     settings = ({"n_neighbors": 8}, {"basis": "lle", "n_neighbors": 8})
     parameters: ClassVar = {
         **BASIS_PARAMETERS,
@@ -169,7 +170,7 @@ class VariationalMVU(_BasisUnfolding):
         n_basis: int = 10,
         basis: Literal["laplacian", "lle"] = "laplacian",
         constraints: Literal["squared", "inequality"] = "squared",
-        omega: float | Literal["auto"] = "auto",
+        slack_penalty: float | Literal["auto"] = "auto",
         angles: bool = True,
         refine: bool = True,
         max_iter: int = 100,
@@ -185,7 +186,7 @@ class VariationalMVU(_BasisUnfolding):
         self.n_basis = n_basis
         self.basis = basis
         self.constraints = constraints
-        self.omega = omega
+        self.slack_penalty = slack_penalty
         self.angles = angles
         self.refine = refine
         self.max_iter = max_iter

@@ -21,8 +21,8 @@ class AttentionROI(_TensorTransformer):
 
     The crop of an image is centered at :math:`\arg\max_p S(p)`, where S is its
     :func:`~nearfar.tensors.saliency_map`. Crops of color images are converted to hue, saturation
-    and value, and have the shape (size, size, 3). Crops of gray images have the shape (size, size).
-    Labels are not used, so a crop may miss the object.
+    and value, and have the shape (crop_size, crop_size, 3). Crops of gray images have the shape
+    (crop_size, crop_size). Labels are not used, so a crop may miss the object.
 
     Use it to convert photographs of single objects to small tensors of the same shape. ``fit``
     stores only the shape of the images.
@@ -31,7 +31,7 @@ class AttentionROI(_TensorTransformer):
 
     Parameters
     ----------
-    size : int, default=64
+    crop_size : int, default=64
         Side length in pixels: height and width of each crop.
     color_space : {"hsv", "rgb"}, default="hsv"
         Color space of the crops of color images. Hue and saturation range from 0 to 1; hue is
@@ -76,8 +76,9 @@ class AttentionROI(_TensorTransformer):
     """
 
     learner_tags = LearnerTags(reads="instances", input="tensors", supervised=False)
+    renamed: ClassVar = {"size": "crop_size"}
     parameters: ClassVar = {
-        "size": [integer(1, 4096)],
+        "crop_size": [integer(1, 4096)],
         "color_space": [one_of("hsv", "rgb")],
         "border": [one_of("shift", "edge")],
         **TRANSFORMER_PARAMETERS,
@@ -85,14 +86,14 @@ class AttentionROI(_TensorTransformer):
 
     def __init__(
         self,
-        size: int = 64,
+        crop_size: int = 64,
         *,
         color_space: Literal["hsv", "rgb"] = "hsv",
         border: Literal["shift", "edge"] = "shift",
         flatten: bool = True,
         tensor_shape: tuple[int, ...] | None = None,
     ) -> None:
-        self.size = size
+        self.crop_size = crop_size
         self.color_space = color_space
         self.border = border
         self.flatten = flatten
@@ -116,7 +117,7 @@ class AttentionROI(_TensorTransformer):
         limits = np.array(T.shape[1:3])
         corners = self._locate_corners(T)
         first = np.clip(corners, 0, limits - 1)
-        last = np.clip(corners + self.size, 1, limits)
+        last = np.clip(corners + self.crop_size, 1, limits)
         return np.hstack([first, last - first]).astype(np.intp)
 
     def _read_tensors(self, X: ArrayLike) -> Floats:
@@ -130,21 +131,23 @@ class AttentionROI(_TensorTransformer):
                 f"shape (height, width, 3); samples of X have shape {shape}. If X contains flat "
                 "rows, set tensor_shape."
             )
-        return self.size, self.size, *shape[2:]
+        return self.crop_size, self.crop_size, *shape[2:]
 
     def _locate_corners(self, T: Floats) -> NDArray[Any]:
         """Return the top left corner of each crop, which may lie outside the image."""
         sides = np.array(T.shape[1:3])
         corners = np.empty((len(T), 2), dtype=np.intp)
         for block in row_blocks(len(T), 40 * T[0].size):
-            corners[block] = np.stack(find_most_salient_pixels(T[block]), axis=1) - self.size // 2
+            corners[block] = (
+                np.stack(find_most_salient_pixels(T[block]), axis=1) - self.crop_size // 2
+            )
         if self.border == "shift":
-            corners = np.clip(corners, 0, np.maximum(sides - self.size, 0))
+            corners = np.clip(corners, 0, np.maximum(sides - self.crop_size, 0))
         # An image smaller than the crop is placed in the center of the crop.
-        return np.where(sides < self.size, -((self.size - sides) // 2), corners)
+        return np.where(sides < self.crop_size, -((self.crop_size - sides) // 2), corners)
 
     def _transform_tensors(self, T: Floats) -> Floats:
-        corners, steps = self._locate_corners(T), np.arange(self.size)
+        corners, steps = self._locate_corners(T), np.arange(self.crop_size)
         rows = np.clip(corners[:, :1] + steps, 0, T.shape[1] - 1)
         columns = np.clip(corners[:, 1:] + steps, 0, T.shape[2] - 1)
         samples = np.arange(len(T))[:, None, None]

@@ -30,7 +30,7 @@ from nearfar.tensors.gait import (
 
 Representation = Literal["agi", "gabor", "gabor_d", "gabor_s", "gabor_sd"]
 
-_GABOR_KINDS = {"gabor": "full", "gabor_d": "D", "gabor_s": "S", "gabor_sd": "SD"}
+_GABOR_KINDS = {"gabor": "none", "gabor_d": "orientations", "gabor_s": "scales", "gabor_sd": "both"}
 _MATCHING_FUNCTIONS = {
     "median_min": compute_median_distances,
     "symmetric_mean_min": compute_symmetric_distances,
@@ -69,7 +69,7 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
     ----------
     representation : {"agi", "gabor", "gabor_d", "gabor_s", "gabor_sd"}, default="agi"
         Features: the averaged gait images, or their :class:`GaborFeatures` with all kernels or
-        with kernels summed over directions ("gabor_d"), scales ("gabor_s") or both ("gabor_sd").
+        with kernels summed over orientations ("gabor_d"), scales ("gabor_s") or both ("gabor_sd").
     subspace : learner of tensors or None, default=None
         Transformer that is cloned and fitted to the features, with the subjects as labels. None
         uses the features unchanged.

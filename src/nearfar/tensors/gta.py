@@ -12,10 +12,10 @@ from nearfar.base import LearnerTags, ModeStatisticsLearner
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.parameters import boolean, integer, one_of, random_state, real
 from nearfar.solvers.mode_subspaces import (
-    n_for_share,
+    count_leading_values,
+    draw_random_factors,
+    fix_column_signs,
     ordered_eigh,
-    random_factors,
-    signed_columns,
 )
 from nearfar.summaries.mode_scatters import ModeScatters
 
@@ -166,14 +166,16 @@ class GTA(ModeStatisticsLearner):
         if not total > 0:
             reason = "all samples are equal" if self.center else "all entries are zero"
             raise ValueError(f"GTA: {reason} in X, so no direction has any energy.")
-        n_components = n_requested or [n_for_share(values, self.energy) for values, _ in spectra]
+        n_components = n_requested or [
+            count_leading_values(values, self.energy) for values, _ in spectra
+        ]
         if self.init == "random" and self.max_iter > 0:
-            initial_factors = random_factors(
+            initial_factors = draw_random_factors(
                 shape, n_components, check_random_state(self.random_state)
             )
         else:
             initial_factors = [
-                signed_columns(V[:, :q]) for (_, V), q in zip(spectra, n_components, strict=True)
+                fix_column_signs(V[:, :q]) for (_, V), q in zip(spectra, n_components, strict=True)
             ]
         self.total_energy_ = total
         mean = scatters.mean if self.center else None

@@ -12,7 +12,7 @@ from nearfar.base.linear_classifier import MultiClass, for_each_problem
 from nearfar.parameters import real
 from nearfar.solvers.alternating_modes import Alternation
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
-from nearfar.solvers.support_vectors import largest_nu, nu_svm
+from nearfar.solvers.support_vectors import compute_max_nu, nu_svm
 from nearfar.state import State, number
 from nearfar.tensors.tensor_classifier import (
     TENSOR_CLASSIFIER_PARAMETERS,
@@ -163,7 +163,7 @@ class NuSTM(TensorClassifier):
         self.verbose = verbose
 
     def _make_mode_learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
-        max_nu = largest_nu(y, weight)
+        max_nu = compute_max_nu(y, weight)
         if self.nu > max_nu * (1 + 1e-12):
             raise ValueError(
                 f"{type(self).__name__}: nu={self.nu:g} is infeasible: with these class sizes it "
@@ -182,7 +182,7 @@ class NuSTM(TensorClassifier):
         alternation = self._alternate_modes(task, learn, self._make_start(task))
         if alternation.collapsed and alternation.interrupt is None:
             factors = self._start_from_mean_difference(task)
-            for nu in np.geomspace(largest_nu(task.y, task.weight), self.nu, _PATH_LENGTH):
+            for nu in np.geomspace(compute_max_nu(task.y, task.weight), self.nu, _PATH_LENGTH):
                 learn = self._make_learner_for_nu(float(nu), task.y, task.weight)
                 alternation = self._alternate_modes(task, learn, factors)
                 factors = alternation.weights.factors

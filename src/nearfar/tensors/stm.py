@@ -12,7 +12,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.linear_classifier import MultiClass, for_each_problem
 from nearfar.parameters import Allowed, none, one_of, real
-from nearfar.solvers.alternating_modes import Alternation, alternate, cp_weights
+from nearfar.solvers.alternating_modes import Alternation, alternate, make_cp_weights
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.joint_hinge import (
     NARROW_WIDTHS,
@@ -243,7 +243,9 @@ class STM(TensorClassifier):
         scores = task.X.reshape(len(task.X), -1) @ joint.weights.tensor().ravel() + joint.b
         learn = _make_svm_learner(task.y, self.C * task.weight, scores)
         if joint.interrupt is None:
-            alternation = self._alternate_modes(task, learn, start, settled=0.0 in joint.widths)
+            alternation = self._alternate_modes(
+                task, learn, start, start_is_converged=0.0 in joint.widths
+            )
             return (
                 self._alternate_with_retry(task, start) if alternation.collapsed else alternation
             ), extra_history
@@ -273,9 +275,9 @@ class STM(TensorClassifier):
             initial = self._start_from_least_squares(task, self._choose_start_gamma(task))
             weights, b = initial.weights, initial.plane.b
             if initial.collapsed:
-                weights, b = cp_weights(self._start_from_mean_difference(task)), 0.0
+                weights, b = make_cp_weights(self._start_from_mean_difference(task)), 0.0
         else:
-            weights, b = cp_weights(self._make_start(task)), 0.0
+            weights, b = make_cp_weights(self._make_start(task)), 0.0
 
         def report_stage(state: dict[str, Any]) -> None:
             if task.report is not None:

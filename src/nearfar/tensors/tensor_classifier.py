@@ -34,8 +34,8 @@ from nearfar.solvers.alternating_modes import (
     Alternation,
     CPWeights,
     alternate,
-    random_start,
-    rank_start,
+    draw_random_start,
+    find_low_rank_start,
 )
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.label_ridge import label_ridge
@@ -123,9 +123,9 @@ class BinarySolution(NamedTuple):
 class TensorClassifier(TensorInput, LinearClassifier):
     """Base class of linear classifiers whose weight tensor is a sum of rank-one tensors.
 
-    A subclass implements :meth:`_learner`, which learns the factor of one mode. It may override
-    :meth:`_search`, which alternates over the modes, and :meth:`_extra`, which computes further
-    attributes.
+    A subclass implements :meth:`_make_mode_learner`, which returns a learner of the factor of one
+    mode. It may override :meth:`_solve_task`, which alternates over the modes, and
+    :meth:`_compute_extra_attributes`.
     """
 
     state = State(
@@ -322,7 +322,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         learn: VectorLearner,
         start: Sequence[Matrix],
         *,
-        settled: bool = False,
+        start_is_converged: bool = False,
     ) -> Alternation:
         return alternate(
             task.X,
@@ -330,7 +330,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
             start,
             max_iter=self.max_iter,
             tol=self.tol,
-            settled=settled,
+            start_is_converged=start_is_converged,
             report=task.report,
         )
 
@@ -373,7 +373,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         """Return the initial factors. ``init`` sets start 0. All other starts are random."""
         shape = task.X.shape[1:]
         if task.start > 0 or (isinstance(self.init, str) and self.init == "random"):
-            return random_start(shape, self.rank, task.random)
+            return draw_random_start(shape, self.rank, task.random)
         if not isinstance(self.init, str):
             return _check_user_factors(self.init, shape, self.rank, type(self).__name__)
         if self.init == "mean_difference":
@@ -389,7 +389,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         class_weights = [np.where(task.y == sign, task.weight, 0.0) for sign in (1, -1)]
         means = [v @ task.X.reshape(len(task.X), -1) / v.sum() for v in class_weights]
         D = (means[0] - means[1]).reshape(task.X.shape[1:])
-        return rank_start(D, self.rank, task.random)
+        return find_low_rank_start(D, self.rank, task.random)
 
     def _start_from_least_squares(self, task: BinaryTask, gamma: float) -> Alternation:
         """Run up to 30 sweeps of the least-squares support tensor machine."""

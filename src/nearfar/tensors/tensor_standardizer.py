@@ -31,7 +31,7 @@ class TensorStandardizer(_TensorTransformer):
 
     Parameters
     ----------
-    per : {"entry", "all"}, default="entry"
+    scope : {"entry", "all"}, default="entry"
         "entry" uses one mean and standard deviation per entry of the tensors, "all" one for all
         numbers together.
     flatten : bool, default=True
@@ -66,7 +66,8 @@ class TensorStandardizer(_TensorTransformer):
     """
 
     learner_tags = LearnerTags(reads="instances", input="tensors", supervised=False)
-    parameters: ClassVar = {"per": [one_of("entry", "all")], **TRANSFORMER_PARAMETERS}
+    renamed: ClassVar = {"per": "scope"}
+    parameters: ClassVar = {"scope": [one_of("entry", "all")], **TRANSFORMER_PARAMETERS}
     state = State({"mean_": floats("p"), "scale_": floats("p", above=0)}, fitted="scale_")
     min_samples = 2
 
@@ -75,12 +76,12 @@ class TensorStandardizer(_TensorTransformer):
 
     def __init__(
         self,
-        per: Literal["entry", "all"] = "entry",
+        scope: Literal["entry", "all"] = "entry",
         *,
         flatten: bool = True,
         tensor_shape: tuple[int, ...] | None = None,
     ) -> None:
-        self.per = per
+        self.scope = scope
         self.flatten = flatten
         self.tensor_shape = tensor_shape
 
@@ -96,14 +97,14 @@ class TensorStandardizer(_TensorTransformer):
             deviations = np.subtract(rows[block], start, order="C")
             sums += deviations.sum(axis=0)
         mean = start + sums / len(rows)
-        if self.per == "all":
+        if self.scope == "all":
             mean = np.full_like(mean, mean.mean())
         # Scale by the largest value: squares of huge or tiny numbers would over- or underflow.
         unit = float(np.abs(rows).max()) or 1.0
         for block in row_blocks(len(rows), 8 * len(start)):
             deviations = np.subtract(rows[block], mean, order="C") / unit
             squares += np.einsum("ij,ij->j", deviations, deviations)
-        if self.per == "all":
+        if self.scope == "all":
             squares = np.full_like(squares, squares.mean())
         scale = unit * np.sqrt(squares / len(rows))
         # Standard deviations this small are rounding errors of a constant entry.

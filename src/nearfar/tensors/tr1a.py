@@ -24,8 +24,8 @@ from nearfar.solvers.rank_one_ascent import (
     AscentInterrupted,
     Atom,
     ascend_modes,
-    best_atom,
-    random_vectors,
+    draw_random_vectors,
+    find_best_atom,
 )
 from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import contract_except, mode_scatter, rank_one_gram
@@ -261,7 +261,7 @@ class TR1A(RankOneLearner):
                 vectors,
                 max_iter=self.max_iter,
                 tolerances=[self.tol] * len(vectors),
-                least=residuals.rounding_level,
+                min_objective=residuals.rounding_level,
                 report=report_atom,
             )
 
@@ -270,15 +270,15 @@ class TR1A(RankOneLearner):
             atom = ascend_from(
                 residuals.compute_leading_vectors()
                 if uses_leading_vectors
-                else random_vectors(residuals.shape, random)
+                else draw_random_vectors(residuals.shape, random)
             )
             if atom.objective <= residuals.rounding_level:
                 # The leading vectors of the modes may come from different tensors, so that their
                 # atom is orthogonal to all of them.
-                atom = ascend_from(random_vectors(residuals.shape, random))
+                atom = ascend_from(draw_random_vectors(residuals.shape, random))
             return atom
 
-        return best_atom(partial(run_start, start) for start in range(self.n_init))
+        return find_best_atom(partial(run_start, start) for start in range(self.n_init))
 
 
 # ---------------------------------------------------------------------- one atom after another

@@ -26,19 +26,19 @@ from nearfar.solvers.rank_one_ascent import (
     AscentInterrupted,
     Atom,
     ascend_modes,
-    best_atom,
-    random_vectors,
+    draw_random_vectors,
+    find_best_atom,
 )
 from nearfar.solvers.spectral_step import check_squares, largest_size
 from nearfar.solvers.tensor_algebra import (
     contract_except,
+    find_varying_basis,
     mode_scatter,
     project_stack,
-    varying_basis,
 )
 from nearfar.state import State, floats, labels
 
-# Ridge for zeta="max_eig", as a fraction of the mean variance of an entry within classes.
+# Ridge for within_weight="max_eig", as a fraction of the mean variance of an entry within classes.
 _RIDGE = 1e-3
 # Maximum number of entries of a tensor for the following reduction: if there are more rows than
 # entries, the rows are replaced by the triangular factor of a QR decomposition, which has the same
@@ -85,7 +85,7 @@ class TR1DA(RankOneLearner):
     n_components : int, default=10
         Dimension of the output: number of features R. Fewer are found, with a warning, if the
         residuals no longer separate the classes.
-    zeta : float, sequence of float or "max_eig", default=0.1
+    within_weight : float, sequence of float or "max_eig", default=0.1
         Weight of the within-class scatter: a number, or one number per feature. "max_eig"
         maximizes the ratio of the two scatters instead (see Notes).
     init : "random", "hosvd" or list of ndarray, default="random"
@@ -112,7 +112,7 @@ class TR1DA(RankOneLearner):
         Projection of flat rows, computed on access from the flat atoms and their inner products.
     objectives_ : ndarray of shape (n_components,)
         Maximized objective of each feature. With "max_eig" it is the ratio.
-    zeta_ : ndarray of shape (n_components,)
+    within_weight_ : ndarray of shape (n_components,)
         Weight used for each feature. With "max_eig" it is the ratio.
     n_components_ : tuple of int
         Number of features found, as a tuple (R,).
@@ -133,9 +133,9 @@ class TR1DA(RankOneLearner):
 
     Notes
     -----
-    Values of ``zeta`` well below 1 give almost the same result. From about 1 on, fewer features are
-    found: a feature needs a direction in which the scatter of the class means exceeds ``zeta``
-    times the scatter within classes.
+    Values of ``within_weight`` well below 1 give almost the same result. From about 1 on, fewer
+    features are found: a feature needs a direction in which the scatter of the class means exceeds
+    ``within_weight`` times the scatter within classes.
 
     With "max_eig", each step maximizes the ratio of the scatters between and within classes. The
     ratio is the weight for which the largest eigenvalue of the difference is zero. A ridge of 0.001
@@ -160,13 +160,14 @@ class TR1DA(RankOneLearner):
     """
 
     learner_tags = LearnerTags(reads="instances", input="tensors")
+    renamed: ClassVar = {"zeta": "within_weight", "zeta_": "within_weight_"}
     state = State(
-        {"objectives_": floats("q"), "zeta_": floats("q"), "classes_": labels("c")}, rows=0
+        {"objectives_": floats("q"), "within_weight_": floats("q"), "classes_": labels("c")}, rows=0
     )
-    settings = ({"n_components": 30}, {"n_components": 30, "zeta": 0.3})
+    settings = ({"n_components": 30}, {"n_components": 30, "within_weight": 0.3})
     parameters: ClassVar = {
         "n_components": [integer(1)],
-        "zeta": [real(0), array, one_of("max_eig")],
+        "within_weight": [real(0), array, one_of("max_eig")],
         "init": [one_of("random", "hosvd"), _VECTOR_LIST],
         "n_init": [integer(1)],
         "max_iter": [integer(1)],
@@ -179,7 +180,7 @@ class TR1DA(RankOneLearner):
         self,
         n_components: int = 10,
         *,
-        zeta: float | Sequence[float] | Literal["max_eig"] = 0.1,
+        within_weight: float | Sequence[float] | Literal["max_eig"] = 0.1,
         init: Literal["random", "hosvd"] | Sequence[ArrayLike] = "random",
         n_init: int = 1,
         max_iter: int = 1000,
@@ -188,7 +189,7 @@ class TR1DA(RankOneLearner):
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_components = n_components
-        self.zeta = zeta
+        self.within_weight = within_weight
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
@@ -221,10 +222,10 @@ class TR1DA(RankOneLearner):
         residuals = Residuals(T, codes)
         if not residuals.total > 0:
             raise ValueError("TR1DA: all samples are equal in X. At least two must differ.")
-        if self.zeta == "max_eig" and not residuals.ridge > 0:
+        if self.within_weight == "max_eig" and not residuals.ridge > 0:
             raise ValueError(
-                "TR1DA: all samples of each class are equal, so zeta='max_eig' would divide by "
-                "zero. Pass a number for zeta."
+                "TR1DA: all samples of each class are equal, so within_weight='max_eig' would "
+                "divide by zero. Pass a number for within_weight."
             )
         random = check_random_state(self.random_state)
         atoms: list[Atom] = []
@@ -251,15 +252,17 @@ class TR1DA(RankOneLearner):
                 raise
         if not atoms:
             raise ValueError(
-                f"TR1DA: no feature was found with zeta={self.zeta} and n_init={self.n_init}. "
-                "Use a smaller zeta, or a larger n_init."
+                f"TR1DA: no feature was found with within_weight={self.within_weight} and "
+                f"n_init={self.n_init}. Use a smaller within_weight, or a larger n_init."
             )
         self.classes_ = classes
         self._keep_atoms(residuals.collect_factors(atoms), None, T.dtype)
         self.objectives_ = np.array([atom.objective for atom in atoms])
         used_weights = [weight for weight, _ in zip(weights, atoms, strict=False)]
-        self.zeta_ = (
-            self.objectives_.copy() if self.zeta == "max_eig" else np.array(used_weights, float)
+        self.within_weight_ = (
+            self.objectives_.copy()
+            if self.within_weight == "max_eig"
+            else np.array(used_weights, float)
         )
         self.history_ = {
             "objective": [value for atom in atoms for value in atom.objectives],
@@ -279,8 +282,8 @@ class TR1DA(RankOneLearner):
             warn(
                 f"TR1DA: only {len(atoms)} of {self.n_components} features were found. In the "
                 "residuals, no direction has a scatter between classes above "
-                f"zeta={self.zeta} times the scatter within classes. Use a smaller n_components "
-                "or a smaller zeta."
+                f"within_weight={self.within_weight} times the scatter within classes. Use a "
+                "smaller n_components or a smaller within_weight."
             )
         n_unconverged = sum(not atom.converged for atom in atoms)
         if n_unconverged:
@@ -290,15 +293,15 @@ class TR1DA(RankOneLearner):
 
     def _check_weights(self) -> list[float | None]:
         """Return the weight of each feature. All are None if the ratio is maximized."""
-        if isinstance(self.zeta, str):
+        if isinstance(self.within_weight, str):
             return [None] * self.n_components
-        weights = np.asarray(self.zeta, float)
+        weights = np.asarray(self.within_weight, float)
         weights = np.full(self.n_components, weights) if weights.ndim == 0 else weights
         has_valid_shape = weights.shape == (self.n_components,)
         if not has_valid_shape or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError(
-                f"TR1DA: zeta={self.zeta!r} must be one finite number of at least 0, or a "
-                f"sequence of n_components={self.n_components} such numbers."
+                f"TR1DA: within_weight={self.within_weight!r} must be one finite number of at "
+                f"least 0, or a sequence of n_components={self.n_components} such numbers."
             )
         return [float(weight) for weight in weights]
 
@@ -338,7 +341,7 @@ class TR1DA(RankOneLearner):
             elif start == 0 and self.init == "hosvd":
                 vectors = residuals.compute_leading_vectors(weight)
             else:
-                vectors = residuals.project_vectors(random_vectors(residuals.shape, random))
+                vectors = residuals.project_vectors(draw_random_vectors(residuals.shape, random))
             return ascend_modes(
                 lambda vectors, mode: residuals.compute_best_vector(vectors, mode, weight),
                 vectors,
@@ -347,7 +350,7 @@ class TR1DA(RankOneLearner):
                 report=report_of(self),
             )
 
-        return best_atom(partial(run_start, start) for start in range(self.n_init))
+        return find_best_atom(partial(run_start, start) for start in range(self.n_init))
 
 
 class Residuals:
@@ -385,7 +388,7 @@ class Residuals:
         )
         self.rounding_level = (1e-11 if is_float32 else 1e-12) * self.total
         within = float(np.einsum("ij,ij->", rows[n_classes:], rows[n_classes:], dtype=np.float64))
-        #: Ridge added to the scatter within classes for zeta="max_eig".
+        #: Ridge added to the scatter within classes for within_weight="max_eig".
         self.ridge = _RIDGE * within / prod(self.shape) if within > self.rounding_level else 0.0
         self.rows = rows.reshape(-1, *self.shape)
         self.bases: list[Matrix | None] = [None] * len(self.shape)
@@ -396,7 +399,7 @@ class Residuals:
 
     def _reduce(self, precision: float) -> None:
         """Remove directions without variance, and rows in excess of the number of entries."""
-        bases = [varying_basis(self.rows, mode, precision) for mode in range(len(self.shape))]
+        bases = [find_varying_basis(self.rows, mode, precision) for mode in range(len(self.shape))]
         self.bases = [Q if Q.shape[1] < len(Q) else None for Q in bases]
         self.rows = _project_in_place(self.rows, self.bases)
         shape = self.rows.shape[1:]
