@@ -391,7 +391,7 @@ def test_eta_beyond_the_number_of_pairs_raises():
 
 def test_alpha_zero_is_the_geometric_mean_and_alpha_one_the_normalised_one():
     X, y = classes()
-    y[:30] = 3  # With unequal priors, eta=0 is another criterion.
+    y[:30] = 3  # With unequal priors, equality_weight=0 is another criterion.
     geometric, first = GADA(2).fit(X, y), MGMKLD(2, alpha=0).fit(X, y)
     assert projector_distance(span(geometric), span(first)) < 1e-6
     assert np.log(geometric.objective_) == pytest.approx(first.objective_)
