@@ -81,16 +81,16 @@ def mgmkld(job: Job) -> Iterator[Found]:
 
 def parda_gradient(job: Job) -> Iterator[Found]:
     from nearfar import ClassStatistics
-    from nearfar.discriminant.parda import Scalarized, class_objectives
+    from nearfar.discriminant.parda import Scalarization, make_class_objectives
     from nearfar.solvers.subspaces import find_orthonormal_basis
 
     c, p, q, rows = (8, 128, 7, 42) if job.short else (68, 1024, 67, 42)
     X, y = gaussians(c * rows, p, c)
     statistics = ClassStatistics().partial_fit(X, y)
     del X
-    objectives = class_objectives(statistics, "one_vs_one", 1e-3)
+    objectives = make_class_objectives(statistics, "one_vs_one", 1e-3)
     weights = np.full(c * (c - 1) // 2, 2 / (c * (c - 1)))
-    gradient = Scalarized(weights, None).objective(objectives)
+    gradient = Scalarization(weights, None).make_objective(objectives)
     U = find_orthonormal_basis(np.random.default_rng(0).normal(size=(objectives.basis.shape[1], q)))
     title = f"PARDA one-vs-one, {c} classes of {rows} rows, {p} features, {q} components"
     yield {
@@ -100,7 +100,7 @@ def parda_gradient(job: Job) -> Iterator[Found]:
         "note": repr(statistics),
         "target": "below 3 s, below 400 MB",
     }
-    prepare = partial(class_objectives, statistics, "one_vs_one", 1e-3)
+    prepare = partial(make_class_objectives, statistics, "one_vs_one", 1e-3)
     yield {
         "case": f"{title}: Gaussians of the classes, once for a fit",
         "MB": megabytes_beyond(prepare),

@@ -237,7 +237,10 @@ def one(name: str, data: Path, method: str, fold: int, run: int) -> dict[str, An
     row |= {"seconds": round(seconds, 3), "n": len(y), "p": X.shape[1], "q": q}
     if method.removesuffix(STEPS) in SEARCHES:
         row |= {"start": learner.best_init_, "steps": learner.n_iter_}
-        row |= {"axes": learner.n_principal_, "converged": method.endswith(STEPS) or not limited}
+        row |= {
+            "axes": learner.n_pca_components_,
+            "converged": method.endswith(STEPS) or not limited,
+        }
     return row
 
 

@@ -34,7 +34,7 @@ learners = {
     "APAC": (APAC(1), "0.45", "--"),
     "WeightedLDA": (WeightedLDA(1), "#E69F00", "-."),
     "FractionalStepLDA": (FractionalStepLDA(1), "#56B4E9", "--"),
-    "MGMKLD, eta=0": (MGMKLD(1, equality_weight=0), "#B2479C", ":"),
+    "MGMKLD, equality_weight=0": (MGMKLD(1, equality_weight=0), "#B2479C", ":"),
     "MGMKLD": (MGMKLD(1), "#B2479C", "-"),
 }
 colors, marks = ["#0072B2", "#D55E00", "#009E73"], ["o", "s", "^"]
@@ -74,7 +74,8 @@ plt.show()
 # * :class:`~nearfar.FractionalStepLDA` weighs anew while the other direction fades, and finds a
 #   good line. That it leans to the other side than MGMKLD's is chance: both sides are alike.
 # * :class:`~nearfar.MGMKLD` maximises the mean *logarithm* of the divergences between classes: to
-#   lose a small one costs more than a large one gains. With ``eta`` it also asks for equal ones.
+#   lose a small one costs more than a large one gains. With ``equality_weight`` it also asks for
+#   equal ones.
 #
 # Five classes in 20 dimensions
 # -----------------------------

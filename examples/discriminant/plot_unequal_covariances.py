@@ -68,10 +68,10 @@ plt.show()
 #
 # How much equality?
 # ------------------
-# MGMKLD subtracts ``eta`` times the logarithm of the mean divergence, which asks for equal
-# divergences. Two classes have two, of the one from the other and back. With ``eta=2``, the
-# largest value that two classes allow, nothing but equality counts, and equal they are where they
-# vanish: the classes are merged. nearfar's default for two classes is 1.
+# MGMKLD subtracts ``equality_weight`` times the logarithm of the mean divergence, which asks for
+# equal divergences. Two classes have two, of the one from the other and back. With
+# ``equality_weight=2``, the largest value that two classes allow, nothing but equality counts, and
+# equal they are where they vanish: the classes are merged. nearfar's default for two classes is 1.
 
 covariances = [np.cov(X[y == label].T, bias=True) for label in (0, 1)]
 directions = np.stack([np.cos(angles), np.sin(angles)])
@@ -84,12 +84,13 @@ degrees = np.degrees(angles)
 axes[0].plot(degrees, there, color=blue, label="round from long")
 axes[0].plot(degrees, back, color=orange, linestyle="--", label="long from round")
 axes[0].set(title="Kullback-Leibler divergences", yscale="log", xlabel="angle (degrees)")
-for eta, line in zip((0, 1, 2), ("-", "--", ":"), strict=True):
-    L = np.log(there) + np.log(back) - eta * np.log((there + back) / 4)
+for weight, line in zip((0, 1, 2), ("-", "--", ":"), strict=True):
+    L = np.log(there) + np.log(back) - weight * np.log((there + back) / 4)
     best = np.argmax(L)
-    axes[1].plot(degrees, L, color="#B2479C", linestyle=line, label=f"eta = {eta}")
+    axes[1].plot(degrees, L, color="#B2479C", linestyle=line, label=f"equality_weight={weight}")
     axes[1].plot(degrees[best], L[best], "o", color="#B2479C")
-    print(f"eta = {eta}: best at {degrees[best]:.0f}°, {error_along(angles[best]):.0%} errors")
+    errors = error_along(angles[best])
+    print(f"equality_weight={weight}: best at {degrees[best]:.0f}°, {errors:.0%} errors")
 axes[1].set(title="what MGMKLD maximises", xlabel="angle (degrees)")
 for ax in axes:
     ax.set_xticks(range(0, 181, 30))

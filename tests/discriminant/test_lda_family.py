@@ -24,9 +24,9 @@ from nearfar import (
     WeightedLDA,
 )
 from nearfar.app.compare.methods import DEFAULT, learners
-from nearfar.discriminant.apac import approximate_accuracy
-from nearfar.discriminant.fractional_step_lda import fractional_steps
-from nearfar.discriminant.pairwise import inverse_power, solve_weighted_pairs
+from nearfar.discriminant.apac import compute_accuracy_weights
+from nearfar.discriminant.fractional_step_lda import remove_dimensions
+from nearfar.discriminant.pairwise import compute_distance_weights, solve_weighted_pairs
 
 SOLVERS = ["eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"]
 EVERYWHERE = [solver for solver in SOLVERS if solver != "null"]
@@ -35,7 +35,7 @@ EVERYWHERE = [solver for solver in SOLVERS if solver != "null"]
 # ---------------------------------------------------------------------- data and oracles
 
 
-def clusters(n=150, p=6, c=4, seed=0, apart=1.5):
+def make_clusters(n=150, p=6, c=4, seed=0, apart=1.5):
     """Return correlated classes of different sizes."""
     rng = np.random.default_rng(seed)
     y = rng.choice(c, size=n, p=np.arange(1, c + 1) / np.arange(1, c + 1).sum())
@@ -46,7 +46,7 @@ def clusters(n=150, p=6, c=4, seed=0, apart=1.5):
 
 def wide(n=24, p=60, c=4, seed=0):
     """Return fewer rows than features."""
-    return clusters(n, p, c, seed)
+    return make_clusters(n, p, c, seed)
 
 
 def with_moments(means, covariances, n, seed=0):
@@ -106,7 +106,7 @@ def assert_rows_up_to_sign(found, expected, atol=1e-8):
 @pytest.mark.parametrize("solver", ["pca", "whiten", "gsvd", "pinv"])
 @pytest.mark.parametrize("n_components", [1, 2, 3])
 def test_solvers_agree_with_plain_lda_while_the_within_scatter_is_regular(solver, n_components):
-    X, y = clusters()
+    X, y = make_clusters()
     found = LDA(n_components, solver=solver).fit(X, y)
     plain = LDA(n_components).fit(X, y)
     assert span_distance(found.components_, plain.components_) < 1e-8
@@ -114,7 +114,7 @@ def test_solvers_agree_with_plain_lda_while_the_within_scatter_is_regular(solver
     np.testing.assert_allclose(found.objective_, plain.objective_, rtol=1e-9)
 
 
-@pytest.mark.parametrize("data", [clusters(), wide()], ids=["tall", "wide"])
+@pytest.mark.parametrize("data", [make_clusters(), wide()], ids=["tall", "wide"])
 def test_gsvd_is_the_published_algorithm(data):
     X, y = data
     c, n = len(np.unique(y)), len(X)
@@ -173,7 +173,7 @@ def test_pca_then_lda_is_a_pipeline_of_scikit_learn():
         assert abs(np.corrcoef(a, b)[0, 1]) > 1 - 1e-9
 
 
-@pytest.mark.parametrize("data", [clusters(), wide()], ids=["tall", "wide"])
+@pytest.mark.parametrize("data", [make_clusters(), wide()], ids=["tall", "wide"])
 def test_pinv_has_the_eigenvectors_of_the_pseudo_inverse(data):
     X, y = data
     between, within = scatters(X, y)
@@ -207,7 +207,7 @@ def test_null_space_lda_maps_each_class_to_a_point():
 
 
 def test_null_space_lda_needs_a_null_space():
-    X, y = clusters()
+    X, y = make_clusters()
     with pytest.raises(
         ValueError, match=r"solver='null' needs.*with fewer rows.*Use solver='eigen'"
     ):
@@ -229,7 +229,7 @@ def test_null_space_of_a_feature_that_tells_the_classes_is_found_in_dense_statis
 
 @pytest.mark.parametrize("n_components", [1, 2, 3])
 def test_qr_is_lda_in_the_span_of_the_means(n_components):
-    X, y = clusters()
+    X, y = make_clusters()
     q, m, _ = moments(X, y)
     _, within = scatters(X, y)
     Hb = (np.sqrt(q)[:, None] * (m - X.mean(axis=0))).T
@@ -246,14 +246,14 @@ def test_qr_is_lda_in_the_span_of_the_means(n_components):
 
 
 def test_ridge_of_two_classes_is_ridge_regression():
-    X, y = clusters(c=2)
+    X, y = make_clusters(c=2)
     for level in (1e-3, 0.5, 20.0):
         theirs = Ridge(alpha=len(X) * level).fit(X, y).coef_
         ours = LDA(solver="ridge", ridge=level).fit(X, y).components_
         assert span_distance(ours, theirs[None]) < 1e-9
 
 
-@pytest.mark.parametrize("data", [clusters(), wide()], ids=["tall", "wide"])
+@pytest.mark.parametrize("data", [make_clusters(), wide()], ids=["tall", "wide"])
 def test_ridge_adds_to_the_within_scatter(data):
     X, y = data
     between, within = scatters(X, y)
@@ -277,7 +277,7 @@ def test_dense_and_factored_statistics_agree(solver):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("data", [clusters(), wide()], ids=["tall", "wide"])
+@pytest.mark.parametrize("data", [make_clusters(), wide()], ids=["tall", "wide"])
 def test_batches_give_what_one_fit_gives(solver, data):
     X, y = data
     if solver == "null" and X.shape[0] > X.shape[1]:
@@ -312,7 +312,7 @@ def test_hard_data_give_finite_maps_or_clear_errors(solver):
         "hlda": HLDA(),
     }
     rng = np.random.default_rng(0)
-    X, y = clusters(40, 5, 3)
+    X, y = make_clusters(40, 5, 3)
     hard = {
         "one row a class": (rng.normal(size=(4, 3)), np.arange(4)),
         "equal means": (np.tile(rng.normal(size=(8, 4)), (3, 1)), np.repeat([0, 1, 2], 8)),
@@ -356,7 +356,7 @@ def test_hard_data_give_finite_maps_or_clear_errors(solver):
 )
 def test_bad_options_of_lda_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        LDA(**options).fit(*clusters())
+        LDA(**options).fit(*make_clusters())
 
 
 def test_principal_components_of_single_rows_are_refused():
@@ -368,7 +368,7 @@ def test_principal_components_of_single_rows_are_refused():
 # ---------------------------------------------------------------------- DLDA
 
 
-@pytest.mark.parametrize("data", [clusters(), wide()], ids=["tall", "wide"])
+@pytest.mark.parametrize("data", [make_clusters(), wide()], ids=["tall", "wide"])
 def test_dlda_with_all_directions_spans_the_differences_of_the_means(data):
     X, y = data
     _, m, _ = moments(X, y)
@@ -377,7 +377,7 @@ def test_dlda_with_all_directions_spans_the_differences_of_the_means(data):
 
 @pytest.mark.parametrize("n_components", [1, 2, 3])
 def test_dlda_follows_its_published_steps(n_components):
-    X, y = clusters()
+    X, y = make_clusters()
     between, within = scatters(X, y)
     values, Y = np.linalg.eigh(between)
     Z = Y[:, -3:] / np.sqrt(values[-3:])
@@ -398,13 +398,13 @@ def test_dlda_rows_lie_in_the_range_of_the_between_scatter():
 
 @pytest.mark.parametrize("n_components", [1, 2, 3])
 def test_dlda_and_lda_by_qr_are_one_method(n_components):
-    X, y = clusters(seed=3)
+    X, y = make_clusters(seed=3)
     ours, other = DLDA(n_components).fit(X, y), LDA(n_components, solver="qr").fit(X, y)
     assert span_distance(ours.components_, other.components_) < 1e-9
 
 
 def test_dlda_is_not_lda_where_features_are_correlated():
-    X, y = clusters()
+    X, y = make_clusters()
     assert span_distance(DLDA().fit(X, y).components_, LDA().fit(X, y).components_) > 0.1
 
 
@@ -436,7 +436,7 @@ def apac_weight(d):
 )
 @pytest.mark.parametrize("n_components", [1, 2])
 def test_weighted_pairs_are_the_published_criterion(learner, omega, n_components):
-    X, y = clusters(n=300, seed=1)
+    X, y = make_clusters(n=300, seed=1)
     values, rows = weighted_oracle(X, y, omega, n_components)
     found = learner(n_components).fit(X, y)
     np.testing.assert_allclose(found.eigenvalues_, values, rtol=1e-8)
@@ -444,7 +444,7 @@ def test_weighted_pairs_are_the_published_criterion(learner, omega, n_components
 
 
 def test_constant_weights_give_lda():
-    X, y = clusters()
+    X, y = make_clusters()
     lda = LDA(2).fit(X, y)
     flat = WeightedLDA(2, power=0).fit(X, y)
     np.testing.assert_allclose(flat.components_, lda.components_, atol=1e-9)
@@ -455,7 +455,7 @@ def test_constant_weights_give_lda():
 
 
 @pytest.mark.parametrize("learner", [APAC, WeightedLDA, FractionalStepLDA])
-@pytest.mark.parametrize("data", [clusters(), wide(), load_wine(return_X_y=True)])
+@pytest.mark.parametrize("data", [make_clusters(), wide(), load_wine(return_X_y=True)])
 def test_with_all_directions_any_weights_are_lda(learner, data):
     X, y = data
     weighted, plain = learner().fit(X, y), LDA().fit(X, y)
@@ -467,22 +467,22 @@ def test_with_all_directions_any_weights_are_lda(learner, data):
 
 def test_the_weight_of_apac():
     d = np.array([1.0, 2.0])
-    np.testing.assert_allclose(approximate_accuracy(d), [0.1914625, 0.0853362], atol=5e-8)
+    np.testing.assert_allclose(compute_accuracy_weights(d), [0.1914625, 0.0853362], atol=5e-8)
     # ω d² is one half minus the Bayes error. With the misprint 1/(2d), it is not.
     d = np.geomspace(1e-3, 30, 40)
-    gain = approximate_accuracy(d) * d**2
+    gain = compute_accuracy_weights(d) * d**2
     np.testing.assert_allclose(gain, 0.5 - stats.norm.cdf(-d / 2), rtol=1e-10, atol=1e-15)
     # The series near zero agrees with the formula.
     around = np.array([0.9999e-4, 1.0001e-4])
-    assert abs(np.diff(approximate_accuracy(around) * around))[0] < 1e-9
-    assert np.isfinite(approximate_accuracy(np.array([0.0, 1e-300, 1e-200]))).all()
+    assert abs(np.diff(compute_accuracy_weights(around) * around))[0] < 1e-9
+    assert np.isfinite(compute_accuracy_weights(np.array([0.0, 1e-300, 1e-200]))).all()
 
 
 def test_classes_with_equal_means_weigh_no_infinity():
-    weights = inverse_power(np.array([[0, 0, 5], [0, 0, 5], [5, 5, 0.0]]), 8)
+    weights = compute_distance_weights(np.array([[0, 0, 5], [0, 0, 5], [5, 5, 0.0]]), 8)
     assert np.isfinite(weights).all()
     np.testing.assert_allclose(weights[0, 1] / weights[0, 2], 1e16)
-    assert not inverse_power(np.zeros((3, 3)), 8).any()
+    assert not compute_distance_weights(np.zeros((3, 3)), 8).any()
 
 
 def masked(seed=0):
@@ -532,7 +532,7 @@ def fractional_oracle(X, y, kept, power, n_steps, alpha, original=False):
 
 @pytest.mark.parametrize("kept", [1, 2])
 def test_fractional_steps_follow_the_published_table(kept):
-    X, y = clusters(n=200, p=5, c=4, seed=2)
+    X, y = make_clusters(n=200, p=5, c=4, seed=2)
     found = FractionalStepLDA(kept, n_steps=12, power=4).fit(X, y)
     expected = fractional_oracle(X, y, kept, 4, 12, 0.5)
     assert span_distance(found.components_, expected) < 1e-6
@@ -552,7 +552,7 @@ def test_distances_of_the_original_means_would_make_the_steps_pointless():
 
 def test_fractional_steps_of_means_that_coincide():
     means = np.array([[0.0, 0], [0, 0], [3, 0], [0, 4]])
-    U = fractional_steps(means, 1, 8, 30, 0.5)
+    U = remove_dimensions(means, 1, 8, 30, 0.5)
     assert np.isfinite(U).all()
     np.testing.assert_allclose(U.T @ U, [[1]])
 
@@ -621,7 +621,7 @@ def kernel_oracle(K, y, ridge):
 @pytest.mark.parametrize("options", [{}, {"kernel": "poly", "degree": 2, "coef0": 0.0}])
 @pytest.mark.parametrize("ridge", [1e-6, 1e-2])
 def test_kernel_da_is_the_published_quotient(options, ridge):
-    X, y = clusters(n=40, p=3, c=3, seed=4)
+    X, y = make_clusters(n=40, p=3, c=3, seed=4)
     X /= X.std()
     da = KernelDA(gamma=0.7, ridge=ridge, **options).fit(X, y)
     difference = X[:, None] - X[None, :]
@@ -649,7 +649,7 @@ def test_kernel_matrices_are_scatters_in_feature_space():
 
 
 def test_linear_kernel_is_lda():
-    X, y = clusters()
+    X, y = make_clusters()
     da = KernelDA(kernel="linear", ridge=1e-14).fit(X, y)
     lda = LDA().fit(X, y)
     np.testing.assert_allclose(pdist(da.transform(X)), pdist(lda.transform(X)), rtol=1e-6)
@@ -691,11 +691,11 @@ CLOSED = [LDA, DLDA, APAC, WeightedLDA, FractionalStepLDA]
 @pytest.mark.parametrize("learner", CLOSED)
 def test_more_directions_than_class_differences_are_refused(learner):
     with pytest.raises(ValueError, match=r"n_components=4 is too large.*n_classes - 1 = 3"):
-        learner(4).fit(*clusters())
+        learner(4).fit(*make_clusters())
 
 
 @pytest.mark.parametrize("learner", [*CLOSED, HLDA])
-@pytest.mark.parametrize("data", [clusters(), wide()], ids=["tall", "wide"])
+@pytest.mark.parametrize("data", [make_clusters(), wide()], ids=["tall", "wide"])
 def test_dense_statistics_give_what_factored_ones_give(learner, data):
     X, y = data
     pooled = learner.pooled_statistics
@@ -708,7 +708,7 @@ def test_dense_statistics_give_what_factored_ones_give(learner, data):
 
 @pytest.mark.parametrize("learner", [*CLOSED, HLDA])
 def test_renamed_and_reordered_labels_change_nothing(learner):
-    X, y = clusters()
+    X, y = make_clusters()
     names = np.array(["d", "a", "c", "b"])
     plain, renamed = learner(2).fit(X, y), learner(2).fit(X, names[y])
     np.testing.assert_allclose(plain.components_, renamed.components_, atol=1e-8)
@@ -716,7 +716,7 @@ def test_renamed_and_reordered_labels_change_nothing(learner):
 
 @pytest.mark.parametrize("learner", [LDA, APAC, WeightedLDA, FractionalStepLDA, HLDA])
 def test_units_of_the_features_change_nothing(learner):
-    X, y = clusters()
+    X, y = make_clusters()
     units = np.array([1e-3, 1, 20, 1e4, 0.5, 3])
     plain, other = learner(2).fit(X, y), learner(2).fit(X * units, y)
     assert_rows_up_to_sign(other.components_ * units, plain.components_, atol=1e-7)

@@ -15,7 +15,7 @@ from nearfar import (
     ClassStatistics,
     MinimumMahalanobisClassifier,
 )
-from nearfar.discriminant.hda import volume_ratio
+from nearfar.discriminant.hda import make_volume_objective
 from nearfar.solvers.gaussian_divergences import GaussianFamily
 from nearfar.solvers.normalized_cut import normalized_cut
 
@@ -170,7 +170,7 @@ def test_hda_of_equal_covariances_is_lda(criterion):
 def test_gradient_of_the_volume_ratio(with_within):
     X, y = unequal(p=4)
     q, m, S = moments(X, y)
-    objective = volume_ratio(GaussianFamily(m, S), q, with_within=with_within)
+    objective = make_volume_objective(GaussianFamily(m, S), q, includes_within=with_within)
     U = np.random.default_rng(0).normal(size=(4, 2))
     _, gradient = objective(U)
     numeric = optimize.approx_fprime(U.ravel(), lambda u: objective(u.reshape(4, 2))[0], 1e-7)

@@ -27,9 +27,9 @@ from nearfar.datasets import (
     make_multimodal,
     make_unequal_covariances,
 )
-from nearfar.discriminant.gada import generalized_mean
-from nearfar.discriminant.mgmd import convex_combination, difference_of_logs
-from nearfar.discriminant.multimodal_mgmkld import clusters, survivable_dimension
+from nearfar.discriminant.gada import make_generalized_mean
+from nearfar.discriminant.mgmd import make_convex_combination, make_difference_of_logs
+from nearfar.discriminant.multimodal_mgmkld import choose_mixture_dimension, find_clusters
 from nearfar.solvers.gaussian_divergences import (
     Bregman,
     GaussianFamily,
@@ -118,7 +118,7 @@ def check_derivatives(average, D):
 @pytest.mark.parametrize("name", MEANS)
 def test_generalised_means_and_their_derivatives(name):
     weights = pairs_of(PRIORS)
-    average = generalized_mean(weights, MEANS[name])
+    average = make_generalized_mean(weights, MEANS[name])
     D = positive()
     check_derivatives(average, D)
     used, w = D[weights > 0], weights[weights > 0]
@@ -135,16 +135,18 @@ def test_generalised_means_and_their_derivatives(name):
 
 def test_power_means_grow_with_their_exponent_and_agree_when_all_is_equal():
     weights, D = pairs_of(PRIORS), positive()
-    values = [generalized_mean(weights, r)(D)[0] for r in (-8.0, -2.0, -1.0, 0.0, 1.0, 2.0, 8.0)]
+    values = [
+        make_generalized_mean(weights, r)(D)[0] for r in (-8.0, -2.0, -1.0, 0.0, 1.0, 2.0, 8.0)
+    ]
     assert (np.diff(values) > 0).all()
     equal = np.where(off_diagonal(4), 1.7, 0.0)
     for r in (-2.0, 0.0, 1.0):
-        assert generalized_mean(weights, r)(equal)[0] == pytest.approx(1.7)
+        assert make_generalized_mean(weights, r)(equal)[0] == pytest.approx(1.7)
 
 
 @pytest.mark.parametrize("eta", [0.0, 8.0, 12.0])
 def test_difference_of_logs_and_its_derivatives(eta):
-    average = difference_of_logs(PRIORS, off_diagonal(4), eta)
+    average = make_difference_of_logs(PRIORS, off_diagonal(4), eta)
     D = positive()
     check_derivatives(average, D)
     used, qq = D[off_diagonal(4)], np.outer(PRIORS, PRIORS)[off_diagonal(4)]
@@ -154,7 +156,7 @@ def test_difference_of_logs_and_its_derivatives(eta):
 def test_the_second_criterion_knows_no_scale():
     D = positive()
     for factor, same in ((12.0, True), (11.0, False)):
-        average = difference_of_logs(PRIORS, off_diagonal(4), factor)
+        average = make_difference_of_logs(PRIORS, off_diagonal(4), factor)
         assert (abs(average(5 * D)[0] - average(D)[0]) < 1e-10) == same
     # E sums to 1. With alpha=1, L is the mean of the logarithms of E up to a constant.
     qq = np.outer(PRIORS, PRIORS) * off_diagonal(4)
@@ -164,20 +166,22 @@ def test_the_second_criterion_knows_no_scale():
         E = qq * D / np.sum(qq * D)
         assert E.sum() == pytest.approx(1)
         mean = np.log(E[off_diagonal(4)]).mean()
-        constants.append(convex_combination(PRIORS, off_diagonal(4), 1.0)(D)[0] - mean)
+        constants.append(make_convex_combination(PRIORS, off_diagonal(4), 1.0)(D)[0] - mean)
     assert np.ptp(constants) < 1e-12
 
 
 def test_alpha_is_eta_over_the_number_of_pairs_and_not_what_was_printed():
     c, alpha = 4, 0.37
     priors, pairs = np.full(c, 1 / c), off_diagonal(c)
-    exact = [convex_combination(priors, pairs, alpha)(positive(seed=s))[0] for s in range(12)]
+    exact = [make_convex_combination(priors, pairs, alpha)(positive(seed=s))[0] for s in range(12)]
     Z = (c - 1) / c
     printed = alpha * c * (c - 1) * Z / (c * (c - 1) * (1 - alpha) + alpha * Z)
     assert printed == pytest.approx(0.425, abs=5e-4)
 
     def affine_residual(eta):
-        other = [difference_of_logs(priors, pairs, eta)(positive(seed=s))[0] for s in range(12)]
+        other = [
+            make_difference_of_logs(priors, pairs, eta)(positive(seed=s))[0] for s in range(12)
+        ]
         fit = np.polyfit(other, exact, 1)
         return np.abs(np.polyval(fit, other) - exact).max()
 
@@ -189,9 +193,9 @@ def test_a_vanished_divergence_leaves_values_and_derivatives_finite():
     D = positive()
     D[0, 1] = D[1, 0] = 0
     for average in (
-        generalized_mean(pairs_of(PRIORS), "geometric"),
-        generalized_mean(pairs_of(PRIORS), -20.0),
-        difference_of_logs(PRIORS, off_diagonal(4), 8.0),
+        make_generalized_mean(pairs_of(PRIORS), "geometric"),
+        make_generalized_mean(pairs_of(PRIORS), -20.0),
+        make_difference_of_logs(PRIORS, off_diagonal(4), 8.0),
     ):
         for divergences in (D, 0 * D):
             value, slopes = average(divergences)
@@ -230,7 +234,7 @@ def test_objective_of_a_fit_by_hand_and_its_gradient(eta, convention):
     assert fit.objective_ == pytest.approx(wanted, abs=1e-8)
 
     gaussians = family_of(X, y)
-    average = difference_of_logs(np.full(4, 0.25), off_diagonal(4), eta)
+    average = make_difference_of_logs(np.full(4, 0.25), off_diagonal(4), eta)
     objective = make_averaged_objective(gaussians.family, KullbackLeibler(convention), average)
     U = np.random.default_rng(1).normal(size=(6, 2))
     _, gradient = objective(U)
@@ -249,7 +253,7 @@ def test_no_random_subspace_is_better():
     X, y = classes()
     fit = MGMKLD(2).fit(X, y)
     gaussians = family_of(X, y)
-    average = difference_of_logs(np.full(4, 0.25), off_diagonal(4), fit.equality_weight_)
+    average = make_difference_of_logs(np.full(4, 0.25), off_diagonal(4), fit.equality_weight_)
     objective = make_averaged_objective(gaussians.family, kullback_leibler, average)
     rng = np.random.default_rng(0)
     best = max(objective(rng.normal(size=(6, 2)))[0] for _ in range(500))
@@ -387,7 +391,7 @@ def test_eta_beyond_the_number_of_pairs_raises():
 
 def test_alpha_zero_is_the_geometric_mean_and_alpha_one_the_normalised_one():
     X, y = classes()
-    y[:30] = 3  # With unequal priors, eta=0 is another criterion.
+    y[:30] = 3  # With unequal priors, equality_weight=0 is another criterion.
     geometric, first = GADA(2).fit(X, y), MGMKLD(2, alpha=0).fit(X, y)
     assert projector_distance(span(geometric), span(first)) < 1e-6
     assert np.log(geometric.objective_) == pytest.approx(first.objective_)
@@ -776,9 +780,9 @@ def test_identical_halves_add_identical_terms_only():
     D = kullback_leibler.values(GaussianFamily(means, covariances).project(U))
     owner = np.array([0, 1, 1])
     pairs = owner[:, None] != owner
-    split = difference_of_logs(np.array([0.5, 0.25, 0.25]), pairs, 1.0)(D)[0]
+    split = make_difference_of_logs(np.array([0.5, 0.25, 0.25]), pairs, 1.0)(D)[0]
     two = D[:2, :2]
-    whole = difference_of_logs(np.array([0.5, 0.5]), off_diagonal(2), 1.0)(two)[0]
+    whole = make_difference_of_logs(np.array([0.5, 0.5]), off_diagonal(2), 1.0)(two)[0]
     assert split - whole == pytest.approx(np.log(two[0, 1]) + np.log(two[1, 0]))
 
 
@@ -802,18 +806,18 @@ def test_clusters_have_priors_and_statistics():
 
 def test_mixtures_are_fitted_in_few_dimensions():
     # In all 256 dimensions of an image, every cluster of a class with 600 rows would be dissolved.
-    assert survivable_dimension(600, "full") == 10
-    assert survivable_dimension(60, "full") == 6
-    assert survivable_dimension(19, "full") == 0
+    assert choose_mixture_dimension(600, "full") == 10
+    assert choose_mixture_dimension(60, "full") == 6
+    assert choose_mixture_dimension(19, "full") == 0
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(200, 256))
     rows[:100, 0] += 12
-    shares = clusters(
+    shares = find_clusters(
         rows,
         max_clusters=10,
         dimension="auto",
         covariance_type="full",
-        smallest=3,
+        min_cluster_size=3,
         random=np.random.RandomState(0),
     )
     assert shares.shape[1] == 2
@@ -825,9 +829,9 @@ def test_clusters_of_too_few_rows_are_dissolved():
     rng = np.random.default_rng(0)
     rows = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(12, 2)) + 20])
     options = {"max_clusters": 6, "dimension": 2, "covariance_type": "full"}
-    two = clusters(rows, smallest=5, random=np.random.RandomState(0), **options)
+    two = find_clusters(rows, min_cluster_size=5, random=np.random.RandomState(0), **options)
     assert two.shape[1] == 2
-    one = clusters(rows, smallest=13, random=np.random.RandomState(0), **options)
+    one = find_clusters(rows, min_cluster_size=13, random=np.random.RandomState(0), **options)
     np.testing.assert_array_equal(one, np.ones((72, 1)))
 
 

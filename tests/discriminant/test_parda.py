@@ -23,11 +23,11 @@ from nearfar import (
 from nearfar.discriminant import pareto_objectives
 from nearfar.discriminant.pareto_objectives import (
     PowerMean,
-    Scalarized,
-    class_objectives,
-    inverse_power_weights,
+    Scalarization,
+    compute_inverse_power_weights,
+    make_class_objectives,
 )
-from nearfar.discriminant.subspace_errors import error_on_samples
+from nearfar.discriminant.subspace_errors import make_sample_error
 from nearfar.solvers.subspaces import find_orthonormal_basis
 from nearfar.summaries.whitening import leading_axes
 
@@ -92,7 +92,7 @@ def all_divergences(X, y, pairing, B):
 
 
 def objectives_of(X, y, pairing, ridge=0.0):
-    return class_objectives(ClassStatistics().partial_fit(X, y), pairing, ridge)
+    return make_class_objectives(ClassStatistics().partial_fit(X, y), pairing, ridge)
 
 
 def into_basis(objectives, B):
@@ -122,12 +122,14 @@ def test_golden_values_of_the_divergence_and_its_gradient():
     objectives = objectives_of(X, y, "one_vs_one")
     B = np.array([[1.0], [2.0]])
     U = into_basis(objectives, B)
-    np.testing.assert_allclose(objectives.divergences(U), 0.362711864407, rtol=1e-10)
-    _, gradient = Scalarized(np.ones(1), None).objective(objectives)(U)
+    np.testing.assert_allclose(objectives.compute_divergences(U), 0.362711864407, rtol=1e-10)
+    _, gradient = Scalarization(np.ones(1), None).make_objective(objectives)(U)
     in_features = linalg.solve(objectives.basis.T, gradient)
     np.testing.assert_allclose(in_features.ravel(), [-1.06272623, 0.53136311], rtol=1e-7)
     # Without a projection, J is twice Jeffreys' divergence of both Gaussians.
-    np.testing.assert_allclose(objectives.divergences(np.eye(2)), 2 * 3.067059401080, rtol=1e-10)
+    np.testing.assert_allclose(
+        objectives.compute_divergences(np.eye(2)), 2 * 3.067059401080, rtol=1e-10
+    )
 
 
 @every_pairing
@@ -136,7 +138,7 @@ def test_divergences_are_those_of_the_rows(pairing):
     X, y = blobs()
     objectives = objectives_of(X, y, pairing)
     B = np.random.default_rng(1).normal(size=(5, 2))
-    found = objectives.divergences(into_basis(objectives, B))
+    found = objectives.compute_divergences(into_basis(objectives, B))
     np.testing.assert_allclose(found, all_divergences(X, y, pairing, B), rtol=1e-10)
 
 
@@ -160,9 +162,9 @@ def test_gradients_are_those_of_the_pairs_summed(pairing, scalarization):
     rng = np.random.default_rng(2)
     n = len(objectives.first)
     weights, targets = rng.uniform(size=n), rng.uniform(1, 50, size=n)
-    scalarized = Scalarized(weights, targets if scalarization == "l_delta" else None)
+    scalarized = Scalarization(weights, targets if scalarization == "l_delta" else None)
     U = rng.normal(size=(5, 2))
-    value, gradient = scalarized.objective(objectives)(U)
+    value, gradient = scalarized.make_objective(objectives)(U)
     expected, expected_gradient = 0.0, np.zeros_like(U)
     Z = (X - X.mean(axis=0)) @ objectives.basis
     for pair, w, t in zip(gaussian_pairs(Z, y, pairing), weights, targets, strict=True):
@@ -174,7 +176,7 @@ def test_gradients_are_those_of_the_pairs_summed(pairing, scalarization):
         gradient, expected_gradient, atol=1e-11 * np.abs(expected_gradient).max()
     )
     # Also check central differences, since the formula above is that of the thesis.
-    objective, step = scalarized.objective(objectives), 1e-6
+    objective, step = scalarized.make_objective(objectives), 1e-6
     numeric = np.empty_like(U)
     for index in np.ndindex(U.shape):
         there, back = U.copy(), U.copy()
@@ -191,23 +193,23 @@ def test_divergences_know_the_span_only_and_projections_never_add_to_them(pairin
     X, y = blobs()
     objectives = objectives_of(X, y, pairing)
     rng = np.random.default_rng(3)
-    full = objectives.divergences(np.eye(5))
+    full = objectives.compute_divergences(np.eye(5))
     for q in (1, 2, 4):
         U = rng.normal(size=(5, q))
-        J = objectives.divergences(U)
-        turned = objectives.divergences(U @ rng.normal(size=(q, q)))
+        J = objectives.compute_divergences(U)
+        turned = objectives.compute_divergences(U @ rng.normal(size=(q, q)))
         np.testing.assert_allclose(turned, J, rtol=1e-10)
         assert (J >= 0).all() and (full * (1 + 1e-12) >= J).all()
     M, b = rng.normal(size=(5, 5)), rng.normal(size=5)
     moved = objectives_of(X @ M.T + b, y, pairing)
     B = rng.normal(size=(5, 2))
     np.testing.assert_allclose(
-        moved.divergences(into_basis(moved, linalg.solve(M.T, B))),
-        objectives.divergences(into_basis(objectives, B)),
+        moved.compute_divergences(into_basis(moved, linalg.solve(M.T, B))),
+        objectives.compute_divergences(into_basis(objectives, B)),
         rtol=1e-9,
     )
     # Without a projection, there is nothing to optimize.
-    value, gradient = Scalarized(np.ones(len(full)), None).objective(objectives)(
+    value, gradient = Scalarization(np.ones(len(full)), None).make_objective(objectives)(
         rng.normal(size=(5, 5))
     )
     np.testing.assert_allclose(value, full.sum(), rtol=1e-9)
@@ -221,7 +223,7 @@ def test_no_pair_has_a_matrix_of_its_own():
     X = rng.normal(size=(len(y), p)) + rng.normal(size=(c, p))[y]
     objectives = objectives_of(X, y, "one_vs_one", ridge=1e-3)
     U = find_orthonormal_basis(rng.normal(size=(objectives.basis.shape[1], c - 1)))
-    objective = Scalarized(np.full(c * (c - 1) // 2, 1.0), None).objective(objectives)
+    objective = Scalarization(np.full(c * (c - 1) // 2, 1.0), None).make_objective(objectives)
     tracemalloc.start()
     objective(U)
     _, peak = tracemalloc.get_traced_memory()
@@ -305,7 +307,7 @@ def test_weights_come_from_the_fisher_subspace_and_know_no_scale(pairing):
     upper = np.triu_indices(4, 1) if pairing == "one_vs_one" else np.arange(4)
     J, w = learner.initial_divergences_[upper], learner.weights_[upper]
     np.testing.assert_allclose(w, J**-2.0 / (J**-2.0).sum())
-    np.testing.assert_allclose(w, inverse_power_weights(2 * J, 2.0))
+    np.testing.assert_allclose(w, compute_inverse_power_weights(2 * J, 2.0))
     np.testing.assert_array_equal(np.argsort(w), np.argsort(J)[::-1])
     assert w.sum() == pytest.approx(1)
     with_constant = PARDA(include_constant=True, **options).fit(X, y)
@@ -314,8 +316,8 @@ def test_weights_come_from_the_fisher_subspace_and_know_no_scale(pairing):
 
 
 def test_classes_that_cannot_be_told_apart_have_a_bounded_weight():
-    np.testing.assert_allclose(inverse_power_weights(np.zeros(3), 2.0), 1 / 3)
-    weights = inverse_power_weights(np.array([0.0, 1.0]), 2.0)
+    np.testing.assert_allclose(compute_inverse_power_weights(np.zeros(3), 2.0), 1 / 3)
+    weights = compute_inverse_power_weights(np.array([0.0, 1.0]), 2.0)
     assert weights[1] == pytest.approx(1e-12) and np.isfinite(weights).all()
     rng = np.random.default_rng(0)
     X = np.tile(rng.normal(size=(20, 3)), (2, 1))
@@ -330,21 +332,23 @@ def test_the_printed_target_leads_the_way_of_the_weighted_sum(load, pairing):
     objectives = objectives_of(X, y, pairing, ridge=1e-3)
     B = LDA().fit(X, y).components_.T
     U = into_basis(objectives, B)
-    J = objectives.divergences(U)
-    weights = inverse_power_weights(J, 2.0)
-    _, up = Scalarized(weights, None).objective(objectives)(U)
+    J = objectives.compute_divergences(U)
+    weights = compute_inverse_power_weights(J, 2.0)
+    _, up = Scalarization(weights, None).make_objective(objectives)(U)
 
     def cosine(target):
-        _, g = Scalarized(weights, np.full(len(J), target)).objective(objectives)(U)
+        _, g = Scalarization(weights, np.full(len(J), target)).make_objective(objectives)(U)
         return np.sum(-g * up) / np.linalg.norm(g) / np.linalg.norm(up)
 
     printed = (2 * J.max()) ** 2
-    assert printed > 20 * objectives.divergences(np.eye(len(U))).max()  # It is far out of reach.
+    assert (
+        printed > 20 * objectives.compute_divergences(np.eye(len(U))).max()
+    )  # It is far out of reach.
     assert cosine(printed) > 0.99999
     # In the limit, both agree. A reachable target gives another subspace.
     assert 1 - cosine(1e3 * printed) < 1e-2 * (1 - cosine(printed)) + 1e-15
     assert cosine(J.mean()) < 0.98
-    _, far = Scalarized(weights, np.full(len(J), 1e12)).objective(objectives)(U)
+    _, far = Scalarization(weights, np.full(len(J), 1e12)).make_objective(objectives)(U)
     np.testing.assert_allclose(far / -2e12, up, rtol=1e-6, atol=1e-8 * np.abs(up).max())
 
 
@@ -474,21 +478,21 @@ def test_adaptive_weights_maximize_the_power_mean_and_are_those_of_the_solution(
     rng = np.random.default_rng(0)
     U, H = find_orthonormal_basis(rng.normal(size=(5, 2))), rng.normal(size=(5, 2))
     mean = PowerMean(power, 6)
-    J = objectives.divergences(U)
-    assert mean.value(J) == pytest.approx(stats.pmean(J, 1 - power))
-    objective = mean.objective(objectives)
+    J = objectives.compute_divergences(U)
+    assert mean.compute_value(J) == pytest.approx(stats.pmean(J, 1 - power))
+    objective = mean.make_objective(objectives)
     slope = (objective(U + 1e-6 * H)[0] - objective(U - 1e-6 * H)[0]) / 2e-6
     assert np.sum(objective(U)[1] * H) == pytest.approx(slope, rel=1e-6)
     # The optimum is a stationary point of the weighted sum with the weights in weights_.
     learner = PARDA(2, shrinkage=0, weight_power=power, tol=1e-12).fit(X, y)
     pairs = np.triu_indices(4, 1)
     B = into_basis(objectives, learner.components_.T)
-    _, gradient = Scalarized(learner.weights_[pairs], None).objective(objectives)(
+    _, gradient = Scalarization(learner.weights_[pairs], None).make_objective(objectives)(
         find_orthonormal_basis(B)
     )
     assert np.linalg.norm(gradient) < 1e-5 * learner.objective_
     np.testing.assert_allclose(
-        learner.weights_[pairs], inverse_power_weights(learner.divergences_[pairs], power)
+        learner.weights_[pairs], compute_inverse_power_weights(learner.divergences_[pairs], power)
     )
 
 
@@ -577,7 +581,7 @@ def test_the_rule_that_compares_them_needs_no_rows():
 def test_the_error_on_drawn_points_is_that_of_the_gaussians(gap):
     X, y = rows_with([[0, 0], [gap, 0]], [np.eye(2)] * 2)
     objectives = objectives_of(X, y, "one_vs_one")
-    error = error_on_samples(objectives, 1, np.random.RandomState(0))
+    error = make_sample_error(objectives, 1, np.random.RandomState(0))
     U = find_orthonormal_basis(into_basis(objectives, np.array([[1.0], [0.0]])))
     assert error(U) == pytest.approx(stats.norm.cdf(-gap / 2), abs=0.01)
 
@@ -589,7 +593,7 @@ def test_classes_weigh_by_their_shares_among_drawn_points():
     many = np.concatenate([np.arange(4), np.tile(np.arange(4, 8), 9)])
     objectives = objectives_of(X[many], y[many], "one_vs_one")
     U = find_orthonormal_basis(into_basis(objectives, np.array([[1.0], [0.0]])))
-    assert error_on_samples(objectives, 1, np.random.RandomState(0))(U) > 0.85
+    assert make_sample_error(objectives, 1, np.random.RandomState(0))(U) > 0.85
 
 
 # ---------------------------------------------------------------------- the ridge
@@ -623,7 +627,7 @@ def test_the_pooled_covariance_keeps_divergences_from_feeding_on_noise():
 def test_half_of_every_covariance_is_the_pooled_one(pairing):
     X, y = blobs()
     statistics = ClassStatistics().partial_fit(X, y)
-    objectives = class_objectives(statistics, pairing, 0.0, shrinkage=0.3)
+    objectives = make_class_objectives(statistics, pairing, 0.0, shrinkage=0.3)
     Z = (X - X.mean(axis=0)) @ objectives.basis
     own = [np.cov(Z[y == k].T) for k in range(4)]
     pooled = np.average(own, axis=0, weights=np.bincount(y) - 1)
@@ -640,9 +644,9 @@ def test_shrinkage_is_the_same_for_rows_kept_as_rows():
     found = []
     for storage in ("auto", "dense"):
         statistics = ClassStatistics(storage=storage).partial_fit(X, y)
-        objectives = class_objectives(statistics, "one_vs_one", 1e-3, shrinkage=0.3)
+        objectives = make_class_objectives(statistics, "one_vs_one", 1e-3, shrinkage=0.3)
         B = np.random.default_rng(1).normal(size=(60, 3))
-        found.append(objectives.divergences(linalg.lstsq(objectives.basis, B)[0]))
+        found.append(objectives.compute_divergences(linalg.lstsq(objectives.basis, B)[0]))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-7)
 
 

@@ -1711,7 +1711,7 @@ FAMILY_NONSENSE = {
     ],
     "clusters": [
         ("_owners", np.zeros((6, 1), dtype=int), "_owners must be labels"),
-        ("_owners", np.zeros(5, dtype=int), "clusters without a class"),
+        ("_owners", np.zeros(5, dtype=int), "every cluster in statistics_ must have a class"),
         ("_owners", None, "_owners must be labels"),
     ],
     "landmarks": [

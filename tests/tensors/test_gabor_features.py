@@ -124,12 +124,12 @@ def test_float32_is_accurate_and_stays():
 
 
 def test_spectra_are_made_once_for_images_of_one_size():
-    module._spectra.cache_clear()
+    module._compute_spectra.cache_clear()
     gabor = GaborFeatures("scales").fit(np.ones((2, 20, 15)))
     for _ in range(3):
         gabor.transform(np.ones((2, 20, 15)))
     GaborFeatures("scales").fit_transform(np.ones((1, 20, 15)))
-    info = module._spectra.cache_info()
+    info = module._compute_spectra.cache_info()
     assert info.misses == 1 and info.hits == 3
 
 

@@ -58,29 +58,29 @@ def test_one_peak_is_worth_more_than_many():
     single[0, 4, 4] = 3
     many[0, 1::3, 1::3] = 3
     many[0, 4, 4] = 3.3
-    assert module._normalized(single).max() == 1
+    assert module._normalize(single).max() == 1
     scaled = many[0] / 3.3
     others = [scaled[i, j] for i in (1, 4, 7) for j in (1, 4, 7) if (i, j) != (4, 4)]
-    assert module._normalized(many).max() == pytest.approx((1 - np.mean(others)) ** 2)
+    assert module._normalize(many).max() == pytest.approx((1 - np.mean(others)) ** 2)
 
 
 def test_pyramids_have_nine_levels_and_six_differences():
-    levels = module._pyramid(RNG.random((1, 300, 200)))
+    levels = module._build_pyramid(RNG.random((1, 300, 200)))
     assert [level.shape[1:] for level in levels[:3]] == [(300, 200), (150, 100), (75, 50)]
     assert len(levels) == 9
-    assert len(module._surround(levels)) == 6
+    assert len(module._compute_center_surround(levels)) == 6
     # Linear interpolation keeps the position of each coarse pixel.
     coarse = RNG.random((1, 5, 4))
-    fine = module._enlarged(coarse, (33, 25), 8)
+    fine = module._enlarge(coarse, (33, 25), 8)
     np.testing.assert_allclose(fine[:, ::8, ::8], coarse[:, :5, :4])
     np.testing.assert_allclose(fine[0, 4, 0], coarse[0, :2, 0].mean())
 
 
 def test_the_map_of_one_image_is_that_of_a_stack():
     images = RNG.random((3, 48, 64, 3))
-    stack = module.coarse_saliency(images)
+    stack = module.compute_coarse_saliency(images)
     for k in range(3):
-        np.testing.assert_allclose(module.coarse_saliency(images[k : k + 1])[0], stack[k])
+        np.testing.assert_allclose(module.compute_coarse_saliency(images[k : k + 1])[0], stack[k])
 
 
 @pytest.mark.parametrize("bad", [np.ones(5), np.ones((3, 4, 2)), np.ones((0, 4)), [[np.nan, 1]]])

@@ -209,7 +209,7 @@ def test_more_samples_than_numbers_are_as_few(monkeypatch):
 
     X, y = data(n=300, shape=(4, 3))
     few = TR1DA(3, tol=1e-12).fit(X, y)
-    monkeypatch.setattr(module, "_FEW_ENTRIES", 0)
+    monkeypatch.setattr(module, "_MAX_ENTRIES_FOR_QR", 0)
     all_rows = TR1DA(3, tol=1e-12).fit(X, y)
     np.testing.assert_allclose(few.objectives_, all_rows.objectives_, rtol=1e-9)
     np.testing.assert_allclose(few.transform(X), all_rows.transform(X), atol=1e-5)

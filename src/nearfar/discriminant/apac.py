@@ -18,9 +18,10 @@ from nearfar.summaries.whitening import Shrinkage
 class APAC(StatisticsLearner):
     r"""Approximate pairwise accuracy criterion: LDA with close pairs of classes weighted up.
 
-    LDA maximizes a sum over pairs of classes, :math:`S_b = \sum_{i<j} q_i q_j D_{ij}` with
-    :math:`D_{ij} = (m_i - m_j)(m_i - m_j)^T`. The most distant pairs have the largest terms,
-    although they are easy to separate. APAC weights each pair by its accuracy instead,
+    LDA maximizes a sum over pairs of classes, :math:`S_b = \sum_{i<j} q_i q_j D_{ij}`, where
+    :math:`D_{ij} = (m_i - m_j)(m_i - m_j)^T`, with class means :math:`m_i` and class frequencies
+    :math:`q_i`. The most distant pairs have the largest terms, although they are easy to separate.
+    APAC weights each pair by its accuracy instead,
 
     .. math::
         \max_{U^T S_w U = I} \mathrm{tr}\left( U^T \sum_{i<j} q_i q_j\, \omega(d_{ij}) D_{ij}\, U
@@ -41,8 +42,8 @@ class APAC(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
-        span as many directions.
+        Dimension of the output. At most ``n_classes - 1``. None uses this number, or the number of
+        directions that the class means span, if that is smaller.
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances: see :class:`LDA`.
 
@@ -101,19 +102,19 @@ class APAC(StatisticsLearner):
         """Return the leading eigenvectors of the weighted scatter of whitened class means."""
         self.classes_ = statistics.classes
         self.eigenvalues_, components = solve_weighted_pairs(
-            "APAC", statistics, self.n_components, self.shrinkage, approximate_accuracy
+            "APAC", statistics, self.n_components, self.shrinkage, compute_accuracy_weights
         )
         return components
 
 
-def approximate_accuracy(distances: Matrix) -> Matrix:
+def compute_accuracy_weights(distances: Matrix) -> Matrix:
     """Return the weights ω(d) = erf(d / 2√2) / 2d², and 0 for d = 0, where ω is undefined.
 
-    >>> approximate_accuracy(np.array([0.0, 1.0, 2.0])).round(7)
+    >>> compute_accuracy_weights(np.array([0.0, 1.0, 2.0])).round(7)
     array([0.       , 0.1914625, 0.0853362])
     """
     d = np.where(distances > 0, distances, 1.0)
-    # Near zero, erf(z) is 2z/√π, which avoids the quotient of two tiny numbers.
-    near = 1 / (2 * np.sqrt(2 * np.pi) * d)
-    omega = np.where(d < 1e-4, near, erf(d / (2 * np.sqrt(2))) / (2 * np.maximum(d, 1e-4) ** 2))
+    # For small z, use erf(z) ≈ 2z/√π, to avoid the quotient of two tiny numbers.
+    limit = 1 / (2 * np.sqrt(2 * np.pi) * d)
+    omega = np.where(d < 1e-4, limit, erf(d / (2 * np.sqrt(2))) / (2 * np.maximum(d, 1e-4) ** 2))
     return np.where(distances > 0, omega, 0.0)

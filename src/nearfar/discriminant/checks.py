@@ -17,10 +17,13 @@ def check_classes(name: str, classes: NDArray[Any]) -> None:
         )
 
 
-def n_kept(n_components: int | None, default: int, limit: int, name: str, reason: str) -> int:
-    """Return the number of directions to keep.
+def choose_n_components(
+    n_components: int | None, default: int, limit: int, name: str, reason: str
+) -> int:
+    """Return ``n_components``, or the default if it is None.
 
-    Raises if ``n_components`` exceeds the limit. ``reason`` completes the message "at most ...".
+    Raise ValueError if ``n_components`` exceeds the limit. ``reason`` completes the message "has at
+    most ...".
     """
     if n_components is None:
         return min(default, limit)
@@ -32,23 +35,27 @@ def n_kept(n_components: int | None, default: int, limit: int, name: str, reason
     return n_components
 
 
-def n_between(n_components: int | None, name: str, statistics: ClassStatistics, rank: int) -> int:
+def choose_n_mean_directions(
+    n_components: int | None, name: str, statistics: ClassStatistics, rank: int
+) -> int:
     """Return the number of directions of a method that uses only class means.
 
-    There are at most n_classes - 1.
+    Such a method has at most n_classes - 1 directions.
     """
     limit = statistics.n_classes - 1
     reason = f"n_classes - 1 = {limit} directions"
     if rank < limit:
         limit = rank
         reason = f"the {limit} directions in which the classes vary"
-    return n_kept(n_components, limit, limit, name, reason)
+    return choose_n_components(n_components, limit, limit, name, reason)
 
 
-def n_varying(n_components: int | None, name: str, n_classes: int, rank: int) -> int:
+def choose_n_varying_directions(
+    n_components: int | None, name: str, n_classes: int, rank: int
+) -> int:
     """Return the number of directions of a method that may use any direction.
 
     The default is n_classes - 1, the limit is the rank.
     """
     reason = f"the {rank} directions in which the classes vary"
-    return n_kept(n_components, n_classes - 1, rank, name, reason)
+    return choose_n_components(n_components, n_classes - 1, rank, name, reason)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes, n_between
+from nearfar.discriminant.checks import check_classes, choose_n_mean_directions
 from nearfar.parameters import integer, none
 from nearfar.solvers.eigen import canonical_rows
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -37,8 +37,8 @@ class DLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
-        span as many directions.
+        Dimension of the output. At most ``n_classes - 1``. None uses this number, or the number of
+        directions that the class means span, if that is smaller.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class DLDA(StatisticsLearner):
         check_classes("DLDA", statistics.classes)
         Y = between_range(statistics)
         T = Y @ within_whitener(statistics.project(Y), "auto")
-        kept = n_between(self.n_components, "DLDA", statistics, T.shape[1])
+        n_components = choose_n_mean_directions(self.n_components, "DLDA", statistics, T.shape[1])
         values, axes = between_axes(statistics, T)
-        self.eigenvalues_ = values[:kept]
-        return canonical_rows(self.eigenvalues_, axes[:kept] @ T.T)
+        self.eigenvalues_ = values[:n_components]
+        return canonical_rows(self.eigenvalues_, axes[:n_components] @ T.T)

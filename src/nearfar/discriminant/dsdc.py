@@ -7,7 +7,7 @@ from typing import ClassVar
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes
-from nearfar.discriminant.trace_difference import ZETA, Zeta, largest_difference
+from nearfar.discriminant.trace_difference import ZETA, Zeta, maximize_difference
 from nearfar.parameters import integer, none
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
@@ -16,20 +16,20 @@ from nearfar.summaries.whitening import Shrinkage
 class DSDC(StatisticsLearner):
     r"""Differential scatter discriminant criterion: LDA with a difference instead of a ratio.
 
-    .. math:: \max_{U^T U = I}\; \mathrm{tr}(U^T S_b U) - \zeta\,\mathrm{tr}(U^T S_w U),
+    .. math:: \max_{U^T U = I}\; \mathrm{tr}(U^T S_b U) - \zeta\,\mathrm{tr}(U^T S_w U) .
 
     The solution is the leading eigenvectors of :math:`S_b - \zeta S_w`. This is the criterion J3
     of :class:`LDA`, which :class:`GTDA` applies to each mode of a tensor. If :math:`\zeta` is a
-    number, no matrix is inverted, so it also works with fewer rows than features.
+    number, no matrix is inverted, so DSDC also works with fewer rows than features.
 
     Use it instead of LDA if :math:`S_w` is poorly estimated, the features share a unit, and the
     output should keep the scale of distances. The result depends on the units of the features, so
     standardize them if they differ.
 
     A small :math:`\zeta` orders directions by the distances of the class means, a large one by
-    small within-class scatter. Numbers from 0.1 to 1 are safe. The automatic choices are not if
+    small within-class scatter. Numbers from 0.1 to 1 are safe. The automatic choices fail if
     there are few rows, or if some directions hardly vary, such as pixels at the border of an
-    image: these directions cost little and fill the output after the few useful ones. From
+    image: these directions cost little and fill the output after the few useful directions. From
     :math:`\zeta = \lambda_{\max}(S_w^{-1} S_b)` on, which is "max_eig", no eigenvalue of the
     difference is positive, so every further direction reduces the criterion.
 
@@ -41,9 +41,9 @@ class DSDC(StatisticsLearner):
         Dimension of the output: at most the number of directions in which X varies. None takes
         ``n_classes - 1`` or this number, whichever is smaller.
     within_weight : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
-        Weight of the within-class scatter: a number, the largest ratio
-        :math:`\mathrm{tr}(U^T S_b U) / \mathrm{tr}(U^T S_w U)`, the largest eigenvalue of
-        :math:`S_w^{-1} S_b`, or the sum of its leading eigenvalues. See Notes.
+        Weight of the within-class scatter: a number, "trace_ratio" (the largest ratio
+        :math:`\mathrm{tr}(U^T S_b U) / \mathrm{tr}(U^T S_w U)`), "max_eig" (the largest eigenvalue
+        of :math:`S_w^{-1} S_b`) or "sum_eig" (the sum of its leading eigenvalues). See Notes.
 
     Attributes
     ----------
@@ -108,10 +108,10 @@ class DSDC(StatisticsLearner):
         """Return the leading eigenvectors of S_b - within_weight S_w."""
         self.classes_ = statistics.classes
         check_classes("DSDC", statistics.classes)
-        # A number needs no inverse of S_w, so S_w is not regularized.
+        # With a number, S_w is not inverted, so it need not be regularized.
         shrinkage: Shrinkage = "auto" if isinstance(self.within_weight, str) else 0.0
-        found = largest_difference(
+        solution = maximize_difference(
             statistics, self.n_components, self.within_weight, shrinkage=shrinkage, name="DSDC"
         )
-        self.eigenvalues_, self.within_weight_ = found.eigenvalues, found.within_weight
-        return found.rows
+        self.eigenvalues_, self.within_weight_ = solution.eigenvalues, solution.within_weight
+        return solution.rows

@@ -33,18 +33,19 @@ class FDA(TwoSidedClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        Value added to the variances: :math:`\rho`. 0 raises if the total scatter is singular in
-        the span of the rows. 0.001 has much larger errors if n_samples is close to n_features.
+        Value added to the variances: the ridge :math:`\rho`. With 0, ``fit`` raises if the total
+        scatter is singular in the span of the rows. With 0.001, errors are much larger if n_samples
+        is close to n_features.
     ridge_mode : {"relative", "absolute"}, default="relative"
         Unit of ``ridge``: the mean within-class variance of a feature ("relative"), or the squared
         unit of X ("absolute").
     bias : {"least_squares", "midpoint", "bayes", "literal"}, default="least_squares"
-        How the intercept is chosen: by regression of the labels ±1 on the scores, halfway between
-        the class means, by the Bayes rule for Gaussian scores of equal variance, or as printed in
-        [1]_ ("literal", for comparison only, see Notes).
+        How the intercept is chosen: by regression of the labels ±1 on the scores ("least_squares"),
+        halfway between the class means ("midpoint"), by the Bayes rule for Gaussian scores of equal
+        variance ("bayes"), or as printed in [1]_ ("literal", for comparison only, see Notes).
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Strategy for more than two classes: "ovo" solves one problem per pair of classes, which
-        vote, "ovr" one per class against the rest.
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
+        "ovr" solves one problem per class against the rest.
 
     Attributes
     ----------
@@ -81,8 +82,8 @@ class FDA(TwoSidedClassifier):
     >>> from sklearn.preprocessing import StandardScaler
     >>> from nearfar import FDA
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> rule = make_pipeline(StandardScaler(), FDA()).fit(X[::2], y[::2])
-    >>> round(rule.score(X[1::2], y[1::2]), 2)
+    >>> classifier = make_pipeline(StandardScaler(), FDA()).fit(X[::2], y[::2])
+    >>> round(classifier.score(X[1::2], y[1::2]), 2)
     0.93
     """
 
@@ -107,13 +108,13 @@ class FDA(TwoSidedClassifier):
         self.bias = bias
         self.multi_class = multi_class
 
-    def _between(self, sides: Sides) -> Hyperplane:
+    def _solve_sides(self, sides: Sides) -> Hyperplane:
         d, (negative, positive) = sides.difference, sides[:2]
         n = negative.weight + positive.weight
-        share = negative.weight * positive.weight / n**2
+        class_product = negative.weight * positive.weight / n**2
         within = (negative.weight * negative.covariance + positive.weight * positive.covariance) / n
-        total = within + share * np.outer(d, d)
-        total.flat[:: len(d) + 1] += sides.ridge(self.ridge, self.ridge_mode)
+        total = within + class_product * np.outer(d, d)
+        total.flat[:: len(d) + 1] += sides.compute_ridge(self.ridge, self.ridge_mode)
         w, ratio = fisher_direction(d, total, sides.tolerance)
         scores = Scores(
             (positive.weight, negative.weight),

@@ -8,8 +8,12 @@ import numpy as np
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes, n_between
-from nearfar.discriminant.pairwise import MOST_POWER, distances_between, inverse_power
+from nearfar.discriminant.checks import check_classes, choose_n_mean_directions
+from nearfar.discriminant.pairwise import (
+    MAX_POWER,
+    compute_class_distances,
+    compute_distance_weights,
+)
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh, fix_signs, pair_scatter
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -40,8 +44,8 @@ class FractionalStepLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
-        span as many directions.
+        Dimension of the output. At most ``n_classes - 1``. None uses this number, or the number of
+        directions that the class means span, if that is smaller.
     power : float, default=8
         Exponent a of the weights, at most 50.
     n_steps : int, default=30
@@ -91,7 +95,7 @@ class FractionalStepLDA(StatisticsLearner):
     settings = ({"power": 3.0}, {"shrinkage": 0.1})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
-        "power": [real(0, MOST_POWER)],
+        "power": [real(0, MAX_POWER)],
         "n_steps": [integer(1)],
         "step_factor": [real(0, 1, open_low=True)],
         "shrinkage": [real(0, 1), one_of("auto")],
@@ -113,29 +117,34 @@ class FractionalStepLDA(StatisticsLearner):
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the components left after removing dimensions one by one."""
+        """Return the components that remain after removing one dimension after another."""
         self.classes_ = statistics.classes
         check_classes("FractionalStepLDA", statistics.classes)
-        # Work in the span of the class means. Shrinking other directions would not move the means.
+        # Work in the span of the class means, because shrinking other directions would not change
+        # the means.
         T, means = whitened_means(statistics, self.shrinkage)
-        kept = n_between(self.n_components, "FractionalStepLDA", statistics, T.shape[1])
-        U = fractional_steps(means, kept, self.power, self.n_steps, self.step_factor)
+        n_components = choose_n_mean_directions(
+            self.n_components, "FractionalStepLDA", statistics, T.shape[1]
+        )
+        U = remove_dimensions(means, n_components, self.power, self.n_steps, self.step_factor)
         return fix_signs((T @ U).T)
 
 
-def fractional_steps(means: Matrix, kept: int, power: float, n_steps: int, alpha: float) -> Matrix:
-    """Return an orthonormal U (r, kept) for class means (c, r), the most important axis first."""
-    U = weighted_axes(means, power)
-    while U.shape[1] > kept:
+def remove_dimensions(
+    means: Matrix, n_components: int, power: float, n_steps: int, step_factor: float
+) -> Matrix:
+    """Return orthonormal axes (r, n_components) for class means (c, r), most important first."""
+    U = compute_weighted_axes(means, power)
+    while U.shape[1] > n_components:
         scale = np.ones(U.shape[1])
         for step in range(n_steps):
-            scale[-1] = alpha**step
-            U = U @ weighted_axes((means @ U) * scale, power)
+            scale[-1] = step_factor**step
+            U = U @ compute_weighted_axes((means @ U) * scale, power)
         U = U[:, :-1]
-    return U @ weighted_axes(means @ U, power)
+    return U @ compute_weighted_axes(means @ U, power)
 
 
-def weighted_axes(means: Matrix, power: float) -> Matrix:
-    """Return the eigenvectors (columns) of the weighted scatter of the means, largest first."""
-    weights = inverse_power(distances_between(means), power)
+def compute_weighted_axes(means: Matrix, power: float) -> Matrix:
+    """Return the eigenvectors (columns) of the weighted scatter of means, largest value first."""
+    weights = compute_distance_weights(compute_class_distances(means), power)
     return descending_eigh(pair_scatter(means, weights))[1]

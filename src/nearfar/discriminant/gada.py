@@ -10,8 +10,13 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes, n_varying
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching, search_components
+from nearfar.discriminant.checks import check_classes, choose_n_varying_directions
+from nearfar.discriminant.searching import (
+    SEARCH_PARAMETERS,
+    Init,
+    SubspaceSearchLearner,
+    search_components,
+)
 from nearfar.parameters import Allowed, having, one_of, real
 from nearfar.solvers.gaussian_divergences import (
     Average,
@@ -30,11 +35,11 @@ Phi = tuple[Callable[[Matrix], Matrix], Callable[[Matrix], Matrix], Callable[[Ma
 
 #: Lower limit of divergences in logarithms and negative powers, relative to the largest divergence
 #: if that is below 1.
-FLOOR = 1e-12
-_NAMED_MEANS = {"arithmetic": 1.0, "geometric": 0.0, "harmonic": -1.0}
+MIN_RELATIVE_DIVERGENCE = 1e-12
+_MEAN_POWERS = {"arithmetic": 1.0, "geometric": 0.0, "harmonic": -1.0}
 
 
-class GADA(Searching, StatisticsLearner):
+class GADA(SubspaceSearchLearner, StatisticsLearner):
     r"""General averaged divergences analysis: maximum generalized mean of class divergences.
 
     Each class is a Gaussian. With :math:`D_U(i||j)` the divergence of classes i and j after
@@ -48,7 +53,7 @@ class GADA(Searching, StatisticsLearner):
     The geometric and the harmonic mean depend more on the smallest divergences, so they avoid
     merging close classes to separate distant ones.
 
-    Use :class:`MGMKLD` first. GADA is the general family, for other means and divergences.
+    Use :class:`MGMKLD` first. GADA generalizes it to other means and divergences.
 
     The objective has local maxima, so the search uses several starts. GADA fails if a class
     consists of several clusters (see :class:`MultimodalMGMKLD`), and overfits if classes have
@@ -63,7 +68,7 @@ class GADA(Searching, StatisticsLearner):
     n_components : int or None, default=None
         Dimension of the output: from 1 to n_features. None means
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
-        fit are not the fit with k components.
+        fit differ from a fit with k components.
     mean : {"arithmetic", "geometric", "harmonic"}, float or tuple, default="geometric"
         Mean of the divergences: its name, the exponent of a power mean (1, 0 and -1 are the named
         ones), or three functions of arrays: a strictly increasing :math:`\varphi`, its derivative
@@ -168,11 +173,11 @@ class GADA(Searching, StatisticsLearner):
     renamed_values: ClassVar = {"kl_convention": {"unnormalised": "unnormalized"}}
     parameters: ClassVar = {
         "mean": [
-            one_of(*_NAMED_MEANS),
+            one_of(*_MEAN_POWERS),
             real(),
             Allowed(
-                lambda given: (
-                    isinstance(given, tuple) and [callable(f) for f in given] == 3 * [True]
+                lambda value: (
+                    isinstance(value, tuple) and [callable(f) for f in value] == 3 * [True]
                 ),
                 "three functions: phi, its derivative and its inverse",
             ),
@@ -220,8 +225,8 @@ class GADA(Searching, StatisticsLearner):
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Return the components of the subspace with the largest mean divergence."""
         check_classes("GADA", statistics.classes)
-        average = generalized_mean(pair_weights(statistics, self.priors), self.mean)
-        divergence = named_divergence(self.divergence, self.kl_convention)
+        average = make_generalized_mean(compute_pair_weights(statistics, self.priors), self.mean)
+        divergence = make_divergence(self.divergence, self.kl_convention)
         return solve_averaged(self, statistics, divergence, average)
 
 
@@ -230,10 +235,11 @@ def solve_averaged(
 ) -> Matrix:
     """Return the components of the subspace that maximizes an average of the divergences.
 
-    Sets the attributes ``classes_`` and ``priors_`` in addition to those of `search_averaged`.
+    Sets the attributes ``classes_`` and ``priors_`` in addition to those of
+    ``search_averaged``.
     """
     learner.classes_ = statistics.classes
-    learner.priors_ = class_priors(statistics, learner.priors)
+    learner.priors_ = compute_class_priors(statistics, learner.priors)
     return search_averaged(learner, statistics, statistics.n_classes, divergence, average)
 
 
@@ -246,15 +252,17 @@ def search_averaged(
 ) -> Matrix:
     """Return the components for statistics of classes or of clusters within classes.
 
-    Sets ``shrinkage_``, ``divergences_`` and the attributes of `search_components`.
+    Sets ``shrinkage_``, ``divergences_`` and the attributes that ``search_components`` sets.
     """
-    what = "class" if statistics.n_classes == n_classes else "cluster"
-    gaussians = class_gaussians(statistics, learner.shrinkage, what)
+    group_name = "class" if statistics.n_classes == n_classes else "cluster"
+    gaussians = class_gaussians(statistics, learner.shrinkage, group_name)
     learner.shrinkage_ = gaussians.shrinkage
     name = type(learner).__name__
-    kept = n_varying(learner.n_components, name, n_classes, gaussians.rank)
+    n_components = choose_n_varying_directions(
+        learner.n_components, name, n_classes, gaussians.rank
+    )
 
-    def keep(U: Matrix) -> None:
+    def store_divergences(U: Matrix) -> None:
         learner.divergences_ = divergence.values(gaussians.family.project(U))
 
     objective = make_averaged_objective(gaussians.family, divergence, average)
@@ -263,14 +271,14 @@ def search_averaged(
         statistics,
         gaussians.basis,
         objective,
-        kept,
+        n_components,
         family=gaussians.family,
         invariant=divergence.invariant,
-        keep=keep,
+        store_results=store_divergences,
     )
 
 
-def named_divergence(
+def make_divergence(
     divergence: Literal["kl", "l2"] | Divergence, convention: Convention
 ) -> Divergence:
     """Return the divergence for a value of the parameter ``divergence``."""
@@ -279,27 +287,27 @@ def named_divergence(
     return SquaredDifference() if divergence == "l2" else KullbackLeibler(convention)
 
 
-def class_priors(statistics: ClassStatistics, priors: Priors) -> Matrix:
+def compute_class_priors(statistics: ClassStatistics, priors: Priors) -> Matrix:
     """Return the class frequencies, or 1 / n_classes for each class."""
     if priors == "uniform":
         return np.full(statistics.n_classes, 1 / statistics.n_classes)
     return statistics.weights / statistics.total_weight
 
 
-def pair_weights(statistics: ClassStatistics, priors: Priors) -> Matrix:
+def compute_pair_weights(statistics: ClassStatistics, priors: Priors) -> Matrix:
     """Return π_i π_j for ordered pairs of different classes, (c, c), normalized to sum 1."""
-    pi = class_priors(statistics, priors)
+    pi = compute_class_priors(statistics, priors)
     weights = np.outer(pi, pi)
     np.fill_diagonal(weights, 0.0)
     return weights / weights.sum()
 
 
-def floored(D: Matrix) -> Matrix:
-    """Return the divergences with the lower limit ``FLOOR``, so that they have a logarithm."""
-    return np.maximum(D, FLOOR * min(1.0, max(float(D.max()), 1e-30)))
+def limit_divergences(D: Matrix) -> Matrix:
+    """Return the divergences with a lower limit above zero, so that they have a logarithm."""
+    return np.maximum(D, MIN_RELATIVE_DIVERGENCE * min(1.0, max(float(D.max()), 1e-30)))
 
 
-def generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
+def make_generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
     r"""Return a function that computes a generalized mean of D and its derivatives.
 
     The mean is :math:`V = \varphi^{-1}(\sum w \varphi(D))`, with the derivatives
@@ -309,16 +317,16 @@ def generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
     if isinstance(mean, tuple):
         phi, derivative, inverse = mean
 
-        def free(D: Matrix) -> tuple[float, Matrix]:
-            D = floored(D)
+        def compute_custom_mean(D: Matrix) -> tuple[float, Matrix]:
+            D = limit_divergences(D)
             V = np.asarray(inverse(np.asarray(np.sum(weights * phi(D)))))
             return float(V), weights * derivative(D) / derivative(V)
 
-        return free
-    power = _NAMED_MEANS[mean] if isinstance(mean, str) else float(mean)
+        return compute_custom_mean
+    power = _MEAN_POWERS[mean] if isinstance(mean, str) else float(mean)
 
-    def power_mean(D: Matrix) -> tuple[float, Matrix]:
-        D = floored(D)
+    def compute_power_mean(D: Matrix) -> tuple[float, Matrix]:
+        D = limit_divergences(D)
         # Scale the divergences, so that a large power of either sign does not overflow.
         scale = float(D.max() if power >= 0 else D[weights > 0].min())
         D = np.where(weights > 0, D / scale, 1.0)
@@ -328,4 +336,4 @@ def generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
             V = float(np.sum(weights * D**power) ** (1 / power))
         return scale * V, weights * (D / V) ** (power - 1)
 
-    return power_mean
+    return compute_power_mean

@@ -10,8 +10,17 @@ from scipy import linalg
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes, n_between, n_varying
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching, search_components
+from nearfar.discriminant.checks import (
+    check_classes,
+    choose_n_mean_directions,
+    choose_n_varying_directions,
+)
+from nearfar.discriminant.searching import (
+    SEARCH_PARAMETERS,
+    Init,
+    SubspaceSearchLearner,
+    search_components,
+)
 from nearfar.parameters import one_of
 from nearfar.solvers.descent import Objective
 from nearfar.solvers.gaussian_divergences import GaussianFamily
@@ -20,7 +29,7 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, between_axes, rank_tolerance
 
 
-class HDA(Searching, StatisticsLearner):
+class HDA(SubspaceSearchLearner, StatisticsLearner):
     r"""Heteroscedastic discriminant analysis: LDA with one covariance per class.
 
     With class covariances :math:`\Sigma_i` and class frequencies :math:`q_i`, HDA maximizes
@@ -172,7 +181,7 @@ class HDA(Searching, StatisticsLearner):
         self.verbose = verbose
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the components of the best subspace found from the starts."""
+        """Return the components of the best subspace of all starts."""
         self.classes_ = statistics.classes
         check_classes("HDA", statistics.classes)
         gaussians = class_gaussians(statistics, self.shrinkage)
@@ -180,43 +189,51 @@ class HDA(Searching, StatisticsLearner):
         rank = gaussians.rank
         if self.criterion == "jelinek":
             values, _ = between_axes(statistics, gaussians.basis)
-            spanned = int((values > rank_tolerance(statistics) * values[0]).sum())
+            mean_rank = int((values > rank_tolerance(statistics) * values[0]).sum())
             if values[0] <= np.finfo(float).eps:
                 raise ValueError(
                     "All class means are equal, so criterion='jelinek' cannot separate the "
                     "classes. Use criterion='kumar_andreou'."
                 )
-            kept = n_between(self.n_components, "HDA", statistics, min(spanned, rank))
+            n_components = choose_n_mean_directions(
+                self.n_components, "HDA", statistics, min(mean_rank, rank)
+            )
         else:
-            kept = n_varying(self.n_components, "HDA", statistics.n_classes, rank)
-        objective = volume_ratio(
-            gaussians.family, gaussians.priors, with_within=self.criterion == "kumar_andreou"
+            n_components = choose_n_varying_directions(
+                self.n_components, "HDA", statistics.n_classes, rank
+            )
+        objective = make_volume_objective(
+            gaussians.family, gaussians.priors, includes_within=self.criterion == "kumar_andreou"
         )
         family = gaussians.family
-        return search_components(self, statistics, gaussians.basis, objective, kept, family=family)
+        return search_components(
+            self, statistics, gaussians.basis, objective, n_components, family=family
+        )
 
 
-def volume_ratio(family: GaussianFamily, priors: Matrix, *, with_within: bool) -> Objective:
+def make_volume_objective(
+    family: GaussianFamily, priors: Matrix, *, includes_within: bool
+) -> Objective:
     r"""Return the objective :math:`\log|U^T S U| - \sum_i q_i \log|U^T \Sigma_i U|`.
 
-    The function returned computes the value and the gradient. S is the covariance of the means,
-    plus the mean covariance if ``with_within`` is True.
+    The returned function computes the value and the gradient. S is the covariance of the means,
+    plus the mean covariance if ``includes_within`` is True.
     """
     deviations = family.means - priors @ family.means
     factor = np.sqrt(priors)[:, None] * deviations
     no_means = np.zeros_like(family.means)
 
-    def objective(U: Matrix) -> tuple[float, Matrix]:
+    def compute_objective(U: Matrix) -> tuple[float, Matrix]:
         projected = family.project(U)
-        image = factor.T @ (factor @ U)  # S U
-        if with_within:
-            image += np.tensordot(priors, projected.images, axes=1)
-        root = linalg.cho_factor(U.T @ image, lower=True)
+        SU = factor.T @ (factor @ U)
+        if includes_within:
+            SU += np.tensordot(priors, projected.images, axes=1)
+        root = linalg.cho_factor(U.T @ SU, lower=True)
         log_det = 2 * np.log(np.diag(root[0])).sum()
         value = float(log_det - priors @ projected.log_dets)
-        gradient = 2 * linalg.cho_solve(root, image.T).T
+        gradient = 2 * linalg.cho_solve(root, SU.T).T
         by_covariances = priors[:, None, None] * projected.inverses
         gradient -= projected.pull_back(by_covariances, no_means[:, : U.shape[1]])
         return value, gradient
 
-    return objective
+    return compute_objective

@@ -8,7 +8,7 @@ import numpy as np
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes, n_varying
+from nearfar.discriminant.checks import check_classes, choose_n_varying_directions
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
 from nearfar.summaries.class_gaussians import class_gaussians
@@ -112,28 +112,30 @@ class HLDA(StatisticsLearner):
         check_classes("HLDA", statistics.classes)
         gaussians = class_gaussians(statistics, self.shrinkage)
         rank, family = gaussians.rank, gaussians.family
-        kept = n_varying(self.n_components, "HLDA", statistics.n_classes, rank)
-        J = chernoff_matrix(family.means, family.dot(np.eye(rank)), gaussians.priors)
-        self.eigenvalues_, axes = descending_eigh(J, kept)
+        n_components = choose_n_varying_directions(
+            self.n_components, "HLDA", statistics.n_classes, rank
+        )
+        J = compute_chernoff_matrix(family.means, family.dot(np.eye(rank)), gaussians.priors)
+        self.eigenvalues_, axes = descending_eigh(J, n_components)
         return canonical_rows(self.eigenvalues_, (gaussians.basis @ axes).T)
 
 
-def chernoff_matrix(means: Matrix, covariances: Matrix, priors: Matrix) -> Matrix:
+def compute_chernoff_matrix(means: Matrix, covariances: Matrix, priors: Matrix) -> Matrix:
     """Return the matrix of the criterion for means (c, p) and covariances (c, p, p)."""
     J = np.zeros_like(covariances[0])
-    own_logs = np.zeros(len(priors))
+    log_weights = np.zeros(len(priors))
     for i in range(len(priors)):
         for j in range(i + 1, len(priors)):
-            both = priors[i] + priors[j]
+            pair_prior = priors[i] + priors[j]
             values, axes = np.linalg.eigh(
-                (priors[i] * covariances[i] + priors[j] * covariances[j]) / both
+                (priors[i] * covariances[i] + priors[j] * covariances[j]) / pair_prior
             )
             root = axes / np.sqrt(values) @ (axes.T @ (means[i] - means[j]))
             J += priors[i] * priors[j] * np.outer(root, root)
             # The factor q_i q_j / (π_i π_j) is (q_i + q_j)², and times π_i it is (q_i + q_j) q_i.
-            J += both**2 * (axes * np.log(values)) @ axes.T
-            own_logs[[i, j]] += both * priors[[i, j]]
-    for share, covariance in zip(own_logs, covariances, strict=True):
+            J += pair_prior**2 * (axes * np.log(values)) @ axes.T
+            log_weights[[i, j]] += pair_prior * priors[[i, j]]
+    for weight, covariance in zip(log_weights, covariances, strict=True):
         values, axes = np.linalg.eigh(covariance)
-        J -= share * (axes * np.log(values)) @ axes.T
+        J -= weight * (axes * np.log(values)) @ axes.T
     return J

@@ -15,7 +15,7 @@ from nearfar.base.kernel_coordinates import (
     LandmarkCoordinates,
 )
 from nearfar.blocks import row_blocks
-from nearfar.discriminant.checks import n_between
+from nearfar.discriminant.checks import choose_n_mean_directions
 from nearfar.parameters import integer, none, real
 from nearfar.solvers.eigen import canonical_rows, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -48,8 +48,8 @@ class KernelDA(LandmarkCoordinates):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
-        span as many directions.
+        Dimension of the output. At most ``n_classes - 1``. None uses this number, or the number of
+        directions that the class means span, if that is smaller.
     kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
         "precomputed"; or a kernel learner; or a function of two points. See Notes.
@@ -63,12 +63,12 @@ class KernelDA(LandmarkCoordinates):
     ridge : float, default=1e-6
         Value added to the variances: a multiple of the mean nonzero eigenvalue of :math:`K_t`.
     n_directions : int, "auto" or None, default=None
-        Number of leading directions of kernel PCA. None uses all with nonzero variance, "auto" a
-        tenth of the number of landmarks, from 10 to 50.
+        Number of leading directions of kernel PCA. None uses all directions with nonzero
+        variance, "auto" uses a tenth of the number of landmarks, from 10 to 50.
     n_landmarks : int, "auto" or None, default="auto"
         Number of training rows that span the directions, drawn from each class in proportion to
         its size. "auto" uses ``min(n_samples, 1000)``, None uses all rows. A precomputed kernel
-        always uses all.
+        always uses all rows.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. It draws the landmarks.
 
@@ -181,13 +181,16 @@ class KernelDA(LandmarkCoordinates):
 
     def _solve(self, statistics: ClassStatistics) -> Matrix:
         """Return the LDA components in kernel coordinates, (n_components, n_directions)."""
-        # With Λ = BL' in coordinates B, the penalty μ Λ'Λ is L diag(μ/λ) L', and K_t has the
-        # eigenvalues λ². Everything is divided by n, with the variances v = λ/n.
+        # In the kernel PCA coordinates B, with Λ = B L', the penalty μ Λ'Λ becomes L diag(μ/λ) L'.
+        # Here λ are the eigenvalues of the centered kernel matrix, and λ² those of K_t. All terms
+        # are divided by n, so that the variances are λ/n.
         variances = self._kernel_eigenvalues / len(self._basis)
         penalty = self.ridge * np.mean(variances**2) / variances
         within = statistics.within_scatter() / statistics.total_weight + np.diag(penalty)
         T = whitener(within, np.finfo(float).eps)
-        kept = n_between(self.n_components, "KernelDA", statistics, T.shape[1])
+        n_components = choose_n_mean_directions(
+            self.n_components, "KernelDA", statistics, T.shape[1]
+        )
         fisher, axes = between_axes(statistics, T)
-        self.eigenvalues_ = fisher[:kept] / (1 + fisher[:kept])
-        return canonical_rows(fisher[:kept], axes[:kept] @ T.T)
+        self.eigenvalues_ = fisher[:n_components] / (1 + fisher[:n_components])
+        return canonical_rows(fisher[:n_components], axes[:n_components] @ T.T)

@@ -19,8 +19,8 @@ from nearfar.discriminant.mgmkld import MGMKLD
 from nearfar.parameters import having, none
 from nearfar.state import State, object_of
 
-# Upper limit of the number of kernel PCA directions, with n_directions="auto".
-_DIRECTIONS = 200
+# Maximum number of kernel PCA directions with n_directions="auto".
+_MAX_DIRECTIONS = 200
 
 
 class KernelMGMKLD(LandmarkCoordinates):
@@ -57,12 +57,12 @@ class KernelMGMKLD(LandmarkCoordinates):
         Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
         Number of leading directions of kernel PCA. "auto" uses a fifth of the rows of the smallest
-        class, at most 200 and at least the number of components. None uses all with nonzero
-        variance.
+        class, at most 200 and at least the number of components. None uses all directions
+        with nonzero variance.
     n_landmarks : int, "auto" or None, default="auto"
         Number of training rows that span the directions, drawn from each class in proportion to
         its size. "auto" uses ``min(n_samples, 1000)``, None uses all rows. A precomputed kernel
-        always uses all.
+        always uses all rows.
     estimator : MGMKLD, optional
         Learner applied to the kernel coordinates. It is cloned. None means ``MGMKLD()``.
     random_state : int, RandomState or None, default=0
@@ -163,29 +163,33 @@ class KernelMGMKLD(LandmarkCoordinates):
             The fitted learner.
         """
         self._check_parameters()
-        kind = self.linear_learner
-        if self.estimator is not None and not isinstance(self.estimator, kind):
-            found = type(self.estimator).__name__
-            raise TypeError(f"estimator must be a {kind.__name__} or None, but got {found}.")
+        learner_class = self.linear_learner
+        if self.estimator is not None and not isinstance(self.estimator, learner_class):
+            type_name = type(self.estimator).__name__
+            raise TypeError(
+                f"estimator must be a {learner_class.__name__} or None, but got {type_name}."
+            )
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
         self._learn_kernel(X, y)
-        estimator = kind() if self.estimator is None else clone(self.estimator)
-        wanted = len(self.classes_) - 1
+        estimator = learner_class() if self.estimator is None else clone(self.estimator)
+        n_components = len(self.classes_) - 1
         if estimator.n_components is not None:
-            wanted = estimator.n_components
-        auto = max(wanted, min(_DIRECTIONS, int(np.bincount(codes).min()) // 5))
+            n_components = estimator.n_components
+        n_auto_directions = max(
+            n_components, min(_MAX_DIRECTIONS, int(np.bincount(codes).min()) // 5)
+        )
         landmarks = self._landmarks(codes)
         if len(landmarks) == len(rows):
-            coordinates = self._fit_kernel(rows, auto)
+            coordinates = self._fit_kernel(rows, n_auto_directions)
         else:
-            self._fit_kernel(rows[landmarks], auto)
+            self._fit_kernel(rows[landmarks], n_auto_directions)
             coordinates = self._kernel_transform(rows)
         try:
             with forward_progress(self, estimator):
                 self.estimator_ = estimator.fit(coordinates, self.classes_[codes])
         finally:
-            # Also after Ctrl-C, if the interrupted fit has a result.
+            # After Ctrl-C, keep the result of the interrupted fit, if there is one.
             if hasattr(estimator, "components_"):
                 self._keep(estimator)
         return self

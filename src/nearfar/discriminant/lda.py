@@ -9,8 +9,8 @@ import numpy as np
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.checks import check_classes, n_between
-from nearfar.discriminant.trace_difference import ZETA, Pair, Zeta, largest_difference
+from nearfar.discriminant.checks import check_classes, choose_n_mean_directions
+from nearfar.discriminant.trace_difference import ZETA, Pair, Zeta, maximize_difference
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import canonical_rows, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -63,13 +63,15 @@ class LDA(StatisticsLearner):
     criterion : {"J1", "J2", "J3", "J4"}, default="J1"
         Criterion to maximize.
     scatter_pair : {"between_within", "between_total", "total_within"}, default="between_within"
-        Scatters S1 and S2. The directions of J1, J2 and J4 are the same for all three; the
-        eigenvalues are :math:`l`, :math:`l/(1+l)` and :math:`1+l`.
+        Scatters S1 and S2. The directions of J1, J2 and J4 are the same for all three pairs. Where
+        the first pair has the eigenvalue :math:`l`, the others have :math:`l/(1+l)` and
+        :math:`1+l`.
     within_weight : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
-        Weight of the within-class scatter: in J3, a number, the trace ratio at its optimum (J3
-        then equals J4), the largest generalized eigenvalue, or the sum of the leading ones.
+        Weight of the within-class scatter: used by J3. A number, "trace_ratio" (the optimum of J4,
+        so that J3 equals J4), "max_eig" (the largest generalized eigenvalue) or "sum_eig" (the sum
+        of the leading generalized eigenvalues).
     shrinkage : float in [0, 1] or "auto", default="auto"
-        Shrinkage of the covariances: the number g of Notes, or "auto", which acts only on a
+        Shrinkage of the covariances: a number g (see Notes), or "auto", which acts only on a
         singular :math:`S_w`. Supported by the solvers "eigen", "pca" and "qr".
     solver : {"eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"}, default="eigen"
         Algorithm for J1 and J2, see Notes. J3 and J4 support only "eigen".
@@ -108,7 +110,7 @@ class LDA(StatisticsLearner):
     While :math:`S_w` is regular, all solvers except "qr" and "ridge" give the same subspace.
 
     ========  ==================================================================================
-    eigen     Generalized eigenvectors with :math:`S_w`, regularized as ``shrinkage`` says. With a
+    eigen     Generalized eigenvectors with :math:`S_w`, regularized by ``shrinkage``. With a
               number, :math:`S_w` is the common covariance of regularized discriminant analysis.
     pca       PCA first, then LDA (Fisherfaces).
     whiten    PCA first, then whitening by :math:`S_t`, then the directions of smallest
@@ -221,32 +223,34 @@ class LDA(StatisticsLearner):
 
     def _solve_quotient(self, statistics: ClassStatistics) -> Matrix:
         """Solve J1 or J2: eigenvectors of S_b in coordinates where S_w or S_t is the identity."""
-        if self.shrinkage != "auto" and self.solver not in _SHRINKING:
+        if self.shrinkage != "auto" and self.solver not in _SOLVERS_WITH_SHRINKAGE:
             raise ValueError(
                 f"shrinkage={self.shrinkage} is not supported by solver={self.solver!r}. Use "
                 "shrinkage='auto', or solver='eigen', 'pca' or 'qr'."
             )
-        T = _COORDINATES[self.solver](self, statistics)
+        T = _COORDINATE_FUNCTIONS[self.solver](self, statistics)
         values, axes = between_axes(statistics, T)
-        kept = n_between(self.n_components, f"criterion {self.criterion}", statistics, T.shape[1])
-        fisher = values[:kept]
+        n_components = choose_n_mean_directions(
+            self.n_components, f"criterion {self.criterion}", statistics, T.shape[1]
+        )
+        fisher = values[:n_components]
         if self.solver in ("whiten", "gsvd"):
-            # These solvers return l/(1+l). Where it is 1 up to rounding, l is infinite; a plain
+            # These solvers return l/(1+l). If this is 1 up to rounding, l is infinite, but the
             # quotient would be a large or even negative number.
-            rest = 1 - fisher
+            complement = 1 - fisher
             with np.errstate(divide="ignore"):
-                fisher = np.where(rest > 1e-12, fisher / np.maximum(rest, 0), np.inf)
-        # Equal class means give log(0) = -inf, which is a valid value, and infinite eigenvalues
-        # may enter the sum.
+                fisher = np.where(complement > 1e-12, fisher / np.maximum(complement, 0), np.inf)
+        # Equal class means give log(0) = -inf, which is a valid value. Infinite eigenvalues may
+        # enter the sum.
         with np.errstate(divide="ignore", invalid="ignore"):
-            self.eigenvalues_ = _PAIRS[self.scatter_pair](fisher)
+            self.eigenvalues_ = _EIGENVALUE_CONVERSIONS[self.scatter_pair](fisher)
             terms = self.eigenvalues_ if self.criterion == "J1" else np.log(self.eigenvalues_)
         self.objective_ = float(terms.sum())
-        return canonical_rows(values[:kept], axes[:kept] @ T.T)
+        return canonical_rows(values[:n_components], axes[:n_components] @ T.T)
 
     def _solve_orthonormal(self, statistics: ClassStatistics) -> Matrix:
         """Solve J3 or J4, which is J3 with ``within_weight="trace_ratio"``."""
-        found = largest_difference(
+        solution = maximize_difference(
             statistics,
             self.n_components,
             "trace_ratio" if self.criterion == "J4" else self.within_weight,
@@ -254,52 +258,53 @@ class LDA(StatisticsLearner):
             shrinkage=self.shrinkage,
             name=f"criterion {self.criterion}",
         )
-        self.eigenvalues_ = found.eigenvalues
+        self.eigenvalues_ = solution.eigenvalues
         self.objective_ = (
-            found.within_weight if self.criterion == "J4" else float(found.eigenvalues.sum())
+            solution.within_weight if self.criterion == "J4" else float(solution.eigenvalues.sum())
         )
-        return found.rows
+        return solution.rows
 
 
 # ---------------------------------------------------------------------- coordinates of the solvers
 # Each function returns T (p, r), the coordinates in which a solver diagonalizes S_b.
 
 
-def _eigen(lda: LDA, statistics: ClassStatistics) -> Matrix:
+def _make_eigen_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
     return within_whitener(statistics, lda.shrinkage)
 
 
-def _pca(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    _, V = _principal(lda, statistics)
+def _make_pca_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
+    _, V = _select_principal_axes(lda, statistics)
     return V @ within_whitener(statistics.project(V), lda.shrinkage)
 
 
-def _whiten(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    variances, V = _principal(lda, statistics)
+def _make_whiten_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
+    variances, V = _select_principal_axes(lda, statistics)
     return V / np.sqrt(variances)
 
 
-def _gsvd(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    # With K = [H_b; H_w] = P R Q', T = Q inv(R) makes KT = P orthonormal; H_b T is its upper part.
+def _make_gsvd_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
+    # For the stacked factors K = [H_b; H_w] = P R Q', the coordinates T = Q inv(R) make K T = P
+    # orthonormal, and H_b T is the upper part of P.
     return total_whitener(statistics)
 
 
-def _pinv(lda: LDA, statistics: ClassStatistics) -> Matrix:
+def _make_pinv_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
     variances, V, _ = within_axes(statistics)
     if not variances.size:
         raise ValueError(
-            "The within-class scatter is zero, and solver='pinv' needs some. Use solver='eigen'."
+            "solver='pinv' needs within-class scatter, but it is zero. Use solver='eigen'."
         )
     return V / np.sqrt(variances)  # T T' is the pseudo-inverse of S_w.
 
 
-def _null(lda: LDA, statistics: ClassStatistics) -> Matrix:
+def _make_null_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
     _, _, N = within_axes(statistics)
     if N.size:
         values, axes = between_axes(statistics, N)
         # Drop directions in which the class means differ only by rounding.
-        seen = values > rank_tolerance(statistics) * between_axes(statistics)[0][0]
-        N = N @ axes[seen].T
+        differs = values > rank_tolerance(statistics) * between_axes(statistics)[0][0]
+        N = N @ axes[differs].T
     if not N.size:
         raise ValueError(
             "solver='null' needs directions in which the class means differ and the classes have "
@@ -309,19 +314,19 @@ def _null(lda: LDA, statistics: ClassStatistics) -> Matrix:
     return N
 
 
-def _qr(lda: LDA, statistics: ClassStatistics) -> Matrix:
+def _make_qr_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
     Q = between_range(statistics, by_qr=True)
     return Q @ within_whitener(statistics.project(Q), lda.shrinkage)
 
 
-def _ridge(lda: LDA, statistics: ClassStatistics) -> Matrix:
+def _make_ridge_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
     B, image = total_range(statistics, standardize=False)
     within = image.within_scatter() / statistics.total_weight
     within.flat[:: len(within) + 1] += lda.ridge
     return B @ whitener(within, rank_tolerance(statistics))
 
 
-def _principal(lda: LDA, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+def _select_principal_axes(lda: LDA, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     """Return the variances and axes of the principal components to keep."""
     variances, V = total_axes(statistics)
     rank = len(variances)
@@ -330,31 +335,31 @@ def _principal(lda: LDA, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
             f"n_pca_components={lda.n_pca_components} is more than the {rank} directions in which "
             "X varies. Use a smaller n_pca_components, or None."
         )
-    kept = lda.n_pca_components
-    if kept is None:
-        kept = min(rank, int(statistics.counts.sum()) - statistics.n_classes)
-    if kept < 1:
+    n_pca_components = lda.n_pca_components
+    if n_pca_components is None:
+        n_pca_components = min(rank, int(statistics.counts.sum()) - statistics.n_classes)
+    if n_pca_components < 1:
         raise ValueError(
             f"Every class has only one row, so solver={lda.solver!r} keeps no principal component. "
             "Use solver='eigen', or set n_pca_components."
         )
-    return variances[:kept], V[:, :kept]
+    return variances[:n_pca_components], V[:, :n_pca_components]
 
 
-_COORDINATES: dict[str, Callable[[LDA, ClassStatistics], Matrix]] = {
-    "eigen": _eigen,
-    "pca": _pca,
-    "whiten": _whiten,
-    "gsvd": _gsvd,
-    "pinv": _pinv,
-    "null": _null,
-    "qr": _qr,
-    "ridge": _ridge,
+_COORDINATE_FUNCTIONS: dict[str, Callable[[LDA, ClassStatistics], Matrix]] = {
+    "eigen": _make_eigen_coordinates,
+    "pca": _make_pca_coordinates,
+    "whiten": _make_whiten_coordinates,
+    "gsvd": _make_gsvd_coordinates,
+    "pinv": _make_pinv_coordinates,
+    "null": _make_null_coordinates,
+    "qr": _make_qr_coordinates,
+    "ridge": _make_ridge_coordinates,
 }
-_SHRINKING = ("eigen", "pca", "qr")
+_SOLVERS_WITH_SHRINKAGE = ("eigen", "pca", "qr")
 
 # Conversion of the eigenvalues of (S_b, S_w), which may be infinite, to those of each pair.
-_PAIRS: dict[str, Callable[[Matrix], Matrix]] = {
+_EIGENVALUE_CONVERSIONS: dict[str, Callable[[Matrix], Matrix]] = {
     "between_within": lambda fisher: fisher,
     "between_total": lambda fisher: np.where(np.isinf(fisher), 1.0, fisher / (1 + fisher)),
     "total_within": lambda fisher: 1 + fisher,

@@ -13,19 +13,19 @@ from nearfar.discriminant.checks import check_classes
 from nearfar.discriminant.gada import (
     Convention,
     Priors,
-    class_priors,
-    floored,
-    named_divergence,
+    compute_class_priors,
+    limit_divergences,
+    make_divergence,
     solve_averaged,
 )
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, SubspaceSearchLearner
 from nearfar.parameters import having, none, one_of, real
 from nearfar.solvers.gaussian_divergences import Average, Divergence
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
 
-class MGMD(Searching, StatisticsLearner):
+class MGMD(SubspaceSearchLearner, StatisticsLearner):
     r"""Subspace with the maximum geometric mean of divergences between classes.
 
     With :math:`D_{ij} = D_U(i||j)` the divergences of the class Gaussians after projection by U,
@@ -44,7 +44,7 @@ class MGMD(Searching, StatisticsLearner):
     not useful, since equal divergences may all be tiny.
 
     Use :class:`MGMKLD`, which is MGMD with the Kullback-Leibler divergence, unless you need another
-    divergence. The limitations are those of :class:`MGMKLD`.
+    divergence. MGMD has the same limitations.
 
     Cost: one pass of O(n p²), then O(c p² q) per iteration for c classes and q components, with
     about 50 iterations per start.
@@ -54,7 +54,7 @@ class MGMD(Searching, StatisticsLearner):
     n_components : int or None, default=None
         Dimension of the output: from 1 to n_features. None means
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
-        fit are not the fit with k components.
+        fit differ from a fit with k components.
     equality_weight : float or None, default=None
         Weight of the term that favors equal divergences. None means ``min(2c, c(c-1) - 1)``, as
         in all experiments of [1]_.
@@ -101,7 +101,7 @@ class MGMD(Searching, StatisticsLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        L at the solution.
+        Objective L at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
@@ -216,13 +216,13 @@ class MGMD(Searching, StatisticsLearner):
         self.verbose = verbose
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the components of the subspace with the largest L."""
+        """Return the components of the subspace with the largest objective L."""
         check_classes(type(self).__name__, statistics.classes)
         pairs = ~np.eye(statistics.n_classes, dtype=bool)
-        self.equality_weight_, average = log_average(
-            self, statistics.n_classes, class_priors(statistics, self.priors), pairs
+        self.equality_weight_, average = make_log_average(
+            self, statistics.n_classes, compute_class_priors(statistics, self.priors), pairs
         )
-        divergence = named_divergence(self.divergence, self.kl_convention)
+        divergence = make_divergence(self.divergence, self.kl_convention)
         return solve_averaged(self, statistics, divergence, average)
 
 
@@ -233,10 +233,13 @@ class HasEta(Protocol):
     alpha: float | None
 
 
-def log_average(
+def make_log_average(
     learner: HasEta, n_classes: int, priors: Matrix, pairs: NDArray[np.bool_]
 ) -> tuple[float, Average]:
-    """Return eta and L as a function of D, from a learner's ``equality_weight`` or ``alpha``."""
+    """Return eta, and a function that computes L from divergences D.
+
+    The weight of the second term depends on the ``equality_weight`` or ``alpha`` of the learner.
+    """
     n_pairs = int(pairs.sum())
     name = type(learner).__name__
     if learner.alpha is not None:
@@ -244,7 +247,7 @@ def log_average(
             raise ValueError(
                 f"{name}: equality_weight and alpha are both set. Set only one of them."
             )
-        return learner.alpha * n_pairs, convex_combination(priors, pairs, learner.alpha)
+        return learner.alpha * n_pairs, make_convex_combination(priors, pairs, learner.alpha)
     eta = (
         float(min(2 * n_classes, n_pairs - 1))
         if learner.equality_weight is None
@@ -256,29 +259,34 @@ def log_average(
             "different classes, so small divergences would be preferred. Use a smaller "
             "equality_weight, or None."
         )
-    return eta, difference_of_logs(priors, pairs, eta)
+    return eta, make_difference_of_logs(priors, pairs, eta)
 
 
-def difference_of_logs(priors: Matrix, pairs: NDArray[np.bool_], eta: float) -> Average:
-    r"""Return a function that computes L and its derivatives.
+def make_difference_of_logs(priors: Matrix, pairs: NDArray[np.bool_], eta: float) -> Average:
+    r"""Return a function that computes L and its derivatives from divergences D.
 
     The derivatives are :math:`1/D_{ij} - \eta\,\pi_i \pi_j / \sum \pi_m \pi_n D_{mn}`.
     """
-    return _logs(pairs.astype(float), np.where(pairs, np.outer(priors, priors), 0.0), eta)
+    return _make_log_objective(
+        pairs.astype(float), np.where(pairs, np.outer(priors, priors), 0.0), eta
+    )
 
 
-def convex_combination(priors: Matrix, pairs: NDArray[np.bool_], alpha: float) -> Average:
-    """Return the convex combination of both criteria with weight alpha."""
+def make_convex_combination(priors: Matrix, pairs: NDArray[np.bool_], alpha: float) -> Average:
+    """Return a function that computes the convex combination of both criteria.
+
+    ``alpha`` is the weight of the normalized divergences.
+    """
     products = np.where(pairs, np.outer(priors, priors), 0.0)
     weights = alpha * pairs / pairs.sum() + (1 - alpha) * products / products.sum()
-    return _logs(weights, products, alpha)
+    return _make_log_objective(weights, products, alpha)
 
 
-def _logs(weights: Matrix, products: Matrix, eta: float) -> Average:
-    def average(D: Matrix) -> tuple[float, Matrix]:
-        D = np.where(weights > 0, floored(D), 1.0)
+def _make_log_objective(weights: Matrix, products: Matrix, eta: float) -> Average:
+    def compute_average(D: Matrix) -> tuple[float, Matrix]:
+        D = np.where(weights > 0, limit_divergences(D), 1.0)
         total = float(np.sum(products * D))
         value = float(np.sum(weights * np.log(D)) - eta * np.log(total))
         return value, weights / D - (eta / total) * products
 
-    return average
+    return compute_average

@@ -46,11 +46,11 @@ class MGMKLD(MGMD):
     n_components : int or None, default=None
         Dimension of the output: from 1 to n_features. None means
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
-        fit are not the fit with k components.
+        fit differ from a fit with k components.
     equality_weight : float or None, default=None
-        Weight of the term that favors equal divergences. From 0 to c(c-1), where only equality
-        counts and classes may be merged. None means ``min(2c, c(c-1) - 1)``, as in all
-        experiments of [1]_.
+        Weight of the term that favors equal divergences. From 0 to c(c-1) for c classes. At the
+        upper limit only equality counts, and classes may be merged. None means
+        ``min(2c, c(c-1) - 1)``, as in all experiments of [1]_.
     alpha : float in [0, 1] or None, default=None
         Alternative to ``equality_weight``: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
@@ -89,7 +89,7 @@ class MGMKLD(MGMD):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        L at the solution.
+        Objective L at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
@@ -156,7 +156,8 @@ class MGMKLD(MGMD):
         name: allowed for name, allowed in MGMD.parameters.items() if name != "divergence"
     }
 
-    divergence = "kl"  # A parameter of MGMD, fixed here.
+    # MGMD has this parameter, MGMKLD fixes its value.
+    divergence = "kl"
 
     def __init__(
         self,

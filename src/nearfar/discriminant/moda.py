@@ -12,8 +12,8 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes
 from nearfar.discriminant.gada import search_averaged
-from nearfar.discriminant.oda import weighted_sum
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
+from nearfar.discriminant.oda import make_weighted_sum
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, SubspaceSearchLearner
 from nearfar.parameters import integer
 from nearfar.solvers.gaussian_divergences import kullback_leibler
 from nearfar.solvers.normalized_cut import normalized_cut
@@ -22,7 +22,7 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
 
-class MODA(Searching, StatisticsLearner):
+class MODA(SubspaceSearchLearner, StatisticsLearner):
     r"""Multimodal oriented discriminant analysis: maximum divergences between class clusters.
 
     Each class is split into ``n_clusters`` clusters, each modeled as a Gaussian. With cluster k of
@@ -83,7 +83,7 @@ class MODA(Searching, StatisticsLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        J at the solution.
+        Objective J at the solution.
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     cluster_classes_ : ndarray of shape (n_clusters_total,)
@@ -203,12 +203,12 @@ class MODA(Searching, StatisticsLearner):
             return super().fit(X, y, sample_weight=sample_weight)
         rows = self._check_X(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(rows))
-        parts, codes_of_parts = self._cut(rows, classes, codes)
-        numbers = np.arange(len(parts))
+        cluster_classes, cluster_codes = self._cut_classes(rows, classes, codes)
+        cluster_ids = np.arange(len(cluster_classes))
 
         def accumulate(*, exact: bool) -> MODA:
-            self._owners = classes[parts]
-            return self._add(rows, numbers, codes_of_parts, sample_weight, exact=exact)
+            self._owners = classes[cluster_classes]
+            return self._add(rows, cluster_ids, cluster_codes, sample_weight, exact=exact)
 
         return self._fit_with(accumulate)
 
@@ -258,38 +258,46 @@ class MODA(Searching, StatisticsLearner):
             )
         return super().partial_fit(X, y, classes, sample_weight=sample_weight)
 
-    def _cut(self, rows: Floats, classes: NDArray[Any], codes: Indices) -> tuple[Indices, Indices]:
-        """Return the class of each cluster and the cluster of each row."""
+    def _cut_classes(
+        self, rows: Floats, classes: NDArray[Any], codes: Indices
+    ) -> tuple[Indices, Indices]:
+        """Split the classes. Return the class of each cluster and the cluster of each row."""
         random = check_random_state(self.random_state)
         statistics = ClassStatistics(pooled=True, storage="dense").add(rows, classes, codes)
         variances = statistics.within_scatter().diagonal() / len(rows)
-        used = statistics.varying_features() & (variances > 0)
-        points = (rows[:, used] - statistics.mean[used]) / np.sqrt(variances[used])
-        owners: list[int] = []
-        part_of = np.empty(len(rows), dtype=np.intp)
+        used_features = statistics.varying_features() & (variances > 0)
+        points = (rows[:, used_features] - statistics.mean[used_features]) / np.sqrt(
+            variances[used_features]
+        )
+        cluster_classes: list[int] = []
+        cluster_codes = np.empty(len(rows), dtype=np.intp)
         for code in range(len(classes)):
-            own = codes == code
-            wanted = min(self.n_clusters, max(1, int(own.sum()) // 2))
-            cut = normalized_cut(points[own], wanted, random)
-            part_of[own] = len(owners) + cut
-            owners += [code] * (int(cut.max()) + 1)
-        return np.array(owners), part_of
+            members = codes == code
+            n_clusters = min(self.n_clusters, max(1, int(members.sum()) // 2))
+            assignment = normalized_cut(points[members], n_clusters, random)
+            cluster_codes[members] = len(cluster_classes) + assignment
+            cluster_classes += [code] * (int(assignment.max()) + 1)
+        return np.array(cluster_classes), cluster_codes
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         if "_owners" in vars(self):
-            numbers = self.statistics_.classes
-            known = numbers.dtype.kind == "i" and set(numbers) <= set(range(sizes["clusters"]))
-            need(known, "clusters without a class.")
+            cluster_ids = self.statistics_.classes
+            has_valid_ids = cluster_ids.dtype.kind == "i" and set(cluster_ids) <= set(
+                range(sizes["clusters"])
+            )
+            need(has_valid_ids, "every cluster in statistics_ must have a class in _owners.")
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Return the components of the subspace with the largest sum of divergences."""
         # With one cluster per class, the statistics are those of the classes themselves.
-        owners = vars(self).get("_owners")
-        labels = statistics.classes if owners is None else owners[statistics.classes]
+        cluster_owners = vars(self).get("_owners")
+        labels = (
+            statistics.classes if cluster_owners is None else cluster_owners[statistics.classes]
+        )
         self.classes_, self.cluster_classes_ = np.unique(labels, return_inverse=True)
         # A single class may have several clusters, so count the classes, not the clusters.
         check_classes("MODA", self.classes_)
-        compared = self.cluster_classes_[:, None] != self.cluster_classes_[None, :]
-        average = weighted_sum(2.0 * compared)
+        is_compared = self.cluster_classes_[:, None] != self.cluster_classes_[None, :]
+        average = make_weighted_sum(2.0 * is_compared)
         return search_averaged(self, statistics, len(self.classes_), kullback_leibler, average)

@@ -45,14 +45,15 @@ class MPM(TwoSidedClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        Value added to the variances: those of both covariances. 0 raises if both are singular.
-        0.3 to 1 is slightly better with fewer samples than features, and worse with many.
+        Value added to the variances: the diagonals of both covariances. With 0, ``fit`` raises if
+        both are singular. Values from 0.3 to 1 are slightly better with fewer samples than
+        features, and worse with many samples.
     ridge_mode : {"relative", "absolute"}, default="relative"
         Unit of ``ridge``: the mean within-class variance of a feature ("relative"), or the squared
         unit of X ("absolute").
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Strategy for more than two classes: "ovo" solves one problem per pair of classes, which
-        vote, "ovr" one per class against the rest.
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
+        "ovr" solves one problem per class against the rest.
 
     Attributes
     ----------
@@ -67,7 +68,7 @@ class MPM(TwoSidedClassifier):
         :math:`\kappa` of each problem, also available as ``objective_``. It is 0 if the means are
         equal.
     worst_case_accuracy_ : float or list of float
-        :math:`\kappa^2 / (1 + \kappa^2)` of each problem.
+        Worst-case accuracy :math:`\kappa^2 / (1 + \kappa^2)` of each problem.
     statistics_ : ClassStatistics
         Means and scatters of the training rows.
 
@@ -123,14 +124,14 @@ class MPM(TwoSidedClassifier):
         kappas = np.atleast_1d(self.objective_)
         self.worst_case_accuracy_ = one_or_list([worst_case_accuracy(kappa) for kappa in kappas])
 
-    def _between(self, sides: Sides) -> Hyperplane:
-        rho = sides.ridge(self.ridge, self.ridge_mode)
+    def _solve_sides(self, sides: Sides) -> Hyperplane:
+        rho = sides.compute_ridge(self.ridge, self.ridge_mode)
         ridge = np.diag(np.full(len(sides.difference), rho))
-        found = minimax_direction(
+        solution = minimax_direction(
             sides.difference,
             sides.positive.covariance + ridge,
             sides.negative.covariance + ridge,
             sides.tolerance,
         )
-        b = found.kappa * found.deviations[0] - found.w @ sides.positive.mean
-        return Hyperplane(found.w, float(b), found.kappa)
+        b = solution.kappa * solution.deviations[0] - solution.w @ sides.positive.mean
+        return Hyperplane(solution.w, float(b), solution.kappa)

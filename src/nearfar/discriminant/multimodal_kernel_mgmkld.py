@@ -36,12 +36,12 @@ class MultimodalKernelMGMKLD(KernelMGMKLD):
         Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
         Number of leading directions of kernel PCA. "auto" uses a fifth of the rows of the smallest
-        class, at most 200 and at least the number of components. None uses all with nonzero
-        variance.
+        class, at most 200 and at least the number of components. None uses all directions
+        with nonzero variance.
     n_landmarks : int, "auto" or None, default="auto"
         Number of training rows that span the directions, drawn from each class in proportion to
         its size. "auto" uses ``min(n_samples, 1000)``, None uses all rows. A precomputed kernel
-        always uses all.
+        always uses all rows.
     estimator : MultimodalMGMKLD, optional
         Learner applied to the kernel coordinates. It is cloned. None means ``MultimodalMGMKLD()``.
     random_state : int, RandomState or None, default=0

@@ -12,8 +12,8 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.blocks import blas_for
 from nearfar.discriminant.gada import Convention, Priors, search_averaged
-from nearfar.discriminant.mgmd import log_average
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
+from nearfar.discriminant.mgmd import make_log_average
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, SubspaceSearchLearner
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.solvers.gaussian_divergences import KullbackLeibler
@@ -23,15 +23,15 @@ from nearfar.state import State, object_of
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, total_range
 
-# Upper limit of the number of dimensions of a mixture, with mixture_dimension="auto".
-_MOST_DIMENSIONS = 10
-# With "auto", a class with fewer rows than this is a single cluster.
-_FEWEST_ROWS = 20
+# Maximum number of dimensions of a mixture with mixture_dimension="auto".
+_MAX_DIMENSIONS = 10
+# Minimum number of rows of a class with several clusters, with mixture_dimension="auto".
+_MIN_ROWS = 20
 # Responsibilities below this are set to zero.
-_NEGLIGIBLE = 1e-6
+_MIN_RESPONSIBILITY = 1e-6
 
 
-class MultimodalMGMKLD(Searching, LinearLearner):
+class MultimodalMGMKLD(SubspaceSearchLearner, LinearLearner):
     r"""MGMKLD for classes with several clusters: one Gaussian mixture per class.
 
     The components of the Gaussian mixtures, called clusters here, take the place of the classes in
@@ -247,58 +247,65 @@ class MultimodalMGMKLD(Searching, LinearLearner):
 
     def _find_clusters(self, rows: Floats, codes: NDArray[np.intp]) -> None:
         """Find the clusters of each class and their weighted statistics in all features."""
-        whole = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
-        basis, _ = total_range(whole, standardize=True)
+        class_statistics = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
+        basis, _ = total_range(class_statistics, standardize=True)
         random = check_random_state(self.random_state)
-        smallest = (len(self.classes_) if self.n_components is None else self.n_components) + 1
+        min_cluster_size = (
+            len(self.classes_) if self.n_components is None else self.n_components
+        ) + 1
         statistics = ClassStatistics(exact=True)
-        owners: list[int] = []
+        cluster_classes: list[int] = []
         for code in range(len(self.classes_)):
-            own = rows[codes == code]
-            shares = clusters(
-                (own - whole.mean) @ basis,
+            class_rows = rows[codes == code]
+            responsibilities = find_clusters(
+                (class_rows - class_statistics.mean) @ basis,
                 max_clusters=self.max_clusters,
                 dimension=self.mixture_dimension,
                 covariance_type=self.mixture_covariance,
-                smallest=smallest,
+                min_cluster_size=min_cluster_size,
                 random=random,
             )
-            for share in shares.T:
-                nothing = np.zeros(len(own), dtype=np.intp)
-                statistics.add(own, np.array([len(owners)]), nothing, np.ascontiguousarray(share))
-                owners.append(code)
-        self.cluster_classes_ = np.array(owners)
+            for responsibility in responsibilities.T:
+                zero_codes = np.zeros(len(class_rows), dtype=np.intp)
+                statistics.add(
+                    class_rows,
+                    np.array([len(cluster_classes)]),
+                    zero_codes,
+                    np.ascontiguousarray(responsibility),
+                )
+                cluster_classes.append(code)
+        self.cluster_classes_ = np.array(cluster_classes)
         self.n_clusters_ = np.bincount(self.cluster_classes_)
         self.cluster_statistics_ = statistics
 
     def _solve(self, statistics: ClassStatistics) -> Matrix:
-        owner, c = self.cluster_classes_, len(self.classes_)
+        cluster_classes, c = self.cluster_classes_, len(self.classes_)
         priors = statistics.weights / statistics.total_weight
         if self.priors == "uniform":
-            priors = priors / (c * np.bincount(owner, priors)[owner])
+            priors = priors / (c * np.bincount(cluster_classes, priors)[cluster_classes])
         self.cluster_priors_ = priors
-        pairs = owner[:, None] != owner[None, :]
-        self.equality_weight_, average = log_average(self, c, priors, pairs)
+        pairs = cluster_classes[:, None] != cluster_classes[None, :]
+        self.equality_weight_, average = make_log_average(self, c, priors, pairs)
         divergence = KullbackLeibler(self.kl_convention)
         return search_averaged(self, statistics, c, divergence, average)
 
 
-def clusters(
+def find_clusters(
     rows: Matrix,
     *,
     max_clusters: int,
     dimension: int | Literal["auto"],
     covariance_type: CovarianceType,
-    smallest: float,
+    min_cluster_size: float,
     random: np.random.RandomState,
 ) -> Matrix:
     """Return the responsibilities (n, k) of the clusters of one class for its rows.
 
-    The mixture is fitted in the leading principal components. Clusters with fewer than
-    ``smallest`` rows are dissolved into the others.
+    The mixture is fitted in the leading principal components. The rows of a cluster with fewer than
+    ``min_cluster_size`` rows are divided among the other clusters.
     """
     n = len(rows)
-    d = survivable_dimension(n, covariance_type) if dimension == "auto" else dimension
+    d = choose_mixture_dimension(n, covariance_type) if dimension == "auto" else dimension
     d = min(d, n - 1, rows.shape[1])
     if d < 1 or max_clusters == 1:
         return np.ones((n, 1))
@@ -306,26 +313,28 @@ def clusters(
     if d < rows.shape[1]:
         _, axes = descending_eigh(centered.T @ centered, d)
         centered = centered @ axes
-    shares = figueiredo_jain(
+    responsibilities = figueiredo_jain(
         centered, max_components=max_clusters, covariance_type=covariance_type, random_state=random
     ).responsibilities
-    shares = np.where(shares < _NEGLIGIBLE, 0.0, shares)
-    while shares.shape[1] > 1 and shares.sum(axis=0).min() < smallest:
-        shares = np.delete(shares, np.argmin(shares.sum(axis=0)), axis=1)
-        lost = shares.sum(axis=1) < _NEGLIGIBLE
-        shares[lost] = shares[~lost].mean(axis=0)
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+    responsibilities = np.where(responsibilities < _MIN_RESPONSIBILITY, 0.0, responsibilities)
+    while responsibilities.shape[1] > 1 and responsibilities.sum(axis=0).min() < min_cluster_size:
+        responsibilities = np.delete(
+            responsibilities, np.argmin(responsibilities.sum(axis=0)), axis=1
+        )
+        is_unassigned = responsibilities.sum(axis=1) < _MIN_RESPONSIBILITY
+        responsibilities[is_unassigned] = responsibilities[~is_unassigned].mean(axis=0)
+    return np.asarray(responsibilities / responsibilities.sum(axis=1, keepdims=True))
 
 
-def survivable_dimension(n: int, covariance_type: CovarianceType) -> int:
+def choose_mixture_dimension(n: int, covariance_type: CovarianceType) -> int:
     """Return the largest dimension, up to 10, in which a cluster of n/4 rows is not dissolved.
 
     A cluster needs more rows than half the number of its parameters. The result is 0 if there are
     too few rows to distinguish clusters from noise.
     """
-    if n < _FEWEST_ROWS:
+    if n < _MIN_ROWS:
         return 0
-    fits = [
-        d for d in range(1, _MOST_DIMENSIONS + 1) if n_parameters(d, covariance_type) / 2 <= n / 4
+    feasible_dimensions = [
+        d for d in range(1, _MAX_DIMENSIONS + 1) if n_parameters(d, covariance_type) / 2 <= n / 4
     ]
-    return max(fits, default=0)
+    return max(feasible_dimensions, default=0)

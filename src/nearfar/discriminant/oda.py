@@ -11,14 +11,14 @@ from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes
 from nearfar.discriminant.gada import solve_averaged
-from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
+from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, SubspaceSearchLearner
 from nearfar.parameters import one_of
 from nearfar.solvers.gaussian_divergences import Average, kullback_leibler
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
 
-class ODA(Searching, StatisticsLearner):
+class ODA(SubspaceSearchLearner, StatisticsLearner):
     r"""Oriented discriminant analysis: maximum sum of divergences between Gaussian classes.
 
     .. math::
@@ -74,11 +74,11 @@ class ODA(Searching, StatisticsLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        J at the solution. With ``priors="empirical"``, the weighted sum.
+        Objective J at the solution. With ``priors="empirical"``, it is the weighted sum.
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
-        Kullback-Leibler divergences at the solution, class i (row) from class j (column).
+        Kullback-Leibler divergences at the solution, of class i (row) from class j (column).
     priors_ : ndarray of shape (n_classes,)
         Class priors that were used.
     shrinkage_ : float
@@ -172,11 +172,11 @@ class ODA(Searching, StatisticsLearner):
         check_classes("ODA", statistics.classes)
         q = statistics.weights / statistics.total_weight
         weights = np.outer(q, q) if self.priors == "empirical" else np.ones((len(q), len(q)))
-        return solve_averaged(self, statistics, kullback_leibler, weighted_sum(2 * weights))
+        return solve_averaged(self, statistics, kullback_leibler, make_weighted_sum(2 * weights))
 
 
-def weighted_sum(weights: Matrix) -> Average:
-    """Return a function of D: Σ w_ij D_ij over ordered pairs i ≠ j, and its derivatives."""
+def make_weighted_sum(weights: Matrix) -> Average:
+    """Return a function that computes Σ w_ij D_ij over pairs i ≠ j, and its derivatives."""
     weights = weights.copy()
     np.fill_diagonal(weights, 0.0)
     return lambda D: (float(np.sum(weights * D)), weights)

@@ -13,19 +13,19 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.base.progress import report_of
-from nearfar.discriminant.checks import check_classes, n_kept
+from nearfar.discriminant.checks import check_classes, choose_n_components
 from nearfar.discriminant.pareto_objectives import (
     ClassObjectives,
     Pairing,
     PowerMean,
-    Scalarized,
-    class_objectives,
-    inverse_power_weights,
-    n_axes_for,
-    warn_of_one_weight,
+    Scalarization,
+    choose_n_axes,
+    compute_inverse_power_weights,
+    make_class_objectives,
+    warn_about_dominant_weight,
 )
-from nearfar.discriminant.searching import fisher_start, given_start, random_frame
-from nearfar.discriminant.subspace_errors import error_on_rows, error_on_samples
+from nearfar.discriminant.searching import check_user_start, make_fisher_start, make_random_frame
+from nearfar.discriminant.subspace_errors import make_row_error, make_sample_error
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import fix_signs
@@ -42,9 +42,9 @@ from nearfar.summaries.distributed import is_dask
 
 # Number of starts with n_init=None if there are fewer than n_classes - 1 components, because close
 # classes may then overlap in the Fisher subspace.
-_STARTS = 3
+_N_STARTS = 3
 # Maximum number of iterations per start with max_iter=None.
-_STEPS = {"lbfgs": 1000, "gradient": 100}
+_MAX_ITERATIONS = {"lbfgs": 1000, "gradient": 100}
 
 
 class PARDA(StatisticsLearner):
@@ -55,7 +55,7 @@ class PARDA(StatisticsLearner):
 
     .. math::
         J_{ij}(U) = \mathrm{tr}\,\Phi_i U^T (\Sigma_j + u_{ij} u_{ij}^T) U +
-        \mathrm{tr}\,\Phi_j U^T (\Sigma_i + u_{ij} u_{ij}^T) U - 2q ,
+        \mathrm{tr}\,\Phi_j U^T (\Sigma_i + u_{ij} u_{ij}^T) U - 2q .
 
     PARDA combines these :math:`c(c-1)/2` objectives into one number: their weighted sum, which is
     maximized, or their weighted squared distance to a target, which is minimized,
@@ -105,8 +105,9 @@ class PARDA(StatisticsLearner):
         Shrinkage of the covariances: fraction of the pooled within-class covariance in each class
         covariance. 0 is as published. See Notes.
     ridge : float, default=1e-3
-        Value added to the variances: of all covariances, after scaling to unit total variance, so
-        that it does not depend on units. 0 raises if a covariance is singular.
+        Value added to the variances: the diagonals of all covariances, after scaling to unit total
+        variance, so that it does not depend on units. With 0, ``fit`` raises if a covariance is
+        singular.
     n_pca_components : int, "auto" or None, default="auto"
         Number of principal components to project X onto before learning. None keeps all. For
         "auto" see Notes. The components depend on the units of the features.
@@ -114,7 +115,7 @@ class PARDA(StatisticsLearner):
         Starting point. The first start is the Fisher subspace ("lda") or the array, the others add
         noise to it. "random" draws all starts.
     init_noise : float, default=0.3
-        Standard deviation of the noise added to a whole column of the first start.
+        Size of the noise added to the first start: root mean square length of a column.
     n_init : int or None, default=None
         Number of starts. None means 1, or 3 with fewer than ``n_classes - 1`` components, where
         close classes may overlap in the Fisher subspace. [1]_ uses 10.
@@ -156,21 +157,21 @@ class PARDA(StatisticsLearner):
     divergences_, initial_divergences_ : ndarray
         J at the solution and in the Fisher subspace, of shape (n_classes, n_classes), or
         (n_classes,) with ``pairing="one_vs_all"``.
-    weights_ : ndarray of the same shape
+    weights_ : ndarray of the same shape as divergences_
         Weights of the objectives ("adaptive": at the solution). Over all pairs i < j, they sum
         to 1.
-    targets_ : ndarray of the same shape
-        Targets, only with ``scalarization="l_delta"``.
+    targets_ : ndarray of the same shape as divergences_
+        Targets of the divergences, only with ``scalarization="l_delta"``.
     objective_ : float
         Combined objective at the solution. With adaptive weights, it is the power mean.
     objectives_per_init_, errors_per_init_ : ndarray of shape (n_init,)
-        Final objective and error of each start. Errors only with ``selection="error"``.
+        Final objective and error of each start. Errors are set only with ``selection="error"``.
     best_init_ : int
         Index of the start that was kept.
     history_ : dict of lists
-        Progress of this start per accepted step, with the keys "objective", "step" and "seconds".
+        Progress of the kept start per accepted step: "objective", "step" and "seconds".
     n_iter_ : int
-        Number of accepted steps of this start.
+        Number of accepted steps of the kept start.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     statistics_ : ClassStatistics
@@ -317,7 +318,7 @@ class PARDA(StatisticsLearner):
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Fit the model to all rows. Earlier fits are discarded.
+        """Fit the model to all rows, and discard earlier fits.
 
         Parameters
         ----------
@@ -337,159 +338,172 @@ class PARDA(StatisticsLearner):
         self._check_parameters()
         rows = self._check_rows(X, reset=True, min_samples=2)
         if self.selection == "error" and not is_dask(rows):
-            self._rows = rows, y, sample_weight
+            self._training_data = rows, y, sample_weight
         try:
             return self._fit_with(partial(self._accumulate, rows, y, sample_weight))
         finally:
-            self.__dict__.pop("_rows", None)
+            self.__dict__.pop("_training_data", None)
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the components of the best subspace found from the starts."""
+        """Return the components of the best subspace of all starts."""
         check_classes("PARDA", statistics.classes)
         self.classes_ = statistics.classes
         self.n_pca_components_ = (
             None if isinstance(self.n_pca_components, str) else self.n_pca_components
         )
         if self.n_pca_components == "auto":
-            self.n_pca_components_ = n_axes_for(statistics, self.n_components)
-        gaussians = class_objectives(
+            self.n_pca_components_ = choose_n_axes(statistics, self.n_components)
+        gaussians = make_class_objectives(
             statistics,
             self.pairing,
             self.ridge,
             self.n_pca_components_,
-            at_most=self.n_pca_components == "auto",
+            allow_fewer=self.n_pca_components == "auto",
             shrinkage=self.shrinkage,
         )
         rank = gaussians.basis.shape[1]
         reason = f"the {rank} directions in which X varies"
         default = min(statistics.n_classes - 1, max(rank - 1, 1))
-        kept = n_kept(self.n_components, default, rank, "PARDA", reason)
+        n_components = choose_n_components(self.n_components, default, rank, "PARDA", reason)
         random = check_random_state(self.random_state)
-        # Separate random streams, so that the starts do not depend on ``selection``.
+        # Use separate random streams, so that the starts do not depend on ``selection``.
         start_seed, draw_seed = random.randint(2**31 - 1, size=2)
-        starts = self._starts(gaussians, kept, start_seed)
+        starts = self._generate_starts(gaussians, n_components, start_seed)
         fisher = next(starts)
-        scalarized = self._scalarized(gaussians, fisher)
-        self.initial_divergences_ = gaussians.table(gaussians.divergences(fisher))
-        error_of = self._error_of(gaussians, kept, draw_seed)
-        ends: list[SubspaceSearch] = []
+        scalarization = self._make_scalarization(gaussians, fisher)
+        self.initial_divergences_ = gaussians.arrange_by_class(
+            gaussians.compute_divergences(fisher)
+        )
+        compute_error = self._make_error_function(gaussians, n_components, draw_seed)
+        searches: list[SubspaceSearch] = []
         errors: list[float] = []
 
-        def loss(found: SubspaceSearch) -> float:
-            error = None if error_of is None else error_of(find_orthonormal_basis(found.U))
-            ends.append(found)
+        def score_start(search: SubspaceSearch) -> float:
+            error = (
+                None if compute_error is None else compute_error(find_orthonormal_basis(search.U))
+            )
+            searches.append(search)
             errors.extend([] if error is None else [error])
-            return -scalarized.sign * found.objective if error is None else error
+            return -scalarization.sign * search.objective if error is None else error
 
-        def keep(found: SubspaceSearch) -> Matrix:
-            U = find_orthonormal_basis(found.U)
-            J = gaussians.divergences(U)
-            self.divergences_ = gaussians.table(J)
-            self.objective_ = scalarized.value(J)
-            self.weights_ = gaussians.table(scalarized.weights_at(J))
-            if scalarized.targets is not None:
-                self.targets_ = gaussians.table(scalarized.targets)
-            self.objectives_per_init_ = np.array(found.objectives)
+        def store_results(search: SubspaceSearch) -> Matrix:
+            U = find_orthonormal_basis(search.U)
+            J = gaussians.compute_divergences(U)
+            self.divergences_ = gaussians.arrange_by_class(J)
+            self.objective_ = scalarization.compute_value(J)
+            self.weights_ = gaussians.arrange_by_class(scalarization.compute_weights(J))
+            if scalarization.targets is not None:
+                self.targets_ = gaussians.arrange_by_class(scalarization.targets)
+            self.objectives_per_init_ = np.array(search.objectives)
             if errors:
                 self.errors_per_init_ = np.array(errors)
-            self.best_init_ = next(k for k, end in enumerate(ends) if end is found)
-            self.history_, self.n_iter_ = found.history, found.n_iter
-            return gaussians.components(U)
+            self.best_init_ = next(k for k, candidate in enumerate(searches) if candidate is search)
+            self.history_, self.n_iter_ = search.history, search.n_iter
+            return gaussians.make_components(U)
 
         try:
-            found = search_from_starts(
-                scalarized.objective(gaussians),
+            search = search_from_starts(
+                scalarization.make_objective(gaussians),
                 starts,
-                maximize=scalarized.sign > 0,
-                solver=self._solver(scalarized),
-                loss=loss,
+                maximize=scalarization.sign > 0,
+                solver=self._make_solver(scalarization),
+                loss=score_start,
             )
         except Interrupted as stop:
-            stop.components = keep(stop.search)
+            stop.components = store_results(stop.search)
             raise
-        if self.solver == "lbfgs" and not found.converged:
+        if self.solver == "lbfgs" and not search.converged:
             warn_of_limit("PARDA", self._max_iter)
-        return keep(found)
+        return store_results(search)
 
     @property
     def _max_iter(self) -> int:
-        return _STEPS[self.solver] if self.max_iter is None else self.max_iter
+        return _MAX_ITERATIONS[self.solver] if self.max_iter is None else self.max_iter
 
-    def _starts(self, gaussians: ClassObjectives, q: int, seed: int) -> Iterator[Matrix]:
+    def _generate_starts(self, gaussians: ClassObjectives, q: int, seed: int) -> Iterator[Matrix]:
         """Yield the Fisher subspace, then the starts."""
         random = np.random.RandomState(seed)
         statistics, basis = gaussians.statistics, gaussians.basis
-        frame = random_frame(statistics, basis)
-        first = fisher_start(statistics, basis, frame, q, random)
-        yield first
+        frame = make_random_frame(statistics, basis)
+        start = make_fisher_start(statistics, basis, frame, q, random)
+        yield start
         if not isinstance(self.init, str):
-            first = find_orthonormal_basis(given_start(self.init, basis, q))
-        # Adding noise makes the signs of the columns matter. Fix them in a way that does not depend
-        # on the order or the units of the features.
-        rows = (basis @ first).T * np.sqrt(statistics.total_variances())
-        first = first * np.sign(np.sum(rows * fix_signs(rows), axis=1))
-        size = self.init_noise / np.sqrt(basis.shape[1])
-        for number in range(self._n_starts(statistics, q)):
+            start = find_orthonormal_basis(check_user_start(self.init, basis, q))
+        # The noise makes the signs of the columns matter. Fix the signs in a way that does not
+        # depend on the order or the units of the features.
+        rows = (basis @ start).T * np.sqrt(statistics.total_variances())
+        start = start * np.sign(np.sum(rows * fix_signs(rows), axis=1))
+        noise_scale = self.init_noise / np.sqrt(basis.shape[1])
+        for number in range(self._count_starts(statistics, q)):
             noise = frame @ random.normal(size=(frame.shape[1], q))
             if isinstance(self.init, str) and self.init == "random":
                 yield find_orthonormal_basis(noise)
             else:
-                yield first if number == 0 else find_orthonormal_basis(first + size * noise)
+                yield start if number == 0 else find_orthonormal_basis(start + noise_scale * noise)
 
-    def _n_starts(self, statistics: ClassStatistics, q: int) -> int:
+    def _count_starts(self, statistics: ClassStatistics, q: int) -> int:
         if self.n_init is not None:
             return self.n_init
-        return 1 if q >= statistics.n_classes - 1 else _STARTS
+        return 1 if q >= statistics.n_classes - 1 else _N_STARTS
 
-    def _scalarized(self, gaussians: ClassObjectives, fisher: Matrix) -> Scalarized:
-        """Return the combined objective. Its fixed weights and targets use the Fisher subspace."""
-        J = gaussians.divergences(fisher)
+    def _make_scalarization(self, gaussians: ClassObjectives, fisher: Matrix) -> Scalarization:
+        """Return the combined objective, with weights and targets from the Fisher subspace."""
+        J = gaussians.compute_divergences(fisher)
         constant = 2.0 * fisher.shape[1] if self.include_constant else 0.0
-        summed = self.scalarization == "weighted_sum"
-        kind = self.weights
-        if isinstance(kind, str) and kind == "auto":
-            kind = "adaptive" if summed else "inverse_power"
-        if isinstance(kind, str) and kind == "adaptive":
-            if not summed:
+        is_weighted_sum = self.scalarization == "weighted_sum"
+        weights_kind = self.weights
+        if isinstance(weights_kind, str) and weights_kind == "auto":
+            weights_kind = "adaptive" if is_weighted_sum else "inverse_power"
+        if isinstance(weights_kind, str) and weights_kind == "adaptive":
+            if not is_weighted_sum:
                 raise ValueError(
                     "weights='adaptive' needs scalarization='weighted_sum', but scalarization is "
                     "'l_delta', which needs fixed weights. Use weights='inverse_power'."
                 )
             return PowerMean(self.weight_power, len(J), constant)
-        if isinstance(kind, str):
-            power = self.weight_power if kind == "inverse_power" else 0.0
-            weights = inverse_power_weights(J + constant, power)
-            warn_of_one_weight(weights)
+        if isinstance(weights_kind, str):
+            power = self.weight_power if weights_kind == "inverse_power" else 0.0
+            weights = compute_inverse_power_weights(J + constant, power)
+            warn_about_dominant_weight(weights)
         else:
-            weights = gaussians.vector(kind, "weights")
+            weights = gaussians.read_pair_values(weights_kind, "weights")
             if (weights < 0).any() or weights.sum() <= 0:
                 raise ValueError(
                     "weights must not contain negative values, and at least one must be positive."
                 )
             weights = weights / weights.sum()
-        targets = None if summed else self._targets(gaussians, fisher, J + constant)
-        return Scalarized(weights, targets)
+        targets = (
+            None if is_weighted_sum else self._compute_targets(gaussians, fisher, J + constant)
+        )
+        return Scalarization(weights, targets)
 
-    def _targets(self, gaussians: ClassObjectives, fisher: Matrix, shown: Matrix) -> Matrix:
+    def _compute_targets(
+        self, gaussians: ClassObjectives, fisher: Matrix, divergences: Matrix
+    ) -> Matrix:
         if not isinstance(self.target, str):
-            targets = gaussians.vector(self.target, "target")
+            targets = gaussians.read_pair_values(self.target, "target")
             if (targets <= 0).any():
                 raise ValueError("target must be positive, because divergences are positive.")
             return targets
         if self.target == "thesis":
-            return np.full(len(shown), (2 * shown.max()) ** 2)
+            return np.full(len(divergences), (2 * divergences.max()) ** 2)
         if self.target == "full":
-            return np.full(len(shown), gaussians.divergences(np.eye(len(fisher))).max())
+            return np.full(
+                len(divergences), gaussians.compute_divergences(np.eye(len(fisher))).max()
+            )
         return np.array(
             [
                 search_subspace(
-                    Scalarized(alone, None).objective(gaussians), fisher, max_iter=200, tol=1e-4
+                    Scalarization(unit_weights, None).make_objective(gaussians),
+                    fisher,
+                    max_iter=200,
+                    tol=1e-4,
                 ).objective
-                for alone in np.eye(len(shown))
+                for unit_weights in np.eye(len(divergences))
             ]
         )
 
-    def _solver(self, scalarized: Scalarized) -> Callable[..., SubspaceSearch]:
+    def _make_solver(self, scalarization: Scalarization) -> Callable[..., SubspaceSearch]:
         report = report_of(self)
         if self.solver == "lbfgs":
             return partial(
@@ -503,20 +517,20 @@ class PARDA(StatisticsLearner):
             normalize=self.normalize_step,
             max_iter=self._max_iter,
             tol=self.tol,
-            monitor=lambda: scalarized.weighted_sum,
+            monitor=lambda: scalarization.weighted_sum,
             report=report,
         )
 
-    def _error_of(
+    def _make_error_function(
         self, gaussians: ClassObjectives, q: int, seed: int
     ) -> Callable[[Matrix], float] | None:
         """Return the function that computes a subspace's error, or None to use the objective."""
         if self.selection == "objective":
             self.selection_ = "objective"
             return None
-        held = vars(self).get("_rows")
-        if held is None:
+        training_data = vars(self).get("_training_data")
+        if training_data is None:
             self.selection_ = "samples"
-            return error_on_samples(gaussians, q, np.random.RandomState(seed))
+            return make_sample_error(gaussians, q, np.random.RandomState(seed))
         self.selection_ = "rows"
-        return error_on_rows(gaussians, *held)
+        return make_row_error(gaussians, *training_data)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from nearfar.arrays import Matrix
-from nearfar.discriminant.searching import subspace_components
+from nearfar.discriminant.searching import compute_components
 from nearfar.notices import warn
 from nearfar.solvers.descent import Objective
 from nearfar.solvers.gaussian_divergences import (
@@ -35,15 +35,15 @@ from nearfar.summaries.whitening import leading_axes, total_whitener
 Pairing = Literal["one_vs_one", "one_vs_all"]
 
 #: Lower limit of divergences when weights are computed, as a fraction of the largest divergence.
-LEAST_SHARE = 1e-6
+MIN_DIVERGENCE_FRACTION = 1e-6
 # n_pca_components="auto" keeps all axes if there are at least _ROWS_PER_FEATURE rows per feature.
 # Otherwise it keeps one axis per _ROWS_PER_AXIS rows, and at least _AXES_PER_COMPONENT axes per
 # component.
 _ROWS_PER_FEATURE, _ROWS_PER_AXIS, _AXES_PER_COMPONENT = 3, 10, 3
-# If one weight is above this, the other objectives have no effect, and a warning is issued.
-_ALL_THE_WEIGHT = 0.999
+# Warn if one weight exceeds this fraction of the sum: the other objectives then have no effect.
+_DOMINANT_WEIGHT = 0.999
 # Eigenvalues below this count as zero, in coordinates of unit total variance.
-_SINGULAR = 1e-10
+_MIN_EIGENVALUE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -72,33 +72,36 @@ class ClassObjectives:
         return GaussianFamily(self.means, lambda U: self.dot(U) + self.ridge * U)
 
     @property
-    def by_pairs(self) -> bool:
-        """True for pairs of classes, False for each class against the rest."""
+    def is_pairwise(self) -> bool:
+        """Whether pairs of classes are compared, not each class with the rest."""
         return len(self.means) == self.statistics.n_classes
 
-    def divergences(self, U: Matrix) -> Matrix:
-        """Return J of each pair after projection by U."""
-        return self.of_pairs(kullback_leibler.values(self.family.project(U)))
+    def compute_divergences(self, U: Matrix) -> Matrix:
+        """Return the divergence J of each pair after projection by U."""
+        return self.sum_directions(kullback_leibler.values(self.family.project(U)))
 
-    def of_pairs(self, D: Matrix) -> Matrix:
-        """Return J of each pair: twice the sum of both Kullback-Leibler divergences."""
+    def sum_directions(self, D: Matrix) -> Matrix:
+        """Return J of each pair from the matrix D of Kullback-Leibler divergences.
+
+        J is twice the sum of the divergences in both directions.
+        """
         return np.asarray(2 * (D[self.first, self.second] + D[self.second, self.first]))
 
-    def table(self, values: Matrix) -> Matrix:
+    def arrange_by_class(self, values: Matrix) -> Matrix:
         """Return the values of the pairs as a symmetric matrix (c, c), or a vector (c,)."""
-        if not self.by_pairs:
+        if not self.is_pairwise:
             return values.copy()
-        shown = np.zeros((self.statistics.n_classes,) * 2)
-        shown[self.first, self.second] = shown[self.second, self.first] = values
-        return shown
+        matrix = np.zeros((self.statistics.n_classes,) * 2)
+        matrix[self.first, self.second] = matrix[self.second, self.first] = values
+        return matrix
 
-    def vector(self, given: Any, name: str) -> Matrix:
+    def read_pair_values(self, user_values: Any, name: str) -> Matrix:
         """Return one value per pair from a user's number or array."""
-        values = np.asarray(given, dtype=np.float64)
+        values = np.asarray(user_values, dtype=np.float64)
         c = self.statistics.n_classes
-        wanted = (c, c) if self.by_pairs else (c,)
-        if values.ndim and values.shape != wanted:
-            raise ValueError(f"{name} must have shape {wanted}, but has {values.shape}.")
+        expected_shape = (c, c) if self.is_pairwise else (c,)
+        if values.ndim and values.shape != expected_shape:
+            raise ValueError(f"{name} must have shape {expected_shape}, but has {values.shape}.")
         if not np.isfinite(values).all():
             raise ValueError(f"{name} contains NaN or infinity. Pass finite numbers.")
         if not values.ndim:
@@ -111,60 +114,60 @@ class ClassObjectives:
             return values[self.first, self.second]
         return values
 
-    def components(self, U: Matrix) -> Matrix:
+    def make_components(self, U: Matrix) -> Matrix:
         """Return rows (q, n_features) that span the subspace U."""
         within = U.T @ self.image.within_dot(U) / self.image.total_weight
-        within += max(self.ridge, _SINGULAR) * np.eye(U.shape[1])
+        within += max(self.ridge, _MIN_EIGENVALUE) * np.eye(U.shape[1])
         root = linalg.cholesky((within + within.T) / 2, lower=True)
-        white = linalg.solve_triangular(root, (self.basis @ U).T, lower=True).T
-        return subspace_components(self.statistics, white, np.eye(U.shape[1]))
+        whitened_basis = linalg.solve_triangular(root, (self.basis @ U).T, lower=True).T
+        return compute_components(self.statistics, whitened_basis, np.eye(U.shape[1]))
 
 
-def class_objectives(
+def make_class_objectives(
     statistics: ClassStatistics,
     pairing: Pairing,
     ridge: float,
     n_pca_components: int | None = None,
     *,
-    at_most: bool = False,
+    allow_fewer: bool = False,
     shrinkage: float = 0.0,
 ) -> ClassObjectives:
     """Return the class Gaussians in coordinates of unit total covariance, with divisors n_i - 1.
 
-    ``n_pca_components`` is the number of leading principal axes that are kept. If there are fewer,
-    it raises, or with ``at_most`` keeps all. ``shrinkage`` is the fraction of the pooled covariance
-    in each covariance.
+    ``n_pca_components`` is the number of leading principal axes that are kept. If there are fewer
+    axes, the function raises, or keeps all of them if ``allow_fewer`` is True. ``shrinkage`` is the
+    fraction of the pooled covariance in each covariance.
     """
     if n_pca_components is None:
         T = total_whitener(statistics)
     else:
-        axes = leading_axes(statistics, n_pca_components, at_most=at_most)
+        axes = leading_axes(statistics, n_pca_components, at_most=allow_fewer)
         T = axes @ total_whitener(statistics.project(axes))
     image = statistics.project(T)
     ddof = image.weights - divisors(image.weights, image.counts)
     # Weights of the class covariances in the pooled covariance. They sum to 1, so that equal
     # covariances are not changed.
-    shares = np.where(without_scatter(image), 0.0, image.weights - ddof)
-    shares /= max(float(shares.sum()), np.finfo(float).tiny)
+    fractions = np.where(without_scatter(image), 0.0, image.weights - ddof)
+    fractions /= max(float(fractions.sum()), np.finfo(float).tiny)
 
-    def shrunk(products: Matrix, of_classes: Matrix) -> Matrix:
+    def shrink(products: Matrix, class_products: Matrix) -> Matrix:
         if shrinkage == 0:
             return products
-        pooled = np.tensordot(shares, of_classes, axes=1)
+        pooled = np.tensordot(fractions, class_products, axes=1)
         return np.asarray((1 - shrinkage) * products + shrinkage * pooled)
 
-    own: SigmaDot
+    class_dot: SigmaDot
     if is_thin(image):
-        own = thin_dot(image, ddof=ddof)
+        class_dot = thin_dot(image, ddof=ddof)
     else:
         covariances = class_covariances(image, ddof=ddof)
-        own = GaussianFamily(image.means, covariances).dot
+        class_dot = GaussianFamily(image.means, covariances).dot
     if ridge == 0:
-        if is_thin(image):  # These covariances are regular only by the matrix that is mixed in.
-            suspects = shrinkage * image.within_scatter()[None] / image.total_weight
+        if is_thin(image):  # With few rows, only the pooled part is regular.
+            checked_covariances = shrinkage * image.within_scatter()[None] / image.total_weight
         else:
-            suspects = shrunk(covariances, covariances)
-        if (singular := first_below(suspects, _SINGULAR)) is not None:
+            checked_covariances = shrink(covariances, covariances)
+        if (singular := first_below(checked_covariances, _MIN_EIGENVALUE)) is not None:
             raise ValueError(
                 f"The covariance of class {statistics.classes.tolist()[singular]!r} is singular, "
                 "so the divergence from it is infinite. Use a ridge above 0."
@@ -174,17 +177,19 @@ def class_objectives(
     c = image.n_classes
     first, second = np.triu_indices(c, 1)
     if pairing == "one_vs_all":
-        means, with_rests = against_rest(image, means)
+        means, compute_with_complements = add_complements(image, means)
         first, second = np.arange(c), np.arange(c) + c
 
     def dot(U: Matrix) -> Matrix:
-        products = own(U)
-        return shrunk(products if pairing == "one_vs_one" else with_rests(U, products), products)
+        products = class_dot(U)
+        return shrink(
+            products if pairing == "one_vs_one" else compute_with_complements(U, products), products
+        )
 
     return ClassObjectives(statistics, T, image, means, dot, first, second, ridge)
 
 
-def n_axes_for(statistics: ClassStatistics, n_components: int | None) -> int | None:
+def choose_n_axes(statistics: ClassStatistics, n_components: int | None) -> int | None:
     """Return the number of principal axes for n_pca_components="auto". None means all."""
     n, p = int(statistics.counts.sum()), statistics.n_features
     q = n_components or statistics.n_classes - 1
@@ -192,7 +197,7 @@ def n_axes_for(statistics: ClassStatistics, n_components: int | None) -> int | N
     return None if n >= _ROWS_PER_FEATURE * p or axes >= min(n - 1, p) else axes
 
 
-def against_rest(
+def add_complements(
     image: ClassStatistics, means: Matrix
 ) -> tuple[Matrix, Callable[[Matrix, Matrix], Matrix]]:
     r"""Return the means and covariances of the classes and of their complements.
@@ -207,38 +212,43 @@ def against_rest(
         \delta = m_i - m_i' .
     """
     n, weights = image.total_weight, image.weights
-    rest = n - weights
-    rest_means = -(weights / rest)[:, None] * means
-    gaps = np.sqrt(weights * rest / n)[:, None] * (means - rest_means)
-    others_count = image.counts.sum() - image.counts
-    alone = others_count == 1  # The complement has a single row.
-    rest_divisors = np.where(alone, rest, divisors(rest, others_count))
+    complement_weights = n - weights
+    complement_means = -(weights / complement_weights)[:, None] * means
+    gaps = np.sqrt(weights * complement_weights / n)[:, None] * (means - complement_means)
+    complement_counts = image.counts.sum() - image.counts
+    has_single_row = complement_counts == 1
+    complement_divisors = np.where(
+        has_single_row, complement_weights, divisors(complement_weights, complement_counts)
+    )
     scatter_factors = np.where(without_scatter(image), 0.0, divisors(weights, image.counts))
 
-    def both(U: Matrix, own: Matrix) -> Matrix:
-        others = n * U - scatter_factors[:, None, None] * own
-        others -= gaps[:, :, None] * (gaps @ U)[:, None, :]
-        others /= rest_divisors[:, None, None]
-        if alone.any():
-            others[alone] = image.within_dot(U) / n
-        return np.concatenate([own, others])
+    def compute_products(U: Matrix, class_products: Matrix) -> Matrix:
+        complement_products = n * U - scatter_factors[:, None, None] * class_products
+        complement_products -= gaps[:, :, None] * (gaps @ U)[:, None, :]
+        complement_products /= complement_divisors[:, None, None]
+        if has_single_row.any():
+            complement_products[has_single_row] = image.within_dot(U) / n
+        return np.concatenate([class_products, complement_products])
 
-    return np.concatenate([means, rest_means]), both
+    return np.concatenate([means, complement_means]), compute_products
 
 
-def inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
-    """Return J^-power divided by its sum. J is at least ``LEAST_SHARE`` times the largest J."""
+def compute_inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
+    """Return weights proportional to J^-power, with sum 1, for divergences J.
+
+    J is limited from below by a fraction of its maximum.
+    """
     largest = divergences.max()
     if largest == 0:
         return np.full(len(divergences), 1 / len(divergences))
-    shares = np.maximum(divergences / largest, LEAST_SHARE)
-    weights = (shares.min() / shares) ** power  # The largest is 1, so no power overflows.
+    fractions = np.maximum(divergences / largest, MIN_DIVERGENCE_FRACTION)
+    weights = (fractions.min() / fractions) ** power  # The largest quotient is 1.
     return np.asarray(weights / weights.sum())
 
 
-def warn_of_one_weight(weights: Matrix) -> None:
+def warn_about_dominant_weight(weights: Matrix) -> None:
     """Warn if one weight is nearly the sum of all weights."""
-    if len(weights) > 1 and weights.max() > _ALL_THE_WEIGHT:
+    if len(weights) > 1 and weights.max() > _DOMINANT_WEIGHT:
         warn(
             f"One of {len(weights)} objectives has {weights.max():.2%} of the weight. The others "
             "have almost no effect, and classes may overlap. Use weights='adaptive' or 'uniform', "
@@ -247,7 +257,7 @@ def warn_of_one_weight(weights: Matrix) -> None:
         )
 
 
-class Scalarized:
+class Scalarization:
     """Combination of all divergences J: a weighted sum, or a squared distance to targets.
 
     Without targets, it is the weighted sum, which is maximized. With targets, it is the weighted
@@ -264,35 +274,35 @@ class Scalarized:
         """1 if the value is to be maximized, -1 if it is to be minimized."""
         return 1.0 if self.targets is None else -1.0
 
-    def value(self, J: Matrix) -> float:
+    def compute_value(self, J: Matrix) -> float:
         """Return the combined value."""
         if self.targets is None:
             return float(self.weights @ J)
         return float(self.weights @ (J - self.targets) ** 2)
 
-    def slopes(self, J: Matrix) -> Matrix:
+    def compute_derivatives(self, J: Matrix) -> Matrix:
         """Return the derivatives with respect to J."""
         return self.weights if self.targets is None else 2 * self.weights * (J - self.targets)
 
-    def weights_at(self, J: Matrix) -> Matrix:
+    def compute_weights(self, J: Matrix) -> Matrix:
         """Return the weights of the divergences at J."""
         return self.weights
 
-    def objective(self, gaussians: ClassObjectives) -> Objective:
+    def make_objective(self, gaussians: ClassObjectives) -> Objective:
         """Return the combined value as a function of U, with its gradient."""
 
-        def average(D: Matrix) -> tuple[float, Matrix]:
-            J = gaussians.of_pairs(D)
-            self.weighted_sum = float(self.weights_at(J) @ J)
+        def compute_average(D: Matrix) -> tuple[float, Matrix]:
+            J = gaussians.sum_directions(D)
+            self.weighted_sum = float(self.compute_weights(J) @ J)
             by_divergences = np.zeros(D.shape)
-            by_divergences[gaussians.first, gaussians.second] = 2 * self.slopes(J)
+            by_divergences[gaussians.first, gaussians.second] = 2 * self.compute_derivatives(J)
             # J is twice the sum of the divergences in both directions, hence the factor 2.
-            return self.value(J), by_divergences + by_divergences.T
+            return self.compute_value(J), by_divergences + by_divergences.T
 
-        return make_averaged_objective(gaussians.family, kullback_leibler, average)
+        return make_averaged_objective(gaussians.family, kullback_leibler, compute_average)
 
 
-class PowerMean(Scalarized):
+class PowerMean(Scalarization):
     r"""Power mean of all divergences (plus a constant), with exponent 1 - s.
 
     .. math::
@@ -308,22 +318,28 @@ class PowerMean(Scalarized):
         super().__init__(np.full(n_pairs, 1 / n_pairs), None)
         self.power, self.constant = power, constant
 
-    def value(self, J: Matrix) -> float:
+    def compute_value(self, J: Matrix) -> float:
         """Return the power mean."""
-        shown = self._shown(J)
-        least, s = float(shown.min()), self.power
+        limited = self._limit_divergences(J)
+        min_divergence, s = float(limited.min()), self.power
         if s == 1:
-            return float(np.exp(np.mean(np.log(shown))))
-        return float(least * np.mean((least / shown) ** (s - 1)) ** (1 / (1 - s)))
+            return float(np.exp(np.mean(np.log(limited))))
+        return float(
+            min_divergence * np.mean((min_divergence / limited) ** (s - 1)) ** (1 / (1 - s))
+        )
 
-    def slopes(self, J: Matrix) -> Matrix:
+    def compute_derivatives(self, J: Matrix) -> Matrix:
         """Return the derivatives with respect to J."""
-        return np.asarray((self.value(J) / self._shown(J)) ** self.power / len(J))
+        return np.asarray(
+            (self.compute_value(J) / self._limit_divergences(J)) ** self.power / len(J)
+        )
 
-    def weights_at(self, J: Matrix) -> Matrix:
+    def compute_weights(self, J: Matrix) -> Matrix:
         """Return the weights of the divergences at J."""
-        return inverse_power_weights(J + self.constant, self.power)
+        return compute_inverse_power_weights(J + self.constant, self.power)
 
-    def _shown(self, J: Matrix) -> Matrix:
-        shown = J + self.constant
-        return np.maximum(shown, max(LEAST_SHARE * float(shown.max()), np.finfo(float).tiny))
+    def _limit_divergences(self, J: Matrix) -> Matrix:
+        limited = J + self.constant
+        return np.maximum(
+            limited, max(MIN_DIVERGENCE_FRACTION * float(limited.max()), np.finfo(float).tiny)
+        )

@@ -92,22 +92,24 @@ class PCA(StatisticsLearner):
         rounding = np.finfo(np.float32 if statistics.is_rounded else np.float64).eps
         noise = statistics.n_features * rounding * variances[0]
         rank = int((variances > noise).sum())
-        kept = self._n_kept(variances[:rank])
-        self.explained_variance_ = variances[:kept]
-        self.explained_variance_ratio_ = variances[:kept] / variances[:rank].sum()
-        components = fix_signs((basis @ axes[:, :kept]).T)
+        n_components = self._choose_n_components(variances[:rank])
+        self.explained_variance_ = variances[:n_components]
+        self.explained_variance_ratio_ = variances[:n_components] / variances[:rank].sum()
+        components = fix_signs((basis @ axes[:, :n_components]).T)
         if self.whiten:
-            components /= np.sqrt(variances[:kept])[:, None]
+            components /= np.sqrt(variances[:n_components])[:, None]
         return components
 
-    def _n_kept(self, variances: NDArray[np.float64]) -> int:
+    def _choose_n_components(self, variances: NDArray[np.float64]) -> int:
         rank = len(variances)
         if self.n_components is None:
             return rank
         if not isinstance(self.n_components, Integral):
-            shares = np.cumsum(variances) / variances.sum()
+            cumulative_fractions = np.cumsum(variances) / variances.sum()
             # Without the tolerance, rounding could request one direction more than exist.
-            return min(int(np.searchsorted(shares, self.n_components - 1e-12)) + 1, rank)
+            return min(
+                int(np.searchsorted(cumulative_fractions, self.n_components - 1e-12)) + 1, rank
+            )
         if self.n_components > rank:
             raise ValueError(
                 f"n_components={self.n_components} is more than the {rank} directions in which X "

@@ -44,19 +44,20 @@ SEARCH_PARAMETERS: dict[str, Sequence[Allowed]] = {
     "verbose": [boolean, integer(0)],
 }
 # Step size and stopping tolerance of solver="steepest" (Tao, 2006, table 2.5).
-_KAPPA, _STEADY = 1e-4, 1e-6
-# For each random start, this many candidates are drawn among the axes of class differences, and as
-# many as random mixtures of these axes. Each runs for _SCOUTING iterations and the best becomes the
-# start. On 15 folds of wine the results equal those of uniformly random starts: better in one fold,
-# worse in one. Without the random mixtures, seven folds were worse.
-_CANDIDATES, _SCOUTING = 4, 8
+_STEEPEST_STEP, _STEEPEST_TOLERANCE = 1e-4, 1e-6
+# For each random start, _N_CANDIDATES candidates are drawn among the axes of class differences, and
+# the same number as random mixtures of these axes. Each candidate is optimized for
+# _PILOT_ITERATIONS iterations, and the best becomes the start. On 15 folds of wine the results
+# equal those of uniformly random starts: better in one fold, worse in one. Without the random
+# mixtures, seven folds were worse.
+_N_CANDIDATES, _PILOT_ITERATIONS = 4, 8
 # Weight of the random term that breaks ties between directions in which the classes do not differ:
-# above rounding errors, below any difference in the data. _NOISE is the norm below which a
+# above rounding errors, below any difference in the data. _MIN_NORM is the norm below which a
 # difference of classes counts as noise.
-_TIE, _NOISE = 1e-6, 1e-3
+_TIE_WEIGHT, _MIN_NORM = 1e-6, 1e-3
 
 
-class Searching:
+class SubspaceSearchLearner:
     """Base class of learners that search for a subspace: parameters and fitted attributes."""
 
     n_components: int | None
@@ -77,7 +78,7 @@ class Searching:
 
 
 def search_components(
-    learner: Searching,
+    learner: SubspaceSearchLearner,
     statistics: ClassStatistics,
     basis: Matrix,
     objective: Objective,
@@ -86,56 +87,61 @@ def search_components(
     family: GaussianFamily,
     maximize: bool = True,
     invariant: bool = True,
-    keep: Callable[[Matrix], None] | None = None,
+    store_results: Callable[[Matrix], None] | None = None,
 ) -> Matrix:
     """Return the components (q, n_features) of the best subspace over the learner's starts.
 
     The components are the principal axes of the class means in the subspace, scaled so that the
     pooled within-class covariance is the identity. The function sets ``objective_``,
-    ``objectives_per_init_``, ``history_`` and ``n_iter_``. ``keep`` is called with the final U and
-    may set more attributes. If the best search did not converge, it warns. After Ctrl-C, it keeps
-    the results of the best start so far.
+    ``objectives_per_init_``, ``history_`` and ``n_iter_``. ``store_results`` is called with the
+    final U and may set more attributes. The function warns if the best search did not converge.
+    After Ctrl-C, it keeps the results of the best start so far.
 
     The search uses the coordinates xT of the ``basis`` T, in which the pooled covariance is the
     identity. ``family`` holds the class Gaussians in these coordinates, which determine the random
     starts. ``invariant`` means that the objective is the same for U and UB with any invertible B.
     Otherwise U stays orthonormal.
     """
-    steps = min(_SCOUTING, learner.max_iter) if learner.solver == "lbfgs" else 0
-    scout = partial(search_subspace, objective, maximize=maximize, max_iter=steps, polish=False)
-    rank = partial(_scouted, scout, maximize=maximize)
-    starts = _starts(learner, statistics, basis, n_components, family, rank)
+    n_pilot_iterations = (
+        min(_PILOT_ITERATIONS, learner.max_iter) if learner.solver == "lbfgs" else 0
+    )
+    run_pilot = partial(
+        search_subspace, objective, maximize=maximize, max_iter=n_pilot_iterations, polish=False
+    )
+    select_best = partial(_select_best_candidate, run_pilot, maximize=maximize)
+    starts = _generate_starts(learner, statistics, basis, n_components, family, select_best)
     solver: Callable[..., SubspaceSearch] = search_subspace
     options: dict[str, Any] = {"max_iter": learner.max_iter, "report": report_of(learner)}
     if learner.solver == "lbfgs":
         options |= {"tol": learner.tol}
-    else:  # The published loop: fixed steps of an unconstrained matrix with an initial norm of 1.
+    else:
+        # The published algorithm takes fixed steps of an unconstrained matrix with initial norm 1.
         if invariant:
             starts = (start / np.linalg.norm(start) for start in starts)
         solver = climb_subspace
-        options |= {"step": _KAPPA, "tol": _STEADY, "shrink": 1.0}
+        options |= {"step": _STEEPEST_STEP, "tol": _STEEPEST_TOLERANCE, "shrink": 1.0}
         options |= {"normalize": False, "orthonormalize": not invariant}
 
-    def kept(found: SubspaceSearch) -> Matrix:
-        learner.objective_ = found.objective
-        learner.objectives_per_init_ = np.array(found.objectives)
-        learner.history_, learner.n_iter_ = found.history, found.n_iter
-        U = find_orthonormal_basis(found.U)
-        if keep is not None:
-            keep(U)
-        return subspace_components(statistics, basis, U)
+    def store_search(search: SubspaceSearch) -> Matrix:
+        learner.objective_ = search.objective
+        learner.objectives_per_init_ = np.array(search.objectives)
+        learner.history_, learner.n_iter_ = search.history, search.n_iter
+        U = find_orthonormal_basis(search.U)
+        if store_results is not None:
+            store_results(U)
+        return compute_components(statistics, basis, U)
 
     try:
-        found = search_from_starts(objective, starts, maximize=maximize, solver=solver, **options)
+        search = search_from_starts(objective, starts, maximize=maximize, solver=solver, **options)
     except Interrupted as stop:
-        stop.components = kept(stop.search)
+        stop.components = store_search(stop.search)
         raise
-    if not found.converged:
+    if not search.converged:
         warn_of_limit(type(learner).__name__, learner.max_iter)
-    return kept(found)
+    return store_search(search)
 
 
-def subspace_components(statistics: ClassStatistics, basis: Matrix, U: Matrix) -> Matrix:
+def compute_components(statistics: ClassStatistics, basis: Matrix, U: Matrix) -> Matrix:
     """Return rows (q, n_features) that span the subspace U of the coordinates ``X @ basis``.
 
     Among all bases of the subspace, this one does not depend on how U was found. Its first row
@@ -147,38 +153,41 @@ def subspace_components(statistics: ClassStatistics, basis: Matrix, U: Matrix) -
     return canonical_rows(values, (basis @ U @ axes).T)
 
 
-def _starts(
-    learner: Searching,
+def _generate_starts(
+    learner: SubspaceSearchLearner,
     statistics: ClassStatistics,
     basis: Matrix,
     n_components: int,
     family: GaussianFamily,
-    best_of: Callable[[Iterable[Matrix]], Matrix | None],
+    select_best: Callable[[Iterable[Matrix]], Matrix | None],
 ) -> Iterator[Matrix]:
     random = check_random_state(learner.random_state)
-    frame = random_frame(statistics, basis)
+    frame = make_random_frame(statistics, basis)
     if isinstance(learner.init, str) and learner.init == "random":
         for _ in range(learner.n_init):
             yield find_orthonormal_basis(frame @ random.normal(size=(frame.shape[1], n_components)))
         return
-    drawn = class_directions(family, frame, random)
-    n_drawn = learner.n_init - 1
+    directions = draw_class_directions(family, frame, random)
+    n_random_starts = learner.n_init - 1
     if not isinstance(learner.init, str):
-        yield given_start(learner.init, basis, n_components)
+        yield check_user_start(learner.init, basis, n_components)
     else:
-        yield _fisher_start_filled(statistics, basis, n_components, drawn)
-        n_drawn = 0 if learner.init == "lda" else n_drawn
-    for _ in range(n_drawn):
-        sizes, axes = next(drawn)
+        yield _make_filled_fisher_start(statistics, basis, n_components, directions)
+        n_random_starts = 0 if learner.init == "lda" else n_random_starts
+    for _ in range(n_random_starts):
+        sizes, axes = next(directions)
         # Draw axes at random with probabilities proportional to their sizes (Gumbel trick). Along
         # axes of size zero, the classes do not differ.
-        odds = np.log(np.maximum(sizes, np.finfo(float).tiny))
-        orders = [np.argsort(-(odds + random.gumbel(size=len(odds)))) for _ in range(_CANDIDATES)]
-        anywhere = random.normal(size=(_CANDIDATES, len(odds), n_components))
-        start = best_of(
+        log_sizes = np.log(np.maximum(sizes, np.finfo(float).tiny))
+        orders = [
+            np.argsort(-(log_sizes + random.gumbel(size=len(log_sizes))))
+            for _ in range(_N_CANDIDATES)
+        ]
+        mixtures = random.normal(size=(_N_CANDIDATES, len(log_sizes), n_components))
+        start = select_best(
             [
                 *(axes[:, order[:n_components]] for order in orders),
-                *(find_orthonormal_basis(axes @ mix) for mix in anywhere),
+                *(find_orthonormal_basis(axes @ mixture) for mixture in mixtures),
             ]
         )
         if start is None:  # The objective is not finite at any candidate.
@@ -188,84 +197,91 @@ def _starts(
         yield start
 
 
-def _scouted(
-    scout: Callable[[Matrix], SubspaceSearch], candidates: Iterable[Matrix], *, maximize: bool
+def _select_best_candidate(
+    run_pilot: Callable[[Matrix], SubspaceSearch], candidates: Iterable[Matrix], *, maximize: bool
 ) -> Matrix | None:
     """Return the best candidate after a few iterations, or None if all of them fail."""
     best: SubspaceSearch | None = None
     for candidate in candidates:
         try:
-            found = scout(candidate)
+            search = run_pilot(candidate)
         except ValueError:  # The objective is not finite at this candidate.
             continue
-        if best is None or (found.objective > best.objective) == maximize:
-            best = found
+        if best is None or (search.objective > best.objective) == maximize:
+            best = search
     return None if best is None else best.U
 
 
-def class_directions(
+def draw_class_directions(
     family: GaussianFamily, frame: Matrix, random: np.random.RandomState
 ) -> Iterator[tuple[Matrix, Matrix]]:
-    """Yield sizes and orthonormal axes (columns) of random class differences, without end.
+    """Yield sizes and orthonormal axes (columns) of random class differences.
 
-    The axes are eigenvectors of randomly weighted sums of the class covariances and of the outer
-    products of the class means. They depend on the classes only: other coordinates of the same
-    space, for example those of a linear kernel, or another order of the classes give the same
-    axes.
+    The generator is infinite. The axes are eigenvectors of randomly weighted sums of the class
+    covariances and of the outer products of the class means. They depend on the classes only: other
+    coordinates of the same space, for example those of a linear kernel, or another order of the
+    classes give the same axes.
     """
-    means = np.sum((family.means - family.means.mean(axis=0)) ** 2, axis=1)
+    mean_sizes = np.sum((family.means - family.means.mean(axis=0)) ** 2, axis=1)
     traces = family.compute_traces()
     # Order the classes by their statistics, not by their labels. The key is rounded, so that
     # rounding errors do not swap classes with equal statistics.
-    key = means / max(means.max(), _NOISE) + traces / traces.max()
+    key = mean_sizes / max(mean_sizes.max(), _MIN_NORM) + traces / traces.max()
     order = np.argsort(key.round(6), kind="stable")
     while True:
         by_mean, by_covariance = np.empty(len(order)), np.empty(len(order))
         by_mean[order], by_covariance[order] = random.normal(size=(2, len(order)))
         by_covariance -= by_covariance.mean()
-        parts = family.combine(by_mean, by_covariance)
-        B, C = (part / max(float(np.linalg.norm(part)), _NOISE) for part in parts)
-        share = random.uniform()
+        combinations = family.combine(by_mean, by_covariance)
+        B, C = (
+            combination / max(float(np.linalg.norm(combination)), _MIN_NORM)
+            for combination in combinations
+        )
+        covariance_fraction = random.uniform()
         ties = (frame * random.normal(size=frame.shape[1])) @ frame.T
-        values, axes = linalg.eigh(share * C + (1 - share) * B + _TIE * ties)
+        values, axes = linalg.eigh(
+            covariance_fraction * C + (1 - covariance_fraction) * B + _TIE_WEIGHT * ties
+        )
         # Fix the signs relative to the largest axis by the class differences as well, because
         # mixtures of axes depend on them.
-        signs = np.sign(axes.T @ (C @ (B + _TIE * ties)) @ axes[:, -1])
+        signs = np.sign(axes.T @ (C @ (B + _TIE_WEIGHT * ties)) @ axes[:, -1])
         yield np.abs(values), axes * np.where(signs == 0, 1.0, signs)
 
 
-def _fisher_start_filled(
+def _make_filled_fisher_start(
     statistics: ClassStatistics,
     basis: Matrix,
     n_components: int,
-    drawn: Iterator[tuple[Matrix, Matrix]],
+    directions: Iterator[tuple[Matrix, Matrix]],
 ) -> Matrix:
     """Return the LDA subspace in whitened coordinates, extended by the largest drawn axes."""
-    known = fisher_axes(statistics, basis, n_components)
-    if known.shape[1] == n_components:
-        return known
-    sizes, axes = next(drawn)
-    # Project the weighted sum of the axes, not the axes themselves: projected onto the complement,
-    # these may be linearly dependent.
-    rest = np.eye(len(axes)) - known @ known.T
-    _, left = linalg.eigh(rest @ (axes * sizes) @ axes.T @ rest - known @ known.T)
+    fisher = compute_fisher_axes(statistics, basis, n_components)
+    if fisher.shape[1] == n_components:
+        return fisher
+    sizes, axes = next(directions)
+    # The axes may be linearly dependent after projection onto the complement. So project their
+    # weighted sum instead.
+    complement = np.eye(len(axes)) - fisher @ fisher.T
+    _, complement_axes = linalg.eigh(
+        complement @ (axes * sizes) @ axes.T @ complement - fisher @ fisher.T
+    )
     return find_orthonormal_basis(
-        np.hstack([known, left[:, ::-1][:, : n_components - known.shape[1]]])
+        np.hstack([fisher, complement_axes[:, ::-1][:, : n_components - fisher.shape[1]]])
     )
 
 
-def random_frame(statistics: ClassStatistics, basis: Matrix) -> Matrix:
+def make_random_frame(statistics: ClassStatistics, basis: Matrix) -> Matrix:
     """Return orthonormal rows (r, n_features) that map a random matrix to coordinates X @ basis.
 
     A rotated basis gives the same subspaces. Rounding errors, which may rotate the basis, thus do
     not change the starting points.
     """
     deviations = np.sqrt(statistics.total_variances())
-    left, _, right = linalg.svd(basis.T * deviations, full_matrices=False)
-    return np.asarray(left @ right)
+    left_vectors, _, right_vectors = linalg.svd(basis.T * deviations, full_matrices=False)
+    return np.asarray(left_vectors @ right_vectors)
 
 
-def fisher_start(
+def make_fisher_start(
     statistics: ClassStatistics,
     basis: Matrix,
     frame: Matrix,
@@ -273,23 +289,25 @@ def fisher_start(
     random: np.random.RandomState,
 ) -> Matrix:
     """Return the LDA subspace in whitened coordinates, extended by random directions."""
-    known = fisher_axes(statistics, basis, n_components)
-    fill = frame @ random.normal(size=(frame.shape[1], n_components - known.shape[1]))
-    return find_orthonormal_basis(np.hstack([known, fill - known @ (known.T @ fill)]))
+    fisher = compute_fisher_axes(statistics, basis, n_components)
+    fill = frame @ random.normal(size=(frame.shape[1], n_components - fisher.shape[1]))
+    return find_orthonormal_basis(np.hstack([fisher, fill - fisher @ (fisher.T @ fill)]))
 
 
-def fisher_axes(statistics: ClassStatistics, basis: Matrix, n_components: int) -> Matrix:
+def compute_fisher_axes(statistics: ClassStatistics, basis: Matrix, n_components: int) -> Matrix:
     """Return at most ``n_components`` LDA axes (columns) in whitened coordinates."""
     values, axes = between_axes(statistics, basis)
     return axes[: min(n_components, int((values > 1e-12 * values[0]).sum()))].T
 
 
-def given_start(init: ArrayLike, basis: Matrix, n_components: int) -> Matrix:
-    """Return the subspace of given components (q, n_features) in the coordinates ``X @ basis``."""
+def check_user_start(init: ArrayLike, basis: Matrix, n_components: int) -> Matrix:
+    """Return the subspace spanned by ``init`` (q, n_features) in the coordinates ``X @ basis``."""
     rows = np.asarray(init, dtype=np.float64)
-    wanted = (n_components, len(basis))
-    if rows.shape != wanted:
-        raise ValueError(f"init must have shape {wanted}, like components_, but has {rows.shape}.")
+    expected_shape = (n_components, len(basis))
+    if rows.shape != expected_shape:
+        raise ValueError(
+            f"init must have shape {expected_shape}, like components_, but has {rows.shape}."
+        )
     if not np.isfinite(rows).all():
         raise ValueError("init contains NaN or infinity. Pass finite numbers.")
     U = linalg.lstsq(basis, rows.T)[0]

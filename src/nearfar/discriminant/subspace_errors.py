@@ -15,51 +15,57 @@ from nearfar.labels import encode_labels
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
 
 #: Number of points, over all classes, drawn to compare the starts if no rows are in memory.
-N_DRAWN = 10_000
+N_SAMPLES = 10_000
 
 
-def error_on_rows(
+def make_row_error(
     gaussians: ClassObjectives, rows: NDArray[Any], y: Any, sample_weight: ArrayLike | None
 ) -> Callable[[Matrix], float]:
-    """Return a function of U (r, q): the training error of MinimumMahalanobisClassifier.
+    """Return a function that computes the training error in a subspace U (r, q).
 
-    The classifier is fitted from the projected statistics, so the rows are only used to predict.
+    The error is that of MinimumMahalanobisClassifier. It is fitted from the projected statistics,
+    so the rows are only used to predict.
     """
     statistics = gaussians.statistics
     classes, codes = encode_labels(y)
     labels = classes[codes]
     weight = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, float)
 
-    def error(U: Matrix) -> float:
-        mapping = gaussians.basis @ U
-        rule = MinimumMahalanobisClassifier.from_statistics(statistics.project(mapping))
-        wrong = np.empty(len(labels), dtype=bool)
+    def compute_error(U: Matrix) -> float:
+        projection = gaussians.basis @ U
+        classifier = MinimumMahalanobisClassifier.from_statistics(statistics.project(projection))
+        is_wrong = np.empty(len(labels), dtype=bool)
         for block in row_blocks(len(labels), 8 * rows.shape[1], at_most=8192):
-            wrong[block] = rule.predict(rows[block] @ mapping) != labels[block]
-        return float(weight @ wrong / weight.sum())
+            is_wrong[block] = classifier.predict(rows[block] @ projection) != labels[block]
+        return float(weight @ is_wrong / weight.sum())
 
-    return error
+    return compute_error
 
 
-def error_on_samples(
+def make_sample_error(
     gaussians: ClassObjectives, q: int, random: np.random.RandomState
 ) -> Callable[[Matrix], float]:
-    """Return a function of U (r, q): the error on points drawn from the class Gaussians.
+    """Return a function that computes the error in a subspace U (r, q) on random points.
 
-    The errors of the classes are weighted by their frequencies.
+    The points are drawn from the class Gaussians. The errors of the classes are weighted by the
+    class frequencies.
     """
     statistics = gaussians.statistics
     c = statistics.n_classes
-    drawn = random.normal(size=(max(100, N_DRAWN // c), q))
-    shares = statistics.weights / statistics.total_weight
+    normal_samples = random.normal(size=(max(100, N_SAMPLES // c), q))
+    priors = statistics.weights / statistics.total_weight
 
-    def error(U: Matrix) -> float:
-        rule = MinimumMahalanobisClassifier.from_statistics(statistics.project(gaussians.basis @ U))
+    def compute_error(U: Matrix) -> float:
+        classifier = MinimumMahalanobisClassifier.from_statistics(
+            statistics.project(gaussians.basis @ U)
+        )
         # A projected Gaussian is a Gaussian, so points are drawn directly in q dimensions.
         factors = gaussians.family.project(U).factors
-        wrong = np.empty(c)
-        for k, label in enumerate(rule.classes_):
-            wrong[k] = np.mean(rule.predict(rule.means_[k] + drawn @ factors[k].T) != label)
-        return float(shares @ wrong)
+        error_rates = np.empty(c)
+        for k, label in enumerate(classifier.classes_):
+            error_rates[k] = np.mean(
+                classifier.predict(classifier.means_[k] + normal_samples @ factors[k].T) != label
+            )
+        return float(priors @ error_rates)
 
-    return error
+    return compute_error

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix
-from nearfar.discriminant.checks import n_kept
+from nearfar.discriminant.checks import choose_n_components
 from nearfar.parameters import Allowed, one_of, real
 from nearfar.solvers.eigen import (
     descending_eigh,
@@ -41,7 +41,7 @@ class Difference(NamedTuple):
     within_weight: float
 
 
-def largest_difference(
+def maximize_difference(
     statistics: ClassStatistics,
     n_components: int | None,
     within_weight: Zeta,
@@ -59,13 +59,13 @@ def largest_difference(
     tolerance = rank_tolerance(statistics)
     T = whitener(between + within, tolerance)
     if T.shape[1] < len(T):
-        # With collinear features, remove the directions without any variance. They would be
-        # selected because their S_w is zero.
+        # With collinear features, some directions have no variance. Remove them, because they
+        # would be selected for their S_w of zero.
         Q, _ = linalg.qr((between + within) @ T, mode="economic")
         basis, between, within = basis @ Q, Q.T @ between @ Q, Q.T @ within @ Q
     rank = basis.shape[1]
     reason = f"the {rank} directions in which X varies"
-    kept = n_kept(n_components, statistics.n_classes - 1, rank, name, reason)
+    n_directions = choose_n_components(n_components, statistics.n_classes - 1, rank, name, reason)
     scatters = {"between": between, "within": within, "total": between + within}
     S1, S2 = (scatters[scatter] for scatter in pair.split("_"))
     if within_weight == "trace_ratio":
@@ -75,18 +75,18 @@ def largest_difference(
                 "shrinkage='auto', or shrinkage above 0 if the within-class scatter is not zero."
             )
         # The optimum is the same for all three pairs.
-        weight = quotient_of_traces(trace_ratio(between, within, kept), S1, S2)
+        weight = quotient_of_traces(trace_ratio(between, within, n_directions), S1, S2)
     else:
-        weight = difference_weight(within_weight, S1, S2, kept, tolerance)
+        weight = difference_weight(within_weight, S1, S2, n_directions, tolerance)
         if np.isinf(weight):
             raise ValueError(NO_WITHIN_SCATTER)
-    values, U = descending_eigh(S1 - weight * S2, kept)
-    size = np.trace(S1) + abs(weight) * np.trace(S2)
-    return Difference(fix_signs((basis @ _settled(values, U, S1, size)).T), values, weight)
+    values, U = descending_eigh(S1 - weight * S2, n_directions)
+    scale = np.trace(S1) + abs(weight) * np.trace(S2)
+    return Difference(fix_signs((basis @ _resolve_ties(values, U, S1, scale)).T), values, weight)
 
 
-def _settled(values: Matrix, U: Matrix, S1: Matrix, size: float) -> Matrix:
-    """Rotate directions with equal eigenvalues so that those with the largest S_1 come first.
+def _resolve_ties(values: Matrix, U: Matrix, S1: Matrix, scale: float) -> Matrix:
+    """Rotate directions with equal eigenvalues, sorting them by decreasing S_1.
 
     Directions with equal eigenvalues are determined only up to a rotation. This happens if the
     rows of each class coincide: S_w is then only the multiple of S_t that shrinkage mixed in, and
@@ -95,10 +95,10 @@ def _settled(values: Matrix, U: Matrix, S1: Matrix, size: float) -> Matrix:
     U = U.copy()
     start = 0
     for stop in range(1, len(values) + 1):
-        if stop < len(values) and values[start] - values[stop] <= 1e-10 * size:
+        if stop < len(values) and values[start] - values[stop] <= 1e-10 * scale:
             continue
         if stop - start > 1:
-            among = U[:, start:stop]
-            U[:, start:stop] = among @ descending_eigh(among.T @ S1 @ among)[1]
+            tied = U[:, start:stop]
+            U[:, start:stop] = tied @ descending_eigh(tied.T @ S1 @ tied)[1]
         start = stop
     return U

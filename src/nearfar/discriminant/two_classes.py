@@ -38,7 +38,7 @@ class Side(NamedTuple):
 class Sides(NamedTuple):
     """Both sides of a two-class problem, in coordinates in which the samples vary.
 
-    Eigenvalues of the covariances below ``tolerance``, relative to the largest, count as zero.
+    Eigenvalues of the covariances count as zero if they are below ``tolerance`` times the largest.
     """
 
     negative: Side
@@ -53,7 +53,7 @@ class Sides(NamedTuple):
         level = max(np.abs(self.positive.mean).max(), np.abs(self.negative.mean).max())
         return d if np.abs(d).max() > 16 * np.finfo(float).eps * level else np.zeros_like(d)
 
-    def ridge(self, ridge: float, mode: RidgeMode) -> float:
+    def compute_ridge(self, ridge: float, mode: RidgeMode) -> float:
         """Return the value to add to the variances.
 
         With mode "relative", ``ridge`` is a multiple of the mean within-class variance.
@@ -62,11 +62,11 @@ class Sides(NamedTuple):
             return ridge
         sides = self.negative, self.positive
         total = sum(side.weight for side in sides)
-        inner = sum(side.weight * float(np.trace(side.covariance)) for side in sides) / total
+        within = sum(side.weight * float(np.trace(side.covariance)) for side in sides) / total
         gap = float(self.difference @ self.difference)
-        outer = sides[0].weight * sides[1].weight / total**2 * gap
-        # Classes of one sample each have no within-class variance. Use the between-class one.
-        level = inner if inner > 1e-14 * outer else outer
+        between = sides[0].weight * sides[1].weight / total**2 * gap
+        # Classes of one sample each have no within-class variance. Use the variance between them.
+        level = within if within > 1e-14 * between else between
         return ridge * level / self.n_features
 
 
@@ -83,7 +83,7 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
     objective_: float | list[float]
 
     @abstractmethod
-    def _between(self, sides: Sides) -> Hyperplane:
+    def _solve_sides(self, sides: Sides) -> Hyperplane:
         """Return the hyperplane between two sides whose means differ."""
 
     def _learn_from(self, statistics: ClassStatistics) -> None:
@@ -96,19 +96,21 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
         self.objective_ = one_or_list([plane.objective for plane in planes])
 
     def _solve_problem(self, statistics: ClassStatistics, problem: TwoClassProblem) -> Hyperplane:
-        part = np.isin(np.arange(statistics.n_classes), problem.negative + problem.positive)
-        chosen = statistics if part.all() else statistics.select(part)
-        place = np.cumsum(part) - 1
-        if not chosen.varying_features().any():
-            return self._majority(chosen, problem, place)
-        B, image = total_range(chosen, standardize=False)
-        negative, positive = (_side(image, place[list(codes)].tolist()) for codes in problem)
-        n_varying = int(chosen.varying_features().sum())
-        sides = Sides(negative, positive, n_varying, rank_tolerance(chosen))
+        is_member = np.isin(np.arange(statistics.n_classes), problem.negative + problem.positive)
+        subset = statistics if is_member.all() else statistics.select(is_member)
+        positions = np.cumsum(is_member) - 1
+        if not subset.varying_features().any():
+            return self._make_majority_plane(subset, problem, positions)
+        B, image = total_range(subset, standardize=False)
+        negative, positive = (
+            _summarize_side(image, positions[list(codes)].tolist()) for codes in problem
+        )
+        n_varying = int(subset.varying_features().sum())
+        sides = Sides(negative, positive, n_varying, rank_tolerance(subset))
         if not sides.difference.any():
-            return self._majority(chosen, problem, place)
+            return self._make_majority_plane(subset, problem, positions)
         try:
-            plane = self._between(sides)
+            plane = self._solve_sides(sides)
         except linalg.LinAlgError as error:
             raise ValueError(
                 f"{type(self).__name__}: with ridge={self.ridge:g} the covariances are singular, "
@@ -116,8 +118,8 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
             ) from error
         return plane._replace(w=B @ plane.w)
 
-    def _majority(
-        self, statistics: ClassStatistics, problem: TwoClassProblem, place: Indices
+    def _make_majority_plane(
+        self, statistics: ClassStatistics, problem: TwoClassProblem, positions: Indices
     ) -> Hyperplane:
         """Return a hyperplane that assigns all samples to the side of larger weight.
 
@@ -127,7 +129,7 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
             f"{type(self).__name__}: two classes have the same mean and cannot be separated by a "
             "hyperplane. All samples are assigned to the larger class."
         )
-        negative, positive = (statistics.weights[place[list(codes)]].sum() for codes in problem)
+        negative, positive = (statistics.weights[positions[list(codes)]].sum() for codes in problem)
         b = 1.0 if positive > negative else -1.0
         return Hyperplane(np.zeros(statistics.n_features), b, 0.0)
 
@@ -135,7 +137,7 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
         return np.asarray(self._check_X(X, reset=False), dtype=np.float64)
 
 
-def _side(statistics: ClassStatistics, codes: list[int]) -> Side:
+def _summarize_side(statistics: ClassStatistics, codes: list[int]) -> Side:
     """Return the joint weight, mean and covariance of several classes."""
     weights, means, labels = statistics.weights, statistics.means, statistics.classes.tolist()
     weight = float(weights[codes].sum())

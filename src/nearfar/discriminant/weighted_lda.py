@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.discriminant.pairwise import MOST_POWER, inverse_power, solve_weighted_pairs
+from nearfar.discriminant.pairwise import MAX_POWER, compute_distance_weights, solve_weighted_pairs
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
@@ -34,8 +34,8 @@ class WeightedLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. At most ``n_classes - 1``, which is the default if the class means
-        span as many directions.
+        Dimension of the output. At most ``n_classes - 1``. None uses this number, or the number of
+        directions that the class means span, if that is smaller.
     power : float, default=8
         Exponent a of the weights, at most 50.
     shrinkage : float in [0, 1] or "auto", default="auto"
@@ -49,8 +49,8 @@ class WeightedLDA(StatisticsLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        Contribution of each component to the criterion. Distances below 1% of the largest one are
-        raised to 1% of it, so that equal class means do not get an infinite weight.
+        Contribution of each component to the criterion. Distances below 1% of the largest
+        distance are raised to this limit, so that equal class means do not get an infinite weight.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     statistics_ : ClassStatistics
@@ -81,7 +81,7 @@ class WeightedLDA(StatisticsLearner):
     settings = ({"power": 3.0}, {"shrinkage": 0.1})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
-        "power": [real(0, MOST_POWER)],
+        "power": [real(0, MAX_POWER)],
         "shrinkage": [real(0, 1), one_of("auto")],
     }
 
@@ -104,6 +104,6 @@ class WeightedLDA(StatisticsLearner):
             statistics,
             self.n_components,
             self.shrinkage,
-            lambda distances: inverse_power(distances, self.power),
+            lambda distances: compute_distance_weights(distances, self.power),
         )
         return components

@@ -12,11 +12,11 @@ from nearfar.arrays import Floats
 from nearfar.base import LearnerTags
 from nearfar.blocks import row_blocks
 from nearfar.parameters import integer, one_of
-from nearfar.tensors.saliency import most_salient
-from nearfar.tensors.tensor_map import MAP_PARAMETERS, _TensorMap
+from nearfar.tensors.saliency import find_most_salient_pixels
+from nearfar.tensors.tensor_map import TRANSFORMER_PARAMETERS, _TensorTransformer
 
 
-class AttentionROI(_TensorMap):
+class AttentionROI(_TensorTransformer):
     r"""Square crops of images around their most salient pixels.
 
     The crop of an image is centered at :math:`\arg\max_p S(p)`, where S is its
@@ -32,7 +32,7 @@ class AttentionROI(_TensorMap):
     Parameters
     ----------
     crop_size : int, default=64
-        Side in pixels: of the square crop.
+        Side length in pixels: height and width of each crop.
     color_space : {"hsv", "rgb"}, default="hsv"
         Color space of the crops of color images. Hue and saturation range from 0 to 1; hue is
         cyclic, and both 0 and 1 are red.
@@ -81,7 +81,7 @@ class AttentionROI(_TensorMap):
         "crop_size": [integer(1, 4096)],
         "color_space": [one_of("hsv", "rgb")],
         "border": [one_of("shift", "edge")],
-        **MAP_PARAMETERS,
+        **TRANSFORMER_PARAMETERS,
     }
 
     def __init__(
@@ -113,18 +113,18 @@ class AttentionROI(_TensorMap):
             Top, left, height and width in pixels of the part of the crop inside the image.
         """
         check_is_fitted(self)
-        T = self._tensors(images)
+        T = self._read_tensors(images)
         limits = np.array(T.shape[1:3])
-        starts = self._starts(T)
-        first = np.clip(starts, 0, limits - 1)
-        last = np.clip(starts + self.crop_size, 1, limits)
+        corners = self._locate_corners(T)
+        first = np.clip(corners, 0, limits - 1)
+        last = np.clip(corners + self.crop_size, 1, limits)
         return np.hstack([first, last - first]).astype(np.intp)
 
-    def _tensors(self, X: ArrayLike) -> Floats:
-        T = super()._tensors(X)
+    def _read_tensors(self, X: ArrayLike) -> Floats:
+        T = super()._read_tensors(X)
         return T / 255 if getattr(X, "dtype", None) == np.uint8 else T
 
-    def _shape_out(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def _get_output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(shape) not in (2, 3) or shape[2:] not in ((), (3,)):
             raise ValueError(
                 "AttentionROI expects gray images of shape (height, width) or color images of "
@@ -133,39 +133,44 @@ class AttentionROI(_TensorMap):
             )
         return self.crop_size, self.crop_size, *shape[2:]
 
-    def _starts(self, T: Floats) -> NDArray[Any]:
-        """Return the first row and column of each crop, which may lie outside the image."""
+    def _locate_corners(self, T: Floats) -> NDArray[Any]:
+        """Return the top left corner of each crop, which may lie outside the image."""
         sides = np.array(T.shape[1:3])
-        starts = np.empty((len(T), 2), dtype=np.intp)
+        corners = np.empty((len(T), 2), dtype=np.intp)
         for block in row_blocks(len(T), 40 * T[0].size):
-            starts[block] = np.stack(most_salient(T[block]), axis=1) - self.crop_size // 2
+            corners[block] = (
+                np.stack(find_most_salient_pixels(T[block]), axis=1) - self.crop_size // 2
+            )
         if self.border == "shift":
-            starts = np.clip(starts, 0, np.maximum(sides - self.crop_size, 0))
-        # Images smaller than the crop are placed in its center.
-        return np.where(sides < self.crop_size, -((self.crop_size - sides) // 2), starts)
+            corners = np.clip(corners, 0, np.maximum(sides - self.crop_size, 0))
+        # An image smaller than the crop is placed in the center of the crop.
+        return np.where(sides < self.crop_size, -((self.crop_size - sides) // 2), corners)
 
-    def _mapped(self, T: Floats) -> Floats:
-        starts, steps = self._starts(T), np.arange(self.crop_size)
-        rows = np.clip(starts[:, :1] + steps, 0, T.shape[1] - 1)
-        columns = np.clip(starts[:, 1:] + steps, 0, T.shape[2] - 1)
+    def _transform_tensors(self, T: Floats) -> Floats:
+        corners, steps = self._locate_corners(T), np.arange(self.crop_size)
+        rows = np.clip(corners[:, :1] + steps, 0, T.shape[1] - 1)
+        columns = np.clip(corners[:, 1:] + steps, 0, T.shape[2] - 1)
         samples = np.arange(len(T))[:, None, None]
-        squares = np.asarray(T[samples, rows[:, :, None], columns[:, None, :]])
-        is_color = squares.ndim == 4 and self.color_space == "hsv"
-        return hsv_of_rgb(squares) if is_color else squares
+        crops = np.asarray(T[samples, rows[:, :, None], columns[:, None, :]])
+        is_color = crops.ndim == 4 and self.color_space == "hsv"
+        return convert_rgb_to_hsv(crops) if is_color else crops
 
 
-def hsv_of_rgb(colors: Floats) -> Floats:
-    """Convert RGB to hue and saturation from 0 to 1, and value, the maximum of the channels."""
-    value, least = colors.max(axis=-1), colors.min(axis=-1)
-    chroma = value - least
-    gray = chroma <= 0
+def convert_rgb_to_hsv(colors: Floats) -> Floats:
+    """Convert RGB colors to HSV, with hue and saturation from 0 to 1.
+
+    The value is the maximum of the three channels.
+    """
+    value, min_channel = colors.max(axis=-1), colors.min(axis=-1)
+    chroma = value - min_channel
+    is_gray = chroma <= 0
     r, g, b = np.moveaxis(colors, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        sixth = np.select(
+        hue_sector = np.select(
             [value == r, value == g],
             [(g - b) / chroma % 6, (b - r) / chroma + 2],
             (r - g) / chroma + 4,
         )
         saturation = np.where(value > 0, chroma / value, 0)
-    hue = np.where(gray, 0, sixth / 6)
+    hue = np.where(is_gray, 0, hue_sector / 6)
     return np.stack([hue, saturation, value], axis=-1).astype(colors.dtype, copy=False)

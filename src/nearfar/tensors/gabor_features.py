@@ -13,11 +13,11 @@ from nearfar.arrays import Floats
 from nearfar.base import LearnerTags
 from nearfar.blocks import row_blocks
 from nearfar.parameters import Allowed, boolean, check_parameter, integer, one_of, real
-from nearfar.tensors.tensor_map import MAP_PARAMETERS, _TensorMap
+from nearfar.tensors.tensor_map import TRANSFORMER_PARAMETERS, _TensorTransformer
 
 SumOver = Literal["none", "orientations", "scales", "both"]
 
-_BANK: dict[str, list[Allowed]] = {
+_BANK_PARAMETERS: dict[str, list[Allowed]] = {
     "n_scales": [integer(1, 64)],
     "n_orientations": [integer(1, 64)],
     "mask_size": [integer(1, 2048)],
@@ -29,8 +29,8 @@ _BANK: dict[str, list[Allowed]] = {
 }
 # Maximum size in bytes of the responses that are computed at once, so that they stay in cache.
 _BLOCK_BYTES = 2**24
-# Axes of the bank over which kernels are summed.
-_SUMMED: dict[str, tuple[int, ...]] = {
+# Axes of the filter bank over which each value of ``sum_over`` sums the kernels.
+_SUMMED_AXES: dict[str, tuple[int, ...]] = {
     "none": (),
     "orientations": (1,),
     "scales": (0,),
@@ -38,12 +38,12 @@ _SUMMED: dict[str, tuple[int, ...]] = {
 }
 
 
-class GaborFeatures(_TensorMap):
+class GaborFeatures(_TensorTransformer):
     r"""Magnitudes of the responses of images to a bank of Gabor filters.
 
     The response at pixel p is the convolution :math:`\sum_z I(p - z)\, \psi(z)`, where I is zero
     outside the image. A feature is the magnitude of a response. ``sum_over`` selects whether
-    kernels are summed *before* that, over the orientations d or the scales s of
+    kernels are summed *before* the magnitude is taken, over the orientations d or the scales s of
     :func:`~nearfar.tensors.gabor_bank`:
 
     ============  ======================================  ==========================
@@ -57,8 +57,8 @@ class GaborFeatures(_TensorMap):
     (h, w, c), give tensors of shape (h, w, c, ...), with each channel processed separately.
 
     Use it before a tensor learner on images whose texture or outline is more informative than
-    their brightness. In the gait recognition experiments of [1]_, it helps most if the subjects
-    carry something. ``fit`` stores only the shape of the images.
+    their brightness. In the gait recognition experiments of [1]_, Gabor features help most if the
+    subjects carry something. ``fit`` stores only the shape of the images.
 
     Cost: one Fourier transform per kernel and image, :math:`O(hw \log hw)`, instead of
     :math:`O(hw\, m^2)` for a direct
@@ -126,7 +126,11 @@ class GaborFeatures(_TensorMap):
         "size": "mask_size",
         "n_directions": "n_orientations",
     }
-    parameters: ClassVar = {"sum_over": [one_of(*_SUMMED)], **_BANK, **MAP_PARAMETERS}
+    parameters: ClassVar = {
+        "sum_over": [one_of(*_SUMMED_AXES)],
+        **_BANK_PARAMETERS,
+        **TRANSFORMER_PARAMETERS,
+    }
 
     def __init__(
         self,
@@ -155,7 +159,7 @@ class GaborFeatures(_TensorMap):
         self.flatten = flatten
         self.tensor_shape = tensor_shape
 
-    def _shape_out(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def _get_output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(shape) not in (2, 3):
             raise ValueError(
                 "GaborFeatures expects images of shape (height, width) or (height, width, "
@@ -163,24 +167,24 @@ class GaborFeatures(_TensorMap):
                 "tensor_shape."
             )
         axes = (self.n_scales, self.n_orientations)
-        summed = _SUMMED[self.sum_over]
-        return *shape, *(n for axis, n in enumerate(axes) if axis not in summed)
+        summed_axes = _SUMMED_AXES[self.sum_over]
+        return *shape, *(n for axis, n in enumerate(axes) if axis not in summed_axes)
 
-    def _mapped(self, T: Floats) -> Floats:
+    def _transform_tensors(self, T: Floats) -> Floats:
         shape = T.shape[1:3]
-        spectra = _spectra(
-            self.sum_over, shape, T.dtype.char, *(getattr(self, name) for name in _BANK)
+        spectra = _compute_spectra(
+            self.sum_over, shape, T.dtype.char, *(getattr(self, name) for name in _BANK_PARAMETERS)
         )
         # Each channel is filtered as a separate image.
         images = T.reshape(*T.shape[:3], -1)
         n_channels, n_kernels = images.shape[3], len(spectra)
         magnitudes = np.empty((len(T), *shape, n_channels, n_kernels), T.dtype)
-        few = max(1, _BLOCK_BYTES // spectra.nbytes)
-        for block in row_blocks(len(T), 2 * spectra.nbytes, at_most=few):
+        max_images_per_block = max(1, _BLOCK_BYTES // spectra.nbytes)
+        for block in row_blocks(len(T), 2 * spectra.nbytes, at_most=max_images_per_block):
             for channel in range(n_channels):
-                responses = _responses(images[block, ..., channel], spectra)
+                responses = _filter_images(images[block, ..., channel], spectra)
                 magnitudes[block, ..., channel, :] = np.moveaxis(np.abs(responses), 1, -1)
-        return magnitudes.reshape(len(T), *self._shape_out(T.shape[1:]))
+        return magnitudes.reshape(len(T), *self._get_output_shape(T.shape[1:]))
 
 
 def gabor_bank(
@@ -193,12 +197,12 @@ def gabor_bank(
     prefactor_power: float = 1,
     remove_dc: bool = False,
 ) -> NDArray[np.complex128]:
-    r"""Return Gabor functions of several scales and directions, sampled on a square mask.
+    r"""Return Gabor functions of several scales and orientations, sampled on a square mask.
 
     .. math::
         \psi_{s,d}(z) = \frac{\|k\|^a}{\delta^2}\, e^{-\|k\|^2 \|z\|^2 / 2\delta^2}
         \left( e^{i k \cdot z} - e^{-\delta^2/2} \right), \qquad
-        k = \frac{k_{max}}{f^s} (\cos\phi_d, \sin\phi_d),\ \phi_d = \pi d / n_{directions}.
+        k = \frac{k_{max}}{f^s} (\cos\phi_d, \sin\phi_d),\ \phi_d = \pi d / n_{orientations}.
 
     With the exponent a = 1, all scales have the same energy on an unbounded mask. A mask of 64
     pixels contains 100, 100, 99, 71 and 27% of the energy of the five default scales, and the last
@@ -207,7 +211,7 @@ def gabor_bank(
     Parameters
     ----------
     n_scales, n_orientations : int, default=5 and 8
-        Number of scales and of directions.
+        Number of scales and of orientations.
     mask_size : int, default=64
         Side of the mask in pixels. The origin z = 0 is at index ``mask_size // 2``.
     max_frequency : float, default=pi/2
@@ -215,9 +219,9 @@ def gabor_bank(
     frequency_ratio : float, default=2
         Ratio between the frequencies of consecutive scales.
     envelope_width : float, default=2*pi
-        Width: standard deviation times frequency.
+        Width of the Gabor functions: standard deviation times frequency.
     prefactor_power : float, default=1
-        The exponent a. The value 2 is common in the literature.
+        Exponent a of the frequency in the prefactor. The value 2 is common in the literature.
     remove_dc : bool, default=False
         Whether to subtract a multiple of the envelope from each kernel, such that the response to
         constant images is zero.
@@ -225,7 +229,7 @@ def gabor_bank(
     Returns
     -------
     ndarray of complex, shape (n_scales, n_orientations, mask_size, mask_size)
-        The kernels. Their first axis is y, downward, the second is x.
+        The kernels. The last two axes are y (downward) and x.
 
     References
     ----------
@@ -239,7 +243,7 @@ def gabor_bank(
     >>> bank.shape, float(bank[0, 0, 32, 32].real.round(7))
     ((5, 8, 64, 64), 0.0397887)
     """
-    given = (
+    values = (
         n_scales,
         n_orientations,
         mask_size,
@@ -249,7 +253,7 @@ def gabor_bank(
         prefactor_power,
         remove_dc,
     )
-    for (name, allowed), value in zip(_BANK.items(), given, strict=True):
+    for (name, allowed), value in zip(_BANK_PARAMETERS.items(), values, strict=True):
         check_parameter("gabor_bank", name, value, allowed)
     frequency = (
         float(max_frequency) / float(frequency_ratio) ** np.arange(n_scales)[:, None, None, None]
@@ -269,18 +273,20 @@ def gabor_bank(
 
 
 @lru_cache(maxsize=4)
-def _spectra(sum_over: SumOver, shape: tuple[int, int], dtype: str, *bank: Any) -> NDArray[Any]:
+def _compute_spectra(
+    sum_over: SumOver, shape: tuple[int, int], dtype: str, *bank: Any
+) -> NDArray[Any]:
     """Return Fourier transforms (n_kernels, N1, N2) of the summed kernels for an image shape.
 
-    Only responses inside the image are needed. There, a circular convolution is equal to one with
-    zero padding if its period exceeds the image by at least half the mask.
+    Only responses inside the image are needed. For these, a circular convolution is equal to a
+    convolution with zero padding if its period exceeds the image by at least half the mask.
     """
-    kernels = gabor_bank(*bank).sum(axis=_SUMMED[sum_over])
+    kernels = gabor_bank(*bank).sum(axis=_SUMMED_AXES[sum_over])
     kernels = kernels.reshape(-1, *kernels.shape[-2:])
     center = kernels.shape[-1] // 2
     periods = []
     for axis, length in enumerate(shape, start=1):
-        # Crop the parts of the kernel that are farther from its center than the image is long.
+        # Kernel values farther from the center than the length of the image have no effect.
         reach = min(center, length - 1)
         low, high = center - reach, min(center + reach + 1, kernels.shape[axis])
         kernels = kernels.take(range(low, high), axis=axis)
@@ -294,11 +300,11 @@ def _spectra(sum_over: SumOver, shape: tuple[int, int], dtype: str, *bank: Any) 
     return spectra
 
 
-def _responses(images: Floats, spectra: NDArray[Any]) -> NDArray[Any]:
+def _filter_images(images: Floats, spectra: NDArray[Any]) -> NDArray[Any]:
     """Return the convolutions (n, n_kernels, h, w) of images with kernels."""
     height, width = images.shape[1:]
     transforms = fft.fft2(images, s=spectra.shape[1:])
     products = transforms[:, None] * spectra
-    # Invert along one axis and crop to the image, then along the other: this saves transforms.
+    # Cropping between the two inverse transforms saves work in the second one.
     rows = fft.ifft(products, axis=2, overwrite_x=True)[:, :, :height]
     return np.asarray(fft.ifft(rows, axis=3, overwrite_x=True)[..., :width])

@@ -16,8 +16,8 @@ from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.words import listed
 
-# Minimum autocorrelation of a signal at its period.
-_REPEATED = 0.2
+# Minimum autocorrelation at a lag that counts as a step.
+_MIN_AUTOCORRELATION = 0.2
 
 
 def gait_period(silhouettes: ArrayLike) -> int:
@@ -25,12 +25,12 @@ def gait_period(silhouettes: ArrayLike) -> int:
 
     Legs cover more pixels when they are apart, so the mean of the lower half of the frames
     oscillates with each step. Let :math:`s_t` be this mean after removal of a linear trend. Its
-    autocorrelation
+    autocorrelation at lag l,
 
     .. math:: r(l) = \frac{\sum_t s_t s_{t+l}}{\sqrt{\sum_t s_t^2 \sum_t s_{t+l}^2}}
 
-    has its first high peak at the length of one step. A cycle is about twice as long; its length is
-    refined by the autocorrelation near this value.
+    has its first high peak at the length of one step. A cycle is about twice as long. Its length
+    is refined with the autocorrelation at lags near this value.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def gait_period(silhouettes: ArrayLike) -> int:
     Returns
     -------
     int
-        Period, at most n_frames. If the signal is not periodic or has fewer than 4 frames, all
-        frames count as one cycle, and the result is n_frames.
+        Period in frames, at most n_frames. If the signal is not periodic or has fewer than 4
+        frames, all frames count as one cycle, and the result is n_frames.
 
     References
     ----------
@@ -56,7 +56,7 @@ def gait_period(silhouettes: ArrayLike) -> int:
     >>> [gait_period(frames) for frames in sequences], periods.tolist()
     ([28, 28, 29], [28, 28, 29])
     """
-    frames = _checked_frames(silhouettes, "silhouettes")
+    frames = _check_frames(silhouettes, "silhouettes")
     n = len(frames)
     legs = frames[:, frames.shape[1] // 2 :].reshape(n, -1).mean(axis=1, dtype=np.float64)
     time = np.arange(n) - (n - 1) / 2
@@ -66,29 +66,30 @@ def gait_period(silhouettes: ArrayLike) -> int:
     if n < 4 or energy <= 1e-20 * n * np.square(legs).max():
         return n
     # At least half of the frames must have a partner one step later.
-    longest = n // 2
+    max_lag = n // 2
     padded = fft.rfft(signal, 2 * n)
-    products = fft.irfft(padded * padded.conj(), 2 * n)[: longest + 2]
-    before, after = np.cumsum(signal**2), np.cumsum(signal[::-1] ** 2)
+    products = fft.irfft(padded * padded.conj(), 2 * n)[: max_lag + 2]
+    energy_before, energy_after = np.cumsum(signal**2), np.cumsum(signal[::-1] ** 2)
     lags = np.arange(len(products))
-    overlap = np.sqrt(before[n - 1 - lags] * after[n - 1 - lags])
-    repeats = products / np.maximum(overlap, 1e-300)
+    overlap = np.sqrt(energy_before[n - 1 - lags] * energy_after[n - 1 - lags])
+    autocorrelation = products / np.maximum(overlap, 1e-300)
     peaks = [
         lag
-        for lag in range(2, longest + 1)
-        if repeats[lag - 1] <= repeats[lag] >= repeats[lag + 1] and repeats[lag] > _REPEATED
+        for lag in range(2, max_lag + 1)
+        if autocorrelation[lag - 1] <= autocorrelation[lag] >= autocorrelation[lag + 1]
+        and autocorrelation[lag] > _MIN_AUTOCORRELATION
     ]
     if not peaks:
         return n
-    # Use the first peak that is at least half as high as the highest one. Multiples of a step also
-    # have peaks, and those of whole cycles are higher if left and right steps differ.
-    step = next(lag for lag in peaks if repeats[lag] >= 0.5 * repeats[peaks].max())
-    # A cycle is not exactly two times the first step: search the best lag nearby.
-    cycle = 2 * step + _top(repeats, step)
-    near = np.arange(max(2, round(cycle) - 2), round(cycle) + 3)
-    near = near[near < len(repeats)]
-    if len(near) == 5:
-        return int(min(near[np.argmax(repeats[near])], n))
+    # Multiples of a step also have peaks, and the peaks of complete cycles are higher if left and
+    # right steps differ. So use the first peak that is at least half as high as the highest one.
+    step = next(lag for lag in peaks if autocorrelation[lag] >= 0.5 * autocorrelation[peaks].max())
+    # A cycle need not be exactly twice the first step, so search for the best lag nearby.
+    cycle = 2 * step + _compute_double_peak_offset(autocorrelation, step)
+    nearby_lags = np.arange(max(2, round(cycle) - 2), round(cycle) + 3)
+    nearby_lags = nearby_lags[nearby_lags < len(autocorrelation)]
+    if len(nearby_lags) == 5:
+        return int(min(nearby_lags[np.argmax(autocorrelation[nearby_lags])], n))
     return int(np.clip(round(cycle), 2, n))
 
 
@@ -123,7 +124,7 @@ def averaged_gait_images(silhouettes: ArrayLike, period: int | None = None) -> F
     >>> averaged_gait_images(np.ones((10, 4, 3)), period=4).shape
     (2, 4, 3)
     """
-    frames = _checked_frames(silhouettes, "silhouettes")
+    frames = _check_frames(silhouettes, "silhouettes")
     check_parameter("averaged_gait_images", "period", period, [none, integer(1)])
     length = gait_period(frames) if period is None else int(period)
     n_cycles = len(frames) // length
@@ -142,7 +143,7 @@ def sequence_distance(P: ArrayLike, G: ArrayLike) -> float:
 
     .. math:: d(P, G) = \mathrm{median}_i \min_j \|P_i - G_j\|
 
-    It is not symmetric: in general, :math:`d(P, G) \ne d(G, P)`.
+    The distance is not symmetric: in general, :math:`d(P, G) \ne d(G, P)`.
 
     Parameters
     ----------
@@ -170,8 +171,8 @@ def sequence_distance(P: ArrayLike, G: ArrayLike) -> float:
     0.5
     """
     rows = []
-    for name, given in (("P", P), ("G", G)):
-        features = np.asarray(given, dtype=np.float64)
+    for name, cycles in (("P", P), ("G", G)):
+        features = np.asarray(cycles, dtype=np.float64)
         if features.ndim < 2 or not features.size:
             raise ValueError(
                 f"{name} must have shape (n_cycles, ...), with one row or tensor per cycle; got "
@@ -185,32 +186,37 @@ def sequence_distance(P: ArrayLike, G: ArrayLike) -> float:
             f"P has {rows[0].shape[1]} features per cycle, but G has {rows[1].shape[1]}. Both must "
             "be transformed in the same way."
         )
-    whole = [np.array([0, len(part)]) for part in rows]
-    return float(median_of_nearest(cdist(*rows), *whole)[0, 0])
+    bounds = [np.array([0, len(cycles)]) for cycles in rows]
+    return float(compute_median_distances(cdist(*rows), *bounds)[0, 0])
 
 
-def median_of_nearest(
+def compute_median_distances(
     D: Matrix, probes: NDArray[np.intp], gallery: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Return the distances between sequences from those between their cycles.
+    """Compute the distances between sequences from the distances D between their cycles.
 
-    Probe i has the rows ``probes[i]`` to ``probes[i + 1]`` of D, and subject j of the gallery the
-    columns ``gallery[j]`` to ``gallery[j + 1]``, each without the last.
+    Probe i has the rows ``probes[i] : probes[i + 1]`` of D, and subject j of the gallery has the
+    columns ``gallery[j] : gallery[j + 1]``.
     """
     nearest = np.minimum.reduceat(D, gallery[:-1], axis=1)
-    parts = pairwise(probes)
-    return np.array([np.median(nearest[start:stop], axis=0) for start, stop in parts])
+    ranges = pairwise(probes)
+    return np.array([np.median(nearest[start:stop], axis=0) for start, stop in ranges])
 
 
-def mean_of_nearest(
+def compute_symmetric_distances(
     D: Matrix, probes: NDArray[np.intp], gallery: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Return the symmetric distances: means of the nearest distances, averaged over both ways."""
-    there = np.minimum.reduceat(D, gallery[:-1], axis=1)
-    back = np.minimum.reduceat(D, probes[:-1], axis=0)
-    there = np.add.reduceat(there, probes[:-1], axis=0) / np.diff(probes)[:, None]
-    back = np.add.reduceat(back, gallery[:-1], axis=1) / np.diff(gallery)
-    return np.asarray((there + back) / 2)
+    """Compute symmetric distances between sequences from the distances D between their cycles.
+
+    Each distance is the mean distance of a cycle to the nearest cycle of the other sequence,
+    averaged over both directions. For ``probes`` and ``gallery`` see
+    :func:`compute_median_distances`.
+    """
+    to_gallery = np.minimum.reduceat(D, gallery[:-1], axis=1)
+    to_probes = np.minimum.reduceat(D, probes[:-1], axis=0)
+    to_gallery = np.add.reduceat(to_gallery, probes[:-1], axis=0) / np.diff(probes)[:, None]
+    to_probes = np.add.reduceat(to_probes, gallery[:-1], axis=1) / np.diff(gallery)
+    return np.asarray((to_gallery + to_probes) / 2)
 
 
 def rank_k_rates(
@@ -221,9 +227,9 @@ def rank_k_rates(
 ) -> Vector:
     """Return the fraction of probes whose subject is among the k nearest of the gallery.
 
-    The distance of a subject with several columns is the smallest of them. Ties count against the
-    correct subject: subjects at the same distance are ranked before it, so that constant distances
-    have rate 0 below the number of subjects.
+    If a subject has several columns, the smallest distance counts. Ties count against the correct
+    subject: subjects at the same distance are ranked before it. If all distances are equal, the
+    rate is therefore 0 for every k below the number of subjects.
 
     Parameters
     ----------
@@ -232,9 +238,9 @@ def rank_k_rates(
     probe_ids : array-like of shape (n_probes,)
         Subject of each probe, which must be in the gallery.
     gallery_ids : array-like of shape (n_gallery,)
-        Subject of each column.
+        Subject of each column of ``distances``.
     ranks : sequence of int, default=(1, 5)
-        Values of k.
+        Values of k for which the rate is returned.
 
     Returns
     -------
@@ -261,19 +267,19 @@ def rank_k_rates(
     for k in ranks:
         check_parameter("rank_k_rates", "ranks", k, [integer(1)])
     codes = {subject: code for code, subject in enumerate(subjects.tolist())}
-    strangers = sorted({probe for probe in probes.tolist() if probe not in codes}, key=str)
-    if strangers:
+    unknown_subjects = sorted({probe for probe in probes.tolist() if probe not in codes}, key=str)
+    if unknown_subjects:
         raise ValueError(
-            f"probe_ids has {listed(strangers, 3)}, not in gallery_ids. Remove these probes, or "
-            "add their subjects to the gallery."
+            f"probe_ids has {listed(unknown_subjects, 3)}, not in gallery_ids. Remove these "
+            "probes, or add their subjects to the gallery."
         )
     order = np.argsort(gallery, kind="stable")
     starts = np.searchsorted(gallery[order], np.arange(len(subjects)))
     nearest = np.minimum.reduceat(D[:, order], starts, axis=1)
-    own = np.array([codes[probe] for probe in probes.tolist()])
-    theirs = nearest[np.arange(len(own)), own]
-    places = (nearest <= theirs[:, None]).sum(axis=1)
-    return np.array([np.mean(places <= k) for k in ranks])
+    true_codes = np.array([codes[probe] for probe in probes.tolist()])
+    true_distances = nearest[np.arange(len(true_codes)), true_codes]
+    true_ranks = (nearest <= true_distances[:, None]).sum(axis=1)
+    return np.array([np.mean(true_ranks <= k) for k in ranks])
 
 
 def weighted_average_rate(rates: ArrayLike, sizes: ArrayLike) -> Any:
@@ -289,7 +295,7 @@ def weighted_average_rate(rates: ArrayLike, sizes: ArrayLike) -> Any:
     Returns
     -------
     float, or ndarray of shape (...)
-        Weighted mean of each method.
+        Weighted mean rate of each method.
 
     Examples
     --------
@@ -297,28 +303,31 @@ def weighted_average_rate(rates: ArrayLike, sizes: ArrayLike) -> Any:
     >>> weighted_average_rate([100.0, 50.0], [10, 30])
     62.5
     """
-    shares, weights = np.asarray(rates, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
-    if weights.ndim != 1 or not shares.ndim or shares.shape[-1] != len(weights):
+    rate_values, weights = np.asarray(rates, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
+    if weights.ndim != 1 or not rate_values.ndim or rate_values.shape[-1] != len(weights):
         raise ValueError(
             f"rates must have one entry for each of sizes along its last axis; got shapes "
-            f"{shares.shape} and {weights.shape}."
+            f"{rate_values.shape} and {weights.shape}."
         )
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
         raise ValueError("sizes must be nonnegative, finite numbers with a positive sum.")
-    if not np.isfinite(shares).all():
+    if not np.isfinite(rate_values).all():
         raise ValueError("rates contains NaN or infinity. Remove probe sets without a rate.")
-    averages = shares @ weights / weights.sum()
+    averages = rate_values @ weights / weights.sum()
     return float(averages) if averages.ndim == 0 else averages
 
 
-def _top(values: Vector, at: int) -> float:
-    """Return two times the offset of a peak from the top of the parabola through three values."""
-    left, middle, right = values[at - 1 : at + 2]
-    bend = left - 2 * middle + right
-    return float((left - right) / bend) if bend < 0 else 0.0
+def _compute_double_peak_offset(values: Vector, index: int) -> float:
+    """Return twice the offset of the top of a parabola from the peak at ``index``.
+
+    The parabola passes through the peak and its two neighbors.
+    """
+    before_peak, peak, after_peak = values[index - 1 : index + 2]
+    curvature = before_peak - 2 * peak + after_peak
+    return float((before_peak - after_peak) / curvature) if curvature < 0 else 0.0
 
 
-def _checked_frames(silhouettes: ArrayLike, name: str) -> NDArray[Any]:
+def _check_frames(silhouettes: ArrayLike, name: str) -> NDArray[Any]:
     frames = np.asarray(silhouettes)
     if frames.dtype.kind not in "biuf" or frames.ndim < 2 or not frames.size:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Gait recognition."""
+"""Gait recognition by nearest neighbors."""
 
 from __future__ import annotations
 
@@ -22,13 +22,20 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.sets import Sets, as_sets
 from nearfar.summaries.whitening import whitened_means
 from nearfar.tensors.gabor_features import GaborFeatures
-from nearfar.tensors.gait import averaged_gait_images, mean_of_nearest, median_of_nearest
+from nearfar.tensors.gait import (
+    averaged_gait_images,
+    compute_median_distances,
+    compute_symmetric_distances,
+)
 
 Representation = Literal["agi", "gabor", "gabor_d", "gabor_s", "gabor_sd"]
 
-_GABOR = {"gabor": "none", "gabor_d": "orientations", "gabor_s": "scales", "gabor_sd": "both"}
-_MATCHING = {"median_min": median_of_nearest, "symmetric_mean_min": mean_of_nearest}
-# Shrinkage of the within-class covariance of LDA toward its mean variance.
+_GABOR_KINDS = {"gabor": "none", "gabor_d": "orientations", "gabor_s": "scales", "gabor_sd": "both"}
+_MATCHING_FUNCTIONS = {
+    "median_min": compute_median_distances,
+    "symmetric_mean_min": compute_symmetric_distances,
+}
+# Shrinkage of the within-class covariance of LDA: weight of the mean variance.
 _SHRINKAGE = 0.1
 
 
@@ -55,13 +62,14 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
     other sets of vectors see :class:`SetKNeighborsClassifier`. With ``subspace=None`` and many
     pixels, LDA works in the span of all averaged images, which is feasible for some hundred images.
 
-    Cost: that of the subspace and of LDA for m cycles, then m distances per cycle of a sequence.
+    Cost: the cost of fitting the subspace and LDA to the m cycles of the gallery. Prediction
+    computes m distances per cycle of a new sequence.
 
     Parameters
     ----------
     representation : {"agi", "gabor", "gabor_d", "gabor_s", "gabor_sd"}, default="agi"
         Features: the averaged gait images, or their :class:`GaborFeatures` with all kernels or
-        with kernels summed over directions ("gabor_d"), scales ("gabor_s") or both ("gabor_sd").
+        with kernels summed over orientations ("gabor_d"), scales ("gabor_s") or both ("gabor_sd").
     subspace : learner of tensors or None, default=None
         Transformer that is cloned and fitted to the features, with the subjects as labels. None
         uses the features unchanged.
@@ -112,13 +120,13 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
 
     learner_tags = LearnerTags(reads="instances", role="classifier", input="sets")
     parameters: ClassVar = {
-        "representation": [one_of("agi", *_GABOR)],
+        "representation": [one_of("agi", *_GABOR_KINDS)],
         "subspace": [
             none,
             having("fit", "transform", description="a learner of tensors with fit and transform"),
         ],
         "lda": [boolean],
-        "matching": [one_of(*_MATCHING)],
+        "matching": [one_of(*_MATCHING_FUNCTIONS)],
         "metric": [one_of("euclidean", "angle")],
         "period": [none, integer(1)],
         **TENSOR_PARAMETERS,
@@ -186,26 +194,26 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         self._forget()
         self.__dict__.pop("_axes", None)
         self._check_parameters()
-        walks, shape = _read(sequences, self.tensor_shape)
-        classes, codes = self._check_labels(ids, len(walks), min_classes=1)
-        images, sizes = self._averages(walks)
-        owners = np.repeat(codes, sizes)
-        order = np.argsort(owners, kind="stable")
-        owners = owners[order]
-        features = self._features(images[order], shape)
+        silhouettes, shape = _read_sequences(sequences, self.tensor_shape)
+        classes, codes = self._check_labels(ids, len(silhouettes), min_classes=1)
+        images, sizes = self._average_cycles(silhouettes)
+        cycle_codes = np.repeat(codes, sizes)
+        order = np.argsort(cycle_codes, kind="stable")
+        cycle_codes = cycle_codes[order]
+        features = self._compute_features(images[order], shape)
         subspace = None
         if self.subspace is not None:
-            subspace = clone(self.subspace).fit(features, owners)
-        rows = _rows(subspace, features)
-        mean = rows.mean(axis=0)
-        points = rows - mean
+            subspace = clone(self.subspace).fit(features, cycle_codes)
+        features_in_rows = _transform_to_rows(subspace, features)
+        mean = features_in_rows.mean(axis=0)
+        points = features_in_rows - mean
         if self.lda and len(classes) > 1:
-            self._axes = _shrunk_lda(points, owners)
+            self._axes = _fit_shrunk_lda(points, cycle_codes)
             points = points @ self._axes
         self.subspace_, self.tensor_shape_ = subspace, shape
         self.n_features_in_ = prod(shape)
-        self._mean, self._cycles = mean, self._scaled(points)
-        self._starts = np.searchsorted(owners, np.arange(len(classes)))
+        self._mean, self._cycles = mean, self._scale_to_metric(points)
+        self._starts = np.searchsorted(cycle_codes, np.arange(len(classes)))
         self.classes_ = classes
         return self
 
@@ -223,23 +231,23 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
             Distances, with the subjects in the order of ``classes_``.
         """
         check_is_fitted(self)
-        walks, shape = _read(sequences, self.tensor_shape_)
+        silhouettes, shape = _read_sequences(sequences, self.tensor_shape_)
         if shape != self.tensor_shape_:
             raise ValueError(
                 f"GaitRecognizer: the frames of sequences have shape {shape}, {prod(shape)} "
-                f"features, but those in fit had shape {self.tensor_shape_}."
+                f"features, but the frames in fit had shape {self.tensor_shape_}."
             )
-        images, sizes = self._averages(walks)
-        points = np.concatenate(list(self._mapped(images)))
+        images, sizes = self._average_cycles(silhouettes)
+        points = np.concatenate(list(self._transform_images(images)))
         gallery = np.append(self._starts, len(self._cycles))
-        match, offsets = _MATCHING[self.matching], np.concatenate([[0], np.cumsum(sizes)])
-        D = np.empty((len(walks), len(self.classes_)))
-        # Blocks consist of complete sequences.
-        per_walk = 16 * int(sizes.max()) * len(self._cycles)
-        for block in row_blocks(len(walks), per_walk):
+        match, offsets = _MATCHING_FUNCTIONS[self.matching], np.concatenate([[0], np.cumsum(sizes)])
+        D = np.empty((len(silhouettes), len(self.classes_)))
+        # A block contains complete sequences, since a distance needs all cycles of a sequence.
+        bytes_per_sequence = 16 * int(sizes.max()) * len(self._cycles)
+        for block in row_blocks(len(silhouettes), bytes_per_sequence):
             bounds = offsets[block.start : block.stop + 1]
-            apart = self._apart(points[bounds[0] : bounds[-1]])
-            D[block] = match(apart, bounds - bounds[0], gallery)
+            cycle_distances = self._compute_cycle_distances(points[bounds[0] : bounds[-1]])
+            D[block] = match(cycle_distances, bounds - bounds[0], gallery)
         return D
 
     def rank(self, sequences: Any) -> NDArray[Any]:
@@ -253,7 +261,8 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         Returns
         -------
         ndarray of shape (n_sequences, n_subjects)
-            Subjects by increasing distance. Ties are in the order of ``classes_``.
+            Subjects by increasing distance. Subjects at equal distance are in the order of
+            ``classes_``.
         """
         order = np.argsort(self.distances(sequences), axis=1, kind="stable")
         return np.asarray(self.classes_[order])
@@ -276,48 +285,49 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
 
     # ------------------------------------------------------------------ from frames to points
 
-    def _averages(self, walks: list[NDArray[Any]]) -> tuple[Floats, Indices]:
+    def _average_cycles(self, silhouettes: list[NDArray[Any]]) -> tuple[Floats, Indices]:
         """Return the averaged images of all sequences as rows, and their number per sequence."""
         averages = []
-        for k, frames in enumerate(walks):
+        for k, frames in enumerate(silhouettes):
             try:
                 averages.append(averaged_gait_images(frames, self.period))
             except ValueError as error:
                 raise ValueError(f"Sequence {k}: {error}") from None
-        sizes = np.array([len(part) for part in averages], dtype=np.intp)
+        sizes = np.array([len(images) for images in averages], dtype=np.intp)
         stacked = np.concatenate(averages)
         return stacked.reshape(len(stacked), -1), sizes
 
-    def _features(self, images: Floats, shape: tuple[int, ...]) -> Floats:
+    def _compute_features(self, images: Floats, shape: tuple[int, ...]) -> Floats:
         tensors = images.reshape(len(images), *shape)
         if self.representation == "agi":
             return tensors
         if len(shape) != 2:
             raise ValueError(
                 f"representation={self.representation!r} needs frames of shape (height, width), "
-                f"but those of sequences have shape {shape}. If frames are flat rows, set "
+                f"but the frames of sequences have shape {shape}. If frames are flat rows, set "
                 "tensor_shape."
             )
-        # There are 40 numbers per pixel. float32 is precise enough for averages of binary images.
-        gabor = GaborFeatures(_GABOR[self.representation], flatten=False)  # type: ignore[arg-type]
+        # "gabor" has 40 features per pixel, so memory matters. float32 is precise enough for
+        # averages of binary images.
+        gabor = GaborFeatures(_GABOR_KINDS[self.representation], flatten=False)  # type: ignore[arg-type]
         return gabor.fit_transform(tensors.astype(np.float32))
 
-    def _mapped(self, images: Floats) -> Iterator[Matrix]:
+    def _transform_images(self, images: Floats) -> Iterator[Matrix]:
         """Yield the transformed cycles of new images in blocks."""
         per_image = images.shape[1] * (8 if self.representation == "agi" else 8 * 40)
         for block in row_blocks(len(images), per_image):
-            features = self._features(images[block], self.tensor_shape_)
-            points = _rows(self.subspace_, features) - self._mean
-            yield self._scaled(points @ self._axes if hasattr(self, "_axes") else points)
+            features = self._compute_features(images[block], self.tensor_shape_)
+            points = _transform_to_rows(self.subspace_, features) - self._mean
+            yield self._scale_to_metric(points @ self._axes if hasattr(self, "_axes") else points)
 
-    def _scaled(self, points: Matrix) -> Matrix:
+    def _scale_to_metric(self, points: Matrix) -> Matrix:
         if self.metric == "euclidean":
             return points
         lengths = np.sqrt(np.einsum("ij,ij->i", points, points))[:, None]
         return np.asarray(points / np.where(lengths > 0, lengths, 1))
 
-    def _apart(self, points: Matrix) -> Matrix:
-        """Return the distances or angles between cycles and those of the gallery."""
+    def _compute_cycle_distances(self, points: Matrix) -> Matrix:
+        """Return the distances or angles between cycles and the cycles of the gallery."""
         D = np.asarray(cdist(points, self._cycles))
         return D if self.metric == "euclidean" else 2 * np.arcsin(np.minimum(D / 2, 1))
 
@@ -334,53 +344,60 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         )
         if self.subspace_ is None:
             return
-        made = check_state(self.subspace_).get("q", sizes["q"])
-        need(made == sizes["q"], f"subspace_ must return {sizes['q']} features; it returns {made}")
+        n_outputs = check_state(self.subspace_).get("q", sizes["q"])
+        need(
+            n_outputs == sizes["q"],
+            f"subspace_ must return {sizes['q']} features; it returns {n_outputs}",
+        )
 
 
-def _read(
-    sequences: Any, wanted: tuple[int, ...] | None
+def _read_sequences(
+    sequences: Any, requested_shape: tuple[int, ...] | None
 ) -> tuple[list[NDArray[Any]], tuple[int, ...]]:
     """Return the frames (n_frames, ...) of each sequence, and the shape of a frame.
 
-    Flat frames are reshaped to the wanted shape.
+    Flat frames are reshaped to the requested shape.
     """
     if isinstance(sequences, Sets | str | bytes) or not isinstance(sequences, Iterable):
-        walks = list(as_sets(sequences))  # Raises for other types, with a list of valid ones.
+        # Raises for other types, with a message that lists the valid ones.
+        silhouettes = list(as_sets(sequences))
     elif hasattr(sequences, "columns"):
-        walks = list(as_sets(sequences))
+        silhouettes = list(as_sets(sequences))
     else:
-        walks = [_plain(frames) for frames in sequences]
-        flat = [f.reshape(len(f), prod(f.shape[1:])) if f.ndim > 2 else f for f in walks]
-        if not walks or not all(_is_sound(frames, flat[0]) for frames in flat):
-            walks = list(as_sets(flat))  # Raises with a message that names the invalid sequence.
-    shape: tuple[int, ...] = walks[0].shape[1:]
-    for k, frames in enumerate(walks):
+        silhouettes = [_convert_to_array(frames) for frames in sequences]
+        flat = [f.reshape(len(f), prod(f.shape[1:])) if f.ndim > 2 else f for f in silhouettes]
+        if not silhouettes or not all(_can_average_in_place(frames, flat[0]) for frames in flat):
+            # Raises with a message that names the invalid sequence.
+            silhouettes = list(as_sets(flat))
+    shape: tuple[int, ...] = silhouettes[0].shape[1:]
+    for k, frames in enumerate(silhouettes):
         if frames.shape[1:] != shape:
             raise ValueError(
-                f"Sequence {k} has frames of shape {frames.shape[1:]}, but those of sequence 0 "
-                f"have shape {shape}. All frames must have the same shape."
+                f"Sequence {k} has frames of shape {frames.shape[1:]}, but the frames of sequence "
+                f"0 have shape {shape}. All frames must have the same shape."
             )
-    if wanted is None or tuple(wanted) == shape:
-        return walks, tuple(int(n) for n in shape)
-    if len(shape) > 1 or prod(wanted) != shape[0]:
+    if requested_shape is None or tuple(requested_shape) == shape:
+        return silhouettes, tuple(int(n) for n in shape)
+    if len(shape) > 1 or prod(requested_shape) != shape[0]:
         raise ValueError(
             f"GaitRecognizer: the frames of sequences have shape {shape}, {prod(shape)} features, "
-            f"but tensor_shape {tuple(wanted)} needs {prod(wanted)}."
+            f"but tensor_shape {tuple(requested_shape)} needs {prod(requested_shape)}."
         )
-    wanted = tuple(int(n) for n in wanted)
-    return [frames.reshape(len(frames), *wanted) for frames in walks], wanted
+    requested_shape = tuple(int(n) for n in requested_shape)
+    return [
+        frames.reshape(len(frames), *requested_shape) for frames in silhouettes
+    ], requested_shape
 
 
-def _plain(frames: Any) -> NDArray[Any]:
+def _convert_to_array(frames: Any) -> NDArray[Any]:
     try:
         return np.asarray(frames)
     except (TypeError, ValueError):  # The frames have unequal lengths.
         return np.array(frames, dtype=object)
 
 
-def _is_sound(frames: NDArray[Any], first: NDArray[Any]) -> bool:
-    """Return True if frames can be averaged without a copy in floats, which may be large."""
+def _can_average_in_place(frames: NDArray[Any], first: NDArray[Any]) -> bool:
+    """Return True if frames are valid numbers that can be averaged without a copy in floats."""
     if frames.ndim != 2 or not frames.size or frames.shape[1:] != first.shape[1:]:
         return False
     if frames.dtype.kind == "f":
@@ -388,18 +405,18 @@ def _is_sound(frames: NDArray[Any], first: NDArray[Any]) -> bool:
     return frames.dtype.kind in "biu"
 
 
-def _rows(subspace: Any, features: Floats) -> Matrix:
-    """Return the features after the subspace as flat rows of float64."""
-    mapped = features if subspace is None else np.asarray(subspace.transform(features))
-    return mapped.reshape(len(mapped), -1).astype(np.float64)
+def _transform_to_rows(subspace: Any, features: Floats) -> Matrix:
+    """Apply the subspace to features, and return flat rows of float64."""
+    transformed = features if subspace is None else np.asarray(subspace.transform(features))
+    return transformed.reshape(len(transformed), -1).astype(np.float64)
 
 
-def _shrunk_lda(points: Matrix, owners: Indices) -> Matrix:
-    """Return discriminant axes (q, r) with unit variance within subjects."""
-    if (points == points[np.searchsorted(owners, owners)]).all():
+def _fit_shrunk_lda(points: Matrix, cycle_codes: Indices) -> Matrix:
+    """Return LDA axes (q, r), scaled to unit variance within subjects."""
+    if (points == points[np.searchsorted(cycle_codes, cycle_codes)]).all():
         raise ValueError(
             "Every subject of ids has one gait cycle only, or equal cycles, so LDA cannot estimate "
             "the variance within subjects. Use lda=False, a shorter period or more sequences."
         )
-    statistics = ClassStatistics(pooled=True).partial_fit(points, owners)
+    statistics = ClassStatistics(pooled=True).partial_fit(points, cycle_codes)
     return whitened_means(statistics, _SHRINKAGE)[0]

@@ -61,8 +61,8 @@ class GTA(ModeStatisticsLearner):
         Starting point: "hosvd" uses the leading eigenvectors of each mode, with the other modes
         not projected; "random" draws orthonormal factors.
     max_iter : int, default=50
-        Maximum number of iterations: sweeps over the modes. 0 keeps the "hosvd" factors, a closed
-        form.
+        Maximum number of iterations: sweeps over the modes. 0 keeps the "hosvd" factors,
+        which are computed in closed form.
     tol : float, default=1e-6
         Stop when a sweep changes the projectors by less than this, summed over the modes.
     tensor_shape : tuple of int or None, default=None
@@ -89,8 +89,8 @@ class GTA(ModeStatisticsLearner):
     total_energy_ : float
         Sum of squares of all entries, about the mean if ``center`` is True.
     history_ : dict
-        Lists: "objective", the energy kept, after each step of a mode; "step", the change of the
-        projectors, and "seconds" after each sweep.
+        Lists: "objective" (the energy of the projected tensors) after each update of a mode; "step"
+        (the change of the projectors) and "seconds" after each sweep.
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
@@ -160,17 +160,29 @@ class GTA(ModeStatisticsLearner):
     def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
         """Learn the factors from the scatters of each mode, with all samples in one class."""
         shape = scatters.mean.shape
-        wanted = self._resolve_n_components(shape)
-        alone = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
-        total = float(np.sum(alone[0][0]))
+        n_requested = self._resolve_n_components(shape)
+        spectra = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
+        total = float(np.sum(spectra[0][0]))
         if not total > 0:
-            found = "all samples are equal" if self.center else "all entries are zero"
-            raise ValueError(f"GTA: {found} in X, so no direction has any energy.")
-        kept = wanted or [count_leading_values(values, self.energy) for values, _ in alone]
+            reason = "all samples are equal" if self.center else "all entries are zero"
+            raise ValueError(f"GTA: {reason} in X, so no direction has any energy.")
+        n_components = n_requested or [
+            count_leading_values(values, self.energy) for values, _ in spectra
+        ]
         if self.init == "random" and self.max_iter > 0:
-            start = draw_random_factors(shape, kept, check_random_state(self.random_state))
+            initial_factors = draw_random_factors(
+                shape, n_components, check_random_state(self.random_state)
+            )
         else:
-            start = [fix_column_signs(V[:, :q]) for (_, V), q in zip(alone, kept, strict=True)]
+            initial_factors = [
+                fix_column_signs(V[:, :q]) for (_, V), q in zip(spectra, n_components, strict=True)
+            ]
         self.total_energy_ = total
         mean = scatters.mean if self.center else None
-        self._learn_modes(scatters.within_scatter, start, lambda mode, _: kept[mode], mean, dtype)
+        self._learn_modes(
+            scatters.within_scatter,
+            initial_factors,
+            lambda mode, _: n_components[mode],
+            mean,
+            dtype,
+        )

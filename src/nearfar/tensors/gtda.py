@@ -55,14 +55,14 @@ class GTDA(ModeStatisticsLearner):
         Dimension of the output: number of components per mode. An integer applies to every mode, up
         to the mode's length. A tuple has one entry per mode. None uses ``energy`` or ``dim_rule``.
     within_weight : float or {"max_eig", "trace_ratio", "sum_eig"}, default=0.1
-        Weight of the within-class scatter: a number, or a rule that computes it at each step
-        (see Notes). With a rule, a step may decrease the objective.
+        Weight of the within-class scatter: a number, or a rule that computes the weight at each
+        step (see Notes). With a rule, a step may decrease the objective.
     energy : float, default=0.97
         Fraction of the energy that each mode keeps if the other modes are not projected. The energy
         is the sum of squares about the mean. Used if ``n_components`` and ``dim_rule`` are None.
     order : {"algebraic", "magnitude"}, default="algebraic"
-        Order of the eigenvalues: "algebraic" takes the largest first, "magnitude" those with the
-        largest absolute value (see Notes).
+        Order of the eigenvalues: "algebraic" takes the largest first, "magnitude" the largest
+        absolute values first (see Notes).
     dim_rule : {"eigenvalue_mass", "abs_mass", "positive_mass"} or None, default=None
         Rule that chooses the number of components of a mode at each step (see Notes).
     dim_fraction : float or None, default=None
@@ -75,8 +75,8 @@ class GTDA(ModeStatisticsLearner):
     tol : float, default=1e-6
         Stop when a sweep changes the projectors by less than this, summed over the modes.
     ridge : float, default=1e-8
-        Value added to the variances: this fraction of the mean diagonal
-        element of :math:`W_k` is added to its diagonal in the rules for ``within_weight``.
+        Value added to the variances: the rules for ``within_weight`` add this fraction of the mean
+        diagonal element of :math:`W_k` to its diagonal.
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
@@ -103,8 +103,8 @@ class GTDA(ModeStatisticsLearner):
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     history_ : dict
-        Lists: "objective" and "within_weight" after each step of a mode; "step", the change of the
-        projectors, and "seconds" after each sweep.
+        Lists: "objective" and "within_weight" after each update of a mode; "step" (the change of
+        the projectors) and "seconds" after each sweep.
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
@@ -226,57 +226,65 @@ class GTDA(ModeStatisticsLearner):
         self._check_dimension_rule()
         shape = scatters.mean.shape
         modes = range(len(shape))
-        wanted = self._resolve_n_components(shape)
-        alone = [(scatters.between_scatter(k), scatters.within_scatter(k)) for k in modes]
-        if not np.trace(alone[0][0]) + np.trace(alone[0][1]) > 0:
+        n_requested = self._resolve_n_components(shape)
+        initial_scatters = [
+            (scatters.between_scatter(k), scatters.within_scatter(k)) for k in modes
+        ]
+        if not np.trace(initial_scatters[0][0]) + np.trace(initial_scatters[0][1]) > 0:
             raise ValueError("GTDA: all samples are equal in X. At least two must differ.")
-        spread = [ordered_eigh(B + W) for B, W in alone]
-        # Directions without variance have no scatter within classes, so that their eigenvalue 0
-        # could exceed negative ones. The bases exclude them.
-        empty = 1e-12 if dtype == np.float64 else 1e-6
-        bases = [V[:, values > empty * values[0]] for values, V in spread]
-        kept = wanted or [count_leading_values(values, self.energy) for values, _ in spread]
+        total_spectra = [ordered_eigh(B + W) for B, W in initial_scatters]
+        # A direction without variance has the eigenvalue 0, which is larger than all negative
+        # eigenvalues. The bases exclude such directions.
+        relative_threshold = 1e-12 if dtype == np.float64 else 1e-6
+        bases = [V[:, values > relative_threshold * values[0]] for values, V in total_spectra]
+        n_components = n_requested or [
+            count_leading_values(values, self.energy) for values, _ in total_spectra
+        ]
         self.classes_, self.within_weight_ = classes, np.zeros(len(shape))
-        noted: list[float] = []
-        magnitude = self.order == "magnitude"
+        weight_history: list[float] = []
+        by_magnitude = self.order == "magnitude"
 
-        def difference(mode: int, B: Matrix, W: Matrix) -> Matrix:
+        def compute_difference(mode: int, B: Matrix, W: Matrix) -> Matrix:
             Q = bases[mode]
-            self.within_weight_[mode] = self._weight(Q.T @ B @ Q, Q.T @ W @ Q, kept[mode])
+            self.within_weight_[mode] = self._compute_weight(
+                Q.T @ B @ Q, Q.T @ W @ Q, n_components[mode]
+            )
             return B - self.within_weight_[mode] * W
 
-        def matrix_of(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
+        def compute_matrix(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
             B = scatters.between_scatter(mode, factors)
-            # With weight zero, the scatter within classes is not needed: save a pass over X.
+            # With weight zero, the scatter within classes has no effect: save a pass over X.
             W = (
                 scatters.within_scatter(mode, factors)
                 if self.within_weight != 0
                 else np.zeros_like(B)
             )
-            M = difference(mode, B, W)
-            noted.append(float(self.within_weight_[mode]))
+            M = compute_difference(mode, B, W)
+            weight_history.append(float(self.within_weight_[mode]))
             return M
 
-        def n_kept(mode: int, values: Vector) -> int:
+        def count_components(mode: int, values: Vector) -> int:
             if self.dim_rule is not None:
-                kept[mode] = self._n_by_rule(values)
-            return kept[mode]
+                n_components[mode] = self._count_by_rule(values)
+            return n_components[mode]
 
-        start = []
-        for mode, (B, W) in enumerate(alone):
-            values, V = ordered_eigh(difference(mode, B, W), magnitude, bases[mode])
-            start.append(fix_column_signs(V[:, : n_kept(mode, values)]))
+        initial_factors = []
+        for mode, (B, W) in enumerate(initial_scatters):
+            values, V = ordered_eigh(compute_difference(mode, B, W), by_magnitude, bases[mode])
+            initial_factors.append(fix_column_signs(V[:, : count_components(mode, values)]))
         if self.init == "random" and self.max_iter > 0:
-            start = draw_random_factors(shape, kept, check_random_state(self.random_state))
+            initial_factors = draw_random_factors(
+                shape, n_components, check_random_state(self.random_state)
+            )
         self._learn_modes(
-            matrix_of,
-            start,
-            n_kept,
+            compute_matrix,
+            initial_factors,
+            count_components,
             scatters.mean,
             dtype,
-            by_magnitude=magnitude,
+            by_magnitude=by_magnitude,
             bases=bases,
-            history={"within_weight": noted},
+            history={"within_weight": weight_history},
         )
 
     def _check_dimension_rule(self) -> None:
@@ -291,8 +299,8 @@ class GTDA(ModeStatisticsLearner):
                 "each other. Pass only one of them."
             )
 
-    def _weight(self, B: Matrix, W: Matrix, n_components: int) -> float:
-        """Return the weight of W. Both matrices are restricted to directions with variance."""
+    def _compute_weight(self, B: Matrix, W: Matrix, n_components: int) -> float:
+        """Return the weight of W. B and W are restricted to directions with variance."""
         if not isinstance(self.within_weight, str):
             return float(self.within_weight)
         trace = np.trace(W)
@@ -302,13 +310,16 @@ class GTDA(ModeStatisticsLearner):
                 f"within_weight={self.within_weight!r} would divide by zero. Pass a number for "
                 "within_weight."
             )
-        regular = W + self.ridge * trace / len(W) * np.eye(len(W))
+        regularized = W + self.ridge * trace / len(W) * np.eye(len(W))
         n_components = min(n_components, len(W))
-        return difference_weight(self.within_weight, B, regular, n_components, np.finfo(float).eps)
+        return difference_weight(
+            self.within_weight, B, regularized, n_components, np.finfo(float).eps
+        )
 
-    def _n_by_rule(self, values: Vector) -> int:
-        """Return the number of leading eigenvalues that ``dim_rule`` keeps."""
-        rule, share = self.dim_rule, self.energy if self.dim_fraction is None else self.dim_fraction
+    def _count_by_rule(self, values: Vector) -> int:
+        """Return the number of components that ``dim_rule`` keeps, for sorted eigenvalues."""
+        rule = self.dim_rule
+        fraction = self.energy if self.dim_fraction is None else self.dim_fraction
         mass = {
             "eigenvalue_mass": values,
             "abs_mass": np.abs(values),
@@ -322,5 +333,5 @@ class GTDA(ModeStatisticsLearner):
             )
         if total == 0:
             return 1
-        within = np.flatnonzero(np.cumsum(mass) / total <= share + 1e-12)
-        return int(within[-1]) + 1 if len(within) else 1
+        allowed = np.flatnonzero(np.cumsum(mass) / total <= fraction + 1e-12)
+        return int(allowed[-1]) + 1 if len(allowed) else 1

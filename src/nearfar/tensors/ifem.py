@@ -32,14 +32,14 @@ class IFEM(RankOneLearner):
         X_i^{(r+1)} = X_i^{(r)} - \lambda_{ir} A_r ,
 
     and the next classifier is fitted to the residuals. With more than two classes, or a rank above
-    one, a classifier has several rank-one tensors. The atom is then the one whose scores have the
+    one, a classifier has several rank-one tensors. IFEM then selects the one whose scores have the
     largest fraction of their variance between classes. New tensors are transformed by solving a
     triangular system with the inner products of the atoms, as in :class:`TR1A`.
 
     Use it to examine what a tensor classifier finds beyond its first direction, or to represent
     tensors by few features before k-NN. :class:`TR1DA` extracts features by a criterion of all
-    classes at once. With more than a few classes it is the better choice, since here each feature
-    needs a fit of all two-class problems.
+    classes at once. With more than a few classes TR1DA is the better choice, since IFEM solves all
+    two-class problems for each feature.
 
     Cost: one fit of the classifier per feature. Memory: one copy of X.
 
@@ -131,51 +131,51 @@ class IFEM(RankOneLearner):
         classes, codes = self._check_labels(y, len(T))
         check_squares(T)
         shape = T.shape[1:]
-        left = np.array(T.reshape(len(T), -1), np.float64, order="C")
-        spread = float(np.sum((left - left.mean(axis=0)) ** 2))
-        least = (1e-20 if T.dtype == np.float64 else 1e-11) * float(np.sum(left**2))
-        if not spread > least:
+        residuals = np.array(T.reshape(len(T), -1), np.float64, order="C")
+        scatter = float(np.sum((residuals - residuals.mean(axis=0)) ** 2))
+        rounding_level = (1e-20 if T.dtype == np.float64 else 1e-11) * float(np.sum(residuals**2))
+        if not scatter > rounding_level:
             raise ValueError("IFEM: all samples are equal in X. At least two must differ.")
-        found: list[list[Vector]] = []
-        stop: KeyboardInterrupt | None = None
-        while stop is None and len(found) < self.n_components:
+        atoms: list[list[Vector]] = []
+        interrupt: KeyboardInterrupt | None = None
+        while interrupt is None and len(atoms) < self.n_components:
             learner = LSSTM() if self.estimator is None else clone(self.estimator)
             if "tensor_shape" in learner.get_params(deep=False):
-                learner.set_params(tensor_shape=None)  # It receives tensors, not flat rows.
+                learner.set_params(tensor_shape=None)  # The residuals are tensors.
             try:
                 with forward_progress(self, learner):
-                    learner.fit(left.reshape(T.shape), codes)
+                    learner.fit(residuals.reshape(T.shape), codes)
             except KeyboardInterrupt as error:  # The classifier keeps its best result so far.
-                stop = error
+                interrupt = error
                 if not hasattr(learner, "factors_"):
                     break
-            atom = _best_atom(_atoms_of(learner), left, codes, least)
+            atom = _select_best_atom(_collect_atoms(learner), residuals, codes, rounding_level)
             if atom is None:
                 break
-            deflate(left, flatten_atoms([u[:, None] for u in atom])[:, 0])
-            found.append(atom)
-        if stop is not None and not found:
-            raise stop
-        if not found:
+            deflate(residuals, flatten_atoms([u[:, None] for u in atom])[:, 0])
+            atoms.append(atom)
+        if interrupt is not None and not atoms:
+            raise interrupt
+        if not atoms:
             raise ValueError(
                 "IFEM: all weights of the classifier are zero, so no feature was found. Pass "
                 "another estimator, or change its regularization."
             )
-        if len(found) < self.n_components and stop is None:
+        if len(atoms) < self.n_components and interrupt is None:
             warn(
-                f"IFEM: only {len(found)} of {self.n_components} features were found, because the "
+                f"IFEM: only {len(atoms)} of {self.n_components} features were found, because the "
                 "residuals do not separate the classes. Use a smaller n_components."
             )
         self.classes_ = classes
-        factors = [np.column_stack([atom[k] for atom in found]) for k in range(len(shape))]
+        factors = [np.column_stack([atom[k] for atom in atoms]) for k in range(len(shape))]
         self._keep_atoms(factors, None, T.dtype)
-        if stop is not None:
-            raise stop
+        if interrupt is not None:
+            raise interrupt
         return self
 
 
-def _atoms_of(learner: Any) -> list[list[Vector]]:
-    """Return the unit vectors of every rank-one tensor in a fitted classifier's weights."""
+def _collect_atoms(learner: Any) -> list[list[Vector]]:
+    """Return the unit vectors of every rank-one tensor in the weights of a fitted classifier."""
     factors = getattr(learner, "factors_", None)
     if factors is None:
         raise ValueError(
@@ -199,23 +199,25 @@ def _atoms_of(learner: Any) -> list[list[Vector]]:
     return atoms
 
 
-def _best_atom(
-    atoms: list[list[Vector]], left: Floats, codes: Indices, least: float
+def _select_best_atom(
+    atoms: list[list[Vector]], residuals: Floats, codes: Indices, rounding_level: float
 ) -> list[Vector] | None:
     """Return the atom whose scores have the largest fraction of variance between classes.
 
-    Return None if no scores vary.
+    Return None if the scores of all atoms are constant.
     """
     if not atoms:
         return None
-    flat = np.column_stack([flatten_atoms([u[:, None] for u in atom]) for atom in atoms])
-    scores = left @ flat
+    flat_candidates = np.column_stack([flatten_atoms([u[:, None] for u in atom]) for atom in atoms])
+    scores = residuals @ flat_candidates
     scores -= scores.mean(axis=0)
     total = np.sum(scores**2, axis=0)
     counts = np.bincount(codes)
     means = np.stack([scores[codes == c].mean(axis=0) for c in range(len(counts))])
-    varies = total > least
-    if not varies.any():
+    is_varying = total > rounding_level
+    if not is_varying.any():
         return None
-    share = np.where(varies, counts @ means**2 / np.where(varies, total, 1.0), -1.0)
-    return atoms[int(np.argmax(share))]
+    between_fraction = np.where(
+        is_varying, counts @ means**2 / np.where(is_varying, total, 1.0), -1.0
+    )
+    return atoms[int(np.argmax(between_fraction))]

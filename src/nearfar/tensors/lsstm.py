@@ -33,30 +33,29 @@ class LSSTM(TensorClassifier):
     a local optimum; ``n_init`` tries more starts. Vectors, and matrices with full ``rank``, give
     ridge regression itself.
 
-    Try it first among the tensor classifiers: it is the fastest, and its objective is smooth, so
-    that the alternation does not stall. A well-regularized linear classifier of flat rows is often
-    as good. The tensor form helps if there are few samples and the classes differ by a tensor of
-    low rank.
+    Try it first among the tensor classifiers: it is the fastest. Its objective is smooth, so the
+    alternation does not stall. A well-regularized linear classifier of flat rows is often as good.
+    The tensor form helps if there are few samples and the classes differ by a tensor of low rank.
 
-    Cost: a sweep reads X M times and adds O(n d_k²) per mode.
+    Cost: with M modes, a sweep reads X M times and adds O(n d_k²) for mode k of length d_k.
 
     Parameters
     ----------
     gamma : float, default=1.0
         Weight of the squared errors relative to the norm of W, in units of 1 / X².
     rank : int, default=1
-        Number of rank-one terms of W.
+        Number of rank-one terms of the weight tensor W.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        Starting point: rank-one tensors that approximate the difference of class means one after
-        another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
-        shape (d_k,) or (d_k, rank) per mode. All further starts are random.
+        Starting point: "mean_difference" fits rank-one tensors to the difference of class means,
+        "least_squares" runs a few sweeps of :class:`LSSTM`, "random" draws factors. A list has one
+        array of shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
         Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
         Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
-        Stop when a sweep turns the factors so little that :math:`1 - |\cos|` of the angle is at
-        most this in every mode.
+        Stop when :math:`1 - |\cos|` of the angle between the factors before and after a sweep is
+        at most this in every mode.
     multi_class : {"ovo", "ovr"}, default="ovo"
         Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
         "ovr" solves one problem per class against the rest. With rank 1, "ovo" is far better.
@@ -65,8 +64,8 @@ class LSSTM(TensorClassifier):
     random_state : int, RandomState or None, default=0
         Seed of the random number generator.
     n_jobs : int or None, default=None
-        Number of threads. They solve problems and starts in parallel and share X. None means 1,
-        -1 all cores.
+        Number of threads. They solve the two-class problems from all starts in parallel and share
+        X. None means 1, -1 all cores.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -78,7 +77,7 @@ class LSSTM(TensorClassifier):
         The weight tensors W as flat rows in C order. Two classes have one problem, in which
         ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercept of each problem.
+        Intercept of each two-class problem.
     factors_ : list of ndarray of shape (d_k, rank)
         Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
         contains the scales. With several problems, this attribute and those below, except
@@ -86,13 +85,13 @@ class LSSTM(TensorClassifier):
     objective_ : float
         Final value of the minimized objective.
     history_ : dict
-        Lists: "objective" after each step of a mode; "step", the largest :math:`1 - |\cos|` of a
-        turn, and "seconds" since the start, after each sweep.
+        Lists: "objective" after each update of a mode; "step" (the largest :math:`1 - |\cos|`, see
+        ``tol``) and "seconds" since the start after each sweep.
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
-        Whether ``tol`` was reached. False also for a problem whose optimum is W = 0: it assigns all
-        samples to the larger class, and ``fit`` warns.
+        Whether ``tol`` was reached. It is False if the optimum of the problem is W = 0: ``fit``
+        then warns, and all samples are assigned to the larger class.
     tensor_shape_ : tuple of int
         Shape of a sample.
 
@@ -149,7 +148,7 @@ class LSSTM(TensorClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
+    def _make_mode_learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
         def learn(Z: Matrix) -> Hyperplane:
             return label_ridge(Z, y, self.gamma, weight)
 

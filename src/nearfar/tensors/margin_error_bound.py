@@ -18,17 +18,16 @@ def margin_error_bound(
     where :math:`\|W\| \le \Lambda`, :math:`\|X\| \le R`, and nu is the fraction of training samples
     with a margin below :math:`\rho/\Lambda`.
 
-    The bound shows no gain from the tensor form. It is the bound of the support vector
-    machine, which also holds for the subset of weight tensors with low rank. Its absolute value
-    has no meaning, since :math:`\lambda` is an unspecified universal constant. Use it only for
-    comparisons.
+    The bound is the one of the support vector machine, which also holds for weight tensors of low
+    rank. It therefore shows no gain from the tensor form. Its absolute value has no meaning, since
+    :math:`\lambda` is an unspecified universal constant. Use the bound only for comparisons.
 
     Parameters
     ----------
     nu : float
         Fraction of margin errors, from 0 to 1.
     rho : float
-        Margin, positive.
+        Margin, a positive number.
     R, Lambda : float
         Upper bounds on the norms of the samples and of the weight tensor.
     N : int
@@ -36,7 +35,7 @@ def margin_error_bound(
     delta : float
         Probability that the bound does not hold, above 0 and at most 1.
     lam : float, default=1.0
-        The constant :math:`\lambda`.
+        Universal constant :math:`\lambda`, whose value is unknown.
 
     Returns
     -------
@@ -54,7 +53,7 @@ def margin_error_bound(
     >>> round(margin_error_bound(0.1, rho=1.0, R=1.0, Lambda=1.0, N=10_000, delta=0.05), 3)
     0.194
     """
-    wanted = {
+    conditions = {
         "nu must be from 0 to 1": 0 <= nu <= 1,
         "rho must be above 0": rho > 0,
         "R must be at least 0": R >= 0,
@@ -63,10 +62,10 @@ def margin_error_bound(
         "delta must be above 0 and at most 1": 0 < delta <= 1,
         "lam must be above 0": lam > 0,
     }
-    for words, holds in wanted.items():
-        if not holds:
-            given = {"nu": nu, "rho": rho, "R": R, "Lambda": Lambda, "N": N, "delta": delta}
-            value = given.get(words.split()[0], lam)
-            raise ValueError(f"margin_error_bound: {words}; got {value!r}.")
+    for condition, is_met in conditions.items():
+        if not is_met:
+            arguments = {"nu": nu, "rho": rho, "R": R, "Lambda": Lambda, "N": N, "delta": delta}
+            value = arguments.get(condition.split()[0], lam)
+            raise ValueError(f"margin_error_bound: {condition}; got {value!r}.")
     capacity = (R * Lambda / rho * math.log(N)) ** 2
     return nu + math.sqrt(lam / N * (capacity + math.log(1 / delta)))

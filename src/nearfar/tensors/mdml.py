@@ -23,12 +23,12 @@ from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import find_varying_basis, mode_scatter, project_stack
 from nearfar.state import State, flag, labels, number, whole
 
-# Number of steps that max_iter counts as one round. About as many lie between two searches for
-# impostors.
-_ROUND = 20
-# Fraction of the mean scatter of a mode's directions that is added before they are rescaled.
-_LEAST_SCATTER = 1e-3
-_MATRICES = Allowed(
+# Number of steps that max_iter counts as one round. The search for impostors is repeated about once
+# per round.
+_STEPS_PER_ROUND = 20
+# Ridge for the rescaling of the directions of a mode, as a fraction of their mean scatter.
+_MIN_SCATTER = 1e-3
+_MATRIX_LIST = Allowed(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(W) for W in value),
     "a list with one matrix per mode",
 )
@@ -62,7 +62,7 @@ class MDML(MultilinearLearner):
         Number of targets per point: its nearest points of the same class in the Euclidean metric,
         selected once before the optimization.
     push_weight : float, default=1.0
-        Weight c of the hinge terms. If it is far too small, the optimal metrics are zero.
+        Weight c of the hinge terms. If the weight is far too small, the optimal metrics are zero.
     n_components : int, tuple of int or None, default=None
         Dimension of the output: number of components per mode. An integer applies to every mode, up
         to the mode's length. A tuple has one entry per mode. None keeps all directions in which X
@@ -167,7 +167,7 @@ class MDML(MultilinearLearner):
         "n_neighbors": [integer(1)],
         "push_weight": [real(0, open_low=True)],
         "n_components": N_COMPONENTS_OF_MODES,
-        "init": [one_of("identity"), _MATRICES],
+        "init": [one_of("identity"), _MATRIX_LIST],
         "max_iter": [integer(1)],
         "tol": [real(0)],
         **TENSOR_PARAMETERS,
@@ -221,8 +221,8 @@ class MDML(MultilinearLearner):
         self._check_parameters()
         T = self._check_tensors(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(T))
-        wanted = self._resolve_n_components(T.shape[1:])
-        given = self._given_start(T.shape[1:], wanted)
+        n_requested = self._resolve_n_components(T.shape[1:])
+        user_start = self._check_user_start(T.shape[1:], n_requested)
         check_squares(T)
         # Sort the samples, so that sums have the same rounding errors for any order of X.
         flat = np.ascontiguousarray(T.reshape(len(T), -1), np.float64)
@@ -230,28 +230,31 @@ class MDML(MultilinearLearner):
         flat, codes = flat[order], codes[order]
         mean = flat.mean(axis=0)
         stack = (flat - mean).reshape(T.shape)
-        size, digits = float(np.abs(stack).max()), 1e-14 if T.dtype == np.float64 else 1e-6
-        if size <= digits * float(np.abs(T).max()):
+        largest_deviation, precision = (
+            float(np.abs(stack).max()),
+            1e-14 if T.dtype == np.float64 else 1e-6,
+        )
+        if largest_deviation <= precision * float(np.abs(T).max()):
             raise ValueError("MDML: all samples are equal in X. At least two must differ.")
         targets = find_checked_targets(
             stack.reshape(len(T), -1), codes, classes, self.n_neighbors, "MDML"
         )
-        bases = [_white_basis(stack, mode, digits) for mode in range(stack.ndim - 1)]
+        bases = [_compute_scaled_basis(stack, mode, precision) for mode in range(stack.ndim - 1)]
         stack = np.ascontiguousarray(project_stack(stack, bases))
-        start = _start(bases, wanted, given)
+        start = _make_start(bases, n_requested, user_start)
         weight = self.push_weight / (1 + self.push_weight)
         problem = ModeMetrics(stack, [len(W) for W in start], codes, targets, weight)
         self.classes_ = classes
         progress = Progress(np.concatenate([W.ravel() for W in start]), report=report_of(self))
         try:
             with blas_for(2.0 * stack.size * max(stack.shape[1:])):
-                limit = _ROUND * self.max_iter
+                limit = _STEPS_PER_ROUND * self.max_iter
                 self.converged_ = problem.solve(progress, max_iter=limit, tol=self.tol)
         finally:
             # After Ctrl-C, the learner keeps the result of the last step.
-            parts = problem.split_modes(progress.L)
-            factors = [Q @ W.T for Q, W in zip(bases, parts, strict=True)]
-            self._keep_factors(_canonical(factors), mean, T.dtype)
+            metric_factors = problem.split_modes(progress.L)
+            factors = [Q @ W.T for Q, W in zip(bases, metric_factors, strict=True)]
+            self._keep_factors(_make_canonical(factors), mean, T.dtype)
             self.n_iter_ = progress.n_iter
             self.history_ = progress.history
             # ModeMetrics divides the objective by 1 + c.
@@ -271,11 +274,13 @@ class MDML(MultilinearLearner):
             warn_of_limit("MDML", self.max_iter)
         return self
 
-    def _given_start(self, shape: Sequence[int], wanted: list[int] | None) -> list[Matrix] | None:
+    def _check_user_start(
+        self, shape: Sequence[int], n_requested: list[int] | None
+    ) -> list[Matrix] | None:
         if isinstance(self.init, str):
             return None
         matrices = [np.asarray(W, float) for W in self.init]
-        sizes = list(zip(wanted or shape, shape, strict=True))
+        sizes = list(zip(n_requested or shape, shape, strict=True))
         if [W.shape for W in matrices] != sizes or not all(np.isfinite(W).all() for W in matrices):
             raise ValueError(
                 f"MDML: init must contain finite arrays of shapes {sizes}; got shapes "
@@ -284,32 +289,32 @@ class MDML(MultilinearLearner):
         return matrices
 
 
-def _white_basis(stack: Floats, mode: int, empty: float) -> Matrix:
+def _compute_scaled_basis(stack: Floats, mode: int, precision: float) -> Matrix:
     """Return orthogonal columns (d_k, r) that span the directions in which a mode varies.
 
-    They are ordered by decreasing scatter and scaled to about equal scatter, which reduces the
-    number of steps to a fifth. Directions with almost no scatter are scaled up less.
+    The columns are ordered by decreasing scatter and scaled to about equal scatter, which reduces
+    the number of steps to a fifth. Directions with almost no scatter are scaled up less.
     """
-    Q = find_varying_basis(stack, mode, empty)
+    Q = find_varying_basis(stack, mode, precision)
     scatter = np.einsum("ij,ij->j", Q, mode_scatter(stack, mode) @ Q)
-    return np.asarray(Q / np.sqrt(scatter / scatter.mean() + _LEAST_SCATTER))
+    return np.asarray(Q / np.sqrt(scatter / scatter.mean() + _MIN_SCATTER))
 
 
-def _start(
-    bases: Sequence[Matrix], wanted: list[int] | None, given: list[Matrix] | None
+def _make_start(
+    bases: Sequence[Matrix], n_requested: list[int] | None, user_start: list[Matrix] | None
 ) -> list[Matrix]:
     """Return the initial matrices (q_k, r_k) in the coordinates of the bases."""
     start = []
     for k, Q in enumerate(bases):
         r = Q.shape[1]
-        rows = min(wanted[k], r) if wanted else r
+        n_rows = min(n_requested[k], r) if n_requested else r
         lengths = linalg.norm(Q, axis=0)
-        if given is None:
-            start.append(np.eye(rows, r) / lengths)
+        if user_start is None:
+            start.append(np.eye(n_rows, r) / lengths)
             continue
-        # W has rank at most r, so that the triangular factor gives the same metric with fewer rows.
-        W = given[k] @ (Q / lengths**2)
-        W = linalg.qr(W, mode="r")[0][:rows] if len(W) > rows else W
+        # W has rank at most r, so its triangular factor gives the same metric with fewer rows.
+        W = user_start[k] @ (Q / lengths**2)
+        W = linalg.qr(W, mode="r")[0][:n_rows] if len(W) > n_rows else W
         if not W.any():
             raise ValueError(
                 f"MDML: init[{k}] must not be a matrix of zeros in the directions in which X "
@@ -319,15 +324,15 @@ def _start(
     return start
 
 
-def _canonical(factors: Sequence[Matrix]) -> list[Matrix]:
+def _make_canonical(factors: Sequence[Matrix]) -> list[Matrix]:
     """Return factors of the same metric with orthogonal columns, sorted by decreasing length.
 
     All modes have the same mean squared length.
     """
     axes = [linalg.svd(U, full_matrices=False)[:2] for U in factors]
     sizes = np.array([np.sqrt(np.mean(singular**2)) for _, singular in axes])
-    common = float(np.exp(np.mean(np.log(sizes)))) if sizes.all() else 0.0
+    target_size = float(np.exp(np.mean(np.log(sizes)))) if sizes.all() else 0.0
     return [
-        fix_column_signs(A) * (singular * (common / size if common else 1.0))
+        fix_column_signs(A) * (singular * (target_size / size if target_size else 1.0))
         for (A, singular), size in zip(axes, sizes, strict=True)
     ]

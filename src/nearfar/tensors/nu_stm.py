@@ -16,15 +16,15 @@ from nearfar.solvers.support_vectors import compute_max_nu, nu_svm
 from nearfar.state import State, number
 from nearfar.tensors.tensor_classifier import (
     TENSOR_CLASSIFIER_PARAMETERS,
+    BinarySolution,
     BinaryTask,
-    Fitted,
-    Notes,
+    HistoryEntries,
     TensorClassifier,
     TensorStart,
 )
 
-# Number of values of nu on the path from the largest feasible one to the requested one.
-_PATH = 8
+# Number of values of nu from the largest feasible value to the requested value.
+_PATH_LENGTH = 8
 
 
 class NuSTM(TensorClassifier):
@@ -46,7 +46,8 @@ class NuSTM(TensorClassifier):
     factor. If this happens in all modes, nu is decreased in steps from the largest feasible value
     to the requested one, each step starting from the weights of the previous one.
 
-    Cost: a sweep reads X M times and adds about fifteen times O(n d_k²) per mode.
+    Cost: with M modes, a sweep reads X M times and adds about fifteen times O(n d_k²) for mode k
+    of length d_k.
 
     Parameters
     ----------
@@ -54,18 +55,18 @@ class NuSTM(TensorClassifier):
         Upper bound on the fraction of margin errors. It must be at most twice the fraction of
         samples in the smaller class.
     rank : int, default=1
-        Number of rank-one terms of W.
+        Number of rank-one terms of the weight tensor W.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        Starting point: rank-one tensors that approximate the difference of class means one after
-        another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
-        shape (d_k,) or (d_k, rank) per mode. All further starts are random.
+        Starting point: "mean_difference" fits rank-one tensors to the difference of class means,
+        "least_squares" runs a few sweeps of :class:`LSSTM`, "random" draws factors. A list has one
+        array of shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
         Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
         Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
-        Stop when a sweep turns the factors so little that :math:`1 - |\cos|` of the angle is at
-        most this in every mode.
+        Stop when :math:`1 - |\cos|` of the angle between the factors before and after a sweep is
+        at most this in every mode.
     multi_class : {"ovo", "ovr"}, default="ovo"
         Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
         "ovr" solves one problem per class against the rest. With rank 1, "ovo" is far better.
@@ -74,8 +75,8 @@ class NuSTM(TensorClassifier):
     random_state : int, RandomState or None, default=0
         Seed of the random number generator.
     n_jobs : int or None, default=None
-        Number of threads. They solve problems and starts in parallel and share X. None means 1,
-        -1 all cores.
+        Number of threads. They solve the two-class problems from all starts in parallel and share
+        X. None means 1, -1 all cores.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -87,7 +88,7 @@ class NuSTM(TensorClassifier):
         The weight tensors W as flat rows in C order. Two classes have one problem, in which
         ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercept of each problem.
+        Intercept of each two-class problem.
     factors_ : list of ndarray of shape (d_k, rank)
         Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
         contains the scales. With several problems, this attribute and those below, except
@@ -95,13 +96,13 @@ class NuSTM(TensorClassifier):
     objective_ : float
         Final value of the minimized objective.
     history_ : dict
-        Lists: "objective" after each step of a mode; "step", the largest :math:`1 - |\cos|` of a
-        turn, and "seconds" since the start, after each sweep.
+        Lists: "objective" after each update of a mode; "step" (the largest :math:`1 - |\cos|`, see
+        ``tol``) and "seconds" since the start after each sweep.
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
-        Whether ``tol`` was reached. False also for a problem whose optimum is W = 0: it assigns all
-        samples to the larger class, and ``fit`` warns.
+        Whether ``tol`` was reached. It is False if the optimum of the problem is W = 0: ``fit``
+        then warns, and all samples are assigned to the larger class.
     rho_ : float
         The margin :math:`\rho`.
     tensor_shape_ : tuple of int
@@ -161,33 +162,35 @@ class NuSTM(TensorClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
-        most = compute_max_nu(y, weight)
-        if self.nu > most * (1 + 1e-12):
+    def _make_mode_learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
+        max_nu = compute_max_nu(y, weight)
+        if self.nu > max_nu * (1 + 1e-12):
             raise ValueError(
                 f"{type(self).__name__}: nu={self.nu:g} is infeasible: with these class sizes it "
-                f"must be at most {most:g}, twice the fraction of samples in the smaller class."
+                f"must be at most {max_nu:g}, twice the fraction of samples in the smaller class."
             )
-        return self._learner_of(self.nu, y, weight)
+        return self._make_learner_for_nu(self.nu, y, weight)
 
-    def _learner_of(self, nu: float, y: Vector, weight: Vector) -> VectorLearner:
+    def _make_learner_for_nu(self, nu: float, y: Vector, weight: Vector) -> VectorLearner:
         def learn(Z: Matrix) -> Hyperplane:
             return nu_svm(Z, y, nu, weight)
 
         return learn
 
-    def _search(self, task: BinaryTask) -> tuple[Alternation, Notes]:
-        learn = self._learner(task.X, task.y, task.weight)
-        found = self._alternate(task, learn, self._start(task))
-        if found.collapsed and found.interrupt is None:
-            factors = self._mean_difference(task)
-            for nu in np.geomspace(compute_max_nu(task.y, task.weight), self.nu, _PATH):
-                learn = self._learner_of(float(nu), task.y, task.weight)
-                found = self._alternate(task, learn, factors)
-                factors = found.weights.factors
-                if found.interrupt is not None:
+    def _solve_task(self, task: BinaryTask) -> tuple[Alternation, HistoryEntries]:
+        learn = self._make_mode_learner(task.X, task.y, task.weight)
+        alternation = self._alternate_modes(task, learn, self._make_start(task))
+        if alternation.collapsed and alternation.interrupt is None:
+            factors = self._start_from_mean_difference(task)
+            for nu in np.geomspace(compute_max_nu(task.y, task.weight), self.nu, _PATH_LENGTH):
+                learn = self._make_learner_for_nu(float(nu), task.y, task.weight)
+                alternation = self._alternate_modes(task, learn, factors)
+                factors = alternation.weights.factors
+                if alternation.interrupt is not None:
                     break
-        return found, {}
+        return alternation, {}
 
-    def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
-        return {"rho_": 0.0 if fitted.collapsed else float(found.plane.margin)}
+    def _compute_extra_attributes(
+        self, task: BinaryTask, alternation: Alternation, solution: BinarySolution
+    ) -> dict[str, Any]:
+        return {"rho_": 0.0 if solution.collapsed else float(alternation.plane.margin)}

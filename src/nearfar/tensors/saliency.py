@@ -12,12 +12,13 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.tensors.gabor_features import gabor_bank
 
 # Pyramid levels of the center, and the number of levels by which the surround is coarser.
-_CENTERS, _COARSER = (2, 3, 4), (3, 4)
+_CENTER_LEVELS, _SURROUND_OFFSETS = (2, 3, 4), (3, 4)
 _N_LEVELS = 9
 # Pyramid level at which the maps are summed.
-_LEVEL = 4
-# Ranges of a map up to this are rounding errors. Images are scaled to a maximum of 1.
-_NOTHING = 1e-9
+_SUM_LEVEL = 4
+# A map whose values differ by at most this is treated as constant, because the differences are
+# rounding errors. Images have been scaled to a maximum of 1.
+_MAX_ROUNDING_RANGE = 1e-9
 
 
 def saliency_map(image: ArrayLike) -> Matrix:
@@ -29,9 +30,9 @@ def saliency_map(image: ArrayLike) -> Matrix:
     c + 3 or c + 4, for c = 2, 3, 4. There are 6 maps of intensity, 12 of color and 24 of direction.
 
     Each map is scaled to [0, 1] and multiplied by :math:`(1 - \bar m)^2`, where :math:`\bar m` is
-    the mean of its other local maxima. This favors maps with a single peak. Within 32 pixels of
-    the border, the maps are attenuated, because the filters extend beyond the image there. The
-    maps of each kind are summed at level 4 and normalized again. The result is their average.
+    the mean of its local maxima below 1. This favors maps with a single peak. Within 32 pixels of
+    the border, the maps are attenuated, because the filters extend beyond the image. The maps of
+    each kind are summed at level 4 and normalized again. The result is their average.
 
     Parameters
     ----------
@@ -41,8 +42,8 @@ def saliency_map(image: ArrayLike) -> Matrix:
     Returns
     -------
     ndarray of shape (height, width)
-        Saliency, interpolated between the pixels of level 4, which are 16 pixels apart. It is zero
-        everywhere if no pixel stands out.
+        Saliency of each pixel, interpolated between the pixels of level 4, which are 16 pixels
+        apart. The map is zero if no pixel stands out.
 
     See Also
     --------
@@ -61,8 +62,8 @@ def saliency_map(image: ArrayLike) -> Matrix:
     >>> from nearfar.tensors import saliency_map
     >>> image = np.zeros((128, 160))
     >>> image[60:68, 92:100] = 1
-    >>> found = saliency_map(image)
-    >>> [int(place) for place in np.unravel_index(found.argmax(), found.shape)]
+    >>> saliency = saliency_map(image)
+    >>> [int(i) for i in np.unravel_index(saliency.argmax(), saliency.shape)]
     [64, 96]
     """
     pixels = np.asarray(image, dtype=np.float64)
@@ -72,52 +73,60 @@ def saliency_map(image: ArrayLike) -> Matrix:
         )
     if not np.isfinite(pixels).all():
         raise ValueError("image contains NaN or infinity.")
-    return _enlarged(coarse_saliency(pixels[None]), pixels.shape[:2], 2**_LEVEL)[0]
+    return _enlarge(compute_coarse_saliency(pixels[None]), pixels.shape[:2], 2**_SUM_LEVEL)[0]
 
 
-def most_salient(images: Floats) -> tuple[Matrix, Matrix]:
-    """Return the rows and columns of the most salient pixels, or of the centers if there is none.
+def find_most_salient_pixels(images: Floats) -> tuple[Matrix, Matrix]:
+    """Return the row and the column of the most salient pixel of each image.
 
-    There is none if the whole map is zero.
+    If the saliency map of an image is zero everywhere, return the center of the image.
     """
-    maps = coarse_saliency(images.astype(np.float64))
+    maps = compute_coarse_saliency(images.astype(np.float64))
     flat = maps.reshape(len(maps), -1)
     rows, columns = np.divmod(flat.argmax(axis=1), maps.shape[2])
-    dull = flat.max(axis=1) <= 0
+    has_no_peak = flat.max(axis=1) <= 0
     height, width = images.shape[1:3]
-    rows = np.where(dull, height // 2, 2**_LEVEL * rows)
-    columns = np.where(dull, width // 2, 2**_LEVEL * columns)
+    rows = np.where(has_no_peak, height // 2, 2**_SUM_LEVEL * rows)
+    columns = np.where(has_no_peak, width // 2, 2**_SUM_LEVEL * columns)
     return np.minimum(rows, height - 1), np.minimum(columns, width - 1)
 
 
-def coarse_saliency(images: Matrix) -> Matrix:
-    """Return the maps at level 4 of a stack of images of shape (n, h, w) or (n, h, w, 3)."""
-    spread = tuple(range(1, images.ndim))
-    largest = np.abs(images).max(axis=spread, keepdims=True)
+def compute_coarse_saliency(images: Matrix) -> Matrix:
+    """Return saliency maps at level 4 for a stack of images, (n, h, w) or (n, h, w, 3)."""
+    image_axes = tuple(range(1, images.ndim))
+    largest = np.abs(images).max(axis=image_axes, keepdims=True)
     images = images / np.where(largest > 0, largest, 1)
     if images.ndim == 3:
         intensity, colors = images, []
     else:
-        intensity, colors = images.mean(axis=3), _opponents(images)
-    gray = _pyramid(intensity)
-    intense = [_surround(gray)]
-    colorful = [_surround(_pyramid(color)) for color in colors]
-    edges = [_surround([_edges(level, kernel) for level in gray]) for kernel in _kernels()]
-    shape = gray[_LEVEL].shape
+        intensity, colors = images.mean(axis=3), _compute_color_opponents(images)
+    gray = _build_pyramid(intensity)
+    intensity_maps = [_compute_center_surround(gray)]
+    color_maps = [_compute_center_surround(_build_pyramid(color)) for color in colors]
+    edge_maps = [
+        _compute_center_surround([_compute_edge_strength(level, kernel) for level in gray])
+        for kernel in _make_edge_kernels()
+    ]
+    shape = gray[_SUM_LEVEL].shape
     maps = [
-        _normalized(_summed(intense, shape)),
-        _normalized(_summed(colorful, shape)),
-        _normalized(sum((_normalized(_summed([d], shape)) for d in edges), np.zeros(shape))),
+        _normalize(_sum_maps(intensity_maps, shape)),
+        _normalize(_sum_maps(color_maps, shape)),
+        _normalize(
+            sum(
+                (_normalize(_sum_maps([group], shape)) for group in edge_maps),
+                np.zeros(shape),
+            )
+        ),
     ]
     return np.asarray(sum(maps) / 3)
 
 
-def _opponents(images: Matrix) -> list[Matrix]:
-    """Return red minus green and blue minus yellow, or zero for dark pixels."""
+def _compute_color_opponents(images: Matrix) -> list[Matrix]:
+    """Return the channels red minus green and blue minus yellow, with zeros for dark pixels."""
     intensity = images.mean(axis=3, keepdims=True)
-    bright = intensity > intensity.max(axis=(1, 2), keepdims=True) / 10
-    bright &= intensity > 0
-    r, g, b = np.moveaxis(np.where(bright, images / np.where(bright, intensity, 1), 0), 3, 0)
+    is_bright = intensity > intensity.max(axis=(1, 2), keepdims=True) / 10
+    is_bright &= intensity > 0
+    r, g, b = np.moveaxis(np.where(is_bright, images / np.where(is_bright, intensity, 1), 0), 3, 0)
     red = np.maximum(r - (g + b) / 2, 0)
     green = np.maximum(g - (r + b) / 2, 0)
     blue = np.maximum(b - (r + g) / 2, 0)
@@ -125,15 +134,15 @@ def _opponents(images: Matrix) -> list[Matrix]:
     return [red - green, blue - yellow]
 
 
-def _pyramid(images: Matrix) -> list[Matrix]:
-    """Return the levels: each contains every second pixel of the smoothed previous one."""
+def _build_pyramid(images: Matrix) -> list[Matrix]:
+    """Return pyramid levels. Each contains every second pixel of the smoothed previous level."""
     levels = [images]
     for _ in range(_N_LEVELS - 1):
-        levels.append(_reduced(levels[-1]))
+        levels.append(_halve_images(levels[-1]))
     return levels
 
 
-def _reduced(images: Matrix) -> Matrix:
+def _halve_images(images: Matrix) -> Matrix:
     for axis in (1, 2):
         binomial = np.array([1, 4, 6, 4, 1]) / 16
         images = ndimage.convolve1d(images, binomial, axis=axis, mode="reflect")
@@ -141,8 +150,8 @@ def _reduced(images: Matrix) -> Matrix:
 
 
 @cache
-def _kernels() -> tuple[Matrix, ...]:
-    """Return edge filters: real and imaginary parts of Gabor functions, one pair per direction.
+def _make_edge_kernels() -> tuple[Matrix, ...]:
+    """Return edge filters: one pair of Gabor functions (real and imaginary part) per direction.
 
     The wavelength is four pixels.
     """
@@ -150,61 +159,66 @@ def _kernels() -> tuple[Matrix, ...]:
     return tuple(np.stack([kernel.real, kernel.imag]) for kernel in bank)
 
 
-def _edges(images: Matrix, kernel: Matrix) -> Matrix:
-    parts = [ndimage.convolve(images, part[None], mode="reflect") for part in kernel]
-    return np.hypot(*parts)
+def _compute_edge_strength(images: Matrix, kernel: Matrix) -> Matrix:
+    responses = [ndimage.convolve(images, component[None], mode="reflect") for component in kernel]
+    return np.hypot(*responses)
 
 
-def _surround(levels: list[Matrix]) -> list[Matrix]:
+def _compute_center_surround(levels: list[Matrix]) -> list[Matrix]:
     """Return the absolute differences of centers and surrounds, at the levels of the centers."""
-    found = []
-    for center in _CENTERS:
-        for coarser in _COARSER:
-            shape = levels[center].shape[1:]
-            around = _enlarged(levels[center + coarser], shape, 2**coarser)
-            found.append(np.abs(levels[center] - around) * _inside(shape, 2 ** (_LEVEL - center)))
-    return found
+    differences = []
+    for center_level in _CENTER_LEVELS:
+        for offset in _SURROUND_OFFSETS:
+            shape = levels[center_level].shape[1:]
+            surround = _enlarge(levels[center_level + offset], shape, 2**offset)
+            differences.append(
+                np.abs(levels[center_level] - surround)
+                * _compute_border_weights(shape, 2 ** (_SUM_LEVEL - center_level))
+            )
+    return differences
 
 
-def _inside(shape: tuple[int, ...], unit: int) -> Matrix:
+def _compute_border_weights(shape: tuple[int, ...], unit: int) -> Matrix:
     """Return weights that decrease within two pixels (of level 4) of the border."""
     ramps = []
     for n in shape:
-        places = np.arange(n) + 0.5
-        ramps.append(np.minimum(np.minimum(places, n - places) / (2 * unit), 1))
+        centers = np.arange(n) + 0.5
+        ramps.append(np.minimum(np.minimum(centers, n - centers) / (2 * unit), 1))
     return np.multiply.outer(*ramps)
 
 
-def _enlarged(images: Matrix, shape: tuple[int, ...], factor: int) -> Matrix:
-    """Enlarge images by linear interpolation, such that pixel i becomes ``factor * i``."""
+def _enlarge(images: Matrix, shape: tuple[int, ...], factor: int) -> Matrix:
+    """Enlarge images by linear interpolation, such that pixel i moves to ``factor * i``."""
     weights = []
     for fine, coarse in zip(shape, images.shape[1:], strict=True):
-        place = np.minimum(np.arange(fine) / factor, coarse - 1)
-        weights.append(np.maximum(1 - np.abs(place[:, None] - np.arange(coarse)), 0))
+        positions = np.minimum(np.arange(fine) / factor, coarse - 1)
+        weights.append(np.maximum(1 - np.abs(positions[:, None] - np.arange(coarse)), 0))
     return np.asarray(weights[0] @ images @ weights[1].T)
 
 
-def _summed(kinds: list[list[Matrix]], shape: tuple[int, ...]) -> Matrix:
+def _sum_maps(map_groups: list[list[Matrix]], shape: tuple[int, ...]) -> Matrix:
     """Return the sum of the normalized maps, reduced to level 4."""
     total = np.zeros(shape)
-    for maps in kinds:
-        for at, one in enumerate(maps):
-            one = _normalized(one)
-            for _ in range(_LEVEL - _CENTERS[at // len(_COARSER)]):
-                one = _reduced(one)
-            total += one
+    for maps in map_groups:
+        for index, saliency in enumerate(maps):
+            saliency = _normalize(saliency)
+            for _ in range(_SUM_LEVEL - _CENTER_LEVELS[index // len(_SURROUND_OFFSETS)]):
+                saliency = _halve_images(saliency)
+            total += saliency
     return total
 
 
-def _normalized(maps: Matrix) -> Matrix:
-    """Scale maps to [0, 1], and decrease those with other high peaks."""
+def _normalize(maps: Matrix) -> Matrix:
+    """Scale each map to [0, 1], and reduce maps that have several high peaks."""
     low = maps.min(axis=(1, 2), keepdims=True)
-    reach = maps.max(axis=(1, 2), keepdims=True) - low
-    flat = reach <= _NOTHING
-    scaled = np.where(flat, 0, (maps - low) / np.where(flat, 1, reach))
-    peaks = (ndimage.maximum_filter(scaled, size=(1, 3, 3), mode="reflect") == scaled) & (
+    value_range = maps.max(axis=(1, 2), keepdims=True) - low
+    is_flat = value_range <= _MAX_ROUNDING_RANGE
+    scaled = np.where(is_flat, 0, (maps - low) / np.where(is_flat, 1, value_range))
+    is_peak = (ndimage.maximum_filter(scaled, size=(1, 3, 3), mode="reflect") == scaled) & (
         (scaled > 0) & (scaled < 1)
     )
-    n_others = peaks.sum(axis=(1, 2), keepdims=True)
-    others = np.where(peaks, scaled, 0).sum(axis=(1, 2), keepdims=True) / np.maximum(n_others, 1)
-    return np.asarray(scaled * (1 - others) ** 2)
+    n_peaks = is_peak.sum(axis=(1, 2), keepdims=True)
+    mean_peak = np.where(is_peak, scaled, 0).sum(axis=(1, 2), keepdims=True) / np.maximum(
+        n_peaks, 1
+    )
+    return np.asarray(scaled * (1 - mean_peak) ** 2)

@@ -24,19 +24,20 @@ from nearfar.solvers.support_vectors import c_svm
 from nearfar.state import State, Word, number
 from nearfar.tensors.tensor_classifier import (
     TENSOR_CLASSIFIER_PARAMETERS,
+    BinarySolution,
     BinaryTask,
-    Fitted,
-    Notes,
+    HistoryEntries,
     TensorClassifier,
     TensorStart,
 )
 
 # Margins within this distance of 1 are treated as exactly 1 in the stationarity gap.
-_CORNER = 1e-5
-# Multipliers up to this fraction of their upper bound are treated as zero.
-_SUPPORT = 1e-6
+_CORNER_TOLERANCE = 1e-5
+# Multipliers up to this fraction of their upper bound are treated as zero. The corresponding
+# samples are not support vectors.
+_SUPPORT_FRACTION = 1e-6
 
-_support = Word(
+_INDEX_VECTOR = Word(
     lambda value, _: isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind == "i",
     "a vector of sample indices",
 )
@@ -53,26 +54,26 @@ class STM(TensorClassifier):
     which an interior point method solves to a proven duality gap. Vectors, and matrices with full
     ``rank``, give the SVM itself. Otherwise the solution is a local optimum (see Notes).
 
-    Use it if the samples have many entries, there are few of them, and the classes differ by a
-    tensor of low rank. C has the same unit as in an SVM: standardize X, or choose C by
-    cross-validation.
+    Use it if there are few samples with many entries, and the classes differ by a tensor of low
+    rank. C has the same unit as in an SVM: standardize X, or choose C by cross-validation.
 
-    Cost: with D unknowns and k samples near the margin, a few dozen passes over X and as many
-    steps of O(k D² + D³); then one or two sweeps. A sweep reads X M times and solves, for each
-    mode, an SVM with d_k features on the samples near the margin.
+    Cost: with D unknowns and k samples near the margin, the joint minimization takes a few dozen
+    passes over X and as many steps of O(k D² + D³). Then one or two sweeps follow. With M modes, a
+    sweep reads X M times and solves, for each mode, an SVM with d_k features on the samples near
+    the margin.
 
     Parameters
     ----------
     C : float, default=1.0
         Cost of a margin error, in units of 1 / X².
     rank : int, default=1
-        Number of rank-one terms of W.
+        Number of rank-one terms of the weight tensor W.
     class_weight : dict, "balanced" or None, default=None
         Factor of C for each label. "balanced" uses factors inversely proportional to class sizes.
     init : {"mean_difference", "least_squares", "random"} or list, default="least_squares"
-        Starting point: rank-one tensors that approximate the difference of class means one after
-        another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
-        shape (d_k,) or (d_k, rank) per mode. All further starts are random.
+        Starting point: "mean_difference" fits rank-one tensors to the difference of class means,
+        "least_squares" runs a few sweeps of :class:`LSSTM`, "random" draws factors. A list has one
+        array of shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     refine : {"joint"} or None, default="joint"
         "joint" minimizes over all factors together before alternating over the modes. None only
         alternates, as in [1]_.
@@ -81,8 +82,8 @@ class STM(TensorClassifier):
     max_iter : int, default=100
         Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
-        Stop when a sweep turns the factors so little that :math:`1 - |\cos|` of the angle is at
-        most this in every mode.
+        Stop when :math:`1 - |\cos|` of the angle between the factors before and after a sweep is
+        at most this in every mode.
     multi_class : {"ovo", "ovr"}, default="ovo"
         Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
         "ovr" solves one problem per class against the rest. With rank 1, "ovo" is far better.
@@ -91,8 +92,8 @@ class STM(TensorClassifier):
     random_state : int, RandomState or None, default=0
         Seed of the random number generator.
     n_jobs : int or None, default=None
-        Number of threads. They solve problems and starts in parallel and share X. None means 1,
-        -1 all cores.
+        Number of threads. They solve the two-class problems from all starts in parallel and share
+        X. None means 1, -1 all cores.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -104,7 +105,7 @@ class STM(TensorClassifier):
         The weight tensors W as flat rows in C order. Two classes have one problem, in which
         ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercept of each problem.
+        Intercept of each two-class problem.
     factors_ : list of ndarray of shape (d_k, rank)
         Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
         contains the scales. With several problems, this attribute and those below, except
@@ -112,14 +113,14 @@ class STM(TensorClassifier):
     objective_ : float
         Final value of the minimized objective.
     history_ : dict
-        Lists: "objective" after each step of a mode; "step", the largest :math:`1 - |\cos|` of a
-        turn, and "seconds" since the start, after each sweep; "width" of the rounded hinge in the
+        Lists: "objective" after each update of a mode; "step" (the largest :math:`1 - |\cos|`, see
+        ``tol``) and "seconds" since the start after each sweep; "width" of the rounded hinge in the
         joint minimization (0 for the exact hinge) and "joint", the objective after each width.
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
-        Whether ``tol`` was reached. False also for a problem whose optimum is W = 0: it assigns all
-        samples to the larger class, and ``fit`` warns.
+        Whether ``tol`` was reached. It is False if the optimum of the problem is W = 0: ``fit``
+        then warns, and all samples are assigned to the larger class.
     stationarity_gap_ : float
         Norm of the smallest subgradient with respect to all factors, scaled to equal length in all
         modes, and the intercept. It is near 0 at a stationary point.
@@ -167,7 +168,7 @@ class STM(TensorClassifier):
     state = State(
         {
             "stationarity_gap_": for_each_problem(number(0)),
-            "support_": for_each_problem(_support),
+            "support_": for_each_problem(_INDEX_VECTOR),
         }
     )
     parameters: ClassVar = {
@@ -212,82 +213,94 @@ class STM(TensorClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _weight_of(self, labels: NDArray[Any], weight: Vector) -> Vector:
-        """Multiply the sample weights by the class weights."""
+    def _apply_class_weight(self, labels: NDArray[Any], weight: Vector) -> Vector:
+        """Multiply the sample weights by the class weights of the samples."""
         if self.class_weight is None:
             return weight
         if isinstance(self.class_weight, dict):
-            known = set(labels.tolist())
+            valid_labels = set(labels.tolist())
             for label, value in self.class_weight.items():
-                if label not in known or not real(0, open_low=True).accepts(value):
+                if label not in valid_labels or not real(0, open_low=True).accepts(value):
                     raise ValueError(
                         f"{type(self).__name__}: class_weight must map labels of y, "
-                        f"{sorted(known, key=str)}, to positive numbers; got {label!r}: {value!r}."
+                        f"{sorted(valid_labels, key=str)}, to positive numbers; got "
+                        f"{label!r}: {value!r}."
                     )
         return np.asarray(weight * compute_sample_weight(self.class_weight, labels))
 
-    def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
-        return _svm_steps(y, self.C * weight)
+    def _make_mode_learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
+        return _make_svm_learner(y, self.C * weight)
 
-    def _start_gamma(self, task: BinaryTask) -> float:
+    def _choose_start_gamma(self, task: BinaryTask) -> float:
         return self.C
 
-    def _search(self, task: BinaryTask) -> tuple[Alternation, Notes]:
-        convex = self.rank == 1 and sum(d > 1 for d in task.X.shape[1:]) <= 1
-        if self.refine is None or convex:
-            return super()._search(task)
-        start, joint = self._refined(task)
-        notes = {"joint": joint.objectives, "width": joint.widths}
+    def _solve_task(self, task: BinaryTask) -> tuple[Alternation, HistoryEntries]:
+        is_convex = self.rank == 1 and sum(d > 1 for d in task.X.shape[1:]) <= 1
+        if self.refine is None or is_convex:
+            return super()._solve_task(task)
+        start, joint = self._minimize_jointly(task)
+        extra_history = {"joint": joint.objectives, "width": joint.widths}
         scores = task.X.reshape(len(task.X), -1) @ joint.weights.tensor().ravel() + joint.b
-        learn = _svm_steps(task.y, self.C * task.weight, scores)
+        learn = _make_svm_learner(task.y, self.C * task.weight, scores)
         if joint.interrupt is None:
-            found = self._alternate(task, learn, start, settled=0.0 in joint.widths)
-            return (self._from(task, start) if found.collapsed else found), notes
+            alternation = self._alternate_modes(
+                task, learn, start, start_is_converged=0.0 in joint.widths
+            )
+            return (
+                self._alternate_with_retry(task, start) if alternation.collapsed else alternation
+            ), extra_history
         # One sweep from the interrupted point computes the intercept and the multipliers.
-        found = alternate(task.X, learn, start, max_iter=1)
-        return found._replace(interrupt=joint.interrupt), notes
+        alternation = alternate(task.X, learn, start, max_iter=1)
+        return alternation._replace(interrupt=joint.interrupt), extra_history
 
-    def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
+    def _compute_extra_attributes(
+        self, task: BinaryTask, alternation: Alternation, solution: BinarySolution
+    ) -> dict[str, Any]:
         cost = self.C * task.weight
-        exact = 0.0 in fitted.history.get("width", [0.0])
-        active = _CORNER if exact else 2 * NARROW_WIDTHS[-1]
-        gap = stationarity_gap(task.X, task.y, cost, fitted.weights, fitted.b, active=active)
-        dual = np.zeros(len(cost)) if found.plane.dual is None else found.plane.dual
-        return {"stationarity_gap_": gap, "support_": np.flatnonzero(dual > _SUPPORT * cost)}
+        is_exact = 0.0 in solution.history.get("width", [0.0])
+        corner_tolerance = _CORNER_TOLERANCE if is_exact else 2 * NARROW_WIDTHS[-1]
+        gap = stationarity_gap(
+            task.X, task.y, cost, solution.weights, solution.b, active=corner_tolerance
+        )
+        dual = np.zeros(len(cost)) if alternation.plane.dual is None else alternation.plane.dual
+        return {
+            "stationarity_gap_": gap,
+            "support_": np.flatnonzero(dual > _SUPPORT_FRACTION * cost),
+        }
 
-    def _refined(self, task: BinaryTask) -> tuple[list[Matrix], JointPoint]:
-        """Return the factors after the joint minimization, and its last point."""
-        by_squares = isinstance(self.init, str) and self.init == "least_squares"
-        if task.start == 0 and by_squares:
-            first = self._least_squares(task, self._start_gamma(task))
-            weights, b = first.weights, first.plane.b
-            if first.collapsed:
-                weights, b = make_cp_weights(self._mean_difference(task)), 0.0
+    def _minimize_jointly(self, task: BinaryTask) -> tuple[list[Matrix], JointPoint]:
+        """Minimize over all factors together. Return the factors and the last point."""
+        uses_least_squares = isinstance(self.init, str) and self.init == "least_squares"
+        if task.start == 0 and uses_least_squares:
+            initial = self._start_from_least_squares(task, self._choose_start_gamma(task))
+            weights, b = initial.weights, initial.plane.b
+            if initial.collapsed:
+                weights, b = make_cp_weights(self._start_from_mean_difference(task)), 0.0
         else:
-            weights, b = make_cp_weights(self._start(task)), 0.0
+            weights, b = make_cp_weights(self._make_start(task)), 0.0
 
-        def told(state: dict[str, Any]) -> None:
+        def report_stage(state: dict[str, Any]) -> None:
             if task.report is not None:
                 task.report(state | {"stage": "all factors at once"})
 
         cost = self.C * task.weight
-        point = descend_jointly(task.X, task.y, cost, weights, b, report=told)
-        # A rank-one term with scale 0 has no direction: use the direction it started with.
-        alive = point.weights.scales > 0
+        point = descend_jointly(task.X, task.y, cost, weights, b, report=report_stage)
+        # A rank-one term with scale 0 has no direction. Use its initial direction instead.
+        has_scale = point.weights.scales > 0
         pairs = zip(point.weights.factors, weights.factors, strict=True)
-        return [np.where(alive, U, V) for U, V in pairs], point
+        return [np.where(has_scale, U, V) for U, V in pairs], point
 
 
-def _svm_steps(y: Vector, cost: Vector, scores: Vector | None = None) -> VectorLearner:
+def _make_svm_learner(y: Vector, cost: Vector, scores: Vector | None = None) -> VectorLearner:
     """Return a learner that warm-starts each SVM with the scores of the previous one.
 
-    This is valid across modes because the scores do not depend on the mode.
+    The scores of one mode are valid for the next, because they do not depend on the mode.
     """
-    known = [scores]
+    previous_scores = [scores]
 
     def learn(Z: Matrix) -> Hyperplane:
-        plane = c_svm(Z, y, cost, scores=known[0])
-        known[0] = Z @ plane.w + plane.b
+        plane = c_svm(Z, y, cost, scores=previous_scores[0])
+        previous_scores[0] = Z @ plane.w + plane.b
         return plane
 
     return learn

@@ -64,22 +64,22 @@ TENSOR_CLASSIFIER_PARAMETERS: dict[str, list[Allowed]] = {
     "verbose": [integer(0)],
 }
 # Ridge of the start "least_squares", as a fraction of the variance within classes.
-_SHARE_OF_VARIANCE = 0.1
+_RIDGE_FRACTION = 0.1
 
-_matrices = Word(
+_MATRIX_LIST = Word(
     lambda value, _: (
         type(value) is list
         and all(isinstance(U, np.ndarray) and U.ndim == 2 and U.dtype == np.float64 for U in value)
     ),
     "a list of matrices",
 )
-_stage_table = Word(
+_FLOAT_TABLE = Word(
     lambda value, _: (
         isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype == np.float64
     ),
     "a two-dimensional array of float64",
 )
-_history = Word(
+_HISTORY_DICT = Word(
     lambda value, _: (
         type(value) is dict
         and all(
@@ -92,23 +92,23 @@ _history = Word(
 
 
 #: Additional entries of ``history_``.
-Notes = dict[str, list[float]]
+HistoryEntries = dict[str, list[float]]
 
 
 class BinaryTask(NamedTuple):
-    """A two-class problem and the number of its start."""
+    """A two-class problem to be solved from one start."""
 
     X: Matrix
     y: Vector
     weight: Vector
     start: int
     random: np.random.RandomState
-    #: Called after each iteration.
+    #: Function that receives the state after each iteration.
     report: Report | None = None
 
 
-class Fitted(NamedTuple):
-    """The solution of a problem. ``extra`` contains further attributes by name."""
+class BinarySolution(NamedTuple):
+    """The solution of a two-class problem. ``extra`` maps names of further attributes to values."""
 
     weights: CPWeights
     b: float
@@ -123,19 +123,19 @@ class Fitted(NamedTuple):
 class TensorClassifier(TensorInput, LinearClassifier):
     """Base class of linear classifiers whose weight tensor is a sum of rank-one tensors.
 
-    A subclass implements :meth:`_learner`, which learns the factor of one mode. It may override
-    :meth:`_search`, which alternates over the modes, and :meth:`_extra`, which computes further
-    attributes.
+    A subclass implements :meth:`_make_mode_learner`, which returns a learner of the factor of one
+    mode. It may override :meth:`_solve_task`, which alternates over the modes, and
+    :meth:`_compute_extra_attributes`.
     """
 
     state = State(
         {
-            "factors_": for_each_problem(_matrices),
+            "factors_": for_each_problem(_MATRIX_LIST),
             "objective_": for_each_problem(number()),
-            "history_": for_each_problem(_history),
+            "history_": for_each_problem(_HISTORY_DICT),
             "n_iter_": for_each_problem(whole()),
             "converged_": for_each_problem(flag),
-            "_stages": for_each_problem(_stage_table),
+            "_stages": for_each_problem(_FLOAT_TABLE),
         }
     )
     #: Whether the objective is maximized.
@@ -155,8 +155,8 @@ class TensorClassifier(TensorInput, LinearClassifier):
     _stages: Any
 
     @abstractmethod
-    def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
-        """Return the learner of one mode. ``weight`` contains the sample weights."""
+    def _make_mode_learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
+        """Return a function that learns the factor of one mode, for sample weights ``weight``."""
 
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
@@ -208,113 +208,121 @@ class TensorClassifier(TensorInput, LinearClassifier):
                     f"{type(self).__name__} needs at least 2 classes that have samples with "
                     f"positive sample_weight; found {len(present)}."
                 )
-            if len(present) < len(classes):  # Drop classes without weight.
-                place = np.full(len(classes), -1)
-                place[present] = np.arange(len(present))
-                classes, codes = classes[present], place[codes]
-        weight = self._weight_of(np.asarray(classes)[np.maximum(codes, 0)], weight)
+            if len(present) < len(classes):  # Classes without weight are dropped.
+                new_codes = np.full(len(classes), -1)
+                new_codes[present] = np.arange(len(present))
+                classes, codes = classes[present], new_codes[codes]
+        weight = self._apply_class_weight(np.asarray(classes)[np.maximum(codes, 0)], weight)
         problems = two_class_problems(len(classes), self.multi_class)
-        rows = [self._rows_of(problem, codes, weight) for problem in problems]
-        fitted, interrupt = self._solve_all(T, rows, weight)
+        rows = [self._select_samples(problem, codes, weight) for problem in problems]
+        solutions, interrupt = self._solve_problems(T, rows, weight)
         self.classes_ = classes
-        self.coef_ = np.array([one.weights.tensor().ravel() for one in fitted])
-        self.intercept_ = np.array([one.b for one in fitted])
-        self.factors_ = one_or_list([_scaled(one.weights) for one in fitted])
-        self.objective_ = one_or_list([float(one.objective) for one in fitted])
-        self.history_ = one_or_list([one.history for one in fitted])
-        self.n_iter_ = one_or_list([len(one.history["step"]) for one in fitted])
-        self.converged_ = one_or_list([one.converged for one in fitted])
-        self._stages = one_or_list([_packed(one) for one in fitted])
-        for name in fitted[0].extra:
-            setattr(self, name, one_or_list([one.extra[name] for one in fitted]))
+        self.coef_ = np.array([solution.weights.tensor().ravel() for solution in solutions])
+        self.intercept_ = np.array([solution.b for solution in solutions])
+        self.factors_ = one_or_list(
+            [_scale_last_factor(solution.weights) for solution in solutions]
+        )
+        self.objective_ = one_or_list([float(solution.objective) for solution in solutions])
+        self.history_ = one_or_list([solution.history for solution in solutions])
+        self.n_iter_ = one_or_list([len(solution.history["step"]) for solution in solutions])
+        self.converged_ = one_or_list([solution.converged for solution in solutions])
+        self._stages = one_or_list([_pack_stages(solution) for solution in solutions])
+        for name in solutions[0].extra:
+            setattr(self, name, one_or_list([solution.extra[name] for solution in solutions]))
         if interrupt is None:
-            self._warn(fitted)
+            self._warn_about_solutions(solutions)
         return interrupt
 
-    def _weight_of(self, labels: NDArray[Any], weight: Vector) -> Vector:
+    def _apply_class_weight(self, labels: NDArray[Any], weight: Vector) -> Vector:
         """Return the weights of the samples in the objective."""
         return weight
 
-    def _rows_of(
+    def _select_samples(
         self, problem: TwoClassProblem, codes: NDArray[Any], weight: Vector
     ) -> tuple[NDArray[np.intp], Vector]:
-        """Return the indices of the samples in a problem, and their signs."""
+        """Return the indices of the samples of a two-class problem, and their signs."""
         signs = problem.signs(np.maximum(codes, 0)) * (codes >= 0)
-        taking_part = np.flatnonzero((signs != 0) & (weight > 0))
-        return taking_part, signs[taking_part]
+        indices = np.flatnonzero((signs != 0) & (weight > 0))
+        return indices, signs[indices]
 
-    def _solve_all(
+    def _solve_problems(
         self, T: Matrix, rows: list[tuple[NDArray[np.intp], Vector]], weight: Vector
-    ) -> tuple[list[Fitted], KeyboardInterrupt | None]:
-        """Solve every problem from every start in threads; return the best of each problem.
+    ) -> tuple[list[BinarySolution], KeyboardInterrupt | None]:
+        """Solve every problem from every start in threads, and return the best solutions.
 
         After Ctrl-C, problems without a result run one sweep, so that the classifier is usable.
         """
         random = check_random_state(self.random_state)
         seeds = random.randint(2**31, size=(len(rows), self.n_init))
-        parts = [T if len(part) == len(T) else T[part] for part, _ in rows]
-        began = perf_counter()
+        tensors = [T if len(indices) == len(T) else T[indices] for indices, _ in rows]
+        started = perf_counter()
 
-        def task_of(k: int, start: int, report: Report | None = None) -> BinaryTask:
-            part, y = rows[k]
-            own = np.random.RandomState(seeds[k, start])
-            return BinaryTask(parts[k], y, weight[part], start, own, report)
+        def make_task(k: int, start: int, report: Report | None = None) -> BinaryTask:
+            indices, y = rows[k]
+            generator = np.random.RandomState(seeds[k, start])
+            return BinaryTask(tensors[k], y, weight[indices], start, generator, report)
 
         def solve(
-            numbers: tuple[int, int], tell: Report
-        ) -> tuple[Fitted, KeyboardInterrupt | None]:
-            def told(state: dict[str, Any]) -> None:
-                state["seconds"] = perf_counter() - began
+            problem_and_start: tuple[int, int], report: Report
+        ) -> tuple[BinarySolution, KeyboardInterrupt | None]:
+            def report_problem(state: dict[str, Any]) -> None:
+                state["seconds"] = perf_counter() - started
                 if len(rows) > 1:
                     stage = f", {state['stage']}" if "stage" in state else ""
-                    state["stage"] = f"problem {numbers[0] + 1} of {len(rows)}{stage}"
-                tell(state)
+                    state["stage"] = f"problem {problem_and_start[0] + 1} of {len(rows)}{stage}"
+                report(state)
 
-            task = task_of(*numbers, told)
-            found, notes = self._search(task)
-            return self._fitted(task, found, notes), found.interrupt
+            task = make_task(*problem_and_start, report_problem)
+            alternation, extra_history = self._solve_task(task)
+            return self._make_solution(task, alternation, extra_history), alternation.interrupt
 
         tasks = [(k, start) for k in range(len(rows)) for start in range(self.n_init)]
         threads = min(effective_threads(self.n_jobs), len(tasks))
-        found, interrupt = map_with_reports(solve, tasks, threads, report_of(self))
-        best = []
-        for k, (part, _) in enumerate(rows):
-            own = [one for one in found[k * self.n_init : (k + 1) * self.n_init] if one is not None]
-            if not own:
-                own = [self._one_sweep(task_of(k, 0), interrupt)]
-            # Starts that ended with W = 0 are used only if all of them did.
+        results, interrupt = map_with_reports(solve, tasks, threads, report_of(self))
+        best_solutions = []
+        for k, (indices, _) in enumerate(rows):
+            solutions = [
+                solution
+                for solution in results[k * self.n_init : (k + 1) * self.n_init]
+                if solution is not None
+            ]
+            if not solutions:
+                solutions = [self._run_single_sweep(make_task(k, 0), interrupt)]
+            # A start that ended with W = 0 is used only if all other starts did so too.
             sign = -1 if self.maximizes else 1
-            one = min(own, key=lambda f: (f.collapsed, sign * f.objective))
-            if "support_" in one.extra:
-                one.extra["support_"] = part[one.extra["support_"]]
-            best.append(one)
-        return best, interrupt
+            best = min(solutions, key=lambda f: (f.collapsed, sign * f.objective))
+            if "support_" in best.extra:
+                best.extra["support_"] = indices[best.extra["support_"]]
+            best_solutions.append(best)
+        return best_solutions, interrupt
 
     # ------------------------------------------------------------------ one problem from one start
 
-    def _search(self, task: BinaryTask) -> tuple[Alternation, Notes]:
-        """Return the alternation from a start, and further entries of the history."""
-        return self._from(task, self._start(task)), {}
+    def _solve_task(self, task: BinaryTask) -> tuple[Alternation, HistoryEntries]:
+        """Solve a task by alternating over the modes. Return also further history entries."""
+        return self._alternate_with_retry(task, self._make_start(task)), {}
 
-    def _from(self, task: BinaryTask, start: Sequence[Matrix]) -> Alternation:
+    def _alternate_with_retry(self, task: BinaryTask, start: Sequence[Matrix]) -> Alternation:
         """Alternate from a start. If W becomes 0, try again from the difference of means."""
-        learn = self._learner(task.X, task.y, task.weight)
-        found = self._alternate(task, learn, start)
-        if found.collapsed and found.interrupt is None:
-            found = self._alternate(task, learn, self._mean_difference(task))
-        return found
+        learn = self._make_mode_learner(task.X, task.y, task.weight)
+        alternation = self._alternate_modes(task, learn, start)
+        if alternation.collapsed and alternation.interrupt is None:
+            alternation = self._alternate_modes(task, learn, self._start_from_mean_difference(task))
+        return alternation
 
-    def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
-        """Return further attributes by name."""
+    def _compute_extra_attributes(
+        self, task: BinaryTask, alternation: Alternation, solution: BinarySolution
+    ) -> dict[str, Any]:
+        """Return further fitted attributes by name."""
         return {}
 
-    def _alternate(
+    def _alternate_modes(
         self,
         task: BinaryTask,
         learn: VectorLearner,
         start: Sequence[Matrix],
         *,
-        settled: bool = False,
+        start_is_converged: bool = False,
     ) -> Alternation:
         return alternate(
             task.X,
@@ -322,86 +330,100 @@ class TensorClassifier(TensorInput, LinearClassifier):
             start,
             max_iter=self.max_iter,
             tol=self.tol,
-            start_is_converged=settled,
+            start_is_converged=start_is_converged,
             report=task.report,
         )
 
-    def _one_sweep(self, task: BinaryTask, interrupt: KeyboardInterrupt | None) -> Fitted:
-        """Run one sweep after Ctrl-C. If it fails, raise the KeyboardInterrupt."""
+    def _run_single_sweep(
+        self, task: BinaryTask, interrupt: KeyboardInterrupt | None
+    ) -> BinarySolution:
+        """Run one sweep after Ctrl-C. If the sweep fails, raise the KeyboardInterrupt."""
         try:
-            learn = self._learner(task.X, task.y, task.weight)
-            found = alternate(task.X, learn, self._mean_difference(task), max_iter=1, tol=self.tol)
-            return self._fitted(task, found, {})
+            learn = self._make_mode_learner(task.X, task.y, task.weight)
+            alternation = alternate(
+                task.X, learn, self._start_from_mean_difference(task), max_iter=1, tol=self.tol
+            )
+            return self._make_solution(task, alternation, {})
         except Exception as error:
             raise (interrupt or error) from error
 
-    def _fitted(self, task: BinaryTask, found: Alternation, notes: Notes) -> Fitted:
+    def _make_solution(
+        self, task: BinaryTask, alternation: Alternation, extra_history: HistoryEntries
+    ) -> BinarySolution:
         """Convert an alternation to a solution. If W is 0, predict the larger class."""
         history = {
-            "objective": [float(value) for value in found.objectives],
-            "step": [float(value) for value in found.steps],
-            "seconds": found.seconds,
-        } | notes
-        weights, b, stages = found.weights, found.plane.b, found.stages
-        if found.collapsed:
+            "objective": [float(value) for value in alternation.objectives],
+            "step": [float(value) for value in alternation.steps],
+            "seconds": alternation.seconds,
+        } | extra_history
+        weights, b, stages = alternation.weights, alternation.plane.b, alternation.stages
+        if alternation.collapsed:
             weights = weights._replace(scales=np.zeros(weights.rank))
             b = 1.0 if float(task.weight @ task.y) > 0 else -1.0
             stages = [(weights, b)]
-        objective, collapsed = float(found.plane.objective), found.collapsed
-        fitted = Fitted(weights, b, objective, history, stages, found.converged, collapsed, {})
-        return fitted._replace(extra=self._extra(task, found, fitted))
+        objective, collapsed = float(alternation.plane.objective), alternation.collapsed
+        solution = BinarySolution(
+            weights, b, objective, history, stages, alternation.converged, collapsed, {}
+        )
+        return solution._replace(extra=self._compute_extra_attributes(task, alternation, solution))
 
     # ------------------------------------------------------------------ starts
 
-    def _start(self, task: BinaryTask) -> list[Matrix]:
-        """Return the initial factors. ``init`` applies to start 0, all others are random."""
+    def _make_start(self, task: BinaryTask) -> list[Matrix]:
+        """Return the initial factors. ``init`` sets start 0. All other starts are random."""
         shape = task.X.shape[1:]
         if task.start > 0 or (isinstance(self.init, str) and self.init == "random"):
             return draw_random_start(shape, self.rank, task.random)
         if not isinstance(self.init, str):
-            return _given_factors(self.init, shape, self.rank, type(self).__name__)
+            return _check_user_factors(self.init, shape, self.rank, type(self).__name__)
         if self.init == "mean_difference":
-            return self._mean_difference(task)
-        found = self._least_squares(task, self._start_gamma(task))
-        return self._mean_difference(task) if found.collapsed else found.weights.factors
+            return self._start_from_mean_difference(task)
+        alternation = self._start_from_least_squares(task, self._choose_start_gamma(task))
+        return (
+            self._start_from_mean_difference(task)
+            if alternation.collapsed
+            else alternation.weights.factors
+        )
 
-    def _mean_difference(self, task: BinaryTask) -> list[Matrix]:
-        sums = [np.where(task.y == sign, task.weight, 0.0) for sign in (1, -1)]
-        means = [v @ task.X.reshape(len(task.X), -1) / v.sum() for v in sums]
+    def _start_from_mean_difference(self, task: BinaryTask) -> list[Matrix]:
+        class_weights = [np.where(task.y == sign, task.weight, 0.0) for sign in (1, -1)]
+        means = [v @ task.X.reshape(len(task.X), -1) / v.sum() for v in class_weights]
         D = (means[0] - means[1]).reshape(task.X.shape[1:])
         return find_low_rank_start(D, self.rank, task.random)
 
-    def _least_squares(self, task: BinaryTask, gamma: float) -> Alternation:
+    def _start_from_least_squares(self, task: BinaryTask, gamma: float) -> Alternation:
         """Run up to 30 sweeps of the least-squares support tensor machine."""
 
         def learn(Z: Matrix) -> Hyperplane:
             return label_ridge(Z, task.y, gamma, task.weight)
 
-        found = alternate(task.X, learn, self._mean_difference(task), max_iter=30, tol=1e-4)
-        if found.interrupt is not None:
-            raise found.interrupt
-        return found
-
-    def _start_gamma(self, task: BinaryTask) -> float:
-        """Return gamma of the start "least_squares"."""
-        level = (
-            _SHARE_OF_VARIANCE
-            * float(task.weight.sum())
-            * variance_within(task.X, task.y, task.weight)
+        alternation = alternate(
+            task.X, learn, self._start_from_mean_difference(task), max_iter=30, tol=1e-4
         )
-        return 1 / level if level > 0 else 1.0
+        if alternation.interrupt is not None:
+            raise alternation.interrupt
+        return alternation
+
+    def _choose_start_gamma(self, task: BinaryTask) -> float:
+        """Return gamma of the LSSTM that computes the start "least_squares"."""
+        ridge = (
+            _RIDGE_FRACTION
+            * float(task.weight.sum())
+            * compute_within_variance(task.X, task.y, task.weight)
+        )
+        return 1 / ridge if ridge > 0 else 1.0
 
     # ------------------------------------------------------------------ use
 
-    def _warn(self, fitted: list[Fitted]) -> None:
+    def _warn_about_solutions(self, solutions: list[BinarySolution]) -> None:
         name = type(self).__name__
-        if any(one.collapsed for one in fitted):
+        if any(solution.collapsed for solution in solutions):
             warn(
-                f"{name}: the optimum of at least one two-class problem is W = 0, so that it "
-                "assigns all samples to the larger class. converged_ is False there. Change the "
+                f"{name}: the optimum of at least one two-class problem is W = 0, so this problem "
+                "assigns all samples to the larger class, and its converged_ is False. Change the "
                 "regularization, or check that the classes differ."
             )
-        elif not all(one.converged for one in fitted):
+        elif not all(solution.converged for solution in solutions):
             warn_of_limit(name, self.max_iter)
 
     def _check_rows_of(self, X: ArrayLike) -> Matrix:
@@ -427,7 +449,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         tables = self._stages if isinstance(self._stages, list) else [self._stages]
         for sweep in range(max(len(table) for table in tables)):
             stages = [table[min(sweep, len(table) - 1)] for table in tables]
-            planes = [_unpacked(stage, self.tensor_shape_, self.rank) for stage in stages]
+            planes = [_unpack_stage(stage, self.tensor_shape_, self.rank) for stage in stages]
             scores = np.column_stack([rows @ W.tensor().ravel() + b for W, b in planes])
             yield compute_votes(scores, len(self.classes_), self.multi_class)
 
@@ -439,19 +461,22 @@ class TensorClassifier(TensorInput, LinearClassifier):
             raise ValueError("_stages do not match tensor_shape_ and rank.")
 
 
-def _scaled(weights: CPWeights) -> list[Matrix]:
+def _scale_last_factor(weights: CPWeights) -> list[Matrix]:
     """Return factors with unit columns, except in the last mode, which contains the scales."""
     return [*weights.factors[:-1], weights.factors[-1] * weights.scales]
 
 
-def _packed(fitted: Fitted) -> Matrix:
+def _pack_stages(solution: BinarySolution) -> Matrix:
     """Return one row per sweep with scales, factors and the intercept."""
     return np.array(
-        [np.concatenate([W.scales, *(U.ravel() for U in W.factors), [b]]) for W, b in fitted.stages]
+        [
+            np.concatenate([W.scales, *(U.ravel() for U in W.factors), [b]])
+            for W, b in solution.stages
+        ]
     )
 
 
-def _unpacked(stage: Vector, shape: Sequence[int], rank: int) -> tuple[CPWeights, float]:
+def _unpack_stage(stage: Vector, shape: Sequence[int], rank: int) -> tuple[CPWeights, float]:
     ends = np.cumsum([rank, *(d * rank for d in shape)])
     factors = [
         stage[first:last].reshape(d, rank)
@@ -460,59 +485,62 @@ def _unpacked(stage: Vector, shape: Sequence[int], rank: int) -> tuple[CPWeights
     return CPWeights(stage[:rank], factors), float(stage[-1])
 
 
-def _given_factors(
+def _check_user_factors(
     init: Sequence[ArrayLike], shape: Sequence[int], rank: int, name: str
 ) -> list[Matrix]:
     """Check and return the factors passed as ``init``."""
-    wanted = f"{len(shape)} vectors of lengths {tuple(shape)}"
+    expected = f"{len(shape)} vectors of lengths {tuple(shape)}"
     if rank > 1:
-        wanted = f"{len(shape)} matrices of shapes {[(d, rank) for d in shape]}"
+        expected = f"{len(shape)} matrices of shapes {[(d, rank) for d in shape]}"
     factors = []
-    for given in init:
+    for array in init:
         try:
-            U = np.asarray(given, dtype=np.float64)
+            U = np.asarray(array, dtype=np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"{name}: init must be {wanted}; got {given!r}.") from None
+            raise ValueError(f"{name}: init must be {expected}; got {array!r}.") from None
         factors.append(U[:, None] if U.ndim == 1 else U)
-    found = [U.shape for U in factors]
-    if found != [(d, rank) for d in shape]:
-        raise ValueError(f"{name}: init must be {wanted}; got shapes {found}.")
+    shapes = [U.shape for U in factors]
+    if shapes != [(d, rank) for d in shape]:
+        raise ValueError(f"{name}: init must be {expected}; got shapes {shapes}.")
     for k, U in enumerate(factors):
         if not np.isfinite(U).all() or not np.linalg.norm(U, axis=0).all():
             raise ValueError(f"{name}: init[{k}] must be finite and must not have a zero column.")
     return factors
 
 
-def ridge_of(ridge: float, mode: RidgeMode, X: Matrix, y: Vector, weight: Vector) -> float:
-    """Return the number that is added to the variances in all modes and sweeps."""
-    return ridge * variance_within(X, y, weight) if mode == "relative" else ridge
+def compute_ridge(ridge: float, mode: RidgeMode, X: Matrix, y: Vector, weight: Vector) -> float:
+    """Return the value to add to the variances in all modes and sweeps."""
+    return ridge * compute_within_variance(X, y, weight) if mode == "relative" else ridge
 
 
-def variance_within(X: Matrix, y: Vector, weight: Vector) -> float:
+def compute_within_variance(X: Matrix, y: Vector, weight: Vector) -> float:
     """Return the mean variance of an entry within the two classes.
 
-    If it is zero, return the mean variance between the classes. Constant entries are ignored.
+    If this variance is zero, return the mean variance between the classes. Constant entries are
+    ignored.
     """
     flat, total = X.reshape(len(X), -1), float(weight.sum())
-    sums = [np.where(y > 0, weight, 0.0), np.where(y > 0, 0.0, weight)]
-    sizes = np.array([v.sum() for v in sums])
-    means = np.array([v @ flat / n for v, n in zip(sums, sizes, strict=True)])
-    alike = bool((weight == weight[0]).all())
+    class_weights = [np.where(y > 0, weight, 0.0), np.where(y > 0, 0.0, weight)]
+    sizes = np.array([v.sum() for v in class_weights])
+    means = np.array([v @ flat / n for v, n in zip(class_weights, sizes, strict=True)])
+    has_equal_weights = bool((weight == weight[0]).all())
     squares = (
         weight[0] * np.einsum("ij,ij->j", flat, flat)
-        if alike
+        if has_equal_weights
         else np.einsum("i,ij,ij->j", weight, flat, flat)
     )
-    inside = squares - sizes @ means**2
-    # The difference above loses digits for entries whose variance is small relative to their mean:
-    # compute these from centered values.
-    little, sides = np.flatnonzero(inside < 1e-6 * squares), (y <= 0).astype(np.intp)
-    for first in range(0, len(little), 64):
-        some = little[first : first + 64]
-        inside[some] = weight @ (flat[:, some] - means[:, some][sides]) ** 2
+    within = squares - sizes @ means**2
+    # The difference above loses digits if the variance of an entry is small relative to its mean.
+    # Compute these entries again from centered values.
+    imprecise, sides = np.flatnonzero(within < 1e-6 * squares), (y <= 0).astype(np.intp)
+    for first in range(0, len(imprecise), 64):
+        block = imprecise[first : first + 64]
+        within[block] = weight @ (flat[:, block] - means[:, block][sides]) ** 2
     between = sizes[0] * sizes[1] / total**2 * (means[0] - means[1]) ** 2
-    varies = np.sqrt(inside / total + between) > 16 * np.finfo(float).eps * np.abs(means).max(0)
-    if not varies.any():
+    is_varying = np.sqrt(within / total + between) > 16 * np.finfo(float).eps * np.abs(means).max(0)
+    if not is_varying.any():
         return 0.0
-    inner, outer = float(inside.sum()) / total, float(between.sum())
-    return (inner if inner > 1e-14 * outer else outer) / int(varies.sum())
+    within_mean, between_mean = float(within.sum()) / total, float(between.sum())
+    return (within_mean if within_mean > 1e-14 * between_mean else between_mean) / int(
+        is_varying.sum()
+    )

@@ -30,7 +30,7 @@ from nearfar.summaries.weighted_graph import (
 )
 
 # Fraction of the energy that each mode keeps if n_components is None, as in GTA.
-_SHARE = 0.97
+_ENERGY_FRACTION = 0.97
 
 
 class TensorGraphEmbedding(AlternatingLearner):
@@ -39,11 +39,12 @@ class TensorGraphEmbedding(AlternatingLearner):
     .. math:: \max_{U_k^T U_k = I}\; \sum_{ij} (b_{ij} - \zeta s_{ij})\,
         \|(X_i - X_j) \times_1 U_1^T \cdots \times_K U_K^T\|^2 ,
 
-    where :math:`s_{ij}` are the weights of pairs that should stay close, and :math:`b_{ij}` those
-    of pairs that should be far apart. For fixed factors of the other modes, :math:`U_k` contains
-    the leading eigenvectors of :math:`2 \sum_{ij} L_{ij} T_{i(k)} T_{j(k)}^T`, where :math:`T_i` is
-    :math:`X_i` projected in all modes except k, and L is the Laplacian of :math:`b - \zeta s`. The
-    algorithm solves one mode after another. No step decreases the objective.
+    where :math:`s_{ij}` are the weights of pairs that should stay close, and :math:`b_{ij}` the
+    weights of pairs that should be far apart. For fixed factors of the other modes, :math:`U_k`
+    contains the leading eigenvectors of :math:`2 \sum_{ij} L_{ij} T_{i(k)} T_{j(k)}^T`, where
+    :math:`T_i` is :math:`X_i` projected in all modes except k, and L is the Laplacian of
+    :math:`b - \zeta s`. The algorithm solves one mode after another. No step decreases the
+    objective.
 
     ========  ===========================================  =======================================
     graph     s                                            b
@@ -64,8 +65,9 @@ class TensorGraphEmbedding(AlternatingLearner):
     Use it on images or clips with meaningful neighborhoods, such as poses, frames, or shapes that
     change gradually, and with "mfa" if a class consists of several clusters. The projection is
     linear, so it does not unfold a curved manifold. With a small :math:`\zeta` it keeps the
-    directions with the largest variance, like :class:`GTA`; with a large one, those that vary
-    least between neighbors. The thesis [1]_ proposes the method without experiments.
+    directions with the largest variance, like :class:`GTA`. With a large :math:`\zeta` it keeps the
+    directions that vary least between neighbors. The thesis [1]_ proposes the method without
+    experiments.
 
     Cost: O(n² p) for the neighbors of n samples with p entries. Each sweep over the modes takes
     O(n p q), where q is the largest number of components of a mode, plus O(n k d q) for k neighbors
@@ -80,7 +82,7 @@ class TensorGraphEmbedding(AlternatingLearner):
     graph : {"lpp", "npe", "isomap", "mfa", "lda", "given"}, default="lpp"
         Weights b and s, see the table. "mfa" and "lda" need labels, "given" needs ``graphs``.
     within_weight : float, default=0.1
-        Weight of s.
+        Weight of the graph s, whose pairs should stay close.
     n_neighbors : int, default=5
         Number of neighbors per row. "mfa" uses this number in the sample's own class and the
         same number in all other classes together.
@@ -110,7 +112,7 @@ class TensorGraphEmbedding(AlternatingLearner):
     tensor_shape_ : tuple of int
         Shape of a sample.
     history_ : dict
-        Lists: "objective" after each step of a mode; "step", the change of the projectors, and
+        Lists: "objective" after each update of a mode; "step" (the change of the projectors) and
         "seconds" after each sweep.
     n_iter_ : int
         Number of sweeps.
@@ -192,7 +194,7 @@ class TensorGraphEmbedding(AlternatingLearner):
             Tensors, or rows. Rows are flat tensors if ``tensor_shape`` is set, and vectors
             otherwise.
         y : array-like of shape (n_samples,), optional
-            Labels for the graphs "mfa" and "lda". Ignored by the others.
+            Labels for the graphs "mfa" and "lda". The other graphs ignore them.
         graphs : tuple of two arrays or sparse arrays of shape (n_samples, n_samples), optional
             The weights (b, s) for ``graph="given"``. They are symmetrized by the mean of both
             directions. Diagonal elements have no effect.
@@ -214,93 +216,107 @@ class TensorGraphEmbedding(AlternatingLearner):
         codes = None
         if self.graph in ("mfa", "lda"):
             _, codes = self._check_labels(y, len(T))
-        T, codes = self._distinct(T, codes)
-        between, within = self._laplacians(T.reshape(len(T), -1), codes, graphs)
+        T, codes = self._remove_duplicates(T, codes)
+        between, within = self._compute_laplacians(T.reshape(len(T), -1), codes, graphs)
         return self._learn(T, between + (-float(self.within_weight)) * within)
 
-    def _distinct(self, T: Floats, codes: Indices | None) -> tuple[Floats, Indices | None]:
+    def _remove_duplicates(self, T: Floats, codes: Indices | None) -> tuple[Floats, Indices | None]:
         """Remove duplicate samples if the graph is based on neighbors."""
         if self.graph in ("lda", "given"):
             return T, codes
         rows = T.reshape(len(T), -1)
         check_squares(rows)
         check_spread(rows)
-        if codes is not None:  # Equal samples of different classes are kept.
+        if codes is not None:  # Keep equal samples of different classes.
             rows = np.column_stack([rows, codes])
-        kept, _ = distinct_rows(rows)
-        if len(kept) == len(T):
+        indices, _ = distinct_rows(rows)
+        if len(indices) == len(T):
             return T, codes
-        return T[kept], None if codes is None else codes[kept]
+        return T[indices], None if codes is None else codes[indices]
 
     def _learn(self, T: Floats, laplacian: LinearOperator) -> Self:
         scatters = StackScatters(T)
         shape = T.shape[1:]
-        wanted = self._resolve_n_components(shape)
-        spread = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
-        if not spread[0][0][0] > 0:
+        n_requested = self._resolve_n_components(shape)
+        spectra = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
+        if not spectra[0][0][0] > 0:
             raise ValueError(
                 "TensorGraphEmbedding: all samples are equal in X. At least two must differ."
             )
-        kept = wanted or [count_leading_values(values, _SHARE) for values, _ in spread]
-        # Directions without variance have eigenvalue 0, which could exceed negative ones. The bases
-        # exclude them.
-        empty = 1e-12 if T.dtype == np.float64 else 1e-6
-        bases = [V[:, values > empty * values[0]] for values, V in spread]
+        n_components = n_requested or [
+            count_leading_values(values, _ENERGY_FRACTION) for values, _ in spectra
+        ]
+        # A direction without variance has the eigenvalue 0, which is larger than all negative
+        # eigenvalues. The bases exclude such directions.
+        relative_threshold = 1e-12 if T.dtype == np.float64 else 1e-6
+        bases = [V[:, values > relative_threshold * values[0]] for values, V in spectra]
 
-        def matrix_of(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
-            projected = _projected(T, scatters.mean, factors, mode)
+        def compute_matrix(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
+            projected = _project_except(T, scatters.mean, factors, mode)
             return 2 * graph_mode_scatter(projected, mode, laplacian)
 
-        start = []
-        for mode, q in enumerate(kept):
-            _, V = ordered_eigh(matrix_of(mode, None), basis=bases[mode])
-            start.append(fix_column_signs(V[:, :q]))
+        initial_factors = []
+        for mode, q in enumerate(n_components):
+            _, V = ordered_eigh(compute_matrix(mode, None), basis=bases[mode])
+            initial_factors.append(fix_column_signs(V[:, :q]))
         self._learn_modes(
-            matrix_of, start, lambda mode, _: kept[mode], scatters.mean, T.dtype, bases=bases
+            compute_matrix,
+            initial_factors,
+            lambda mode, _: n_components[mode],
+            scatters.mean,
+            T.dtype,
+            bases=bases,
         )
         return self
 
     # ------------------------------------------------------------------ graphs
 
-    def _laplacians(
+    def _compute_laplacians(
         self, rows: Floats, codes: Indices | None, graphs: tuple[Any, Any] | None
     ) -> tuple[LinearOperator, LinearOperator]:
-        """Return the Laplacians of b and s as operators, which avoids dense n × n arrays."""
+        """Return the Laplacians of the graphs b and s as operators, to avoid n × n arrays."""
         n = len(rows)
         if self.graph == "given":
-            b, s = _checked_graphs(graphs, n)
-            return _laplacian(b), _laplacian(s)
+            b, s = _check_graphs(graphs, n)
+            return _make_laplacian(b), _make_laplacian(s)
         if codes is not None and self.graph == "lda":
             indicator = sparse.csr_array((np.ones(n), (np.arange(n), codes)))
-            classes = _outer(indicator @ sparse.diags_array(np.bincount(codes) ** -0.5))
-            return classes + (-1.0) * _mean(n), _identity(n) + (-1.0) * classes
+            classes = _make_outer_product(
+                indicator @ sparse.diags_array(np.bincount(codes) ** -0.5)
+            )
+            return classes + (-1.0) * _make_mean_operator(n), _make_identity(n) + (-1.0) * classes
         if codes is not None:
-            alike, different = class_graphs(rows, codes, self.n_neighbors)
-            edges = [affinities(g.symmetrized(), "uniform", 1.0) for g in (different, alike)]
-            return _laplacian(edges[0]), _laplacian(edges[1])
+            similar_graph, dissimilar_graph = class_graphs(rows, codes, self.n_neighbors)
+            edges = [
+                affinities(g.symmetrized(), "uniform", 1.0)
+                for g in (dissimilar_graph, similar_graph)
+            ]
+            return _make_laplacian(edges[0]), _make_laplacian(edges[1])
         graph = neighbor_graph(rows, self.n_neighbors)
         if self.graph == "lpp":
             lengths = graph.symmetrized()
             s = affinities(lengths, "heat", edge_scale(lengths))
             degrees = np.asarray(s.sum(axis=1)).reshape(-1)
-            shares = (degrees / np.sqrt(degrees.sum()))[:, None]
-            spread = aslinearoperator(sparse.diags_array(degrees)) + (-1.0) * _outer(shares)
-            return spread, _laplacian(s)
-        variance = _identity(n) + (-1.0) * _mean(n)
+            scaled_degrees = (degrees / np.sqrt(degrees.sum()))[:, None]
+            degree_laplacian = aslinearoperator(sparse.diags_array(degrees)) + (
+                -1.0
+            ) * _make_outer_product(scaled_degrees)
+            return degree_laplacian, _make_laplacian(s)
+        variance = _make_identity(n) + (-1.0) * _make_mean_operator(n)
         if self.graph == "npe":
             weights = weight_matrix(rows, graph.indptr, graph.indices)
             return variance, aslinearoperator(reconstruction_matrix(weights))
         graph = linked_graph(graph, rows)
         paths, order = all_shortest_paths(graph.symmetrized())
-        place = np.argsort(order)
-        inner = double_centered(paths[place][:, place] ** 2, in_place=True)
-        # Scale the inner products to mean diagonal 1: they grow with the square of the unit of X,
-        # while the weights b do not depend on it.
-        return variance, (-n / np.trace(inner)) * aslinearoperator(inner)
+        inverse_order = np.argsort(order)
+        inner_products = double_centered(paths[inverse_order][:, inverse_order] ** 2, in_place=True)
+        # The inner products depend on the unit of X, but the weights b do not. So scale the inner
+        # products to mean diagonal 1.
+        return variance, (-n / np.trace(inner_products)) * aslinearoperator(inner_products)
 
 
-def _projected(T: Floats, mean: Matrix, factors: Sequence[Matrix] | None, mode: int) -> Floats:
-    """Return the centered tensors projected in all modes except one, or T without factors."""
+def _project_except(T: Floats, mean: Matrix, factors: Sequence[Matrix] | None, mode: int) -> Floats:
+    """Center the tensors and project all modes except one. Without factors, return T."""
     if factors is None:
         return T
     blocks = [
@@ -310,7 +326,7 @@ def _projected(T: Floats, mean: Matrix, factors: Sequence[Matrix] | None, mode: 
     return np.concatenate(blocks)
 
 
-def _laplacian(weights: Any) -> LinearOperator:
+def _make_laplacian(weights: Any) -> LinearOperator:
     """Return the diagonal matrix of degrees minus the symmetrized weights."""
     symmetric = (weights + weights.T) / 2
     degrees = np.asarray(symmetric.sum(axis=1)).reshape(-1)
@@ -321,34 +337,34 @@ def _laplacian(weights: Any) -> LinearOperator:
     return aslinearoperator(symmetric)
 
 
-def _outer(F: Any) -> LinearOperator:
-    """Return F F' for F with few columns."""
+def _make_outer_product(F: Any) -> LinearOperator:
+    """Return the operator F F' for a matrix F with few columns."""
     return aslinearoperator(F) @ aslinearoperator(F.T)
 
 
-def _identity(n: int) -> LinearOperator:
+def _make_identity(n: int) -> LinearOperator:
     return aslinearoperator(sparse.eye_array(n, format="csr"))
 
 
-def _mean(n: int) -> LinearOperator:
-    """Return the operator that replaces each element by the mean."""
-    return _outer(np.full((n, 1), n**-0.5))
+def _make_mean_operator(n: int) -> LinearOperator:
+    """Return the operator that replaces each element of a vector by the mean."""
+    return _make_outer_product(np.full((n, 1), n**-0.5))
 
 
-def _checked_graphs(graphs: Any, n: int) -> tuple[Any, Any]:
+def _check_graphs(graphs: Any, n: int) -> tuple[Any, Any]:
     if not isinstance(graphs, tuple | list) or len(graphs) != 2:
         raise ValueError(
             "graphs must be a pair (b, s) of arrays of shape (n_samples, n_samples); got "
             f"{type(graphs).__name__}."
         )
     checked = []
-    for name, given in zip("bs", graphs, strict=True):
-        if sparse.issparse(given):
-            W: Any = sparse.csr_array(given, dtype=np.float64)
+    for name, weights in zip("bs", graphs, strict=True):
+        if sparse.issparse(weights):
+            W: Any = sparse.csr_array(weights, dtype=np.float64)
             values = W.data
         else:
             try:
-                W = values = np.array(given, dtype=np.float64)
+                W = values = np.array(weights, dtype=np.float64)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"graphs: {name} must contain numbers: {error}") from error
         if W.shape != (n, n):

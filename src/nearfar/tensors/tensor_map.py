@@ -18,14 +18,15 @@ from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.parameters import Allowed, boolean
 from nearfar.state import State
 
-#: Conditions on the parameters that all of these transformers have.
-MAP_PARAMETERS: dict[str, Sequence[Allowed]] = {"flatten": [boolean], **TENSOR_PARAMETERS}
+#: Conditions on the parameters that all tensor transformers have.
+TRANSFORMER_PARAMETERS: dict[str, Sequence[Allowed]] = {"flatten": [boolean], **TENSOR_PARAMETERS}
 
 
-class _TensorMap(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):
+class _TensorTransformer(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):
     """Base class of transformers that map each tensor to a tensor or a row.
 
-    A subclass implements ``_shape_out`` and ``_mapped``, and ``_learn`` if it learns from data.
+    A subclass implements ``_get_output_shape`` and ``_transform_tensors``, and ``_learn`` if it
+    learns from data.
     """
 
     state = State(fitted="tensor_shape_", rows=0)
@@ -38,15 +39,15 @@ class _TensorMap(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):
         return "tensor_shape_" in vars(self)
 
     @abstractmethod
-    def _shape_out(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def _get_output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of a transformed tensor; raise if the shape is not supported."""
 
     @abstractmethod
-    def _mapped(self, T: Floats) -> Floats:
+    def _transform_tensors(self, T: Floats) -> Floats:
         """Return the transformed tensors as a new array with the dtype of T."""
 
-    def _tensors(self, X: ArrayLike) -> Floats:
-        """Check new tensors, and return them in the form that ``_mapped`` expects."""
+    def _read_tensors(self, X: ArrayLike) -> Floats:
+        """Check new tensors, and return them in the form that ``_transform_tensors`` expects."""
         return self._check_tensors(X, reset=False)
 
     def _learn(self, T: Floats) -> None:
@@ -54,10 +55,10 @@ class _TensorMap(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):
 
     @property
     def _n_features_out(self) -> int:
-        return prod(self._shape_out(self.tensor_shape_))
+        return prod(self._get_output_shape(self.tensor_shape_))
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Store the shape of the tensors, and learn from them if the class has learned attributes.
+        """Store the shape of the tensors, and learn from their values if the transformer does so.
 
         Parameters
         ----------
@@ -75,7 +76,7 @@ class _TensorMap(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):
         self._check_parameters()
         T = self._check_tensors(X, reset=True, min_samples=self.min_samples)
         try:
-            self._shape_out(T.shape[1:])
+            self._get_output_shape(T.shape[1:])
         except ValueError:
             self._forget()
             raise
@@ -96,5 +97,5 @@ class _TensorMap(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):
             Flat rows, or tensors if ``flatten`` is False, in the dtype of X.
         """
         check_is_fitted(self)
-        T = self._mapped(self._tensors(X))
+        T = self._transform_tensors(self._read_tensors(X))
         return np.ascontiguousarray(T).reshape(len(T), -1) if self.flatten else T

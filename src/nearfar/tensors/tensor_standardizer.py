@@ -11,22 +11,21 @@ from nearfar.base import LearnerTags
 from nearfar.blocks import row_blocks
 from nearfar.parameters import one_of
 from nearfar.state import State, floats
-from nearfar.tensors.tensor_map import MAP_PARAMETERS, _TensorMap
+from nearfar.tensors.tensor_map import TRANSFORMER_PARAMETERS, _TensorTransformer
 
 
-class TensorStandardizer(_TensorMap):
+class TensorStandardizer(_TensorTransformer):
     r"""Standardization of tensors to zero mean and unit variance, per entry or as a whole.
 
     .. math:: X'_j = (X_j - m_j) / s_j \quad\text{or}\quad X'_j = (X_j - m) / s ,
 
-    with the mean :math:`m_j` and the standard deviation :math:`s_j` of each entry j over the
-    samples, or the mean m and the standard deviation s of all numbers together. Constant entries
-    are only centered.
+    where :math:`m_j` and :math:`s_j` are the mean and the standard deviation of entry j over the
+    samples, and m and s are those of all numbers together. Constant entries are only centered.
 
-    Use it before a tensor learner that depends on the units of X: one with a regularization, or
-    samples whose channels have different units, such as hue and brightness. For images of one
-    channel, "all" keeps the structure common to the entries of a mode. "entry" destroys this
-    structure: it scales the noise of dark corners to the level of all other pixels.
+    Use it before a tensor learner that is regularized, or if the channels have different units,
+    such as hue and brightness. For images of one channel, "all" keeps the structure common to the
+    entries of a mode. "entry" destroys this structure: it scales the noise of dark corners to the
+    level of all other pixels.
 
     Cost: two passes of O(n prod(d)).
 
@@ -54,7 +53,7 @@ class TensorStandardizer(_TensorMap):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.5
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section 4.5.
        The experiments there do not scale the data.
 
     Examples
@@ -68,7 +67,7 @@ class TensorStandardizer(_TensorMap):
 
     learner_tags = LearnerTags(reads="instances", input="tensors", supervised=False)
     renamed: ClassVar = {"per": "scope"}
-    parameters: ClassVar = {"scope": [one_of("entry", "all")], **MAP_PARAMETERS}
+    parameters: ClassVar = {"scope": [one_of("entry", "all")], **TRANSFORMER_PARAMETERS}
     state = State({"mean_": floats("p"), "scale_": floats("p", above=0)}, fitted="scale_")
     min_samples = 2
 
@@ -86,7 +85,7 @@ class TensorStandardizer(_TensorMap):
         self.flatten = flatten
         self.tensor_shape = tensor_shape
 
-    def _shape_out(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def _get_output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape
 
     def _learn(self, T: Floats) -> None:
@@ -95,24 +94,24 @@ class TensorStandardizer(_TensorMap):
         start = rows[0].astype(np.float64)
         sums, squares = np.zeros((2, len(start)))
         for block in row_blocks(len(rows), 8 * len(start)):
-            part = np.subtract(rows[block], start, order="C")
-            sums += part.sum(axis=0)
+            deviations = np.subtract(rows[block], start, order="C")
+            sums += deviations.sum(axis=0)
         mean = start + sums / len(rows)
         if self.scope == "all":
             mean = np.full_like(mean, mean.mean())
         # Scale by the largest value: squares of huge or tiny numbers would over- or underflow.
         unit = float(np.abs(rows).max()) or 1.0
         for block in row_blocks(len(rows), 8 * len(start)):
-            part = np.subtract(rows[block], mean, order="C") / unit
-            squares += np.einsum("ij,ij->j", part, part)
+            deviations = np.subtract(rows[block], mean, order="C") / unit
+            squares += np.einsum("ij,ij->j", deviations, deviations)
         if self.scope == "all":
             squares = np.full_like(squares, squares.mean())
         scale = unit * np.sqrt(squares / len(rows))
-        # Deviations this small are rounding errors of a constant.
-        constant = scale <= 10 * np.finfo(rows.dtype).eps * np.abs(mean)
-        self.mean_, self.scale_ = mean, np.where(constant, 1.0, scale)
+        # Standard deviations this small are rounding errors of a constant entry.
+        is_constant = scale <= 10 * np.finfo(rows.dtype).eps * np.abs(mean)
+        self.mean_, self.scale_ = mean, np.where(is_constant, 1.0, scale)
 
-    def _mapped(self, T: Floats) -> Floats:
+    def _transform_tensors(self, T: Floats) -> Floats:
         shape = T.shape[1:]
         mean, scale = (v.reshape(shape).astype(T.dtype) for v in (self.mean_, self.scale_))
         return np.asarray((T - mean) / scale)

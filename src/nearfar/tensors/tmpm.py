@@ -15,11 +15,11 @@ from nearfar.solvers.two_sides import mpm
 from nearfar.state import State, number
 from nearfar.tensors.tensor_classifier import (
     TENSOR_CLASSIFIER_PARAMETERS,
+    BinarySolution,
     BinaryTask,
-    Fitted,
     TensorClassifier,
     TensorStart,
-    ridge_of,
+    compute_ridge,
 )
 
 
@@ -36,35 +36,35 @@ class TMPM(TensorClassifier):
     fixed factors of the other modes, the factor of a mode is computed from one generalized
     eigenproblem and a scalar root. No step decreases :math:`\kappa`.
 
-    Each step is convex, but the whole problem is not. It has several local optima, in contrast to
-    what [1]_ states, so that ``n_init`` affects the result. The ridge affects it more: without a
-    ridge and with few samples, :math:`\kappa` is infinite in every mode. Compared with
-    :class:`MPM` with its own ridge, the gain is small or zero.
+    Each step is convex, but the whole problem is not. Contrary to [1]_, it has several local
+    optima, so ``n_init`` affects the result. The ridge affects the result more: without a ridge and
+    with few samples, :math:`\kappa` is infinite in every mode. Compared with :class:`MPM` with its
+    own ridge, the gain is small or zero.
 
-    Cost: a sweep reads X M times and adds O(n d_k² + d_k³) per mode.
+    Cost: with M modes, a sweep reads X M times and adds O(n d_k² + d_k³) for mode k of length d_k.
 
     Parameters
     ----------
     ridge : float, default=0.1
-        Value added to the variances: :math:`\rho`. With few samples, 0.3 to 1 is often better
-        than the default.
+        Value added to the variances: the ridge :math:`\rho`. With few samples, 0.3 to 1 is often
+        better than the default.
     rank : int, default=1
-        Number of rank-one terms of W.
+        Number of rank-one terms of the weight tensor W.
     ridge_mode : {"relative", "absolute"}, default="relative"
         Unit of ``ridge``: "relative" multiplies it by the mean variance of an entry within the
         two classes, "absolute" uses it as is, in units of X squared. All modes use the same number,
         so that the objective cannot decrease.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
-        Starting point: rank-one tensors that approximate the difference of class means one after
-        another, a few sweeps of :class:`LSSTM`, random factors, or your own list with one array of
-        shape (d_k,) or (d_k, rank) per mode. All further starts are random.
+        Starting point: "mean_difference" fits rank-one tensors to the difference of class means,
+        "least_squares" runs a few sweeps of :class:`LSSTM`, "random" draws factors. A list has one
+        array of shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
         Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
         Maximum number of iterations: sweeps over the modes per start.
     tol : float, default=1e-6
-        Stop when a sweep turns the factors so little that :math:`1 - |\cos|` of the angle is at
-        most this in every mode.
+        Stop when :math:`1 - |\cos|` of the angle between the factors before and after a sweep is
+        at most this in every mode.
     multi_class : {"ovo", "ovr"}, default="ovo"
         Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
         "ovr" solves one problem per class against the rest. With rank 1, "ovo" is far better.
@@ -73,8 +73,8 @@ class TMPM(TensorClassifier):
     random_state : int, RandomState or None, default=0
         Seed of the random number generator.
     n_jobs : int or None, default=None
-        Number of threads. They solve problems and starts in parallel and share X. None means 1,
-        -1 all cores.
+        Number of threads. They solve the two-class problems from all starts in parallel and share
+        X. None means 1, -1 all cores.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -86,7 +86,7 @@ class TMPM(TensorClassifier):
         The weight tensors W as flat rows in C order. Two classes have one problem, in which
         ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
-        Intercept of each problem.
+        Intercept of each two-class problem.
     factors_ : list of ndarray of shape (d_k, rank)
         Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
         contains the scales. With several problems, this attribute and those below, except
@@ -94,13 +94,13 @@ class TMPM(TensorClassifier):
     objective_ : float
         Final value of :math:`\kappa`.
     history_ : dict
-        Lists: "objective" after each step of a mode; "step", the largest :math:`1 - |\cos|` of a
-        turn, and "seconds" since the start, after each sweep.
+        Lists: "objective" after each update of a mode; "step" (the largest :math:`1 - |\cos|`, see
+        ``tol``) and "seconds" since the start after each sweep.
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
-        Whether ``tol`` was reached. False also for a problem whose optimum is W = 0: it assigns all
-        samples to the larger class, and ``fit`` warns.
+        Whether ``tol`` was reached. It is False if the optimum of the problem is W = 0: ``fit``
+        then warns, and all samples are assigned to the larger class.
     kappa_ : float
         Distance of both class means from the boundary in standard deviations, equal to
         ``objective_``, or 0 if W = 0.
@@ -173,15 +173,17 @@ class TMPM(TensorClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
-        rho = ridge_of(self.ridge, self.ridge_mode, X, y, weight)
-        alike = bool((weight == weight[0]).all())
+    def _make_mode_learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
+        rho = compute_ridge(self.ridge, self.ridge_mode, X, y, weight)
+        has_equal_weights = bool((weight == weight[0]).all())
 
         def learn(Z: Matrix) -> Hyperplane:
-            return mpm(Z, y, rho, None if alike else weight)
+            return mpm(Z, y, rho, None if has_equal_weights else weight)
 
         return learn
 
-    def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
-        kappa = 0.0 if fitted.collapsed else fitted.objective
+    def _compute_extra_attributes(
+        self, task: BinaryTask, alternation: Alternation, solution: BinarySolution
+    ) -> dict[str, Any]:
+        kappa = 0.0 if solution.collapsed else solution.objective
         return {"kappa_": kappa, "worst_case_accuracy_": worst_case_accuracy(kappa)}

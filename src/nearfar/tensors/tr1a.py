@@ -31,8 +31,8 @@ from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import contract_except, mode_scatter, rank_one_gram
 from nearfar.state import State, floats
 
-# Number of rows that are converted to float64 at once for sums of squares.
-_ROWS_AT_ONCE = 256
+# Maximum number of rows that are converted to float64 at once.
+_ROWS_PER_BLOCK = 256
 
 
 class TR1A(RankOneLearner):
@@ -57,7 +57,7 @@ class TR1A(RankOneLearner):
 
     Use it to represent images by few numbers, or if there are few samples: an atom of a 32 × 32
     image has 64 parameters, an eigenvector 1,024. It does not use labels; for classification, add
-    :class:`LDA`. Since atoms are not changed after later ones are found, :class:`GTA` with the
+    :class:`LDA`. Since an atom is not changed after later atoms are found, :class:`GTA` with the
     same number of features usually keeps more. On a single matrix it is equal to the singular
     value decomposition, and on vectors to PCA without centering.
 
@@ -104,8 +104,8 @@ class TR1A(RankOneLearner):
         Shape of a sample.
     history_ : dict
         Lists for the best start of each atom: "objective", the sum of squares explained by all
-        atoms so far, after each step of a mode; "sweeps", their number per atom; "step", the
-        largest :math:`1 - |u^T v|`, and "seconds" since the start, after each sweep.
+        atoms so far, after each update of a mode; "sweeps", their number per atom; "step" (the
+        largest :math:`1 - |u^T v|`) and "seconds" since the start after each sweep.
     n_iter_ : int
         Total number of sweeps of all atoms.
 
@@ -188,93 +188,106 @@ class TR1A(RankOneLearner):
         T = self._check_tensors(X, reset=True, min_samples=2 if self.center else 1)
         random = check_random_state(self.random_state)
         check_squares(T)
-        left = _LeftOver(T, T.mean(axis=0, dtype=np.float64) if self.center else None)
-        if not left.total > left.least:
-            found = "all samples are equal" if self.center else "all entries are zero"
-            raise ValueError(f"TR1A: {found} in X, so no atom can be found.")
+        residuals = _Residuals(T, T.mean(axis=0, dtype=np.float64) if self.center else None)
+        if not residuals.total > residuals.rounding_level:
+            reason = "all samples are equal" if self.center else "all entries are zero"
+            raise ValueError(f"TR1A: {reason} in X, so no atom can be found.")
         atoms: list[Atom] = []
-        begun, interrupt = perf_counter(), None
+        started, interrupt = perf_counter(), None
         try:
             for _ in range(self.n_components):
-                atom = self._next_atom(left, atoms, random)
-                if atom.objective <= left.least:
+                atom = self._find_next_atom(residuals, atoms, random)
+                if atom.objective <= residuals.rounding_level:
                     break
-                left.take(atom.vectors)
+                residuals.subtract(atom.vectors)
                 atoms.append(atom)
         except KeyboardInterrupt as error:
             interrupt = error
-            if isinstance(error, AscentInterrupted) and error.atom.objective > left.least:
+            if (
+                isinstance(error, AscentInterrupted)
+                and error.atom.objective > residuals.rounding_level
+            ):
                 atoms.append(error.atom)
             if not atoms:
                 raise
         factors = [np.column_stack(us) for us in zip(*(a.vectors for a in atoms), strict=True)]
-        self._keep_atoms(factors, left.mean, T.dtype)
+        self._keep_atoms(factors, residuals.mean, T.dtype)
         energies = np.array([atom.objective for atom in atoms])
-        self.energies_ = energies / left.total
-        before = np.append(0.0, np.cumsum(energies[:-1]))
+        self.energies_ = energies / residuals.total
+        explained_before = np.append(0.0, np.cumsum(energies[:-1]))
         self.history_ = {
             "objective": [
                 float(start + energy)
-                for start, atom in zip(before, atoms, strict=True)
+                for start, atom in zip(explained_before, atoms, strict=True)
                 for energy in atom.objectives
             ],
             "sweeps": [atom.n_sweeps for atom in atoms],
             "step": [step for atom in atoms for step in atom.steps],
-            "seconds": [time - begun for atom in atoms for time in atom.times],
+            "seconds": [time - started for atom in atoms for time in atom.times],
         }
         self.n_iter_ = sum(atom.n_sweeps for atom in atoms)
         if interrupt is not None:
             raise interrupt  # The attributes contain the atoms found before Ctrl-C.
-        late = sum(not atom.converged for atom in atoms)
-        if late:
-            warn_of_limit("TR1A", self.max_iter, f"the limit, for {late} of {len(atoms)} atoms")
+        n_unconverged = sum(not atom.converged for atom in atoms)
+        if n_unconverged:
+            warn_of_limit(
+                "TR1A", self.max_iter, f"the limit, for {n_unconverged} of {len(atoms)} atoms"
+            )
         return self
 
-    def _next_atom(
-        self, left: _LeftOver, atoms: Sequence[Atom], random: np.random.RandomState
+    def _find_next_atom(
+        self, residuals: _Residuals, atoms: Sequence[Atom], random: np.random.RandomState
     ) -> Atom:
         """Return the best atom of all starts."""
         report = report_of(self)
-        before = sum(atom.objective for atom in atoms)
+        explained_before = sum(atom.objective for atom in atoms)
         number = len(atoms) + 1
 
-        def told(state: dict[str, Any]) -> None:
+        def report_atom(state: dict[str, Any]) -> None:
             if report is not None:
                 report(
-                    state | {"objective": before + state["objective"], "stage": f"atom {number}"}
+                    state
+                    | {
+                        "objective": explained_before + state["objective"],
+                        "stage": f"atom {number}",
+                    }
                 )
 
-        def found_from(vectors: list[Vector]) -> Atom:
+        def ascend_from(vectors: list[Vector]) -> Atom:
             return ascend_modes(
-                lambda vectors, mode: _leading(left.contract(vectors, mode)),
+                lambda vectors, mode: _compute_leading_eigenvector(
+                    residuals.contract(vectors, mode)
+                ),
                 vectors,
                 max_iter=self.max_iter,
                 tolerances=[self.tol] * len(vectors),
-                min_objective=left.least,
-                report=told,
+                min_objective=residuals.rounding_level,
+                report=report_atom,
             )
 
-        def attempt(start: int) -> Atom:
-            leading = start == 0 and self.init == "hosvd"
-            atom = found_from(
-                left.leading_vectors() if leading else draw_random_vectors(left.shape, random)
+        def run_start(start: int) -> Atom:
+            uses_leading_vectors = start == 0 and self.init == "hosvd"
+            atom = ascend_from(
+                residuals.compute_leading_vectors()
+                if uses_leading_vectors
+                else draw_random_vectors(residuals.shape, random)
             )
-            if atom.objective <= left.least:
+            if atom.objective <= residuals.rounding_level:
                 # The leading vectors of the modes may come from different tensors, so that their
                 # atom is orthogonal to all of them.
-                atom = found_from(draw_random_vectors(left.shape, random))
+                atom = ascend_from(draw_random_vectors(residuals.shape, random))
             return atom
 
-        return find_best_atom(partial(attempt, start) for start in range(self.n_init))
+        return find_best_atom(partial(run_start, start) for start in range(self.n_init))
 
 
 # ---------------------------------------------------------------------- one atom after another
 
 
-def _leading(rows: Matrix) -> tuple[float, Vector]:
+def _compute_leading_eigenvector(rows: Matrix) -> tuple[float, Vector]:
     """Return the largest eigenvalue of ``rows.T @ rows`` and its eigenvector.
 
-    The smaller of ``rows.T @ rows`` and ``rows @ rows.T`` is decomposed.
+    The function decomposes the smaller one of ``rows.T @ rows`` and ``rows @ rows.T``.
     """
     n, d = rows.shape
     if d <= n:
@@ -286,7 +299,7 @@ def _leading(rows: Matrix) -> tuple[float, Vector]:
     return float(values[0]), u / length if length > 0 else np.eye(d)[0]
 
 
-class _LeftOver:
+class _Residuals:
     """Residuals of a stack of tensors after subtraction of the mean and the atoms.
 
     The residuals are not stored. Instead, their contractions with vectors are computed from those
@@ -299,53 +312,56 @@ class _LeftOver:
         self.factors = [np.zeros((d, 0)) for d in self.shape]
         self.scores = np.zeros((len(stack), 0))
         self._scatters: list[Matrix] | None = None
-        norms = [0.0, 0.0]
-        for block in row_blocks(len(stack), 8 * stack[0].size, at_most=_ROWS_AT_ONCE):
+        sums_of_squares = [0.0, 0.0]
+        for block in row_blocks(len(stack), 8 * stack[0].size, at_most=_ROWS_PER_BLOCK):
             rows = stack[block].astype(np.float64)
-            norms[0] += float(np.sum(rows**2))
-            norms[1] += float(np.sum((rows - mean) ** 2)) if mean is not None else 0.0
-        #: Sum of squares of all tensors, about the mean.
-        self.total = norms[0] if mean is None else norms[1]
-        #: Sum of squares that may be due to rounding errors.
-        self.least = norms[0] * (100 * float(np.finfo(stack.dtype).eps)) ** 2
+            sums_of_squares[0] += float(np.sum(rows**2))
+            sums_of_squares[1] += float(np.sum((rows - mean) ** 2)) if mean is not None else 0.0
+        #: Sum of squares of all tensors after subtraction of the mean.
+        self.total = sums_of_squares[0] if mean is None else sums_of_squares[1]
+        #: Sums of squares up to this may be rounding errors.
+        self.rounding_level = sums_of_squares[0] * (100 * float(np.finfo(stack.dtype).eps)) ** 2
 
     def contract(self, vectors: Sequence[Vector], mode: int) -> Matrix:
-        """Return the contractions (n, d_mode) with all vectors except one."""
-        cast = [u.astype(self.stack.dtype) for u in vectors]
-        rows = contract_except(self.stack, cast, mode).astype(np.float64)
+        """Contract the residuals with the vectors of all modes except one, to shape (n, d_mode)."""
+        typed_vectors = [u.astype(self.stack.dtype) for u in vectors]
+        rows = contract_except(self.stack, typed_vectors, mode).astype(np.float64)
         if self.mean is not None:
             rows -= contract_except(self.mean[None], vectors, mode)
         if self.scores.size:
-            rows -= (self.scores * self._meeting(vectors, mode)) @ self.factors[mode].T
+            rows -= (self.scores * self._multiply_atoms_with(vectors, mode)) @ self.factors[mode].T
         return rows
 
-    def _meeting(self, vectors: Sequence[Vector], mode: int) -> Vector:
-        """Return the products of the atoms' vectors with these, over all modes except one."""
+    def _multiply_atoms_with(self, vectors: Sequence[Vector], mode: int) -> Vector:
+        """Return the inner products of all atoms with the vectors, over all modes except one."""
         atoms: list[Any] = list(self.factors)
-        others: list[Any] = list(vectors)
-        atoms[mode], others[mode] = np.ones((1, self.scores.shape[1])), np.ones(1)
-        return np.asarray(rank_one_gram(atoms, others)[:, 0], np.float64)
+        factors: list[Any] = list(vectors)
+        atoms[mode], factors[mode] = np.ones((1, self.scores.shape[1])), np.ones(1)
+        return np.asarray(rank_one_gram(atoms, factors)[:, 0], np.float64)
 
-    def take(self, vectors: list[Vector]) -> None:
-        """Subtract an atom."""
-        parts = [self.contract(vectors, mode) for mode in range(len(vectors))]
-        score = parts[-1] @ vectors[-1]
+    def subtract(self, vectors: list[Vector]) -> None:
+        """Subtract an atom from the residuals."""
+        contractions = [self.contract(vectors, mode) for mode in range(len(vectors))]
+        score = contractions[-1] @ vectors[-1]
         if self._scatters is not None:
-            for S, part, u in zip(self._scatters, parts, vectors, strict=True):
-                cross = np.outer(score @ part, u)
+            for S, contraction, u in zip(self._scatters, contractions, vectors, strict=True):
+                cross = np.outer(score @ contraction, u)
                 S += float(score @ score) * np.outer(u, u) - cross - cross.T
         self.scores = np.column_stack([self.scores, score])
         self.factors = [np.column_stack([U, u]) for U, u in zip(self.factors, vectors, strict=True)]
 
-    def leading_vectors(self) -> list[Vector]:
-        """Return the leading vector of each mode. The scatters are computed once, then updated."""
+    def compute_leading_vectors(self) -> list[Vector]:
+        """Return the leading eigenvector of each mode.
+
+        The scatters are computed by the first call and then updated.
+        """
         if self._scatters is None:
-            self._scatters = [self._scatter(mode) for mode in range(len(self.shape))]
+            self._scatters = [self._compute_scatter(mode) for mode in range(len(self.shape))]
         return [descending_eigh(S, 1)[1][:, 0] for S in self._scatters]
 
-    def _scatter(self, mode: int) -> Matrix:
+    def _compute_scatter(self, mode: int) -> Matrix:
         total = np.zeros((self.shape[mode],) * 2)
-        for block in row_blocks(len(self.stack), 8 * self.stack[0].size, at_most=_ROWS_AT_ONCE):
+        for block in row_blocks(len(self.stack), 8 * self.stack[0].size, at_most=_ROWS_PER_BLOCK):
             rows = self.stack[block].astype(np.float64)
             total += mode_scatter(rows if self.mean is None else rows - self.mean, mode)
         return total

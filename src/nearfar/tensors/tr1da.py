@@ -40,14 +40,15 @@ from nearfar.state import State, floats, labels
 
 # Ridge for within_weight="max_eig", as a fraction of the mean variance of an entry within classes.
 _RIDGE = 1e-3
-# Maximum number of entries per tensor for which more rows than entries are replaced by the
-# triangular factor of a QR decomposition, which has the same scatter.
-_FEW_ENTRIES = 2048
-# Number of rows that are copied at once.
-_FEW_ROWS = 64
+# Maximum number of entries of a tensor for the following reduction: if there are more rows than
+# entries, the rows are replaced by the triangular factor of a QR decomposition, which has the same
+# scatter.
+_MAX_ENTRIES_FOR_QR = 2048
+# Maximum number of rows that are copied at once.
+_ROWS_PER_BLOCK = 64
 # Minimum length of the last mode at which its contraction is computed once for all other modes.
-_SHARED_LENGTH = 4
-_VECTORS = Allowed(
+_MIN_SHARED_LENGTH = 4
+_VECTOR_LIST = Allowed(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(u) for u in value),
     "a list with one vector per mode, or one matrix per mode with a column for each feature",
 )
@@ -120,9 +121,9 @@ class TR1DA(RankOneLearner):
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     history_ : dict
-        Lists for the best start of each feature: "objective" after each step of a mode; "sweeps",
-        their number per feature; "step", the largest :math:`1 - |u^T v|`, and "seconds" since the
-        start, after each sweep.
+        Lists for the best start of each feature: "objective" after each update of a mode; "sweeps",
+        their number per feature; "step" (the largest :math:`1 - |u^T v|`) and "seconds" since the
+        start after each sweep.
     n_iter_ : int
         Total number of sweeps of all features.
 
@@ -167,7 +168,7 @@ class TR1DA(RankOneLearner):
     parameters: ClassVar = {
         "n_components": [integer(1)],
         "within_weight": [real(0), array, one_of("max_eig")],
-        "init": [one_of("random", "hosvd"), _VECTORS],
+        "init": [one_of("random", "hosvd"), _VECTOR_LIST],
         "n_init": [integer(1)],
         "max_iter": [integer(1)],
         "tol": [real(0)],
@@ -213,32 +214,39 @@ class TR1DA(RankOneLearner):
             The learner itself.
         """
         self._check_parameters()
-        weights = self._weights()
+        weights = self._check_weights()
         T = self._check_tensors(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(T))
-        given = self._given_starts(T.shape[1:])
+        user_starts = self._check_user_starts(T.shape[1:])
         check_squares(T)
-        left = Residuals(T, codes)
-        if not left.total > 0:
+        residuals = Residuals(T, codes)
+        if not residuals.total > 0:
             raise ValueError("TR1DA: all samples are equal in X. At least two must differ.")
-        if self.within_weight == "max_eig" and not left.ridge > 0:
+        if self.within_weight == "max_eig" and not residuals.ridge > 0:
             raise ValueError(
                 "TR1DA: all samples of each class are equal, so within_weight='max_eig' would "
                 "divide by zero. Pass a number for within_weight."
             )
         random = check_random_state(self.random_state)
         atoms: list[Atom] = []
-        begun, interrupt = perf_counter(), None
+        started, interrupt = perf_counter(), None
         try:
             for r, weight in enumerate(weights):
-                atom = self._next_atom(left, weight, None if given is None else given[r], random)
-                if atom.objective <= left.least and (atoms or left.taken_by(atom) <= left.least):
+                atom = self._find_next_atom(
+                    residuals, weight, None if user_starts is None else user_starts[r], random
+                )
+                if atom.objective <= residuals.rounding_level and (
+                    atoms or residuals.measure_explained_scatter(atom) <= residuals.rounding_level
+                ):
                     break
-                left.take(atom)
+                residuals.subtract(atom)
                 atoms.append(atom)
         except KeyboardInterrupt as error:
             interrupt = error
-            if isinstance(error, AscentInterrupted) and left.taken_by(error.atom) > left.least:
+            if (
+                isinstance(error, AscentInterrupted)
+                and residuals.measure_explained_scatter(error.atom) > residuals.rounding_level
+            ):
                 atoms.append(error.atom)
             if not atoms:
                 raise
@@ -248,25 +256,27 @@ class TR1DA(RankOneLearner):
                 f"n_init={self.n_init}. Use a smaller within_weight, or a larger n_init."
             )
         self.classes_ = classes
-        self._keep_atoms(left.factors(atoms), None, T.dtype)
+        self._keep_atoms(residuals.collect_factors(atoms), None, T.dtype)
         self.objectives_ = np.array([atom.objective for atom in atoms])
-        used = [weight for weight, _ in zip(weights, atoms, strict=False)]
+        used_weights = [weight for weight, _ in zip(weights, atoms, strict=False)]
         self.within_weight_ = (
-            self.objectives_.copy() if self.within_weight == "max_eig" else np.array(used, float)
+            self.objectives_.copy()
+            if self.within_weight == "max_eig"
+            else np.array(used_weights, float)
         )
         self.history_ = {
             "objective": [value for atom in atoms for value in atom.objectives],
             "sweeps": [atom.n_sweeps for atom in atoms],
             "step": [step for atom in atoms for step in atom.steps],
-            "seconds": [time - begun for atom in atoms for time in atom.times],
+            "seconds": [time - started for atom in atoms for time in atom.times],
         }
         self.n_iter_ = sum(atom.n_sweeps for atom in atoms)
         if interrupt is not None:
             raise interrupt  # The attributes contain the features found before Ctrl-C.
-        self._tell(atoms)
+        self._warn_about_atoms(atoms)
         return self
 
-    def _tell(self, atoms: list[Atom]) -> None:
+    def _warn_about_atoms(self, atoms: list[Atom]) -> None:
         """Warn of missing features, and of features that did not converge."""
         if len(atoms) < self.n_components:
             warn(
@@ -275,34 +285,36 @@ class TR1DA(RankOneLearner):
                 f"within_weight={self.within_weight} times the scatter within classes. Use a "
                 "smaller n_components or a smaller within_weight."
             )
-        late = sum(not atom.converged for atom in atoms)
-        if late:
-            warn_of_limit("TR1DA", self.max_iter, f"the limit, for {late} of {len(atoms)} features")
+        n_unconverged = sum(not atom.converged for atom in atoms)
+        if n_unconverged:
+            warn_of_limit(
+                "TR1DA", self.max_iter, f"the limit, for {n_unconverged} of {len(atoms)} features"
+            )
 
-    def _weights(self) -> list[float | None]:
-        """Return the weight of each feature, or None for each if the ratio is maximized."""
+    def _check_weights(self) -> list[float | None]:
+        """Return the weight of each feature. All are None if the ratio is maximized."""
         if isinstance(self.within_weight, str):
             return [None] * self.n_components
         weights = np.asarray(self.within_weight, float)
         weights = np.full(self.n_components, weights) if weights.ndim == 0 else weights
-        fits = weights.shape == (self.n_components,)
-        if not fits or not (np.isfinite(weights) & (weights >= 0)).all():
+        has_valid_shape = weights.shape == (self.n_components,)
+        if not has_valid_shape or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError(
                 f"TR1DA: within_weight={self.within_weight!r} must be one finite number of at "
                 f"least 0, or a sequence of n_components={self.n_components} such numbers."
             )
         return [float(weight) for weight in weights]
 
-    def _given_starts(self, shape: Sequence[int]) -> list[list[Vector]] | None:
+    def _check_user_starts(self, shape: Sequence[int]) -> list[list[Vector]] | None:
         """Return the unit vectors passed as ``init`` for each feature, or None."""
         if isinstance(self.init, str):
             return None
         matrices = [np.asarray(U, float) for U in self.init]
-        wanted = [[(d,), (d, self.n_components)] for d in shape]
-        fits = len(matrices) == len(shape) and all(
-            U.shape in sizes for U, sizes in zip(matrices, wanted, strict=True)
+        allowed_shapes = [[(d,), (d, self.n_components)] for d in shape]
+        has_valid_shape = len(matrices) == len(shape) and all(
+            U.shape in sizes for U, sizes in zip(matrices, allowed_shapes, strict=True)
         )
-        if not fits or not all(np.isfinite(U).all() for U in matrices):
+        if not has_valid_shape or not all(np.isfinite(U).all() for U in matrices):
             raise ValueError(
                 f"TR1DA: init must contain finite arrays of shapes {[(d,) for d in shape]}, or "
                 f"with {self.n_components} columns; got shapes {[U.shape for U in matrices]}."
@@ -314,41 +326,41 @@ class TR1DA(RankOneLearner):
             raise ValueError("TR1DA: init must not contain a vector of zeros.")
         return [[U[:, r] / linalg.norm(U[:, r]) for U in columns] for r in range(self.n_components)]
 
-    def _next_atom(
+    def _find_next_atom(
         self,
-        left: Residuals,
+        residuals: Residuals,
         weight: float | None,
-        given: list[Vector] | None,
+        user_start: list[Vector] | None,
         random: np.random.RandomState,
     ) -> Atom:
         """Return the best atom of all starts."""
 
-        def attempt(start: int) -> Atom:
-            if start == 0 and given is not None:
-                vectors = left.reduced(given)
+        def run_start(start: int) -> Atom:
+            if start == 0 and user_start is not None:
+                vectors = residuals.project_vectors(user_start)
             elif start == 0 and self.init == "hosvd":
-                vectors = left.leading_vectors(weight)
+                vectors = residuals.compute_leading_vectors(weight)
             else:
-                vectors = left.reduced(draw_random_vectors(left.shape, random))
+                vectors = residuals.project_vectors(draw_random_vectors(residuals.shape, random))
             return ascend_modes(
-                lambda vectors, mode: left.best_vector(vectors, mode, weight),
+                lambda vectors, mode: residuals.compute_best_vector(vectors, mode, weight),
                 vectors,
                 max_iter=self.max_iter,
-                tolerances=[self.tol * d for d in left.shape],
+                tolerances=[self.tol * d for d in residuals.shape],
                 report=report_of(self),
             )
 
-        return find_best_atom(partial(attempt, start) for start in range(self.n_init))
+        return find_best_atom(partial(run_start, start) for start in range(self.n_init))
 
 
 class Residuals:
     """Residuals of labeled tensors after subtraction of atoms, in one copy of X.
 
     The rows :math:`\\sqrt{n_c}(M_c - M)` come first, then :math:`X_i - M_{c(i)}`. Subtracting an
-    atom is a projection of each row, so these rows are all that is needed. They may be replaced by
-    other rows with the same scatter. With a large weight, the directions of a mode without
-    variance, such as a blank border, would have the largest objective. The tensors are therefore
-    stored in bases that exclude these directions.
+    atom is a projection of each row, so the method needs only these rows, or other rows with the
+    same scatter. With a large weight, directions of a mode without variance, such as a blank
+    border, would have the largest objective. The tensors are therefore stored in bases that
+    exclude these directions.
     """
 
     def __init__(self, T: Floats, codes: Indices) -> None:
@@ -362,114 +374,122 @@ class Residuals:
         rows = np.empty((n_classes + len(T), flat.shape[1]), T.dtype)
         rows[:n_classes] = np.sqrt(counts)[:, None] * (means - counts @ means / len(T))
         means = means.astype(T.dtype, copy=False)
-        for part in row_blocks(len(T), T.itemsize * flat.shape[1], at_most=_FEW_ROWS):
-            np.subtract(flat[part], means[codes[part]], out=rows[n_classes:][part])
+        for block in row_blocks(len(T), T.itemsize * flat.shape[1], at_most=_ROWS_PER_BLOCK):
+            np.subtract(flat[block], means[codes[block]], out=rows[n_classes:][block])
         self.n_between = n_classes
-        narrow = T.dtype == np.float32
-        size = largest_size(rows)
-        # Differences this small are rounding errors of the mean: the tensors are equal.
-        if size <= (1e-6 if narrow else 1e-14) * largest_size(T):
-            size = 0.0
-        #: Scatter of all rows, and the part of it that may be due to rounding errors.
-        self.total = float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)) if size else 0.0
-        self.least = (1e-11 if narrow else 1e-12) * self.total
+        is_float32 = T.dtype == np.float32
+        largest_entry = largest_size(rows)
+        # If the differences are only rounding errors of the mean, all tensors are equal.
+        if largest_entry <= (1e-6 if is_float32 else 1e-14) * largest_size(T):
+            largest_entry = 0.0
+        #: Scatter of all rows, and the level up to which scatters may be rounding errors.
+        self.total = (
+            float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)) if largest_entry else 0.0
+        )
+        self.rounding_level = (1e-11 if is_float32 else 1e-12) * self.total
         within = float(np.einsum("ij,ij->", rows[n_classes:], rows[n_classes:], dtype=np.float64))
         #: Ridge added to the scatter within classes for within_weight="max_eig".
-        self.ridge = _RIDGE * within / prod(self.shape) if within > self.least else 0.0
+        self.ridge = _RIDGE * within / prod(self.shape) if within > self.rounding_level else 0.0
         self.rows = rows.reshape(-1, *self.shape)
         self.bases: list[Matrix | None] = [None] * len(self.shape)
-        # Cache: a vector of the last mode, and the rows contracted with it.
+        # Cached product: a vector of the last mode, and the rows contracted with this vector.
         self._shared: tuple[Vector, Floats] | None = None
         if self.total > 0:
-            self._reduce(1e-6 if narrow else 1e-14)
+            self._reduce(1e-6 if is_float32 else 1e-14)
 
-    def _reduce(self, empty: float) -> None:
+    def _reduce(self, precision: float) -> None:
         """Remove directions without variance, and rows in excess of the number of entries."""
-        bases = [find_varying_basis(self.rows, mode, empty) for mode in range(len(self.shape))]
+        bases = [find_varying_basis(self.rows, mode, precision) for mode in range(len(self.shape))]
         self.bases = [Q if Q.shape[1] < len(Q) else None for Q in bases]
-        self.rows = _projected_in_place(self.rows, self.bases)
+        self.rows = _project_in_place(self.rows, self.bases)
         shape = self.rows.shape[1:]
-        d, C = prod(shape), self.n_between
-        if d < len(self.rows) - C and d <= _FEW_ENTRIES:
+        d, n_between = prod(shape), self.n_between
+        if d < len(self.rows) - n_between and d <= _MAX_ENTRIES_FOR_QR:
             flat = self.rows.reshape(-1, d)
             triangle = np.zeros((0, d))
-            for i in range(C, len(flat), 2 * d):
-                above = np.vstack([triangle, flat[i : i + 2 * d]])
-                triangle = linalg.qr(above, mode="r", overwrite_a=True, check_finite=False)[0][:d]
-            self.rows = np.vstack([flat[:C], triangle.astype(flat.dtype)]).reshape(-1, *shape)
+            for i in range(n_between, len(flat), 2 * d):
+                stacked = np.vstack([triangle, flat[i : i + 2 * d]])
+                triangle = linalg.qr(stacked, mode="r", overwrite_a=True, check_finite=False)[0][:d]
+            self.rows = np.vstack([flat[:n_between], triangle.astype(flat.dtype)]).reshape(
+                -1, *shape
+            )
 
-    def reduced(self, vectors: Sequence[Vector]) -> list[Vector]:
+    def project_vectors(self, vectors: Sequence[Vector]) -> list[Vector]:
         """Return unit vectors in the coordinates of the bases."""
-        parts = [u if Q is None else Q.T @ u for u, Q in zip(vectors, self.bases, strict=True)]
-        # A vector orthogonal to its basis is replaced by an arbitrary one.
-        lengths = [float(linalg.norm(u)) for u in parts]
+        projected = [u if Q is None else Q.T @ u for u, Q in zip(vectors, self.bases, strict=True)]
+        # A vector that is orthogonal to its basis is replaced by an arbitrary vector.
+        lengths = [float(linalg.norm(u)) for u in projected]
         return [
             u / s if s > 1e-8 else np.full(len(u), len(u) ** -0.5)
-            for u, s in zip(parts, lengths, strict=True)
+            for u, s in zip(projected, lengths, strict=True)
         ]
 
-    def factors(self, atoms: Sequence[Atom]) -> list[Matrix]:
+    def collect_factors(self, atoms: Sequence[Atom]) -> list[Matrix]:
         """Return the vectors of the atoms as columns for each mode, in original coordinates."""
         columns = [
             np.column_stack(vectors) for vectors in zip(*(a.vectors for a in atoms), strict=True)
         ]
         return [U if Q is None else Q @ U for U, Q in zip(columns, self.bases, strict=True)]
 
-    def _contract(self, vectors: Sequence[Vector], mode: int) -> Matrix:
-        cast = [u.astype(self.rows.dtype) for u in vectors]
-        last = len(cast) - 1
-        if last < 2 or mode == last or len(cast[last]) < _SHARED_LENGTH:
-            return contract_except(self.rows, cast, mode).astype(np.float64)
-        # As long as the vector of the last mode is the same, all other modes share its product.
-        if self._shared is None or self._shared[0] is not vectors[last]:
-            self._shared = vectors[last], self.rows @ cast[last]
-        return contract_except(self._shared[1], cast[:last], mode).astype(np.float64)
+    def _contract_rows(self, vectors: Sequence[Vector], mode: int) -> Matrix:
+        typed_vectors = [u.astype(self.rows.dtype) for u in vectors]
+        last_mode = len(typed_vectors) - 1
+        if last_mode < 2 or mode == last_mode or len(typed_vectors[last_mode]) < _MIN_SHARED_LENGTH:
+            return contract_except(self.rows, typed_vectors, mode).astype(np.float64)
+        # The product with the vector of the last mode is the same for all other modes.
+        if self._shared is None or self._shared[0] is not vectors[last_mode]:
+            self._shared = vectors[last_mode], self.rows @ typed_vectors[last_mode]
+        return contract_except(self._shared[1], typed_vectors[:last_mode], mode).astype(np.float64)
 
-    def best_vector(
+    def compute_best_vector(
         self, vectors: Sequence[Vector], mode: int, weight: float | None
     ) -> tuple[float, Vector]:
-        """Return the largest eigenvalue and its vector for a mode, for fixed other vectors."""
-        Z = self._contract(vectors, mode)
+        """Return the largest eigenvalue and its eigenvector for a mode, with the others fixed."""
+        Z = self._contract_rows(vectors, mode)
         between, within = Z[: self.n_between], Z[self.n_between :]
-        return _leading(between.T @ between, within.T @ within, weight, self.ridge)
+        return _compute_leading_eigenvector(
+            between.T @ between, within.T @ within, weight, self.ridge
+        )
 
-    def leading_vectors(self, weight: float | None) -> list[Vector]:
-        """Return the leading vector of each mode, without contraction of the other modes."""
-        found = []
+    def compute_leading_vectors(self, weight: float | None) -> list[Vector]:
+        """Return the leading eigenvector of each mode, without contracting the other modes."""
+        vectors = []
         for mode in range(len(self.shape)):
             B = mode_scatter(self.rows[: self.n_between], mode)
             W = mode_scatter(self.rows[self.n_between :], mode)
-            found.append(_leading(B, W, weight, self.ridge)[1])
-        return found
+            vectors.append(_compute_leading_eigenvector(B, W, weight, self.ridge)[1])
+        return vectors
 
-    def taken_by(self, atom: Atom) -> float:
+    def measure_explained_scatter(self, atom: Atom) -> float:
         """Return the part of the scatter of all rows that an atom explains."""
-        return float(np.sum((self._contract(atom.vectors, 0) @ atom.vectors[0]) ** 2))
+        return float(np.sum((self._contract_rows(atom.vectors, 0) @ atom.vectors[0]) ** 2))
 
-    def take(self, atom: Atom) -> None:
-        """Subtract an atom in place."""
+    def subtract(self, atom: Atom) -> None:
+        """Subtract an atom from the residuals in place."""
         self._shared = None
         flat = self.rows.reshape(len(self.rows), -1)
         deflate(flat, flatten_atoms([u[:, None] for u in atom.vectors])[:, 0])
 
 
-def _projected_in_place(stack: Floats, bases: Sequence[Matrix | None]) -> Floats:
-    """Project the tensors to the bases, and return them in the first part of the same memory."""
+def _project_in_place(stack: Floats, bases: Sequence[Matrix | None]) -> Floats:
+    """Project the tensors to the bases, overwriting the beginning of the stack."""
     if all(Q is None for Q in bases):
         return stack
     shape = [d if Q is None else Q.shape[1] for d, Q in zip(stack.shape[1:], bases, strict=True)]
-    free, end = stack.reshape(-1), 0
-    for part in row_blocks(len(stack), stack[0].nbytes, at_most=_FEW_ROWS):
-        projected = project_stack(stack[part], bases)
-        free[end : end + projected.size] = projected.ravel()
+    buffer, end = stack.reshape(-1), 0
+    for block in row_blocks(len(stack), stack[0].nbytes, at_most=_ROWS_PER_BLOCK):
+        projected = project_stack(stack[block], bases)
+        buffer[end : end + projected.size] = projected.ravel()
         end += projected.size
-    return free[:end].reshape(-1, *shape)
+    return buffer[:end].reshape(-1, *shape)
 
 
-def _leading(B: Matrix, W: Matrix, weight: float | None, ridge: float) -> tuple[float, Vector]:
-    """Return the largest eigenvalue of B - weight W and its vector.
+def _compute_leading_eigenvector(
+    B: Matrix, W: Matrix, weight: float | None, ridge: float
+) -> tuple[float, Vector]:
+    """Return the largest eigenvalue of B - weight W and its eigenvector.
 
-    If the weight is None, solve the generalized problem of B and W plus the ridge.
+    If the weight is None, solve the generalized eigenproblem of B and W + ridge I.
     """
     if weight is not None:
         values, vectors = descending_eigh(B - weight * W, 1)

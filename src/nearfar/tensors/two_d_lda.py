@@ -27,20 +27,20 @@ from nearfar.state import State, labels, whole
 from nearfar.summaries.mode_scatters import StackScatters
 
 # Fraction of the energy that each mode keeps if n_components is None, as in GTA.
-_SHARE = 0.97
+_ENERGY_FRACTION = 0.97
 # Reciprocal condition number below which the scatter within classes counts as singular.
-_EMPTY = 1e-12
+_MIN_RECIPROCAL_CONDITION = 1e-12
 
 
 class TwoDLDA(MultilinearLearner):
     r"""Two-dimensional LDA: supervised projections of the rows and columns of matrices.
 
-    The projections U and V should maximize the ratio of traces
+    The projections U of the rows and V of the columns should maximize the ratio of traces
 
     .. math:: \frac{D_b}{D_w} =
         \frac{\sum_c n_c \|U^T (M_c - M) V\|^2}{\sum_i \|U^T (X_i - M_{c(i)}) V\|^2} .
 
-    The algorithm alternates between them. For fixed V, the columns of U are the leading
+    The algorithm alternates between U and V. For fixed V, the columns of U are the leading
     eigenvectors of :math:`A_w^{-1} A_b`, scaled to length one, with
     :math:`A_b = \sum_c n_c (M_c - M) V V^T (M_c - M)^T` and
     :math:`A_w = \sum_i (X_i - M_{c(i)}) V V^T (X_i - M_{c(i)})^T`. For fixed U, V is computed in
@@ -53,8 +53,8 @@ class TwoDLDA(MultilinearLearner):
     objective.
 
     Use it on images with few samples per class if the lighting or the background varies more than
-    the features that separate the classes: it whitens rows and columns, which GTDA does not. On
-    such data, LDA with shrinkage on the flat images usually helps too. Compare both.
+    the features that separate the classes: TwoDLDA whitens rows and columns, and GTDA does not.
+    On such data, LDA with shrinkage on the flat images usually helps too. Compare both.
 
     Cost: O(n p q) per iteration, where p is the number of entries of a matrix and q the largest
     number of components of a mode, plus O(n p d) before the first iteration, where d is the length
@@ -74,8 +74,8 @@ class TwoDLDA(MultilinearLearner):
         Iteration whose projections are used: the last one, or the one with the largest ratio of
         traces.
     ridge : float, default=1e-6
-        Value added to the variances: this fraction of the mean diagonal
-        element of :math:`A_w` is added to its diagonal, in each mode.
+        Value added to the variances: in each mode, this fraction of the mean diagonal element of
+        :math:`A_w` is added to its diagonal.
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
@@ -101,7 +101,7 @@ class TwoDLDA(MultilinearLearner):
         Class labels, sorted.
     history_ : dict
         Lists: "objective", the trace of the ratio, and "ratio", the ratio of traces, after each
-        step of a mode; "seconds" since the start, after each iteration.
+        update of a mode; "seconds" since the start after each iteration.
     n_iter_ : int
         Number of the iteration that was kept, starting at 1.
 
@@ -191,68 +191,75 @@ class TwoDLDA(MultilinearLearner):
                 f"{shape}, of order {len(shape)}. Use GTDA, which accepts any order."
             )
         classes, codes = self._check_labels(y, len(T))
-        # The steps divide by the scatter within classes, which needs float64.
+        # The updates invert the scatter within classes, which needs float64.
         scatters = StackScatters(T, codes, exact=True)
-        kept = self._kept(scatters, len(classes))
+        n_components = self._choose_n_components(scatters, len(classes))
         if self.init == "identity":
-            start = [np.eye(d, q) for d, q in zip(shape, kept, strict=True)]
+            initial_factors = [np.eye(d, q) for d, q in zip(shape, n_components, strict=True)]
         else:
-            start = draw_random_factors(shape, kept, check_random_state(self.random_state))
-        steps, interrupt = self._steps(scatters, start, kept)
-        ends = steps[1::2]  # An iteration ends after the second mode.
-        best = len(ends) - 1
+            initial_factors = draw_random_factors(
+                shape, n_components, check_random_state(self.random_state)
+            )
+        steps, interrupt = self._run_iterations(scatters, initial_factors, n_components)
+        last_steps = steps[1::2]  # An iteration ends after the second mode.
+        best = len(last_steps) - 1
         if self.selection == "best":
-            best = int(np.argmax([step.ratio for step in ends]))
+            best = int(np.argmax([step.ratio for step in last_steps]))
         self.classes_ = classes
         self.n_iter_ = best + 1
         self.history_ = {
             "objective": [step.objective for step in steps],
             "ratio": [step.ratio for step in steps],
-            "seconds": [step.seconds for step in ends],
+            "seconds": [step.seconds for step in last_steps],
         }
-        self._keep_factors(ends[best].factors, scatters.mean, T.dtype)
+        self._keep_factors(last_steps[best].factors, scatters.mean, T.dtype)
         if interrupt is not None:
             raise interrupt  # The attributes contain the best result before Ctrl-C.
         return self
 
-    def _kept(self, scatters: StackScatters, n_classes: int) -> list[int]:
+    def _choose_n_components(self, scatters: StackScatters, n_classes: int) -> list[int]:
         """Return the number of components of each mode."""
         shape = scatters.mean.shape
-        wanted = self._resolve_n_components(shape)
+        n_requested = self._resolve_n_components(shape)
         totals = [scatters.between_scatter(k) + scatters.within_scatter(k) for k in (0, 1)]
         if not np.trace(totals[0]) > 0:
             raise ValueError("TwoDLDA: all samples are equal in X. At least two must differ.")
-        kept = wanted or [count_leading_values(ordered_eigh(S)[0], _SHARE) for S in totals]
-        most = [(n_classes - 1) * q for q in reversed(kept)]
+        n_components = n_requested or [
+            count_leading_values(ordered_eigh(S)[0], _ENERGY_FRACTION) for S in totals
+        ]
+        max_components = [(n_classes - 1) * q for q in reversed(n_components)]
         if isinstance(self.n_components, tuple | list) and any(
-            q > limit for q, limit in zip(kept, most, strict=True)
+            q > limit for q, limit in zip(n_components, max_components, strict=True)
         ):
             raise ValueError(
                 f"TwoDLDA: n_components={self.n_components!r} is not possible with {n_classes} "
                 f"classes: a mode can have at most {n_classes - 1} times as many components as "
                 "the other."
             )
-        return [min(q, limit) for q, limit in zip(kept, most, strict=True)]
+        return [min(q, limit) for q, limit in zip(n_components, max_components, strict=True)]
 
-    def _steps(
-        self, scatters: StackScatters, start: Sequence[Matrix], kept: Sequence[int]
+    def _run_iterations(
+        self,
+        scatters: StackScatters,
+        initial_factors: Sequence[Matrix],
+        n_components: Sequence[int],
     ) -> tuple[list[_Step], KeyboardInterrupt | None]:
-        """Return the steps of all complete iterations, and the KeyboardInterrupt or None.
+        """Return the updates of all complete iterations, and the KeyboardInterrupt or None.
 
-        An interrupt during the first iteration is raised.
+        A KeyboardInterrupt during the first iteration is raised.
         """
         steps: list[_Step] = []
-        factors = list(start)
-        report, begun = report_of(self), perf_counter()
+        factors = list(initial_factors)
+        report, started = report_of(self), perf_counter()
         try:
             for mode in [0, 1] * self.n_iter:
                 between = scatters.between_scatter(mode, factors)
                 within = scatters.within_scatter(mode, factors)
-                objective, U = _leading_quotients(between, within, kept[mode], self.ridge)
-                factors = [U if k == mode else other for k, other in enumerate(factors)]
+                objective, U = _solve_mode(between, within, n_components[mode], self.ridge)
+                factors = [U if k == mode else factor for k, factor in enumerate(factors)]
                 with np.errstate(divide="ignore", invalid="ignore"):
                     ratio = float(np.sum(U * (between @ U)) / np.sum(U * (within @ U)))
-                steps.append(_Step(factors, objective, ratio, perf_counter() - begun))
+                steps.append(_Step(factors, objective, ratio, perf_counter() - started))
                 if mode == 1 and report is not None:
                     report({"objective": objective, "ratio": ratio, "seconds": steps[-1].seconds})
         except KeyboardInterrupt as interrupt:
@@ -263,7 +270,7 @@ class TwoDLDA(MultilinearLearner):
 
 
 class _Step(NamedTuple):
-    """Factors, trace of the ratio, ratio of traces and time after a step."""
+    """Factors after the update of a mode, with both objectives and the time."""
 
     factors: list[Matrix]
     objective: float
@@ -271,17 +278,19 @@ class _Step(NamedTuple):
     seconds: float
 
 
-def _leading_quotients(
-    between: Matrix, within: Matrix, n_kept: int, ridge: float
+def _solve_mode(
+    between: Matrix, within: Matrix, n_components: int, ridge: float
 ) -> tuple[float, Matrix]:
-    """Return the sum of the leading eigenvalues of W⁻¹B, and their eigenvectors of length one."""
+    """Return the sum of the leading eigenvalues of W⁻¹B, and the eigenvectors of length one."""
     d = len(within)
     # If all samples of each class are equal, the ridge replaces the scatter within classes.
-    level = np.trace(within) / d or 1.0
-    regular = within + ridge * level * np.eye(d)
+    mean_diagonal = np.trace(within) / d or 1.0
+    regularized = within + ridge * mean_diagonal * np.eye(d)
     try:
-        definite_factor(regular, _EMPTY)
-        values, vectors = linalg.eigh(between, regular, subset_by_index=[d - n_kept, d - 1])
+        definite_factor(regularized, _MIN_RECIPROCAL_CONDITION)
+        values, vectors = linalg.eigh(
+            between, regularized, subset_by_index=[d - n_components, d - 1]
+        )
     except linalg.LinAlgError:
         raise ValueError(
             "TwoDLDA: the scatter within classes is singular because some rows or columns of the "
