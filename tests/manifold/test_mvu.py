@@ -12,9 +12,9 @@ from sklearn.datasets import make_swiss_roll
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar import MVU, Isomap
-from nearfar.manifold.bad_edges import hitting_scores, pruned_graph
-from nearfar.manifold.cliques import clique_dependencies, clique_pairs
-from nearfar.manifold.mvu import intrinsic_dimension
+from nearfar.manifold.bad_edges import compute_hitting_scores, prune_graph
+from nearfar.manifold.cliques import find_clique_dependencies, list_clique_pairs
+from nearfar.manifold.mvu import estimate_intrinsic_dimension
 from nearfar.persistence import load, save
 from nearfar.solvers.proven_bound import exceeds
 from nearfar.solvers.unfolding import (
@@ -548,7 +548,7 @@ def test_a_random_walk_finds_short_cuts():
     graph = NeighborGraph.from_points(X, n_neighbors=7)
     upper = sparse.triu(graph.symmetrized(), format="coo")
     ends = np.stack([upper.row, upper.col], axis=1)
-    scores = hitting_scores(graph, ends)
+    scores = compute_hitting_scores(graph, ends)
     bad = np.abs(arc[ends[:, 0]] - arc[ends[:, 1]]) > 15
     assert 3 < bad.sum() < 200
     ranks = np.argsort(np.argsort(scores))
@@ -556,7 +556,7 @@ def test_a_random_walk_finds_short_cuts():
     lengths = np.argsort(np.argsort(-upper.data))
     assert auc > 0.85
     assert auc > 1 - (lengths[bad].mean() - (bad.sum() - 1) / 2) / (~bad).sum()
-    cut = pruned_graph(graph)
+    cut = prune_graph(graph)
     assert cut.connected_components()[0] == graph.connected_components()[0]
     kept = sparse.triu(cut.symmetrized(), format="coo")
     worse = np.abs(arc[kept.row] - arc[kept.col]) > 15
@@ -582,7 +582,7 @@ def test_hitting_probabilities_are_those_of_walks():
 
     ends = np.array([[0, 1], [1, 2], [2, 3]])
     expected = [hit(a, b, 5) + hit(b, a, 5) for a, b in ends]
-    np.testing.assert_allclose(hitting_scores(graph, ends, 5), expected)
+    np.testing.assert_allclose(compute_hitting_scores(graph, ends, 5), expected)
 
 
 @pytest.mark.slow
@@ -618,13 +618,13 @@ def test_pruning_leaves_no_part_alone():
     graph = NeighborGraph.from_points(X, n_neighbors=6)
     with pytest.warns(UserWarning, match="2 parts"):
         linked = linked_graph(graph, X)
-    cut = pruned_graph(linked)
+    cut = prune_graph(linked)
     # Connected, although a walk rarely crosses the bridge.
     assert cut.connected_components()[0] == 1
     link = linked.symmetrized()[:40][:, 40:]
     assert (cut.symmetrized()[:40][:, 40:] != link).nnz == 0
-    scores = hitting_scores(linked, np.argwhere(link.toarray() > 0) + [0, 40])
-    others = hitting_scores(linked, np.argwhere(graph.to_sparse().toarray() > 0))
+    scores = compute_hitting_scores(linked, np.argwhere(link.toarray() > 0) + [0, 40])
+    others = compute_hitting_scores(linked, np.argwhere(graph.to_sparse().toarray() > 0))
     assert scores.max() < np.quantile(others, 0.01)
 
 
@@ -634,8 +634,8 @@ def test_a_link_is_a_single_edge_without_a_clique():
     graph = NeighborGraph.from_points(X, n_neighbors=4)
     with pytest.warns(UserWarning, match="2 parts"):
         linked = linked_graph(graph, X)
-    own = set(map(tuple, clique_pairs(graph).tolist()))
-    more = set(map(tuple, clique_pairs(linked).tolist())) - own
+    own = set(map(tuple, list_clique_pairs(graph).tolist()))
+    more = set(map(tuple, list_clique_pairs(linked).tolist())) - own
     assert len(more) == 1 and {i < 30 for i in next(iter(more))} == {True, False}
     with pytest.warns(UserWarning, match="2 parts"):
         mvu = MVU(n_neighbors=4).fit(X)
@@ -735,12 +735,12 @@ def test_dependencies_of_cliques_are_all_there_are():
     random = np.random.default_rng(0)
     flat = random.normal(size=(40, 2)) @ random.normal(size=(2, 5))
     graph = NeighborGraph.from_points(flat, n_neighbors=5)
-    N = clique_dependencies(flat, graph, np.full(40, 5))
+    N = find_clique_dependencies(flat, graph, np.full(40, 5))
     assert N.shape == (40, 40 * 3)  # six points in two dimensions
     assert np.abs(N.T @ np.column_stack([flat, np.ones(40)])).max() < 1e-12
     wide = random.normal(size=(40, 5))
     graph = NeighborGraph.from_points(wide, n_neighbors=5)
-    assert clique_dependencies(wide, graph, np.full(40, 5)).shape == (40, 0)
+    assert find_clique_dependencies(wide, graph, np.full(40, 5)).shape == (40, 0)
 
 
 @pytest.mark.parametrize(("k", "word"), [(5, "almost lock"), (6, "lock")])
@@ -778,7 +778,7 @@ def test_lock_up_is_noticed():
     ],
 )
 def test_intrinsic_dimension_is_where_eigenvalues_drop(values, dimension):
-    assert intrinsic_dimension(np.array(values, float)) == dimension
+    assert estimate_intrinsic_dimension(np.array(values, float)) == dimension
 
 
 # ---------------------------------------------------------------------- the estimator

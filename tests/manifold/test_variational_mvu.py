@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearfar import LandmarkMVU, NeighborGraph, VariationalMVU
 from nearfar.evaluation import embedding_quality, procrustes_error
-from nearfar.manifold.basis_unfolding import root, unfold_in
-from nearfar.manifold.cliques import clique_pairs
-from nearfar.manifold.landmark_mvu import farthest_points, tied_to
+from nearfar.manifold.basis_unfolding import compute_root, unfold_in_basis
+from nearfar.manifold.cliques import list_clique_pairs
+from nearfar.manifold.landmark_mvu import compute_interpolation_matrix, select_farthest_rows
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.proven_bound import exceeds, mixed_bound
 from nearfar.solvers.stress_descent import descend_stress
@@ -25,7 +25,7 @@ from nearfar.solvers.variational_program import unfold_with_inequalities, unfold
 def network(n=40, k=4, p=3, seed=0):
     """Return a graph of close points with squared lengths of mean 1."""
     X = np.random.default_rng(seed).normal(size=(n, p))
-    pairs = clique_pairs(NeighborGraph.from_points(X, n_neighbors=k))
+    pairs = list_clique_pairs(NeighborGraph.from_points(X, n_neighbors=k))
     squared = ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1)
     return Edges(n, pairs[:, 0], pairs[:, 1], squared / squared.mean())
 
@@ -60,8 +60,8 @@ def test_pairs_are_all_within_a_row_and_its_neighbours():
     for i in range(30):
         clique = [i, *graph.neighbors[i]]
         wanted |= {(min(a, b), max(a, b)) for a in clique for b in clique if a != b}
-    assert set(map(tuple, clique_pairs(graph).tolist())) == wanted
-    alone = set(map(tuple, clique_pairs(graph, angles=False).tolist()))
+    assert set(map(tuple, list_clique_pairs(graph).tolist())) == wanted
+    alone = set(map(tuple, list_clique_pairs(graph, angles=False).tolist()))
     assert alone == {(min(i, j), max(i, j)) for i in range(30) for j in graph.neighbors[i]}
 
 
@@ -91,7 +91,7 @@ def test_slack_program_is_solved_as_by_a_conic_solver(price):
 def test_inequality_program_is_solved_as_by_a_conic_solver():
     cp = pytest.importorskip("cvxpy")
     X, _ = roll(60)
-    pairs = clique_pairs(NeighborGraph.from_points(X, n_neighbors=5))
+    pairs = list_clique_pairs(NeighborGraph.from_points(X, n_neighbors=5))
     edges = Edges.from_pairs(pairs, ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1), 60)
     edges = edges.scaled(1 / edges.squared.mean())
     _, Q = laplacian_basis(edges, 6)
@@ -118,13 +118,13 @@ def test_many_functions_are_proven_optimal_from_any_start():
     """Weights whose moment exceeds C bound every Z, and a feasible Z is within 2e-6 of them."""
     X, _ = curve(100)
     graph = NeighborGraph.from_points(X, n_neighbors=8)
-    pairs = clique_pairs(graph)
+    pairs = list_clique_pairs(graph)
     edges = Edges.from_pairs(pairs, ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1), 100)
     edges = edges.scaled(1 / edges.squared.mean())
     Phi = reconstruction_matrix(weight_matrix(X, graph.indptr, graph.indices))
-    Q = edges.centered(tied_to(Phi, farthest_points(graph, 0, 40)))
+    Q = edges.centered(compute_interpolation_matrix(Phi, select_farthest_rows(graph, 0, 40)))
     rows, C = edges.differences(Q), Q.T @ Q
-    by_paths = unfold_in(Problem(edges, "inequality"), Q)
+    by_paths = unfold_in_basis(Problem(edges, "inequality"), Q)
     by_smoothness = unfold_with_inequalities(rows, edges.squared, C)
     assert by_paths.value == pytest.approx(by_smoothness.value, rel=3e-6)
     for found in by_paths, by_smoothness:
@@ -155,11 +155,11 @@ def test_path_and_ring_in_a_full_basis_have_their_closed_forms(n):
         (ring(n), n / (4 * np.sin(np.pi / n) ** 2)),
     ]:
         _, Q = laplacian_basis(edges, n - 1)
-        found = unfold_in(Problem(edges, "inequality"), Q)
+        found = unfold_in_basis(Problem(edges, "inequality"), Q)
         assert found.value == pytest.approx(trace, rel=2e-6)
         assert found.bound == pytest.approx(trace, rel=2e-6)
     e = np.arange(1, n)
-    of_path = unfold_in(Problem(path(n), "inequality"), laplacian_basis(path(n), n - 1)[1])
+    of_path = unfold_in_basis(Problem(path(n), "inequality"), laplacian_basis(path(n), n - 1)[1])
     np.testing.assert_allclose(of_path.weights, e * (n - e) / 2, rtol=1e-3)
 
 
@@ -168,7 +168,9 @@ def test_full_basis_reaches_the_optimum_of_all_gram_matrices():
     n, price = 20, 5.0
     edges = network(n, k=3)
     problem = Problem(edges, "squared", price=price)
-    values = [unfold_in(problem, laplacian_basis(edges, m)[1]).value for m in (2, 5, 10, n - 1)]
+    values = [
+        unfold_in_basis(problem, laplacian_basis(edges, m)[1]).value for m in (2, 5, 10, n - 1)
+    ]
     assert (np.diff(values) >= -1e-7).all()  # More functions never decrease it.
     K = cp.Variable((n, n), PSD=True)
     i, j = edges.first, edges.second
@@ -186,7 +188,7 @@ def test_units_and_mixtures_of_basis_functions_do_not_matter():
     mixed = Q @ np.random.default_rng(0).normal(size=(5, 5)) * 1e4
     for constraints in ("squared", "inequality"):
         problem = Problem(edges, constraints, price=3.0)
-        one, two = unfold_in(problem, Q), unfold_in(problem, mixed)
+        one, two = unfold_in_basis(problem, Q), unfold_in_basis(problem, mixed)
         assert one.value == pytest.approx(two.value, rel=1e-5)
         K = Q @ one.Z @ Q.T
         np.testing.assert_allclose(mixed @ two.Z @ mixed.T, K, atol=1e-3 * np.abs(K).max())
@@ -258,7 +260,7 @@ def test_pivots_prove_eigenvalues():
 def test_bounds_from_any_weights_hold(constraints):
     edges = network(25, k=3)
     problem = Problem(edges, constraints, price=4.0)
-    full = unfold_in(problem, laplacian_basis(edges, 24)[1])
+    full = unfold_in_basis(problem, laplacian_basis(edges, 24)[1])
     random = np.random.default_rng(0)
     for _ in range(10):
         w = full.weights + random.normal(size=len(edges)) * random.choice([0.0, 0.1, 1.0, 10.0])
@@ -437,8 +439,8 @@ def test_landmarks_hold_the_other_rows_by_least_error():
     X, _ = roll(150)
     graph = NeighborGraph.from_points(X, n_neighbors=6)
     Phi = reconstruction_matrix(weight_matrix(X, graph.indptr, graph.indices))
-    landmarks = farthest_points(graph, 0, 12)
-    Q = tied_to(Phi, landmarks)
+    landmarks = select_farthest_rows(graph, 0, 12)
+    Q = compute_interpolation_matrix(Phi, landmarks)
     np.testing.assert_allclose(Q.sum(axis=1), 1, atol=1e-6)
     random = np.random.default_rng(0)
     Y = Q @ random.normal(size=(12, 2))
@@ -452,7 +454,7 @@ def test_landmarks_hold_the_other_rows_by_least_error():
 def test_landmarks_are_far_apart_along_the_graph():
     X, _ = roll(300)
     graph = NeighborGraph.from_points(X, n_neighbors=6)
-    chosen = farthest_points(graph, 5, 10)
+    chosen = select_farthest_rows(graph, 5, 10)
     assert 5 in chosen and len(set(chosen)) == 10
     between = graph.geodesics(chosen)[:, chosen] + 1e9 * np.eye(10)
     # No row is farther from all landmarks than two landmarks are from each other.
@@ -596,5 +598,5 @@ def test_progress_is_printed(capsys):
 
 def test_root_of_a_matrix():
     A = np.random.default_rng(0).normal(size=(4, 3))
-    R = root(A @ A.T)
+    R = compute_root(A @ A.T)
     np.testing.assert_allclose(R @ R.T, A @ A.T, atol=1e-12)

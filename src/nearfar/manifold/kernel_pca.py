@@ -21,7 +21,7 @@ from nearfar.solvers.spectral_step import (
 )
 
 # Kernels that have no negative eigenvalues for any parameters.
-_POSITIVE = ("linear", "rbf", "laplacian", "cosine")
+_PSD_KERNELS = ("linear", "rbf", "laplacian", "cosine")
 
 
 class KernelPCA(KernelCoordinates, Embedding):
@@ -103,7 +103,7 @@ class KernelPCA(KernelCoordinates, Embedding):
     learner_tags = LearnerTags(reads="instances", supervised=False)
     parameters: ClassVar = {
         "n_components": [integer(1)],
-        **{name: kinds for name, kinds in KERNEL_PARAMETERS.items() if name != "n_directions"},
+        **{name: allowed for name, allowed in KERNEL_PARAMETERS.items() if name != "n_directions"},
     }
 
     def __init__(
@@ -154,18 +154,18 @@ class KernelPCA(KernelCoordinates, Embedding):
         K -= K.mean(axis=1, keepdims=True)
         K -= self._means - self._mean
         values, vectors, self.negative_share_ = leading_spectrum(
-            K, self.n_components, positive=self._is_learned() or self.kernel in _POSITIVE
+            K, self.n_components, positive=self._is_learned() or self.kernel in _PSD_KERNELS
         )
-        good = is_positive(values)
-        if not good.any():
+        has_variance = is_positive(values)
+        if not has_variance.any():
             raise ValueError(
                 "The kernel maps all points to the same point, so the embedding would be zero. Use "
                 "another kernel or other kernel parameters."
             )
         warn_of_empty("KernelPCA", values)
         self.eigenvalues_ = values
-        self._basis = first_axes(values, vectors)[:, good]
-        self.n_directions_ = int(good.sum())
+        self._basis = first_axes(values, vectors)[:, has_variance]
+        self.n_directions_ = int(has_variance.sum())
         self.embedding_ = first_solution(values, vectors).astype(rows.dtype)
         self.coefficients_ = first_axes(values, vectors).T.copy()
         return self

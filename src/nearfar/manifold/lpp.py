@@ -106,7 +106,7 @@ class LPP(_LinearEmbedding):
         self.pca = pca
         self.on_disconnected = on_disconnected
 
-    def _forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
+    def _build_forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
         lengths = graph.symmetrized()
         self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
         W = affinities(lengths, self.weights, self.width_)

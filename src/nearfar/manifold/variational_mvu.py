@@ -9,7 +9,7 @@ import numpy as np
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
 from nearfar.manifold.basis_unfolding import BASIS_PARAMETERS, _BasisUnfolding
-from nearfar.manifold.placing import Placing
+from nearfar.manifold.placing import OutOfSampleMethod
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.spectral_step import smallest_eigenpairs
@@ -174,7 +174,7 @@ class VariationalMVU(_BasisUnfolding):
         refine: bool = True,
         max_iter: int = 100,
         bound_iter: int = 200,
-        out_of_sample: Placing = "lle",
+        out_of_sample: OutOfSampleMethod = "lle",
         reg: float = 1e-3,
         on_disconnected: Literal["link", "raise", "components"] = "link",
         random_state: int | np.random.RandomState | None = 0,
@@ -196,7 +196,9 @@ class VariationalMVU(_BasisUnfolding):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _basis(self, points: Floats, graph: NeighborGraph, edges: Edges, first: Indices) -> Matrix:
+    def _compute_basis(
+        self, points: Floats, graph: NeighborGraph, edges: Edges, representatives: Indices
+    ) -> Matrix:
         if self.n_basis < self.n_components:
             raise ValueError(
                 f"n_basis={self.n_basis} must be at least n_components={self.n_components}."
@@ -207,5 +209,5 @@ class VariationalMVU(_BasisUnfolding):
         weights = weight_matrix(points, graph.indptr, graph.indices, self.reg)
         constant = np.full(len(points), len(points) ** -0.5)
         return np.asarray(
-            smallest_eigenpairs(reconstruction_matrix(weights), m, constant)[1][first]
+            smallest_eigenpairs(reconstruction_matrix(weights), m, constant)[1][representatives]
         )
