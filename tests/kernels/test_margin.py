@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from nearfar.kernels import margin_value, margin_weights, vc_confidence
-from nearfar.kernels.margin_value import primal_value
+from nearfar.kernels.margin_value import compute_primal_value
 
 T6 = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]], float)
 Y6 = np.array([-1, -1, -1, 1, 1, 1])
@@ -399,7 +399,7 @@ def test_the_intercept_of_squared_hinges_makes_the_objective_least(C):
     for n in (2, 9, 60):
         y = np.where(np.arange(n) % 3 == 1, 1.0, -1.0)
         f, tau = random.normal(size=n) + 0.3 * y, 0.7
-        value, b = primal_value(f, 2.0, y, C, tau)
+        value, b = compute_primal_value(f, 2.0, y, C, tau)
 
         def at(b, f=f, y=y):
             slack = 1 - y * (f + b)

@@ -273,7 +273,7 @@ def test_l1_weights_stay_within_the_price_and_less_of_it_is_unbounded():
 @pytest.mark.slow
 def test_low_rank_leaves_saddle_points():
     X, _ = roll(500)
-    pairs = MVU(n_neighbors=5)._pairs(X)[0]
+    pairs = MVU(n_neighbors=5)._find_pairs(X)[0]
     D = ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1)
     problem = Problem(Edges(500, pairs[:, 0], pairs[:, 1], D / D.mean()))
     found = low_rank(problem, n_columns=1)  # On a line, every other direction leaves the saddle.
@@ -608,7 +608,7 @@ def test_locked_up_is_a_trace_no_larger_than_that_of_the_data(
     mvu = MVU(objective=objective, constraints=constraints)
     mvu._interrupt = None
     mvu.eigenvalues_, mvu.trace_, mvu.gram_trace_ = np.array([trace, 0.0]), trace, 1.0
-    mvu._judge_lock(np.zeros((2, 2)))
+    mvu._check_locked(np.zeros((2, 2)))
     assert mvu.locked_up_ == locked
 
 
@@ -896,7 +896,7 @@ def test_awkward_data_give_finite_coordinates(X, constraints):
 
 def test_laplacian_spectra_agree_with_dense_ones():
     X, _ = roll(400)
-    pairs = MVU(n_neighbors=5)._pairs(X)[0]
+    pairs = MVU(n_neighbors=5)._find_pairs(X)[0]
     random = np.random.RandomState(0)
     masses = random.uniform(1, 3, 400)
     edges = Edges(400, pairs[:, 0], pairs[:, 1], np.ones(len(pairs)), masses)

@@ -141,6 +141,8 @@ class AlignmentKernelLearner(KernelProgram):
         self.n_directions = n_directions
 
     def _solve(self, kernels: Any, codes: NDArray[np.intp], **options: Any) -> AlignmentWeights:
-        found = alignment_weights(kernels, codes, mode=self.mode, centered=self.centered, **options)
-        self.alignment_ = float(found.alignment)
-        return found
+        result = alignment_weights(
+            kernels, codes, mode=self.mode, centered=self.centered, **options
+        )
+        self.alignment_ = float(result.alignment)
+        return result

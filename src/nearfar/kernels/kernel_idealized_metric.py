@@ -168,11 +168,14 @@ class KernelIdealizedMetric(KernelizedLearner):
         ndarray of shape (n_samples, n_others)
         """
         check_is_fitted(self)
-        first = self._features(X)
-        return np.asarray(first @ (first if Z is None else self._features(Z)).T)
+        first = self._compute_features(X)
+        return np.asarray(first @ (first if Z is None else self._compute_features(Z)).T)
 
-    def _features(self, X: ArrayLike) -> Matrix:
-        """Return Ωk. The kernel values k need not be centered, as the rows of Ω sum to zero."""
+    def _compute_features(self, X: ArrayLike) -> Matrix:
+        """Return Ωk for the kernel values k of points.
+
+        The kernel values need not be centered, because the rows of Ω sum to zero.
+        """
         rows = self._check_X(X, reset=False)
         return np.asarray(self._kernel(rows) @ self.coefficients_.T)
 

@@ -11,10 +11,14 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.kernels.kernel_set import DirectionKernels, Kernels, KernelSet, kernel_set
-from nearfar.kernels.leading_directions import leading_directions
+from nearfar.kernels.kernel_set import DirectionKernels, Kernels, KernelSet, make_kernel_set
+from nearfar.kernels.leading_directions import find_leading_directions
 from nearfar.kernels.margin_program import MarginProgram
-from nearfar.kernels.margin_value import check_margin_parameters, one_against_rest, primal_value
+from nearfar.kernels.margin_value import (
+    check_margin_parameters,
+    compute_primal_value,
+    encode_one_vs_rest,
+)
 from nearfar.kernels.signed_program import SignedProgram
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of, real
@@ -63,7 +67,7 @@ class MarginWeights:
     directions: Matrix | None = field(default=None, repr=False)
     psd_cuts: Matrix | None = field(default=None, repr=False)
     _kernels: KernelSet | Matrix | None = field(default=None, repr=False)
-    #: The Ctrl-C that stopped the rounds, if any.
+    #: KeyboardInterrupt that stopped the rounds, or None.
     _interrupt: KeyboardInterrupt | None = field(default=None, repr=False)
 
     @property
@@ -76,7 +80,7 @@ class MarginWeights:
         """Learned kernel of all points, computed on first use."""
         if isinstance(self._kernels, KernelSet):
             assert self.weights is not None
-            return self._kernels.weighted(self.weights)
+            return self._kernels.compute_weighted_sum(self.weights)
         return np.asarray(self._kernels)
 
 
@@ -97,7 +101,7 @@ def margin_weights(
 ) -> MarginWeights:
     r"""Return the kernel weights whose sum has the largest margin.
 
-    They solve
+    The weights μ solve
 
     .. math:: \min_\mu\; w_{C,\tau}\Bigl(\sum_i \mu_i K_i\Bigr), \qquad
         \sum_i \mu_i\, \mathrm{tr}\, K_i = c,
@@ -195,22 +199,22 @@ def margin_weights(
     >>> from nearfar.kernels import margin_weights
     >>> X, y = load_iris(return_X_y=True)
     >>> kernels = [X @ X.T, rbf_kernel(X, gamma=0.1), rbf_kernel(X, gamma=1.0)]
-    >>> found = margin_weights(kernels, y, C=10.0)
-    >>> found.gap <= 1e-3
+    >>> result = margin_weights(kernels, y, C=10.0)
+    >>> result.gap <= 1e-3
     True
-    >>> float(round(found.weights @ [np.trace(K) for K in kernels], 6))
+    >>> float(round(result.weights @ [np.trace(K) for K in kernels], 6))
     150.0
     """
-    _check(C, tau, trace, mode, norm, n_directions, n_points, tol, max_iter)
-    signs = one_against_rest(y)
+    _check_arguments(C, tau, trace, mode, norm, n_directions, n_points, tol, max_iter)
+    signs = encode_one_vs_rest(y)
     if mode == "free":
-        return _free(kernels, signs, C, tau, trace, n_points)
+        return _solve_free(kernels, signs, C, tau, trace, n_points)
     directions = None
     if mode == "rank_one":
-        directions = leading_directions(kernels, signs.shape[1], n_directions)[1]
+        directions = find_leading_directions(kernels, signs.shape[1], n_directions)[1]
         base: KernelSet = DirectionKernels(directions)
     else:
-        base = kernel_set(kernels, signs.shape[1])  # type: ignore[arg-type]
+        base = make_kernel_set(kernels, signs.shape[1])  # type: ignore[arg-type]
     total = float(base.n_points if trace is None else trace)
     program = (SignedProgram if mode == "signed" else MarginProgram)(
         base, signs, C, tau, total, tol, norm
@@ -248,38 +252,38 @@ def margin_weights(
             f"{result.gap:.2g}, above tol={tol:g}. Increase max_iter or tol.",
             ConvergenceWarning,
         )
-    return _with_machine(result, program.alpha(), signs, C, tau)
+    return _add_dual_variables(result, program.alpha(), signs, C, tau)
 
 
-def _with_machine(
-    found: MarginWeights, alpha: Matrix, signs: Matrix, C: float | None, tau: float
+def _add_dual_variables(
+    result: MarginWeights, alpha: Matrix, signs: Matrix, C: float | None, tau: float
 ) -> MarginWeights:
     """Return the result with the dual variables that prove the bound, and their intercepts."""
     from dataclasses import replace
 
     n = signs.shape[1]
-    kernel = found.kernel
+    kernel = result.kernel
     values = [
-        primal_value(f, float(f @ (y * a)), y, C, tau)
+        compute_primal_value(f, float(f @ (y * a)), y, C, tau)
         for a, y, f in zip(alpha, signs, (kernel[:n, :n] @ (signs * alpha).T).T, strict=True)
     ]
     intercepts = np.array([b for _, b in values])
-    two = len(signs) == 1
+    is_binary = len(signs) == 1
     complete = replace(
-        found,
-        alpha=alpha[0] if two else alpha,
-        intercept=float(intercepts[0]) if two else intercepts,
+        result,
+        alpha=alpha[0] if is_binary else alpha,
+        intercept=float(intercepts[0]) if is_binary else intercepts,
         # At the optimum, rounding errors can put the bound above the value.
-        value=max(min(found.value, float(sum(value for value, _ in values))), found.bound),
+        value=max(min(result.value, float(sum(value for value, _ in values))), result.bound),
     )
     complete.__dict__["kernel"] = kernel
     return complete
 
 
-# ---------------------------------------------------------------------- any matrix
+# ---------------------------------------------------------------------- mode "free"
 
 
-def _free(
+def _solve_free(
     kernels: object,
     signs: Matrix,
     C: float | None,
@@ -300,22 +304,22 @@ def _free(
     if n < len(y):
         raise ValueError(f"n_points must be at least the number of labels in y, {len(y)}; got {n}.")
     c = float(n if trace is None else trace)
-    ups, downs = int((y > 0).sum()), int((y < 0).sum())
-    S = 2 / ((tau + c) * (1 / ups + 1 / downs))
-    S = S if C is None else min(S, C * min(ups, downs))
-    alpha = np.where(y > 0, S / ups, S / downs)
+    n_positive, n_negative = int((y > 0).sum()), int((y < 0).sum())
+    S = 2 / ((tau + c) * (1 / n_positive + 1 / n_negative))
+    S = S if C is None else min(S, C * min(n_positive, n_negative))
+    alpha = np.where(y > 0, S / n_positive, S / n_negative)
     z = np.zeros(n)
     z[: len(y)] = y * alpha
     squared = float(z @ z)
     bound = 4 * S - (tau + c) * squared
     # With K = c zz'/|z|², the decision function is c z at the points, with squared norm c |z|².
-    value, intercept = primal_value(c * z[: len(y)], c * squared, y, C, tau)
+    value, intercept = compute_primal_value(c * z[: len(y)], c * squared, y, C, tau)
     step = {"value": value, "bound": bound, "gap": (value - bound) / value, "seconds": 0.0}
     kernel = np.outer(z, z) * (c / squared)
     return MarginWeights(None, value, bound, alpha, intercept, [step], _kernels=kernel)
 
 
-def _check(
+def _check_arguments(
     C: float | None,
     tau: float,
     trace: float | None,
@@ -335,10 +339,12 @@ def _check(
     check_parameter(owner, "n_points", n_points, [none, integer(1)])
     check_parameter(owner, "tol", tol, [real(0, open_low=True)])
     check_parameter(owner, "max_iter", max_iter, [integer(1)])
-    for name, value, default, wanted in (
+    for name, value, default, required_mode in (
         ("norm", norm, 1.0, "nonneg"),
         ("n_directions", n_directions, None, "rank_one"),
         ("n_points", n_points, None, "free"),
     ):
-        if value != default and mode != wanted:
-            raise ValueError(f'{name} can be set only with mode="{wanted}"; got mode={mode!r}.')
+        if value != default and mode != required_mode:
+            raise ValueError(
+                f'{name} can be set only with mode="{required_mode}"; got mode={mode!r}.'
+            )

@@ -12,7 +12,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.base import KernelLearner, LearnerTags
 from nearfar.base.kernel_learner import exact
 from nearfar.kernels.alignment_kernel_learner import AlignmentKernelLearner
-from nearfar.kernels.kernel_svm import KernelSVM, fitted_svc
+from nearfar.kernels.kernel_svm import KernelSVM, fit_svc
 from nearfar.parameters import instance, none, real
 from nearfar.state import Sizes, State, need, none_or, object_of
 
@@ -117,12 +117,12 @@ class MKLClassifier(KernelSVM):
         self.classes_, codes = self._check_labels(y, len(rows), min_classes=1)
         if len(self.classes_) == 1:
             self.learner_ = None
-            self._keep_nothing()
+            self._store_empty()
             return self
         learner = AlignmentKernelLearner() if self.learner is None else clone(self.learner)
         self.learner_ = learner.fit(X, y)
         points = exact(rows)
-        self._keep_machine(fitted_svc(learner._values(points, points), codes, self.C))
+        self._store_svm(fit_svc(learner._values(points, points), codes, self.C))
         return self
 
     @property
