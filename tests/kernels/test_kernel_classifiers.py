@@ -36,7 +36,7 @@ def test_decisions_are_those_of_a_machine_on_the_learned_kernel(learner, classes
 
 
 def test_only_learners_of_kernels_are_taken():
-    with pytest.raises(ValueError, match="learner must be None, or a learner of a kernel"):
+    with pytest.raises(ValueError, match="learner must be None, or a kernel learner"):
         MKLClassifier(Euclidean()).fit(X, Y)
     with pytest.raises(ValueError, match="no kernel values for other points"):
         MKLClassifier(AlignmentKernelLearner(mode="free")).fit(X, Y)

@@ -42,7 +42,7 @@ class AlignmentWeights:
         Upper bound on ``value`` over all weights of the mode. Mode "independent" does not optimize;
         its bound is that of "nonneg".
     gap : float
-        ``(bound - value) / value``.
+        Relative gap ``(bound - value) / value``.
     alignment : float
         ``value`` divided by the norm of the target. If all points are labeled, it is the alignment.
     directions : ndarray of shape (n, n_directions) or None
@@ -111,9 +111,9 @@ def alignment_weights(
         IndexError; with m kernels, it is called about m/3 times per kernel. "rank_one" needs one
         kernel, "free" None.
     y : array-like of shape (n_labeled,)
-        Labels of the first points. It can be shorter than the kernels.
+        Labels of the first points. The number of labels can be less than the number of points.
     mode : {"nonneg", "independent", "signed", "free", "rank_one"}, default="nonneg"
-        Set of weights or matrices, as listed above.
+        Set of weights or matrices over which to optimize, as listed above.
     centered : bool, default=True
         Center the kernels (over all points) and the target (over the labeled points) first.
         Without centering, a constant kernel is aligned with classes of unequal size.

@@ -61,7 +61,7 @@ class KernelCombination(KernelLearner):
         y : array-like of shape (n_samples,)
             Class labels.
         unlabeled : array-like of shape (n_others, n_features), optional
-            Points without labels. They are included in traces and norms, and ``transduction_``
+            Points without labels. Traces and norms include these points, and ``transduction_``
             contains their predicted labels.
 
         Returns
@@ -94,9 +94,9 @@ class KernelCombination(KernelLearner):
         i : int
             Index of the kernel, in the order of ``kernel_names_``.
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points for the rows of the result.
         Z : array-like of shape (n_others, n_features), optional
-            Other points. None uses X.
+            Points for the columns of the result. None uses X.
 
         Returns
         -------

@@ -159,9 +159,9 @@ class KernelIdealizedMetric(KernelizedLearner):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points, or their kernel values if ``kernel="precomputed"``.
+            Points for the rows of the result, or their kernel values if ``kernel="precomputed"``.
         Z : array-like of shape (n_others, n_features), optional
-            Other points. None uses X.
+            Points for the columns of the result. None uses X.
 
         Returns
         -------

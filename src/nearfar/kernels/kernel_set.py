@@ -45,7 +45,7 @@ class KernelSet:
 
     n_kernels: int
     n_points: int
-    #: True if single rows of all kernels are cheap to read, so that loops can go over rows first.
+    #: Whether single rows of all kernels are cheap to read. If so, loops go over rows first.
     by_rows = True
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
@@ -60,7 +60,7 @@ class KernelSet:
         return self._traces
 
     def diagonals(self) -> Matrix:
-        """Return the diagonals of the kernels, (n_kernels, n_points)."""
+        """Return the diagonals of the kernels, as an array of shape (n_kernels, n_points)."""
         return self._apply_by_blocks(lambda rows, block: rows[:, block].diagonal())
 
     def compute_weighted_sum(self, weights: Vector, n: int | None = None) -> Matrix:
@@ -85,11 +85,11 @@ class KernelSet:
         yield from self._apply_by_blocks(lambda rows, block: rows[:, :n] @ V, n)
 
     def compute_products(self, V: Matrix, matrices: Sequence[Matrix]) -> Matrix:
-        r"""Return :math:`\sum_k v_k^T K_i w_k` for each kernel i and each W in ``others``."""
+        r"""Return :math:`\sum_k v_k^T K_i w_k` for each kernel i and each W in ``matrices``."""
         return np.array([[np.vdot(image, W) for W in matrices] for image in self.multiply(V)])
 
     def compute_forms(self, U: Matrix) -> Matrix:
-        r"""Return :math:`u_k^T K_i u_k` for kernels i and columns k, (n_kernels, n_columns)."""
+        r"""Return :math:`u_k^T K_i u_k` for each kernel i and each column :math:`u_k` of U."""
         return np.array([np.einsum("ij,ij->j", image, U) for image in self.multiply(U)])
 
     def compute_grams(self, centered: bool) -> Matrix:
@@ -255,7 +255,7 @@ class DirectionKernels(KernelSet):
 
     @property
     def traces(self) -> Vector:
-        """Traces of the kernels, all 1."""
+        """Traces of the kernels, which are all 1."""
         return np.ones(self.n_kernels)
 
     def rows(self, i: int, block: slice) -> Matrix:

@@ -66,7 +66,7 @@ class KernelSVM(ClassifierMixin, Estimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to classify.
 
         Returns
         -------
@@ -90,7 +90,7 @@ class KernelSVM(ClassifierMixin, Estimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to classify.
 
         Returns
         -------

@@ -18,7 +18,12 @@ _BOUND_MULTIPLE = 10.0
 
 
 class MarginProgram:
-    r"""The function :math:`F(x) = \sum_k w_{C,\tau}(c \sum_i x_i K_i / \mathrm{tr} K_i; y^k)`.
+    r"""Margin functional of :math:`c \sum_i x_i K_i / \mathrm{tr} K_i` as a function of x.
+
+    .. math:: F(x) = \sum_k w_{C,\tau}\Bigl(c \sum_i x_i K_i / \mathrm{tr} K_i; y^k\Bigr),
+
+    where :math:`y^k` are the labels of class k against the rest. For two classes, the sum has one
+    term.
 
     `ask` stores the dual variables found at each point. Convex combinations of them prove bounds.
     """
@@ -77,7 +82,7 @@ class MarginProgram:
         return Answer(x, value, intercept, slope, np.empty((0, len(x))))
 
     def certify(self, multipliers: Multipliers, model: Model) -> float:
-        """Return the bound of a combination of all dual variables so far, and add its plane.
+        """Return the bound of a combination of all dual variables so far, and add a plane for it.
 
         The combined dual variables prove a better bound than the combination of their planes, and
         they need no further SVM.
@@ -101,7 +106,7 @@ class MarginProgram:
         return mixed_forms(self.forms, mix)
 
     def alpha(self) -> Matrix:
-        """Return the dual variables that prove the bound, (n_classes, n)."""
+        """Return the dual variables that prove the bound, with one row per class."""
         beta = sum(fraction * beta for fraction, beta in zip(self._mix, self._betas, strict=False))
         return np.clip(self.signs * np.asarray(beta).T, 0.0, self.C)
 

@@ -53,7 +53,7 @@ def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float 
         Upper limit for α. None with ``tau=0`` requires that K separates the classes (hard margin);
         None with ``tau`` above 0 gives the squared hinge loss.
     tau : float, default=0.0
-        Ridge τ.
+        Ridge τ that is added to the diagonal of G(K).
 
     Returns
     -------

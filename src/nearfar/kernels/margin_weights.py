@@ -42,7 +42,7 @@ class MarginWeights:
     bound : float
         Lower bound on the margin functional over all weights.
     gap : float
-        ``(value - bound) / value``.
+        Relative gap ``(value - bound) / value``.
     alpha : ndarray of shape (n_labeled,), or (n_classes, n_labeled) for more than two classes
         Feasible dual variables that prove ``bound``. With more than two classes, those of each
         class against the rest.
@@ -125,8 +125,8 @@ def margin_weights(
         Base kernels. A function is called with 0, 1, ... up to its length, or until it raises
         IndexError. "rank_one" needs one kernel, "free" None.
     y : array-like of shape (n_labeled,)
-        Labels of the first points. It can be shorter than the kernels. With more than two classes,
-        the functionals of each class against the rest are added.
+        Labels of the first points. The number of labels can be less than the number of points. With
+        more than two classes, the functionals of each class against the rest are added.
     C : float, default=1.0
         Upper limit for the dual variables. None with ``tau=0`` requires a hard margin.
     tau : float, default=0.0
@@ -135,7 +135,7 @@ def margin_weights(
     trace : float, default=None
         Trace c of the learned kernel if ``norm`` is 1. None uses the number of points.
     mode : {"nonneg", "signed", "free", "rank_one"}, default="nonneg"
-        Set of weights or matrices, as listed above.
+        Set of weights or matrices over which to optimize, as listed above.
     norm : float, default=1.0
         Norm p of the constraint. With p > 1, which needs mode "nonneg", the constraint is
         :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`. No weight is then exactly 0, and with a large

@@ -35,7 +35,7 @@ class MKLClassifier(KernelSVM):
 
     Parameters
     ----------
-    learner : learner of a kernel, optional
+    learner : kernel learner, optional
         Kernel learner that is fitted first. None uses ``AlignmentKernelLearner()``. The mean
         diagonal of the learned kernel is 1, unless ``trace`` or ``norm`` of the learner is set.
     C : float, default=1.0
@@ -83,9 +83,7 @@ class MKLClassifier(KernelSVM):
     parameters: ClassVar = {
         "learner": [
             none,
-            instance(
-                KernelLearner, description="a learner of a kernel such as MarginKernelLearner()"
-            ),
+            instance(KernelLearner, description="a kernel learner such as MarginKernelLearner()"),
         ],
         "C": [real(0, open_low=True)],
     }

@@ -45,8 +45,9 @@ class ClassicalMDS(Embedding):
     n_components : int, default=2
         Dimension of the output.
     dissimilarity : {"euclidean", "precomputed"}, default="euclidean"
-        Content of X: "euclidean" for points, "precomputed" for an (n, n) array of distances (not
-        squared). ``transform`` then expects distances of new points (rows) to training points.
+        Content of X: "euclidean" means points, "precomputed" means an (n, n) array of distances
+        (not squared). In the latter case, ``transform`` expects the distances from new points
+        (rows) to training points.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ _DISTANCE_METHODS = ("mds", "isomap")
 
 
 class EigenEmbedding(_GraphEmbedding):
-    r"""Common framework of the spectral embeddings, with both solutions.
+    r"""Spectral embedding by one of five methods, in a common framework.
 
     Each method computes an n×n matrix H from its data, normalizes it, and computes eigenpairs
     :math:`(\lambda_t, v_t)`:
@@ -78,10 +78,10 @@ class EigenEmbedding(_GraphEmbedding):
     n_components : int, default=2
         Dimension of the output.
     method : str, default="laplacian_eigenmaps"
-        Method name from the table.
+        Name of the method, from the table above.
     solution : {1, 2} or "auto", default="auto"
-        Solution to compute. "auto" uses the one in the table. LLE does not support solution 1,
-        because its eigenvalues do not represent inner products.
+        Solution to compute. "auto" uses the solution in the table above. LLE does not support
+        solution 1, because its eigenvalues do not represent inner products.
     n_neighbors : int or None, default=5
         Number of neighbors per row. None uses all other rows. MDS ignores it.
     weights : {"heat", "uniform"}, default="heat"
@@ -251,7 +251,7 @@ class EigenEmbedding(_GraphEmbedding):
         return self._scale_solution(self._compute_solution(), self._sums)
 
     def _compute_eigenpairs(self, H: Matrix) -> tuple[Matrix, Matrix, float]:
-        """Return the eigenvalues and eigenvectors of the method, and ``negative_share_``."""
+        """Return the eigenvalues and eigenvectors that the method uses, and ``negative_share_``."""
         q = self.n_components
         if self.method == "lle":
             # Shift the constant vector, whose eigenvalue is 0, to the other end of the spectrum.

@@ -57,7 +57,7 @@ class HessianLLE(_LocalEmbedding):
         Smallest eigenvalues of the sum of :math:`H_i^T H_i`, ascending, without the constant
         vector's zero.
     n_neighbors_ : int
-        Number of neighbors used.
+        Number of neighbors that the fit used.
 
     See Also
     --------

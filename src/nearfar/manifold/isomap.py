@@ -150,8 +150,8 @@ class Isomap(_GeodesicEmbedding):
         Sum of the absolute negative eigenvalues of B, as a fraction of the sum of all absolute
         eigenvalues: 0 for Euclidean distances. Estimated if there are more than 1000 rows.
     residual_variance_ : float
-        1 - r², where r is the correlation between distances along the graph and distances in the
-        embedding, computed from 200 rows to all rows.
+        Residual variance 1 - r², where r is the correlation between distances along the graph and
+        distances in the embedding, computed from 200 rows to all rows.
 
     See Also
     --------

@@ -43,7 +43,7 @@ class KernelPCA(KernelCoordinates, Embedding):
     ----------
     n_components : int, default=2
         Dimension of the output.
-    kernel : str, learner of kernels or callable, default="rbf"
+    kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine",
         "precomputed", a kernel learner such as ``AlignmentKernelLearner()``, or a function of two
         points. See Notes.
@@ -123,7 +123,7 @@ class KernelPCA(KernelCoordinates, Embedding):
 
     @property
     def n_directions(self) -> int:  # type: ignore[override]
-        """Same as ``n_components``, under the name that all kernel methods use."""
+        """Number of components, under the parameter name of the other kernel methods."""
         return self.n_components
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:

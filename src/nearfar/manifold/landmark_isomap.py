@@ -70,8 +70,8 @@ class LandmarkIsomap(_GeodesicEmbedding):
         Sum of the absolute negative eigenvalues of the landmarks' matrix, as a fraction of the sum
         of all absolute eigenvalues.
     residual_variance_ : float
-        1 - r², where r is the correlation between distances along the graph and distances in the
-        embedding, computed from up to 200 landmarks to all rows.
+        Residual variance 1 - r², where r is the correlation between distances along the graph and
+        distances in the embedding, computed from up to 200 landmarks to all rows.
 
     See Also
     --------

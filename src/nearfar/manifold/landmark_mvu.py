@@ -67,7 +67,8 @@ class LandmarkMVU(_BasisUnfolding):
     max_iter : int, default=100
         Maximum number of iterations. It applies to each of the two stages of the refinement.
     bound_iter : int, default=200
-        Number of further steps for the bound, which do not change the embedding. 0 means none.
+        Number of further steps that improve ``dual_bound_`` and do not change the embedding. 0
+        skips them.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         Method by which ``transform`` places new points.
     reg : float, default=1e-3
@@ -91,12 +92,12 @@ class LandmarkMVU(_BasisUnfolding):
         Indices of the landmarks among the distinct rows, ascending: up to ``n_landmarks`` per
         component.
     factor_, eigenvalues_, trace_, objective_, primal_residual_, stress_ : ndarrays and floats
-        As in :class:`VariationalMVU`.
+        See :class:`VariationalMVU`.
     dual_bound_, duality_gap_, basis_gap_, edges_, edge_weights_ : ndarrays and floats
-        As in :class:`VariationalMVU`. The bound holds for any K, not only for those of the form
+        See :class:`VariationalMVU`. The bound holds for any K, not only for matrices of the form
         Q L Q'.
     omega_, n_iter_, history_ : float, int, dict
-        As in :class:`VariationalMVU`.
+        See :class:`VariationalMVU`.
 
     See Also
     --------

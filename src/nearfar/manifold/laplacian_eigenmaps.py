@@ -65,7 +65,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
     eigenvalues_ : ndarray of shape (n_components,)
         Smallest eigenvalues :math:`\lambda`, ascending, between 0 and 2.
     width_ : float
-        Kernel width used.
+        Kernel width that the fit used.
 
     See Also
     --------

@@ -52,13 +52,13 @@ class LPP(_LinearEmbedding):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Directions a, as rows.
+        Directions a of the projection, as rows.
     mean_ : ndarray of shape (n_features,)
         Mean of the distinct training rows.
     eigenvalues_ : ndarray of shape (n_components,)
         Smallest eigenvalues, ascending, between 0 and 2.
     width_ : float
-        Kernel width used.
+        Kernel width that the fit used.
 
     See Also
     --------

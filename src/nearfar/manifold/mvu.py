@@ -61,7 +61,7 @@ _MAX_REMAINING_FRACTION = 0.05
 
 
 class MVU(_Unfolding):
-    r"""Maximum variance unfolding, which spreads rows out but keeps local distances.
+    r"""Maximum variance unfolding, which spreads rows out but preserves local distances.
 
     The centered Gram matrix K of the embedding solves
 
@@ -109,8 +109,8 @@ class MVU(_Unfolding):
         Constraint on the squared length of each edge. See the list above, and Notes for
         equalities on rows with few features.
     omega : float or "auto", default="auto"
-        Price of slack: used for "l1" and "squared" only, with squared lengths in units of their
-        mean. See Notes for "auto" and for the lower limit with "l1".
+        Price of slack: ω between 0 and 1, for squared lengths of mean 1. Only the constraints "l1"
+        and "squared" use it. See Notes for "auto" and for the lower limit with "l1".
     angles : bool, default=True
         Whether to constrain the distances between neighbors of the same row too.
     objective : {"max", "min"}, default="max"
@@ -154,7 +154,7 @@ class MVU(_Unfolding):
     eigenvalues_ : ndarray of shape (r,)
         Eigenvalues of K, in descending order.
     trace_ : float
-        Trace of K, the sum of its eigenvalues.
+        Trace of K, that is, the sum of the eigenvalues.
     objective_ : float
         Value of the objective: ``trace_``, minus the price of slack divided by :math:`1 - \omega`.
         Negative for "min".
@@ -162,12 +162,13 @@ class MVU(_Unfolding):
         Certified bound: upper bound on ``objective_`` for "max", lower bound on ``-objective_``
         for "min".
     duality_gap_ : float
-        (bound - p) / bound, where p is the objective of a feasible point; see Notes.
+        Relative duality gap (bound - p) / bound, where p is the objective of a feasible point. See
+        Notes.
     primal_residual_ : float
         Largest relative error of a squared edge length when the solver stopped, before the repair.
-        With inequalities, only edges that are too long count. With slack, the largest slack.
+        With inequalities, only edges that are too long count. With slack, the largest slack counts.
     edges_ : ndarray of shape (n_edges, 2)
-        Pairs of rows with a constraint.
+        Pairs of distinct rows whose distance is constrained.
     edge_weights_ : ndarray of shape (n_edges,)
         Multipliers of the edges, scaled so that they certify the bound. An edge of weight 0 is not
         active. If equalities make neighborhoods rigid, the weights cover the remaining freedom.
@@ -180,12 +181,13 @@ class MVU(_Unfolding):
         Whether ``trace_`` exceeds ``gram_trace_`` by at most 0.1%, so that no row could move. This
         is expected if the data are already flat.
     omega_ : float
-        ω used by the fit, 1 without slack. With several components, that of the last one.
+        Value of ω that the fit used, or 1 without slack. With several components, the value of the
+        last component.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "trace", "gap", "residual", "step", "active" (number of edges with a weight) and "seconds"
-        of each step. Squared lengths are scaled to mean 1.
+        Values of "trace", "gap", "residual", "step", "active" (number of edges with a weight) and
+        "seconds" at each step. Squared lengths are scaled to mean 1.
 
     See Also
     --------

@@ -82,21 +82,21 @@ def sensor_localization(
         Pairs of sensors with a measured distance. If a pair is repeated, the shorter distance is
         used.
     distances : array-like of shape (n_edges,)
-        Distances of the pairs: positive, not squared.
+        Distances of the pairs. They must be positive and not squared.
     n_components : int, default=2
         Dimension of the positions.
     n_sensors : int, optional
         Number of sensors. The default is the largest index in ``edges`` plus one.
     anchors : dict, optional
         Known positions, by sensor index. The solution is rotated, reflected and shifted onto them;
-        then they stay fixed while the others move. ``n_components`` + 1 anchors in general position
-        fix the frame.
+        then the anchors stay fixed while the other sensors move. ``n_components`` + 1 anchors in
+        general position fix the frame.
     n_basis : int, default=10
         Number m of basis functions, at least ``n_components``.
     omega : float or "auto", default="auto"
-        ω between 0 and 1, for squared distances of mean 1. "auto" uses
-        :math:`\omega / (1 - \omega) = 5 / \lambda_2` of the graph Laplacian. Values close to 1
-        barely unfold the network.
+        Weight ω of the slack, between 0 and 1, for squared distances of mean 1. "auto" uses
+        :math:`\omega / (1 - \omega) = 5 / \lambda_2`, with the second eigenvalue of the graph
+        Laplacian. Values close to 1 barely unfold the network.
     max_iter : int, default=300
         Maximum number of steps of each descent.
 
@@ -177,7 +177,7 @@ def plot_sensors(
     anchors: Mapping[int, ArrayLike] | None = None,
     ax: Any = None,
 ) -> Any:
-    """Draw sensors in the plane, with lines to their true positions.
+    """Plot sensors in the plane, with lines to their true positions.
 
     Parameters
     ----------
@@ -186,9 +186,10 @@ def plot_sensors(
     true : array-like of shape (n_sensors, 2), optional
         True positions. Without anchors, ``places`` are rotated, reflected and shifted onto them.
     edges : array-like of int, shape (n_edges, 2), optional
-        Measured pairs, drawn as thin gray lines.
+        Pairs of sensors with a measured distance. They are drawn as thin gray lines.
     anchors : dict, optional
-        Known positions as in :func:`sensor_localization`, drawn as squares.
+        Known positions by sensor index, as in :func:`sensor_localization`. They are drawn as
+        squares.
     ax : matplotlib axes, optional
         Axes to draw on. The default is a new figure.
 

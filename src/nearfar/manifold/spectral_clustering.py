@@ -84,7 +84,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
     cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
         Cluster centers, in the coordinates of ``transform``.
     width_ : float
-        Kernel width used.
+        Kernel width that the fit used.
 
     See Also
     --------
