@@ -40,19 +40,19 @@ def by_scikit_learn(A, B):
 def test_values_are_those_of_scikit_learn(unit_diagonal):
     base = BaseKernels(ASKED, X, NAMES, unit_diagonal)
     among = base.build_kernel_set(X)
-    for i, (wanted, own, others) in enumerate(
+    for i, (expected, own, others) in enumerate(
         zip(by_scikit_learn(Z, X), by_scikit_learn(X, X), by_scikit_learn(Z, Z), strict=True)
     ):
         if unit_diagonal:
-            wanted = wanted / np.sqrt(np.outer(others.diagonal(), own.diagonal()))
+            expected = expected / np.sqrt(np.outer(others.diagonal(), own.diagonal()))
             own = own / np.sqrt(np.outer(own.diagonal(), own.diagonal()))
-        np.testing.assert_allclose(base.values(i, Z, X), wanted, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(base.values(i, Z, X), expected, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(among.rows(i, slice(3, 9)), own[3:9], rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(among.diagonals()[i], own.diagonal(), rtol=1e-10)
         assert among.traces[i] == pytest.approx(own.trace())
     weights = np.arange(7.0)
-    wanted = sum(w * base.values(i, Z, X) for i, w in enumerate(weights))
-    np.testing.assert_allclose(base.compute_weighted_sum(weights, Z, X), wanted, rtol=1e-10)
+    expected = sum(w * base.values(i, Z, X) for i, w in enumerate(weights))
+    np.testing.assert_allclose(base.compute_weighted_sum(weights, Z, X), expected, rtol=1e-10)
 
 
 def test_auto_is_ten_kernels_that_units_and_shifts_do_not_change():

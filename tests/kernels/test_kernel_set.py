@@ -160,5 +160,5 @@ def test_a_set_of_ones_own():
     kernels = [np.exp(squares / -(10.0**i)) for i in range(3)]
     for learner in LEARNERS:
         own, given = learner(Widths(squares), Y), learner(kernels, Y)
-        own, given = (getattr(found, "weights", found) for found in (own, given))
+        own, given = (getattr(result, "weights", result) for result in (own, given))
         assert own == pytest.approx(given, abs=1e-9)

@@ -68,8 +68,8 @@ def test_a_ring_becomes_a_regular_polygon(solve, constraints, n):
     here = np.arange(n)
     edges = Edges.from_pairs(np.column_stack([here, (here + 1) % n]), np.ones(n), n)
     problem = Problem(edges, constraints)
-    found = solve(problem, tol=1e-8)
-    proof = certify(problem, found.factor, found.weights)
+    result = solve(problem, tol=1e-8)
+    proof = certify(problem, result.factor, result.weights)
     weight = 1 / (4 * np.sin(np.pi / n) ** 2)
     assert proof.value == pytest.approx(n * weight, rel=1e-6)
     assert proof.bound.value == pytest.approx(n * weight, rel=1e-6)
@@ -106,8 +106,8 @@ def test_a_path_becomes_a_straight_line(solve, constraints, n):
     here = np.arange(n - 1)
     edges = Edges.from_pairs(np.column_stack([here, here + 1]), np.ones(n - 1), n)
     problem = Problem(edges, constraints)
-    found = solve(problem, tol=1e-8)
-    proof = certify(problem, found.factor, found.weights)
+    result = solve(problem, tol=1e-8)
+    proof = certify(problem, result.factor, result.weights)
     assert proof.value == pytest.approx(n * (n**2 - 1) / 12, rel=1e-6)
     weights = (here + 1) * (n - 1 - here) / 2
     np.testing.assert_allclose(proof.bound.weights, weights, rtol=1e-4)
@@ -132,8 +132,8 @@ def test_flat_data_keep_their_shape(constraints, solver):
 def test_a_complete_graph_leaves_only_the_data(solve):
     X = np.random.RandomState(0).standard_normal((14, 3))
     edges = all_pairs(X)
-    found = solve(Problem(edges, "inequality"), tol=1e-9)
-    Y = repaired(Problem(edges), edges.centered(found.factor))
+    result = solve(Problem(edges, "inequality"), tol=1e-9)
+    Y = repaired(Problem(edges), edges.centered(result.factor))
     assert edges.trace(Y) == pytest.approx(np.trace(gram(X)), rel=1e-6)
     np.testing.assert_allclose(Y @ Y.T, gram(X), atol=1e-4 * np.abs(gram(X)).max())
 
@@ -161,8 +161,8 @@ def test_optimum_is_that_of_a_conic_solver(solve, name):
     pairs, D, _ = mvu_oracle.edges(X, angles)
     edges = Edges.from_pairs(pairs, D, len(X))
     problem = Problem(edges, constraints, "max" if sign > 0 else "min", price)
-    found = solve(problem)
-    proof = certify(problem, found.factor, found.weights)
+    result = solve(problem)
+    proof = certify(problem, result.factor, result.weights)
     stored = json.loads(mvu_oracle.STORED.read_text())[name]
     assert stored["status"].startswith("optimal")
     assert proof.value == pytest.approx(stored["value"], rel=1e-4)
@@ -276,17 +276,17 @@ def test_low_rank_leaves_saddle_points():
     pairs = MVU(n_neighbors=5)._find_pairs(X)[0]
     D = ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1)
     problem = Problem(Edges(500, pairs[:, 0], pairs[:, 1], D / D.mean()))
-    found = low_rank(problem, n_columns=1)  # On a line, every other direction leaves the saddle.
-    assert certify(problem, found.factor, found.weights).gap < 1e-5
-    assert found.factor.shape[1] > 1
+    result = low_rank(problem, n_columns=1)  # On a line, every other direction leaves the saddle.
+    assert certify(problem, result.factor, result.weights).gap < 1e-5
+    assert result.factor.shape[1] > 1
 
 
 def test_a_small_gap_at_a_point_that_is_not_feasible_counts_for_nothing():
     X, _ = roll(60, noise=0.2)
     problem = Problem(Edges.from_pairs(*mvu_oracle.edges(X, True)[:2], 60))
-    found = interior_point(problem)
-    too_long = 1.1 * found.factor
-    proof = certify(problem, too_long, found.weights)
+    result = interior_point(problem)
+    too_long = 1.1 * result.factor
+    proof = certify(problem, too_long, result.weights)
     assert problem.value(too_long) > proof.bound.value
     assert problem.residual(proof.factor) < 1e-12
     assert proof.residual == pytest.approx(0.21, rel=1e-3) and 0 <= proof.gap < 1e-6
@@ -417,10 +417,10 @@ def test_equalities_are_met_by_moving_points_a_little():
     X = mvu_oracle.data(8)
     edges = Edges.from_pairs(*mvu_oracle.edges(X, True)[:2], len(X))
     problem = Problem(edges, "equality")
-    found = interior_point(problem)
-    rough = found.factor + 1e-4 * np.random.RandomState(0).standard_normal(found.factor.shape)
+    result = interior_point(problem)
+    rough = result.factor + 1e-4 * np.random.RandomState(0).standard_normal(result.factor.shape)
     assert problem.residual(rough) > 1e-4
-    proof = certify(problem, rough, found.weights)
+    proof = certify(problem, rough, result.weights)
     assert problem.residual(proof.factor) < 1e-9 and proof.met
     assert proof.residual == pytest.approx(problem.residual(edges.centered(rough)))
     assert 0 <= proof.gap < 1e-2
@@ -433,16 +433,16 @@ def test_eigenvalues_are_proven_from_below_whatever_their_sign(weights):
     edges = Edges.from_pairs(pairs, np.ones(11), 12)
     true = least_eigenvalue(12, pairs, weights)
     assert true * weights[0] > 0
-    found = proven_eigenvalue(edges, weights)
-    assert found <= true and found == pytest.approx(true, rel=1e-6)
+    result = proven_eigenvalue(edges, weights)
+    assert result <= true and result == pytest.approx(true, rel=1e-6)
     assert exceeds(edges, weights, true - 1e-6) and not exceeds(edges, weights, true + 1e-6)
 
 
 def test_low_rank_stops_where_nothing_is_left_to_gain():
     here = np.arange(12)
     edges = Edges.from_pairs(np.column_stack([here, (here + 1) % 12]), np.ones(12), 12)
-    found = low_rank(Problem(edges, "l1", price=100.0), tol=1e-17, max_iter=200)
-    assert found.history["gap"][-1] < 1e-12 and found.n_iter < 150
+    result = low_rank(Problem(edges, "l1", price=100.0), tol=1e-17, max_iter=200)
+    assert result.history["gap"][-1] < 1e-12 and result.n_iter < 150
 
 
 def test_the_other_solver_is_tried_where_one_gives_up(monkeypatch):
@@ -651,8 +651,8 @@ def test_points_at_no_distance_are_one_of_more_weight():
     merged, groups = whole.merged()
     assert merged.n_points == 40 and merged.masses.sum() == 43
     np.testing.assert_array_equal(groups[[3, 40, 41, 17, 42]], groups[[3, 3, 3, 17, 17]])
-    found = [solve(Problem(merged), tol=1e-8) for solve in SOLVERS]
-    for one in found:
+    result = [solve(Problem(merged), tol=1e-8) for solve in SOLVERS]
+    for one in result:
         proof = certify(Problem(merged), one.factor, one.weights)
         Y = proof.factor[groups]
         assert proof.gap < 1e-6 and merged.trace(proof.factor) == pytest.approx((Y**2).sum())
@@ -690,14 +690,14 @@ def hinged_bodies():
 def test_bodies_on_a_hinge_swing_apart():
     X, edges, N, largest = hinged_bodies()
     problem = Problem(edges, "equality")
-    found = unfold_on_face(problem, N, tol=1e-9)
-    assert found.face.basis.shape == (11, 6)  # three directions per body
-    proof = certify(problem, found.factor, found.weights, -np.inf, found.face)
+    result = unfold_on_face(problem, N, tol=1e-9)
+    assert result.face.basis.shape == (11, 6)  # three directions per body
+    proof = certify(problem, result.factor, result.weights, -np.inf, result.face)
     assert proof.met and 0 <= proof.gap < 1e-7
     assert proof.value == pytest.approx(largest, rel=1e-6)
     assert proof.bound.value >= largest * (1 - 1e-12)
     # Check the certificate independently: the weights are valid on the face.
-    B, w = found.face.basis, proof.bound.weights
+    B, w = result.face.basis, proof.bound.weights
     np.testing.assert_allclose(B.T @ B, np.eye(6), atol=1e-12)
     assert np.abs(N.T @ B).max() < 1e-12 and np.abs(B.sum(axis=0)).max() < 1e-12
     moment = B.T @ edges.laplacian(w).toarray() @ B
@@ -720,14 +720,14 @@ def test_doubt_about_the_face_goes_into_the_bound():
     """A basis moved to where the weights are larger must not improve the bound."""
     _, edges, N, largest = hinged_bodies()
     problem = Problem(edges, "equality")
-    found = unfold_on_face(problem, N, tol=1e-10)
-    B = found.face.basis
-    pull = edges.laplacian(found.weights) @ B
+    result = unfold_on_face(problem, N, tol=1e-10)
+    B = result.face.basis
+    pull = edges.laplacian(result.weights) @ B
     moved = B + 1e-6 * (pull - B @ (B.T @ pull))
     bounds = []
     for off in (0.0, float(np.linalg.norm(N.T @ moved))):
-        wrong = found.face._replace(basis=moved, off=off)
-        bounds.append(certify(problem, found.factor, found.weights, -np.inf, wrong).bound.value)
+        wrong = result.face._replace(basis=moved, off=off)
+        bounds.append(certify(problem, result.factor, result.weights, -np.inf, wrong).bound.value)
     assert bounds[0] < largest < bounds[1] < largest * 1.01
 
 

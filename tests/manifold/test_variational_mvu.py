@@ -56,11 +56,11 @@ def curve(n):
 def test_pairs_are_all_within_a_row_and_its_neighbours():
     X = np.random.default_rng(0).normal(size=(30, 2))
     graph = NeighborGraph.from_points(X, n_neighbors=4)
-    wanted = set()
+    expected = set()
     for i in range(30):
         clique = [i, *graph.neighbors[i]]
-        wanted |= {(min(a, b), max(a, b)) for a in clique for b in clique if a != b}
-    assert set(map(tuple, list_clique_pairs(graph).tolist())) == wanted
+        expected |= {(min(a, b), max(a, b)) for a in clique for b in clique if a != b}
+    assert set(map(tuple, list_clique_pairs(graph).tolist())) == expected
     alone = set(map(tuple, list_clique_pairs(graph, angles=False).tolist()))
     assert alone == {(min(i, j), max(i, j)) for i in range(30) for j in graph.neighbors[i]}
 
@@ -75,17 +75,17 @@ def test_slack_program_is_solved_as_by_a_conic_solver(price):
     _, Q = laplacian_basis(edges, 6)
     rows = edges.differences(Q)
     C = np.diag([3.0, 2.0, 1.0, 1.0, 0.5, 0.1])
-    found = unfold_with_slack(rows, edges.squared, C, price)
+    result = unfold_with_slack(rows, edges.squared, C, price)
     Z = cp.Variable((6, 6), PSD=True)
     lengths = cp.sum(cp.multiply(rows @ Z, rows), axis=1)
     objective = cp.trace(C @ Z) - price * cp.sum_squares(lengths - edges.squared)
     oracle = cp.Problem(cp.Maximize(objective))
     solved(oracle)
-    assert found.value == pytest.approx(oracle.value, rel=1e-6)
-    assert found.gap < 1e-8 and found.bound >= found.value
-    own = np.einsum("ea,ab,eb->e", rows, found.Z, rows) - edges.squared
-    assert found.value == pytest.approx(np.sum(C * found.Z) - price * own @ own)
-    assert np.linalg.eigvalsh(found.Z)[0] > -1e-9 * np.linalg.eigvalsh(found.Z)[-1]
+    assert result.value == pytest.approx(oracle.value, rel=1e-6)
+    assert result.gap < 1e-8 and result.bound >= result.value
+    own = np.einsum("ea,ab,eb->e", rows, result.Z, rows) - edges.squared
+    assert result.value == pytest.approx(np.sum(C * result.Z) - price * own @ own)
+    assert np.linalg.eigvalsh(result.Z)[0] > -1e-9 * np.linalg.eigvalsh(result.Z)[-1]
 
 
 def test_inequality_program_is_solved_as_by_a_conic_solver():
@@ -96,7 +96,7 @@ def test_inequality_program_is_solved_as_by_a_conic_solver():
     edges = edges.scaled(1 / edges.squared.mean())
     _, Q = laplacian_basis(edges, 6)
     rows = edges.differences(Q)
-    found = unfold_with_inequalities(rows, edges.squared, np.eye(6))
+    result = unfold_with_inequalities(rows, edges.squared, np.eye(6))
     Z = cp.Variable((6, 6), PSD=True)
     lengths = cp.sum(cp.multiply(rows @ Z, rows), axis=1)
     oracle = cp.Problem(cp.Maximize(cp.trace(Z)), [lengths <= edges.squared])
@@ -105,13 +105,13 @@ def test_inequality_program_is_solved_as_by_a_conic_solver():
         oracle.solve(solver="CLARABEL")
     # The conic solver may report an inaccurate result. The optimum is in our bracket, shown below.
     assert oracle.status in ("optimal", "optimal_inaccurate")
-    assert oracle.value == pytest.approx(found.value, rel=1e-4)
-    assert found.value <= found.bound <= found.value * (1 + 1e-5)
-    assert (np.einsum("ea,ab,eb->e", rows, found.Z, rows) <= edges.squared * (1 + 1e-9)).all()
-    assert (found.weights >= 0).all()
-    moment = rows.T @ (found.weights[:, None] * rows)
+    assert oracle.value == pytest.approx(result.value, rel=1e-4)
+    assert result.value <= result.bound <= result.value * (1 + 1e-5)
+    assert (np.einsum("ea,ab,eb->e", rows, result.Z, rows) <= edges.squared * (1 + 1e-9)).all()
+    assert (result.weights >= 0).all()
+    moment = rows.T @ (result.weights[:, None] * rows)
     least = np.linalg.eigvalsh(moment)[0]
-    assert found.bound == pytest.approx(found.weights @ edges.squared / least)
+    assert result.bound == pytest.approx(result.weights @ edges.squared / least)
 
 
 def test_many_functions_are_proven_optimal_from_any_start():
@@ -127,25 +127,25 @@ def test_many_functions_are_proven_optimal_from_any_start():
     by_paths = unfold_in_basis(Problem(edges, "inequality"), Q)
     by_smoothness = unfold_with_inequalities(rows, edges.squared, C)
     assert by_paths.value == pytest.approx(by_smoothness.value, rel=3e-6)
-    for found in by_paths, by_smoothness:
-        assert np.linalg.eigvalsh(found.Z)[0] > -1e-9 * np.linalg.eigvalsh(found.Z)[-1]
-        assert (np.einsum("ea,ab,eb->e", rows, found.Z, rows) <= edges.squared * (1 + 1e-9)).all()
-        assert found.value == pytest.approx(np.sum(C * found.Z), rel=1e-9)
-        assert (found.weights >= 0).all()
-        excess = np.linalg.eigvalsh(rows.T @ (found.weights[:, None] * rows) - C)
+    for result in by_paths, by_smoothness:
+        assert np.linalg.eigvalsh(result.Z)[0] > -1e-9 * np.linalg.eigvalsh(result.Z)[-1]
+        assert (np.einsum("ea,ab,eb->e", rows, result.Z, rows) <= edges.squared * (1 + 1e-9)).all()
+        assert result.value == pytest.approx(np.sum(C * result.Z), rel=1e-9)
+        assert (result.weights >= 0).all()
+        excess = np.linalg.eigvalsh(rows.T @ (result.weights[:, None] * rows) - C)
         assert excess[0] > -1e-9 * excess[-1]
-        assert found.weights @ edges.squared == pytest.approx(found.bound)
-        assert 0 <= found.gap < 2e-6
+        assert result.weights @ edges.squared == pytest.approx(result.bound)
+        assert 0 <= result.gap < 2e-6
 
 
 def test_no_edge_of_many_is_too_long():
     edges = network(400, k=6, p=2)
     _, Q = laplacian_basis(edges, 5)
     rows = edges.differences(Q)
-    found = unfold_with_inequalities(rows, edges.squared, np.eye(5))
-    lengths = np.einsum("ea,ab,eb->e", rows, found.Z, rows)
+    result = unfold_with_inequalities(rows, edges.squared, np.eye(5))
+    lengths = np.einsum("ea,ab,eb->e", rows, result.Z, rows)
     assert (lengths <= edges.squared * (1 + 1e-9)).all()
-    assert found.gap < 1e-5
+    assert result.gap < 1e-5
 
 
 @pytest.mark.parametrize("n", [6, 13])
@@ -155,9 +155,9 @@ def test_path_and_ring_in_a_full_basis_have_their_closed_forms(n):
         (ring(n), n / (4 * np.sin(np.pi / n) ** 2)),
     ]:
         _, Q = laplacian_basis(edges, n - 1)
-        found = unfold_in_basis(Problem(edges, "inequality"), Q)
-        assert found.value == pytest.approx(trace, rel=2e-6)
-        assert found.bound == pytest.approx(trace, rel=2e-6)
+        result = unfold_in_basis(Problem(edges, "inequality"), Q)
+        assert result.value == pytest.approx(trace, rel=2e-6)
+        assert result.bound == pytest.approx(trace, rel=2e-6)
     e = np.arange(1, n)
     of_path = unfold_in_basis(Problem(path(n), "inequality"), laplacian_basis(path(n), n - 1)[1])
     np.testing.assert_allclose(of_path.weights, e * (n - e) / 2, rtol=1e-3)
@@ -207,38 +207,38 @@ def by_hand(edges, Y, price, reward=1.0, one_sided=False):
 def test_descent_ends_where_another_library_cannot_descend(one_sided):
     edges = network(30)
     Y = np.random.default_rng(1).normal(size=(30, 2))
-    found = descend_stress(edges, Y, price=2.0, one_sided=one_sided, max_iter=2000, tol=1e-14)
-    assert found.converged
-    assert found.value == pytest.approx(by_hand(edges, found.factor, 2.0, 1.0, one_sided))
+    result = descend_stress(edges, Y, price=2.0, one_sided=one_sided, max_iter=2000, tol=1e-14)
+    assert result.converged
+    assert result.value == pytest.approx(by_hand(edges, result.factor, 2.0, 1.0, one_sided))
 
     def objective(y):
         return by_hand(edges, y.reshape(-1, 2), 2.0, 1.0, one_sided)
 
-    slope = optimize.approx_fprime(found.factor.ravel(), objective, 1e-6)
-    assert np.abs(slope).max() < 1e-3 * np.abs(found.factor).max()
-    again = optimize.minimize(objective, found.factor.ravel())
-    assert again.fun == pytest.approx(found.value, rel=1e-6)
+    slope = optimize.approx_fprime(result.factor.ravel(), objective, 1e-6)
+    assert np.abs(slope).max() < 1e-3 * np.abs(result.factor).max()
+    again = optimize.minimize(objective, result.factor.ravel())
+    assert again.fun == pytest.approx(result.value, rel=1e-6)
     # The pulls of the edges are multipliers: (L_w - I) Y = 0.
-    pulled = edges.laplacian(found.weights) @ found.factor
-    np.testing.assert_allclose(pulled, found.factor, atol=1e-3)
-    np.testing.assert_allclose(found.factor.mean(axis=0), 0, atol=1e-10)
+    pulled = edges.laplacian(result.weights) @ result.factor
+    np.testing.assert_allclose(pulled, result.factor, atol=1e-3)
+    np.testing.assert_allclose(result.factor.mean(axis=0), 0, atol=1e-10)
 
 
 def test_descent_never_climbs():
     edges = network(80, k=5)
-    found = descend_stress(
+    result = descend_stress(
         edges, np.random.default_rng(0).normal(size=(80, 3)), price=30.0, max_iter=80
     )
-    assert (np.diff(found.history["objective"]) <= 1e-9).all()
+    assert (np.diff(result.history["objective"]) <= 1e-9).all()
 
 
 def test_fixed_points_stay():
     edges = network(30)
     Y = np.random.default_rng(0).normal(size=(30, 2)) + 7
     fixed = np.arange(30) < 4
-    found = descend_stress(edges, Y, price=1.0, reward=0.0, fixed=fixed)
-    np.testing.assert_array_equal(found.factor[fixed], Y[fixed])
-    assert found.value < by_hand(edges, Y, 1.0, 0.0)
+    result = descend_stress(edges, Y, price=1.0, reward=0.0, fixed=fixed)
+    np.testing.assert_array_equal(result.factor[fixed], Y[fixed])
+    assert result.value < by_hand(edges, Y, 1.0, 0.0)
 
 
 # ---------------------------------------------------------------------- the bound

@@ -137,7 +137,9 @@ class BaseKernels:
             default_gammas = _DefaultGammas(X - self.mean)
             self.gammas = np.array(
                 [
-                    spec.times * default_gammas.gamma(spec) if spec.gamma is None else spec.gamma
+                    spec.times * default_gammas.get_gamma(spec)
+                    if spec.gamma is None
+                    else spec.gamma
                     for spec in specs
                 ]
             )
@@ -341,7 +343,7 @@ class _DefaultGammas:
         ]
         self.cache: dict[tuple[str, tuple[int, ...]], float] = {}
 
-    def gamma(self, spec: _KernelSpec) -> float:
+    def get_gamma(self, spec: _KernelSpec) -> float:
         if (spec.kind, spec.columns) not in self.cache:
             self.cache[spec.kind, spec.columns] = self._compute_gamma(spec.kind, list(spec.columns))
         return self.cache[spec.kind, spec.columns]

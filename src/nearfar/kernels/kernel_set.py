@@ -100,7 +100,7 @@ class KernelSet:
         is nearly constant.
         """
         m = self.n_kernels
-        means = self._row_means() if centered else None
+        means = self._compute_row_means() if centered else None
         G = np.zeros((m, m))
         if self.by_rows:
             self._add_grams(G, range(m), means)
@@ -154,7 +154,7 @@ class KernelSet:
             is_other = np.arange(len(indices)) != position
             G[partner, indices[is_other]] = G[indices[is_other], partner] = sums[position, is_other]
 
-    def _row_means(self) -> Matrix:
+    def _compute_row_means(self) -> Matrix:
         return self._apply_by_blocks(lambda rows, block: rows.mean(axis=1, dtype=float))
 
     def _apply_by_blocks(
@@ -222,13 +222,13 @@ class FunctionKernels(KernelSet):
         self.function = function
         self.n_kernels = n_kernels
         self._last: tuple[int, Any] = (-1, None)
-        self.n_points = len(self._matrix(0))
+        self.n_points = len(self._get_matrix(0))
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
         """Return a block of rows of kernel i."""
-        return self._matrix(i)[block]
+        return self._get_matrix(i)[block]
 
-    def _matrix(self, i: int) -> Any:
+    def _get_matrix(self, i: int) -> Any:
         if self._last[0] != i:
             self._last = (-1, None)  # Free the previous kernel first.
             self._last = (i, as_matrix(self.function(i), f"kernels({i})"))

@@ -105,12 +105,12 @@ class MarginProgram:
     def _compute_slope(self, mix: Vector) -> Vector:
         return mixed_forms(self.forms, mix)
 
-    def alpha(self) -> Matrix:
+    def compute_alpha(self) -> Matrix:
         """Return the dual variables that prove the bound, with one row per class."""
         beta = sum(fraction * beta for fraction, beta in zip(self._mix, self._betas, strict=False))
         return np.clip(self.signs * np.asarray(beta).T, 0.0, self.C)
 
-    def psd_cuts(self) -> Matrix | None:
+    def compute_psd_cuts(self) -> Matrix | None:
         """Return None, because the dual variables alone prove the bound."""
         return None
 

@@ -242,7 +242,7 @@ def margin_weights(
         None,
         solution.history,
         directions,
-        program.psd_cuts(),
+        program.compute_psd_cuts(),
         base,
         solution.interrupt,
     )
@@ -252,7 +252,7 @@ def margin_weights(
             f"{result.gap:.2g}, above tol={tol:g}. Increase max_iter or tol.",
             ConvergenceWarning,
         )
-    return _add_dual_variables(result, program.alpha(), signs, C, tau)
+    return _add_dual_variables(result, program.compute_alpha(), signs, C, tau)
 
 
 def _add_dual_variables(

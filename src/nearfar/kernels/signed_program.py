@@ -63,7 +63,7 @@ class SignedProgram(MarginProgram):
     def _check_nonnegative(self, forms: Vector) -> None:
         super()._check_nonnegative(forms)
 
-    def psd_cuts(self) -> Matrix | None:
+    def compute_psd_cuts(self) -> Matrix | None:
         """Return vectors u for which the matrix S of the proof is the sum of all uu'."""
         used = np.flatnonzero(self._cut_weights)
         if not len(used):
