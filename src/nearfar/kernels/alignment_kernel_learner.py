@@ -70,8 +70,8 @@ class AlignmentKernelLearner(KernelProgram):
     n_directions_ : int
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
-        Predicted labels of the rows in ``unlabeled``. Set only if ``unlabeled`` was passed to
-        ``fit``, and not in mode "free".
+        Predicted labels of the rows in ``unlabeled``. This attribute exists only if ``unlabeled``
+        was passed to ``fit``, and not in mode "free".
 
     See Also
     --------

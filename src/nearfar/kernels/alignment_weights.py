@@ -208,7 +208,7 @@ def check_aligned(b: Vector) -> None:
     if not b.max() > 0:
         raise ValueError(
             "kernels: no kernel is aligned with y (the largest product with the target kernel is "
-            f"{b.max():.3g}), so no weighted sum is. Use other kernels."
+            f"{b.max():.3g}), so no weighted sum is aligned either. Use other kernels."
         )
 
 

@@ -78,7 +78,7 @@ class BaseKernels:
     kinds, gammas, degrees, coefs : ndarray of shape (n_kernels,)
         Type and options of each kernel.
     columns : ndarray of shape (n_kernels, n_features)
-        1 for the features that a kernel uses, else 0.
+        Matrix with the entry 1 for each feature that a kernel uses, else 0.
 
     Notes
     -----

@@ -33,7 +33,7 @@ class ConformalSVC(KernelSVM):
     Use it for comparison if an SVM works well: it is sometimes slightly better, and as often
     slightly worse. The features should have similar scales.
 
-    Cost: that of ``n_rounds`` + 1 support vector machines per pair of classes. The fitted
+    Cost: ``n_rounds`` + 1 support vector machines per pair of classes. The fitted
     classifier stores their support vectors. Fitting needs an n × n matrix.
 
     Parameters

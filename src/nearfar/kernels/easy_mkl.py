@@ -66,8 +66,8 @@ class EasyMKL(KernelCombination):
     n_directions_ : int
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
-        Predicted labels of the rows in ``unlabeled``. Set only if ``unlabeled`` was passed to
-        ``fit``.
+        Predicted labels of the rows in ``unlabeled``. This attribute exists only if ``unlabeled``
+        was passed to ``fit``.
 
     See Also
     --------

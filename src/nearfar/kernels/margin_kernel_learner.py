@@ -82,19 +82,19 @@ class MarginKernelLearner(KernelProgram):
     duality_gap_ : float
         Difference of the objective and the bound, divided by the objective.
     alpha_ : ndarray of shape (n_samples,), or (n_classes, n_samples) for more than two classes
-        Dual variables that prove the bound. With more than two classes, those of each class against
-        the rest.
+        Dual variables that prove the bound. With more than two classes, row k
+        belongs to the SVM of class k against the rest.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Intercepts of the SVMs with these dual variables on the learned kernel.
     history_ : dict of lists
-        ``objective``, ``bound``, ``gap`` and ``seconds`` after each round.
+        Lists ``objective``, ``bound``, ``gap`` and ``seconds``, with one entry per round.
     n_iter_ : int
         Number of rounds.
     n_directions_ : int
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
-        Predicted labels of the rows in ``unlabeled``. Set only if ``unlabeled`` was passed to
-        ``fit``, and not in mode "free".
+        Predicted labels of the rows in ``unlabeled``. This attribute exists only if ``unlabeled``
+        was passed to ``fit``, and not in mode "free".
 
     See Also
     --------

@@ -168,7 +168,8 @@ def compute_primal_value(
         return (norm / margin**2 if margin > 0 else np.inf), -float(min_positive + max_negative) / 2
     if tau == 0:
         # As a function of the intercept, the sum of hinges is piecewise linear with breakpoints at
-        # y - f. It decreases until the number of passed breakpoints is that of rows of class 1.
+        # y - f. It decreases until the number of passed breakpoints equals the number of rows of
+        # class 1.
         breakpoints = np.sort(y - f)
         n_positive = int((y > 0).sum())
         b = float(breakpoints[n_positive - 1] + breakpoints[n_positive]) / 2

@@ -44,12 +44,13 @@ class MarginWeights:
     gap : float
         Relative gap ``(value - bound) / value``.
     alpha : ndarray of shape (n_labeled,), or (n_classes, n_labeled) for more than two classes
-        Feasible dual variables that prove ``bound``. With more than two classes, those of each
-        class against the rest.
+        Feasible dual variables that prove ``bound``. With more than two classes, row k
+        belongs to the SVM of class k against the rest.
     intercept : float, or ndarray of shape (n_classes,)
         Intercepts of the SVMs with these dual variables on ``kernel``.
     history : list of dict
-        ``value``, ``bound``, ``gap`` and ``seconds`` after each support vector machine.
+        Dicts with ``value``, ``bound``, ``gap`` and ``seconds``, one per round of support vector
+        machines.
     directions : ndarray of shape (n, n_directions) or None
         Eigenvectors whose outer products are the kernels in mode "rank_one".
     psd_cuts : ndarray of shape (n, k) or None

@@ -30,7 +30,7 @@ class MKLClassifier(KernelSVM):
     ``MarginKernelLearner``, the kernel and the SVM optimize the same objective, but narrow kernels
     of noise columns can get large weights, because they separate the training rows.
 
-    Cost: that of the learner, and of one SVM per pair of classes. The fitted classifier stores the
+    Cost: the fit of the learner, and one SVM per pair of classes. The fitted classifier stores the
     training points.
 
     Parameters

@@ -65,7 +65,8 @@ def compute_hitting_scores(
     n = graph.n_samples
     P = graph.symmetrized()
     sigma = max(scale * float(np.median(P.data)), np.finfo(float).tiny)
-    P.data = np.exp(-P.data / sigma) + 1e-300  # A row of long edges also needs positive entries.
+    # Without the added constant, a row of long edges could have only zero probabilities.
+    P.data = np.exp(-P.data / sigma) + 1e-300
     sums = np.asarray(P.sum(axis=1)).ravel()
     P = sparse.csr_array(sparse.diags_array(1 / np.maximum(sums, 1e-300)) @ P)
     scores = np.zeros(len(ends))

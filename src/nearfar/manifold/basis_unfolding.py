@@ -70,7 +70,7 @@ _NOISE = 0.1
 class _BasisUnfolding(_Unfolding):
     """Base class of estimators that unfold within the span of a few functions on the graph.
 
-    Subclasses implement ``_basis``.
+    Subclasses implement ``_compute_basis``.
     """
 
     n_neighbors: int

@@ -58,7 +58,7 @@ class ClassicalMDS(Embedding):
         positive is zero.
     negative_share_ : float
         Sum of the absolute negative eigenvalues of B, as a fraction of the sum of all absolute
-        eigenvalues. Estimated if there are more than 1000 rows.
+        eigenvalues. The value is estimated if there are more than 1000 rows.
 
     See Also
     --------

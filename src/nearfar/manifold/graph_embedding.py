@@ -95,7 +95,7 @@ class _GraphEmbedding(_Embedding):
     renamed: ClassVar = {"_listed": "_n_neighbors"}
 
     on_disconnected: Disconnected
-    _n_neighbors: int  # number of neighbors per row that the fit used
+    _n_neighbors: int  # Number of neighbors per row that the fit used.
 
     def _build_connected_graph(self, points: Floats, n_neighbors: int) -> NeighborGraph:
         self._n_neighbors = n_neighbors

@@ -148,10 +148,11 @@ class Isomap(_GeodesicEmbedding):
         Largest eigenvalues of B, in descending order.
     negative_share_ : float
         Sum of the absolute negative eigenvalues of B, as a fraction of the sum of all absolute
-        eigenvalues: 0 for Euclidean distances. Estimated if there are more than 1000 rows.
+        eigenvalues: 0 for Euclidean distances. The value is estimated if there are more than 1000
+        rows.
     residual_variance_ : float
         Residual variance 1 - r², where r is the correlation between distances along the graph and
-        distances in the embedding, computed from 200 rows to all rows.
+        distances in the embedding, computed from up to 200 rows to all rows.
 
     See Also
     --------

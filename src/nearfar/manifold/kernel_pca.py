@@ -66,8 +66,8 @@ class KernelPCA(KernelCoordinates, Embedding):
         eigenvalue that is not positive is zero.
     negative_share_ : float
         Sum of the absolute negative eigenvalues, as a fraction of the sum of all absolute
-        eigenvalues: 0 for a positive semidefinite kernel ("sigmoid" is not always). Estimated if
-        there are more than 1000 rows.
+        eigenvalues: 0 for a positive semidefinite kernel. The kernel "sigmoid" is not always
+        positive semidefinite. The value is estimated if there are more than 1000 rows.
     kernel_ : kernel learner
         Fitted copy of ``kernel``, if that is a kernel learner.
 

@@ -20,8 +20,8 @@ from nearfar.summaries.weighted_graph import distinct, neighbor_graph
 PCA_PARAMETER: dict[str, list[Allowed]] = {
     "pca": [none, real(0, 1, open_low=True), one_of("auto")],
 }
-# pca="auto" keeps the fraction _SHARE of the variance if there are fewer than _ROWS_A_DIRECTION
-# rows per direction in which X varies.
+# pca="auto" keeps the fraction _VARIANCE_FRACTION of the variance if there are fewer than
+# _MIN_ROWS_PER_DIRECTION rows per direction in which X varies.
 _MIN_ROWS_PER_DIRECTION, _VARIANCE_FRACTION = 5, 0.99
 
 

@@ -157,7 +157,7 @@ class MVU(_Unfolding):
         Trace of K, that is, the sum of the eigenvalues.
     objective_ : float
         Value of the objective: ``trace_``, minus the price of slack divided by :math:`1 - \omega`.
-        Negative for "min".
+        The value is negative for "min".
     dual_bound_ : float
         Certified bound: upper bound on ``objective_`` for "max", lower bound on ``-objective_``
         for "min".
