@@ -47,7 +47,7 @@ class AlignmentKernelLearner(KernelProgram):
     n_directions : int, "auto" or None, default="auto"
         Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
         None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
-        Mode "rank_one" differs, see Notes.
+        See Notes for mode "rank_one".
 
     Attributes
     ----------

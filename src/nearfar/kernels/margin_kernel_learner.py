@@ -59,7 +59,7 @@ class MarginKernelLearner(KernelProgram):
     n_directions : int, "auto" or None, default="auto"
         Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
         None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
-        Mode "rank_one" differs, see Notes.
+        See Notes for mode "rank_one".
     tol : float, default=1e-3
         Stop when the gap between the objective and its bound is at most this, relative to the
         objective.

@@ -1,4 +1,4 @@
-"""Base classes of the graph embeddings: parameters, the graph, interpolation of new points."""
+"""Base classes of the graph embeddings, and interpolation of new points."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ def iterate_query_paths(
 
 
 def _find_paths_through_neighbors(paths: Matrix, distances: Matrix, neighbors: Indices) -> Matrix:
-    """Return the lengths of the shortest paths of queries, which start with a neighbor."""
+    """Return the lengths of the shortest paths from each query, through one of its neighbors."""
     shortest = np.full((len(neighbors), paths.shape[1]), np.inf)
     for j in range(neighbors.shape[1]):
         np.minimum(shortest, paths[neighbors[:, j]] + distances[:, j, None], out=shortest)

@@ -71,8 +71,8 @@ def sensor_localization(
     positions are unique up to rotation, reflection and shift, unless anchors fix these.
 
     Use it for sensor networks, and for maps from local distances of any kind. It fails if the graph
-    is not rigid (a part attached to only two sensors may flip), and if distances around a hole that
-    are too long or too numerous dominate. ``stress`` then stays large.
+    is not rigid (a part attached to only two sensors may flip). It also fails if distances measured
+    around a hole are too long, or so numerous that they dominate. ``stress`` then stays large.
 
     Cost: a sparse factorization of the graph, and O(E m) per step for E edges, m = ``n_basis``.
 
