@@ -56,8 +56,8 @@ def find_clique_dependencies(
     """Return the linear dependencies among the points of each clique, as columns of weights.
 
     A clique is a row and its neighbors. The weights of a column sum to 0, and so do the points of
-    the clique multiplied by these weights. The columns are orthonormal within each clique. There
-    are no columns if a row has fewer neighbors than dimensions and they are in general position.
+    the clique multiplied by these weights. The columns are orthonormal within each clique. If a
+    row has fewer neighbors than dimensions and these are in general position, its clique has none.
 
     Examples
     --------

@@ -194,7 +194,7 @@ class MDS(_Embedding):
 
 
 def _minimize_stress(coordinates: Matrix, targets: Matrix, start: Matrix, max_iter: int) -> Matrix:
-    """Return m points in q dimensions, each of which has the lowest stress to ``coordinates``."""
+    """Return m points in q dimensions that minimize their stress to ``coordinates``."""
     y = start.copy()
     mean = coordinates.mean(axis=0)
     size = float(np.abs(coordinates).max()) or 1.0

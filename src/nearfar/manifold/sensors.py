@@ -251,7 +251,7 @@ def plot_sensors(
 
 
 def _descend(graph: Edges, positions: Matrix, **options: Any) -> StressDescent:
-    """Run the descent. Ctrl-C raises, because there is no estimator to store the best solution."""
+    """Run the descent. Ctrl-C raises, because no estimator stores the best solution so far."""
     descent = descend_stress(graph, positions, **options)
     if descent.interrupt is not None:
         raise descent.interrupt
