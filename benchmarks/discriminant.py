@@ -82,7 +82,7 @@ def mgmkld(job: Job) -> Iterator[Found]:
 def parda_gradient(job: Job) -> Iterator[Found]:
     from nearfar import ClassStatistics
     from nearfar.discriminant.parda import Scalarized, class_objectives
-    from nearfar.solvers.subspaces import orthonormal
+    from nearfar.solvers.subspaces import find_orthonormal_basis
 
     c, p, q, rows = (8, 128, 7, 42) if job.short else (68, 1024, 67, 42)
     X, y = gaussians(c * rows, p, c)
@@ -91,7 +91,7 @@ def parda_gradient(job: Job) -> Iterator[Found]:
     objectives = class_objectives(statistics, "one_vs_one", 1e-3)
     weights = np.full(c * (c - 1) // 2, 2 / (c * (c - 1)))
     gradient = Scalarized(weights, None).objective(objectives)
-    U = orthonormal(np.random.default_rng(0).normal(size=(objectives.basis.shape[1], q)))
+    U = find_orthonormal_basis(np.random.default_rng(0).normal(size=(objectives.basis.shape[1], q)))
     title = f"PARDA one-vs-one, {c} classes of {rows} rows, {p} features, {q} components"
     yield {
         "case": f"{title}: one gradient",

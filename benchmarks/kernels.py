@@ -94,7 +94,7 @@ def margin(n: int, C: float | None, tau: float) -> Prepared:
             "note": f"gap {found.gap:.1e}, {len(found.history)} machines",
         }
 
-    return partial(margin_weights, kernels, y, C=C, tau=tau), noted
+    return partial(margin_weights, kernels, y, C=C, dual_ridge=tau), noted
 
 
 def margin_conic(n: int, C: float | None, tau: float) -> Prepared:

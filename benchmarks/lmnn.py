@@ -444,7 +444,7 @@ def run_embeddings(arguments: list[str], threads: int) -> dict[str, Any]:
     if arguments[0] == "diagonal":
         settings = {"structure": "diagonal"}
     elif arguments[0] == "axes":
-        settings |= {"n_principal": "auto"}
+        settings |= {"n_pca_components": "auto"}
     learner = LMNN(n_neighbors=3, n_jobs=threads, **PUBLISHED, **settings)
     found = timed_fit(learner, X, y)
     flat = flat_search(learner.transform(X)[:, :64], threads)
@@ -509,7 +509,7 @@ ALONE = {
         "12 times faiss, 1,000 MB, error at most 6.4 %",
     ),
     "embeddings axes": (
-        "embeddings 50,000×768 float32, 20 classes, n_components=64, n_principal='auto'",
+        "embeddings 50,000×768 float32, 20 classes, n_components=64, n_pca_components='auto'",
         "-",
     ),
     "embeddings 20000": (

@@ -63,7 +63,7 @@ def scythe_loop(X, codes, queries, k=10, alpha=0.7, window=0.2, least=10):
     return found
 
 
-def lfm_svm_loop(X, codes, queries, k=5, a_scale=10.0):
+def lfm_svm_loop(X, codes, queries, k=5, weight_scale=10.0):
     """LFM-SVM of two classes for one query after another, with ``brentq``."""
     middle, scale = np.median(X, axis=0), X.std(axis=0)
     rows, longest = (X - middle) / scale, 0.25 * np.sqrt(X.shape[1])
@@ -100,7 +100,7 @@ def lfm_svm_loop(X, codes, queries, k=5, a_scale=10.0):
         t = brentq(lambda t, x=x, end=end: value(x + t * (end - x)), 0, 1, xtol=1e-13)
         normal = np.abs(value_and_slope(x + t * (end - x))[1])
         A = max(0.0, D - np.sqrt(((S[free] - query) ** 2).sum(axis=1).min()))
-        weights = np.exp(a_scale * A * normal / np.linalg.norm(normal))
+        weights = np.exp(weight_scale * A * normal / np.linalg.norm(normal))
         found[i] = nearest((rows - query) ** 2 @ (weights / weights.sum()), k)
     return found
 
@@ -161,7 +161,7 @@ def adamenn(X, codes, queries):
     """ADAMENN on letter; its fit counts, as the loop does that work for each query."""
     from nearfar import ADAMENNClassifier
 
-    rule = ADAMENNClassifier(n_average=50, n_region=150)
+    rule = ADAMENNClassifier(n_average_neighbors=50, n_region_neighbors=150)
     return beside_a_loop(rule, adamenn_loop, *without_ties(X, codes, queries))
 
 

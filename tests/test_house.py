@@ -154,7 +154,7 @@ def asks_for_sets(node):
         return bool({"set", "sets"} & {word for word in words if isinstance(word, str)})
     if isinstance(node, ast.If | ast.IfExp | ast.While):
         named = [getattr(n, "attr", getattr(n, "id", None)) for n in ast.walk(node.test)]
-        return bool({"sets", "holds_sets", "has_sets", "is_sets"} & set(named))
+        return bool({"sets", "has_sets", "is_sets"} & set(named))
     return False
 
 
@@ -183,7 +183,7 @@ def test_only_kinds_and_the_reader_ask_whether_the_data_are_sets():
         'data.get("sets")',
         "isinstance(X, Sets)",
         'noun == "set"',
-        "1 if file.holds_sets else 2",
+        "1 if file.has_sets else 2",
     ],
 )
 def test_a_question_for_sets_is_seen(line):

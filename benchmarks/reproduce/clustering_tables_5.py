@@ -41,6 +41,8 @@ MEASURES = {
 }
 PRINTED = ("K_J", "K_B", "K_H", "K_BR")
 FORMS = {"smoothed": "5.2", "raw": "5.3"}
+# Value of ``center`` for each form.
+CENTERS = {"smoothed": "mean", "raw": "point"}
 # Features and ridge.
 SCALES = {
     "raw": "raw features",
@@ -248,14 +250,14 @@ def baselines(X: Matrix, y: Labels) -> dict[str, Any]:
 def ridge_of(X: Matrix, form: str, m: int, scale: str) -> float:
     if scale != "small":
         return RIDGE
-    added = Gaussians.from_neighborhoods(X, m, "auto", form).added_ridge
+    added = Gaussians.from_neighborhoods(X, m, "auto", CENTERS[form]).added_ridge
     return SMALL_RIDGE * added / AUTO_LOCAL_RIDGE
 
 
 def augmented(X: Matrix, y: Labels, form: str, m: int, scale: str) -> dict[str, Any]:
     """All kernels on the Gaussians of the neighbourhoods."""
     began = time.process_time()
-    gaussians = Gaussians.from_neighborhoods(X, m, ridge_of(X, form, m, scale), form)
+    gaussians = Gaussians.from_neighborhoods(X, m, ridge_of(X, form, m, scale), CENTERS[form])
     matrices = dissimilarity(gaussians, metric=list(MEASURES.values()))
     row: dict[str, Any] = {"seconds": round(time.process_time() - began, 2)}
     row |= {kernel: clustered(matrices[of], y, kernel) for kernel, of in MEASURES.items()}

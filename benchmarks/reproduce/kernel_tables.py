@@ -36,7 +36,7 @@ from nearfar import (
     KNNClassifier,
     MarginKernelLearner,
 )
-from nearfar.evaluation.inference import holm
+from nearfar.evaluation.inference import adjust_p_values
 
 PARTS = ("labels", "half")
 INNER_FOLDS, N_HALVES = 3, 5
@@ -71,7 +71,7 @@ METHODS: dict[str, Method] = {
     "rbf": Method(lambda C: AverageKernelLearner(["rbf"])),
     "mean": Method(lambda C: AverageKernelLearner()),
     "margin": Method(lambda C: MarginKernelLearner(C=C), by_C=True),
-    "margin, squared": Method(lambda C: MarginKernelLearner(C=None, tau=1 / C), by_C=True),
+    "margin, squared": Method(lambda C: MarginKernelLearner(C=None, dual_ridge=1 / C), by_C=True),
     "margin, ℓ2": Method(lambda C: MarginKernelLearner(C=C, norm=2.0), by_C=True),
     "alignment, plain": Method(lambda C: AlignmentKernelLearner(centered=False)),
     "alignment": Method(lambda C: AlignmentKernelLearner()),
@@ -204,9 +204,9 @@ def judged(latest: Latest, part: str, name: str, reference: str) -> dict[str, tu
     base = latest.get(part, name, reference)
     rows = {m: latest.get(part, name, m) for m in names_of(part) if m != reference}
     found = {m: difference(row, base) for m, row in rows.items() if row and base}
-    p = [min(1.0, 2 * min(e.p_below_zero(), 1 - e.p_below_zero())) for e in found.values()]
+    p = [min(1.0, 2 * min(e.compute_p_value(), 1 - e.compute_p_value())) for e in found.values()]
     words = {}
-    for (method, estimate), sure in zip(found.items(), holm(p) <= 0.05, strict=True):
+    for (method, estimate), sure in zip(found.items(), adjust_p_values(p) <= 0.05, strict=True):
         low, high = estimate.interval()
         words[method] = ("better" if high < 0 else "worse" if low > 0 else "", bool(sure))
     return words

@@ -40,7 +40,7 @@ from sklearn.model_selection import (
 from sklearn.svm import SVC
 
 import nearfar
-from nearfar.evaluation.inference import Estimate, corrected_estimate, holm
+from nearfar.evaluation.inference import Estimate, adjust_p_values, estimate_from_folds
 
 INNER_FOLDS = 3
 # So many settings are tried with up to 200 training rows, fewer with more, on so many rows at most.
@@ -92,8 +92,8 @@ def methods() -> dict[str, Method]:
         "sub-DANN": local("DANNClassifier", "DANNSubspace"),
         "Short-Fukunaga": local("ShortFukunagaClassifier"),
         "ADAMENN": local("ADAMENNClassifier"),
-        "scythe": local("FriedmanClassifier", mode="scythe"),
-        "machete": local("FriedmanClassifier", mode="machete"),
+        "scythe": local("FriedmanClassifier", variant="scythe"),
+        "machete": local("FriedmanClassifier", variant="machete"),
         "quasiconformal": local("QuasiconformalClassifier"),
         "LFM-SVM": local("LFMSVMClassifier"),
     }
@@ -118,7 +118,7 @@ def with_window(rule: str) -> Method:
     class Windowed(nearfar.DANNClassifier):  # type: ignore[misc]
         def fit(self, X: Matrix, y: Labels) -> Any:
             n = WINDOWS[rule](*X.shape, len(np.unique(y)))
-            return self.set_params(n_metric=min(n, len(X))) and super().fit(X, y)
+            return self.set_params(n_metric_neighbors=min(n, len(X))) and super().fit(X, y)
 
     return Method(Windowed, fixed())
 
@@ -256,7 +256,7 @@ def difference(row: dict[str, Any], reference: dict[str, Any]) -> Estimate:
     simulated = row["part"] == "simulations"
     n_test = row["n"] * row["test_share"] / (1 + row["test_share"])
     share = 0.0 if simulated else row["test_share"]
-    return corrected_estimate(values, share, resolution=100 / n_test)
+    return estimate_from_folds(values, share, resolution=100 / n_test)
 
 
 def judged(latest: Latest, part: str, name: str, protocol: str) -> dict[str, tuple[str, bool]]:
@@ -264,9 +264,9 @@ def judged(latest: Latest, part: str, name: str, protocol: str) -> dict[str, tup
     reference = latest.get(part, name, protocol, REFERENCE)
     rows = {m: latest.get(part, name, protocol, m) for m in methods() if m != REFERENCE}
     found = {m: difference(row, reference) for m, row in rows.items() if row and reference}
-    p = [min(1.0, 2 * min(e.p_below_zero(), 1 - e.p_below_zero())) for e in found.values()]
+    p = [min(1.0, 2 * min(e.compute_p_value(), 1 - e.compute_p_value())) for e in found.values()]
     words = {}
-    for (method, estimate), sure in zip(found.items(), holm(p) <= 0.05, strict=True):
+    for (method, estimate), sure in zip(found.items(), adjust_p_values(p) <= 0.05, strict=True):
         low, high = estimate.interval()
         words[method] = ("better" if high < 0 else "worse" if low > 0 else "", bool(sure))
     return words

@@ -330,7 +330,7 @@ def feature_maps(X: Tensors, y: Labels) -> Iterator[tuple[str, Callable[[Tensors
     tr1a = TR1A(most).fit(X)
     yield "TR1A", tr1a.transform, None
     for zeta in ZETAS:
-        tr1da = TR1DA(most, zeta=zeta).fit(X, y)
+        tr1da = TR1DA(most, within_weight=zeta).fit(X, y)
         yield f"TR1DA, zeta {zeta:g}", tr1da.transform, tr1da.history_["sweeps"]
 
 

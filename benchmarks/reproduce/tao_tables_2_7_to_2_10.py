@@ -42,10 +42,16 @@ METHODS: dict[str, tuple[Any, int]] = {
     "FS-LDA": (FractionalStepLDA, 4),
     "HLDA": (HLDA, 6),
     "ODA": (ODA, 6),
-    "MGMKLD(0)": (lambda q: MGMKLD(q, eta=0), 6),
-    "MGMKLD(2c)": (lambda q: MGMKLD(q, eta=10), 6),
-    "MGMKLD(0), 2 KL + q": (lambda q: MGMKLD(q, eta=0, kl_convention="unnormalized"), 6),
-    "MGMKLD(2c), 2 KL + q": (lambda q: MGMKLD(q, eta=10, kl_convention="unnormalized"), 6),
+    "MGMKLD(0)": (lambda q: MGMKLD(q, equality_weight=0), 6),
+    "MGMKLD(2c)": (lambda q: MGMKLD(q, equality_weight=10), 6),
+    "MGMKLD(0), 2 KL + q": (
+        lambda q: MGMKLD(q, equality_weight=0, kl_convention="unnormalized"),
+        6,
+    ),
+    "MGMKLD(2c), 2 KL + q": (
+        lambda q: MGMKLD(q, equality_weight=10, kl_convention="unnormalized"),
+        6,
+    ),
 }
 RULES = {"knn": "1-NN", "gaussian": "Gaussian score"}
 # Mean errors and standard deviations over groups; a row for each of the first nine methods, one

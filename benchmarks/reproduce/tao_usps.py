@@ -53,17 +53,17 @@ LINEAR: dict[str, tuple[Any, int]] = {
     "HLDA": (HLDA, 20),
     "ODA": (ODA, 20),
     "MODA": (lambda q: MODA(q, n_clusters=N_CLUSTERS), 20),
-    "MGMKLD(0)": (lambda q: MGMKLD(q, eta=0), 20),
-    "MGMKLD(2c)": (lambda q: MGMKLD(q, eta=20), 20),
-    "M-MGMKLD(2c)": (lambda q: MultimodalMGMKLD(q, eta=20), 20),
+    "MGMKLD(0)": (lambda q: MGMKLD(q, equality_weight=0), 20),
+    "MGMKLD(2c)": (lambda q: MGMKLD(q, equality_weight=20), 20),
+    "M-MGMKLD(2c)": (lambda q: MultimodalMGMKLD(q, equality_weight=20), 20),
 }
 KERNEL: dict[str, Any] = {
     "KDA": lambda q: KernelDA(q, n_landmarks=N_LANDMARKS, **SQUARE),
     "KMGMKLD(2c)": lambda q: KernelMGMKLD(
-        n_landmarks=N_LANDMARKS, estimator=MGMKLD(q, eta=20), **SQUARE
+        n_landmarks=N_LANDMARKS, estimator=MGMKLD(q, equality_weight=20), **SQUARE
     ),
     "M-KMGMKLD(2c)": lambda q: MultimodalKernelMGMKLD(
-        n_landmarks=N_LANDMARKS, estimator=MultimodalMGMKLD(q, eta=20), **SQUARE
+        n_landmarks=N_LANDMARKS, estimator=MultimodalMGMKLD(q, equality_weight=20), **SQUARE
     ),
 }
 # Errors of the nearest neighbour, for 3, 5, 7, 9, 15 and 20 components; kernels have 9.

@@ -204,8 +204,8 @@ def fixed(of: Set) -> dict[str, tuple[Features, dict[str, Any]]]:
         "2DLDA": (learned(TwoDLDA(dims)), {"2DLDA": "none", "2DLDA + LDA": "auto"}),
         "GTA": (learned(GTA(dims)), {"GTA": "none", "GTA + LDA": "auto"}),
         "GTDA": (learned(GTDA(dims)), {"GTDA": "none", "GTDA + LDA": "auto"}),
-        "zeta 1": (learned(GTDA(dims, zeta=1.0)), {"GTDA, zeta 1, + LDA": "auto"}),
-        "max_eig": (learned(GTDA(rule, zeta="max_eig")), {"GTDA, max_eig, + LDA": "auto"}),
+        "zeta 1": (learned(GTDA(dims, within_weight=1.0)), {"GTDA, zeta 1, + LDA": "auto"}),
+        "max_eig": (learned(GTDA(rule, within_weight="max_eig")), {"GTDA, max_eig, + LDA": "auto"}),
         "TR1A": (learned(TR1A(N_ATOMS)), {"TR1A": "none", "TR1A + LDA": "auto"}),
     }
 
@@ -222,7 +222,7 @@ def candidates(of: Set) -> dict[str, dict[str, Features]]:
         "2DLDA": {f"{d}x{d}": learned(TwoDLDA((d, d))) for d in of.grid},
         "GTA": {f"{d}x{d}": learned(GTA((d, d))) for d in of.grid},
         "GTDA": {
-            f"{d}x{d}, zeta {zeta:g}": learned(GTDA((d, d), zeta=zeta))
+            f"{d}x{d}, zeta {zeta:g}": learned(GTDA((d, d), within_weight=zeta))
             for d in of.grid
             for zeta in ZETAS
         },

@@ -34,7 +34,7 @@ learners = {
     "APAC": (APAC(1), "0.45", "--"),
     "WeightedLDA": (WeightedLDA(1), "#E69F00", "-."),
     "FractionalStepLDA": (FractionalStepLDA(1), "#56B4E9", "--"),
-    "MGMKLD, eta=0": (MGMKLD(1, eta=0), "#B2479C", ":"),
+    "MGMKLD, eta=0": (MGMKLD(1, equality_weight=0), "#B2479C", ":"),
     "MGMKLD": (MGMKLD(1), "#B2479C", "-"),
 }
 colors, marks = ["#0072B2", "#D55E00", "#009E73"], ["o", "s", "^"]

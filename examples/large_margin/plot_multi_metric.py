@@ -48,7 +48,7 @@ colors, marks = ["#0072B2", "#D55E00"], ["o", "s"]
 figure, panels = plt.subplots(1, 4, figsize=(11.4, 3.6), layout="constrained")
 for ax, n_cells in zip(panels, (1, 2, 3, 8), strict=True):
     clf = MultiMetricLMNN(
-        LMNN(n_neighbors=1), cells="kmeans", n_cells=n_cells, validation_fraction=0
+        LMNN(n_neighbors=1), partition="kmeans", n_regions=n_cells, validation_fraction=0
     ).fit(X, y)
     error = clf.leave_one_out_error()
     print(f"{n_cells} cells: loss {clf.objective_:5.1f}, leave-one-out error {error:4.0%}")

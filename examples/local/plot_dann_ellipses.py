@@ -43,7 +43,7 @@ for query, radius in zip(queries, radii, strict=True):
     row[0].plot(*(query[:, None] + radius * circle), color="black")
 
 draw(row[1], "DANN: ellipses along the boundary")
-dann = DANNClassifier(n_neighbors=15, n_metric=60, standardize=False).fit(X, above)
+dann = DANNClassifier(n_neighbors=15, n_metric_neighbors=60, standardize=False).fit(X, above)
 radii = dann.kneighbors(queries)[0][:, -1]
 for query, metric, radius in zip(queries, dann.metric_at(queries), radii, strict=True):
     outline = np.linalg.solve(np.linalg.cholesky(metric).T, radius * circle)

@@ -34,7 +34,7 @@ rules = {
     "Short-Fukunaga": ShortFukunagaClassifier(),
     "ADAMENN": ADAMENNClassifier(),
     "scythe": FriedmanClassifier(),
-    "machete": FriedmanClassifier(mode="machete"),
+    "machete": FriedmanClassifier(variant="machete"),
     "quasiconformal": QuasiconformalClassifier(),
     "LFM-SVM": LFMSVMClassifier(),
 }

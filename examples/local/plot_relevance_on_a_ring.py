@@ -26,7 +26,7 @@ from nearfar.datasets import make_few_relevant
 X, outside = make_few_relevant("ring", n_samples=600, random_state=1)
 query = np.array([[1.15, 0.1, 0, 0, 0, 0]])
 
-machete = FriedmanClassifier(mode="machete").fit(X, outside)
+machete = FriedmanClassifier(variant="machete").fit(X, outside)
 steps = range(0, len(machete.region_sizes()) - 1, 2)
 figure, frames = plt.subplots(1, len(steps), figsize=(2.4 * len(steps), 2.8), layout="constrained")
 for axes, step in zip(frames, steps, strict=True):
@@ -56,7 +56,7 @@ ticks = np.linspace(-2.4, 2.4, 41)
 plane = np.zeros((41 * 41, 6))
 plane[:, :2] = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
 scythe = FriedmanClassifier().fit(X, outside)
-adamenn = ADAMENNClassifier(c=20.0).fit(X, outside)
+adamenn = ADAMENNClassifier(weight_scale=20.0).fit(X, outside)
 maps = {
     "scythe, first cut": scythe.relevance_at(plane),
     "scythe, all cuts": scythe.explain(plane).relevance,

@@ -59,6 +59,9 @@ plt.show()
 # What the reward for variance is for: with too little of it, ω near 1, the start stays folded, and
 # descent cannot unfold it; with too much it is torn wide.
 
-for omega in (0.5, 0.99, 0.9999):
-    start = sensor_localization(edges, distances, omega=omega, max_iter=300)
-    print(f"omega {omega}: start {error(start.start):.3f}, end {error(start.positions):.4f}")
+for slack_penalty in (0.5, 0.99, 0.9999):
+    start = sensor_localization(edges, distances, slack_penalty=slack_penalty, max_iter=300)
+    print(
+        f"slack_penalty {slack_penalty}: start {error(start.start):.3f}, end "
+        f"{error(start.positions):.4f}"
+    )

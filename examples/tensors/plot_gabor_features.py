@@ -39,7 +39,7 @@ for direction, ax in enumerate(axes[0]):
     ax.set_title(f"{22.5 * direction:g}°", fontsize=9)
 plt.show()
 
-wide = np.linalg.norm(gabor_bank(n_directions=1, size=401)[:, 0], axis=(1, 2)) ** 2
+wide = np.linalg.norm(gabor_bank(n_orientations=1, mask_size=401)[:, 0], axis=(1, 2)) ** 2
 held = np.linalg.norm(bank[:, 0], axis=(1, 2)) ** 2 / wide
 print("energy on the mask:", ", ".join(f"{share:.0%}" for share in held))
 
@@ -96,16 +96,17 @@ plt.show()
 # that cancel.
 
 kinds = {
-    kind: GaborFeatures(kind, flatten=False).fit_transform(images) for kind in ("D", "S", "SD")
+    kind: GaborFeatures(kind, flatten=False).fit_transform(images)
+    for kind in ("orientations", "scales", "both")
 }
 figure, axes = plt.subplots(8, 15, figsize=(9, 7.6), layout="constrained")
 for row, image in enumerate(images):
     show(axes[row, 0], image)
     for k in range(5):
-        show(axes[row, 1 + k], kinds["D"][row, :, :, k])
+        show(axes[row, 1 + k], kinds["orientations"][row, :, :, k])
     for k in range(8):
-        show(axes[row, 6 + k], kinds["S"][row, :, :, k])
-    show(axes[row, 14], kinds["SD"][row])
+        show(axes[row, 6 + k], kinds["scales"][row, :, :, k])
+    show(axes[row, 14], kinds["both"][row])
 for column, title in ((0, "image"), (3, "GaborD"), (9, "GaborS"), (14, "SD")):
     axes[0, column].set_title(title, fontsize=9)
 for row in range(0, 8, 2):
@@ -114,5 +115,5 @@ for row in range(0, 8, 2):
 plt.show()
 
 magnitudes = full.sum(axis=4)
-off = np.abs(kinds["D"] - magnitudes).max() / magnitudes.max()
+off = np.abs(kinds["orientations"] - magnitudes).max() / magnitudes.max()
 print(f"sums of magnitudes differ from GaborD by up to {off:.0%} of their largest")

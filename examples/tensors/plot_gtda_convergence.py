@@ -44,7 +44,7 @@ shares = {
 
 # %%
 # The number of dimensions follows from the share of energy kept in each mode; with these fixed, and
-# zeta fixed, the objective rises with every step.
+# within_weight fixed, the objective rises with every step.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for share, (color, mark) in shares.items():
@@ -69,12 +69,16 @@ plt.show()
 # %%
 # The objective is all but there after a sweep or two, and after five the projections change by
 # about a hundredth, which is what the figure of the thesis can show; to stand still to a millionth
-# takes ten sweeps more. A zeta near the largest eigenvalue of the quotient, which the thesis
-# chooses by itself, is another matter: there the leading eigenvalues crowd about zero, and fifty
-# sweeps are not enough.
+# takes ten sweeps more. A within_weight near the largest eigenvalue of the quotient, which the
+# thesis chooses by itself, is another matter: there the leading eigenvalues crowd about zero, and
+# fifty sweeps are not enough.
 
-for zeta in (0.1, 1.0, "max_eig"):
+for within_weight in (0.1, 1.0, "max_eig"):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        gtda = GTDA(n_components=(8, 6), zeta=zeta, max_iter=50).fit(images, subjects)
-    print(f"zeta {zeta!s:8} sweeps {gtda.n_iter_:3}  converged: {gtda.converged_}")
+        gtda = GTDA(n_components=(8, 6), within_weight=within_weight, max_iter=50).fit(
+            images, subjects
+        )
+    print(
+        f"within_weight {within_weight!s:8} sweeps {gtda.n_iter_:3}  converged: {gtda.converged_}"
+    )

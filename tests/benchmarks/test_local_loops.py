@@ -21,7 +21,7 @@ def test_loops_find_the_same_neighbours(monkeypatch):
     X, y, queries = loops.two_classes(X, y, 0, 1)
     assert len(X) == 160 and len(queries) == 80
     for rule, loop in (
-        (ADAMENNClassifier(n_average=20, n_region=40), loops.adamenn_loop),
+        (ADAMENNClassifier(n_average_neighbors=20, n_region_neighbors=40), loops.adamenn_loop),
         (FriedmanClassifier(), loops.scythe_loop),
         (LFMSVMClassifier(), loops.lfm_svm_loop),
     ):

@@ -22,8 +22,13 @@ from nearfar.datasets import (
     read_recordings,
     write_tones,
 )
-from nearfar.datasets.motion import gray_frames, optical_flow, otsu, threshold_of
-from nearfar.datasets.recordings import resampled
+from nearfar.datasets.motion import (
+    compute_otsu_threshold,
+    compute_threshold,
+    convert_to_gray,
+    optical_flow,
+)
+from nearfar.datasets.recordings import resample
 from nearfar.distributions import dissimilarity
 
 
@@ -182,7 +187,7 @@ def test_otsu_has_the_least_variance_within_both_groups():
         return sum(len(group) * group.var() for group in groups)
 
     best = min(within(cut) for cut in np.sort(values)[1:])
-    assert within(otsu(values)) <= 1.005 * best
+    assert within(compute_otsu_threshold(values)) <= 1.005 * best
 
 
 @pytest.mark.parametrize("change", [lambda x: 1e8 * x, lambda x: 1e-8 * x, lambda x: x + 5])
@@ -206,18 +211,18 @@ def test_every_frame_is_normalized_by_itself():
 
 def test_the_mean_threshold_is_one_deviation_above_the_mean():
     norms = np.array([[0.0, 1.0], [2.0, 5.0]], np.float32)
-    assert threshold_of(norms, "mean") == pytest.approx(norms.mean() + norms.std())
-    assert threshold_of(norms, 0.25) == 0.25
+    assert compute_threshold(norms, "mean") == pytest.approx(norms.mean() + norms.std())
+    assert compute_threshold(norms, 0.25) == 0.25
 
 
 def test_grey_is_what_the_eye_sees_of_colours():
     pixels = np.zeros((2, 2, 2, 3), np.uint8)
     pixels[0, 0, 0, 0] = pixels[0, 0, 1, 1] = pixels[0, 1, 0, 2] = 255
     pixels[0, 1, 1] = 255
-    gray = gray_frames(pixels)[0]
+    gray = convert_to_gray(pixels)[0]
     np.testing.assert_allclose(gray.ravel(), [0.299, 0.587, 0.114, 1], atol=1e-6)
     with_alpha = np.concatenate([pixels, np.full((2, 2, 2, 1), 9, np.uint8)], axis=-1)
-    np.testing.assert_array_equal(gray_frames(with_alpha)[0], gray)
+    np.testing.assert_array_equal(convert_to_gray(with_alpha)[0], gray)
 
 
 def test_colour_frames_are_made_grey():
@@ -498,7 +503,7 @@ def test_bad_recordings_are_named(wave, options, message):
 def test_resampling_keeps_a_tone_and_drops_what_is_above():
     t = np.arange(16000) / 16000
     low, high = np.sin(2 * np.pi * 440 * t), np.sin(2 * np.pi * 6000 * t)
-    at_8000 = resampled(low + high, 16000, 8000)
+    at_8000 = resample(low + high, 16000, 8000)
     wanted = np.sin(2 * np.pi * 440 * np.arange(8000) / 8000)
     assert np.abs(at_8000 - wanted)[100:-100].max() < 0.02
 

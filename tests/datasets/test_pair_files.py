@@ -157,16 +157,20 @@ def test_pairs_said_both_ways(file):
         ),
         ("0,1,1\n\n2,3,\n", {}, "line 3: an empty cell does not say whether"),
         ("0,1,2\n", {}, "line 1: '2' does not say"),
-        ("0,1,1\n2,3,0\n1,3,-1\n", {}, "line 3: '-1', but line 2 has '0'. With both 0 and -1"),
+        (
+            "0,1,1\n2,3,0\n1,3,-1\n",
+            {},
+            "line 3: the cell contains '-1', but line 2 has '0'. With both 0 and -1",
+        ),
         (
             "0,1,1\n2,3\n",
             {},
-            r"line 2: 2 cell\(s\), '2, 3'. Expected 3 \(left, right, same\)",
+            r"line 2: found 2 cell\(s\), '2, 3'. Expected 3 \(left, right, same\)",
         ),
-        ("0 1 1\n2 3 0\n", {}, r"line 1: 1 cell\(s\), '0 1 1'. Expected 3 .* by commas"),
+        ("0 1 1\n2 3 0\n", {}, r"line 1: found 1 cell\(s\), '0 1 1'. Expected 3 .* by commas"),
         ("0,1,1\n3,3,0\n", {}, "line 2: '3' is paired with itself"),
         ("left,right,same\n", {}, "judged.csv has a header, but no line below it"),
-        ("x,y\n0,1\n", {}, r"line 1: 2 cell\(s\), 'x, y'. Expected 3"),
+        ("x,y\n0,1\n", {}, r"line 1: found 2 cell\(s\), 'x, y'. Expected 3"),
         ("", {}, "judged.csv is empty"),
         (
             '0,1,1\n2,"3,1\n0,4,0\n',
@@ -243,7 +247,7 @@ def test_quadruplets_of_parquet(tmp_path):
 
 def test_names_of_columns_that_are_ids_too_are_said(file):
     path = file("a,b,c,d\nb,a,d,c\n")
-    with pytest.warns(UserWarning, match="judged.csv, line 1: read as column names"):
+    with pytest.warns(UserWarning, match="judged.csv: line 1 is read as column names"):
         assert read_quadruplets(path, ids=list("abcd")).indices.tolist() == [[1, 0, 3, 2]]
 
 
@@ -255,7 +259,7 @@ def test_names_of_columns_that_are_ids_too_are_said(file):
         (
             "0,1,2,3\n0,1,2\n",
             {},
-            r"line 2: 3 cell\(s\), '0, 1, 2'. Expected 4 \(a, b, c, d\)",
+            r"line 2: found 3 cell\(s\), '0, 1, 2'. Expected 4 \(a, b, c, d\)",
         ),
         ("0,1,2,3\n1,2,4,4\n", {}, "line 2: '4' is paired with itself"),
         ("0,1,2,3\n2,2,4,1\n", {}, "line 2: '2' is paired with itself"),

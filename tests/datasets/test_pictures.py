@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nearfar.datasets import load_images, pictures
-from nearfar.datasets.pictures import has_pictures, read_picture
+from nearfar.datasets.pictures import contains_images, read_image
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -156,7 +156,7 @@ def test_other_sizes_are_named_with_the_commonest(folder):
 
 
 def test_pictures_that_would_not_fit_into_memory_are_refused(folder, monkeypatch):
-    monkeypatch.setattr(pictures, "MOST_NUMBERS", 200)
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 200)
     with pytest.raises(
         ValueError, match="7 images of 6×5 pixels are 210 numbers, which is too many. Pass"
     ):
@@ -197,7 +197,7 @@ def test_a_picture_beside_the_classes_is_named(folder):
 
 def test_a_folder_without_pictures_is_said(tmp_path):
     (tmp_path / "ann").mkdir()
-    assert not has_pictures(tmp_path)
+    assert not contains_images(tmp_path)
     with pytest.raises(ValueError, match="Found no images in"):
         load_images(tmp_path)
     with pytest.raises(ValueError, match="not a folder"):
@@ -212,7 +212,7 @@ def test_a_shape_that_is_none_is_refused(folder, shape):
 
 def test_one_picture_alone(tmp_path):
     pixels = write(tmp_path / "a.bmp", grey())
-    np.testing.assert_array_equal(read_picture(tmp_path / "a.bmp"), pixels)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.bmp"), pixels)
 
 
 def test_pillow_is_asked_for_by_its_extra(folder, monkeypatch):

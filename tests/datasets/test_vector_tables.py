@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearfar.datasets import read_sets, read_table
-from nearfar.datasets.array_files import made_for
+from nearfar.datasets.array_files import suggest_option
 from nearfar.datasets.tables import DataFile
 
 RNG = np.random.default_rng(0)
@@ -47,14 +47,14 @@ def parquet(tmp_path):
 def test_a_column_of_lists_is_the_vectors(parquet, kind):
     values = X.astype(kind) if kind.startswith("float") else X
     path = parquet(arrow_column(kind, values))
-    assert not DataFile(path).holds_sets
+    assert not DataFile(path).has_sets
     table = read_table(path)
     assert table.X.dtype == values.dtype
     np.testing.assert_array_equal(table.X, values)
     assert table.y.tolist() == KIND.tolist() and table.vector == "embedding"
     assert table.feature_names[:2] == ["embedding 0", "embedding 1"]
     assert said(table, "column 'embedding', 5 numbers per row, the only", "'text' is not used")
-    assert table.others["text"].tolist() == TEXT
+    assert table.unused["text"].tolist() == TEXT
 
 
 def test_a_column_that_is_asked_for_is_not_called_a_guess(parquet):
@@ -148,7 +148,7 @@ def test_only_lists_of_lists_are_sets(tmp_path):
     path = tmp_path / "a.parquet"
     lists = pa.array([[[1.0, 2.0], [3.0, 4.0]], [[0.0, 1.0]]] * 5)
     pq.write_table(pa.table({"vectors": lists, "label": ["a", "b"] * 5}), path)
-    assert DataFile(path).holds_sets and read_sets(path).X.shape == (10, 2)
+    assert DataFile(path).has_sets and read_sets(path).X.shape == (10, 2)
     with pytest.raises(
         ValueError, match="--vector vectors is only for tables with one row per vector"
     ):
@@ -185,7 +185,7 @@ def test_brackets_in_text_are_vectors(tmp_path, between):
         (
             "[1 2 ... 3 4]",
             r"does not contain a vector of numbers in row 0: '\[1 2 \.\.\. 3 4\]'. "
-            "It was truncated",
+            "The vector was truncated",
         ),
         ("[1, 2, x]", None),
         ("[[1, 2], [3, 4]]", None),
@@ -308,8 +308,8 @@ def test_a_key_may_be_the_vectors_and_one_of_two_labels_named(tmp_path):
     [("Speaker", "groups"), ("subject_id", "groups"), ("ID", "id"), ("labels", "target")],
 )
 def test_names_say_what_a_key_is_made_for(name, option):
-    assert made_for(name) == option
-    assert made_for("height") is None
+    assert suggest_option(name) == option
+    assert suggest_option("height") is None
 
 
 # Ids

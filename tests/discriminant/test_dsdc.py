@@ -42,18 +42,18 @@ def projector(rows):
     return rows.T @ rows
 
 
-@pytest.mark.parametrize("zeta", [0.0, 0.1, 1.0, 5.0])
+@pytest.mark.parametrize("within_weight", [0.0, 0.1, 1.0, 5.0])
 @pytest.mark.parametrize("n", [120, 20])
-def test_a_number_gives_eigenvectors_of_the_difference(zeta, n):
+def test_a_number_gives_eigenvectors_of_the_difference(within_weight, n):
     """Also with few rows, where S_w is singular and is not regularized."""
     X, y = classes(n=n, p=12, c=4)
     X, y = (X, y) if n > 100 else (np.hstack([X, X[:, :5] @ np.ones((5, 13))]), y)
     between, within = scatters(X, y)
-    dsdc = DSDC(2, zeta=zeta).fit(X, y)
-    values, vectors = np.linalg.eigh(between - zeta * within)
+    dsdc = DSDC(2, within_weight=within_weight).fit(X, y)
+    values, vectors = np.linalg.eigh(between - within_weight * within)
     np.testing.assert_allclose(dsdc.eigenvalues_, values[::-1][:2], rtol=1e-8)
     np.testing.assert_allclose(projector(dsdc.components_), projector(vectors[:, -2:].T), atol=1e-7)
-    assert dsdc.zeta_ == zeta
+    assert dsdc.within_weight_ == within_weight
 
 
 @pytest.mark.parametrize("q", [1, 2, 4])
@@ -67,11 +67,13 @@ def test_the_rules(q, seed):
         "max_eig": fisher[0],
         "sum_eig": fisher[:q].sum(),
     }
-    for rule, zeta in weights.items():
-        dsdc = DSDC(q, zeta=rule).fit(X, y)
-        np.testing.assert_allclose(dsdc.zeta_, zeta, rtol=1e-8)
-        np.testing.assert_allclose(difference_weight(rule, between, within, q, 1e-12), zeta)
-        again = DSDC(q, zeta=dsdc.zeta_).fit(X, y)
+    for rule, within_weight in weights.items():
+        dsdc = DSDC(q, within_weight=rule).fit(X, y)
+        np.testing.assert_allclose(dsdc.within_weight_, within_weight, rtol=1e-8)
+        np.testing.assert_allclose(
+            difference_weight(rule, between, within, q, 1e-12), within_weight
+        )
+        again = DSDC(q, within_weight=dsdc.within_weight_).fit(X, y)
         np.testing.assert_allclose(
             projector(again.components_), projector(dsdc.components_), atol=1e-8
         )
@@ -85,32 +87,38 @@ def test_the_rules(q, seed):
 
 def test_the_trace_ratio_falls_with_the_number_of_directions():
     X, y = classes()
-    found = [DSDC(q).fit(X, y).zeta_ for q in range(1, 6)]
+    found = [DSDC(q).fit(X, y).within_weight_ for q in range(1, 6)]
     assert (np.diff(found) < 0).all()
 
 
 def test_with_the_largest_eigenvalue_nothing_is_positive():
     """Then every further direction reduces the criterion."""
     X, y = classes()
-    dsdc = DSDC(12, zeta="max_eig").fit(X, y)
+    dsdc = DSDC(12, within_weight="max_eig").fit(X, y)
     size = abs(dsdc.eigenvalues_[-1])
     assert abs(dsdc.eigenvalues_[0]) < 1e-8 * size
     assert (dsdc.eigenvalues_[1:] < -1e-4 * size).all()
-    assert DSDC(1, zeta=0.99 * dsdc.zeta_).fit(X, y).eigenvalues_[0] > 0
+    assert DSDC(1, within_weight=0.99 * dsdc.within_weight_).fit(X, y).eigenvalues_[0] > 0
 
 
 def test_the_rules_fill_the_map_with_what_hardly_varies():
     """The trace ratio of digits is that of one direction; eight others hardly vary."""
     X, y = load_digits(return_X_y=True)
-    Z = {zeta: DSDC(zeta=zeta).fit(X, y).transform(X).var(axis=0) for zeta in (0.1, "trace_ratio")}
+    Z = {
+        within_weight: DSDC(within_weight=within_weight).fit(X, y).transform(X).var(axis=0)
+        for within_weight in (0.1, "trace_ratio")
+    }
     assert (Z[0.1] > 0.3 * X.var(axis=0).max()).all()
     assert (np.sort(Z["trace_ratio"])[:8] < 0.03 * X.var(axis=0).max()).all()
 
 
 def test_it_is_the_third_criterion_of_lda():
     X, y = load_wine(return_X_y=True)
-    for zeta in (0.3, "trace_ratio", "max_eig", "sum_eig"):
-        dsdc, lda = DSDC(3, zeta=zeta).fit(X, y), LDA(3, criterion="J3", zeta=zeta).fit(X, y)
+    for within_weight in (0.3, "trace_ratio", "max_eig", "sum_eig"):
+        dsdc, lda = (
+            DSDC(3, within_weight=within_weight).fit(X, y),
+            LDA(3, criterion="J3", within_weight=within_weight).fit(X, y),
+        )
         np.testing.assert_array_equal(dsdc.components_, lda.components_)
         np.testing.assert_array_equal(dsdc.transform(X), lda.transform(X))
     assert DSDC().fit(X, y).components_.shape == (2, 13)
@@ -121,7 +129,7 @@ def test_batches_give_what_one_fit_gives():
     whole, parts = DSDC(5).fit(X, y), DSDC(5)
     for start in range(0, len(X), 300):
         parts.partial_fit(X[start : start + 300], y[start : start + 300])
-    np.testing.assert_allclose(parts.zeta_, whole.zeta_, rtol=1e-9)
+    np.testing.assert_allclose(parts.within_weight_, whole.within_weight_, rtol=1e-9)
     np.testing.assert_allclose(
         projector(parts.components_), projector(whole.components_), atol=1e-7
     )
@@ -132,7 +140,7 @@ def test_constants_and_scale_change_nothing():
     plain = DSDC(3).fit(X, y)
     for moved in (X + 50, X * 1e-8, X * 1e8, -X):
         other = DSDC(3).fit(moved, y)
-        np.testing.assert_allclose(other.zeta_, plain.zeta_, rtol=1e-8)
+        np.testing.assert_allclose(other.within_weight_, plain.within_weight_, rtol=1e-8)
         np.testing.assert_allclose(
             projector(other.components_), projector(plain.components_), atol=1e-6
         )
@@ -155,11 +163,13 @@ def test_classes_that_are_points_and_directions_that_are_not_there():
     values = np.linalg.eigvalsh(scatters(X, y)[0])[::-1]
     # Without within-class scatter, S_b decides for any number. The automatic choices mix in 0.1% of
     # the total scatter.
-    np.testing.assert_allclose(DSDC(2, zeta=9.0).fit(X, y).eigenvalues_, values[:2], rtol=1e-9)
-    assert np.isclose(DSDC().fit(X, y).zeta_, 1000)
+    np.testing.assert_allclose(
+        DSDC(2, within_weight=9.0).fit(X, y).eigenvalues_, values[:2], rtol=1e-9
+    )
+    assert np.isclose(DSDC().fit(X, y).within_weight_, 1000)
     with pytest.raises(ValueError, match="n_components=3 is too large: DSDC has at most the 2"):
         DSDC(3).fit(X, y)
     with pytest.raises(ValueError, match="DSDC needs at least 2 classes"):
         DSDC().fit(X, np.zeros(6))
-    with pytest.raises(ValueError, match="zeta must be a number"):
-        DSDC(zeta="best").fit(X, y)
+    with pytest.raises(ValueError, match="within_weight must be a number"):
+        DSDC(within_weight="best").fit(X, y)

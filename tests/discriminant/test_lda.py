@@ -153,7 +153,7 @@ def test_the_pairs_share_directions_and_map_eigenvalues(name):
     l = first.eigenvalues_  # noqa: E741
     maps = {"between_within": l, "between_total": l / (1 + l), "total_within": 1 + l}
     for pair, expected in maps.items():
-        lda = LDA(pair=pair).fit(X, y)
+        lda = LDA(scatter_pair=pair).fit(X, y)
         values, rows = generalized(*of_pair(pair, between, within), len(l))
         np.testing.assert_allclose(lda.eigenvalues_, expected, rtol=1e-12)
         np.testing.assert_allclose(lda.eigenvalues_, values, rtol=1e-7)
@@ -166,8 +166,8 @@ def test_the_pairs_share_directions_and_map_eigenvalues(name):
 def test_j2_has_the_solution_of_j1_and_its_own_value(name, pair):
     X, y = DATA[name]
     S1, S2 = of_pair(pair, *scatters(X, y)[:2])
-    lda = LDA(criterion="J2", pair=pair).fit(X, y)
-    np.testing.assert_array_equal(lda.components_, LDA(pair=pair).fit(X, y).components_)
+    lda = LDA(criterion="J2", scatter_pair=pair).fit(X, y)
+    np.testing.assert_array_equal(lda.components_, LDA(scatter_pair=pair).fit(X, y).components_)
     U = lda.components_
     value = np.linalg.slogdet(U @ S1 @ U.T)[1] - np.linalg.slogdet(U @ S2 @ U.T)[1]
     np.testing.assert_allclose(lda.objective_, value, rtol=1e-8)
@@ -178,7 +178,7 @@ def test_j2_has_the_solution_of_j1_and_its_own_value(name, pair):
 def test_no_other_map_has_a_larger_value(criterion, pair):
     X, y = DATA["random"]
     S1, S2 = of_pair(pair, *scatters(X, y)[:2])
-    lda = LDA(2, criterion=criterion, pair=pair).fit(X, y)
+    lda = LDA(2, criterion=criterion, scatter_pair=pair).fit(X, y)
     rng = np.random.default_rng(0)
 
     def value(U):
@@ -254,13 +254,13 @@ def test_the_divisor_of_the_covariances_is_the_number_of_rows():
 
 @every_set
 @every_pair
-@pytest.mark.parametrize("zeta", [0.0, 0.7, 3.0, -0.5])
-def test_j3_with_a_number_gives_eigenvectors_of_the_difference(name, pair, zeta):
+@pytest.mark.parametrize("within_weight", [0.0, 0.7, 3.0, -0.5])
+def test_j3_with_a_number_gives_eigenvectors_of_the_difference(name, pair, within_weight):
     X, y = DATA[name]
     S1, S2 = of_pair(pair, *scatters(X, y)[:2])
     q = 2
-    lda = LDA(q, criterion="J3", pair=pair, zeta=zeta).fit(X, y)
-    values, rows = leading(S1 - zeta * S2, q)
+    lda = LDA(q, criterion="J3", scatter_pair=pair, within_weight=within_weight).fit(X, y)
+    values, rows = leading(S1 - within_weight * S2, q)
     np.testing.assert_allclose(lda.eigenvalues_, values, rtol=1e-8, atol=1e-9 * np.trace(S1))
     np.testing.assert_allclose(lda.objective_, values.sum(), rtol=1e-8, atol=1e-9 * np.trace(S1))
     np.testing.assert_allclose(lda.components_ @ lda.components_.T, np.eye(q), atol=1e-12)
@@ -280,10 +280,12 @@ def test_j3_chooses_its_weight_by_rule(name, pair, n_components):
         "trace_ratio": best_ratio(S1, S2, n_components),
     }
     assert weights["trace_ratio"] <= weights["sum_eig"] * (1 + 1e-12)
-    for rule, zeta in weights.items():
-        lda = LDA(n_components, criterion="J3", pair=pair, zeta=rule).fit(X, y)
-        values, rows = leading(S1 - zeta * S2, n_components)
-        np.testing.assert_allclose(lda.eigenvalues_, values, atol=1e-7 * zeta * np.trace(S2))
+    for rule, within_weight in weights.items():
+        lda = LDA(n_components, criterion="J3", scatter_pair=pair, within_weight=rule).fit(X, y)
+        values, rows = leading(S1 - within_weight * S2, n_components)
+        np.testing.assert_allclose(
+            lda.eigenvalues_, values, atol=1e-7 * within_weight * np.trace(S2)
+        )
         assert span_distance(lda.components_, rows) < 1e-5
 
 
@@ -292,14 +294,14 @@ def test_with_the_largest_eigenvalue_as_weight_the_difference_is_negative(name):
     X, y = DATA[name]
     between, within, _ = scatters(X, y)
     p = X.shape[1]
-    lda = LDA(p, criterion="J3", zeta="max_eig").fit(X, y)
+    lda = LDA(p, criterion="J3", within_weight="max_eig").fit(X, y)
     size = np.abs(lda.eigenvalues_).max()
     assert abs(lda.eigenvalues_[0]) < 1e-8 * size
     assert (lda.eigenvalues_[1:] < 1e-8 * size).all()
-    zeta = generalized(between, within, 1)[0][0]
-    assert np.linalg.eigvalsh(between - zeta * within)[-1] < 1e-8 * size
+    within_weight = generalized(between, within, 1)[0][0]
+    assert np.linalg.eigvalsh(between - within_weight * within)[-1] < 1e-8 * size
     # With any smaller weight, an eigenvalue is positive.
-    below = LDA(1, criterion="J3", zeta=0.99 * zeta).fit(X, y)
+    below = LDA(1, criterion="J3", within_weight=0.99 * within_weight).fit(X, y)
     assert below.eigenvalues_[0] > 0
 
 
@@ -327,7 +329,7 @@ def test_one_direction_of_j4_has_the_largest_generalised_eigenvalue(name, pair):
     X, y = DATA[name]
     S1, S2 = of_pair(pair, *scatters(X, y)[:2])
     values, rows = generalized(S1, S2, 1)
-    lda = LDA(1, criterion="J4", pair=pair).fit(X, y)
+    lda = LDA(1, criterion="J4", scatter_pair=pair).fit(X, y)
     np.testing.assert_allclose(lda.objective_, values[0], rtol=1e-8)
     assert span_distance(lda.components_, rows) < 1e-5
 
@@ -341,7 +343,7 @@ def test_j4_beats_other_orthonormal_maps_and_is_the_same_for_all_pairs(name):
     rng = np.random.default_rng(0)
     for pair in PAIRS:
         S1, S2 = of_pair(pair, between, within)
-        lda = LDA(2, criterion="J4", pair=pair).fit(X, y)
+        lda = LDA(2, criterion="J4", scatter_pair=pair).fit(X, y)
         assert span_distance(lda.components_, first) < 1e-6
         best = ratio(lda.components_, S1, S2)
         np.testing.assert_allclose(lda.objective_, best, rtol=1e-8)
@@ -505,7 +507,7 @@ def test_j4_of_wide_data_uses_the_mixture_it_documents(pair, n_components):
     mixed = 0.999 * within + 0.001 * total
     Q = linalg.orth(total)
     S1, S2 = of_pair(pair, Q.T @ between @ Q, Q.T @ mixed @ Q)
-    lda = LDA(n_components, criterion="J4", pair=pair).fit(X, y)
+    lda = LDA(n_components, criterion="J4", scatter_pair=pair).fit(X, y)
     expected = best_ratio(S1, S2, n_components)
     np.testing.assert_allclose(lda.objective_, expected, rtol=1e-6)
     np.testing.assert_allclose(ratio(lda.components_ @ Q, S1, S2), expected, rtol=1e-6)
@@ -722,8 +724,8 @@ def test_a_class_of_weight_zero_does_not_exist():
     [
         ({"n_components": 0}, "LDA: n_components must be None, or an integer of at least 1"),
         ({"criterion": "J5"}, "LDA: criterion must be 'J1' or 'J2' or 'J3' or 'J4'; got 'J5'"),
-        ({"pair": "within-between"}, "LDA: pair must be"),
-        ({"zeta": "best"}, "LDA: zeta must be a number"),
+        ({"scatter_pair": "within-between"}, "LDA: scatter_pair must be"),
+        ({"within_weight": "best"}, "LDA: within_weight must be a number"),
         ({"shrinkage": 1.5}, "LDA: shrinkage must be a number from 0 to 1"),
     ],
 )

@@ -137,17 +137,19 @@ def test_gsvd_knows_infinite_quotients():
     X, y = wide()
     lda = LDA(solver="gsvd").fit(X, y)
     assert np.isinf(lda.eigenvalues_).all() and lda.objective_ == np.inf
-    shares = LDA(solver="gsvd", pair="between_total").fit(X, y)
+    shares = LDA(solver="gsvd", scatter_pair="between_total").fit(X, y)
     np.testing.assert_allclose(shares.eigenvalues_, 1.0)
-    assert np.isinf(LDA(solver="gsvd", pair="total_within", criterion="J2").fit(X, y).objective_)
+    assert np.isinf(
+        LDA(solver="gsvd", scatter_pair="total_within", criterion="J2").fit(X, y).objective_
+    )
 
 
 @pytest.mark.parametrize("solver", ["pca", "whiten"])
-@pytest.mark.parametrize("n_principal", [None, 10])
-def test_principal_components_come_first(solver, n_principal):
+@pytest.mark.parametrize("n_pca_components", [None, 10])
+def test_principal_components_come_first(solver, n_pca_components):
     X, y = wide()
     c = 4
-    kept = len(X) - c if n_principal is None else n_principal
+    kept = len(X) - c if n_pca_components is None else n_pca_components
     pca = SklearnPCA(kept, svd_solver="full").fit(X)
     Z = pca.transform(X)
     between, within = scatters(Z, y)
@@ -157,7 +159,7 @@ def test_principal_components_come_first(solver, n_principal):
         values, vectors = linalg.eigh(within, between + within)  # The *smallest* come first.
         assert values[0] < values[-1]
         rows = vectors[:, : c - 1].T
-    lda = LDA(solver=solver, n_principal=n_principal).fit(X, y)
+    lda = LDA(solver=solver, n_pca_components=n_pca_components).fit(X, y)
     assert_rows_up_to_sign(lda.components_, rows @ pca.components_, atol=1e-7)
 
 
@@ -166,7 +168,7 @@ def test_pca_then_lda_is_a_pipeline_of_scikit_learn():
     X, y = X[::3], y[::3]
     Z = SklearnPCA(20, svd_solver="full").fit_transform(X)
     theirs = LinearDiscriminantAnalysis(solver="eigen").fit(Z, y).transform(Z)
-    ours = LDA(solver="pca", n_principal=20).fit_transform(X, y)
+    ours = LDA(solver="pca", n_pca_components=20).fit_transform(X, y)
     for a, b in zip(ours.T, theirs.T, strict=True):
         assert abs(np.corrcoef(a, b)[0, 1]) > 1 - 1e-9
 
@@ -344,7 +346,10 @@ def test_hard_data_give_finite_maps_or_clear_errors(solver):
             r"solver='gsvd' supports only the criteria J1 and J2, but criterion='J3'",
         ),
         ({"solver": "gsvd", "shrinkage": 0.1}, r"shrinkage=0.1 is not supported by solver='gsvd'"),
-        ({"solver": "pca", "n_principal": 99}, r"n_principal=99 is more than the 6 directions"),
+        (
+            {"solver": "pca", "n_pca_components": 99},
+            r"n_pca_components=99 is more than the 6 directions",
+        ),
         ({"solver": "ridge", "ridge": 0.0}, "ridge must be a number above 0"),
         ({"solver": "gsvd", "n_components": 4}, r"at most n_classes - 1 = 3 directions"),
     ],

@@ -34,10 +34,10 @@ from nearfar.solvers.gaussian_divergences import (
     Bregman,
     GaussianFamily,
     KullbackLeibler,
-    averaged,
     kullback_leibler,
+    make_averaged_objective,
 )
-from nearfar.solvers.subspaces import Interrupted, orthonormal, projector_distance
+from nearfar.solvers.subspaces import Interrupted, find_orthonormal_basis, projector_distance
 from nearfar.summaries.class_gaussians import class_gaussians
 
 
@@ -57,7 +57,7 @@ def nearest_neighbor_error(Z, y, Zt, yt):
 
 
 def span(learner):
-    return orthonormal(learner.components_.T)
+    return find_orthonormal_basis(learner.components_.T)
 
 
 def classes(c=4, n=60, p=6, seed=0):
@@ -210,7 +210,7 @@ def family_of(X, y):
 @pytest.mark.parametrize("eta", [0.0, 8.0, 12.0])
 def test_objective_of_a_fit_by_hand_and_its_gradient(eta, convention):
     X, y = classes()
-    fit = MGMKLD(2, eta=eta, kl_convention=convention).fit(X, y)
+    fit = MGMKLD(2, equality_weight=eta, kl_convention=convention).fit(X, y)
     U = fit.components_.T
     laws = []
     for k in range(4):
@@ -231,7 +231,7 @@ def test_objective_of_a_fit_by_hand_and_its_gradient(eta, convention):
 
     gaussians = family_of(X, y)
     average = difference_of_logs(np.full(4, 0.25), off_diagonal(4), eta)
-    objective = averaged(gaussians.family, KullbackLeibler(convention), average)
+    objective = make_averaged_objective(gaussians.family, KullbackLeibler(convention), average)
     U = np.random.default_rng(1).normal(size=(6, 2))
     _, gradient = objective(U)
     assert np.abs(U.T @ gradient).max() < 1e-10
@@ -242,15 +242,15 @@ def test_objective_of_a_fit_by_hand_and_its_gradient(eta, convention):
         assert gradient[index] == pytest.approx(numeric, abs=1e-7)
     # At the solution, the gradient is zero.
     V = np.linalg.lstsq(gaussians.basis, fit.components_.T, rcond=None)[0]
-    assert np.linalg.norm(objective(orthonormal(V))[1]) < 1e-6
+    assert np.linalg.norm(objective(find_orthonormal_basis(V))[1]) < 1e-6
 
 
 def test_no_random_subspace_is_better():
     X, y = classes()
     fit = MGMKLD(2).fit(X, y)
     gaussians = family_of(X, y)
-    average = difference_of_logs(np.full(4, 0.25), off_diagonal(4), fit.eta_)
-    objective = averaged(gaussians.family, kullback_leibler, average)
+    average = difference_of_logs(np.full(4, 0.25), off_diagonal(4), fit.equality_weight_)
+    objective = make_averaged_objective(gaussians.family, kullback_leibler, average)
     rng = np.random.default_rng(0)
     best = max(objective(rng.normal(size=(6, 2)))[0] for _ in range(500))
     assert best < fit.objective_
@@ -270,7 +270,13 @@ def test_the_arithmetic_mean_with_one_covariance_is_lda(q):
 def test_all_means_are_lda_for_two_classes_of_one_covariance():
     X, y = equal_shapes(c=2)
     lda = LDA().fit(X, y)
-    for other in (GADA(), GADA(mean="harmonic"), MGMKLD(), MGMKLD(eta=0), MGMD(alpha=0.3)):
+    for other in (
+        GADA(),
+        GADA(mean="harmonic"),
+        MGMKLD(),
+        MGMKLD(equality_weight=0),
+        MGMD(alpha=0.3),
+    ):
         assert projector_distance(span(lda), span(other.fit(X, y))) < 1e-6
 
 
@@ -292,7 +298,7 @@ def test_two_divergences_are_equal_where_the_second_criterion_is_best():
     X = np.concatenate([rng.normal(size=(200, 2)) * s for s in ([1, 3], [2, 1])])
     y = np.repeat([0, 1], 200)
     X[y == 1] += [0.5, 0.5]
-    fit = MGMKLD(1, eta=2).fit(X, y)
+    fit = MGMKLD(1, equality_weight=2).fit(X, y)
     assert fit.divergences_[0, 1] == pytest.approx(fit.divergences_[1, 0], rel=1e-5)
 
 
@@ -366,17 +372,17 @@ def test_priors_count():
 def test_default_eta_is_that_of_the_published_experiments(c, eta):
     X, y = classes(c=c, n=20, p=4)
     fit = MGMKLD(1, n_init=1).fit(X, y)
-    assert fit.eta_ == eta
-    assert fit.eta_ < c * (c - 1)  # 2c is not below this for two and three classes.
+    assert fit.equality_weight_ == eta
+    assert fit.equality_weight_ < c * (c - 1)  # 2c is not below this for two and three classes.
 
 
 def test_eta_beyond_the_number_of_pairs_raises():
     X, y = classes(c=3)
-    with pytest.raises(ValueError, match=r"eta=6\.5 is above 6"):
-        MGMKLD(eta=6.5).fit(X, y)
-    assert MGMKLD(eta=6).fit(X, y).eta_ == 6
-    with pytest.raises(ValueError, match="eta and alpha are both set"):
-        MGMKLD(eta=1, alpha=0.5).fit(X, y)
+    with pytest.raises(ValueError, match=r"equality_weight=6\.5 is above 6"):
+        MGMKLD(equality_weight=6.5).fit(X, y)
+    assert MGMKLD(equality_weight=6).fit(X, y).equality_weight_ == 6
+    with pytest.raises(ValueError, match="equality_weight and alpha are both set"):
+        MGMKLD(equality_weight=1, alpha=0.5).fit(X, y)
 
 
 def test_alpha_zero_is_the_geometric_mean_and_alpha_one_the_normalised_one():
@@ -385,9 +391,9 @@ def test_alpha_zero_is_the_geometric_mean_and_alpha_one_the_normalised_one():
     geometric, first = GADA(2).fit(X, y), MGMKLD(2, alpha=0).fit(X, y)
     assert projector_distance(span(geometric), span(first)) < 1e-6
     assert np.log(geometric.objective_) == pytest.approx(first.objective_)
-    second, supremum = MGMKLD(1, alpha=1).fit(X, y), MGMKLD(1, eta=12).fit(X, y)
+    second, supremum = MGMKLD(1, alpha=1).fit(X, y), MGMKLD(1, equality_weight=12).fit(X, y)
     assert projector_distance(span(second), span(supremum)) < 1e-4
-    assert second.eta_ == 12
+    assert second.equality_weight_ == 12
 
 
 # ---------------------------------------------------------------------- class separation
@@ -409,7 +415,12 @@ def mean_errors(make, learners, n_seeds=6):
 def test_close_classes_are_not_merged_for_a_far_one():
     errors = mean_errors(
         lambda seed: make_class_separation(random_state=seed),
-        {"LDA": LDA(1), "0": MGMKLD(1, eta=0), "1": MGMKLD(1, eta=1), "5": MGMKLD(1, eta=5)},
+        {
+            "LDA": LDA(1),
+            "0": MGMKLD(1, equality_weight=0),
+            "1": MGMKLD(1, equality_weight=1),
+            "5": MGMKLD(1, equality_weight=5),
+        },
     )
     assert errors["LDA"] > 0.25
     assert errors["5"] < 0.04
@@ -418,7 +429,12 @@ def test_close_classes_are_not_merged_for_a_far_one():
 
 @pytest.mark.slow
 def test_unequal_covariances_are_seen():
-    learners = {"LDA": LDA(1), "0": MGMKLD(1, eta=0), "1": MGMKLD(1), "2": MGMKLD(1, eta=2)}
+    learners = {
+        "LDA": LDA(1),
+        "0": MGMKLD(1, equality_weight=0),
+        "1": MGMKLD(1),
+        "2": MGMKLD(1, equality_weight=2),
+    }
     errors = mean_errors(lambda seed: make_unequal_covariances(random_state=seed), learners)
     assert errors["0"] == pytest.approx(0.239, abs=0.02)
     assert errors["1"] == pytest.approx(0.239, abs=0.02)
@@ -431,7 +447,7 @@ def test_unequal_covariances_are_seen():
 def test_both_at_once():
     errors = mean_errors(
         lambda seed: make_class_separation(equal_covariances=False, random_state=seed),
-        {"LDA": LDA(1), "MGMKLD": MGMKLD(1, eta=5)},
+        {"LDA": LDA(1), "MGMKLD": MGMKLD(1, equality_weight=5)},
         n_seeds=10,
     )
     assert errors["MGMKLD"] < 0.11 < 0.14 < errors["LDA"]
@@ -449,7 +465,7 @@ def test_published_levels_on_the_calibrated_five_class_generator():
             L = LDA(q).solve(statistics)
             errors.append(nearest_neighbor_error(X @ L.T, y, Xt @ L.T, yt))
         lda += np.array(errors) / n_groups
-        L = MGMKLD(1, eta=10, n_init=2).solve(statistics)
+        L = MGMKLD(1, equality_weight=10, n_init=2).solve(statistics)
         gain.append(errors[0] - nearest_neighbor_error(X @ L.T, y, Xt @ L.T, yt))
     np.testing.assert_allclose(lda, [0.297, 0.155, 0.110], atol=0.03)
     assert np.mean(gain) >= 0.02
@@ -470,7 +486,14 @@ def test_printed_variances_do_not_give_the_published_errors():
 def test_starts_belong_to_the_classes_and_not_to_the_features(learner, q):
     # With other coordinates and labels, each start ends at the same optimum, not only the best.
     X, y = classes()
-    turn = orthonormal(np.random.default_rng(1).normal(size=(6, 6))) * [1, 2, 30, 0.1, 1, 7]
+    turn = find_orthonormal_basis(np.random.default_rng(1).normal(size=(6, 6))) * [
+        1,
+        2,
+        30,
+        0.1,
+        1,
+        7,
+    ]
     fit = clone(learner).set_params(n_components=q).fit(X, y)
     other = clone(fit).fit(X @ turn, np.array([3, 0, 2, 1])[y])
     np.testing.assert_allclose(other.objectives_per_init_, fit.objectives_per_init_, rtol=1e-8)
@@ -505,12 +528,12 @@ def test_starts_with_few_rows_are_those_of_the_matrices():
     means, weights = rng.normal(size=(3, 7)), rng.normal(size=(2, 3))
     dense = GaussianFamily(means, covariances)
     thin = GaussianFamily(means, lambda U: covariances @ U)
-    np.testing.assert_allclose(thin.traces(), dense.traces())
-    for one, two in zip(thin.combination(*weights), dense.combination(*weights), strict=True):
+    np.testing.assert_allclose(thin.compute_traces(), dense.compute_traces())
+    for one, two in zip(thin.combine(*weights), dense.combine(*weights), strict=True):
         np.testing.assert_allclose(one, two, atol=1e-12)
     centered = means - means.mean(axis=0)
     expected = sum(a * np.outer(m, m) for a, m in zip(weights[0], centered, strict=True))
-    np.testing.assert_allclose(dense.combination(*weights)[0], expected)
+    np.testing.assert_allclose(dense.combine(*weights)[0], expected)
 
 
 def test_starts_end_at_one_optimum_on_the_calibrated_data_only():
@@ -555,7 +578,7 @@ def test_singular_class_covariances_raise_with_advice_or_are_shrunk():
 def test_without_shrinkage_the_objective_has_no_bound():
     # Along a direction in which one class does not vary, its divergence is unbounded.
     X, y = classes(c=3, n=5, p=8)
-    options = {"n_init": 1, "max_iter": 100, "eta": 0}
+    options = {"n_init": 1, "max_iter": 100, "equality_weight": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         values = [MGMKLD(1, shrinkage=g, **options).fit(X, y).objective_ for g in (1e-2, 1e-5)]
@@ -736,8 +759,8 @@ def test_classes_of_two_clusters_with_another_between():
         {
             "LDA": LDA(1),
             "MGMKLD": MGMKLD(1),
-            "0": MultimodalMGMKLD(1, eta=0, n_init=2),
-            "1": MultimodalMGMKLD(1, eta=1, n_init=2),
+            "0": MultimodalMGMKLD(1, equality_weight=0, n_init=2),
+            "1": MultimodalMGMKLD(1, equality_weight=1, n_init=2),
         },
         n_seeds=6,
     )
@@ -769,12 +792,12 @@ def test_clusters_have_priors_and_statistics():
     means = fit.cluster_statistics_.means
     np.testing.assert_allclose(np.sort(means[:2, 0]), [-7, 7], atol=0.6)
     np.testing.assert_allclose(np.sort(means[2:, 1]), [2, 6], atol=0.6)
-    assert fit.eta_ == 4  # 2c, although there are eight pairs.
+    assert fit.equality_weight_ == 4  # 2c, although there are eight pairs.
     uneven = MultimodalMGMKLD(1, priors="uniform").fit(X[:90], y[:90])
     by_class = np.bincount(uneven.cluster_classes_, uneven.cluster_priors_)
     np.testing.assert_allclose(by_class, 0.5)
-    with pytest.raises(ValueError, match="eta=9 is above 8"):
-        MultimodalMGMKLD(1, eta=9).fit(X, y)
+    with pytest.raises(ValueError, match="equality_weight=9 is above 8"):
+        MultimodalMGMKLD(1, equality_weight=9).fit(X, y)
 
 
 def test_mixtures_are_fitted_in_few_dimensions():
@@ -861,7 +884,7 @@ def test_linear_kernel_is_the_linear_method():
 
 def test_what_is_orthogonal_to_all_samples_changes_no_divergence():
     rng = np.random.default_rng(0)
-    basis = orthonormal(rng.normal(size=(9, 9)))
+    basis = find_orthonormal_basis(rng.normal(size=(9, 9)))
     X, y = classes(c=3, n=30, p=5)
     X = X @ basis[:, :5].T  # The samples lie in a subspace.
     means = np.stack([X[y == k].mean(axis=0) for k in range(3)])

@@ -28,7 +28,7 @@ from nearfar.discriminant.pareto_objectives import (
     inverse_power_weights,
 )
 from nearfar.discriminant.subspace_errors import error_on_samples
-from nearfar.solvers.subspaces import orthonormal
+from nearfar.solvers.subspaces import find_orthonormal_basis
 from nearfar.summaries.whitening import leading_axes
 
 PAIRINGS = ["one_vs_one", "one_vs_all"]
@@ -220,7 +220,7 @@ def test_no_pair_has_a_matrix_of_its_own():
     y = np.repeat(np.arange(c), 12)
     X = rng.normal(size=(len(y), p)) + rng.normal(size=(c, p))[y]
     objectives = objectives_of(X, y, "one_vs_one", ridge=1e-3)
-    U = orthonormal(rng.normal(size=(objectives.basis.shape[1], c - 1)))
+    U = find_orthonormal_basis(rng.normal(size=(objectives.basis.shape[1], c - 1)))
     objective = Scalarized(np.full(c * (c - 1) // 2, 1.0), None).objective(objectives)
     tracemalloc.start()
     objective(U)
@@ -472,7 +472,7 @@ def test_adaptive_weights_maximize_the_power_mean_and_are_those_of_the_solution(
     X, y = blobs()
     objectives = objectives_of(X, y, "one_vs_one", ridge=1e-3)
     rng = np.random.default_rng(0)
-    U, H = orthonormal(rng.normal(size=(5, 2))), rng.normal(size=(5, 2))
+    U, H = find_orthonormal_basis(rng.normal(size=(5, 2))), rng.normal(size=(5, 2))
     mean = PowerMean(power, 6)
     J = objectives.divergences(U)
     assert mean.value(J) == pytest.approx(stats.pmean(J, 1 - power))
@@ -483,7 +483,9 @@ def test_adaptive_weights_maximize_the_power_mean_and_are_those_of_the_solution(
     learner = PARDA(2, shrinkage=0, weight_power=power, tol=1e-12).fit(X, y)
     pairs = np.triu_indices(4, 1)
     B = into_basis(objectives, learner.components_.T)
-    _, gradient = Scalarized(learner.weights_[pairs], None).objective(objectives)(orthonormal(B))
+    _, gradient = Scalarized(learner.weights_[pairs], None).objective(objectives)(
+        find_orthonormal_basis(B)
+    )
     assert np.linalg.norm(gradient) < 1e-5 * learner.objective_
     np.testing.assert_allclose(
         learner.weights_[pairs], inverse_power_weights(learner.divergences_[pairs], power)
@@ -576,7 +578,7 @@ def test_the_error_on_drawn_points_is_that_of_the_gaussians(gap):
     X, y = rows_with([[0, 0], [gap, 0]], [np.eye(2)] * 2)
     objectives = objectives_of(X, y, "one_vs_one")
     error = error_on_samples(objectives, 1, np.random.RandomState(0))
-    U = orthonormal(into_basis(objectives, np.array([[1.0], [0.0]])))
+    U = find_orthonormal_basis(into_basis(objectives, np.array([[1.0], [0.0]])))
     assert error(U) == pytest.approx(stats.norm.cdf(-gap / 2), abs=0.01)
 
 
@@ -586,7 +588,7 @@ def test_classes_weigh_by_their_shares_among_drawn_points():
     X, y = rows_with(means, covariances)
     many = np.concatenate([np.arange(4), np.tile(np.arange(4, 8), 9)])
     objectives = objectives_of(X[many], y[many], "one_vs_one")
-    U = orthonormal(into_basis(objectives, np.array([[1.0], [0.0]])))
+    U = find_orthonormal_basis(into_basis(objectives, np.array([[1.0], [0.0]])))
     assert error_on_samples(objectives, 1, np.random.RandomState(0))(U) > 0.85
 
 
@@ -661,17 +663,17 @@ def test_fewer_rows_than_features_search_among_principal_axes():
     X = signal @ rng.normal(size=(5, 300)) + 0.5 * rng.normal(size=(120, 300))
     train = np.arange(120) % 3 > 0
     errors = {}
-    for n_principal in ("auto", None):
-        learner = PARDA(n_principal=n_principal).fit(X[train], y[train])
+    for n_pca_components in ("auto", None):
+        learner = PARDA(n_pca_components=n_pca_components).fit(X[train], y[train])
         rule = MinimumMahalanobisClassifier(learner).fit(X[train], y[train])
-        errors[n_principal] = 1 - rule.score(X[~train], y[~train])
-        if n_principal == "auto":
-            assert learner.n_principal_ == 8 and learner.n_iter_ > 0
+        errors[n_pca_components] = 1 - rule.score(X[~train], y[~train])
+        if n_pca_components == "auto":
+            assert learner.n_pca_components_ == 8 and learner.n_iter_ > 0
     assert errors["auto"] < errors[None]
-    assert PARDA(n_principal=6).fit(X, y).n_principal_ == 6
-    assert PARDA().fit(X[:, :20], y).n_principal_ is None
-    with pytest.raises(ValueError, match="n_principal=200 is more than the 119 directions"):
-        PARDA(n_principal=200).fit(X, y)
+    assert PARDA(n_pca_components=6).fit(X, y).n_pca_components_ == 6
+    assert PARDA().fit(X[:, :20], y).n_pca_components_ is None
+    with pytest.raises(ValueError, match="n_pca_components=200 is more than the 119 directions"):
+        PARDA(n_pca_components=200).fit(X, y)
 
 
 # ---------------------------------------------------------------------- difficult data

@@ -465,23 +465,23 @@ def test_swiss_roll_is_unrolled_on_the_graph_of_neighbours_only():
 
 
 @pytest.mark.parametrize("learner", [EuclideanEmbedding(3), LaplacianEmbedding(3)])
-@pytest.mark.parametrize("form", ["smoothed", "raw"])
-def test_points_given_again_are_recognised_unless_one_says_no(learner, form):
+@pytest.mark.parametrize("center", ["mean", "point"])
+def test_points_given_again_are_recognised_unless_one_says_no(learner, center):
     X = scale(WINE.data)[:80]
-    found = clone(learner).set_params(form=form)
+    found = clone(learner).set_params(gaussian_center=center)
     places = found.fit_transform(X)
     np.testing.assert_allclose(found.transform(X), places, atol=1e-8)
     np.testing.assert_allclose(found.transform(X[5:6]), places[5:6], atol=1e-8)
     np.testing.assert_allclose(found.transform(found.gaussians_), places, atol=1e-8)
     # The mistake to catch: a point among its own neighbours.
-    stranger = clone(found).set_params(recognize=False).fit(X)
+    stranger = clone(found).set_params(match_training_points=False).fit(X)
     np.testing.assert_array_equal(stranger.embedding_, places)
     assert np.abs(stranger.transform(X) - places).max() > 1e-3
 
 
 def test_neighbourhoods_of_new_points_are_among_training_points():
     X, new = scale(WINE.data)[::2], scale(WINE.data)[1::2]
-    found = LaplacianEmbedding(2, ridge=0.1, n_neighbors=5, recognize=False).fit(X)
+    found = LaplacianEmbedding(2, ridge=0.1, n_neighbors=5, match_training_points=False).fit(X)
     near = NearestNeighbors(n_neighbors=5).fit(X).kneighbors(new, return_distance=False)
     sets = [np.vstack([x, X[rows]]) for x, rows in zip(new, near, strict=True)]
     with warnings.catch_warnings():

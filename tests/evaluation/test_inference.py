@@ -8,22 +8,22 @@ from nearfar.app.compare.judgement import gain_that_matters, judge, sentence
 from nearfar.app.compare.wording import Wording
 from nearfar.evaluation.inference import (
     Estimate,
-    corrected_estimate,
-    holm,
-    row_estimate,
-    rows_to_decide,
+    adjust_p_values,
+    estimate_from_folds,
+    estimate_from_rows,
+    estimate_required_rows,
 )
 from nearfar.words import p_text, points, seconds_text
 
 
 def test_the_corrected_variance_is_that_of_nadeau_and_bengio():
     differences = np.random.default_rng(0).normal(0.01, 0.02, 25)
-    found = corrected_estimate(differences, test_share=0.25)
+    found = estimate_from_folds(differences, test_ratio=0.25)
     # t of equation (8) of Bouckaert and Frank, "Evaluating the replicability ...", 2004.
     t = differences.mean() / np.sqrt((1 / 25 + 20 / 80) * differences.var(ddof=1))
     assert found.mean / found.standard_error == pytest.approx(t, rel=1e-12)
     assert found.degrees == 24
-    assert found.p_below_zero() == pytest.approx(stats.t.cdf(t, 24), rel=1e-12)
+    assert found.compute_p_value() == pytest.approx(stats.t.cdf(t, 24), rel=1e-12)
     low, high = found.interval(0.95)
     assert high - low == pytest.approx(2 * stats.t.ppf(0.975, 24) * found.standard_error)
 
@@ -32,36 +32,36 @@ def test_the_uncorrected_interval_would_be_half_as_long():
     # The classic mistake is to treat 25 folds as 25 independent measurements.
     differences = np.random.default_rng(1).normal(0, 1, 25)
     naive = stats.sem(differences)
-    assert corrected_estimate(differences, 0.25).standard_error > 2.6 * naive
+    assert estimate_from_folds(differences, 0.25).standard_error > 2.6 * naive
 
 
 @pytest.mark.parametrize("values", [[], [0.1]])
 def test_one_fold_gives_no_interval(values):
-    found = corrected_estimate(values, 0.25)
+    found = estimate_from_folds(values, 0.25)
     assert found.interval() == (-np.inf, np.inf)
-    assert found.p_below_zero() == 1.0
+    assert found.compute_p_value() == 1.0
 
 
 def test_equal_errors_in_every_fold_are_no_gain():
-    found = corrected_estimate(np.zeros(25), 0.25)
+    found = estimate_from_folds(np.zeros(25), 0.25)
     assert found.interval() == (0.0, 0.0)
-    assert found.p_below_zero() == 1.0
+    assert found.compute_p_value() == 1.0
 
 
 def test_equal_gains_in_a_few_small_folds_are_no_certainty():
     # A gain of one row in ten in each of five folds occurs by chance with probability 1/32.
     gains = np.full(5, -0.1)
-    assert corrected_estimate(gains, 0.25, resolution=0.1).interval()[1] > 0
-    assert corrected_estimate(3 * gains, 0.25, resolution=0.1).interval()[1] < 0
+    assert estimate_from_folds(gains, 0.25, resolution=0.1).interval()[1] > 0
+    assert estimate_from_folds(3 * gains, 0.25, resolution=0.1).interval()[1] < 0
     # If the folds differ by more than a row, the lower limit has no effect.
     spread = np.random.default_rng(0).normal(0, 0.05, 25)
-    floored = corrected_estimate(spread, 0.25, resolution=0.001)
-    assert floored == corrected_estimate(spread, 0.25)
+    floored = estimate_from_folds(spread, 0.25, resolution=0.001)
+    assert floored == estimate_from_folds(spread, 0.25)
 
 
 def test_rows_of_a_large_test_file_give_the_ordinary_t_interval():
     wrong = np.random.default_rng(0).random(20_000) < 0.2
-    found = row_estimate(wrong)
+    found = estimate_from_rows(wrong)
     low, high = stats.ttest_1samp(wrong.astype(float), 0).confidence_interval(0.95)
     assert found.interval() == pytest.approx((low, high), abs=1e-5)
 
@@ -73,16 +73,16 @@ def test_paired_rows_agree_with_the_exact_test_of_mcnemar(n_rows):
             rows = np.zeros(n_rows)
             rows[:better], rows[better : better + worse] = -1, 1
             exact = stats.binomtest(better, better + worse, 0.5).pvalue
-            if row_estimate(rows).interval()[1] < 0:
+            if estimate_from_rows(rows).interval()[1] < 0:
                 assert exact < 0.065, (better, worse)
             else:
                 assert exact > 0.035, (better, worse)
 
 
 def test_a_test_file_without_any_error_is_no_certainty():
-    assert row_estimate(np.zeros(20)).interval()[1] > 0.05
+    assert estimate_from_rows(np.zeros(20)).interval()[1] > 0.05
     classes = np.repeat([0, 1], 10)
-    assert row_estimate(np.zeros(20), classes).interval()[1] > 0.05
+    assert estimate_from_rows(np.zeros(20), classes).interval()[1] > 0.05
 
 
 def test_balanced_rows_have_the_variance_of_the_mean_of_class_means():
@@ -93,7 +93,7 @@ def test_balanced_rows_have_the_variance_of_the_mean_of_class_means():
     errors = []
     for _ in range(3000):
         wrong = rng.random(3300) < truth[strata]
-        found = row_estimate(wrong, strata)
+        found = estimate_from_rows(wrong, strata)
         means.append(found.mean)
         errors.append(found.standard_error)
     assert np.mean(means) == pytest.approx(0.25, abs=0.005)
@@ -104,28 +104,28 @@ def test_holm_is_that_of_the_definition():
     rng = np.random.default_rng(0)
     for _ in range(50):
         p = rng.random(6) ** 3
-        found = holm(p)
+        found = adjust_p_values(p)
         order = np.argsort(p)
         running = 0.0
         for rank, index in enumerate(order):
             running = max(running, min(1.0, (6 - rank) * p[index]))
             assert found[index] == pytest.approx(running)
-    assert len(holm([])) == 0
+    assert len(adjust_p_values([])) == 0
 
 
 def test_rows_to_decide_follow_the_square_root():
     seen = Estimate(-0.01, 0.01, 24)
-    needed = rows_to_decide(seen, 400)
+    needed = estimate_required_rows(seen, 400)
     shrunk = Estimate(-0.01, 0.01 * np.sqrt(400 / needed), 24)
     assert shrunk.interval()[1] == pytest.approx(0, abs=2e-4)
     assert shrunk.interval()[1] <= 0
-    assert rows_to_decide(Estimate(0.0, 0.01, 24), 400) == np.inf
+    assert estimate_required_rows(Estimate(0.0, 0.01, 24), 400) == np.inf
 
 
 def verdict(reference, learners, **options):
     errors = {name: np.mean(values) for name, values in learners.items()}
     differences = {
-        name: corrected_estimate(np.asarray(values) - reference, 0.25)
+        name: estimate_from_folds(np.asarray(values) - reference, 0.25)
         for name, values in learners.items()
     }
     return judge(float(np.mean(reference)), errors, differences, **options)

@@ -40,7 +40,7 @@ def choose(scoring, classes=NUMBERS, **options):
         (
             lambda e, X, y: e.predict(X[:2]).size,
             NUMBERS,
-            "predictions for 2 rows, but .*all 6 rows",
+            "predictions for 2 rows, but .*the 6 rows",
         ),
     ],
 )
@@ -54,7 +54,7 @@ def test_a_scorer_that_cannot_judge_is_refused(scoring, classes, message):
 )
 def test_scorers_of_scikit_learn_judge_as_they_do_there(scoring):
     shares = np.eye(3)[GUESS] * 0.6 + 0.4 / 3
-    error = choose(scoring).error(NUMBERS, TRUE, GUESS, lambda: shares)
+    error = choose(scoring).compute_error(NUMBERS, TRUE, GUESS, lambda: shares)
 
     class Known:
         classes_ = NUMBERS
@@ -85,7 +85,7 @@ def test_a_scorer_of_ones_own_sees_the_rows():
 
     measure = choose(weighted, sample=(weights, TRUE))
     assert measure.name == "1 - weighted"
-    assert measure.error(NUMBERS, TRUE, GUESS, lambda: None, weights) == pytest.approx(0.6)
+    assert measure.compute_error(NUMBERS, TRUE, GUESS, lambda: None, weights) == pytest.approx(0.6)
 
 
 def test_a_scorer_is_tried_on_rows_of_the_data():
@@ -103,4 +103,4 @@ def test_a_scorer_is_tried_on_rows_of_the_data():
 def test_a_made_scorer_is_named_by_its_function():
     measure = choose(make_scorer(f1_score, average="macro"))
     assert measure.name == "1 - f1_score"
-    assert measure.error(NUMBERS, TRUE, TRUE, lambda: None) == 0.0
+    assert measure.compute_error(NUMBERS, TRUE, TRUE, lambda: None) == 0.0

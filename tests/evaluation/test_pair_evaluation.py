@@ -73,7 +73,7 @@ def test_whatever_has_learned_a_distance_is_scored():
         ((PAIRS, SIGN * 2), {}, "y row 0: 2 is neither"),
         ((PAIRS[:3], SIGN[:3]), {}, "Found 3 similar and 0 dissimilar pairs"),
         ((KNOWN,), {}, "X is missing. Pairs hold row indices"),
-        ((KNOWN, SIGN), {"X": X}, "y must not be given with Pairs.* Pass X and omit y"),
+        ((KNOWN, SIGN), {"X": X}, "y must not be passed with Pairs.* Pass X and omit y"),
         ((KNOWN,), {"X": X[1:]}, "made for 178 samples but X has 177 rows"),
         ((PAIRS[:, 0], SIGN), {}, r"pairs should have shape \(m, 2, p\)"),
         ((np.where(PAIRS > 2, np.nan, PAIRS), SIGN), {}, "is not finite"),

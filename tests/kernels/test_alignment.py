@@ -142,7 +142,7 @@ def test_weights_reach_the_optimum_of_the_conic_program(centered, labelled, clas
         best = max(target_alignment(K, y, centered) for K in kernels)
         assert result.alignment >= best - 1e-12
     # Mode "independent".
-    own = alignment_weights(kernels, y, mode="independent", centered=centered)
+    own = alignment_weights(kernels, y, kernel_family="independent", centered=centered)
     unit = own.weights * np.sqrt(np.diag(Q))
     assert unit / unit.sum() == pytest.approx(
         (b / np.sqrt(np.diag(Q))) / (b / np.sqrt(np.diag(Q))).sum()
@@ -150,13 +150,13 @@ def test_weights_reach_the_optimum_of_the_conic_program(centered, labelled, clas
     assert own.weights @ Q @ own.weights == pytest.approx(1)
     assert own.value <= own.bound == pytest.approx(result.value)
     # Mode "signed".
-    signed = alignment_weights(kernels, y, mode="signed", centered=centered)
+    signed = alignment_weights(kernels, y, kernel_family="signed", centered=centered)
     K = sum(mu[i] * kernel for i, kernel in enumerate(kernels))
     assert signed.value == pytest.approx(largest(b, Q, mu, [(K + K.T) / 2 >> 0]), rel=1e-5)
     assert signed.bound >= signed.value >= result.value * (1 - 1e-9)
     assert linalg.eigvalsh(signed.kernel)[0] >= -1e-9 * np.trace(signed.kernel)
     # Mode "free".
-    free = alignment_weights(None, y, mode="free", centered=centered, n_points=30)
+    free = alignment_weights(None, y, kernel_family="free", centered=centered, n_points=30)
     assert free.value == pytest.approx(np.linalg.norm(T)) and free.alignment == 1
     assert free.value == pytest.approx(np.sum(free.kernel[:labelled, :labelled] * T))
     assert np.linalg.norm(free.kernel) == pytest.approx(1) and free.value >= signed.value
@@ -171,7 +171,9 @@ def test_closed_form_of_directions(centered):
     b, Q, _ = parts([np.outer(v, v) for v in V.T], y, centered)
     assert pytest.approx(np.eye(6), abs=1e-9) == Q
     mu = cp.Variable(6)
-    result = alignment_weights([kernels[1]], y, mode="rank_one", centered=centered, n_directions=6)
+    result = alignment_weights(
+        [kernels[1]], y, kernel_family="rank_one", centered=centered, n_directions=6
+    )
     assert result.value == pytest.approx(largest(b, Q, mu, [mu >= 0]), rel=1e-6)
     assert result.weights == pytest.approx(b / np.linalg.norm(b))
 

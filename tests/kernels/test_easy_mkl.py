@@ -18,7 +18,7 @@ def made(n=40, classes=2):
     return [X @ X.T, np.exp(-squares / 2), np.exp(-squares / 20), (1 + X @ X.T) ** 2], y
 
 
-def by_program(kernels, y, lam):
+def by_program(kernels, y, regularization):
     units = [K / np.sqrt(np.outer(K.diagonal(), K.diagonal())) for K in kernels]
     values, V = linalg.eigh(sum(K[: len(y), : len(y)] for K in units) / len(units))
     R = np.sqrt(np.maximum(values, 0))[:, None] * V.T
@@ -26,9 +26,9 @@ def by_program(kernels, y, lam):
     for label in np.unique(y)[1:] if len(np.unique(y)) == 2 else np.unique(y):
         sign = np.where(y == label, 1.0, -1.0)
         gamma = cp.Variable(len(y), nonneg=True)
-        squares = (1 - lam) * cp.sum_squares(R @ cp.multiply(sign, gamma))
+        squares = (1 - regularization) * cp.sum_squares(R @ cp.multiply(sign, gamma))
         problem = cp.Problem(
-            cp.Minimize(squares + lam * cp.sum_squares(gamma)),
+            cp.Minimize(squares + regularization * cp.sum_squares(gamma)),
             [cp.sum(gamma[sign > 0]) == 1, cp.sum(gamma[sign < 0]) == 1],
         )
         solved(problem)
@@ -38,11 +38,11 @@ def by_program(kernels, y, lam):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("lam", [0.0, 0.1, 0.7, 1.0])
-def test_weights_are_those_of_the_program(lam, classes):
+@pytest.mark.parametrize("regularization", [0.0, 0.1, 0.7, 1.0])
+def test_weights_are_those_of_the_program(regularization, classes):
     kernels, y = made(classes=classes)
-    got = easy_mkl_weights(kernels, y, lam)
-    assert got == pytest.approx(by_program(kernels, y, lam), abs=1e-5)
+    got = easy_mkl_weights(kernels, y, regularization)
+    assert got == pytest.approx(by_program(kernels, y, regularization), abs=1e-5)
     assert got.sum() == pytest.approx(1) and got.min() >= 0
 
 
@@ -68,17 +68,17 @@ def test_a_point_of_length_zero_has_nothing_in_common():
 
 def test_bad_input():
     kernels, y = made()
-    with pytest.raises(ValueError, match="lam must be a number from 0 to 1"):
+    with pytest.raises(ValueError, match="regularization must be a number from 0 to 1"):
         easy_mkl_weights(kernels, y, 1.5)
-    with pytest.raises(ValueError, match="Set lam above 0"):
+    with pytest.raises(ValueError, match="Set regularization above 0"):
         easy_mkl_weights([kernels[0]], y, 0.0)
     with pytest.raises(ValueError, match="no kernel separates the classes of y"):
         easy_mkl_weights([np.ones((40, 40))], y)
 
 
-@pytest.mark.parametrize("lam", [0.1, 1.0])
+@pytest.mark.parametrize("regularization", [0.1, 1.0])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_classes_of_one_mean_do_not_differ_whatever_rounding_says(classes, lam):
+def test_classes_of_one_mean_do_not_differ_whatever_rounding_says(classes, regularization):
     # All classes have the same points, so their means are equal except for rounding.
     for seed in range(8):
         points = np.random.default_rng(seed).standard_normal((13, 4))
@@ -86,7 +86,7 @@ def test_classes_of_one_mean_do_not_differ_whatever_rounding_says(classes, lam):
         squares = cdist(X, X, "sqeuclidean")
         kernels = [np.ones((len(y), len(y))), np.exp(-squares / 2), (1 + X @ X.T) ** 2]
         with pytest.raises(ValueError, match="no kernel separates the classes of y"):
-            easy_mkl_weights(kernels, y, lam)
+            easy_mkl_weights(kernels, y, regularization)
         # A small distance counts: the means differ by a millionth of the points' norm.
         moved = X + 1e-6 * (y[:, None] == 1)
         assert easy_mkl_weights([moved @ moved.T], y, 1.0) == pytest.approx([1])

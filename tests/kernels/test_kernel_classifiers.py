@@ -36,10 +36,10 @@ def test_decisions_are_those_of_a_machine_on_the_learned_kernel(learner, classes
 
 
 def test_only_learners_of_kernels_are_taken():
-    with pytest.raises(ValueError, match="learner must be None, or a kernel learner"):
+    with pytest.raises(ValueError, match="estimator must be None, or a kernel learner"):
         MKLClassifier(Euclidean()).fit(X, Y)
     with pytest.raises(ValueError, match="no kernel values for other points"):
-        MKLClassifier(AlignmentKernelLearner(mode="free")).fit(X, Y)
+        MKLClassifier(AlignmentKernelLearner(kernel_family="free")).fit(X, Y)
 
 
 def stretched(Z, centers, width, size=1.0):

@@ -113,7 +113,7 @@ def test_easy_mkl_is_its_program_and_static_weights_are_those_of_matrices():
         [cp.sum(gamma[signs > 0]) == 1, cp.sum(gamma[signs < 0]) == 1],
     )
     solved(problem)
-    learner = EasyMKL(NAMED, lam=0.2).fit(X, Y)
+    learner = EasyMKL(NAMED, regularization=0.2).fit(X, Y)
     assert learner.objective_ == pytest.approx(problem.value, rel=1e-5)
     assert learner.bound_ <= problem.value * (1 + 1e-6)
     z = signs * gamma.value
@@ -133,14 +133,14 @@ def test_average_has_kernels_of_equal_trace():
 MODES = [
     *(cls(NAMED, n_directions=None) for cls in LEARNERS),
     MarginKernelLearner(NAMED, norm=2.0, n_directions=None),
-    MarginKernelLearner(NAMED, C=None, tau=0.5, n_directions=None),
+    MarginKernelLearner(NAMED, C=None, dual_ridge=0.5, n_directions=None),
     *(
-        cls(NAMED, mode=mode, n_directions=None)
+        cls(NAMED, kernel_family=mode, n_directions=None)
         for cls in (AlignmentKernelLearner, MarginKernelLearner)
         for mode in ("signed", "rank_one")
     ),
-    AlignmentKernelLearner(NAMED, mode="independent", n_directions=None),
-    AlignmentKernelLearner(NAMED, mode="rank_one", centered=False, n_directions=None),
+    AlignmentKernelLearner(NAMED, kernel_family="independent", n_directions=None),
+    AlignmentKernelLearner(NAMED, kernel_family="rank_one", centered=False, n_directions=None),
 ]
 
 
@@ -167,7 +167,7 @@ def test_new_points_have_the_kernel_and_its_distances(learner):
     np.testing.assert_allclose(cdist(T, T, "sqeuclidean"), exact, atol=1e-6)
     beyond = squared(learner.kernel(Z, X), learner.kernel(Z).diagonal(), K.diagonal())
     outside = beyond - cdist(Q, T, "sqeuclidean")
-    if learner.get_params().get("mode") == "rank_one":  # no component outside the span
+    if learner.get_params().get("kernel_family") == "rank_one":  # no component outside the span
         np.testing.assert_allclose(outside, 0, atol=1e-6)
     np.testing.assert_allclose(outside, outside[:, :1] + np.zeros(30), atol=1e-5)
     # Distances between points in the span are exact.
@@ -179,7 +179,7 @@ def test_new_points_have_the_kernel_and_its_distances(learner):
 
 @pytest.mark.parametrize("cls", [AlignmentKernelLearner, MarginKernelLearner])
 def test_eigenvectors_of_new_points_are_those_of_training_points_there(cls):
-    learner = cls(["rbf"], mode="rank_one", n_directions=5).fit(X, Y)
+    learner = cls(["rbf"], kernel_family="rank_one", n_directions=5).fit(X, Y)
     gamma = 1 / np.median((squares := cdist(X, X, "sqeuclidean"))[squares > 0])
     K = np.exp(-gamma * squares)
     if cls is AlignmentKernelLearner:
@@ -194,11 +194,13 @@ def test_eigenvectors_of_new_points_are_those_of_training_points_there(cls):
 
 @pytest.mark.parametrize("cls", [AlignmentKernelLearner, MarginKernelLearner])
 def test_free_matrices_have_no_kernel_for_new_points_and_say_so(cls):
-    learner = cls(mode="free").fit(X, Y, unlabeled=X)
+    learner = cls(kernel_family="free").fit(X, Y, unlabeled=X)
     assert learner.objective_ == pytest.approx(learner.bound_, rel=1e-6)
     assert len(learner.weights_) == 0 and not hasattr(learner, "transduction_")
     for use in (learner.kernel, learner.transform):
-        with pytest.raises(ValueError, match='mode="free" .* no kernel values for other points'):
+        with pytest.raises(
+            ValueError, match='kernel_family="free" .* no kernel values for other points'
+        ):
             use(X)
 
 
@@ -284,11 +286,11 @@ def test_bad_input_of_programs():
     twice = np.vstack([X, X])
     with pytest.raises(ValueError, match="hard margin, but the kernel does not separate"):
         MarginKernelLearner(C=None).fit(twice, np.append(Y, 1 - Y))
-    with pytest.raises(ValueError, match='norm can be set only with mode="nonneg"'):
-        MarginKernelLearner(norm=2.0, mode="signed").fit(X, Y)
+    with pytest.raises(ValueError, match='norm can be set only with kernel_family="nonneg"'):
+        MarginKernelLearner(norm=2.0, kernel_family="signed").fit(X, Y)
     with pytest.raises(ValueError, match="no kernel is aligned with y"):
         AlignmentKernelLearner(["linear"]).fit([[1.0], [-1.0], [1.0], [-1.0]], [0, 0, 1, 1])
     with pytest.raises(ValueError, match="linearly independent"):
-        MarginKernelLearner(["linear", "linear"], mode="signed").fit(X, Y)
-    with pytest.raises(ValueError, match="Set lam above 0"):
-        EasyMKL(["linear"], lam=0.0).fit(twice, np.append(Y, 1 - Y))
+        MarginKernelLearner(["linear", "linear"], kernel_family="signed").fit(X, Y)
+    with pytest.raises(ValueError, match="Set regularization above 0"):
+        EasyMKL(["linear"], regularization=0.0).fit(twice, np.append(Y, 1 - Y))

@@ -80,17 +80,20 @@ def test_sizes_and_labels(learner):
     ("wrong", "words"),
     [
         ({"C": 0.0}, "C must be None, or a number above 0"),
-        ({"tau": -1.0}, "tau must be a number of at least 0"),
+        ({"dual_ridge": -1.0}, "dual_ridge must be a number of at least 0"),
         ({"trace": 0.0}, "trace must be"),
-        ({"mode": "best"}, "mode must be"),
+        ({"kernel_family": "best"}, "kernel_family must be"),
         ({"norm": 0.5}, "norm must be a number of at least 1"),
-        ({"norm": 2.0, "mode": "signed"}, 'norm can be set only with mode="nonneg"'),
-        ({"n_directions": 2}, 'n_directions can be set only with mode="rank_one"'),
-        ({"n_points": 20}, 'n_points can be set only with mode="free"'),
+        (
+            {"norm": 2.0, "kernel_family": "signed"},
+            'norm can be set only with kernel_family="nonneg"',
+        ),
+        ({"n_directions": 2}, 'n_directions can be set only with kernel_family="rank_one"'),
+        ({"n_points": 20}, 'n_points can be set only with kernel_family="free"'),
         ({"tol": 0.0}, "tol must be"),
         ({"max_iter": 0}, "max_iter must be"),
-        ({"mode": "free"}, "kernels must be None"),
-        ({"mode": "rank_one"}, "of one kernel, but kernels has 2"),
+        ({"kernel_family": "free"}, "kernels must be None"),
+        ({"kernel_family": "rank_one"}, "of one kernel, but kernels has 2"),
     ],
 )
 def test_parameters_of_margin_weights(wrong, words):
@@ -101,13 +104,13 @@ def test_parameters_of_margin_weights(wrong, words):
 @pytest.mark.parametrize("learner", [margin_weights, alignment_weights])
 def test_parameters_of_modes(learner):
     with pytest.raises(ValueError, match="at most the number of points, 12; got 13"):
-        learner([GOOD], Y, mode="rank_one", n_directions=13)
+        learner([GOOD], Y, kernel_family="rank_one", n_directions=13)
     with pytest.raises(ValueError, match="n_points must be at least the number of labels in y, 12"):
-        learner(None, Y, mode="free", n_points=3)
+        learner(None, Y, kernel_family="free", n_points=3)
     with pytest.raises(ValueError, match="linearly independent"):
-        margin_weights([GOOD, 2 * GOOD], Y, mode="signed")
+        margin_weights([GOOD, 2 * GOOD], Y, kernel_family="signed")
     with pytest.raises(ValueError, match="needs two classes; y has 3"):
-        margin_weights(None, np.arange(12) % 3, mode="free")
+        margin_weights(None, np.arange(12) % 3, kernel_family="free")
 
 
 def test_other_functions():

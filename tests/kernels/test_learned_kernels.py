@@ -281,7 +281,7 @@ def test_a_file_whose_kernel_was_taken_out_is_refused(tmp_path):
 def test_a_search_over_what_the_kernel_is():
     pipeline = make_pipeline(StandardScaler(), KNNClassifier(KernelDA(kernel=LEARNER)))
     grid = {
-        "knnclassifier__estimator__kernel__mode": ["nonneg", "independent"],
+        "knnclassifier__estimator__kernel__kernel_family": ["nonneg", "independent"],
         "knnclassifier__estimator__kernel__kernels": ["auto", "features"],
     }
     search = GridSearchCV(pipeline, grid, cv=3).fit(X, Y)

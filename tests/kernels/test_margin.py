@@ -45,7 +45,7 @@ def root(K):
     return np.sqrt(values[good])[:, None] * V[:, good].T
 
 
-def program(kernels, y, C, tau, c, p=1.0):
+def program(kernels, y, C, dual_ridge, c, p=1.0):
     """Solve theorem B. With p > 1, the dual norm of the forms replaces their maximum."""
     n, traces = len(y), [np.trace(K) for K in kernels]
     alphas = [cp.Variable(n, nonneg=True) for _ in signs_of(y)]
@@ -62,13 +62,13 @@ def program(kernels, y, C, tau, c, p=1.0):
     rest = [sign @ alpha == 0 for sign, alpha in zip(signs_of(y), alphas, strict=True)]
     if C is not None:
         rest += [alpha <= C for alpha in alphas]
-    gain = sum(2 * cp.sum(alpha) - tau * cp.sum_squares(alpha) for alpha in alphas)
+    gain = sum(2 * cp.sum(alpha) - dual_ridge * cp.sum_squares(alpha) for alpha in alphas)
     size = cp.max(t) if p == 1 else cp.pnorm(cp.pos(t), p / (p - 1))
     problem = cp.Problem(cp.Maximize(gain - c * size), limits + rest)
     return solved(problem), np.array([np.sum(limit.dual_value) for limit in limits]) / traces
 
 
-def conic(kernels, y, C, tau, c, rank=None):
+def conic(kernels, y, C, dual_ridge, c, rank=None):
     """Solve the matrix inequality of theorem A over the span of the kernels, or all matrices."""
     n, N = len(y), rank or len(kernels[0])
     if kernels is None:
@@ -81,18 +81,18 @@ def conic(kernels, y, C, tau, c, rank=None):
     limits.append(cp.trace(K) == c)
     values = []
     for sign in signs_of(y):
-        t, lam = cp.Variable(), cp.Variable()
+        t, regularization = cp.Variable(), cp.Variable()
         nu, delta = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
-        right = cp.reshape(1 + nu - delta + lam * sign, (n, 1), order="C")
+        right = cp.reshape(1 + nu - delta + regularization * sign, (n, 1), order="C")
         corner = t - 2 * (C or 0.0) * cp.sum(delta)
-        G = cp.multiply(np.outer(sign, sign), K[:n, :n]) + tau * np.eye(n)
+        G = cp.multiply(np.outer(sign, sign), K[:n, :n]) + dual_ridge * np.eye(n)
         block = cp.bmat([[G, right], [right.T, cp.reshape(corner, (1, 1), order="C")]])
         limits += [(block + block.T) / 2 >> 0] + ([delta == 0] if C is None else [])
         values.append(t)
     return solved(cp.Problem(cp.Minimize(sum(values)), limits))
 
 
-def proven(found, kernels, y, tau, c, p=1.0):
+def proven(found, kernels, y, dual_ridge, c, p=1.0):
     """Return the bound, computed from alpha and the kernels alone."""
     n = len(y)
     alphas = np.atleast_2d(found.alpha)
@@ -102,7 +102,7 @@ def proven(found, kernels, y, tau, c, p=1.0):
         z = sign * alpha
         forms += [z @ K[:n, :n] @ z / np.trace(K) for K in kernels]
     size = forms.max() if p == 1 else np.linalg.norm(forms, p / (p - 1))
-    return 2 * alphas.sum() - tau * np.sum(alphas**2) - c * size
+    return 2 * alphas.sum() - dual_ridge * np.sum(alphas**2) - c * size
 
 
 # ---------------------------------------------------------------------- one kernel
@@ -111,7 +111,7 @@ def proven(found, kernels, y, tau, c, p=1.0):
 def test_anchors_of_six_points():
     assert margin_value(LINEAR6, Y6) == pytest.approx(20 / 9, rel=1e-6)
     assert margin_value(LINEAR6, Y6, 1.0) == pytest.approx(2.2, rel=1e-6)
-    assert margin_value(LINEAR6, Y6, tau=1.0) == pytest.approx(1.16923077, rel=1e-6)
+    assert margin_value(LINEAR6, Y6, dual_ridge=1.0) == pytest.approx(1.16923077, rel=1e-6)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -128,30 +128,30 @@ def test_value_is_twice_the_dual_objective_of_svc(classes):
             assert margin_value(K, y, C) == pytest.approx(twice, rel=1e-5)
 
 
-@pytest.mark.parametrize(("C", "tau"), KINDS)
-def test_value_is_that_of_the_primal_program(C, tau):
+@pytest.mark.parametrize(("C", "dual_ridge"), KINDS)
+def test_value_is_that_of_the_primal_program(C, dual_ridge):
     X, y = rows()
     R, sign = root(np.exp(-cdist(X, X, "sqeuclidean") / 2)), signs_of(y)[0]
     w, b, s = cp.Variable(len(R)), cp.Variable(), cp.Variable(len(y), nonneg=True)
-    # The loss of a slack: 2Cs, s²/tau, or s²/tau that continues with slope 2C.
+    # The loss of a slack: 2Cs, s²/dual_ridge, or s²/dual_ridge that continues with slope 2C.
     if C is None:
-        loss, limits = (cp.sum_squares(s) / tau, []) if tau else (0.0, [s == 0])
-    elif tau == 0:
+        loss, limits = (cp.sum_squares(s) / dual_ridge, []) if dual_ridge else (0.0, [s == 0])
+    elif dual_ridge == 0:
         loss, limits = 2 * C * cp.sum(s), []
     else:
         u, v = cp.Variable(len(y), nonneg=True), cp.Variable(len(y), nonneg=True)
-        loss, limits = cp.sum_squares(u) / tau + 2 * C * cp.sum(v), [s == u + v]
+        loss, limits = cp.sum_squares(u) / dual_ridge + 2 * C * cp.sum(v), [s == u + v]
     limits.append(cp.multiply(sign, R.T @ w + b) >= 1 - s)
     primal = solved(cp.Problem(cp.Minimize(cp.sum_squares(w) + loss), limits))
-    assert margin_value(R.T @ R, y, C, tau) == pytest.approx(primal, rel=1e-5)
+    assert margin_value(R.T @ R, y, C, dual_ridge) == pytest.approx(primal, rel=1e-5)
 
 
 def test_scaling_and_the_distance_of_hulls():
     X, y = rows(seed=3)
     K = np.exp(-cdist(X, X, "sqeuclidean") / 2)
-    for C, tau in KINDS:
-        scaled = margin_value(K, y, None if C is None else 3 * C, tau / 3) / 3
-        assert margin_value(3 * K, y, C, tau) == pytest.approx(scaled, rel=1e-5)
+    for C, dual_ridge in KINDS:
+        scaled = margin_value(K, y, None if C is None else 3 * C, dual_ridge / 3) / 3
+        assert margin_value(3 * K, y, C, dual_ridge) == pytest.approx(scaled, rel=1e-5)
     R = root(K)
     first, second = (cp.Variable(n, nonneg=True) for n in np.bincount(y))
     apart = cp.sum_squares(R[:, y == 0] @ first - R[:, y == 1] @ second)
@@ -189,28 +189,28 @@ ANCHORS = [
 ]
 
 
-@pytest.mark.parametrize(("C", "tau", "value", "weights"), ANCHORS)
-def test_anchors_of_two_kernels(C, tau, value, weights):
-    result = margin_weights([LINEAR6, NARROW6], Y6, C=C, tau=tau, trace=6, tol=1e-7)
+@pytest.mark.parametrize(("C", "dual_ridge", "value", "weights"), ANCHORS)
+def test_anchors_of_two_kernels(C, dual_ridge, value, weights):
+    result = margin_weights([LINEAR6, NARROW6], Y6, C=C, dual_ridge=dual_ridge, trace=6, tol=1e-7)
     assert result.value == pytest.approx(value, rel=1e-6)
     assert result.weights == pytest.approx(weights, abs=1e-3)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize(("C", "tau"), KINDS)
-def test_weights_reach_the_optimum_of_the_conic_program(C, tau, classes):
+@pytest.mark.parametrize(("C", "dual_ridge"), KINDS)
+def test_weights_reach_the_optimum_of_the_conic_program(C, dual_ridge, classes):
     X, y = rows(20, classes)
     kernels = kernels_of(X)
-    optimum, weights = program(kernels, y, C, tau, 20.0)
-    result = margin_weights(kernels, y, C=C, tau=tau, tol=1e-5)
+    optimum, weights = program(kernels, y, C, dual_ridge, 20.0)
+    result = margin_weights(kernels, y, C=C, dual_ridge=dual_ridge, tol=1e-5)
     assert result.bound <= optimum * (1 + 1e-6)
     assert optimum * (1 - 1e-6) <= result.value
     assert result.value == pytest.approx(optimum, rel=1e-4)
-    assert result.bound == pytest.approx(proven(result, kernels, y, tau, 20.0), rel=1e-9)
+    assert result.bound == pytest.approx(proven(result, kernels, y, dual_ridge, 20.0), rel=1e-9)
     assert result.weights @ [np.trace(K) for K in kernels] == pytest.approx(20)
     assert result.weights == pytest.approx(weights, abs=0.15 * np.abs(weights).max())
     # Compute the functional of the learned kernel in another way.
-    assert margin_value(result.kernel, y, C, tau) == pytest.approx(result.value, rel=1e-4)
+    assert margin_value(result.kernel, y, C, dual_ridge) == pytest.approx(result.value, rel=1e-4)
     assert np.all(result.alpha >= 0) and (C is None or result.alpha.max() <= C)
     values, bounds = ([step[k] for step in result.history] for k in ("value", "bound"))
     assert np.all(np.diff(values) <= 0) and np.all(np.diff(bounds) >= 0)
@@ -231,28 +231,30 @@ def test_weights_read_as_variables_would_not_do():
 
 @pytest.mark.parametrize(("classes", "labelled"), [(2, 20), (3, 14)])
 @pytest.mark.parametrize("p", [1.1, 2.0, 4.0])
-@pytest.mark.parametrize(("C", "tau"), [(1.0, 0.0), (None, 0.5)])
-def test_norms_reach_the_optimum_of_the_conic_program(p, C, tau, classes, labelled):
+@pytest.mark.parametrize(("C", "dual_ridge"), [(1.0, 0.0), (None, 0.5)])
+def test_norms_reach_the_optimum_of_the_conic_program(p, C, dual_ridge, classes, labelled):
     X, y = rows(20, classes)
     kernels, y = kernels_of(X), y[:labelled]
-    optimum, _ = program(kernels, y, C, tau, 20.0, p)
-    result = margin_weights(kernels, y, C=C, tau=tau, norm=p, tol=2e-5)
+    optimum, _ = program(kernels, y, C, dual_ridge, 20.0, p)
+    result = margin_weights(kernels, y, C=C, dual_ridge=dual_ridge, norm=p, tol=2e-5)
     assert result.bound * (1 - 1e-6) <= optimum <= result.value * (1 + 1e-6)
     assert result.value == pytest.approx(optimum, rel=1e-4)
-    assert result.bound == pytest.approx(proven(result, kernels, y, tau, 20.0, p), rel=1e-8)
+    assert result.bound == pytest.approx(proven(result, kernels, y, dual_ridge, 20.0, p), rel=1e-8)
     sizes = result.weights * [np.trace(K) for K in kernels]
     assert np.linalg.norm(sizes, p) == pytest.approx(20)
     learned = result.kernel[:labelled, :labelled]
-    assert margin_value(learned, y, C, tau) == pytest.approx(result.value, rel=1e-4)
+    assert margin_value(learned, y, C, dual_ridge) == pytest.approx(result.value, rel=1e-4)
 
 
-@pytest.mark.parametrize(("C", "tau"), [(1.0, 0.0), (None, 0.5), (None, 0.0)])
+@pytest.mark.parametrize(("C", "dual_ridge"), [(1.0, 0.0), (None, 0.5), (None, 0.0)])
 @pytest.mark.parametrize("labelled", [14, 8])
-def test_signed_weights_reach_the_optimum_over_the_span(C, tau, labelled):
+def test_signed_weights_reach_the_optimum_over_the_span(C, dual_ridge, labelled):
     X, y = rows(14, seed=1)
     kernels, y = kernels_of(X)[:3], y[:labelled]
-    optimum = conic(kernels, y, C, tau, 14.0)
-    result = margin_weights(kernels, y, C=C, tau=tau, mode="signed", tol=5e-4)
+    optimum = conic(kernels, y, C, dual_ridge, 14.0)
+    result = margin_weights(
+        kernels, y, C=C, dual_ridge=dual_ridge, kernel_family="signed", tol=5e-4
+    )
     assert result.bound * (1 - 1e-5) <= optimum <= result.value * (1 + 1e-5)
     assert result.value == pytest.approx(optimum, rel=1e-3)
     assert result.weights @ [np.trace(K) for K in kernels] == pytest.approx(14)
@@ -262,7 +264,7 @@ def test_signed_weights_reach_the_optimum_over_the_span(C, tau, labelled):
     z[:labelled] = signs_of(y)[0] * result.alpha
     mu = cp.Variable(3)
     K = sum(mu[i] * kernel for i, kernel in enumerate(kernels))
-    plane = 2 * result.alpha.sum() - tau * result.alpha @ result.alpha
+    plane = 2 * result.alpha.sum() - dual_ridge * result.alpha @ result.alpha
     plane -= sum(mu[i] * (z @ kernel @ z) for i, kernel in enumerate(kernels))
     proof = solved(cp.Problem(cp.Minimize(plane), [(K + K.T) / 2 >> 0, cp.trace(K) == 14]))
     assert result.bound * (1 - 1e-5) <= proof <= optimum * (1 + 1e-5)
@@ -271,56 +273,70 @@ def test_signed_weights_reach_the_optimum_over_the_span(C, tau, labelled):
     multiples = [(z @ kernel @ z + np.sum(S * kernel)) / np.trace(kernel) for kernel in kernels]
     assert multiples == pytest.approx([multiples[0]] * 3, rel=1e-2)
     if (result.weights < -1e-3).any():
-        assert result.value < margin_weights(kernels, y, C=C, tau=tau, tol=1e-5).bound
+        assert result.value < margin_weights(kernels, y, C=C, dual_ridge=dual_ridge, tol=1e-5).bound
 
 
 def test_points_without_a_label_count_by_their_trace():
     X, y = rows(24)
     kernels, y = kernels_of(X), y[:15]
-    for C, tau in KINDS[1:3]:
-        optimum, _ = program(kernels, y, C, tau, 10.0)
-        result = margin_weights(np.array(kernels), y, C=C, tau=tau, trace=10, tol=1e-5)
+    for C, dual_ridge in KINDS[1:3]:
+        optimum, _ = program(kernels, y, C, dual_ridge, 10.0)
+        result = margin_weights(
+            np.array(kernels), y, C=C, dual_ridge=dual_ridge, trace=10, tol=1e-5
+        )
         assert result.value == pytest.approx(optimum, rel=1e-4)
-        assert result.bound == pytest.approx(proven(result, kernels, y, tau, 10.0), rel=1e-9)
+        assert result.bound == pytest.approx(proven(result, kernels, y, dual_ridge, 10.0), rel=1e-9)
         assert result.kernel.shape == (24, 24) and np.trace(result.kernel) == pytest.approx(10)
 
 
-@pytest.mark.parametrize(("C", "tau"), [(None, 0.0), (0.02, 0.0), (1.0, 0.3), (None, 1.0)])
-def test_free_kernel_is_the_closed_form(C, tau):
+@pytest.mark.parametrize(("C", "dual_ridge"), [(None, 0.0), (0.02, 0.0), (1.0, 0.3), (None, 1.0)])
+def test_free_kernel_is_the_closed_form(C, dual_ridge):
     y = np.array([0, 1, 1, 0, 1, 1, 1])
-    # Without C and tau, the conic solver is inaccurate, but the value is known.
-    optimum = 4 * 5 * 2 / (7 * 5) if C is None and tau == 0 else conic(None, y, C, tau, 5.0, 9)
-    result = margin_weights(None, y, C=C, tau=tau, mode="free", trace=5, n_points=9)
+    # Without C and dual_ridge, the conic solver is inaccurate, but the value is known.
+    optimum = (
+        4 * 5 * 2 / (7 * 5)
+        if C is None and dual_ridge == 0
+        else conic(None, y, C, dual_ridge, 5.0, 9)
+    )
+    result = margin_weights(
+        None, y, C=C, dual_ridge=dual_ridge, kernel_family="free", trace=5, n_points=9
+    )
     assert result.value == pytest.approx(optimum, rel=1e-6)
     assert result.gap == pytest.approx(0, abs=1e-9)
     assert result.weights is None
     # The solution repeats the labels and is zero for other points.
     assert not result.kernel[7:].any() and np.linalg.matrix_rank(result.kernel) == 1
     assert np.trace(result.kernel) == pytest.approx(5)
-    other = margin_weights([np.eye(9), np.ones((9, 9)) + np.eye(9)], y, C=C, tau=tau, trace=5)
+    other = margin_weights(
+        [np.eye(9), np.ones((9, 9)) + np.eye(9)], y, C=C, dual_ridge=dual_ridge, trace=5
+    )
     assert result.value <= other.value
 
 
 def test_signed_weights_of_several_classes():
     X, y = rows(15, 3, seed=1)
     kernels = kernels_of(X)[:3]
-    for C, tau, labelled in ((1.0, 0.0, 15), (None, 0.5, 10)):
-        optimum = conic(kernels, y[:labelled], C, tau, 15.0)
-        result = margin_weights(kernels, y[:labelled], C=C, tau=tau, mode="signed", tol=5e-4)
+    for C, dual_ridge, labelled in ((1.0, 0.0, 15), (None, 0.5, 10)):
+        optimum = conic(kernels, y[:labelled], C, dual_ridge, 15.0)
+        result = margin_weights(
+            kernels, y[:labelled], C=C, dual_ridge=dual_ridge, kernel_family="signed", tol=5e-4
+        )
         assert result.bound * (1 - 1e-5) <= optimum <= result.value * (1 + 1e-5)
         assert result.value == pytest.approx(optimum, rel=1e-3)
         assert linalg.eigvalsh(result.kernel)[0] >= -1e-9 * 15
 
 
-@pytest.mark.parametrize(("C", "tau"), KINDS)
+@pytest.mark.parametrize(("C", "dual_ridge"), KINDS)
 @pytest.mark.parametrize(("classes", "labelled"), [(2, 16), (3, 11)])
-def test_directions_of_one_kernel(C, tau, classes, labelled):
+def test_directions_of_one_kernel(C, dual_ridge, classes, labelled):
     X, y = rows(16, classes)
     y = y[:labelled]
     K = np.exp(-cdist(X, X, "sqeuclidean") / 4)
     V = linalg.eigh(K)[1][:, ::-1][:, :8]
-    optimum, _ = program([np.outer(v, v) for v in V.T], y, C, tau, 16.0)
-    result = margin_weights(K, y, C=C, tau=tau, mode="rank_one", n_directions=8, tol=5e-5)
+    optimum, _ = program([np.outer(v, v) for v in V.T], y, C, dual_ridge, 16.0)
+    result = margin_weights(
+        K, y, C=C, dual_ridge=dual_ridge, kernel_family="rank_one", n_directions=8, tol=5e-5
+    )
     assert result.value == pytest.approx(optimum, rel=1e-4)
     assert result.bound <= optimum * (1 + 1e-6)
     assert np.abs(np.sum(result.directions * V, axis=0)) == pytest.approx(np.ones(8))
@@ -381,18 +397,18 @@ def test_inputs_are_not_changed():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         margin_value(kernels[0], y, 1.0, 0.1)
-        margin_weights(kernels, y, C=1.0, tau=0.1)
-        margin_weights(kernels, y, C=None, tau=0.1)
+        margin_weights(kernels, y, C=1.0, dual_ridge=0.1)
+        margin_weights(kernels, y, C=None, dual_ridge=0.1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("C", "tau"), [(1.0, 0.0), (None, 1.0)])
-def test_a_thousand_rows_are_proven(C, tau):
+@pytest.mark.parametrize(("C", "dual_ridge"), [(1.0, 0.0), (None, 1.0)])
+def test_a_thousand_rows_are_proven(C, dual_ridge):
     X, y = rows(1000)
     kernels = kernels_of(X)
-    result = margin_weights(kernels, y, C=C, tau=tau)
+    result = margin_weights(kernels, y, C=C, dual_ridge=dual_ridge)
     assert 0 <= result.gap <= 1e-3
-    assert result.bound == pytest.approx(proven(result, kernels, y, tau, 1000.0), rel=1e-9)
+    assert result.bound == pytest.approx(proven(result, kernels, y, dual_ridge, 1000.0), rel=1e-9)
 
 
 @pytest.mark.parametrize("C", [None, 0.3, 5.0])
@@ -400,8 +416,8 @@ def test_the_intercept_of_squared_hinges_makes_the_objective_least(C):
     random = np.random.default_rng(0)
     for n in (2, 9, 60):
         y = np.where(np.arange(n) % 3 == 1, 1.0, -1.0)
-        f, tau = random.normal(size=n) + 0.3 * y, 0.7
-        value, b = compute_primal_value(f, 2.0, y, C, tau)
+        f, dual_ridge = random.normal(size=n) + 0.3 * y, 0.7
+        value, b = compute_primal_value(f, 2.0, y, C, dual_ridge)
 
         def at(b, f=f, y=y):
             slack = 1 - y * (f + b)

@@ -59,10 +59,10 @@ def test_multipliers_are_zero_beside_the_margin():
 
 
 def test_the_functional_is_convex_in_the_kernel_for_it_is_linear_given_alpha():
-    for C, tau in ((1.0, 0.0), (None, 0.5)):
-        ends = [margin_value(K, Y, C, tau) for K in (LINEAR, NARROW)]
+    for C, dual_ridge in ((1.0, 0.0), (None, 0.5)):
+        ends = [margin_value(K, Y, C, dual_ridge) for K in (LINEAR, NARROW)]
         for share in (0.25, 0.5, 0.75):
-            between = margin_value(share * LINEAR + (1 - share) * NARROW, Y, C, tau)
+            between = margin_value(share * LINEAR + (1 - share) * NARROW, Y, C, dual_ridge)
             assert between <= share * ends[0] + (1 - share) * ends[1] + 1e-9
     # The survey argues with convexity in alpha, but the functional is concave in alpha.
     G = np.outer(SIGN, SIGN) * NARROW
@@ -76,9 +76,9 @@ def test_the_largest_t_is_infinite():
     n, C = 8, 1.0
     K, sign = NARROW[:n, :n], SIGN[:n]
     G = np.outer(sign, sign) * K
-    t, lam = cp.Variable(), cp.Variable()
+    t, regularization = cp.Variable(), cp.Variable()
     nu, delta = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
-    right = cp.reshape(1 + nu - delta + lam * sign, (n, 1), order="C")
+    right = cp.reshape(1 + nu - delta + regularization * sign, (n, 1), order="C")
     corner = cp.reshape(t - 2 * C * cp.sum(delta), (1, 1), order="C")
     block = cp.bmat([[G, right], [right.T, corner]])
     limits = [(block + block.T) / 2 >> 0]
@@ -107,7 +107,7 @@ def test_the_most_aligned_of_all_matrices_has_nothing_for_points_without_a_label
     K = cp.Variable((n, n), PSD=True)
     product = cp.sum(cp.multiply(target_kernel(Y[:known]), K[:known, :known]))
     value = solved(cp.Problem(cp.Maximize(product), [cp.norm(K, "fro") <= 1]))
-    result = alignment_weights(None, Y[:known], mode="free", centered=False, n_points=n)
+    result = alignment_weights(None, Y[:known], kernel_family="free", centered=False, n_points=n)
     assert result.value == pytest.approx(value, rel=1e-6) == known
     assert result.kernel == pytest.approx(K.value, abs=1e-4)
     assert not result.kernel[known:].any()

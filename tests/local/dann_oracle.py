@@ -40,10 +40,10 @@ def metric_from(within, between, epsilon, shrinkage):
     return root @ (root @ between @ root + epsilon * np.eye(p)) @ root
 
 
-def metric_at(rows, codes, query, m, epsilon=1.0, n_iter=1, shrinkage=1e-3, weights="tricube"):
+def metric_at(rows, codes, query, m, epsilon=1.0, max_iter=1, shrinkage=1e-3, weights="tricube"):
     """Return the metric at a query, for standardized features."""
     sigma, seen = np.eye(rows.shape[1]), []
-    for step in range(n_iter):
+    for step in range(max_iter):
         apart = rows - query
         d = np.sqrt(np.maximum([u @ sigma @ u for u in apart], 0))
         near = np.argsort(np.round(d, 12), kind="stable")[:m]

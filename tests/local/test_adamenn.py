@@ -74,23 +74,32 @@ def oracle(X, y, x0, own=None, *, k0, k1, k2, slab, c, weighting, n_iter, region
 
 
 CASES = [
-    {"classes": 2, "n_iter": 1},
-    {"classes": 3, "n_iter": 3},
-    {"classes": 2, "n_iter": 3, "region": "weighted"},
-    {"classes": 3, "n_iter": 3, "region": "weighted", "exclude_self": True},
-    {"classes": 3, "n_iter": 1, "exclude_self": True, "weighting": "linear"},
-    {"classes": 2, "n_iter": 3, "weighting": "quadratic"},
-    {"classes": 3, "n_iter": 3, "integers": True},
-    {"classes": 3, "n_iter": 2, "integers": True, "region": "weighted"},
+    {"classes": 2, "max_iter": 1},
+    {"classes": 3, "max_iter": 3},
+    {"classes": 2, "max_iter": 3, "region": "weighted"},
+    {"classes": 3, "max_iter": 3, "region": "weighted", "exclude_self": True},
+    {"classes": 3, "max_iter": 1, "exclude_self": True, "weighting": "linear"},
+    {"classes": 2, "max_iter": 3, "weighting": "quadratic"},
+    {"classes": 3, "max_iter": 3, "integers": True},
+    {"classes": 3, "max_iter": 2, "integers": True, "region": "weighted"},
 ]
 
 
 def case(options, seed=0):
     options = dict(options)
     X, y = draw(classes=options.pop("classes"), seed=seed, integers=options.pop("integers", False))
-    rule = ADAMENNClassifier(n_average=12, n_region=20, n_slab=7, **options).fit(X, y)
-    same = {"k0": 12, "k1": 3, "k2": 20, "slab": 7, "c": rule.c, "weighting": rule.weighting}
-    same |= {"n_iter": rule.n_iter, "region": rule.region, "exclude": rule.exclude_self}
+    rule = ADAMENNClassifier(
+        n_average_neighbors=12, n_region_neighbors=20, n_slab_neighbors=7, **options
+    ).fit(X, y)
+    same = {
+        "k0": 12,
+        "k1": 3,
+        "k2": 20,
+        "slab": 7,
+        "c": rule.weight_scale,
+        "weighting": rule.weighting,
+    }
+    same |= {"n_iter": rule.max_iter, "region": rule.region, "exclude": rule.exclude_self}
     return X, y, rule, same
 
 
@@ -123,7 +132,9 @@ def test_left_out_a_row_takes_no_part_in_its_own_weights(options):
 
 def test_lists_of_all_rows_can_lose_one():
     X, y = draw(n=12)
-    rule = ADAMENNClassifier(n_average=12, n_region=12, n_slab=12, n_posterior=12).fit(X, y)
+    rule = ADAMENNClassifier(
+        n_average_neighbors=12, n_region_neighbors=12, n_slab_neighbors=12, n_posterior_neighbors=12
+    ).fit(X, y)
     rows = rule._rows()
     (weights,) = rule._by_block(rows, None, lambda b: (rule._metrics(rows, b).diagonals(),))
     sizes = {"k0": 11, "k1": 11, "k2": 11, "slab": 11}
@@ -138,7 +149,7 @@ def test_lists_of_all_rows_can_lose_one():
 def test_without_weight_on_relevance_it_is_k_nn():
     X, y = draw(n=120, classes=3)
     scale = X[:80].std(axis=0)
-    rule = ADAMENNClassifier(n_neighbors=5, c=0.0).fit(X[:80], y[:80])
+    rule = ADAMENNClassifier(n_neighbors=5, weight_scale=0.0).fit(X[:80], y[:80])
     plain = KNNClassifier(n_neighbors=5).fit(X[:80] / scale, y[:80])
     np.testing.assert_allclose(rule.weights_at(X[80:]), 0.25)
     np.testing.assert_array_equal(rule.kneighbors(X[80:])[1], plain.kneighbors(X[80:] / scale)[1])
@@ -169,7 +180,7 @@ def test_noise_weighs_less_and_weights_add_up():
     # If all rows have the same class, all features are equally relevant.
     assert weights[:, 0].mean() > 1.2 * weights[:, 1:].mean(axis=0).max()
     # The softmax must not overflow for large exponents.
-    strong = ADAMENNClassifier(c=1e6).fit(X, y).weights_at(X)
+    strong = ADAMENNClassifier(weight_scale=1e6).fit(X, y).weights_at(X)
     assert np.isfinite(strong).all()
     np.testing.assert_allclose(strong.sum(axis=1), 1)
 
@@ -180,15 +191,21 @@ T6 = np.array([[0.0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]]), np.array([-1,
 def test_t6_by_hand():
     # All six points are in the region, slab and posterior. The class fractions are (1/2, 1/2), and
     # (4/8, 4/8) if smoothed, so no feature is relevant and the neighbors are the Euclidean ones.
-    rule = ADAMENNClassifier(n_average=6, n_posterior=6, n_region=6, n_slab=6).fit(*T6)
+    rule = ADAMENNClassifier(
+        n_average_neighbors=6, n_posterior_neighbors=6, n_region_neighbors=6, n_slab_neighbors=6
+    ).fit(*T6)
     np.testing.assert_array_equal(rule.relevances_, 0)
     np.testing.assert_allclose(rule.weights_at(T6[0]), 0.5)
-    # With n_posterior=1, P is the class of the point itself: (1/2)^2 / (1/2), twice.
-    rule = ADAMENNClassifier(n_average=6, n_posterior=1, n_region=6, n_slab=6).fit(*T6)
+    # With n_posterior_neighbors=1, P is the class of the point itself: (1/2)^2 / (1/2), twice.
+    rule = ADAMENNClassifier(
+        n_average_neighbors=6, n_posterior_neighbors=1, n_region_neighbors=6, n_slab_neighbors=6
+    ).fit(*T6)
     np.testing.assert_allclose(rule.relevances_, 1.0)
     # Slabs of two: along feature 0 the two nearest to (0, 0) are both 0 and of its class; along
     # feature 1 rows 0, 1 and 4 tie at 0: (1 - 3/5)^2 (5/3 + 5/2).
-    rule = ADAMENNClassifier(n_average=6, n_posterior=1, n_region=6, n_slab=2).fit(*T6)
+    rule = ADAMENNClassifier(
+        n_average_neighbors=6, n_posterior_neighbors=1, n_region_neighbors=6, n_slab_neighbors=2
+    ).fit(*T6)
     np.testing.assert_allclose(
         rule.relevances_[0], [0.25**2 * (4 / 3 + 4), 0.4**2 * (5 / 3 + 5 / 2)]
     )
@@ -197,12 +214,21 @@ def test_t6_by_hand():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"n_region": 61}, "n_region=61 is larger than the number of training points"),
-        ({"n_region": 60, "exclude_self": True}, "n_region=60 is larger"),
-        ({"n_average": 61}, "n_average=61 is larger"),
-        ({"n_posterior": 61}, "n_posterior=61 is larger"),
-        ({"n_region": 5, "n_posterior": 6}, r"n_posterior=6 .* \(n_region=5\)"),
-        ({"n_region": 5, "n_slab": 6}, r"n_slab=6 .* \(n_region=5\)"),
+        (
+            {"n_region_neighbors": 61},
+            "n_region_neighbors=61 is larger than the number of training points",
+        ),
+        ({"n_region_neighbors": 60, "exclude_self": True}, "n_region_neighbors=60 is larger"),
+        ({"n_average_neighbors": 61}, "n_average_neighbors=61 is larger"),
+        ({"n_posterior_neighbors": 61}, "n_posterior_neighbors=61 is larger"),
+        (
+            {"n_region_neighbors": 5, "n_posterior_neighbors": 6},
+            r"n_posterior_neighbors=6 .* \(n_region_neighbors=5\)",
+        ),
+        (
+            {"n_region_neighbors": 5, "n_slab_neighbors": 6},
+            r"n_slab_neighbors=6 .* \(n_region_neighbors=5\)",
+        ),
         ({"n_neighbors": 61}, "n_neighbors=61 is larger"),
     ],
 )
@@ -214,9 +240,9 @@ def test_sizes_that_there_are_not(options, words):
 def test_few_rows_duplicates_and_a_class_of_one():
     X = np.repeat([[0.0, 1, 2], [3, 1, 0]], 4, axis=0)
     for region in ("euclidean", "weighted"):
-        rule = ADAMENNClassifier(n_iter=2, region=region).fit(X, [0] * 7 + [1])
+        rule = ADAMENNClassifier(max_iter=2, region=region).fit(X, [0] * 7 + [1])
         assert np.isfinite(rule.weights_at(X)).all()
         assert rule.predict([[0.0, 1, 2]]) == 0
         assert 0 <= rule.leave_one_out_error() <= 1
-    few = ADAMENNClassifier(n_neighbors=1, n_posterior=1).fit(np.eye(3, 20), [0, 1, 1])
+    few = ADAMENNClassifier(n_neighbors=1, n_posterior_neighbors=1).fit(np.eye(3, 20), [0, 1, 1])
     assert few.predict(np.eye(3, 20)).tolist() == [0, 1, 1]

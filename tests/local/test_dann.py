@@ -24,8 +24,8 @@ TWO = make_classification(
 @pytest.mark.parametrize(("X", "y"), [TWO, THREE], ids=["two classes", "three"])
 def test_metrics_neighbors_and_votes_are_those_of_a_loop(X, y, weights, n_iter):
     known, new = np.arange(len(X)) % 3 > 0, np.arange(len(X)) % 6 == 0
-    said = {"epsilon": 0.8, "n_iter": n_iter, "shrinkage": 0.02, "weights": weights}
-    dann = DANNClassifier(n_metric=45, **said).fit(X[known], y[known])
+    said = {"epsilon": 0.8, "max_iter": n_iter, "shrinkage": 0.02, "weights": weights}
+    dann = DANNClassifier(n_metric_neighbors=45, **said).fit(X[known], y[known])
     scale = X[known].std(axis=0)
     rows, codes, queries = X[known] / scale, y[known], X[new] / scale
     metrics = [metric_at(rows, codes, query, 45, **said) for query in queries]
@@ -48,11 +48,11 @@ def test_metrics_neighbors_and_votes_are_those_of_a_loop(X, y, weights, n_iter):
 @pytest.mark.parametrize("n_iter", [1, 2])
 def test_left_out_rows_make_no_part_of_their_metrics(n_iter):
     X, y = TWO[0][:60], TWO[1][:60]
-    dann = DANNClassifier(n_neighbors=1, n_metric=60, n_iter=n_iter).fit(X, y)
+    dann = DANNClassifier(n_neighbors=1, n_metric_neighbors=60, max_iter=n_iter).fit(X, y)
     rows, wrong = X / X.std(axis=0), 0
     for i in range(60):
         others = np.delete(np.arange(60), i)
-        metric = metric_at(rows[others], y[others], rows[i], 59, n_iter=n_iter)
+        metric = metric_at(rows[others], y[others], rows[i], 59, max_iter=n_iter)
         apart = rows[others] - rows[i]
         wrong += y[others[((apart @ metric) * apart).sum(axis=1).argmin()]] != y[i]
     assert dann.leave_one_out_error() == wrong / 60
@@ -60,7 +60,7 @@ def test_left_out_rows_make_no_part_of_their_metrics(n_iter):
 
 def test_anchors_on_six_points():
     dann = DANNClassifier(
-        n_neighbors=1, n_metric=6, weights="uniform", shrinkage=0.0, standardize=False
+        n_neighbors=1, n_metric_neighbors=6, weights="uniform", shrinkage=0.0, standardize=False
     ).fit(T6, T6_LABELS)
     wanted = [[33.48870392, 2.98929845], [2.98929845, 1.09512485]]
     np.testing.assert_allclose(dann.metric_at([[2, 2], [0, 9]]), [wanted, wanted], rtol=1e-8)
@@ -79,7 +79,12 @@ def test_an_affine_map_of_the_rows_maps_the_metric():
     random = np.random.default_rng(0)
     X, y = random.normal(size=(90, 5)) + np.arange(90)[:, None] % 3, np.arange(90) % 3
     T = random.normal(size=(5, 5)) + 3 * np.eye(5)
-    said = {"n_metric": len(X), "shrinkage": 0.0, "standardize": False, "weights": "uniform"}
+    said = {
+        "n_metric_neighbors": len(X),
+        "shrinkage": 0.0,
+        "standardize": False,
+        "weights": "uniform",
+    }
     here = DANNClassifier(**said).fit(X, y).metric_at(X[:5])
     there = DANNClassifier(**said).fit(X @ T, y).metric_at(X[:5] @ T)
     back = np.linalg.inv(T)
@@ -89,7 +94,7 @@ def test_an_affine_map_of_the_rows_maps_the_metric():
 def test_epsilon_from_a_direction_to_the_covariance_within():
     X, y = THREE
     rows = X / X.std(axis=0)
-    said = {"n_metric": len(X), "weights": "uniform", "shrinkage": 0.0}
+    said = {"n_metric_neighbors": len(X), "weights": "uniform", "shrinkage": 0.0}
     within, between = scatters_of(rows, y, np.ones(len(X)))
     units = np.outer(X.std(axis=0), X.std(axis=0))
     large = DANNClassifier(epsilon=1e9, **said).fit(X, y).metric_at(X[:1])[0] * units
@@ -104,7 +109,7 @@ def test_epsilon_from_a_direction_to_the_covariance_within():
 
 def test_with_large_epsilon_and_full_shrinkage_it_is_k_nn():
     X, y = TWO
-    dann = DANNClassifier(epsilon=1e12, shrinkage=1.0, n_metric=len(X)).fit(X, y)
+    dann = DANNClassifier(epsilon=1e12, shrinkage=1.0, n_metric_neighbors=len(X)).fit(X, y)
     knn = KNNClassifier(n_neighbors=5).fit(X / X.std(axis=0), y)
     found, wanted = dann.kneighbors(X[:50])[1], knn.kneighbors(X[:50] / X.std(axis=0))[1]
     np.testing.assert_array_equal(found, wanted)
@@ -150,9 +155,9 @@ def test_iterations_need_not_converge():
         sets.append(frozenset(near))
         sigma = metric_from(*scatters_of(X[near], y[near], np.ones(5)), 1.0, 1e-3)
     assert sets[-1] == sets[-3] != sets[-2] == sets[-4]
-    said = {"n_metric": 5, "weights": "uniform", "standardize": False}
-    stopped = DANNClassifier(n_iter=1000, **said).fit(X, y).metric_at([query])[0]
-    wanted = metric_at(X, y, query, 5, n_iter=1000, weights="uniform")
+    said = {"n_metric_neighbors": 5, "weights": "uniform", "standardize": False}
+    stopped = DANNClassifier(max_iter=1000, **said).fit(X, y).metric_at([query])[0]
+    wanted = metric_at(X, y, query, 5, max_iter=1000, weights="uniform")
     np.testing.assert_allclose(stopped, wanted, rtol=1e-8)
 
 
@@ -162,7 +167,7 @@ def test_a_window_far_smaller_than_the_data_keeps_its_digits():
     one = random.normal(size=(40, 2))
     y = (one[:, 0] > 0).astype(int)
     X = np.concatenate([one * 1e-6, [[0.5, 1.0]] + one * 1e-6])
-    said = {"n_metric": 40, "standardize": False}
+    said = {"n_metric_neighbors": 40, "standardize": False}
     far = DANNClassifier(**said).fit(X, np.tile(y, 2)).metric_at(X[:3])
     alone = DANNClassifier(**said).fit(one, y).metric_at(one[:3]) * 1e12
     scaled = [metric_at(one, y, query, 40) for query in one[:3]]
@@ -181,14 +186,16 @@ def test_duplicates_single_rows_and_windows_of_one_class():
         40,
         60,
     ):  # h = 0, and identical rows within each class: zero within-class scatter
-        dann = DANNClassifier(n_metric=m).fit(X, y)
+        dann = DANNClassifier(n_metric_neighbors=m).fit(X, y)
         assert np.isfinite(dann.metric_at(X[::20])).all()
         assert dann.score(X, y) == 1
-    lone = DANNClassifier(n_neighbors=1, n_metric=30).fit(TWO[0], [7, *TWO[1][1:]])
+    lone = DANNClassifier(n_neighbors=1, n_metric_neighbors=30).fit(TWO[0], [7, *TWO[1][1:]])
     assert lone.predict(TWO[0][:1]).tolist() == [7]
-    one = DANNClassifier(n_metric=30).fit(TWO[0], np.zeros(150, int))
+    one = DANNClassifier(n_metric_neighbors=30).fit(TWO[0], np.zeros(150, int))
     assert set(one.predict(TWO[0]).tolist()) == {0}
-    same = DANNClassifier(n_neighbors=1, n_metric=5).fit(np.ones((6, 2)), [0, 1, 0, 1, 0, 1])
+    same = DANNClassifier(n_neighbors=1, n_metric_neighbors=5).fit(
+        np.ones((6, 2)), [0, 1, 0, 1, 0, 1]
+    )
     assert same.kneighbors(np.ones((1, 2)))[1].tolist() == [[0]]
 
 
@@ -196,7 +203,7 @@ def test_more_features_than_rows_say_that_shrinkage_does_it():
     random = np.random.default_rng(0)
     X, y = random.normal(size=(30, 60)), np.arange(30) % 2
     with pytest.warns(
-        UserWarning, match=r"n_metric=30 points are too few for 60 features and 2 classes"
+        UserWarning, match=r"n_metric_neighbors=30 points are too few for 60 features and 2 classes"
     ):
         dann = DANNClassifier(shrinkage=0.1).fit(X, y)
     assert np.isfinite(dann.kneighbors(X)[0]).all()
@@ -206,8 +213,10 @@ def test_more_features_than_rows_say_that_shrinkage_does_it():
 
 
 def test_bad_sizes_are_named():
-    with pytest.raises(ValueError, match=r"n_metric=151 is larger than .* \(n_samples=150\)"):
-        DANNClassifier(n_metric=151).fit(*TWO)
+    with pytest.raises(
+        ValueError, match=r"n_metric_neighbors=151 is larger than .* \(n_samples=150\)"
+    ):
+        DANNClassifier(n_metric_neighbors=151).fit(*TWO)
     with pytest.raises(ValueError, match="epsilon must be a number above 0"):
         DANNClassifier(epsilon=0.0).fit(*TWO)
 

@@ -37,7 +37,7 @@ def test_the_settings_of_the_guide_are_those_of_r(load, k, epsilon):
     known = np.arange(len(X)) % 3 != 0
     dann = DANNClassifier(
         n_neighbors=k,
-        n_metric=50,
+        n_metric_neighbors=50,
         epsilon=epsilon,
         weights="uniform",
         standardize=False,

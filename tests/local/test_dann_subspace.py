@@ -41,7 +41,7 @@ def subspace_of(X, y, m, sphere, rho=1e-3):
 @pytest.mark.parametrize("sphere", ["global", "local", "none"])
 @pytest.mark.parametrize(("X", "y"), [TWO, THREE], ids=["two classes", "three"])
 def test_map_is_that_of_a_loop(X, y, sphere):
-    learner = DANNSubspace(3, n_metric=60, sphere=sphere).fit(X, y)
+    learner = DANNSubspace(3, n_metric_neighbors=60, sphere=sphere).fit(X, y)
     values, directions = subspace_of(X, y, 60, sphere)
     np.testing.assert_allclose(learner.eigenvalues_, values[:3], rtol=1e-8, atol=1e-10)
     signs = np.sign((learner.components_ * directions[:3]).sum(axis=1))
@@ -93,11 +93,11 @@ def test_sub_dann_survives_noise():
 
 def test_small_windows_blocks_and_threads_give_the_same(monkeypatch):
     X, y = THREE
-    once = DANNSubspace(2, n_metric=50).fit(X, y)
-    threads = DANNSubspace(2, n_metric=50, n_jobs=2).fit(X, y)
+    once = DANNSubspace(2, n_metric_neighbors=50).fit(X, y)
+    threads = DANNSubspace(2, n_metric_neighbors=50, n_jobs=2).fit(X, y)
     np.testing.assert_allclose(threads.components_, once.components_, rtol=1e-8)
     monkeypatch.setattr("nearfar.summaries.local_scatters._ROUNDED", 0.0)  # all from differences
-    exact = DANNSubspace(2, n_metric=50).fit(X, y)
+    exact = DANNSubspace(2, n_metric_neighbors=50).fit(X, y)
     np.testing.assert_allclose(exact.components_, once.components_, rtol=1e-8)
 
 
@@ -105,11 +105,13 @@ def test_duplicates_and_bad_sizes():
     X = np.repeat([[0.0, 0], [1, 0], [5, 5]], 20, axis=0)
     y = np.repeat([0, 1, 1], 20)
     for m in (3, 30):
-        learner = DANNSubspace(1, n_metric=m).fit(X, y)
+        learner = DANNSubspace(1, n_metric_neighbors=m).fit(X, y)
         assert np.isfinite(learner.components_).all()
     with pytest.raises(
         ValueError, match="n_components=3 must be at most the number of features, 2"
     ):
         DANNSubspace(3).fit(X, y)
-    with pytest.raises(ValueError, match=r"n_metric=61 must be at most .* \(n_samples=60\)"):
-        DANNSubspace(n_metric=61).fit(X, y)
+    with pytest.raises(
+        ValueError, match=r"n_metric_neighbors=61 must be at most .* \(n_samples=60\)"
+    ):
+        DANNSubspace(n_metric_neighbors=61).fit(X, y)

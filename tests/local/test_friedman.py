@@ -59,7 +59,7 @@ CASES = [
 @pytest.mark.parametrize(("mode", "classes", "integers"), CASES)
 def test_cuts_neighbours_and_votes_are_those_of_a_loop(mode, classes, integers):
     X, y = draw(classes=classes, integers=integers)
-    rule = FriedmanClassifier(n_neighbors=7, mode=mode).fit(X, y)
+    rule = FriedmanClassifier(n_neighbors=7, variant=mode).fit(X, y)
     queries = X[:12] + (0 if integers else 0.3)
     distances, found = rule.kneighbors(queries)
     first, third, last = (rule.relevance_at(queries, step) for step in (0, 2, -1))
@@ -83,7 +83,7 @@ def test_cuts_neighbours_and_votes_are_those_of_a_loop(mode, classes, integers):
 @pytest.mark.parametrize(("mode", "classes", "integers"), CASES)
 def test_left_out_a_row_takes_no_part_in_its_own_regions(mode, classes, integers):
     X, y = draw(classes=classes, integers=integers, seed=1)
-    rule = FriedmanClassifier(n_neighbors=7, mode=mode).fit(X, y)
+    rule = FriedmanClassifier(n_neighbors=7, variant=mode).fit(X, y)
     _, found = rule._nearest(None, 7)
     for i in range(0, len(X), 7):
         assert found[i].tolist() == oracle(X, y, X[i], own=i, K=7, mode=mode)[2].tolist()
@@ -126,7 +126,7 @@ def test_where_nothing_matters_the_cut_is_by_scaled_distance():
     X = np.concatenate([random.normal(size=(40, 3)), random.normal(size=(40, 3)) + 50])
     y = np.repeat([0, 1], 40)
     for mode in ("scythe", "machete"):
-        rule = FriedmanClassifier(n_neighbors=5, mode=mode, alpha=0.5).fit(X, y)
+        rule = FriedmanClassifier(n_neighbors=5, variant=mode, keep_fraction=0.5).fit(X, y)
         np.testing.assert_allclose(rule.relevance_at(X[:3], -1), 1 / 3)
         distances, found = rule.kneighbors(X[:3])
         for i in range(3):
@@ -139,7 +139,7 @@ def test_where_nothing_matters_the_cut_is_by_scaled_distance():
 
 def test_boxes_shrink_and_hold_the_neighbours():
     X, y = draw(n=200, classes=2)
-    rule = FriedmanClassifier(mode="machete").fit(X, y)
+    rule = FriedmanClassifier(variant="machete").fit(X, y)
     steps = range(len(rule.region_sizes()) - 1)
     boxes = np.array([rule.regions_at(X[:9], step) for step in steps])
     widths = boxes[..., 1] - boxes[..., 0]
@@ -153,13 +153,13 @@ def test_boxes_shrink_and_hold_the_neighbours():
 def test_what_it_refuses_and_what_it_may_be_asked():
     X, y = draw()
     rule = FriedmanClassifier(n_neighbors=7).fit(X, y)
-    with pytest.raises(ValueError, match="mode"):
+    with pytest.raises(ValueError, match="variant"):
         rule.regions_at(X)
     with pytest.raises(ValueError, match="step=99 must be from"):
         rule.relevance_at(X, 99)
     with pytest.raises(ValueError, match="n_neighbors=81 is larger"):
         FriedmanClassifier(n_neighbors=81).fit(X, y)
-    for bad in ({"alpha": 1.0}, {"alpha": 0.0}, {"window": 0.0}, {"min_window": 0}):
+    for bad in ({"keep_fraction": 1.0}, {"keep_fraction": 0.0}, {"window": 0.0}, {"min_window": 0}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             FriedmanClassifier(**bad).fit(X, y)
     # With fewer than n_neighbors, kneighbors returns the first of them. It can also order all rows.
@@ -173,11 +173,11 @@ def test_what_it_refuses_and_what_it_may_be_asked():
 def test_duplicates_and_more_features_than_rows():
     X = np.repeat([[0.0, 1, 2], [3, 1, 0]], 8, axis=0)
     for mode in ("scythe", "machete"):
-        rule = FriedmanClassifier(n_neighbors=3, mode=mode).fit(X, [0] * 8 + [1] * 8)
+        rule = FriedmanClassifier(n_neighbors=3, variant=mode).fit(X, [0] * 8 + [1] * 8)
         assert rule.predict([[0.0, 1, 2], [3, 1, 0.1]]).tolist() == [0, 1]
         assert rule.kneighbors(X[:1])[1].tolist() == [[0, 1, 2]]
         assert np.isfinite(rule.explain(X[:2]).relevance).all()
-        wide = FriedmanClassifier(n_neighbors=1, mode=mode).fit(np.eye(3, 20), [0, 1, 1])
+        wide = FriedmanClassifier(n_neighbors=1, variant=mode).fit(np.eye(3, 20), [0, 1, 1])
         assert wide.predict(np.eye(3, 20)).tolist() == [0, 1, 1]
 
 
@@ -194,11 +194,13 @@ def test_one_pass_finds_the_neighbours_for_each_k(mode, n, most, alpha):
     random = np.random.default_rng(n)
     X = np.round(random.normal(size=(n + 20, 3)), 1)  # with ties
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
-    rule = FriedmanClassifier(mode=mode, alpha=alpha, n_neighbors=5).fit(X[:n], y[:n])
+    rule = FriedmanClassifier(variant=mode, keep_fraction=alpha, n_neighbors=5).fit(X[:n], y[:n])
     found = rule.kneighbors_by_k(X[n:], most)
     assert [near.shape for near in found] == [(20, k) for k in range(1, most + 1)]
     for k, near in enumerate(found, 1):
-        alone = FriedmanClassifier(mode=mode, alpha=alpha, n_neighbors=k).fit(X[:n], y[:n])
+        alone = FriedmanClassifier(variant=mode, keep_fraction=alpha, n_neighbors=k).fit(
+            X[:n], y[:n]
+        )
         np.testing.assert_array_equal(near, alone.kneighbors(X[n:])[1])
     with pytest.raises(
         ValueError, match=f"most={n + 1} must be from 1 to the number of training points, {n}"

@@ -64,7 +64,7 @@ class Machine:
         return a + brentq(lambda t: self.f(a + t * (b - a)), 0, 1, xtol=1e-15, rtol=1e-15) * (b - a)
 
 
-def oracle(X, y, queries, name, C, a_scale=10.0):
+def oracle(X, y, queries, name, C, weight_scale=10.0):
     """Return boundary points and weights for standardized features, query by query."""
     middle, scale = np.median(X, axis=0), X.std(axis=0)
     rows, Q = (X - middle) / scale, (queries - middle) / scale
@@ -89,7 +89,7 @@ def oracle(X, y, queries, name, C, a_scale=10.0):
         d = machine.boundary(q)
         n = np.abs(machine.slope(d))
         A = max(0, D - np.linalg.norm(S - q, axis=1).min())
-        w = np.exp(a_scale * A * n / np.linalg.norm(n))
+        w = np.exp(weight_scale * A * n / np.linalg.norm(n))
         points.append(d * scale + middle)
         weights.append(w / w.sum())
     return np.array(points), np.array(weights)
@@ -178,9 +178,9 @@ def test_far_from_the_boundary_all_features_count_alike():
     np.testing.assert_allclose(rule.weights_at(far), 1 / 3)
     plain = KNNClassifier(n_neighbors=5).fit(X / X.std(axis=0), y)
     np.testing.assert_array_equal(rule.kneighbors(far)[1], plain.kneighbors(far / X.std(axis=0))[1])
-    np.testing.assert_allclose(LFMSVMClassifier(a_scale=0.0).fit(X, y).weights_at(X), 1 / 3)
+    np.testing.assert_allclose(LFMSVMClassifier(weight_scale=0.0).fit(X, y).weights_at(X), 1 / 3)
     # A negative A reverses the order of the weights.
-    unclipped = LFMSVMClassifier(clip=False, a_scale=0.1).fit(X, y).weights_at(X)
+    unclipped = LFMSVMClassifier(clip=False, weight_scale=0.1).fit(X, y).weights_at(X)
     assert (unclipped.argmin(axis=1) != rule.weights_at(X).argmin(axis=1)).any()
 
 

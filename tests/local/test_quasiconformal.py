@@ -52,7 +52,7 @@ def covariance_of(rows, rho=1e-3):
 @pytest.mark.parametrize(("X", "y"), [TWO, THREE], ids=["two classes", "three"])
 def test_distances_and_votes_are_those_of_a_loop(X, y, exact):
     known, new = np.arange(len(X)) % 2 == 0, np.arange(len(X)) % 6 == 1
-    rule = QuasiconformalClassifier(n_posterior=8, exact=exact).fit(X[known], y[known])
+    rule = QuasiconformalClassifier(n_posterior_neighbors=8, exact=exact).fit(X[known], y[known])
     scale = X[known].std(axis=0)
     rows, codes = X[known] / scale, y[known]
     np.testing.assert_allclose(
@@ -79,7 +79,7 @@ def test_distances_and_votes_are_those_of_a_loop(X, y, exact):
 def test_left_out_rows_are_in_no_posterior():
     X, y = TWO[0][:40], TWO[1][:40]
     for k in (5, 39):  # with 39, the list has all other rows and no replacement
-        rule = QuasiconformalClassifier(n_neighbors=3, n_posterior=k).fit(X, y)
+        rule = QuasiconformalClassifier(n_neighbors=3, n_posterior_neighbors=k).fit(X, y)
         rows = X / X.std(axis=0)
         covariance = covariance_of(rows)
         distances, found = rule._nearest(None, 3)
@@ -102,7 +102,7 @@ def left_out_distances(rows, codes, query, k, covariance):
 
 def test_signed_identity_and_a_constant_posterior():
     X, y = TWO
-    rule = QuasiconformalClassifier(n_posterior=len(X) - 1, smoothing=1e9).fit(X, y)
+    rule = QuasiconformalClassifier(n_posterior_neighbors=len(X) - 1, smoothing=1e9).fit(X, y)
     # c is (nearly) constant, so the order is that of the Mahalanobis distance.
     rows = X / X.std(axis=0)
     squares = [
@@ -123,7 +123,7 @@ def test_without_smoothing_all_pure_rows_would_be_at_distance_zero():
     query, covariance = np.array([0.5]), covariance_of(np.tile(X, 2))[:1, :1]
     literal = distances_of(X, y, query, 5, covariance, smoothing=0.0)
     assert (literal[:20] == 0).all()
-    rule = QuasiconformalClassifier(n_posterior=5, standardize=False).fit(X, y)
+    rule = QuasiconformalClassifier(n_posterior_neighbors=5, standardize=False).fit(X, y)
     distances, found = rule.kneighbors([[0.51]])
     assert (distances > 0).all()
     assert set(found[0].tolist()) <= {7, 8, 9, 10, 11, 12}
@@ -137,18 +137,20 @@ def test_rows_beyond_the_reach_of_the_kernel_are_still_in_order():
     X = random.normal(size=(120, 2)) * 0.01
     X[60:] += 1
     y = np.arange(120) // 60
-    rule = QuasiconformalClassifier(n_posterior=5, standardize=False).fit(X, y)
+    rule = QuasiconformalClassifier(n_posterior_neighbors=5, standardize=False).fit(X, y)
     rule.precision_ = np.eye(2) * 1e8
     found = rule.kneighbors([[0.0, 0.0]])[1][0]
     wanted = np.argsort((X[:60] ** 2).sum(axis=1))[:5]
     assert found.tolist() == wanted.tolist()
-    one = QuasiconformalClassifier(n_posterior=5).fit(X, np.zeros(120))
+    one = QuasiconformalClassifier(n_posterior_neighbors=5).fit(X, np.zeros(120))
     assert one.kneighbors(X[:9])[1][:, 0].tolist() == list(range(9))
 
 
 def test_bad_sizes_are_named():
-    with pytest.raises(ValueError, match=r"n_posterior=120 must be below .* \(n_samples=120\)"):
-        QuasiconformalClassifier(n_posterior=120).fit(*TWO)
+    with pytest.raises(
+        ValueError, match=r"n_posterior_neighbors=120 must be below .* \(n_samples=120\)"
+    ):
+        QuasiconformalClassifier(n_posterior_neighbors=120).fit(*TWO)
 
 
 def test_spherical_is_the_median_distance():

@@ -10,10 +10,10 @@ WINE = load_wine(return_X_y=True)
 MOONS = make_moons(120, noise=0.3, random_state=0)
 
 
-def metric_of(rows, codes, query, n_metric, epsilon):
+def metric_of(rows, codes, query, n_metric_neighbors, epsilon):
     """Return the metric of one query by definition, for standardized features."""
     far = np.sqrt(((rows - query) ** 2).sum(axis=1))
-    near = np.argsort(far, kind="stable")[:n_metric]
+    near = np.argsort(far, kind="stable")[:n_metric_neighbors]
     counts = np.bincount(codes[near], minlength=2)
     one, two = np.argsort(-counts, kind="stable")[:2]
     metric = epsilon * np.eye(rows.shape[1])
@@ -28,7 +28,7 @@ def metric_of(rows, codes, query, n_metric, epsilon):
 @pytest.mark.parametrize(("X", "y"), [WINE, MOONS], ids=["three classes", "two"])
 @pytest.mark.parametrize("left_out", [False, True])
 def test_metrics_neighbors_and_votes_are_those_of_a_loop(X, y, left_out):
-    rule = ShortFukunagaClassifier(n_metric=40, epsilon=0.2).fit(X, y)
+    rule = ShortFukunagaClassifier(n_metric_neighbors=40, epsilon=0.2).fit(X, y)
     rows = X / X.std(axis=0)
     distances, found = rule._nearest(None, 5) if left_out else rule.kneighbors(X)
     if not left_out:
@@ -56,13 +56,17 @@ def test_metrics_neighbors_and_votes_are_those_of_a_loop(X, y, left_out):
 
 def test_a_window_of_one_class_or_of_equal_means_is_euclidean():
     X = np.array([[0.0, 0], [0, 2], [2, 0], [2, 2], [40, 0], [41, 0]])
-    rule = ShortFukunagaClassifier(n_neighbors=1, n_metric=4, epsilon=0.5, standardize=False)
+    rule = ShortFukunagaClassifier(
+        n_neighbors=1, n_metric_neighbors=4, epsilon=0.5, standardize=False
+    )
     at = rule.fit(X, [0, 1, 1, 0, 1, 1]).metric_at([[1, 1], [40, 0]])
     np.testing.assert_allclose(at[0], 0.5 * np.eye(2), atol=1e-12)  # both means are (1, 1)
-    far = rule.set_params(n_metric=2).fit(X, [0, 0, 0, 0, 1, 1]).metric_at([[40.0, 0]])
+    far = rule.set_params(n_metric_neighbors=2).fit(X, [0, 0, 0, 0, 1, 1]).metric_at([[40.0, 0]])
     np.testing.assert_array_equal(far[0], 0.5 * np.eye(2))
 
 
 def test_more_rows_than_there_are_make_no_metric():
-    with pytest.raises(ValueError, match=r"n_metric=121 is larger than .* \(n_samples=120\)"):
-        ShortFukunagaClassifier(n_metric=121).fit(*MOONS)
+    with pytest.raises(
+        ValueError, match=r"n_metric_neighbors=121 is larger than .* \(n_samples=120\)"
+    ):
+        ShortFukunagaClassifier(n_metric_neighbors=121).fit(*MOONS)

@@ -30,7 +30,7 @@ def test_the_metric_needs_its_last_factor():
     assert np.abs(printed - printed.T).max() > 0.1
     whole = printed @ root
     options = {"weights": "uniform", "shrinkage": 0.0, "standardize": False}
-    dann = DANNClassifier(n_neighbors=1, n_metric=6, **options).fit(X, Y)
+    dann = DANNClassifier(n_neighbors=1, n_metric_neighbors=6, **options).fit(X, Y)
     np.testing.assert_allclose(dann.metric_at(X[:1])[0], whole, rtol=1e-8)
     np.testing.assert_allclose(
         whole, [[33.48870392, 2.98929845], [2.98929845, 1.09512485]], atol=1e-7

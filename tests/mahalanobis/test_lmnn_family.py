@@ -472,7 +472,7 @@ def test_equal_metrics_give_the_single_loss():
 def test_one_cell_is_lmnn():
     X, y = IRIS
     settings = published(tol=1e-8)
-    one = MultiMetricLMNN(settings, cells=np.zeros(150, int), validation_fraction=0).fit(X, y)
+    one = MultiMetricLMNN(settings, partition=np.zeros(150, int), validation_fraction=0).fit(X, y)
     lmnn = clone(settings).fit(X, y)
     assert one.objective_ == pytest.approx(lmnn.objective_, rel=1e-5)
     np.testing.assert_array_equal(one.predict(X), KNNClassifier(settings).fit(X, y).predict(X))
@@ -511,7 +511,7 @@ def test_neighbours_are_measured_by_the_metric_of_the_training_point():
     rows, queries = X[::2], X[1::2]
     full = np.empty((len(queries), len(rows)))
     for j, row in enumerate(rows):
-        L = found.components_[found.cells_[j]]
+        L = found.components_[found.regions_[j]]
         full[:, j] = np.linalg.norm((queries - row) @ L.T, axis=1)
     np.testing.assert_array_equal(nearest, np.argsort(full, axis=1, kind="stable")[:, :4])
     np.testing.assert_allclose(distances, np.sort(full, axis=1)[:, :4], rtol=1e-6)
@@ -532,10 +532,10 @@ def test_leave_one_out_leaves_itself_out():
 def test_energies_are_differences_of_the_loss(cells):
     X, y = problem(4)
     old, new = np.arange(30), np.arange(30, 36)
-    options = {"cells": cells, "n_cells": 2, "random_state": 0, "validation_fraction": 0}
+    options = {"partition": cells, "n_regions": 2, "random_state": 0, "validation_fraction": 0}
     found = MultiMetricLMNN(LMNN(n_neighbors=2), rule="energy", **options).fit(X[old], y[old])
     L, targets = found.components_, target_neighbors(X[old], y[old], 2)
-    before = many_brute(L, X[old], y[old], found.cells_, targets)
+    before = many_brute(L, X[old], y[old], found.regions_, targets)
     energies = found.energies(X[new])
     for t, point in enumerate(X[new]):
         for c in range(3):
@@ -544,7 +544,7 @@ def test_energies_are_differences_of_the_loss(cells):
             else:
                 cell = int(np.argmin(((found._centroids - point) ** 2).sum(1)))
             near = [
-                np.sum((L[found.cells_[j]] @ (point - X[j])) ** 2) if y[j] == c else np.inf
+                np.sum((L[found.regions_[j]] @ (point - X[j])) ** 2) if y[j] == c else np.inf
                 for j in old
             ]
             own = np.argsort(near, kind="stable")[:2]
@@ -552,7 +552,7 @@ def test_energies_are_differences_of_the_loss(cells):
                 L,
                 np.vstack([X[old], point]),
                 np.r_[y[old], c],
-                np.r_[found.cells_, cell],
+                np.r_[found.regions_, cell],
                 np.vstack([targets, own]),
             )
             assert energies[t, c] == pytest.approx(after - before, rel=1e-8)
@@ -565,7 +565,11 @@ def test_cells_of_k_means_lower_the_loss_on_circles():
     X = 10 * X
     losses = [
         MultiMetricLMNN(
-            LMNN(n_neighbors=1), cells="kmeans", n_cells=n, validation_fraction=0, random_state=0
+            LMNN(n_neighbors=1),
+            partition="kmeans",
+            n_regions=n,
+            validation_fraction=0,
+            random_state=0,
         )
         .fit(X, y)
         .objective_
@@ -580,10 +584,10 @@ def test_held_out_rows_stop_it_in_time():
     found = MultiMetricLMNN(random_state=0).fit(X, y)
     assert found.validation_errors_
     # All rows vote, including held-out rows.
-    assert len(found.cells_) == 178
+    assert len(found.regions_) == 178
     assert set(found.kneighbors(X, n_neighbors=178)[1][0]) == set(range(178))
     with pytest.raises(ValueError, match="one non-negative integer for each of the 178 rows"):
-        MultiMetricLMNN(cells=[0, 1]).fit(X, y)
+        MultiMetricLMNN(partition=[0, 1]).fit(X, y)
     with pytest.raises(ValueError, match="n_neighbors=500"):
         found.kneighbors(X, n_neighbors=500)
 
@@ -635,13 +639,13 @@ def test_cells_without_a_row_leave_no_trace():
     X, y = IRIS
     cells = np.full(len(X), 4)
     cells[7] = 9
-    found = MultiMetricLMNN(LMNN(tol=1e-3), cells=cells, rule="energy", patience=1).fit(X, y)
+    found = MultiMetricLMNN(LMNN(tol=1e-3), partition=cells, rule="energy", patience=1).fit(X, y)
     assert len(found.components_) == len(found._centroids) == 2
-    assert sorted(np.unique(found.cells_)) == [0, 1]
+    assert sorted(np.unique(found.regions_)) == [0, 1]
     # Four distinct points, six cells.
     X, y = np.repeat(X[::40], 10, axis=0), np.repeat([0, 0, 1, 1], 10)
     with pytest.warns(UserWarning, match="distinct clusters"):
-        found = MultiMetricLMNN(cells="kmeans", n_cells=6, rule="energy").fit(X, y)
+        found = MultiMetricLMNN(partition="kmeans", n_regions=6, rule="energy").fit(X, y)
     assert len(found.components_) == len(found._centroids) == 4
     assert found.score(X, y) == 1
 

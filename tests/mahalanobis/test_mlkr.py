@@ -63,7 +63,7 @@ def test_restarts_keep_the_best():
     X, y, _ = sines(3)
     one = MLKR(1, init="random", random_state=1).fit(X, y)
     assert (
-        MLKR(1, init="random", random_state=1, n_restarts=3).fit(X, y).objective_
+        MLKR(1, init="random", random_state=1, n_init=3).fit(X, y).objective_
         <= (1 + 1e-9) * one.objective_
     )
 

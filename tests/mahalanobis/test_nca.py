@@ -123,9 +123,9 @@ def test_lists_without_the_own_class_get_one_for_logarithms():
 def test_restarts_keep_the_best():
     X, y = WINE
     one = NCA(1, init="random", random_state=3).fit(X, y)
-    many = NCA(1, init="random", random_state=3, n_restarts=4).fit(X, y)
+    many = NCA(1, init="random", random_state=3, n_init=4).fit(X, y)
     assert many.objective_ >= one.objective_
-    again = NCA(1, init="random", random_state=3, n_restarts=4).fit(X, y)
+    again = NCA(1, init="random", random_state=3, n_init=4).fit(X, y)
     np.testing.assert_array_equal(many.components_, again.components_)
 
 
@@ -142,7 +142,7 @@ def test_a_warm_start_goes_on():
 
 def test_an_interrupted_fit_leaves_the_best_so_far():
     X, y = WINE
-    model = NCA(2, n_restarts=3)
+    model = NCA(2, n_init=3)
 
     def stop(iteration, state):
         if iteration == 5:

@@ -419,10 +419,10 @@ def test_information_of_units_far_apart_keeps_its_digits():
     [
         {},
         {"n_components": 2},
-        {"n_principal": 3},
-        {"n_principal": 3, "n_components": 2},
+        {"n_pca_components": 3},
+        {"n_pca_components": 3, "n_components": 2},
         {"shrinkage": 0.2},
-        {"shrinkage": 0.2, "n_principal": 3},
+        {"shrinkage": 0.2, "n_pca_components": 3},
     ],
 )
 @pytest.mark.parametrize("data", ["regular", "wide", "collinear", "constant"])
@@ -449,16 +449,16 @@ def test_covariance_and_information_follow_batches():
     np.testing.assert_allclose(rca.information_, whole.information_, atol=1e-9)
 
 
-@pytest.mark.parametrize("n_principal", [1, 3, 4])
-def test_principal_components_come_before_whitening(n_principal):
+@pytest.mark.parametrize("n_pca_components", [1, 3, 4])
+def test_principal_components_come_before_whitening(n_pca_components):
     X, groups = known_groups()
     C, total = chunklet_covariance(X, groups)
-    P = np.linalg.eigh(total)[1][:, ::-1][:, :n_principal].T
+    P = np.linalg.eigh(total)[1][:, ::-1][:, :n_pca_components].T
     wanted = inverse_root(P @ C @ P.T) @ P
-    rca = RCA(n_principal=n_principal).fit(X, supervision=groups)
+    rca = RCA(n_pca_components=n_pca_components).fit(X, supervision=groups)
     np.testing.assert_allclose(rca.get_mahalanobis_matrix(), wanted.T @ wanted, rtol=1e-7)
-    with pytest.raises(ValueError, match="n_principal=5 is more than the 4 directions"):
-        RCA(n_principal=5).fit(X, supervision=groups)
+    with pytest.raises(ValueError, match="n_pca_components=5 is more than the 4 directions"):
+        RCA(n_pca_components=5).fit(X, supervision=groups)
 
 
 # Bugs of other libraries

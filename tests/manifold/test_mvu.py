@@ -177,8 +177,8 @@ def test_optimum_is_that_of_a_conic_solver(solve, name):
         ("inequality", {}),
         ("inequality without angles", {"angles": False}),
         ("equality", {"constraints": "equality"}),
-        ("l1", {"constraints": "l1", "omega": 20 / 21}),
-        ("squared", {"constraints": "squared", "omega": 0.99}),
+        ("l1", {"constraints": "l1", "slack_penalty": 20 / 21}),
+        ("squared", {"constraints": "squared", "slack_penalty": 0.99}),
         ("minimum", {"constraints": "equality", "objective": "min"}),
     ],
 )
@@ -257,17 +257,21 @@ def test_l1_weights_stay_within_the_price_and_less_of_it_is_unbounded():
     X, _ = roll(60, noise=0.2)
     edges = Edges.from_pairs(*mvu_oracle.edges(X, True)[:2], 60)
     mvu = MVU(n_neighbors=4, constraints="l1").fit(X)
-    price = mvu.omega_ / (1 - mvu.omega_)
+    price = mvu.slack_penalty_ / (1 - mvu.slack_penalty_)
     assert price == pytest.approx(5 * least_price(edges), rel=1e-6)
     assert np.abs(mvu.edge_weights_).max() <= price * (1 + 1e-6)
     least = least_price(edges)
-    assert MVU(n_neighbors=4, constraints="l1", omega=1.02 * least / (1 + 1.02 * least)).fit(X)
+    assert MVU(
+        n_neighbors=4, constraints="l1", slack_penalty=1.02 * least / (1 + 1.02 * least)
+    ).fit(X)
     fiedler = laplacian_eigenpairs(edges, np.ones(len(edges)), 1)[1]
     for share, grows in ((0.98, True), (1.02, False)):
         problem = Problem(edges, "l1", "max", share * least)
         assert (problem.value(1e4 * fiedler) > problem.value(1e3 * fiedler)) == grows
-    with pytest.raises(ValueError, match="omega=.* is too small for L1 slack.*at least 0.6594"):
-        MVU(n_neighbors=4, constraints="l1", omega=0.98 * least / (1 + 0.98 * least)).fit(X)
+    with pytest.raises(
+        ValueError, match="slack_penalty=.* is too small for L1 slack.*at least 0.6594"
+    ):
+        MVU(n_neighbors=4, constraints="l1", slack_penalty=0.98 * least / (1 + 0.98 * least)).fit(X)
 
 
 @pytest.mark.slow
@@ -354,7 +358,11 @@ def test_the_certificate_is_what_its_definition_says(name, solver, constraints, 
     i, j = mvu.edges_.T
     D = ((X[i] - X[j]) ** 2).sum(axis=1)
     unit = D.mean()
-    D, w, price = D / unit, mvu.edge_weights_, mvu.omega_ / max(1 - mvu.omega_, 1e-300)
+    D, w, price = (
+        D / unit,
+        mvu.edge_weights_,
+        mvu.slack_penalty_ / max(1 - mvu.slack_penalty_, 1e-300),
+    )
 
     def value(Y):
         slack = ((Y[i] - Y[j]) ** 2).sum(axis=1) - D
@@ -859,9 +867,12 @@ def test_stopping_early_is_said_with_the_gap():
         ({"objective": "min"}, "has the trivial solution zero"),
         ({"n_neighbors": 30}, "n_neighbors=30 must be less"),
         ({"n_components": 30}, "n_components=30 must be less"),
-        ({"constraints": "squared", "omega": 1.0}, "omega=1 gives the variance no weight"),
+        (
+            {"constraints": "squared", "slack_penalty": 1.0},
+            "slack_penalty=1 gives the variance no weight",
+        ),
         ({"constraints": "soft"}, "constraints must be"),
-        ({"omega": 0.0}, "omega must be"),
+        ({"slack_penalty": 0.0}, "slack_penalty must be"),
         ({"on_disconnected": "ignore"}, "on_disconnected must be"),
     ],
 )

@@ -40,7 +40,7 @@ def test_noise_of_ten_percent_averages_out(noisy):
 def test_omega_matters_little_here(noisy):
     """Gradient descent stays folded with ω = 0.9999."""
     true, edges, distances = noisy
-    assert rms(true, sensor_localization(edges, distances, omega=0.9999).positions) < 0.003
+    assert rms(true, sensor_localization(edges, distances, slack_penalty=0.9999).positions) < 0.003
 
 
 def test_without_the_program_the_sensors_stay_in_a_tangle(noisy):
@@ -114,7 +114,7 @@ def test_equal_input_gives_equal_bits():
         ({"edges": [[0, 0], [1, 1]], "distances": [1.0, 1.0]}, "must join different sensors"),
         ({"n_components": 0}, "n_components must be"),
         ({"n_basis": 1}, "n_basis must be"),
-        ({"omega": 1.0}, "omega must be"),
+        ({"slack_penalty": 1.0}, "slack_penalty must be"),
         ({"anchors": {1000: [0, 0]}}, "anchors must have keys"),
         ({"anchors": {1: [0, 0, 0]}}, "positions of 2 finite"),
         ({"anchors": {1: [0, np.nan]}}, "positions of 2 finite"),

@@ -256,7 +256,7 @@ def test_identical_rows_share_a_place_and_change_nothing(method):
 def test_scaling_of_the_toy_set_has_the_known_eigenvalues():
     for learner in (
         ClassicalMDS(5).fit(T6),
-        ClassicalMDS(5, dissimilarity="precomputed").fit(cdist(T6, T6)),
+        ClassicalMDS(5, metric="precomputed").fit(cdist(T6, T6)),
     ):
         # Distances that were not squared would give other eigenvalues.
         expected = [10.88600094, 6.61399906, 0, 0, 0]
@@ -271,7 +271,7 @@ def test_scaling_of_euclidean_distances_is_pca(shape):
     pca = ScikitPCA(3).fit(X)
     for learner, rows in (
         (ClassicalMDS(3), X),
-        (ClassicalMDS(3, dissimilarity="precomputed"), cdist(X, X)),
+        (ClassicalMDS(3, metric="precomputed"), cdist(X, X)),
     ):
         same_up_to_signs(learner.fit_transform(rows), pca.transform(X))
         np.testing.assert_allclose(learner.eigenvalues_ / (len(X) - 1), pca.explained_variance_)
@@ -284,7 +284,7 @@ def test_what_scaling_loses_is_the_sum_of_squares_of_the_other_eigenvalues():
     D = cdist(*[np.random.default_rng(0).normal(size=(30, 6))] * 2, "cityblock")
     B = double_centered(D**2)
     values = linalg.eigvalsh(B)[::-1]
-    learner = ClassicalMDS(4, dissimilarity="precomputed").fit(D)
+    learner = ClassicalMDS(4, metric="precomputed").fit(D)
     loss = np.linalg.norm(learner.embedding_ @ learner.embedding_.T - B) ** 2
     assert loss == pytest.approx((values[4:] ** 2).sum())
     assert learner.negative_share_ == pytest.approx(-values[values < 0].sum() / abs(values).sum())
@@ -295,7 +295,7 @@ def test_the_negative_eigenvalue_of_a_star_is_reported(rays):
     star = np.full((rays + 1, rays + 1), 2.0)
     star[0] = star[:, 0] = 1
     np.fill_diagonal(star, 0)
-    learner = ClassicalMDS(rays - 1, dissimilarity="precomputed").fit(star)
+    learner = ClassicalMDS(rays - 1, metric="precomputed").fit(star)
     # The rays are at right angles, and no center has distance 1 to all of them. With n = rays + 1
     # the trace is (2 rays + 4 rays (rays - 1)) / 2n, and the rays contribute 2 (rays - 1).
     n = rays + 1
@@ -305,7 +305,7 @@ def test_the_negative_eigenvalue_of_a_star_is_reported(rays):
     expected = negative / (2 * (rays - 1) + negative)
     assert learner.negative_share_ == pytest.approx(expected)
     with pytest.warns(UserWarning, match="only .* have a positive eigenvalue"):
-        full = ClassicalMDS(rays, dissimilarity="precomputed").fit(star)
+        full = ClassicalMDS(rays, metric="precomputed").fit(star)
     assert not full.embedding_[:, -1].any()
     assert not full.transform(star)[:, -1].any()
 
@@ -313,7 +313,7 @@ def test_the_negative_eigenvalue_of_a_star_is_reported(rays):
 def test_scaling_places_a_point_of_the_space_at_its_distances():
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(40, 3)), rng.normal(size=(6, 3))
-    learner = ClassicalMDS(3, dissimilarity="precomputed").fit(cdist(X, X))
+    learner = ClassicalMDS(3, metric="precomputed").fit(cdist(X, X))
     np.testing.assert_allclose(
         cdist(learner.transform(cdist(new, X)), learner.embedding_), cdist(new, X), rtol=1e-8
     )
@@ -331,7 +331,7 @@ def test_scaling_places_a_point_of_the_space_at_its_distances():
 def test_distances_that_are_none_are_refused(change, message):
     D = cdist(*[np.random.default_rng(0).normal(size=(9, 2))] * 2)
     with pytest.raises(ValueError, match=message):
-        ClassicalMDS(dissimilarity="precomputed").fit(change(D))
+        ClassicalMDS(metric="precomputed").fit(change(D))
 
 
 # ---------------------------------------------------------------------- isomap
@@ -826,7 +826,7 @@ def test_stress_is_no_worse_than_that_of_scikit_learn():
 def test_order_of_distances_is_all_that_non_metric_scaling_needs():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 3))
-    metric, order = MDS().fit(X[:40]), MDS(metric=False).fit(X[:40])
+    metric, order = MDS().fit(X[:40]), MDS(metric_mds=False).fit(X[:40])
     assert order.stress_ < metric.stress_
     D, E = pdist(X[:40]), pdist(order.embedding_)
     rank = np.corrcoef(np.argsort(np.argsort(D)), np.argsort(np.argsort(E)))[0, 1]
@@ -839,7 +839,7 @@ def test_order_of_distances_is_all_that_non_metric_scaling_needs():
 def test_new_points_have_the_least_stress_to_those_in_place(metric):
     rng = np.random.default_rng(0)
     X = 7 * rng.normal(size=(50, 3))
-    mds = MDS(metric=metric).fit(X[:40])
+    mds = MDS(metric_mds=metric).fit(X[:40])
     expected = cdist(X[40:], X[:40])
     if not metric:
         isotonic = IsotonicRegression(out_of_bounds="clip")
@@ -866,7 +866,7 @@ def test_random_projections_keep_squared_lengths_on_average(kind):
     for q in (4, 16):
         squares = []
         for seed in range(144):
-            learner = RandomProjection(q, kind=kind, random_state=seed).fit(x)
+            learner = RandomProjection(q, matrix_type=kind, random_state=seed).fit(x)
             squares.append(learner.pair_distance(x[None])[0] ** 2)
         assert np.mean(squares) == pytest.approx(1, abs=5 * np.std(squares) / 12)
         spreads.append(np.std(squares))

@@ -294,7 +294,7 @@ def test_the_certificate_is_of_the_factor(unrolled):
     Y, (i, j) = mvu.factor_, mvu.edges_.T
     D = ((X[i] - X[j]) ** 2).sum(axis=1)
     slack = ((Y[i] - Y[j]) ** 2).sum(axis=1) - D
-    price = mvu.omega_ / (1 - mvu.omega_) / D.mean()
+    price = mvu.slack_penalty_ / (1 - mvu.slack_penalty_) / D.mean()
     assert mvu.trace_ == pytest.approx((Y**2).sum())
     assert mvu.trace_ == pytest.approx(mvu.eigenvalues_.sum())
     assert mvu.objective_ == pytest.approx(mvu.trace_ - price * slack @ slack)
@@ -361,15 +361,18 @@ def test_scale_and_rotation_go_through():
 
 def test_a_small_omega_stretches_and_a_large_one_keeps_lengths():
     X, _ = roll(400)
-    loose, firm = (VariationalMVU(omega=omega, bound_iter=0).fit(X) for omega in (0.9, 0.9999))
+    loose, firm = (
+        VariationalMVU(slack_penalty=slack_penalty, bound_iter=0).fit(X)
+        for slack_penalty in (0.9, 0.9999)
+    )
     assert loose.stress_ > 10 * firm.stress_ and loose.trace_ > 1.5 * firm.trace_
 
 
 @pytest.mark.slow
 def test_fewer_pairs_leave_more_freedom():
     X, _ = roll(300)
-    with_angles = VariationalMVU(omega=0.999, refine=True).fit(X)
-    without = VariationalMVU(omega=0.999, angles=False).fit(X)
+    with_angles = VariationalMVU(slack_penalty=0.999, refine=True).fit(X)
+    without = VariationalMVU(slack_penalty=0.999, angles=False).fit(X)
     assert len(without.edges_) < len(with_angles.edges_)
     assert without.dual_bound_ > with_angles.objective_
 
@@ -403,8 +406,8 @@ def test_parts_are_linked_with_a_warning_or_refused():
     ("options", "message"),
     [
         ({"n_basis": 1}, "n_basis=1 must be at least n_components=2"),
-        ({"omega": 1.0}, "omega=1"),
-        ({"omega": 0.0}, "omega must be"),
+        ({"slack_penalty": 1.0}, "slack_penalty=1"),
+        ({"slack_penalty": 0.0}, "slack_penalty must be"),
         ({"basis": "fourier"}, "basis must be"),
         ({"n_neighbors": 50}, "n_neighbors=50"),
         ({"n_components": 50}, "n_components=50"),

@@ -15,8 +15,8 @@ from sklearn.datasets import load_iris
 
 from nearfar import LDA, LMNN, KNNClassifier, NeighborGraph, Pairs, all_estimators
 from nearfar.persistence import load, save
-from nearfar.persistence.model import training_rows, walk
-from nearfar.persistence.types import listed_types
+from nearfar.persistence.model import count_training_rows, walk_components
+from nearfar.persistence.types import get_listed_types
 from nearfar.state import (
     State,
     check_state,
@@ -92,8 +92,8 @@ def test_estimators_that_keep_rows_say_how_many(name):
     own = n_training_rows(model)
     if model.learner_tags.reads == "instances":
         assert own is not None
-    parts = list(walk(model, listed_types(), name))
-    held = training_rows(parts)
+    parts = list(walk_components(model, get_listed_types(), name))
+    held = count_training_rows(parts)
     assert all(0 < n <= len(X) for n in held.values())
     # A table with one row per training row must be declared as training rows.
     arrays = [value for _, value in parts if isinstance(value, np.ndarray) and value.ndim > 1]

@@ -38,12 +38,12 @@ from nearfar import (
     save,
 )
 from nearfar.persistence import ModelFileError
-from nearfar.persistence.model import check_parts, walk
-from nearfar.persistence.types import listed_types
+from nearfar.persistence.model import check_components, walk_components
+from nearfar.persistence.types import get_listed_types
 
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::3], np.array(["setosa", "versicolor", "virginica"])[Y[::3]]
-TYPES = listed_types()
+TYPES = get_listed_types()
 # Number of mutants per attribute in the default run. The slow tests try all of them.
 FEW = 3
 
@@ -100,7 +100,7 @@ def tamper(model, rows, few=None, seed=0):
     """
     rng = np.random.default_rng(seed)
     tried, loaded, failed = 0, 0, []
-    for where, part in list(walk(model, TYPES, "model")):
+    for where, part in list(walk_components(model, TYPES, "model")):
         if type(part) not in TYPES.values():
             continue
         for attribute, value in list(vars(part).items()):
@@ -109,7 +109,7 @@ def tamper(model, rows, few=None, seed=0):
                 vars(part)[attribute] = wrong[i]
                 tried += 1
                 try:
-                    check_parts(list(walk(model, TYPES, "model")))
+                    check_components(list(walk_components(model, TYPES, "model")))
                 except ModelFileError:
                     continue
                 else:
@@ -199,7 +199,7 @@ def test_a_method_that_goes_with_other_values_is_refused(method):
     for other in ("mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"):
         model.method = other
         try:
-            check_parts(list(walk(model, TYPES, "model")))
+            check_components(list(walk_components(model, TYPES, "model")))
         except ModelFileError:
             assert other != method
         else:

@@ -13,19 +13,19 @@ from nearfar.solvers.gaussian_divergences import (
     Bregman,
     GaussianFamily,
     KullbackLeibler,
-    averaged,
     kullback_leibler,
-    normal_nodes,
+    make_averaged_objective,
+    make_normal_nodes,
     squared_difference,
 )
 from nearfar.solvers.mixtures import figueiredo_jain, n_parameters
 from nearfar.solvers.subspaces import (
     Interrupted,
-    best_of_starts,
     climb_subspace,
-    orthonormal,
+    draw_random_subspaces,
+    find_orthonormal_basis,
     projector_distance,
-    random_subspaces,
+    search_from_starts,
     search_subspace,
 )
 
@@ -120,8 +120,8 @@ def test_kl_against_draws():
     a = stats.multivariate_normal(means[0] @ U, U.T @ covariances[0] @ U)
     b = stats.multivariate_normal(means[1] @ U, U.T @ covariances[1] @ U)
     draws = a.rvs(400_000, random_state=0)
-    found = kullback_leibler.values(GaussianFamily(means, covariances).project(U))[0, 1]
-    assert np.mean(a.logpdf(draws) - b.logpdf(draws)) == pytest.approx(found, rel=0.01)
+    result = kullback_leibler.values(GaussianFamily(means, covariances).project(U))[0, 1]
+    assert np.mean(a.logpdf(draws) - b.logpdf(draws)) == pytest.approx(result, rel=0.01)
 
 
 @pytest.mark.parametrize("q", [1, 3, 6])
@@ -163,14 +163,14 @@ def test_gradients_by_finite_differences(name, q):
     divergence = DIVERGENCES[name]
     means, covariances = gaussians(3, 5, seed=q)
     family = GaussianFamily(means, covariances)
-    U, W = orthonormal(RNG.normal(size=(5, q))), RNG.normal(size=(3, 3))
+    U, W = find_orthonormal_basis(RNG.normal(size=(5, q))), RNG.normal(size=(3, 3))
 
     def value(U):
         return float(np.sum(W * divergence.values(family.project(U))))
 
-    wanted = numerical_gradient(value, U)
-    found = divergence.gradient(family.project(U), W)
-    np.testing.assert_allclose(found, wanted, atol=1e-7 * np.abs(wanted).max())
+    expected = numerical_gradient(value, U)
+    result = divergence.gradient(family.project(U), W)
+    np.testing.assert_allclose(result, expected, atol=1e-7 * np.abs(expected).max())
 
 
 def test_kl_does_not_change_under_any_invertible_map_of_the_subspace():
@@ -181,11 +181,11 @@ def test_kl_does_not_change_under_any_invertible_map_of_the_subspace():
     D = kullback_leibler.values(family.project(U))
     np.testing.assert_allclose(kullback_leibler.values(family.project(U @ B)), D, atol=1e-10)
     A, b = RNG.normal(size=(6, 6)), RNG.normal(size=6)
-    moved = GaussianFamily(means @ A.T + b, A @ covariances @ A.T)
-    there = moved.project(np.linalg.inv(A).T @ U)
-    np.testing.assert_allclose(kullback_leibler.values(there), D, atol=1e-10)
+    mapped_family = GaussianFamily(means @ A.T + b, A @ covariances @ A.T)
+    mapped_projection = mapped_family.project(np.linalg.inv(A).T @ U)
+    np.testing.assert_allclose(kullback_leibler.values(mapped_projection), D, atol=1e-10)
     # The square of densities has a unit: only rotations leave it alone.
-    Q = orthonormal(B)
+    Q = find_orthonormal_basis(B)
     squares = squared_difference.values(family.project(U))
     np.testing.assert_allclose(
         squared_difference.values(family.project(U @ Q)), squares, atol=1e-12
@@ -210,9 +210,9 @@ def test_more_dimensions_never_lower_a_divergence_and_blocks_add():
     covariances[:, :3, 3:] = covariances[:, 3:, :3] = 0
     family = GaussianFamily(means, covariances)
     U, V = np.eye(6)[:, :2], np.eye(6)[:, 3:5]
-    both = kullback_leibler.values(family.project(np.hstack([U, V])))
-    parts = [kullback_leibler.values(family.project(part)) for part in (U, V)]
-    np.testing.assert_allclose(both, sum(parts), atol=1e-12)
+    joint_divergences = kullback_leibler.values(family.project(np.hstack([U, V])))
+    block_divergences = [kullback_leibler.values(family.project(block)) for block in (U, V)]
+    np.testing.assert_allclose(joint_divergences, sum(block_divergences), atol=1e-12)
 
 
 def test_a_large_common_offset_costs_no_digits():
@@ -276,7 +276,7 @@ def test_blocks_of_pairs_give_what_all_at_once_give(monkeypatch):
     U, W = RNG.normal(size=(5, 2)), RNG.normal(size=(7, 7))
     projected = GaussianFamily(means, covariances).project(U)
     D, G = kullback_leibler.values(projected), kullback_leibler.gradient(projected, W)
-    monkeypatch.setattr("nearfar.solvers.gaussian_divergences._BLOCK", 20)
+    monkeypatch.setattr("nearfar.solvers.gaussian_divergences._MAX_ELEMENTS", 20)
     projected = GaussianFamily(means, covariances).project(U)
     np.testing.assert_allclose(kullback_leibler.values(projected), D, atol=1e-13)
     np.testing.assert_allclose(kullback_leibler.gradient(projected, W), G, atol=1e-12)
@@ -286,9 +286,11 @@ def test_factored_covariances_need_no_square_matrices():
     c, p, q, n = 20, 600, 4, 15
     rng = np.random.default_rng(0)
     Z, means = rng.normal(size=(c, n, p)), rng.normal(size=(c, p))
-    U = orthonormal(rng.normal(size=(p, q)))
+    U = find_orthonormal_basis(rng.normal(size=(p, q)))
     thin = GaussianFamily(means, lambda U: Z.transpose(0, 2, 1) @ (Z @ U) / n + 0.1 * U)
-    objective = averaged(thin, kullback_leibler, lambda D: (D.sum(), np.ones_like(D)))
+    objective = make_averaged_objective(
+        thin, kullback_leibler, lambda D: (D.sum(), np.ones_like(D))
+    )
     objective(U)
     tracemalloc.start()
     value, gradient = objective(U)
@@ -296,8 +298,10 @@ def test_factored_covariances_need_no_square_matrices():
     tracemalloc.stop()
     assert peak < c * p * p * 8 / 20
     dense = GaussianFamily(means, Z.transpose(0, 2, 1) @ Z / n + 0.1 * np.eye(p))
-    wanted, slope = averaged(dense, kullback_leibler, lambda D: (D.sum(), np.ones_like(D)))(U)
-    assert value == pytest.approx(wanted, rel=1e-10)
+    expected, slope = make_averaged_objective(
+        dense, kullback_leibler, lambda D: (D.sum(), np.ones_like(D))
+    )(U)
+    assert value == pytest.approx(expected, rel=1e-10)
     np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-10 * np.abs(slope).max())
 
 
@@ -337,7 +341,7 @@ def densities(family, U):
 def test_bregman_divergences_against_their_integral(name, G, xi):
     means, covariances = gaussians(3, 4)
     family = GaussianFamily(means, covariances)
-    U = orthonormal(RNG.normal(size=(4, 1)))
+    U = find_orthonormal_basis(RNG.normal(size=(4, 1)))
     D = DIVERGENCES[name].values(family.project(U))
     laws = densities(family, U)
 
@@ -357,7 +361,7 @@ def test_quadrature_agrees_with_closed_forms_in_several_dimensions():
     family = GaussianFamily(means, covariances)
     off = ~np.eye(3, dtype=bool)
     for q, tolerance in ((2, 1e-6), (3, 0.02), (4, 0.05)):
-        projected = family.project(orthonormal(RNG.normal(size=(6, q))))
+        projected = family.project(find_orthonormal_basis(RNG.normal(size=(6, q))))
         exact = kullback_leibler.values(projected)
         np.testing.assert_allclose(BREGMAN_KL.values(projected), exact, atol=1e-10)
         exact = squared_difference.values(projected)[off]
@@ -366,7 +370,7 @@ def test_quadrature_agrees_with_closed_forms_in_several_dimensions():
 
 def test_nodes_have_the_moments_of_the_normal():
     for q in (1, 2, 3, 5):
-        nodes, weights = normal_nodes(q)
+        nodes, weights = make_normal_nodes(q)
         assert weights.sum() == pytest.approx(1)
         np.testing.assert_allclose(weights @ nodes, 0, atol=1e-12)
         np.testing.assert_allclose((nodes.T * weights) @ nodes, np.eye(q), atol=1e-10)
@@ -385,7 +389,7 @@ def _trace_gradient(A, U):
 
 
 def spectrum(p=12, seed=0):
-    Q = orthonormal(np.random.default_rng(seed).normal(size=(p, p)))
+    Q = find_orthonormal_basis(np.random.default_rng(seed).normal(size=(p, p)))
     values = np.arange(p, 0, -1.0)
     return (Q * values) @ Q.T, Q, values
 
@@ -394,20 +398,20 @@ def spectrum(p=12, seed=0):
 @pytest.mark.parametrize("orthonormalize", [True, False])
 def test_search_finds_the_extreme_eigenvectors(maximize, orthonormalize):
     A, Q, values = spectrum()
-    found = search_subspace(
+    result = search_subspace(
         trace_objective(A),
         RNG.normal(size=(12, 3)),
         maximize=maximize,
         orthonormalize=orthonormalize,
     )
-    wanted = Q[:, :3] if maximize else Q[:, -3:]
+    expected = Q[:, :3] if maximize else Q[:, -3:]
     total = values[:3].sum() if maximize else values[-3:].sum()
-    assert found.converged
-    assert found.objective == pytest.approx(total, rel=1e-9)
+    assert result.converged
+    assert result.objective == pytest.approx(total, rel=1e-9)
     accuracy = 1e-9 if orthonormalize else 1e-4
-    assert projector_distance(wanted, orthonormal(found.U)) < accuracy
-    steps = found.history
-    assert len(steps["objective"]) == len(steps["step"]) == len(steps["seconds"]) == found.n_iter
+    assert projector_distance(expected, find_orthonormal_basis(result.U)) < accuracy
+    steps = result.history
+    assert len(steps["objective"]) == len(steps["step"]) == len(steps["seconds"]) == result.n_iter
     gains = np.diff(steps["objective"])
     assert (gains >= -1e-12).all() if maximize else (gains <= 1e-12).all()
 
@@ -415,40 +419,40 @@ def test_search_finds_the_extreme_eigenvectors(maximize, orthonormalize):
 def test_objectives_that_only_rotations_leave_alone_are_kept_to_orthonormal_matrices():
     # Of the matrix itself tr(U'AU) has no maximum.
     A, Q, values = spectrum()
-    found = search_subspace(
+    result = search_subspace(
         lambda U: (float(np.sum(U * (A @ U))), 2 * A @ U), RNG.normal(size=(12, 3))
     )
-    assert found.objective == pytest.approx(values[:3].sum(), rel=1e-9)
-    assert projector_distance(Q[:, :3], found.U) < 1e-9
+    assert result.objective == pytest.approx(values[:3].sum(), rel=1e-9)
+    assert projector_distance(Q[:, :3], result.U) < 1e-9
 
 
 def test_gradient_through_the_orthonormal_basis_is_exact_for_any_function_of_it():
     C = RNG.normal(size=(6, 3))
-    point = subspaces._Point(
+    point = subspaces._MinimizedObjective(
         lambda Q: (float(np.sum(C * Q**2)), 2 * C * Q), (6, 3), sign=1.0, orthonormalize=True
     )
     U = RNG.normal(size=(6, 3))
-    wanted = numerical_gradient(lambda V: point(V.ravel())[0], U)
-    np.testing.assert_allclose(point(U.ravel())[1].reshape(6, 3), wanted, atol=1e-8)
+    expected = numerical_gradient(lambda V: point(V.ravel())[0], U)
+    np.testing.assert_allclose(point(U.ravel())[1].reshape(6, 3), expected, atol=1e-8)
 
 
 def test_the_whole_space_needs_no_search():
     A, _, values = spectrum(4)
-    found = search_subspace(trace_objective(A), RNG.normal(size=(4, 4)))
-    assert found.converged and found.n_iter == 0
-    assert found.objective == pytest.approx(values.sum())
+    result = search_subspace(trace_objective(A), RNG.normal(size=(4, 4)))
+    assert result.converged and result.n_iter == 0
+    assert result.objective == pytest.approx(values.sum())
 
 
 def test_search_says_when_it_ran_out_of_steps():
     A, _, _ = spectrum(40)
-    found = search_subspace(trace_objective(A), RNG.normal(size=(40, 3)), max_iter=3)
-    assert not found.converged and found.n_iter == 3
+    result = search_subspace(trace_objective(A), RNG.normal(size=(40, 3)), max_iter=3)
+    assert not result.converged and result.n_iter == 3
 
 
 def test_search_comes_back_from_where_the_objective_does_not_exist():
     A, Q, values = spectrum()
     inner = trace_objective(A)
-    start = orthonormal(Q[:, 1:3] + 0.2 * RNG.normal(size=(12, 2)))
+    start = find_orthonormal_basis(Q[:, 1:3] + 0.2 * RNG.normal(size=(12, 2)))
     calls = [0]
 
     def objective(U):
@@ -459,21 +463,21 @@ def test_search_comes_back_from_where_the_objective_does_not_exist():
             return np.nan, U
         return inner(U)
 
-    found = search_subspace(objective, start)
-    assert found.objective == pytest.approx(values[:2].sum())
+    result = search_subspace(objective, start)
+    assert result.objective == pytest.approx(values[:2].sum())
     with pytest.raises(ValueError, match="not finite at the start"):
         search_subspace(lambda U: (np.nan, U), start)
 
 
 def test_projector_distance_knows_neither_signs_nor_rotations():
-    U = orthonormal(RNG.normal(size=(8, 3)))
-    turned = U @ orthonormal(RNG.normal(size=(3, 3)))
+    U = find_orthonormal_basis(RNG.normal(size=(8, 3)))
+    turned = U @ find_orthonormal_basis(RNG.normal(size=(3, 3)))
     assert projector_distance(U, turned) < 1e-14
     assert np.linalg.norm(U - turned) > 0.1  # what the thesis compares
-    V = orthonormal(RNG.normal(size=(8, 3)))
-    wanted = np.linalg.norm(U @ U.T - V @ V.T)
-    assert projector_distance(U, V) == pytest.approx(wanted)
-    close = orthonormal(U + 1e-10 * V)
+    V = find_orthonormal_basis(RNG.normal(size=(8, 3)))
+    expected = np.linalg.norm(U @ U.T - V @ V.T)
+    assert projector_distance(U, V) == pytest.approx(expected)
+    close = find_orthonormal_basis(U + 1e-10 * V)
     assert 1e-11 < projector_distance(U, close) < 1e-9  # no digits lost
 
 
@@ -488,15 +492,15 @@ def test_the_best_of_several_starts_is_kept_with_all_values():
         return float(value), slope * np.array([[-y], [x]]) / r2
 
     starts = [np.array([[0.1], [1.0]]), np.array([[1.0], [0.1]])]
-    found = best_of_starts(objective, starts)
-    assert found.objectives == pytest.approx([0.7, 1.3])
-    assert found.objective == pytest.approx(1.3)
+    result = search_from_starts(objective, starts)
+    assert result.objectives == pytest.approx([0.7, 1.3])
+    assert result.objective == pytest.approx(1.3)
     # Equal ends: the first is kept, whatever the rounding.
-    again = best_of_starts(objective, [starts[1], starts[1] * [[1.0], [1.01]]])
+    repeated = search_from_starts(objective, [starts[1], starts[1] * [[1.0], [1.01]]])
     first = search_subspace(objective, starts[1])
-    np.testing.assert_array_equal(again.U, first.U)
-    with pytest.raises(ValueError, match="no start"):
-        best_of_starts(objective, [])
+    np.testing.assert_array_equal(repeated.U, first.U)
+    with pytest.raises(ValueError, match="`starts` is empty"):
+        search_from_starts(objective, [])
 
 
 @pytest.mark.parametrize("solver", [search_subspace, climb_subspace])
@@ -511,29 +515,29 @@ def test_an_interrupt_carries_the_best_state(solver):
             raise KeyboardInterrupt
         return inner(U)
 
-    start = orthonormal(RNG.normal(size=(12, 3)))
+    start = find_orthonormal_basis(RNG.normal(size=(12, 3)))
     with pytest.raises(KeyboardInterrupt) as caught:
         solver(objective, start)
     assert isinstance(caught.value, Interrupted)
-    found = caught.value.found
-    assert found.objective == pytest.approx(inner(found.U)[0])
-    assert found.objective > inner(start)[0]
+    result = caught.value.search
+    assert result.objective == pytest.approx(inner(result.U)[0])
+    assert result.objective > inner(start)[0]
     calls[0] = 0
-    starts = list(random_subspaces(3, 12, 3, np.random.RandomState(0)))
+    starts = list(draw_random_subspaces(3, 12, 3, np.random.RandomState(0)))
     with pytest.raises(Interrupted) as caught:
-        best_of_starts(objective, starts, solver=solver)
-    assert len(caught.value.found.objectives) == 1
+        search_from_starts(objective, starts, solver=solver)
+    assert len(caught.value.search.objectives) == 1
 
 
 def test_climbing_shortens_steps_and_never_descends():
     A, _, values = spectrum()
     start = RNG.normal(size=(12, 2))
-    found = climb_subspace(trace_objective(A), start, step=1.0, max_iter=400, tol=1e-12)
-    assert (np.diff(found.history["objective"]) > 0).all()
-    assert found.objective == pytest.approx(values[:2].sum(), rel=1e-4)
+    result = climb_subspace(trace_objective(A), start, step=1.0, max_iter=400, tol=1e-12)
+    assert (np.diff(result.history["objective"]) > 0).all()
+    assert result.objective == pytest.approx(values[:2].sum(), rel=1e-4)
     # A short path by default: at most max_iter steps of length 0.01.
     short = climb_subspace(trace_objective(A), start)
-    assert 0 < projector_distance(orthonormal(start), short.U) < np.sqrt(2) * 1.01
+    assert 0 < projector_distance(find_orthonormal_basis(start), short.U) < np.sqrt(2) * 1.01
     down = climb_subspace(trace_objective(A), start, maximize=False, max_iter=50)
     assert (np.diff(down.history["objective"]) < 0).all()
 
@@ -541,7 +545,7 @@ def test_climbing_shortens_steps_and_never_descends():
 def test_climbing_as_published_takes_every_step():
     # Shrink 1: no step is refused; the stopping rule is an absolute change.
     objective = trace_objective(np.diag([3.0, 2.0, 1.0]))
-    found = climb_subspace(
+    result = climb_subspace(
         objective,
         np.array([[0.1], [1.0], [1.0]]),
         orthonormalize=False,
@@ -551,14 +555,14 @@ def test_climbing_as_published_takes_every_step():
         tol=1e-6,
         max_iter=10,
     )
-    assert found.n_iter == 10 and not found.converged
-    assert np.linalg.norm(found.U) > np.linalg.norm([0.1, 1, 1])  # steps only add to the norm
+    assert result.n_iter == 10 and not result.converged
+    assert np.linalg.norm(result.U) > np.linalg.norm([0.1, 1, 1])  # steps only add to the norm
 
 
-def test_climbing_stops_by_the_watched_value():
+def test_climbing_stops_by_the_monitored_value():
     A, _, _ = spectrum()
     start = RNG.normal(size=(12, 2))
-    still = climb_subspace(trace_objective(A), start, watched=lambda: 1.0)
+    still = climb_subspace(trace_objective(A), start, monitor=lambda: 1.0)
     assert still.converged and still.n_iter == 1
 
 
@@ -573,34 +577,34 @@ def three_clusters(n=100, seed=0):
 @pytest.mark.parametrize("seed", range(6))
 def test_mixtures_find_three_clusters_from_twelve(seed):
     X = three_clusters(seed=seed)
-    found = figueiredo_jain(X, max_components=12, random_state=np.random.RandomState(seed))
-    assert found.n_components == 3 and not found.fallback
-    order = np.argsort(found.means @ [1.0, 3.0])
-    np.testing.assert_allclose(found.means[order], [[0, 0], [6, 0], [0, 6]], atol=0.5)
-    np.testing.assert_allclose(found.weights, 1 / 3, atol=0.05)
+    result = figueiredo_jain(X, max_components=12, random_state=np.random.RandomState(seed))
+    assert result.n_components == 3 and not result.fallback
+    order = np.argsort(result.means @ [1.0, 3.0])
+    np.testing.assert_allclose(result.means[order], [[0, 0], [6, 0], [0, 6]], atol=0.5)
+    np.testing.assert_allclose(result.weights, 1 / 3, atol=0.05)
     # Responsibilities are the posterior probabilities of that mixture.
     densities = np.stack(
         [
             w * stats.multivariate_normal(m, S).pdf(X)
-            for w, m, S in zip(found.weights, found.means, found.covariances, strict=True)
+            for w, m, S in zip(result.weights, result.means, result.covariances, strict=True)
         ],
         axis=1,
     )
     posterior = densities / densities.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(found.responsibilities, posterior, atol=1e-8)
+    np.testing.assert_allclose(result.responsibilities, posterior, atol=1e-8)
     n, k, half = len(X), 3, 5 / 2
-    length = half * np.log(n * found.weights).sum() + k / 2 * np.log(n)
+    length = half * np.log(n * result.weights).sum() + k / 2 * np.log(n)
     length -= np.log(densities.sum(axis=1)).sum()
-    assert found.message_length == pytest.approx(length)
+    assert result.message_length == pytest.approx(length)
 
 
 def test_in_high_dimension_every_full_component_is_annihilated():
     # N/2 = 430 parameters against 300 rows: without the safeguard nothing would be left.
     assert n_parameters(40, "full") / 2 == 430
     X = np.random.default_rng(0).normal(size=(300, 40))
-    found = figueiredo_jain(X, random_state=np.random.RandomState(0))
-    assert found.fallback and found.n_components == 1
-    np.testing.assert_allclose(found.means[0], X.mean(axis=0))
+    result = figueiredo_jain(X, random_state=np.random.RandomState(0))
+    assert result.fallback and result.n_components == 1
+    np.testing.assert_allclose(result.means[0], X.mean(axis=0))
     spherical = figueiredo_jain(
         X, covariance_type="spherical", random_state=np.random.RandomState(0)
     )
@@ -610,15 +614,15 @@ def test_in_high_dimension_every_full_component_is_annihilated():
 @pytest.mark.parametrize("covariance_type", ["full", "diagonal", "spherical"])
 def test_one_cluster_is_one_component(covariance_type):
     X = np.random.default_rng(1).normal(size=(300, 3))
-    found = figueiredo_jain(
+    result = figueiredo_jain(
         X, covariance_type=covariance_type, random_state=np.random.RandomState(0)
     )
-    assert found.n_components == 1
+    assert result.n_components == 1
 
 
 def test_mixtures_of_equal_rows_and_of_two_points_stay_finite():
     for X in (np.ones((30, 2)), np.repeat([[0.0, 0.0], [1.0, 1.0]], 20, axis=0)):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = figueiredo_jain(X, random_state=np.random.RandomState(0))
-        assert np.isfinite(found.covariances).all() and np.isfinite(found.message_length)
+            result = figueiredo_jain(X, random_state=np.random.RandomState(0))
+        assert np.isfinite(result.covariances).all() and np.isfinite(result.message_length)

@@ -22,20 +22,20 @@ def by_loops(L, X, y, objective, lists=None):
     """The definition, point by point."""
     value = 0.0
     for i in range(len(X)):
-        others = [j for j in range(len(X)) if j != i] if lists is None else list(lists[i])
-        D = np.array([np.sum((L @ (X[i] - X[j])) ** 2) for j in others])
+        candidates = [j for j in range(len(X)) if j != i] if lists is None else list(lists[i])
+        D = np.array([np.sum((L @ (X[i] - X[j])) ** 2) for j in candidates])
         logs = -D - np.log(np.sum(np.exp(-(D - D.min())))) + D.min()
         if objective == "regression":
-            value += (y[i] - np.exp(logs) @ y[others]) ** 2
+            value += (y[i] - np.exp(logs) @ y[candidates]) ** 2
             continue
-        own = np.array([y[j] == y[i] for j in others])
+        is_own_class = np.array([y[j] == y[i] for j in candidates])
         if objective == "sum":
-            value += np.exp(logs[own]).sum()
-        elif own.any():
+            value += np.exp(logs[is_own_class]).sum()
+        elif is_own_class.any():
             if objective == "log":
-                value += np.log(np.exp(logs[own]).sum())
+                value += np.log(np.exp(logs[is_own_class]).sum())
             else:
-                value += np.mean(np.log(1 / own.sum()) - logs[own])
+                value += np.mean(np.log(1 / is_own_class.sum()) - logs[is_own_class])
     return value
 
 
@@ -48,19 +48,19 @@ def test_values_equal_the_definition(objective):
     L, X, y, values = problem()
     y[7] = 9  # alone in its class
     t = targets(objective, y, values)
-    found, _ = soft_neighbors(L, X, t, objective=objective)
-    assert found == pytest.approx(by_loops(L, X, t, objective), rel=1e-10)
+    result, _ = soft_neighbors(L, X, t, objective=objective)
+    assert result == pytest.approx(by_loops(L, X, t, objective), rel=1e-10)
 
 
 def test_anchors_of_the_survey():
     value, gradient = soft_neighbors(np.eye(2), T6, T6_Y)
     assert value == pytest.approx(4.84025272, abs=1e-6)
-    wanted = [[2.40093395, 1.07584129], [1.07584129, -0.96555748]]
-    np.testing.assert_allclose(gradient, wanted, atol=1e-6)
+    expected = [[2.40093395, 1.07584129], [1.07584129, -0.96555748]]
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
     value, gradient = soft_neighbors(np.eye(2), T6, T6_Y, objective="log")
     assert value == pytest.approx(-1.45213908, abs=1e-6)
-    wanted = [[3.03558178, 2.05603838], [2.05603838, -1.20427231]]
-    np.testing.assert_allclose(gradient, wanted, atol=1e-6)
+    expected = [[3.03558178, 2.05603838], [2.05603838, -1.20427231]]
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
 def test_the_gradient_as_printed_is_another():
@@ -68,15 +68,15 @@ def test_the_gradient_as_printed_is_another():
     D = np.sum((T6[:, None] - T6) ** 2, axis=2)
     np.fill_diagonal(D, np.inf)
     P = np.exp(-D) / np.exp(-D).sum(axis=1, keepdims=True)
-    same = np.equal.outer(T6_Y, T6_Y)
-    right = (P * same).sum(axis=1)
+    is_same_class = np.equal.outer(T6_Y, T6_Y)
+    right = (P * is_same_class).sum(axis=1)
 
     def slope(W):
         differences = T6[:, None] - T6
         return 2 * np.einsum("ij,ija,ijb->ab", W, differences, differences)
 
     _, gradient = soft_neighbors(np.eye(2), T6, T6_Y)
-    np.testing.assert_allclose(gradient, slope(right[:, None] * P - P * same), atol=1e-10)
+    np.testing.assert_allclose(gradient, slope(right[:, None] * P - P * is_same_class), atol=1e-10)
     # For each j the points of its own class: every j is among them, and all of P is taken off.
     printed = slope(right[:, None] * P - P)
     assert np.abs(gradient - printed).max() > 1
@@ -97,8 +97,8 @@ def test_values_over_lists_equal_the_definition(objective):
     rng = np.random.default_rng(1)
     lists = np.array([rng.permutation(np.delete(np.arange(60), i))[:9] for i in range(60)])
     t = targets(objective, y, values)
-    found, _ = soft_neighbors(L, X, t, objective=objective, neighbors=lists)
-    assert found == pytest.approx(by_loops(L, X, t, objective, lists), rel=1e-10)
+    result, _ = soft_neighbors(L, X, t, objective=objective, neighbors=lists)
+    assert result == pytest.approx(by_loops(L, X, t, objective, lists), rel=1e-10)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -128,10 +128,10 @@ def test_lists_of_all_others_are_all_others(objective):
     L, X, y, values = problem()
     t = targets(objective, y, values)
     lists = np.array([np.delete(np.arange(60), i) for i in range(60)])
-    found = soft_neighbors(L, X, t, objective=objective, neighbors=lists)
-    wanted = soft_neighbors(L, X, t, objective=objective)
-    assert found[0] == pytest.approx(wanted[0], rel=1e-12)
-    np.testing.assert_allclose(found[1], wanted[1], atol=1e-10 * np.abs(wanted[1]).max())
+    result = soft_neighbors(L, X, t, objective=objective, neighbors=lists)
+    expected = soft_neighbors(L, X, t, objective=objective)
+    assert result[0] == pytest.approx(expected[0], rel=1e-12)
+    np.testing.assert_allclose(result[1], expected[1], atol=1e-10 * np.abs(expected[1]).max())
 
 
 @pytest.mark.parametrize("rows", [2, 5])
@@ -140,10 +140,10 @@ def test_value_and_gradient_equal_those_of_scikit_learn(rows):
     theirs = NeighborhoodComponentsAnalysis()
     theirs.n_iter_ = 1
     value, gradient = theirs._loss_grad_lbfgs(L.ravel(), X, y[:, None] == y, 1.0)
-    found = soft_neighbors(L, X, y)
-    assert found[0] == pytest.approx(value, rel=1e-8)
-    wanted = gradient.reshape(L.shape)
-    np.testing.assert_allclose(found[1], wanted, atol=1e-8 * np.abs(wanted).max())
+    result = soft_neighbors(L, X, y)
+    assert result[0] == pytest.approx(value, rel=1e-8)
+    expected = gradient.reshape(L.shape)
+    np.testing.assert_allclose(result[1], expected, atol=1e-8 * np.abs(expected).max())
 
 
 def test_labels_may_come_in_any_order_and_be_names():
@@ -157,9 +157,9 @@ def test_a_map_of_zero_chooses_evenly():
     zero = np.zeros((2, 5))
     sizes = np.bincount(y)[y]
     assert soft_neighbors(zero, X, y)[0] == pytest.approx(np.sum(sizes - 1) / 59)
-    left_out = (values.sum() - values) / 59
-    found = soft_neighbors(zero, X, values, objective="regression")[0]
-    assert found == pytest.approx(np.sum((values - left_out) ** 2))
+    leave_one_out_means = (values.sum() - values) / 59
+    result = soft_neighbors(zero, X, values, objective="regression")[0]
+    assert result == pytest.approx(np.sum((values - leave_one_out_means) ** 2))
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -202,13 +202,13 @@ def test_single_precision_has_six_digits_or_is_left(objective, n_threads):
         order = np.argsort(t, kind="stable")
         X, t = X[order], t[order]
     for scale in (1.0, 300.0):
-        wanted = SoftNeighbors(X, t, objective, precision="double").evaluate(scale * L)
+        expected = SoftNeighbors(X, t, objective, precision="double").evaluate(scale * L)
         engine = SoftNeighbors(X, t, objective, n_threads=n_threads)
-        found = engine.evaluate(scale * L)
-        assert found[0] == pytest.approx(wanted[0], rel=1e-5)
+        result = engine.evaluate(scale * L)
+        assert result[0] == pytest.approx(expected[0], rel=1e-5)
         # Sums of rounded weights: 2.6e-5 was seen with the kernels of an older processor.
-        np.testing.assert_allclose(found[1], wanted[1], atol=6e-5 * np.abs(wanted[1]).max())
-        assert engine.value(scale * L) == pytest.approx(found[0], rel=1e-7)
+        np.testing.assert_allclose(result[1], expected[1], atol=6e-5 * np.abs(expected[1]).max())
+        assert engine.value(scale * L) == pytest.approx(result[0], rel=1e-7)
 
 
 def test_equal_threads_give_equal_bits():

@@ -29,12 +29,12 @@ from nearfar.tensors import (
 )
 
 
-def some(*shape, seed=0):
+def random_array(*shape, seed=0):
     return np.random.RandomState(seed).normal(size=shape)
 
 
-X = some(4, 3, 5)
-FACTORS = [some(4, 2, seed=1), some(3, 3, seed=2), some(5, 2, seed=3)]
+X = random_array(4, 3, 5)
+FACTORS = [random_array(4, 2, seed=1), random_array(3, 3, seed=2), random_array(5, 2, seed=3)]
 VECTORS = [U[:, 0] for U in FACTORS]
 
 
@@ -45,7 +45,7 @@ def squares(A):
 # ---------------------------------------------------------------------- vocabulary
 
 
-def test_unfoldings_of_the_work():
+def test_unfoldings_match_the_thesis():
     T = np.arange(1, 13).reshape(3, 2, 2)
     assert unfold(T, 0).tolist() == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]
     assert unfold(T, 1).tolist() == [[1, 2, 5, 6, 9, 10], [3, 4, 7, 8, 11, 12]]
@@ -69,52 +69,56 @@ def test_mode_products_are_sums_over_an_index():
 
 
 def test_products_commute_and_those_of_one_mode_compose():
-    A, B = some(2, 4, seed=4), some(6, 3, seed=5)
+    A, B = random_array(2, 4, seed=4), random_array(6, 3, seed=5)
     np.testing.assert_allclose(mode_dot(mode_dot(X, A, 0), B, 1), mode_dot(mode_dot(X, B, 1), A, 0))
-    C = some(3, 2, seed=6)
+    C = random_array(3, 2, seed=6)
     np.testing.assert_allclose(mode_dot(mode_dot(X, A, 0), C, 0), mode_dot(X, C @ A, 0))
 
 
 def test_flat_rows_are_mapped_by_the_kronecker_product_in_row_major_order():
-    wanted = multi_mode_dot(X, FACTORS, transpose=True)
+    expected = multi_mode_dot(X, FACTORS, transpose=True)
     product = np.kron(np.kron(FACTORS[0], FACTORS[1]), FACTORS[2])
-    np.testing.assert_allclose(product.T @ X.ravel(), wanted.ravel())
-    np.testing.assert_allclose(kron_rows(FACTORS) @ X.ravel(), wanted.ravel())
+    np.testing.assert_allclose(product.T @ X.ravel(), expected.ravel())
+    np.testing.assert_allclose(kron_rows(FACTORS) @ X.ravel(), expected.ravel())
     # The classic mistake: the same product with column-major vectors.
-    assert not np.allclose(product.T @ X.ravel(order="F"), wanted.ravel(order="F"), atol=0.1)
+    assert not np.allclose(product.T @ X.ravel(order="F"), expected.ravel(order="F"), atol=0.1)
     # Unfolded: own factor on the left, the others in order on the right.
-    for mode, others in enumerate([(1, 2), (0, 2), (0, 1)]):
-        right = np.kron(FACTORS[others[0]], FACTORS[others[1]])
-        np.testing.assert_allclose(unfold(wanted, mode), FACTORS[mode].T @ unfold(X, mode) @ right)
+    for mode, other_modes in enumerate([(1, 2), (0, 2), (0, 1)]):
+        right = np.kron(FACTORS[other_modes[0]], FACTORS[other_modes[1]])
+        np.testing.assert_allclose(
+            unfold(expected, mode), FACTORS[mode].T @ unfold(X, mode) @ right
+        )
 
 
 def test_contraction_of_a_stack_is_that_of_each_tensor():
-    stack = some(7, 4, 3, 5)
+    stack = random_array(7, 4, 3, 5)
     for mode, formula in enumerate(["nabc,b,c->na", "nabc,a,c->nb", "nabc,a,b->nc"]):
-        others = [v for k, v in enumerate(VECTORS) if k != mode]
-        found = contract_except(stack, VECTORS, mode)
-        np.testing.assert_allclose(found, np.einsum(formula, stack, *others))
+        other_vectors = [v for k, v in enumerate(VECTORS) if k != mode]
+        result = contract_except(stack, VECTORS, mode)
+        np.testing.assert_allclose(result, np.einsum(formula, stack, *other_vectors))
         scores = [(T * rank_one(VECTORS)).sum() for T in stack]
-        np.testing.assert_allclose(found @ VECTORS[mode], scores)
-    np.testing.assert_array_equal(contract_except(some(6, 4), [VECTORS[0]], 0), some(6, 4))
+        np.testing.assert_allclose(result @ VECTORS[mode], scores)
+    np.testing.assert_array_equal(
+        contract_except(random_array(6, 4), [VECTORS[0]], 0), random_array(6, 4)
+    )
 
 
 def test_inner_products_of_rank_one_tensors_without_forming_them():
-    others = [some(len(U), 3, seed=k) for k, U in enumerate(FACTORS)]
-    first, second = [U[:, :2] for U in FACTORS], others
-    wanted = [
+    second_factors = [random_array(len(U), 3, seed=k) for k, U in enumerate(FACTORS)]
+    first, second = [U[:, :2] for U in FACTORS], second_factors
+    expected = [
         [
             (rank_one([U[:, r] for U in first]) * rank_one([V[:, s] for V in second])).sum()
             for s in range(3)
         ]
         for r in range(2)
     ]
-    np.testing.assert_allclose(rank_one_gram(first, second), wanted)
+    np.testing.assert_allclose(rank_one_gram(first, second), expected)
     np.testing.assert_allclose(rank_one_gram(VECTORS, VECTORS), squares(rank_one(VECTORS)))
 
 
 def test_ranks_of_modes():
-    T = multi_mode_dot(some(2, 1, 2), FACTORS[:1] + [some(3, 1)] + FACTORS[2:])
+    T = multi_mode_dot(random_array(2, 1, 2), FACTORS[:1] + [random_array(3, 1)] + FACTORS[2:])
     assert [n_rank(T, mode) for mode in range(3)] == [2, 1, 2]
     assert n_rank(X, 2) == 5
 
@@ -124,7 +128,7 @@ def test_ranks_of_modes():
 
 @pytest.mark.parametrize("shape", [(4, 3, 5), (7, 3), (2, 3, 2, 4), (6,), (9, 2, 2), (1, 4, 3)])
 def test_hosvd_is_exact_with_orthogonal_and_ordered_slices(shape):
-    T = some(*shape)
+    T = random_array(*shape)
     core, factors = hosvd(T)
     np.testing.assert_allclose(multi_mode_dot(core, factors), T, atol=1e-12)
     assert squares(core) == pytest.approx(squares(T))
@@ -140,7 +144,7 @@ def test_hosvd_is_exact_with_orthogonal_and_ordered_slices(shape):
 
 
 def test_hosvd_of_a_matrix_is_its_svd():
-    T = some(5, 4)
+    T = random_array(5, 4)
     core, _ = hosvd(T)
     np.testing.assert_allclose(
         np.abs(core.diagonal()), np.linalg.svd(T, compute_uv=False), atol=1e-12
@@ -158,9 +162,9 @@ def test_error_of_a_cut_hosvd_lies_between_the_largest_and_the_sum_of_what_is_di
     ]
     assert max(discarded) - 1e-10 <= error <= sum(discarded) + 1e-10
     best, axes = best_rank(X, ranks)
-    least = squares(X - multi_mode_dot(best, axes))
-    assert max(discarded) - 1e-10 <= least <= error + 1e-10
-    assert least == pytest.approx(squares(X) - squares(best))
+    min_error = squares(X - multi_mode_dot(best, axes))
+    assert max(discarded) - 1e-10 <= min_error <= error + 1e-10
+    assert min_error == pytest.approx(squares(X) - squares(best))
 
 
 def test_best_rank_one_never_loses_and_has_the_error_of_its_weight(monkeypatch):
@@ -168,9 +172,9 @@ def test_best_rank_one_never_loses_and_has_the_error_of_its_weight(monkeypatch):
     contract = contract_except
 
     def noted(stack, vectors, mode):
-        found = contract(stack, vectors, mode)
-        weights.append(np.linalg.norm(found))
-        return found
+        result = contract(stack, vectors, mode)
+        weights.append(np.linalg.norm(result))
+        return result
 
     monkeypatch.setattr(tensor_algebra, "contract_except", noted)
     weight, vectors = best_rank_one(X)
@@ -181,7 +185,7 @@ def test_best_rank_one_never_loses_and_has_the_error_of_its_weight(monkeypatch):
 
 
 def test_best_rank_one_of_matrices_vectors_and_tensors_of_rank_one():
-    T = some(6, 4)
+    T = random_array(6, 4)
     U, s, Vt = np.linalg.svd(T)
     weight, (u, v) = best_rank_one(T, max_iter=2000, tol=1e-15)
     assert weight == pytest.approx(s[0])
@@ -195,7 +199,7 @@ def test_best_rank_one_of_matrices_vectors_and_tensors_of_rank_one():
 
 
 def test_more_starts_of_best_rank_one_are_never_worse():
-    T = some(3, 3, 3, 3, seed=9)
+    T = random_array(3, 3, 3, 3, seed=9)
     weights = [best_rank_one(T, n_init=n, random_state=0)[0] for n in (1, 3, 10)]
     assert (np.diff(weights) >= 0).all()
 
@@ -213,58 +217,60 @@ def test_a_zero_tensor_has_weight_zero():
 @pytest.mark.parametrize("skip", [None, 0, 1, 2])
 @pytest.mark.parametrize("shape", [(4, 3, 5), (20, 3, 9)])
 def test_projected_stacks_are_products_in_every_mode(shape, skip):
-    stack = some(6, *shape)
-    factors = [some(d, q, seed=d) for d, q in zip(shape, (2, 3, 4), strict=True)]
-    found = project_stack(stack, factors, skip=skip)
-    wanted = [multi_mode_dot(T, factors, skip=skip, transpose=True) for T in stack]
-    np.testing.assert_allclose(found, wanted)
+    stack = random_array(6, *shape)
+    factors = [random_array(d, q, seed=d) for d, q in zip(shape, (2, 3, 4), strict=True)]
+    result = project_stack(stack, factors, skip=skip)
+    expected = [multi_mode_dot(T, factors, skip=skip, transpose=True) for T in stack]
+    np.testing.assert_allclose(result, expected)
     assert project_stack(stack.astype(np.float32), factors).dtype == np.float32
     assert project_stack(stack, [None, None, None]) is stack
 
 
 def test_expanded_stacks_are_products_with_the_factors():
-    kept = some(6, 2, 3, 2)
-    wanted = [multi_mode_dot(T, FACTORS) for T in kept]
-    np.testing.assert_allclose(expand_stack(kept, FACTORS), wanted)
+    projected = random_array(6, 2, 3, 2)
+    expected = [multi_mode_dot(T, FACTORS) for T in projected]
+    np.testing.assert_allclose(expand_stack(projected, FACTORS), expected)
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2])
 def test_scatters_of_modes_are_sums_over_samples(mode):
-    stack, other = some(6, 4, 3, 5), some(6, 4, 3, 5, seed=1)
+    stack, second_stack = random_array(6, 4, 3, 5), random_array(6, 4, 3, 5, seed=1)
     unfolded = [unfold(T, mode) for T in stack]
     np.testing.assert_allclose(mode_scatter(stack, mode), sum(T @ T.T for T in unfolded))
-    crossed = sum(T @ unfold(Z, mode).T for T, Z in zip(unfolded, other, strict=True))
-    np.testing.assert_allclose(mode_scatter(stack, mode, other), crossed)
+    crossed = sum(T @ unfold(Z, mode).T for T, Z in zip(unfolded, second_stack, strict=True))
+    np.testing.assert_allclose(mode_scatter(stack, mode, second_stack), crossed)
     assert mode_scatter(stack.astype(np.float32), mode).dtype == np.float64
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2])
-@pytest.mark.parametrize("at_once", [1, 3, 1000])
-def test_scatters_of_a_graph_are_sums_over_pairs(mode, at_once, monkeypatch):
-    stack = some(6, 4, 3, 5)
-    weights = some(6, 6, seed=2)
+@pytest.mark.parametrize("chunk_size", [1, 3, 1000])
+def test_scatters_of_a_graph_are_sums_over_pairs(mode, chunk_size, monkeypatch):
+    stack = random_array(6, 4, 3, 5)
+    weights = random_array(6, 6, seed=2)
     weights = (weights + weights.T) * (np.abs(weights + weights.T) > 0.5)
     unfolded = [unfold(T, mode) for T in stack]
     differences = [[A - B for B in unfolded] for A in unfolded]
-    wanted = sum(
+    expected = sum(
         weights[i, j] / 2 * differences[i][j] @ differences[i][j].T
         for i in range(6)
         for j in range(6)
     )
     laplacian = np.diag(weights.sum(axis=1)) - weights
     # Few entries of the other modes at a time give the same, and so does another origin.
-    monkeypatch.setattr(tensor_algebra, "_GRAPH_BYTES", 8 * 6 * stack.shape[mode + 1] * at_once)
+    monkeypatch.setattr(tensor_algebra, "_GRAPH_BYTES", 8 * 6 * stack.shape[mode + 1] * chunk_size)
     for L in (laplacian, sparse.csr_array(laplacian), aslinearoperator(laplacian)):
-        for moved in (stack, stack + 1e6):
-            found = graph_mode_scatter(moved, mode, L)
-            np.testing.assert_allclose(found, wanted, atol=1e-12 if moved is stack else 1e-7)
+        for shifted_stack in (stack, stack + 1e6):
+            result = graph_mode_scatter(shifted_stack, mode, L)
+            np.testing.assert_allclose(
+                result, expected, atol=1e-12 if shifted_stack is stack else 1e-7
+            )
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2])
-def test_the_moment_of_flat_tensors_tells_the_scatters_of_projected_ones(mode):
-    stack = some(9, 4, 3, 2)
+def test_moment_gives_scatters_of_projected_tensors(mode):
+    stack = random_array(9, 4, 3, 2)
     moment = np.einsum("ni,nj->ij", stack.reshape(9, 24), stack.reshape(9, 24))
-    factors = [some(4, 2, seed=1), some(3, 5, seed=2), some(2, 1, seed=3)]
+    factors = [random_array(4, 2, seed=1), random_array(3, 5, seed=2), random_array(2, 1, seed=3)]
     for used in (None, factors, [None, factors[1], factors[2]], [factors[0], None, None]):
         T = multi_mode_dot(
             stack,
@@ -272,9 +278,9 @@ def test_the_moment_of_flat_tensors_tells_the_scatters_of_projected_ones(mode):
             [k + 1 for k, U in enumerate(used or ()) if U is not None and k != mode],
             transpose=True,
         )
-        wanted = sum(unfold(X, mode) @ unfold(X, mode).T for X in T)
-        found = moment_mode_scatter(moment, (4, 3, 2), mode, used)
-        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
+        expected = sum(unfold(X, mode) @ unfold(X, mode).T for X in T)
+        result = moment_mode_scatter(moment, (4, 3, 2), mode, used)
+        np.testing.assert_allclose(result, expected, rtol=1e-10, atol=1e-10)
 
 
 # ---------------------------------------------------------------------- against TensorLy
@@ -290,18 +296,20 @@ def test_names_and_results_are_those_of_tensorly():
         np.testing.assert_array_equal(unfold(X, mode), tl.unfold(X, mode))
         flat = tl.unfold(X, mode)
         np.testing.assert_array_equal(fold(flat, mode, X.shape), tl.fold(flat, mode, X.shape))
-        for given in (FACTORS[mode].T, VECTORS[mode]):
-            np.testing.assert_allclose(mode_dot(X, given, mode), their_mode_dot(X, given, mode))
-        for given in (FACTORS, VECTORS):
+        for matrices in (FACTORS[mode].T, VECTORS[mode]):
             np.testing.assert_allclose(
-                multi_mode_dot(X, given, skip=mode, transpose=True),
-                their_multi_mode_dot(X, given, skip=mode, transpose=True),
+                mode_dot(X, matrices, mode), their_mode_dot(X, matrices, mode)
+            )
+        for matrices in (FACTORS, VECTORS):
+            np.testing.assert_allclose(
+                multi_mode_dot(X, matrices, skip=mode, transpose=True),
+                their_multi_mode_dot(X, matrices, skip=mode, transpose=True),
             )
     mixed = [FACTORS[2].T, VECTORS[0]]
     np.testing.assert_allclose(
         multi_mode_dot(X, mixed, modes=[2, 0]), their_multi_mode_dot(X, mixed, modes=[2, 0])
     )
-    T = some(6, 5, 4, seed=3)
+    T = random_array(6, 5, 4, seed=3)
     core, _ = best_rank(T, (3, 2, 2), max_iter=1000)
     theirs, _ = tucker(T, (3, 2, 2), n_iter_max=1000, tol=1e-14)
     assert squares(core) == pytest.approx(squares(theirs), rel=1e-8)
@@ -311,17 +319,17 @@ def test_names_and_results_are_those_of_tensorly():
 
 
 @pytest.mark.parametrize(
-    ("attempt", "words"),
+    ("attempt", "message"),
     [
         (lambda: unfold(X, 3), "mode must be from 0 to 2; got 3"),
         (lambda: fold(unfold(X, 1), 0, X.shape), "unfolds to"),
-        (lambda: mode_dot(X, np.eye(4), 1), "mode 1 has length 3, but the matrix is for 4"),
-        (lambda: mode_dot(X, np.ones(4), 1), "the vector is for 4"),
+        (lambda: mode_dot(X, np.eye(4), 1), "mode 1 has length 3, but the matrix is for length 4"),
+        (lambda: mode_dot(X, np.ones(4), 1), "the vector is for length 4"),
         (lambda: mode_dot(X, X, 1), "one or two axes"),
         (lambda: multi_mode_dot(X, FACTORS, modes=[0, 1]), "3 matrices, but 2 modes"),
         (lambda: multi_mode_dot(X, FACTORS[:2], modes=[0, 0]), "modes must differ"),
         (lambda: hosvd(X, (4, 4, 4)), r"lengths \(4, 3, 5\); got \(4, 4, 4\)"),
-        (lambda: hosvd(X, (2, 2)), "of which there are 3"),
+        (lambda: hosvd(X, (2, 2)), "each of the 3 modes"),
         (lambda: best_rank(X, 0), "from 1"),
         (lambda: hosvd(np.full((2, 2), np.nan)), "NaN"),
         (lambda: best_rank_one(np.zeros((0, 2))), "one entry"),
@@ -330,6 +338,6 @@ def test_names_and_results_are_those_of_tensorly():
         (lambda: rank_one_gram(FACTORS, FACTORS[:2]), "A has 3 modes, B has 2"),
     ],
 )
-def test_what_does_not_fit_is_said(attempt, words):
-    with pytest.raises(ValueError, match=words):
+def test_invalid_arguments_raise(attempt, message):
+    with pytest.raises(ValueError, match=message):
         attempt()

@@ -13,7 +13,7 @@ from nearfar.solvers.hinge_program import hinge_program, hinge_program_near
 from nearfar.solvers.hyperplanes import lifted, row_space
 from nearfar.solvers.label_ridge import label_ridge
 from nearfar.solvers.minimax_probability import minimax_direction
-from nearfar.solvers.support_vectors import c_svm, largest_nu, nu_svm
+from nearfar.solvers.support_vectors import c_svm, compute_max_nu, nu_svm
 
 
 def fixture():
@@ -116,15 +116,15 @@ def test_rows_far_from_their_margin_may_be_left_out(gap, C):
     whole = hinge_program(*given)
     far_off = np.random.default_rng(0).standard_normal(900)  # a guess that tells nothing
     for short in (None, 1 - given[0] @ whole.x, far_off):
-        found = hinge_program_near(*given, short)
-        assert np.isclose(found.objective, whole.objective, rtol=1e-9)
-        assert np.allclose(found.x, whole.x, atol=1e-4)
-        assert -1e-12 <= found.gap / whole.objective <= 1e-9
+        result = hinge_program_near(*given, short)
+        assert np.isclose(result.objective, whole.objective, rtol=1e-9)
+        assert np.allclose(result.x, whole.x, atol=1e-4)
+        assert -1e-12 <= result.gap / whole.objective <= 1e-9
         # The bound is one for all rows.
-        assert found.dual.min() >= 0 and found.dual.max() <= C * (1 + 1e-12)
-        pull = found.dual @ given[0]
-        assert abs(pull[-1]) <= 1e-8 * found.dual.sum()
-        assert np.isclose(found.dual.sum() - 0.5 * pull[:6] @ pull[:6], found.bound, rtol=1e-7)
+        assert result.dual.min() >= 0 and result.dual.max() <= C * (1 + 1e-12)
+        pull = result.dual @ given[0]
+        assert abs(pull[-1]) <= 1e-8 * result.dual.sum()
+        assert np.isclose(result.dual.sum() - 0.5 * pull[:6] @ pull[:6], result.bound, rtol=1e-7)
 
 
 def test_complementary_slackness():
@@ -212,7 +212,7 @@ def test_nu_svm_collapses_where_classes_overlap_too_much():
 
 def test_infeasible_nu_is_named():
     X, y = overlapping(40, 3, share=0.2)
-    assert np.isclose(largest_nu(y), 0.4)
+    assert np.isclose(compute_max_nu(y), 0.4)
     with pytest.raises(ValueError, match=r"nu=0.5 is infeasible.*at most 0.4"):
         nu_svm(X, y, 0.5)
     assert nu_svm(X, y, 0.4).margin > 0
@@ -252,13 +252,13 @@ def test_label_ridge_is_ridge_regression_and_the_system_of_the_machine(n, L, wei
 def test_mpm_of_the_fixture():
     X, y = fixture()
     m_plus, m_minus, S_plus, S_minus = moments(X, y)
-    found = minimax_direction(m_plus - m_minus, S_plus, S_minus)
-    assert np.isclose(found.kappa, 1.17437168, atol=1e-8)
-    assert np.isclose(found.kappa**2 / (1 + found.kappa**2), 0.579682, atol=1e-6)
-    b = found.kappa * found.deviations[0] - found.w @ m_plus
+    result = minimax_direction(m_plus - m_minus, S_plus, S_minus)
+    assert np.isclose(result.kappa, 1.17437168, atol=1e-8)
+    assert np.isclose(result.kappa**2 / (1 + result.kappa**2), 0.579682, atol=1e-6)
+    b = result.kappa * result.deviations[0] - result.w @ m_plus
     assert np.isclose(b, -0.024914, atol=1e-6)
-    assert np.isclose(np.linalg.norm(found.w), 0.506102, atol=1e-6)
-    assert np.isclose(np.mean(np.sign(X @ found.w + b) != y), 0.10)
+    assert np.isclose(np.linalg.norm(result.w), 0.506102, atol=1e-6)
+    assert np.isclose(np.mean(np.sign(X @ result.w + b) != y), 0.10)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -267,25 +267,27 @@ def test_mpm_is_the_conic_program_and_its_dual(seed):
     X[y > 0] *= np.linspace(0.2, 2, 5)
     m_plus, m_minus, S_plus, S_minus = moments(X, y)
     d = m_plus - m_minus
-    found = minimax_direction(d, S_plus, S_minus)
+    result = minimax_direction(d, S_plus, S_minus)
     roots = [np.linalg.cholesky(S).T for S in (S_plus, S_minus)]
     w = cp.Variable(5)
     program = cp.Problem(cp.Minimize(sum(cp.norm(R @ w) for R in roots)), [d @ w == 1])
     solved(program)
-    assert np.isclose(1 / program.value, found.kappa, rtol=1e-6)
-    assert 1 / found.kappa <= program.value * (1 + 1e-9)
-    assert np.allclose(found.w, w.value, atol=1e-4)
+    assert np.isclose(1 / program.value, result.kappa, rtol=1e-6)
+    assert 1 / result.kappa <= program.value * (1 + 1e-9)
+    assert np.allclose(result.w, w.value, atol=1e-4)
     u, v, level = cp.Variable(5), cp.Variable(5), cp.Variable()
     dual = cp.Problem(
         cp.Maximize(level),
         [level * d == roots[0].T @ u + roots[1].T @ v, cp.norm(u) <= 1, cp.norm(v) <= 1],
     )
     solved(dual)
-    assert np.isclose(dual.value, 1 / found.kappa, rtol=1e-6)
+    assert np.isclose(dual.value, 1 / result.kappa, rtol=1e-6)
     # Both classes touch their bound.
-    b = found.kappa * found.deviations[0] - found.w @ m_plus
-    assert np.isclose(found.w @ m_plus + b, found.kappa * np.sqrt(found.w @ S_plus @ found.w))
-    assert np.isclose(found.w @ m_minus + b, -found.kappa * np.sqrt(found.w @ S_minus @ found.w))
+    b = result.kappa * result.deviations[0] - result.w @ m_plus
+    assert np.isclose(result.w @ m_plus + b, result.kappa * np.sqrt(result.w @ S_plus @ result.w))
+    assert np.isclose(
+        result.w @ m_minus + b, -result.kappa * np.sqrt(result.w @ S_minus @ result.w)
+    )
 
 
 def test_mpm_is_the_limit_of_reweighting():
@@ -296,24 +298,24 @@ def test_mpm_is_the_limit_of_reweighting():
         w = np.linalg.solve(S_plus / beta + S_minus / gamma, d)
         w /= w @ d
         beta, gamma = np.sqrt(w @ S_plus @ w), np.sqrt(w @ S_minus @ w)
-    found = minimax_direction(d, S_plus, S_minus)
-    assert np.isclose(found.kappa, 1 / (beta + gamma), rtol=1e-9)
-    assert np.allclose(found.w, w, atol=1e-6)
+    result = minimax_direction(d, S_plus, S_minus)
+    assert np.isclose(result.kappa, 1 / (beta + gamma), rtol=1e-9)
+    assert np.allclose(result.w, w, atol=1e-6)
 
 
 def test_mpm_of_one_feature_and_of_equal_covariances():
-    found = minimax_direction(np.array([3.0]), np.array([[4.0]]), np.array([[0.25]]))
-    assert np.isclose(found.kappa, 3 / 2.5) and np.isclose(found.w[0], 1 / 3)
+    result = minimax_direction(np.array([3.0]), np.array([[4.0]]), np.array([[0.25]]))
+    assert np.isclose(result.kappa, 3 / 2.5) and np.isclose(result.w[0], 1 / 3)
     # The boundary lies kappa deviations from both means.
     plus, minus = 5.0, 2.0
-    b = found.kappa * found.deviations[0] - found.w[0] * plus
-    assert np.isclose(-b / found.w[0], plus - found.kappa * 2.0)
-    assert np.isclose(-b / found.w[0], minus + found.kappa * 0.5)
+    b = result.kappa * result.deviations[0] - result.w[0] * plus
+    assert np.isclose(-b / result.w[0], plus - result.kappa * 2.0)
+    assert np.isclose(-b / result.w[0], minus + result.kappa * 0.5)
     S = np.cov(np.random.default_rng(0).standard_normal((4, 30)))
     d = np.arange(1.0, 5)
-    found = minimax_direction(d, S, S)
+    result = minimax_direction(d, S, S)
     w = np.linalg.solve(S, d)
-    assert np.isclose(found.w @ w, np.linalg.norm(found.w) * np.linalg.norm(w))
+    assert np.isclose(result.w @ w, np.linalg.norm(result.w) * np.linalg.norm(w))
 
 
 def test_mpm_with_swapped_labels_turns_round():
@@ -327,26 +329,26 @@ def test_mpm_with_swapped_labels_turns_round():
 def test_worst_case_of_mpm():
     X, y = overlapping(200, 3, gap=0.7)
     m_plus, m_minus, S_plus, S_minus = moments(X, y)
-    found = minimax_direction(m_plus - m_minus, S_plus, S_minus)
-    kappa, (sigma, _) = found.kappa, found.deviations
-    b = kappa * sigma - found.w @ m_plus
+    result = minimax_direction(m_plus - m_minus, S_plus, S_minus)
+    kappa, (sigma, _) = result.kappa, result.deviations
+    b = kappa * sigma - result.w @ m_plus
     # The law of two points with these moments that is hardest: one of them on the boundary.
     share = 1 / (1 + kappa**2)
-    scores = found.w @ m_plus + b + sigma * np.array([-kappa, 1 / kappa])
+    scores = result.w @ m_plus + b + sigma * np.array([-kappa, 1 / kappa])
     weights = np.array([share, 1 - share])
-    assert np.isclose(weights @ scores, found.w @ m_plus + b)
+    assert np.isclose(weights @ scores, result.w @ m_plus + b)
     assert np.isclose(weights @ (scores - weights @ scores) ** 2, sigma**2)
     assert np.isclose(scores[0], 0, atol=1e-9)
     assert np.isclose(share, 1 - kappa**2 / (1 + kappa**2))
     # Of Gaussian classes: as many standard deviations from both means.
-    assert np.isclose(norm.cdf(-(found.w @ m_plus + b) / sigma), norm.cdf(-kappa))
+    assert np.isclose(norm.cdf(-(result.w @ m_plus + b) / sigma), norm.cdf(-kappa))
 
 
 def test_a_class_without_spread():
     d, S = np.array([1.0, 2.0]), np.diag([1.0, 3.0])
-    found = minimax_direction(d, S, np.zeros((2, 2)))
-    assert np.isclose(found.kappa, np.sqrt(d @ np.linalg.solve(S, d)))
-    assert np.isclose(minimax_direction(d, np.zeros((2, 2)), S).kappa, found.kappa)
+    result = minimax_direction(d, S, np.zeros((2, 2)))
+    assert np.isclose(result.kappa, np.sqrt(d @ np.linalg.solve(S, d)))
+    assert np.isclose(minimax_direction(d, np.zeros((2, 2)), S).kappa, result.kappa)
 
 
 def test_singular_covariances_need_a_ridge_which_bounds_kappa():

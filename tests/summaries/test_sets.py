@@ -472,14 +472,14 @@ def neighbors(X, m):
 
 
 @pytest.mark.parametrize("storage", ["dense", "low_rank"])
-@pytest.mark.parametrize("form", ["raw", "smoothed"])
-def test_neighbourhoods_are_those_of_the_equations(form, storage):
+@pytest.mark.parametrize("center", ["point", "mean"])
+def test_neighbourhoods_are_those_of_the_equations(center, storage):
     X = np.random.default_rng(0).normal(size=(30, 4)) * [1, 2, 3, 4] + 100
     m, gamma = 5, 0.5
-    found = Gaussians.from_neighborhoods(X, m, gamma, form, storage=storage)
+    found = Gaussians.from_neighborhoods(X, m, gamma, center, storage=storage)
     assert found.is_low_rank == (storage == "low_rank")
     for i, near in enumerate(neighbors(X, m)):
-        if form == "raw":
+        if center == "point":
             mean, away, divisor = X[i], X[near] - X[i], m - 1
         else:
             closed = np.vstack([X[near], X[i]])
@@ -506,9 +506,9 @@ def test_new_points_find_neighbours_among_the_old_and_old_ones_are_recognised():
     again = Gaussians.from_neighborhoods(X, 6, 1.0, queries=X[[3, 101, 142]])
     np.testing.assert_allclose(again.means, old.means[[3, 101, 142]], rtol=1e-14)
     np.testing.assert_allclose(again.covariances, old.covariances[[3, 101, 142]], atol=1e-13)
-    stranger = Gaussians.from_neighborhoods(X, 6, 1.0, queries=X[[3]], recognize=False)
+    stranger = Gaussians.from_neighborhoods(X, 6, 1.0, queries=X[[3]], match_training_points=False)
     assert np.abs(stranger.means - old.means[[3]]).max() > 1e-3
-    new = Gaussians.from_neighborhoods(X[1:], 6, 1.0, "raw", queries=X[:1] + 0.01)
+    new = Gaussians.from_neighborhoods(X[1:], 6, 1.0, "point", queries=X[:1] + 0.01)
     near = np.argsort(np.linalg.norm(X[1:] - X[0] - 0.01, axis=1), kind="stable")[:6]
     away = X[1:][near] - X[0] - 0.01
     np.testing.assert_allclose(new.covariances[0], away.T @ away / 5 + np.eye(4), atol=1e-12)
@@ -524,12 +524,12 @@ def test_neighbours_may_be_given():
 
 def test_bad_neighbourhoods_are_refused():
     X = np.random.default_rng(0).normal(size=(10, 3))
-    with pytest.raises(ValueError, match="at least 2 for the raw form"):
-        Gaussians.from_neighborhoods(X, 1, form="raw")
+    with pytest.raises(ValueError, match="at least 2 for center="):
+        Gaussians.from_neighborhoods(X, 1, center="point")
     with pytest.raises(ValueError, match="n_neighbors"):
         Gaussians.from_neighborhoods(X, 10)
-    with pytest.raises(ValueError, match="form must be"):
-        Gaussians.from_neighborhoods(X, 3, form="rough")
+    with pytest.raises(ValueError, match="center must be"):
+        Gaussians.from_neighborhoods(X, 3, center="rough")
     with pytest.raises(ValueError, match="ridge must be"):
         Gaussians.from_neighborhoods(X, 3, -1.0)
     with pytest.raises(ValueError, match="queries have 2 features"):

@@ -36,10 +36,10 @@ LEARNERS = {
     "GTA from a random start": GTA((3, 3, 2), init="random", max_iter=6),
     "GTA direct": GTA(3, max_iter=0),
     "GTDA": GTDA(3, max_iter=6),
-    "GTDA, a larger weight": GTDA((3, 2, 2), zeta=1.0, max_iter=6),
-    "GTDA, weight zero": GTDA((3, 2, 2), zeta=0.0, max_iter=6),
-    "GTDA by the ratio of traces": GTDA((2, 2, 2), zeta="trace_ratio", max_iter=6),
-    "GTDA by a rule for dimensions": GTDA(dim_rule="abs_mass", delta=0.9, max_iter=6),
+    "GTDA, a larger weight": GTDA((3, 2, 2), within_weight=1.0, max_iter=6),
+    "GTDA, weight zero": GTDA((3, 2, 2), within_weight=0.0, max_iter=6),
+    "GTDA by the ratio of traces": GTDA((2, 2, 2), within_weight="trace_ratio", max_iter=6),
+    "GTDA by a rule for dimensions": GTDA(dim_rule="abs_mass", dim_fraction=0.9, max_iter=6),
     "GTDA direct": GTDA(3, max_iter=0),
 }
 every_learner = pytest.mark.parametrize("name", LEARNERS)
@@ -107,7 +107,7 @@ def test_batches_say_what_one_fit_says(name):
     np.testing.assert_allclose(found.transform(X), expected.transform(X), atol=1e-6)
     assert found.converged_ == expected.converged_
     if isinstance(found, GTDA):
-        np.testing.assert_allclose(found.zeta_, expected.zeta_, rtol=1e-8)
+        np.testing.assert_allclose(found.within_weight_, expected.within_weight_, rtol=1e-8)
         assert found.classes_.tolist() == list(range(CLASSES))
 
 
@@ -178,7 +178,7 @@ def test_batches_are_solved_once_and_only_when_asked(monkeypatch):
     assert learner.n_features_in_ == np.prod(SHAPE) and learner.tensor_shape_ == SHAPE
     assert not solves
     assert learner.transform(X).shape == (N, 8) and learner.components_.shape == (8, 90)
-    assert learner.history_ and learner.zeta_.shape == (3,)
+    assert learner.history_ and learner.within_weight_.shape == (3,)
     assert len(solves) == 1
     learner.partial_fit(X[:9], Y[:9])
     assert "factors_" not in vars(learner)

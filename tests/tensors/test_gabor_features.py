@@ -38,15 +38,17 @@ def test_kernels_are_the_formula_with_y_downwards_and_zero_at_the_middle():
 
 
 def test_power_one_gives_all_scales_one_energy_of_which_the_mask_holds_a_part():
-    wide = gabor_bank(n_directions=1, size=501)[:, 0]
+    wide = gabor_bank(n_orientations=1, mask_size=501)[:, 0]
     norms = np.linalg.norm(wide, axis=(1, 2))
     np.testing.assert_allclose(norms, 0.282, atol=5e-4)
-    held = np.linalg.norm(gabor_bank(n_directions=1)[:, 0], axis=(1, 2)) ** 2 / norms**2
+    held = np.linalg.norm(gabor_bank(n_orientations=1)[:, 0], axis=(1, 2)) ** 2 / norms**2
     np.testing.assert_allclose(100 * held, [100, 100, 99, 71, 27], atol=0.5)
     # With exponent 2 coarse scales have less energy, even more so on the mask.
-    usual = np.linalg.norm(gabor_bank(n_directions=1, size=501, prefactor_power=2), axis=(2, 3))
+    usual = np.linalg.norm(
+        gabor_bank(n_orientations=1, mask_size=501, prefactor_power=2), axis=(2, 3)
+    )
     np.testing.assert_allclose(usual[:, 0], usual[0, 0] / 2.0 ** np.arange(5), rtol=2e-3)
-    on_mask = np.linalg.norm(gabor_bank(n_directions=1, prefactor_power=2), axis=(2, 3))[:, 0]
+    on_mask = np.linalg.norm(gabor_bank(n_orientations=1, prefactor_power=2), axis=(2, 3))[:, 0]
     np.testing.assert_allclose(on_mask[[0, 4]], [0.443, 0.014], atol=6e-4)
 
 
@@ -77,7 +79,7 @@ def direct(image, kernel):
 @pytest.mark.parametrize("size", [8, 5])
 def test_features_are_the_magnitudes_of_direct_convolution(shape, size):
     image = RNG.normal(size=shape)
-    settings = {"n_scales": 2, "n_directions": 3, "size": size}
+    settings = {"n_scales": 2, "n_orientations": 3, "mask_size": size}
     bank = gabor_bank(**settings)
     found = GaborFeatures(**settings, flatten=False).fit_transform(image[None])[0]
     assert found.shape == (*shape, 2, 3)
@@ -85,16 +87,19 @@ def test_features_are_the_magnitudes_of_direct_convolution(shape, size):
         np.testing.assert_allclose(found[..., s, d], np.abs(direct(image, bank[s, d])), atol=1e-13)
 
 
-@pytest.mark.parametrize(("kind", "axes"), [("full", ()), ("D", (1,)), ("S", (0,)), ("SD", (0, 1))])
-def test_kernels_are_summed_before_the_magnitude(kind, axes):
+@pytest.mark.parametrize(
+    ("sum_over", "axes"),
+    [("none", ()), ("orientations", (1,)), ("scales", (0,)), ("both", (0, 1))],
+)
+def test_kernels_are_summed_before_the_magnitude(sum_over, axes):
     image = RNG.random((20, 14))
-    settings = {"n_scales": 3, "n_directions": 4, "size": 24}
+    settings = {"n_scales": 3, "n_orientations": 4, "mask_size": 24}
     bank = gabor_bank(**settings)
     # Full convolution, cropped to the image.
     responses = np.array([[convolve2d(image, kernel) for kernel in scale] for scale in bank])
     responses = responses[..., 12 : 12 + 20, 12 : 12 + 14]
     wanted = np.moveaxis(np.abs(responses.sum(axis=axes)), (-2, -1), (0, 1))
-    found = GaborFeatures(kind, **settings, flatten=False).fit_transform(image[None])[0]
+    found = GaborFeatures(sum_over, **settings, flatten=False).fit_transform(image[None])[0]
     np.testing.assert_allclose(found, wanted, atol=1e-12)
     if axes:
         magnitudes = np.moveaxis(np.abs(responses).sum(axis=axes), (-2, -1), (0, 1))
@@ -103,10 +108,10 @@ def test_kernels_are_summed_before_the_magnitude(kind, axes):
 
 def test_channels_are_images_of_their_own():
     colors = RNG.random((2, 12, 10, 3))
-    gabor = GaborFeatures("D", size=16, flatten=False).fit(colors)
+    gabor = GaborFeatures("orientations", mask_size=16, flatten=False).fit(colors)
     found = gabor.transform(colors)
     assert found.shape == (2, 12, 10, 3, 5)
-    one = GaborFeatures("D", size=16, flatten=False).fit_transform(colors[..., 1])
+    one = GaborFeatures("orientations", mask_size=16, flatten=False).fit_transform(colors[..., 1])
     np.testing.assert_allclose(found[..., 1, :], one, atol=1e-13)
 
 
@@ -120,10 +125,10 @@ def test_float32_is_accurate_and_stays():
 
 def test_spectra_are_made_once_for_images_of_one_size():
     module._spectra.cache_clear()
-    gabor = GaborFeatures("S").fit(np.ones((2, 20, 15)))
+    gabor = GaborFeatures("scales").fit(np.ones((2, 20, 15)))
     for _ in range(3):
         gabor.transform(np.ones((2, 20, 15)))
-    GaborFeatures("S").fit_transform(np.ones((1, 20, 15)))
+    GaborFeatures("scales").fit_transform(np.ones((1, 20, 15)))
     info = module._spectra.cache_info()
     assert info.misses == 1 and info.hits == 3
 
@@ -146,9 +151,9 @@ def test_memory_beyond_the_result_is_bounded():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"size": 0}, "size must be an integer"),
-        ({"f": 0.0}, "f must be a number above 0"),
-        ({"k_max": np.nan}, "k_max"),
+        ({"mask_size": 0}, "mask_size must be an integer"),
+        ({"frequency_ratio": 0.0}, "frequency_ratio must be a number above 0"),
+        ({"max_frequency": np.nan}, "max_frequency"),
         ({"n_scales": 2.5}, "n_scales"),
     ],
 )

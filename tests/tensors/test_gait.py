@@ -308,7 +308,12 @@ def test_subspaces_are_given_the_representation_with_a_subject_for_each_cycle(
     assert shape == (8, 32, 22, *extra[representation])
     assert owners.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     images = np.concatenate([averaged_gait_images(s, 30) for s in sequences[[2, 3, 0, 1]]])
-    kind = {"gabor": "full", "gabor_d": "D", "gabor_s": "S", "gabor_sd": "SD"}.get(representation)
+    kind = {
+        "gabor": "none",
+        "gabor_d": "orientations",
+        "gabor_s": "scales",
+        "gabor_sd": "both",
+    }.get(representation)
     if kind:
         images = GaborFeatures(kind, flatten=False).fit_transform(images)
     rows = images[:, ::2, ::2].reshape(8, -1)

@@ -46,12 +46,12 @@ def scatters(X, y, mode, factors):
     return sums
 
 
-def objective(X, y, factors, zeta):
+def objective(X, y, factors, within_weight):
     own, between = (
         sum((multi_mode_dot(T, factors, transpose=True) ** 2).sum() for T in stack)
         for stack in parts(X, y)
     )
-    return between - zeta * own
+    return between - within_weight * own
 
 
 def assert_same_subspaces(factors, others, tol=1e-6):
@@ -68,22 +68,26 @@ SHAPES = [(6,), (5, 4), (3, 4, 2), (2, 3, 2, 3), (7, 1, 3)]
 def test_no_step_lowers_the_objective_at_a_fixed_zeta(shape, seed):
     X, y = some(shape, seed=seed)
     kept = tuple(max(1, d // 2) for d in shape)
-    for zeta, init in ((0.0, "random"), (0.1, "hosvd"), (0.3, "random"), (1.0, "random")):
-        gtda = GTDA(kept, zeta=zeta, init=init, max_iter=15, random_state=seed).fit(X, y)
+    for within_weight, init in ((0.0, "random"), (0.1, "hosvd"), (0.3, "random"), (1.0, "random")):
+        gtda = GTDA(
+            kept, within_weight=within_weight, init=init, max_iter=15, random_state=seed
+        ).fit(X, y)
         values = np.array(gtda.history_["objective"])
         bound = (parts(X, y)[1] ** 2).sum()
         assert (np.diff(values) >= -1e-10 * bound).all()
         assert (values <= bound * (1 + 1e-12)).all()
-        assert values[-1] == pytest.approx(objective(X, y, gtda.factors_, zeta), abs=1e-9 * bound)
+        assert values[-1] == pytest.approx(
+            objective(X, y, gtda.factors_, within_weight), abs=1e-9 * bound
+        )
         for U in gtda.factors_:
             np.testing.assert_allclose(U.T @ U, np.eye(U.shape[1]), atol=1e-12)
             assert (U[np.abs(U).argmax(axis=0), np.arange(U.shape[1])] > 0).all()
-        assert (gtda.zeta_ == zeta).all()
+        assert (gtda.within_weight_ == within_weight).all()
 
 
 def test_at_rest_each_mode_has_the_leading_eigenvectors_of_its_scatters():
     X, y = some((5, 4, 3), seed=2)
-    gtda = GTDA((2, 2, 1), zeta=0.3, tol=1e-10, max_iter=500).fit(X, y)
+    gtda = GTDA((2, 2, 1), within_weight=0.3, tol=1e-10, max_iter=500).fit(X, y)
     assert gtda.converged_
     for mode, U in enumerate(gtda.factors_):
         B, W = scatters(X, y, mode, gtda.factors_)
@@ -99,21 +103,24 @@ def test_at_rest_each_mode_has_the_leading_eigenvectors_of_its_scatters():
     assert projector_change(gtda.factors_[0], V[:, ::-1][:, :2]) > 1e-3
 
 
-@pytest.mark.parametrize("zeta", [0.0, 0.5, "max_eig", "trace_ratio", "sum_eig"])
-def test_one_mode_is_dsdc(zeta):
+@pytest.mark.parametrize("within_weight", [0.0, 0.5, "max_eig", "trace_ratio", "sum_eig"])
+def test_one_mode_is_dsdc(within_weight):
     X, y = some((6,), per_class=12)
-    gtda, dsdc = GTDA(3, zeta=zeta).fit(X, y), DSDC(3, zeta=zeta).fit(X, y)
+    gtda, dsdc = (
+        GTDA(3, within_weight=within_weight).fit(X, y),
+        DSDC(3, within_weight=within_weight).fit(X, y),
+    )
     B, W = scatters(X, y, 0, [np.eye(6)])
-    _, V = eigh(B - gtda.zeta_[0] * W)
+    _, V = eigh(B - gtda.within_weight_[0] * W)
     assert_same_subspaces(gtda.factors_, [V[:, :-4:-1]])
     # GTDA has a ridge in the rules, DSDC does not.
     assert_same_subspaces(gtda.factors_, [dsdc.components_.T], 1e-4)
-    assert gtda.zeta_[0] == pytest.approx(float(dsdc.zeta_), rel=1e-4)
+    assert gtda.within_weight_[0] == pytest.approx(float(dsdc.within_weight_), rel=1e-4)
 
 
 def test_no_sweep_is_the_direct_form():
     X, y = some((5, 4))
-    gtda = GTDA((2, 2), zeta=0.3, max_iter=0).fit(X, y)
+    gtda = GTDA((2, 2), within_weight=0.3, max_iter=0).fit(X, y)
     for mode, U in enumerate(gtda.factors_):
         B, W = scatters(X, y, mode, [np.eye(5), np.eye(4)])
         _, V = eigh(B - 0.3 * W)
@@ -130,23 +137,23 @@ def test_all_dimensions_are_rotations():
 
 def test_labels_of_no_weight_leave_the_energy_of_class_means():
     X, y = some((5, 4))
-    gtda = GTDA((2, 2), zeta=0.0, tol=1e-10, max_iter=500).fit(X, y)
+    gtda = GTDA((2, 2), within_weight=0.0, tol=1e-10, max_iter=500).fit(X, y)
     B, _ = scatters(X, y, 0, gtda.factors_)
     assert gtda.history_["objective"][-1] == pytest.approx(
         np.sort(np.linalg.eigvalsh(B))[-2:].sum()
     )
 
 
-# ---------------------------------------------------------------------- rules for zeta
+# ---------------------------------------------------------------------- rules for within_weight
 
 
 def test_the_largest_eigenvalue_leaves_nothing_positive():
     X, y = some((6, 5))
-    gtda = GTDA((3, 3), zeta="max_eig", max_iter=0).fit(X, y)
+    gtda = GTDA((3, 3), within_weight="max_eig", max_iter=0).fit(X, y)
     for mode in range(2):
         B, W = scatters(X, y, mode, [np.eye(6), np.eye(5)])
         top = eigh(B, W, eigvals_only=True)[-1]
-        assert gtda.zeta_[mode] == pytest.approx(top, rel=1e-5)
+        assert gtda.within_weight_[mode] == pytest.approx(top, rel=1e-5)
         values = np.linalg.eigvalsh(B - top * W)
         assert abs(values[-1]) < 1e-8 * np.abs(values).max()
         assert (values[:-1] < 0).all()
@@ -162,12 +169,12 @@ def test_the_trace_ratio_rises_to_its_optimum():
             U = trace_ratio(B, W, q, max_iter=steps)
             ratios.append(np.trace(U.T @ B @ U) / np.trace(U.T @ W @ U))
         assert (np.diff(ratios) >= -1e-12).all()
-        zeta = GTDA(q, zeta="trace_ratio").fit(X, y).zeta_[0]
-        assert zeta == pytest.approx(ratios[-1], rel=1e-5)
+        within_weight = GTDA(q, within_weight="trace_ratio").fit(X, y).within_weight_[0]
+        assert within_weight == pytest.approx(ratios[-1], rel=1e-5)
         # At the optimum the difference is zero.
-        values = np.linalg.eigvalsh(B - zeta * W)
+        values = np.linalg.eigvalsh(B - within_weight * W)
         assert abs(values[-q:].sum()) < 1e-5 * np.abs(values).sum()
-        found.append((zeta, GTDA(q, zeta="sum_eig").fit(X, y).zeta_[0]))
+        found.append((within_weight, GTDA(q, within_weight="sum_eig").fit(X, y).within_weight_[0]))
     eigenvalues = eigh(B, W, eigvals_only=True)[::-1]
     assert found[0][0] == pytest.approx(eigenvalues[0], rel=1e-5)
     for q, (ratio, total) in zip((1, 2, 4), found, strict=True):
@@ -181,24 +188,24 @@ def test_with_a_zeta_chosen_at_each_step_the_objective_may_fall():
     falls = 0
     for seed in range(6):
         X, y = some((6, 5), seed=seed)
-        gtda = GTDA((3, 3), zeta="max_eig", init="random", random_state=seed, max_iter=20)
+        gtda = GTDA((3, 3), within_weight="max_eig", init="random", random_state=seed, max_iter=20)
         values = np.array(gtda.fit(X, y).history_["objective"])
         falls += bool((np.diff(values) < -1e-6 * np.abs(values).max()).any())
-        assert len(set(gtda.history_["zeta"])) > 2
+        assert len(set(gtda.history_["within_weight"])) > 2
     assert falls > 0
 
 
 def test_the_order_of_magnitude_takes_the_largest_scatter_within_classes():
-    # svd(B - zeta W) orders by magnitude, which does not maximize the objective.
+    # svd(B - within_weight W) orders by magnitude, which does not maximize the objective.
     X, y = some((6,), per_class=12, spread=0.5)
     B, W = scatters(X, y, 0, [np.eye(6)])
-    right = GTDA(1, zeta="max_eig").fit(X, y)
-    wrong = GTDA(1, zeta="max_eig", order="magnitude").fit(X, y)
+    right = GTDA(1, within_weight="max_eig").fit(X, y)
+    wrong = GTDA(1, within_weight="max_eig", order="magnitude").fit(X, y)
     within = [np.trace(g.factors_[0].T @ W @ g.factors_[0]) for g in (right, wrong)]
     assert within[1] > 0.8 * np.linalg.eigvalsh(W)[-1]
     assert within[1] > 3 * within[0]
     assert wrong.history_["objective"][-1] < right.history_["objective"][-1]
-    left = np.linalg.svd(B - right.zeta_[0] * W)[0][:, :1]
+    left = np.linalg.svd(B - right.within_weight_[0] * W)[0][:, :1]
     assert_same_subspaces(wrong.factors_, [left])
 
 
@@ -209,8 +216,8 @@ def test_the_order_of_magnitude_takes_the_largest_scatter_within_classes():
 def test_rules_count_eigenvalues_up_to_a_share():
     X, y = some((8,), per_class=12)
     B, W = scatters(X, y, 0, [np.eye(8)])
-    for zeta in (0.1, 1.0):
-        values = np.linalg.eigvalsh(B - zeta * W)[::-1]
+    for within_weight in (0.1, 1.0):
+        values = np.linalg.eigvalsh(B - within_weight * W)[::-1]
         masses = {
             "eigenvalue_mass": values,
             "abs_mass": np.abs(values),
@@ -221,10 +228,10 @@ def test_rules_count_eigenvalues_up_to_a_share():
             allowed = [q for q in range(1, 9) if shares[q - 1] <= 0.95]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                gtda = GTDA(zeta=zeta, dim_rule=rule, delta=0.95).fit(X, y)
+                gtda = GTDA(within_weight=within_weight, dim_rule=rule, dim_fraction=0.95).fit(X, y)
             assert gtda.n_components_ == (max(allowed, default=1),)
     assert GTDA(dim_rule="abs_mass", energy=0.95).fit(X, y).n_components_ == (
-        GTDA(dim_rule="abs_mass", delta=0.95).fit(X, y).n_components_
+        GTDA(dim_rule="abs_mass", dim_fraction=0.95).fit(X, y).n_components_
     )
 
 
@@ -232,18 +239,24 @@ def test_rules_count_eigenvalues_up_to_a_share():
 def test_the_rule_of_the_work_keeps_nearly_all_of_a_spectrum_that_is_not_positive():
     X, y = some((12, 10), n_classes=6)
     with pytest.warns(UserWarning, match="no eigenvalue is positive"):
-        gtda = GTDA(zeta="max_eig", dim_rule="eigenvalue_mass", delta=0.9, max_iter=5).fit(X, y)
+        gtda = GTDA(
+            within_weight="max_eig", dim_rule="eigenvalue_mass", dim_fraction=0.9, max_iter=5
+        ).fit(X, y)
     assert gtda.n_components_[0] >= 8 and gtda.n_components_[1] >= 6
-    other = GTDA(zeta="max_eig", dim_rule="abs_mass", order="magnitude", delta=0.9, max_iter=5).fit(
-        X, y
-    )
+    other = GTDA(
+        within_weight="max_eig",
+        dim_rule="abs_mass",
+        order="magnitude",
+        dim_fraction=0.9,
+        max_iter=5,
+    ).fit(X, y)
     assert max(other.n_components_) < 8
 
 
 # ---------------------------------------------------------------------- invariances
 
 
-SETTLED = {"zeta": 0.3, "tol": 1e-10, "max_iter": 1000}
+SETTLED = {"within_weight": 0.3, "tol": 1e-10, "max_iter": 1000}
 
 
 def test_modes_turned_turn_factors():
@@ -279,11 +292,11 @@ def test_constants_scales_orders_and_names_change_nothing(dtype):
 # ---------------------------------------------------------------------- difficult data
 
 
-@pytest.mark.parametrize("zeta", [0.1, 1.0, "max_eig", "trace_ratio"])
-def test_blank_borders_are_never_chosen(zeta):
+@pytest.mark.parametrize("within_weight", [0.1, 1.0, "max_eig", "trace_ratio"])
+def test_blank_borders_are_never_chosen(within_weight):
     # A direction without variance has no scatter within classes.
     X, y = some((6, 5))
-    settings = {"zeta": zeta, "max_iter": 0}
+    settings = {"within_weight": within_weight, "max_iter": 0}
     plain = GTDA((3, 2), **settings).fit(X, y)
     padded = GTDA((3, 2), **settings).fit(np.pad(X, ((0, 0), (2, 1), (1, 1))), y)
     U, V = padded.factors_
@@ -301,7 +314,7 @@ def test_classes_that_are_points():
     gtda = GTDA(2).fit(X, y)
     assert np.isfinite(gtda.transform(X)).all()
     with pytest.raises(ValueError, match="all samples of each class are equal.*Pass a number"):
-        GTDA(2, zeta="max_eig").fit(X, y)
+        GTDA(2, within_weight="max_eig").fit(X, y)
 
 
 def test_a_mode_of_length_one_and_bytes():
@@ -316,12 +329,12 @@ def test_a_mode_of_length_one_and_bytes():
     ("settings", "words"),
     [
         ({"n_components": (3, 9)}, r"\(3, 9\) does not fit.*at most \(5, 4\)"),
-        ({"delta": 0.9}, "delta=0.9 has no effect because dim_rule is None"),
+        ({"dim_fraction": 0.9}, "dim_fraction=0.9 has no effect because dim_rule is None"),
         (
             {"n_components": 2, "dim_rule": "abs_mass"},
             "n_components=2 and dim_rule='abs_mass' exclude",
         ),
-        ({"zeta": "auto"}, "zeta must be"),
+        ({"within_weight": "auto"}, "within_weight must be"),
         ({"max_iter": -1}, "max_iter must be"),
     ],
 )
@@ -343,5 +356,5 @@ def test_a_limit_of_sweeps_is_said():
 
 
 def test_settings_for_compare_are_the_weights_worth_trying():
-    tried = [GTDA(**settings).zeta for settings in GTDA.settings_for(100, 1024)]
+    tried = [GTDA(**settings).within_weight for settings in GTDA.settings_for(100, 1024)]
     assert tried == [0.1, 0.3, 1.0]

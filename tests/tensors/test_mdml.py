@@ -95,7 +95,7 @@ def test_vectors_give_the_semidefinite_program():
 def test_no_mode_gains_by_a_conic_solver(push):
     _, T, y = vectors_and_tensors()
     triplets = triplets_of(T, y, 2)
-    model = MDML(2, push=push, tol=1e-9).fit(T, y)
+    model = MDML(2, push_weight=push, tol=1e-9).fit(T, y)
     W = [U.T for U in model.factors_]
     np.testing.assert_allclose(objective(T, W, triplets, push), model.objective_, rtol=1e-6)
     for mode in range(2):
@@ -214,8 +214,8 @@ def test_lists_of_impostors_are_whole():
 
 def test_too_little_push_is_no_metric():
     _, T, y = vectors_and_tensors()
-    with pytest.warns(UserWarning, match="push=1e-06 the optimal metrics are zero"):
-        model = MDML(2, push=1e-6).fit(T, y)
+    with pytest.warns(UserWarning, match="push_weight=1e-06 the optimal metrics are zero"):
+        model = MDML(2, push_weight=1e-6).fit(T, y)
     assert model.objective_ <= 1e-6 * len(triplets_of(T, y, 2)) * (1 + 1e-4)
     assert np.isfinite(model.transform(T)).all()
 
@@ -256,8 +256,8 @@ def test_bad_input_is_named():
         MDML().fit(T[:3], [0, 1, 2])
     with pytest.warns(UserWarning, match="fewer than n_neighbors \\+ 1"):
         MDML(3).fit(T[:10], [0] * 8 + [1] * 2)
-    with pytest.raises(ValueError, match="push must be a number above 0"):
-        MDML(push=0).fit(T, y)
+    with pytest.raises(ValueError, match="push_weight must be a number above 0"):
+        MDML(push_weight=0).fit(T, y)
     with pytest.raises(ValueError, match="Squares of X overflow"):
         MDML().fit(T * 1e200, y)
     with pytest.warns(ConvergenceWarning, match="MDML did not converge in 1 iterations"):
@@ -273,7 +273,7 @@ def test_what_compare_tries_fits_small_images():
     T = rng.normal(size=(30, 6, 5)) + 2 * rng.normal(size=(3, 6, 5))[y]
     maps = all_estimators(role="map", input="tensors")
     tried = [(cls, setting) for cls in maps.values() for setting in cls.settings]
-    assert (MDML, {"push": 0.1}) in tried
+    assert (MDML, {"push_weight": 0.1}) in tried
     for cls, setting in tried:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Fewer features than requested.

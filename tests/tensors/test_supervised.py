@@ -16,11 +16,11 @@ from nearfar.solvers import joint_hinge
 from nearfar.solvers.alternating_modes import (
     CPWeights,
     alternate,
-    contracted,
-    cp_weights,
-    inverse_root,
-    other_gram,
-    rank_start,
+    compute_inverse_root,
+    compute_other_gram,
+    contract_terms,
+    find_low_rank_start,
+    make_cp_weights,
 )
 from nearfar.solvers.joint_hinge import descend_jointly, stationarity_gap
 from nearfar.solvers.label_ridge import label_ridge
@@ -143,7 +143,7 @@ def test_plain_alternation_stalls_where_no_single_mode_can_go_on():
 def test_all_factors_together_find_the_best_known_from_random_starts():
     X, y = fixture()
     ends = [
-        descend_jointly(X, y, np.ones(60), cp_weights(columns(unit(seed))), 0.0).objectives[-1]
+        descend_jointly(X, y, np.ones(60), make_cp_weights(columns(unit(seed))), 0.0).objectives[-1]
         for seed in range(10)
     ]
     assert sum(end < 0.70299 + 2e-3 for end in ends) >= 4
@@ -253,16 +253,16 @@ def test_the_mode_step_has_the_norm_of_the_whole_tensor():
     X = random.standard_normal((7, *SHAPE))
     W = CPWeights(np.ones(2), factors).tensor()
     for mode in range(3):
-        G = other_gram(factors, mode)
+        G = compute_other_gram(factors, mode)
         assert np.isclose(np.trace(factors[mode] @ G @ factors[mode].T), np.sum(W**2))
-        Z = contracted(X, factors, mode)
+        Z = contract_terms(X, factors, mode)
         scores = np.einsum("nlr,lr->n", Z, factors[mode])
         assert np.allclose(scores, np.einsum("nabc,abc->n", X, W))
-        root = inverse_root(G)
+        root = compute_inverse_root(G)
         assert np.allclose(root @ root.T @ G, np.eye(2))
     # Linearly dependent terms reduce the number of unknowns and cause no singular matrix.
     twice = [np.repeat(U[:, :1], 2, axis=1) for U in factors]
-    assert inverse_root(other_gram(twice, 0)).shape == (2, 1)
+    assert compute_inverse_root(compute_other_gram(twice, 0)).shape == (2, 1)
 
 
 @ALL
@@ -361,7 +361,7 @@ def test_tfda_is_the_limit_of_lsstm():
 
 
 def test_tfda_is_gtda_of_one_vector_a_mode():
-    # With the largest ratio as zeta, the largest eigenvalue of the difference is 0 there.
+    # With the largest ratio as within_weight, the largest eigenvalue of the difference is 0 there.
     X, y = fixture()
     tfda = TFDA(ridge=0, **LONG).fit(X, y)
     u = [U[:, 0] / np.linalg.norm(U) for U in tfda.factors_]
@@ -369,11 +369,11 @@ def test_tfda_is_gtda_of_one_vector_a_mode():
         Z = contract_except(X, u, mode)
         within = sum((y == s).sum() * np.cov(Z[y == s].T, ddof=0) for s in (1, -1))
         d = Z[y > 0].mean(0) - Z[y < 0].mean(0)
-        zeta = 15 * d @ np.linalg.solve(within, d)
-        values, vectors = np.linalg.eigh(15 * np.outer(d, d) - zeta * within)
-        assert abs(values[-1]) < 1e-9 * zeta * np.trace(within)
+        within_weight = 15 * d @ np.linalg.solve(within, d)
+        values, vectors = np.linalg.eigh(15 * np.outer(d, d) - within_weight * within)
+        assert abs(values[-1]) < 1e-9 * within_weight * np.trace(within)
         assert np.isclose(abs(vectors[:, -1] @ u[mode]), 1, atol=1e-8)
-    gtda = GTDA(1, zeta="max_eig", ridge=0, max_iter=400, tol=1e-12).fit(X, y)
+    gtda = GTDA(1, within_weight="max_eig", ridge=0, max_iter=400, tol=1e-12).fit(X, y)
     for U, v in zip(gtda.factors_, u, strict=True):
         assert np.isclose(abs(U[:, 0] @ v), 1, atol=1e-6)
 
@@ -388,13 +388,17 @@ def test_the_intercept_is_that_of_the_last_mode_and_survives_an_offset():
 
 def test_balanced_factors_and_their_tensor():
     weights = CPWeights(np.array([2.0, -0.5]), [np.eye(3)[:, :2], np.eye(4)[:, :2]])
-    held = weights.balanced()
+    held = weights.balance_factors()
     assert np.allclose(held[0] @ held[1].T, weights.tensor())
     assert np.allclose(np.linalg.norm(held[0], axis=0), np.linalg.norm(held[1], axis=0))
     assert np.isclose(weights.inner(weights), np.sum(weights.tensor() ** 2))
-    assert np.allclose(cp_weights(held).tensor(), weights.tensor())
+    assert np.allclose(make_cp_weights(held).tensor(), weights.tensor())
     D = np.random.default_rng(0).standard_normal((5, 4, 3))
-    assert [U.shape for U in rank_start(D, 2, np.random.RandomState(0))] == [(5, 2), (4, 2), (3, 2)]
+    assert [U.shape for U in find_low_rank_start(D, 2, np.random.RandomState(0))] == [
+        (5, 2),
+        (4, 2),
+        (3, 2),
+    ]
 
 
 # ---------------------------------------------------------------------- the joint minimization
@@ -405,11 +409,11 @@ def test_balanced_factors_and_their_tensor():
 def test_gradient_of_the_smoothed_hinges(shape, rank):
     random = np.random.default_rng(0)
     X, y = random.standard_normal((20, *shape)), np.where(np.arange(20) % 3, 1.0, -1.0)
-    start = cp_weights([random.standard_normal((d, rank)) for d in shape])
+    start = make_cp_weights([random.standard_normal((d, rank)) for d in shape])
     flat = X.reshape(20, -1)
     cost = random.uniform(0.2, 2, 20)
     problem = SmoothedHinges(flat, y, cost, flat.mean(0), 2.0, start)
-    point = np.append(np.concatenate([U.ravel() for U in start.balanced()]), 0.3)
+    point = np.append(np.concatenate([U.ravel() for U in start.balance_factors()]), 0.3)
     error = check_grad(
         lambda x: problem.value_and_gradient(x, 0.3)[0],
         lambda x: problem.value_and_gradient(x, 0.3)[1],
@@ -424,11 +428,11 @@ def test_gradient_of_the_smoothed_hinges(shape, rank):
 def test_second_derivatives_of_the_smoothed_hinges(shape, rank):
     random = np.random.default_rng(1)
     X, y = random.standard_normal((300, *shape)), np.where(np.arange(300) % 3, 1.0, -1.0)
-    start = cp_weights([random.standard_normal((d, rank)) for d in shape])
+    start = make_cp_weights([random.standard_normal((d, rank)) for d in shape])
     flat, cost, width = X.reshape(300, -1), random.uniform(0.2, 2, 300), 0.7
     problem = SmoothedHinges(flat, y, cost, flat.mean(0), 2.0, start)
-    point = np.append(np.concatenate([U.ravel() for U in start.balanced()]), 0.3)
-    W, short = problem.shortfalls(point)
+    point = np.append(np.concatenate([U.ravel() for U in start.balance_factors()]), 0.3)
+    W, short = problem.compute_shortfalls(point)
     slope = -cost * y * np.clip(short, 0, width) / width
     gradient, G = problem.gradient(point, W, slope)
     inside = (short > 0) & (short < width)
@@ -439,11 +443,13 @@ def test_second_derivatives_of_the_smoothed_hinges(shape, rank):
         ends = [problem.value_and_gradient(point + s, width)[1] for s in (step, -step)]
         assert np.allclose(H @ v, (ends[0] - ends[1]) * cost.sum() / 2e-6, rtol=1e-5, atol=1e-5)
     # Samples far from the margin enter as a constant and a linear term, which is exact.
-    part, pulls, rest = problem.near(short, width, 0.0)
-    assert 0 < len(part.y) < 300 and (short[pulls] > width).all() and (short[rest] < 0).all()
+    subset, is_linear, is_zero = problem.select_near_corner(short, width, 0.0)
+    assert (
+        0 < len(subset.y) < 300 and (short[is_linear] > width).all() and (short[is_zero] < 0).all()
+    )
     value, other = problem.value_and_gradient(point, width)
-    assert np.isclose(part.value_and_gradient(point, width)[0], value)
-    assert np.allclose(part.value_and_gradient(point, width)[1], other)
+    assert np.isclose(subset.value_and_gradient(point, width)[0], value)
+    assert np.allclose(subset.value_and_gradient(point, width)[1], other)
     assert np.allclose(other * cost.sum(), gradient)
 
 
@@ -460,7 +466,7 @@ def test_many_samples_end_at_a_stationary_point_that_a_conic_program_cannot_bett
     assert machine.objective_ <= plain.objective_ * (1 + 1e-6)
     # Scores are linear near the point: no joint step may decrease the objective.
     factors, W = machine.factors_, machine.coef_[0].reshape(shape)
-    rows = [contracted(X, factors, mode).reshape(600, -1) for mode in (0, 1)]
+    rows = [contract_terms(X, factors, mode).reshape(600, -1) for mode in (0, 1)]
     J = np.column_stack([*rows, np.ones(600)])
     by_W = [(W @ factors[1]).ravel(), (W.T @ factors[0]).ravel(), [0.0]]
     step = cp.Variable(J.shape[1])
@@ -473,15 +479,15 @@ def test_many_samples_end_at_a_stationary_point_that_a_conic_program_cannot_bett
 
 def test_beyond_newton_the_widths_lead_to_nearly_the_same(monkeypatch):
     X, y = fixture()
-    start = cp_weights(columns(unit(0)))
+    start = make_cp_weights(columns(unit(0)))
     exact = descend_jointly(X, y, np.ones(60), start, 0.0)
-    monkeypatch.setattr(joint_hinge, "_NEWTON", 0)
+    monkeypatch.setattr(joint_hinge, "_MAX_NEWTON_UNKNOWNS", 0)
     other = descend_jointly(X, y, np.ones(60), start, 0.0)
     assert exact.widths == [1, 0.1, 0] and other.widths[-1] == 1e-4
     assert exact.objectives[-1] <= other.objectives[-1] <= exact.objectives[-1] * 1.01
     # If the exact method fails, narrower corners follow.
-    monkeypatch.setattr(joint_hinge, "_NEWTON", 600)
-    monkeypatch.setattr(joint_hinge, "exact_end", lambda *_: None)
+    monkeypatch.setattr(joint_hinge, "_MAX_NEWTON_UNKNOWNS", 600)
+    monkeypatch.setattr(joint_hinge, "solve_exact_hinges", lambda *_: None)
     rounded = descend_jointly(X, y, np.ones(60), start, 0.0)
     assert rounded.widths == other.widths and len(rounded.objectives) == 5
     assert exact.objectives[-1] <= rounded.objectives[-1] <= exact.objectives[-1] * 1.001
@@ -491,13 +497,13 @@ def test_the_stationarity_gap_is_zero_at_the_optimum_of_vectors_only():
     X, y = matrices(shape=(8, 1))
     X, cost = X[:, :, 0], np.ones(40)
     plane = c_svm(X, y, cost)
-    optimum = cp_weights([plane.w[:, None]])
+    optimum = make_cp_weights([plane.w[:, None]])
     assert stationarity_gap(X, y, cost, optimum, plane.b) < 1e-4
-    off = cp_weights([plane.w[:, None] + 0.1])
+    off = make_cp_weights([plane.w[:, None] + 0.1])
     assert stationarity_gap(X, y, cost, off, plane.b) > 0.1
     # Without samples at the corner it is the gradient.
     random = np.random.default_rng(0)
-    W, b = cp_weights([random.standard_normal((8, 1))]), 0.1
+    W, b = make_cp_weights([random.standard_normal((8, 1))]), 0.1
     w = W.tensor()
     pulling = y * (X @ w + b) < 1
     by_w, by_b = w - (y[pulling] @ X[pulling]), -y[pulling].sum()
@@ -506,8 +512,8 @@ def test_the_stationarity_gap_is_zero_at_the_optimum_of_vectors_only():
 
 def test_a_sum_of_squared_lengths_would_be_another_model():
     X, y = fixture()
-    found = descend_jointly(X, y, np.ones(60), cp_weights(columns(unit(0))), 0.0)
-    held = found.weights.balanced()
+    found = descend_jointly(X, y, np.ones(60), make_cp_weights(columns(unit(0))), 0.0)
+    held = found.weights.balance_factors()
     product = np.prod([np.sum(U**2) for U in held])
     assert np.isclose(found.weights.inner(found.weights), product)
     assert not np.isclose(0.5 * product, 0.5 * sum(np.sum(U**2) for U in held))

@@ -65,15 +65,15 @@ def test_weights_of_lda_sum_to_the_scatters():
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("zeta", [0.0, 0.1, 1.0])
-def test_weights_of_lda_give_gtda(shape, zeta):
+@pytest.mark.parametrize("within_weight", [0.0, 0.1, 1.0])
+def test_weights_of_lda_give_gtda(shape, within_weight):
     X, y = tensors(shape)
     kept = tuple(
         max(1, min(3, d - 2)) for d in shape
     )  # Four classes have three differences of means.
-    gtda = GTDA(kept, zeta=zeta, tol=1e-9).fit(X, y)
+    gtda = GTDA(kept, within_weight=within_weight, tol=1e-9).fit(X, y)
     b, s = lda_weights(y)
-    settings = {"zeta": zeta, "tol": 1e-9}
+    settings = {"within_weight": within_weight, "tol": 1e-9}
     for embedding in (
         TensorGraphEmbedding(kept, graph="lda", **settings).fit(X, y),
         TensorGraphEmbedding(kept, graph="given", **settings).fit(X, graphs=(b, s)),
@@ -110,9 +110,9 @@ def test_the_objective_is_a_sum_over_pairs_that_no_step_lowers(shape):
     rng = np.random.default_rng(1)
     b, s = (np.abs(rng.normal(size=(25, 25))) for _ in range(2))  # not symmetric
     kept = tuple(max(1, d - 2) for d in shape)
-    found = TensorGraphEmbedding(kept, graph="given", zeta=0.5, tol=1e-9, max_iter=500).fit(
-        X, graphs=(b, s)
-    )
+    found = TensorGraphEmbedding(
+        kept, graph="given", within_weight=0.5, tol=1e-9, max_iter=500
+    ).fit(X, graphs=(b, s))
     objective = np.array(found.history_["objective"])
     assert (np.diff(objective) >= -1e-9 * np.abs(objective).max()).all()
     weights = b - 0.5 * s
@@ -196,7 +196,7 @@ def test_graphs_are_those_of_the_table(name, shape):
     k = 14 if name == "isomap" else 4
     b, s = GRAPHS[name](X, y, k)
     kept = tuple(max(1, d - 2) for d in shape)
-    settings = {"zeta": 0.3, "tol": 1e-9, "max_iter": 500}
+    settings = {"within_weight": 0.3, "tol": 1e-9, "max_iter": 500}
     ours = TensorGraphEmbedding(kept, graph=name, n_neighbors=k, **settings).fit(X, y)
     given = TensorGraphEmbedding(kept, graph="given", **settings).fit(X, graphs=(b, s))
     np.testing.assert_allclose(ours.history_["objective"], given.history_["objective"], rtol=1e-6)

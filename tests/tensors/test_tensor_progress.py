@@ -104,7 +104,7 @@ def test_of_one_problem_the_last_whole_sweep_is_left():
 
 
 def test_ctrl_c_within_a_sweep_falls_back_to_the_one_before(monkeypatch):
-    true, calls = alternating_modes._mode_step, []
+    true, calls = alternating_modes._update_mode, []
 
     def interrupted(*arguments):
         calls.append(1)
@@ -115,7 +115,7 @@ def test_ctrl_c_within_a_sweep_falls_back_to_the_one_before(monkeypatch):
     y, limited = Y == 0, LSSTM(max_iter=1)
     with pytest.warns(UserWarning, match="max_iter"):
         limited.fit(X, y)
-    monkeypatch.setattr(alternating_modes, "_mode_step", interrupted)
+    monkeypatch.setattr(alternating_modes, "_update_mode", interrupted)
     stopped = LSSTM()
     with pytest.raises(KeyboardInterrupt):
         stopped.fit(X, y)
@@ -129,7 +129,7 @@ def test_a_second_ctrl_c_leaves_nothing(monkeypatch, n_jobs):
         raise KeyboardInterrupt
 
     learner = LSSTM(n_jobs=n_jobs).fit(X, Y)
-    monkeypatch.setattr(alternating_modes, "_mode_step", interrupted)
+    monkeypatch.setattr(alternating_modes, "_update_mode", interrupted)
     with pytest.raises(KeyboardInterrupt):
         learner.fit(X, Y)
     with pytest.raises(NotFittedError):

@@ -29,8 +29,8 @@ def atoms_of(model):
     return [outer(*(U[:, r] for U in model.factors_)) for r in range(model.n_components_[0])]
 
 
-def differences(X, y, zeta, mean_of="samples"):
-    """Return between minus zeta times within scatter of X, computed in a loop."""
+def differences(X, y, within_weight, mean_of="samples"):
+    """Return between minus within_weight times within scatter of X, computed in a loop."""
     X = X.reshape(len(X), -1)
     means = {c: X[y == c].mean(axis=0) for c in np.unique(y)}
     mean = X.mean(axis=0) if mean_of == "samples" else np.mean(list(means.values()), axis=0)
@@ -38,11 +38,11 @@ def differences(X, y, zeta, mean_of="samples"):
     for c, m in means.items():
         total += (y == c).sum() * np.outer(m - mean, m - mean)
     for x, c in zip(X, y, strict=True):
-        total -= zeta * np.outer(x - means[c], x - means[c])
+        total -= within_weight * np.outer(x - means[c], x - means[c])
     return total
 
 
-def table_4_2(X, y, zeta, starts, sweeps):
+def table_4_2(X, y, within_weight, starts, sweeps):
     """Find one feature after another, with new class means of the deflated tensors each time."""
     left, numbers, objectives = np.array(X, float), [], []
     modes = "abcd"[: X.ndim - 1]
@@ -55,7 +55,7 @@ def table_4_2(X, y, zeta, starts, sweeps):
                 Z = np.einsum(
                     f"n{modes},{','.join(names)}->n{axis}" if names else "na->na", left, *others
                 )
-                values, axes = np.linalg.eigh(differences(Z, y, zeta))
+                values, axes = np.linalg.eigh(differences(Z, y, within_weight))
                 vectors[k] = axes[:, -1]
         objectives.append(values[-1])
         atom = outer(*vectors)
@@ -82,14 +82,14 @@ def fixture():
 
 @pytest.mark.filterwarnings("ignore:TR1DA did not converge")
 @pytest.mark.parametrize("shape", [(6, 5), (4, 3, 5), (12,)])
-@pytest.mark.parametrize("zeta", [0.0, 0.1, 0.6])
-def test_it_is_the_table_of_the_work(shape, zeta):
+@pytest.mark.parametrize("within_weight", [0.0, 0.1, 0.6])
+def test_it_is_the_table_of_the_work(shape, within_weight):
     X, y = data(shape=shape)
     # Starts are columns. The vector of the first mode is not used.
     starts = [unit(shape, seed) for seed in range(3)]
     init = [np.column_stack(columns) for columns in zip(*starts, strict=True)]
-    model = TR1DA(3, zeta=zeta, init=init, tol=0, max_iter=8).fit(X, y)
-    numbers, objectives, left = table_4_2(X, y, zeta, starts, 8)
+    model = TR1DA(3, within_weight=within_weight, init=init, tol=0, max_iter=8).fit(X, y)
+    numbers, objectives, left = table_4_2(X, y, within_weight, starts, 8)
     np.testing.assert_allclose(model.objectives_, objectives, rtol=1e-9)
     Z = model.transform(X)
     np.testing.assert_allclose(np.abs(Z), np.abs(numbers), atol=1e-7)
@@ -100,28 +100,30 @@ def test_it_is_the_table_of_the_work(shape, zeta):
     again = [3.0 * U for U in init]
     if len(shape) > 1:
         again[0] = np.random.default_rng(9).normal(size=again[0].shape)
-    other = TR1DA(3, zeta=zeta, init=again, tol=0, max_iter=8).fit(X, y)
+    other = TR1DA(3, within_weight=within_weight, init=again, tol=0, max_iter=8).fit(X, y)
     np.testing.assert_allclose(other.transform(X), Z, atol=1e-7)
 
 
 @pytest.mark.parametrize(
-    ("zeta", "known"),
+    ("within_weight", "known"),
     [
         (0.1, [278.1197, 245.2593, 238.4127, 225.9061, 184.7794]),
         (1.0, [240.3378, 237.0802, 189.7757, 177.0435, 173.6356, 127.0395]),
     ],
 )
-def test_known_optima(zeta, known):
+def test_known_optima(within_weight, known):
     """There are several local optima, which a single start does not show."""
     X, y = fixture()
     found = set()
     for seed in range(8):
-        model = TR1DA(1, zeta=zeta, init=unit((7, 6, 4), seed), tol=1e-12).fit(X, y)
+        model = TR1DA(1, within_weight=within_weight, init=unit((7, 6, 4), seed), tol=1e-12).fit(
+            X, y
+        )
         nearest = min(known, key=lambda value: abs(value - model.objectives_[0]))
         assert abs(nearest - model.objectives_[0]) < 1e-4
         found.add(nearest)
     assert len(found) > 1
-    best = TR1DA(1, zeta=zeta, n_init=12, tol=1e-12).fit(X, y)
+    best = TR1DA(1, within_weight=within_weight, n_init=12, tol=1e-12).fit(X, y)
     assert abs(best.objectives_[0] - known[0]) < 1e-4
 
 
@@ -130,7 +132,7 @@ def test_vectors_give_successive_eigenvectors():
     values, axes = np.linalg.eigh(differences(X, y, 0.01))
     positive = int((values > 0).sum())
     with pytest.warns(UserWarning, match=f"TR1DA: only {positive} of 9 features"):
-        model = TR1DA(9, zeta=0.01).fit(X, y)
+        model = TR1DA(9, within_weight=0.01).fit(X, y)
     np.testing.assert_allclose(model.objectives_, values[::-1][:positive], rtol=1e-9)
     products = np.abs(model.factors_[0].T @ axes[:, ::-1][:, :positive])
     np.testing.assert_allclose(products, np.eye(positive), atol=1e-6)
@@ -146,11 +148,11 @@ def test_few_vectors_of_many_numbers():
     np.testing.assert_allclose(np.abs(np.sum(model.factors_[0] * axes[:, [-1, -2]], axis=0)), 1)
 
 
-@pytest.mark.parametrize("zeta", [0.1, 1.0, "max_eig"])
+@pytest.mark.parametrize("within_weight", [0.1, 1.0, "max_eig"])
 @pytest.mark.parametrize("shape", [(6, 5), (4, 3, 5)])
-def test_no_step_lowers_the_objective(shape, zeta):
+def test_no_step_lowers_the_objective(shape, within_weight):
     X, y = data(shape=shape, seed=3)
-    model = TR1DA(4, zeta=zeta, random_state=3).fit(X, y)
+    model = TR1DA(4, within_weight=within_weight, random_state=3).fit(X, y)
     steps = iter(model.history_["objective"])
     for sweeps, last in zip(model.history_["sweeps"], model.objectives_, strict=True):
         objective = np.array([next(steps) for _ in range(sweeps * len(shape))])
@@ -161,14 +163,14 @@ def test_no_step_lowers_the_objective(shape, zeta):
 
 def test_max_eig_is_the_largest_ratio_and_the_weight_of_zero():
     X, y = data(n=60, shape=(5, 4), n_classes=2)
-    model = TR1DA(1, zeta="max_eig", tol=1e-14).fit(X, y)
+    model = TR1DA(1, within_weight="max_eig", tol=1e-14).fit(X, y)
     atom = atoms_of(model)[0].ravel()
     flat = X.reshape(len(X), -1)
     within = -differences(flat, y, 1.0) + differences(flat, y, 0.0)
     ridge = 1e-3 * np.trace(within) / len(atom)
     ratio = (atom @ differences(flat, y, 0.0) @ atom) / (atom @ within @ atom + ridge)
     np.testing.assert_allclose(model.objectives_[0], ratio)
-    np.testing.assert_allclose(model.zeta_[0], ratio)
+    np.testing.assert_allclose(model.within_weight_[0], ratio)
     # With this weight, ridge included, the difference has no positive eigenvalue.
     Z = X @ model.factors_[1][:, 0]
     M = differences(Z, y, ratio) - ratio * ridge * np.eye(5)
@@ -182,11 +184,11 @@ def test_features_are_nested_and_labels_only_names():
     np.testing.assert_allclose(fewer, many[:, :3], rtol=1e-10, atol=1e-12)
     names = np.array(["d", "b", "a", "c"])[y]
     np.testing.assert_allclose(TR1DA(6).fit(X, names).transform(X), many, atol=1e-6)
-    single = TR1DA(6, zeta=[0.1] * 6).fit(X, y).transform(X)
+    single = TR1DA(6, within_weight=[0.1] * 6).fit(X, y).transform(X)
     np.testing.assert_array_equal(single, many)
-    mixed = TR1DA(6, zeta=[0.1] * 3 + [0.5] * 3).fit(X, y)
+    mixed = TR1DA(6, within_weight=[0.1] * 3 + [0.5] * 3).fit(X, y)
     np.testing.assert_allclose(mixed.transform(X)[:, :3], many[:, :3], rtol=1e-10, atol=1e-12)
-    np.testing.assert_array_equal(mixed.zeta_, [0.1] * 3 + [0.5] * 3)
+    np.testing.assert_array_equal(mixed.within_weight_, [0.1] * 3 + [0.5] * 3)
 
 
 def test_another_basis_of_the_modes_changes_nothing():
@@ -220,7 +222,7 @@ def test_means_are_those_of_what_is_left_and_weigh_classes_by_size():
     X, y = data(n=60, shape=(5, 4), n_classes=3)
     y[:40] = 0  # far from balanced
     start = unit((5, 4), 0)
-    model = TR1DA(2, zeta=0.05, init=start, tol=1e-13).fit(X, y)
+    model = TR1DA(2, within_weight=0.05, init=start, tol=1e-13).fit(X, y)
     scores = model.transform(X)
     for r in range(2):
         right = differences(scores[:, [r]], y, 0.05)
@@ -248,8 +250,8 @@ def test_a_blank_border_is_not_the_best_feature():
     X, y = data(n=60, shape=(5, 4), gap=0.3)
     framed = np.zeros((60, 9, 8))
     framed[:, 2:-2, 2:-2] = X
-    with pytest.warns(UserWarning, match=r"of 10 features were found.*zeta=30"):
-        model = TR1DA(10, zeta=30.0).fit(framed, y)
+    with pytest.warns(UserWarning, match=r"of 10 features were found.*within_weight=30"):
+        model = TR1DA(10, within_weight=30.0).fit(framed, y)
     Z = model.transform(framed)
     assert 1 <= model.n_components_[0] < 10 and (Z.std(axis=0) > 0.01).all()
     assert Z.shape[1] == len(model.get_feature_names_out()) == len(model.objectives_)
@@ -290,14 +292,16 @@ def test_bad_input_is_named():
         TR1DA().fit(np.ones((6, 3, 3)) / 3, np.arange(6) % 2)
     with pytest.raises(ValueError, match="Squares of X overflow"):
         TR1DA().fit(X * 1e200, y)
-    with pytest.raises(ValueError, match="zeta=.* must be one finite number of at least 0"):
-        TR1DA(3, zeta=[0.1, 0.2]).fit(X, y)
-    with pytest.raises(ValueError, match="zeta must be"):
-        TR1DA(zeta=-1).fit(X, y)
-    with pytest.raises(ValueError, match="zeta=.* must be one finite number"):
-        TR1DA(2, zeta=[0.1, -0.1]).fit(X, y)
+    with pytest.raises(
+        ValueError, match="within_weight=.* must be one finite number of at least 0"
+    ):
+        TR1DA(3, within_weight=[0.1, 0.2]).fit(X, y)
+    with pytest.raises(ValueError, match="within_weight must be"):
+        TR1DA(within_weight=-1).fit(X, y)
+    with pytest.raises(ValueError, match="within_weight=.* must be one finite number"):
+        TR1DA(2, within_weight=[0.1, -0.1]).fit(X, y)
     with pytest.raises(ValueError, match="all samples of each class are equal.*max_eig"):
-        TR1DA(1, zeta="max_eig").fit(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1])
+        TR1DA(1, within_weight="max_eig").fit(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1])
     with pytest.raises(
         ValueError, match=r"init must contain finite arrays .* got shapes \[\(6,\)\]"
     ):
@@ -306,7 +310,7 @@ def test_bad_input_is_named():
         TR1DA(init=[np.ones(6), np.zeros(5)]).fit(X, y)
     with pytest.raises(ValueError, match="at least 2 classes|one class"):
         TR1DA().fit(X, np.zeros(len(X)))
-    # Equal samples within classes are valid if zeta is a number.
+    # Equal samples within classes are valid if within_weight is a number.
     assert TR1DA(1).fit(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1]).objectives_[0] > 0
 
 

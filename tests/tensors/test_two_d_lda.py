@@ -96,7 +96,7 @@ def test_for_one_column_each_the_ratio_never_falls():
 def test_the_best_iteration_is_kept():
     X, y = images()
     last = TwoDLDA((5, 4), n_iter=12, init="random").fit(X, y)
-    best = TwoDLDA((5, 4), n_iter=12, init="random", keep="best").fit(X, y)
+    best = TwoDLDA((5, 4), n_iter=12, init="random", selection="best").fit(X, y)
     ends = last.history_["ratio"][1::2]
     assert last.n_iter_ == 12
     assert best.history_["ratio"] == last.history_["ratio"]

@@ -15,7 +15,7 @@ from nearfar.base.learner import LinearLearner
 from nearfar.base.progress import report_of
 from nearfar.base.tensor_input import TensorInput
 from nearfar.notices import warn_of_limit
-from nearfar.solvers.mode_subspaces import KeptInMode, ModeMatrix, alternate_modes
+from nearfar.solvers.mode_subspaces import ModeMatrix, ModeRank, alternate_modes
 from nearfar.solvers.tensor_algebra import kron_rows, project_stack
 from nearfar.state import (
     Sizes,
@@ -211,7 +211,7 @@ class AlternatingLearner(MultilinearLearner):
         self,
         matrix_of: ModeMatrix,
         start: Sequence[Matrix],
-        kept: KeptInMode,
+        kept: ModeRank,
         mean: Floats | None,
         dtype: np.dtype[Any],
         *,

@@ -1,4 +1,4 @@
-"""The parameter ``n_principal``: iterative learners fitted on leading principal axes only."""
+"""The parameter ``n_pca_components``: iterative learners fitted on leading principal axes only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from nearfar.parameters import Allowed, integer, none, one_of
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import leading_axes, moved
 
-#: Allowed values of the parameter ``n_principal``.
+#: Allowed values of the parameter ``n_pca_components``.
 N_PRINCIPAL: list[Allowed] = [none, one_of("auto"), integer(1)]
-#: With more than WIDE columns, n_principal="auto" keeps KEPT axes.
+#: With more than WIDE columns, n_pca_components="auto" keeps KEPT axes.
 WIDE, KEPT = 128, 64
 
 
@@ -25,23 +25,25 @@ class OnAxes(LinearLearner):
     The learned map is then multiplied with the axes, so that ``components_`` is a map of X.
     """
 
-    n_principal: int | str | None
+    n_pca_components: int | str | None
 
     def _fitted_on_axes(
         self, rows: Floats, start_from: Floats | None, *supervision: Any, **more: Any
     ) -> bool:
-        """Fit on principal axes and return True, or return False if ``n_principal`` selects none.
+        """Fit on principal axes and return True; return False if ``n_pca_components`` selects none.
 
         ``start_from`` is the map of the last fit, for a warm start.
         """
-        self.n_principal_ = self._n_axes(*rows.shape)
-        if self.n_principal_ is None:
+        self.n_pca_components_ = self._n_axes(*rows.shape)
+        if self.n_pca_components_ is None:
             return False
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.zeros(1, np.intp), np.zeros(len(rows), np.intp)
         )
-        axes = leading_axes(statistics, self.n_principal_, at_most=self.n_principal == "auto")
-        self.n_principal_ = axes.shape[1]
+        axes = leading_axes(
+            statistics, self.n_pca_components_, at_most=self.n_pca_components == "auto"
+        )
+        self.n_pca_components_ = axes.shape[1]
         along = moved(rows, statistics.mean, axes).astype(rows.dtype)
         inner = self._along(axes, start_from)
         try:
@@ -54,7 +56,7 @@ class OnAxes(LinearLearner):
 
     def _n_axes(self, n: int, p: int) -> int | None:
         """Return the number of axes; None to fit X directly."""
-        asked, size = self.n_principal, getattr(self, "n_components", None)
+        asked, size = self.n_pca_components, getattr(self, "n_components", None)
         if asked == "auto":
             # At most half of the number of rows of X, but at least the number of rows of the map.
             few = min(KEPT, max(1, n // 2 - 1))
@@ -62,14 +64,14 @@ class OnAxes(LinearLearner):
         assert asked is None or not isinstance(asked, str)
         if asked is not None and size is not None and size > asked:
             raise ValueError(
-                f"n_components={size} is larger than n_principal={asked}. Set n_components to at "
-                "most n_principal."
+                f"n_components={size} is larger than n_pca_components={asked}. Set n_components to "
+                "at most n_pca_components."
             )
         return asked
 
     def _along(self, axes: Matrix, start_from: Floats | None) -> LinearLearner:
         """Return a learner with the same parameters for rows projected on the axes."""
-        settings = self.get_params(deep=False) | {"n_principal": None}
+        settings = self.get_params(deep=False) | {"n_pca_components": None}
         init = settings.get("init", "")
         if not isinstance(init, str):
             given = np.asarray(init, dtype=np.float64)
@@ -87,7 +89,7 @@ class OnAxes(LinearLearner):
     def _take(self, inner: LinearLearner, mean: Matrix, axes: Matrix, dtype: Any) -> None:
         """Copy the fitted attributes of the inner learner, and convert its map to a map of X."""
         for name, value in vars(inner).items():
-            if name.endswith("_") and name not in ("n_features_in_", "n_principal_"):
+            if name.endswith("_") and name not in ("n_features_in_", "n_pca_components_"):
                 setattr(self, name, value)
         self.components_ = (inner.components_ @ axes.T).astype(dtype)
         self.mean_ = (mean + axes @ inner.mean_).astype(dtype)

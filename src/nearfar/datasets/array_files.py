@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.datasets.table import Table, as_strings, one_a_row, without_single_channel
+from nearfar.datasets.table import Table, check_one_per_row, decode_strings, drop_single_channel
 from nearfar.words import did_you_mean, listed
 
-# Keys of an .npz file, in lowercase, that have a role without being named by an option.
-_KEYS = {
+# Keys of an .npz file, in lowercase, that are recognized for each role without an option.
+_ROLE_KEYS = {
     "X": ("x", "data"),
     "y": ("y", "target", "labels"),
     "groups": ("groups",),
@@ -22,9 +22,9 @@ _KEYS = {
     "id": (),
 }
 #: Keys that describe X and the classes.
-_ABOUT_X = ("feature_names", "target_names", "image_shape")
-#: Words in the name of a key or column that suggest an option for it.
-_MADE_FOR = {
+_METADATA_KEYS = ("feature_names", "target_names", "image_shape")
+#: Words in the name of a key or column that suggest an option.
+_OPTION_WORDS = {
     "target": {"target", "targets", "label", "labels", "class", "classes"},
     "groups": {
         *("group", "groups", "speaker", "subject", "patient", "participant", "person", "user"),
@@ -41,7 +41,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             if file.peek(6)[:6] != b"\x93NUMPY" and file.peek(2)[:2] != b"PK":
-                raise ValueError("it does not start with the signature of one")
+                raise ValueError("the signature at the start of the file is missing")
             if file.peek(2)[:2] != b"PK":
                 # A memory map reads only the rows that are used.
                 return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
@@ -56,178 +56,186 @@ def read_arrays(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path.name} is damaged or not a NumPy file: {error}.") from error
 
 
-def from_arrays(
-    where: str,
+def convert_arrays(
+    source: str,
     arrays: dict[str, Any],
-    wanted: dict[str, str | None],
+    requested: dict[str, str | None],
     vector: str | None,
 ) -> Table:
     """Return the arrays of a NumPy file as a Table. Keys and options define their roles."""
-    asked = {"X": vector, "y": wanted["target"]}
-    asked |= {role: wanted[role] for role in ("groups", "time", "id")}
-    found = {role: key_for(arrays, role, name, where) for role, name in asked.items()}
-    table = Table(where, None, messages=[])
-    refuse_two_roles({"target" if role == "y" else role: key for role, key in found.items()})
-    if found["X"] is None:
+    requested_keys = {"X": vector, "y": requested["target"]}
+    requested_keys |= {role: requested[role] for role in ("groups", "time", "id")}
+    keys = {role: find_key(arrays, role, name, source) for role, name in requested_keys.items()}
+    table = Table(source, None, messages=[])
+    check_distinct_columns({"target" if role == "y" else role: key for role, key in keys.items()})
+    if keys["X"] is None:
         shapes = ", ".join(f"{key} {np.shape(value)}" for key, value in arrays.items()) or "none"
         raise ValueError(
-            f"{where} has no key 'X' or 'data'. Its keys are: {shapes}. "
+            f"{source} has no key 'X' or 'data'. Its keys are: {shapes}. "
             "Name the key of the rows with --vector, or save the file with numpy.savez(file, X=X, "
             "y=y)."
         )
-    x, y = found["X"], found["y"]
-    table.X, table.tensor_shape = _points(np.asarray(arrays[x]), where, table.messages)
+    x, y = keys["X"], keys["y"]
+    table.X, table.tensor_shape = _check_points(np.asarray(arrays[x]), source, table.messages)
     n, p = table.X.shape
     if "image_shape" in arrays:
-        table.tensor_shape = _image_shape(arrays["image_shape"], p, where)
-    table.feature_names = feature_names_of(arrays, p, where)
+        table.tensor_shape = _check_image_shape(arrays["image_shape"], p, source)
+    table.feature_names = get_feature_names(arrays, p, source)
     if y is not None:
-        table.y, table.target = one_a_row(arrays[y], y, n, where), y
+        table.y, table.target = check_one_per_row(arrays[y], y, n, source), y
     if "target_names" in arrays:
-        table.class_names = as_strings(arrays["target_names"])
+        table.class_names = decode_strings(arrays["target_names"])
     for role, side in (("groups", "groups"), ("time", "time"), ("id", "ids")):
-        key = found[role]
+        key = keys[role]
         if key is not None:
-            setattr(table, side, one_a_row(arrays[key], key, n, where))
+            setattr(table, side, check_one_per_row(arrays[key], key, n, source))
             setattr(table, f"{role}_name", key)
-    used = {key for key in found.values() if key is not None}
+    used = {key for key in keys.values() if key is not None}
     if "images" in arrays and "images" not in used:
-        table.images = _images_beside(np.asarray(arrays["images"]), n, where)
+        table.images = _check_images(np.asarray(arrays["images"]), n, source)
         used.add("images")
-    _say_unused(table, arrays, used)
+    _report_unused_keys(table, arrays, used)
     return table
 
 
-def feature_names_of(arrays: dict[str, Any], n_features: int, where: str) -> list[str] | None:
+def get_feature_names(arrays: dict[str, Any], n_features: int, source: str) -> list[str] | None:
     """Return the array `feature_names` as a list, or None if the file has no such key."""
     if "feature_names" not in arrays:
         return None
-    names = as_strings(arrays["feature_names"])
+    names = decode_strings(arrays["feature_names"])
     if len(names) != n_features:
-        raise ValueError(f"{where}: feature_names has {len(names)} names for {n_features} columns.")
+        raise ValueError(
+            f"{source}: feature_names has {len(names)} names for {n_features} columns."
+        )
     return names
 
 
-def _say_unused(table: Table, arrays: dict[str, Any], used: set[str]) -> None:
+def _report_unused_keys(table: Table, arrays: dict[str, Any], used: set[str]) -> None:
     """Add a message that lists the unused keys and suggests options for them."""
     n = len(table.X)
-    unused = [key for key in arrays if key not in used and key not in _ABOUT_X]
+    unused = [key for key in arrays if key not in used and key not in _METADATA_KEYS]
     if not unused:
         return
-    shown, rest = [], False
+    descriptions, has_plain_key = [], False
     for key in unused:
         shape = np.shape(arrays[key])
         if shape not in ((n,), (n, 1)):
-            shown.append(f"'{key}' {shape}")
+            descriptions.append(f"'{key}' {shape}")
             continue
-        table.others[key] = one_a_row(arrays[key], key, n, table.name)
-        option = made_for(key)
-        rest = rest or option is None
-        shown.append(f"'{key}'" + (f" (--{option} {key}?)" if option else ""))
-    what = "Unused keys" if len(unused) > 1 else "Unused key"
-    more = " A key with one value per row can be used with --target, --groups, --time or --id."
-    table.messages.append(f"{what}: {', '.join(shown)}.{more * rest}")
+        table.unused[key] = check_one_per_row(arrays[key], key, n, table.name)
+        option = suggest_option(key)
+        has_plain_key = has_plain_key or option is None
+        descriptions.append(f"'{key}'" + (f" (--{option} {key}?)" if option else ""))
+    subject = "Unused keys" if len(unused) > 1 else "Unused key"
+    hint = " A key with one value per row can be used with --target, --groups, --time or --id."
+    table.messages.append(f"{subject}: {', '.join(descriptions)}.{hint * has_plain_key}")
 
 
-def made_for(name: str) -> str | None:
+def suggest_option(name: str) -> str | None:
     """Return the option that the name of a key or column suggests, or None.
 
-    >>> made_for("Speaker"), made_for("patient_id"), made_for("id"), made_for("height")
-    ('groups', 'groups', 'id', None)
+    >>> [suggest_option(name) for name in ("Speaker", "patient_id", "id", "height")]
+    ['groups', 'groups', 'id', None]
     """
-    words = [word for word in re.split(r"[^a-z]+", name.lower()) if word]
+    tokens = [token for token in re.split(r"[^a-z]+", name.lower()) if token]
     for option in ("groups", "target", "time", "id"):
-        if any(word in _MADE_FOR[option] for word in words):
+        if any(token in _OPTION_WORDS[option] for token in tokens):
             return option
     return None
 
 
-def refuse_two_roles(used: dict[str, str | None]) -> None:
+def check_distinct_columns(columns: dict[str, str | None]) -> None:
     """Raise if one column is named by two options."""
-    seen: dict[str, str] = {}
-    for role, name in used.items():
+    roles: dict[str, str] = {}
+    for role, name in columns.items():
         if name is None:
             continue
-        if name in seen:
-            both = f"the {seen[name]} and the {role}"
+        if name in roles:
+            conflict = f"the {roles[name]} and the {role}"
             raise ValueError(
-                f"Column '{name}' cannot be both {both}. Name a different column for one of them."
+                f"Column '{name}' cannot be both {conflict}. Name a different column for one of "
+                "them."
             )
-        seen[name] = role
+        roles[name] = role
 
 
-def key_for(arrays: dict[str, Any], role: str, asked: str | None, where: str) -> str | None:
-    """Return the key for a role: the one that was named, or the one with a usual name, or None."""
-    if asked is not None and asked in arrays:
-        return asked
-    if asked is not None:
+def find_key(arrays: dict[str, Any], role: str, requested: str | None, source: str) -> str | None:
+    """Return the key for a role: the requested key, a key with a usual name, or None."""
+    if requested is not None and requested in arrays:
+        return requested
+    if requested is not None:
         option = {"y": "target", "X": "vector"}.get(role, role)
         raise ValueError(
-            f"--{option} {asked}: {where} has no such key.{did_you_mean(asked, arrays)} "
+            f"--{option} {requested}: {source} has no such key.{did_you_mean(requested, arrays)} "
             f"Its keys are {listed(arrays)}. Save {role} together with X in an .npz file."
         )
-    keys = [key for key in arrays if key.lower() in _KEYS[role]]
+    keys = [key for key in arrays if key.lower() in _ROLE_KEYS[role]]
     if len(keys) > 1:
         raise ValueError(
-            f"{where} has several keys for {role}: {listed(keys)}. "
+            f"{source} has several keys for {role}: {listed(keys)}. "
             + f"Name one with --{ {'y': 'target', 'X': 'vector'}.get(role, role) }."
         )
     return keys[0] if keys else None
 
 
-def _points(
-    X: NDArray[Any], where: str, messages: list[str]
+def _check_points(
+    X: NDArray[Any], source: str, messages: list[str]
 ) -> tuple[NDArray[Any], tuple[int, ...] | None]:
     """Return X as a 2-D array of floats, and the shape of a row if it is an image or tensor."""
     if X.dtype.names:
-        raise ValueError(f"{where}: X is a structured array. Save the table as CSV or Parquet.")
+        raise ValueError(f"{source}: X is a structured array. Save the table as CSV or Parquet.")
     if X.dtype.kind not in "biuf":
         kind = {"c": "complex numbers", "U": "strings", "S": "strings"}.get(X.dtype.kind)
         raise ValueError(
-            f"{where}: X should contain real numbers; got {kind or X.dtype}. Save columns of other "
-            "types as CSV or Parquet."
+            f"{source}: X should contain real numbers; got {kind or X.dtype}. Save columns of "
+            "other types as CSV or Parquet."
         )
     if X.ndim < 2:
         raise ValueError(
-            f"{where}: X should have shape (n_samples, n_features); got shape {X.shape}. For a "
+            f"{source}: X should have shape (n_samples, n_features); got shape {X.shape}. For a "
             "single feature, use X.reshape(-1, 1)."
         )
     shape = X.shape[1:]
     X = X if X.dtype in (np.float16, np.float32) else X.astype(np.float64, copy=False)
     if 0 in shape:
-        raise ValueError(f"{where}: X has shape {X.shape}, which means that it has no columns.")
+        raise ValueError(f"{source}: X has shape {X.shape}, which means that it has no columns.")
     if len(shape) == 1:
         return X, None
     X = X.reshape(len(X), -1)
     sizes = " × ".join(map(str, shape))
-    shape = without_single_channel(shape)
-    what = "images" if Table("", None, tensor_shape=shape).image_shape else "tensors"
+    shape = drop_single_channel(shape)
+    noun = "images" if Table("", None, tensor_shape=shape).image_shape else "tensors"
     messages.append(
-        f"X has rows of {sizes} numbers, which are read as {what}. They are flattened for methods "
-        "that need vectors."
+        f"X has rows of {sizes} numbers, which are read as {noun}. The rows are flattened for "
+        "methods that need vectors."
     )
     return X, shape
 
 
-def _images_beside(images: NDArray[Any], n: int, where: str) -> NDArray[Any]:
-    """Return the images that reports show next to the rows. Raises if they do not fit."""
-    fits = images.ndim == 3 or (images.ndim == 4 and images.shape[3] in (1, 3))
-    if images.dtype.kind not in "biuf" or not fits or len(images) != n or 0 in images.shape:
+def _check_images(images: NDArray[Any], n: int, source: str) -> NDArray[Any]:
+    """Return the images that reports show next to the rows. Raises if the shape is invalid."""
+    has_valid_shape = images.ndim == 3 or (images.ndim == 4 and images.shape[3] in (1, 3))
+    if (
+        images.dtype.kind not in "biuf"
+        or not has_valid_shape
+        or len(images) != n
+        or 0 in images.shape
+    ):
         raise ValueError(
-            f"{where}: 'images' should hold one image per row, of shape ({n}, height, width) or "
-            f"({n}, height, width, 3); got {images.dtype} of shape {images.shape}. They are shown "
-            "in reports and are not used as features. Rename or remove the key if it holds "
-            "something else."
+            f"{source}: 'images' should hold one image per row, of shape ({n}, height, width) or "
+            f"({n}, height, width, 3); got {images.dtype} of shape {images.shape}. Reports "
+            "show these images, and methods do not use them as features. Rename or remove the key "
+            "if it contains other data."
         )
     return images[..., 0] if images.ndim == 4 and images.shape[3] == 1 else images
 
 
-def _image_shape(value: Any, n_features: int, where: str) -> tuple[int, ...]:
-    shape = without_single_channel([int(size) for size in np.ravel(value)])
-    fits = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
-    if not fits or int(np.prod(shape)) != n_features:
+def _check_image_shape(value: Any, n_features: int, source: str) -> tuple[int, ...]:
+    shape = drop_single_channel([int(size) for size in np.ravel(value)])
+    has_valid_shape = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
+    if not has_valid_shape or int(np.prod(shape)) != n_features:
         raise ValueError(
-            f"{where}: image_shape should be (height, width) or (height, width, 3) with "
+            f"{source}: image_shape should be (height, width) or (height, width, 3) with "
             f"{n_features} numbers in total; got {shape}."
         )
     return shape

@@ -20,13 +20,13 @@ class BuiltIn:
     name : str
         Name that users type, for example ``nearfar compare wine``.
     description : str
-        What the rows are, in one line.
+        One-line description of the rows.
     n_rows, n_columns, n_classes : int
         Size of the dataset.
     task : str
-        What a model predicts, in words.
+        One-line description of the classification task.
     origin : str
-        Who published the data, and where.
+        Authors and publication of the data.
     license : str
         Terms under which the data may be used.
     load : callable
@@ -35,7 +35,7 @@ class BuiltIn:
         True if each row has an image: its columns are pixels, or there are thumbnails.
     sklearn_loader : str or None, default=None
         Name of the function in ``sklearn.datasets`` that returns the same rows in the same order.
-        Python code that nearfar prints uses it; None means that the code calls ``read_table``.
+        Python code that nearfar prints calls this function, or ``read_table`` if the name is None.
     """
 
     name: str
@@ -52,7 +52,7 @@ class BuiltIn:
 
 
 def _load_from_sklearn(name: str) -> Table:
-    """Return a dataset that scikit-learn ships. Nothing is downloaded."""
+    """Return a dataset that is installed with scikit-learn. Nothing is downloaded."""
     from sklearn import datasets
 
     from nearfar.datasets.table import Table
@@ -90,7 +90,7 @@ def _load_clothes() -> Table:
     )
 
 
-#: The license of the UCI Machine Learning Repository for each of its datasets below.
+#: License of the datasets below that come from the UCI Machine Learning Repository.
 _UCI_LICENSE = "CC BY 4.0 (UCI Machine Learning Repository); shipped with scikit-learn"
 
 #: Built-in datasets by name, in the order in which they are listed to users.
@@ -181,7 +181,7 @@ def find_sklearn_loader(table: Table) -> str | None:
     labels were replaced (``--labels``), or scikit-learn does not have the dataset.
     """
     dataset = BUILT_IN.get(table.name)
-    # A folder of images can have the name of a dataset, but not the same source.
+    # A folder of images can have the same name as a built-in dataset, but its source differs.
     source = table.source or ""
     if dataset is None or not source.startswith(f"read_table({dataset.name!r}"):
         return None

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.blocks import effective_threads, map_in_order
-from nearfar.datasets.folders import in_order, labels_of, members
+from nearfar.datasets.folders import find_members, get_labels, sort_naturally
 from nearfar.datasets.motion import MOTION_OPTIONS, motion_histograms
 from nearfar.extras import require
 from nearfar.parameters import boolean, check_parameter, integer, none
@@ -71,8 +71,8 @@ def read_clips(
     Raises
     ------
     ValueError
-        If a clip cannot be read, has fewer than two frames, or has no label although others have
-        one. The message names the clip.
+        If a clip cannot be read, has fewer than two frames, or has no label although other clips
+        have one. The message names the clip.
 
     Examples
     --------
@@ -103,8 +103,8 @@ def read_clips(
     check_parameter("read_clips", "vectors_per_set", vectors_per_set, [none, integer(2)])
     check_parameter("read_clips", "cuboids", cuboids, [boolean])
     check_parameter("read_clips", "shrink", shrink, [integer(1)])
-    found = members(folder, VIDEOS + ARRAYS, "clips", _is_clip)
-    labels = labels_of(found, "clips")
+    clips = find_members(folder, VIDEOS + ARRAYS, "clips", _is_clip)
+    labels = get_labels(clips, "clips")
 
     def read(member: Any) -> NDArray[np.float64]:
         try:
@@ -115,10 +115,10 @@ def read_clips(
             raise ValueError(f"Clip {member.name!r}: {error}") from error
 
     arrays, names, owners = [], [], []
-    vectors = map_in_order(read, found, effective_threads(n_jobs))
-    for k, (member, rows) in enumerate(zip(found, vectors, strict=True)):
-        for name, part in _cut(rows, vectors_per_set, blocks if cuboids else None):
-            arrays.append(part)
+    vectors = map_in_order(read, clips, effective_threads(n_jobs))
+    for k, (member, rows) in enumerate(zip(clips, vectors, strict=True)):
+        for name, piece in _split_clip(rows, vectors_per_set, blocks if cuboids else None):
+            arrays.append(piece)
             names.append(member.name + name)
             owners.append(k)
     return Sets.from_list(arrays, None if labels is None else labels[owners], names)
@@ -130,25 +130,25 @@ def read_clip(path: Path, shrink: int = 1) -> NDArray[Any]:
     Frames are reduced one at a time to save memory.
     """
     if path.suffix.lower() in ARRAYS and path.is_file():
-        return _shrunk(np.asarray(np.load(path, allow_pickle=False)), shrink)
+        return _shrink_frames(np.asarray(np.load(path, allow_pickle=False)), shrink)
     require("imageio", "video")
     imageio = require("imageio.v3", "video")
     if path.is_dir():
-        frames = _frames_of_images(path, imageio)
+        frames = _read_image_frames(path, imageio)
     elif path.suffix.lower() == ".gif":
         frames = iter(imageio.imread(path, index=None, plugin="pillow", mode="L"))
     else:
         require("av", "video")
         frames = imageio.imiter(path, plugin="pyav", format="gray")
-    kept = [_shrunk(np.asarray(frame)[None], shrink)[0] for frame in frames]
-    if not kept:
+    reduced = [_shrink_frames(np.asarray(frame)[None], shrink)[0] for frame in frames]
+    if not reduced:
         raise ValueError("it has no frames.")
-    return np.stack(kept)
+    return np.stack(reduced)
 
 
-def _frames_of_images(folder: Path, imageio: Any) -> Iterator[NDArray[Any]]:
+def _read_image_frames(folder: Path, imageio: Any) -> Iterator[NDArray[Any]]:
     shape = None
-    for file in _images(folder):
+    for file in _list_images(folder):
         try:
             image = np.asarray(imageio.imread(file, mode="L"))
         except Exception as error:
@@ -163,18 +163,18 @@ def _frames_of_images(folder: Path, imageio: Any) -> Iterator[NDArray[Any]]:
 
 
 def _is_clip(folder: Path) -> bool:
-    return bool(_images(folder))
+    return bool(_list_images(folder))
 
 
-def _images(folder: Path) -> list[Path]:
-    return in_order(
+def _list_images(folder: Path) -> list[Path]:
+    return sort_naturally(
         path
         for path in folder.iterdir()
         if path.suffix.lower() in IMAGES and not path.name.startswith(".") and path.is_file()
     )
 
 
-def _shrunk(frames: NDArray[Any], factor: int) -> NDArray[Any]:
+def _shrink_frames(frames: NDArray[Any], factor: int) -> NDArray[Any]:
     """Average squares of `factor` × `factor` pixels. Incomplete squares at the border are cut."""
     if factor == 1:
         return frames
@@ -184,12 +184,12 @@ def _shrunk(frames: NDArray[Any], factor: int) -> NDArray[Any]:
             "3) for color."
         )
     t, height, width = frames.shape[0], frames.shape[1] // factor, frames.shape[2] // factor
-    cut = frames[:, : height * factor, : width * factor]
-    squares = cut.reshape(t, height, factor, width, factor, *frames.shape[3:])
+    cropped = frames[:, : height * factor, : width * factor]
+    squares = cropped.reshape(t, height, factor, width, factor, *frames.shape[3:])
     return np.asarray(squares.mean(axis=(2, 4), dtype=np.float32))
 
 
-def _cut(
+def _split_clip(
     rows: NDArray[np.float64], per_set: int | None, blocks: tuple[int, int] | None
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """Yield the sets of one clip, each with the suffix for its name."""
@@ -203,8 +203,8 @@ def _cut(
             continue
         bins = piece.shape[1] // (blocks[0] * blocks[1])
         for k in range(blocks[0] * blocks[1]):
-            place = f"({k // blocks[1]},{k % blocks[1]})"
-            yield name + place, piece[:, k * bins : (k + 1) * bins]
+            position = f"({k // blocks[1]},{k % blocks[1]})"
+            yield name + position, piece[:, k * bins : (k + 1) * bins]
 
 
 def cut_evenly(rows: NDArray[np.float64], length: int) -> list[NDArray[np.float64]]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nearfar.datasets.vector_columns import are_vectors
+from nearfar.datasets.vector_columns import is_vector_column
 from nearfar.extras import require
 from nearfar.words import count
 
@@ -26,7 +26,7 @@ from nearfar.words import count
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
 # These words count as missing only in a column that otherwise contains numbers.
 _MISSING_AMONG_NUMBERS = ("none", "-", "--", ".", "missing", "n.a.", "#div/0!", "#value!", "#ref!")
-#: Numbers with points as thousands separators, such as 1.234,5.
+#: Pattern of numbers with points as thousands separators, such as 1.234,5.
 _THOUSANDS = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?"
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 
@@ -35,19 +35,28 @@ def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
     """Return a CSV, TSV or text file as a DataFrame, and the set of repeated column names."""
     pd = require("pandas", "app")
     text = decode(path, messages)
-    head = head_of(text)
-    separator = separator_of(head)
-    rows = _sample(head, separator, 200)
+    head = get_first_lines(text)
+    separator = find_separator(head)
+    rows = _read_sample(head, separator, 200)
     if len(rows[0]) == 1:
-        wide = [row for other in _SEPARATORS for row in _sample(head, other, 50) if len(row) > 1]
-        found = f"its first line has one cell, '{rows[0][0][:60]}'"
-        found += f", later ones have {len(wide[0])}" if wide else ", and the others too"
-        raise ValueError(
-            f"{path.name} is not a table: {found}. The first line should contain the column names, "
-            "separated by commas, semicolons or tabs."
+        wide_rows = [
+            row
+            for candidate in _SEPARATORS
+            for row in _read_sample(head, candidate, 50)
+            if len(row) > 1
+        ]
+        problem = f"its first line has one cell, '{rows[0][0][:60]}'"
+        problem += (
+            f", but a later line has {len(wide_rows[0])}"
+            if wide_rows
+            else ", as do the other lines"
         )
-    headerless = _first_row_is_data(rows)
-    if headerless:
+        raise ValueError(
+            f"{path.name} is not a table: {problem}. The first line should contain the column "
+            "names, separated by commas, semicolons or tabs."
+        )
+    is_headerless = _first_row_is_data(rows)
+    if is_headerless:
         names = [f"column {i}" for i in range(len(rows[0]))]
         messages.append(
             "The first line contains data, not names: the columns are named 'column 0' to "
@@ -57,33 +66,33 @@ def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
         names = [name.strip() for name in rows[0]]
         if len(rows) == 1:
             raise ValueError(f"{path.name} has a header with {len(names)} columns, but no rows.")
-    names = _check_widths(path, text, separator, names, rows, headerless, messages)
-    names, repeated = _unique_names(names, messages)
-    comma = separator != "," and _has_decimal_commas(rows[1:])
-    if comma:
+    names = _check_widths(path, text, separator, names, rows, is_headerless, messages)
+    names, repeated = _make_names_unique(names, messages)
+    has_commas = separator != "," and _has_decimal_commas(rows[1:])
+    if has_commas:
         messages.append("Numbers are read with decimal commas.")
     data = io.BytesIO(text.encode())
-    del text  # it takes as much memory as the file
+    del text  # The text takes as much memory as the file.
     try:
         frame = pd.read_csv(
             data,
             sep=separator,
-            header=None if headerless else 0,
+            header=None if is_headerless else 0,
             names=names,
             index_col=False,
-            decimal="," if comma else ".",
+            decimal="," if has_commas else ".",
             na_values=list(MISSING),
             keep_default_na=False,
             skipinitialspace=True,
             low_memory=False,
         )
         del data
-    except ValueError as error:  # the base class of pandas' ParserError
+    except ValueError as error:  # pandas' ParserError is a subclass of ValueError.
         hint = " Check for an unclosed quotation mark." if "inside string" in str(error) else ""
         raise ValueError(f"{path.name} cannot be read as a table: {error}.{hint}") from error
-    _tidy_text(pd, frame, comma, messages)
-    filled = np.flatnonzero(frame.notna().any(axis=1))
-    last = int(filled[-1]) + 1 if len(filled) else 0
+    _tidy_text(pd, frame, has_commas, messages)
+    filled_rows = np.flatnonzero(frame.notna().any(axis=1))
+    last = int(filled_rows[-1]) + 1 if len(filled_rows) else 0
     if last < len(frame):
         messages.append(f"Dropped {count(len(frame) - last, 'empty row')} at the end.")
         frame = frame.iloc[:last]
@@ -113,7 +122,7 @@ def decode(path: Path, messages: list[str]) -> str:
     return text
 
 
-def head_of(text: str) -> list[str]:
+def get_first_lines(text: str) -> list[str]:
     """Return the first 1000 lines.
 
     These are more lines than the 200 rows that are examined, because quoted cells may contain line
@@ -122,7 +131,7 @@ def head_of(text: str) -> list[str]:
     return [f"{line}\n" for line in text.split("\n", 1000)[:1000]]
 
 
-def _sample(head: Sequence[str], separator: str, limit: int) -> list[list[str]]:
+def _read_sample(head: Sequence[str], separator: str, limit: int) -> list[list[str]]:
     """Return the first rows, without blank lines."""
     reader = csv.reader(head, delimiter=separator, skipinitialspace=True)
     try:
@@ -133,19 +142,19 @@ def _sample(head: Sequence[str], separator: str, limit: int) -> list[list[str]]:
         ) from error
 
 
-def separator_of(head: Sequence[str]) -> str:
+def find_separator(head: Sequence[str]) -> str:
     """Return the separator that splits most lines into the same number of cells."""
     # Tabs and semicolons are tried first: commas in numbers and text are common, but tabs and
     # semicolons in cells are rare.
-    best, best_share = ",", 0.0
+    best, best_fraction = ",", 0.0
     for separator in _SEPARATORS:
-        widths = [len(row) for row in _sample(head, separator, 50)]
+        widths = [len(row) for row in _read_sample(head, separator, 50)]
         if widths and widths[0] > 1:
-            share = sum(width in (widths[0], widths[0] + 1) for width in widths) / len(widths)
-            if share > max(best_share, 0.9):
+            fraction = sum(width in (widths[0], widths[0] + 1) for width in widths) / len(widths)
+            if fraction > max(best_fraction, 0.9):
                 return separator
-            if share > best_share:
-                best, best_share = separator, share
+            if fraction > best_fraction:
+                best, best_fraction = separator, fraction
     return best
 
 
@@ -160,26 +169,30 @@ def _first_row_is_data(rows: Sequence[Sequence[str]]) -> bool:
     numbers), or if eight or more numbers increase or decrease, unless the next line does the same.
     """
     first = rows[0]
-    numbers = as_numbers(first)
+    numbers = parse_numbers(first)
     if len(numbers) < max(1, len(first) / 2):
         return False
-    words = [(i, cell) for i, cell in enumerate(first) if cell.strip() and not as_numbers([cell])]
-    again = any(cell in (row[i] for row in rows[1:] if i < len(row)) for i, cell in words)
-    if len(numbers) < len(first) and not again:
+    texts = [
+        (i, cell) for i, cell in enumerate(first) if cell.strip() and not parse_numbers([cell])
+    ]
+    occurs_again = any(cell in (row[i] for row in rows[1:] if i < len(row)) for i, cell in texts)
+    if len(numbers) < len(first) and not occurs_again:
         return False
-    return not _runs(numbers) or (len(rows) > 1 and _runs(as_numbers(rows[1])))
+    return not _is_progression(numbers) or (
+        len(rows) > 1 and _is_progression(parse_numbers(rows[1]))
+    )
 
 
-def as_numbers(cells: Sequence[str]) -> list[float]:
+def parse_numbers(cells: Sequence[str]) -> list[float]:
     """Return the cells that are numbers, with a decimal point or comma, as floats."""
-    found = []
+    numbers = []
     for cell in cells:
         with suppress(ValueError):
-            found.append(float(cell.strip().replace(",", ".")))
-    return found
+            numbers.append(float(cell.strip().replace(",", ".")))
+    return numbers
 
 
-def _runs(numbers: Sequence[float]) -> bool:
+def _is_progression(numbers: Sequence[float]) -> bool:
     steps = np.diff(numbers)
     if len(steps) < 7:
         return len(steps) >= 2 and bool(np.all(steps == 1))
@@ -192,43 +205,43 @@ def _check_widths(
     separator: str,
     names: list[str],
     rows: Sequence[Sequence[str]],
-    headerless: bool,
+    is_headerless: bool,
     messages: list[str],
 ) -> list[str]:
     """Return a name for every column of the rows. Raises if a row has too many cells."""
     width = len(names)
-    if not headerless and all(len(row) == width + 1 for row in rows[1:]):
+    if not is_headerless and all(len(row) == width + 1 for row in rows[1:]):
         # R writes row names without a column name, and a separator at the end of every row makes
-        # an empty last column. Both are one cell more than the header has.
-        behind = all(not row[-1].strip() for row in rows[1:])
-        names = [*names, ""] if behind else ["", *names]
+        # an empty last column. In both cases, rows have one cell more than the header.
+        has_empty_end = all(not row[-1].strip() for row in rows[1:])
+        names = [*names, ""] if has_empty_end else ["", *names]
         width += 1
     if '"' in text:
-        reader = csv.reader(_lines(text), delimiter=separator, skipinitialspace=True)
+        reader = csv.reader(_iterate_lines(text), delimiter=separator, skipinitialspace=True)
         widths = [(reader.line_num, len(row)) for row in reader if row]
     else:
-        lines = enumerate(_lines(text), start=1)
+        lines = enumerate(_iterate_lines(text), start=1)
         widths = [(number, line.count(separator) + 1) for number, line in lines if line != "\n"]
-    short = []
-    for line, found in widths[0 if headerless else 1 :]:
-        if found > width:
+    short_lines = []
+    for line, n_cells in widths[0 if is_headerless else 1 :]:
+        if n_cells > width:
             raise ValueError(
-                f"{path.name}, line {line} has {found} cells, but the first line has {width}. "
+                f"{path.name}, line {line} has {n_cells} cells, but the first line has {width}. "
                 "The first line should contain the column names, and text that contains "
                 f"{_SEPARATORS[separator]} needs quotation marks."
             )
-        if found < width:
-            short.append(line)
-    if short:
+        if n_cells < width:
+            short_lines.append(line)
+    if short_lines:
         messages.append(
-            f"{count(len(short), 'line')} with fewer than {width} cells (first: line {short[0]}); "
-            "the other cells are missing values."
+            f"{count(len(short_lines), 'line')} with fewer than {width} cells (first: line "
+            f"{short_lines[0]}); the other cells are missing values."
         )
     return names
 
 
-def _lines(text: str) -> Iterator[str]:
-    """Yield one line at a time, because a list of lines would double the memory."""
+def _iterate_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text one at a time, because a list of them would double the memory."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -236,7 +249,7 @@ def _lines(text: str) -> Iterator[str]:
         start = end
 
 
-def _unique_names(names: Sequence[str], messages: list[str]) -> tuple[list[str], set[str]]:
+def _make_names_unique(names: Sequence[str], messages: list[str]) -> tuple[list[str], set[str]]:
     """Return a unique name per column, and the set of names that were repeated."""
     names = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
     repeated = {name for name, count in Counter(names).items() if count > 1}
@@ -244,14 +257,16 @@ def _unique_names(names: Sequence[str], messages: list[str]) -> tuple[list[str],
         return names, repeated
     unique: list[str] = []
     for name in names:
-        new, number = name, 0
-        while new in unique or (number and new in names):
+        unique_name, number = name, 0
+        while unique_name in unique or (number and unique_name in names):
             number += 1
-            new = f"{name}.{number}"
-        unique.append(new)
+            unique_name = f"{name}.{number}"
+        unique.append(unique_name)
     for name in sorted(repeated):
-        new = unique[names.index(name, names.index(name) + 1)]
-        messages.append(f"{names.count(name)} columns are named '{name}'; the second is '{new}'.")
+        unique_name = unique[names.index(name, names.index(name) + 1)]
+        messages.append(
+            f"{names.count(name)} columns are named '{name}'; the second is '{unique_name}'."
+        )
     return unique, repeated
 
 
@@ -262,35 +277,37 @@ def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
     return commas > points
 
 
-def _tidy_text(pd: Any, frame: Any, comma: bool, messages: list[str]) -> None:
+def _tidy_text(pd: Any, frame: Any, has_commas: bool, messages: list[str]) -> None:
     """Strip text cells, make '?' a missing value, and convert columns of numbers to numbers."""
-    marks = 0
+    n_marks = 0
     for name in frame.columns:
         if pd.api.types.infer_dtype(frame[name], skipna=True) != "string":
             continue
-        if are_vectors(frame[name]):
-            continue  # vectors are parsed later, and stripping the largest cells is slow
+        if is_vector_column(frame[name]):
+            continue  # Vectors are parsed later, and stripping their long cells is slow.
         column = frame[name].str.strip()
         unknown = column == "?"
-        marks += int(unknown.sum())
+        n_marks += int(unknown.sum())
         column = column.mask(unknown | (column == ""))
-        if comma and column.str.fullmatch(_THOUSANDS).any():
+        if has_commas and column.str.fullmatch(_THOUSANDS).any():
             # Where the comma is the decimal separator, 1.234 may mean 1234. The column stays text.
             frame[name] = column
             continue
-        words = column.str.lower().isin(_MISSING_AMONG_NUMBERS)
-        rest = column.mask(words)
-        numbers = pd.to_numeric(rest.str.replace(",", ".") if comma else rest, errors="coerce")
-        # With at most 10 distinct numbers, the numbers may be categories and the word another one.
-        if numbers.notna().sum() == rest.notna().sum() and (
-            numbers.nunique() > 10 or (numbers.notna().any() and not words.any())
+        is_marker = column.str.lower().isin(_MISSING_AMONG_NUMBERS)
+        values = column.mask(is_marker)
+        numbers = pd.to_numeric(
+            values.str.replace(",", ".") if has_commas else values, errors="coerce"
+        )
+        # Up to 10 distinct numbers may be categories, and then the marker may be another category.
+        if numbers.notna().sum() == values.notna().sum() and (
+            numbers.nunique() > 10 or (numbers.notna().any() and not is_marker.any())
         ):
             column = numbers
-            if words.any():
-                example = frame[name][words].iloc[0].strip()
+            if is_marker.any():
+                example = frame[name][is_marker].iloc[0].strip()
                 messages.append(
                     f"Column '{name}': '{example}' among numbers is read as a missing value."
                 )
         frame[name] = column
-    if marks:
-        messages.append(f"{count(marks, 'cell')} with '?' read as missing values.")
+    if n_marks:
+        messages.append(f"{count(n_marks, 'cell')} with '?' read as missing values.")

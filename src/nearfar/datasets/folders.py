@@ -25,80 +25,85 @@ class Member(NamedTuple):
     label: str | None
 
 
-def members(
+def find_members(
     folder: str | os.PathLike[str],
     suffixes: Iterable[str],
-    what: str,
+    noun: str,
     is_member: Callable[[Path], bool] = lambda folder: False,
 ) -> list[Member]:
     """Return the files with these extensions anywhere in a folder, and matching subfolders.
 
     `is_member` decides whether a subfolder as a whole is one object. Hidden files are skipped, and
     files with other extensions are skipped with one warning for all of them. The order is that of
-    :func:`in_order`, independent of the file system.
+    :func:`sort_naturally`, independent of the file system.
     """
-    root, known = Path(folder), frozenset(suffixes)
+    root, supported = Path(folder), frozenset(suffixes)
     if not root.is_dir():
         raise ValueError(
             f"{str(root)!r} is {'a file, not a' if root.exists() else 'not a'} folder."
         )
-    found, others = [], []
+    results, skipped = [], []
 
-    def visit(place: Path) -> None:
-        for path in in_order(place.iterdir()):
+    def visit(current: Path) -> None:
+        for path in sort_naturally(current.iterdir()):
             if path.name.startswith("."):
                 continue
             if path.is_dir() and not is_member(path):
-                if not _leads_back(path):
+                if not _is_cyclic_link(path):
                     visit(path)
-            elif path.is_dir() or path.suffix.lower() in known:
-                parts = path.relative_to(root).parts
-                found.append(Member(path, "/".join(parts), parts[0] if len(parts) > 1 else None))
+            elif path.is_dir() or path.suffix.lower() in supported:
+                path_parts = path.relative_to(root).parts
+                results.append(
+                    Member(
+                        path, "/".join(path_parts), path_parts[0] if len(path_parts) > 1 else None
+                    )
+                )
             else:
-                others.append(path.relative_to(root).as_posix())
+                skipped.append(path.relative_to(root).as_posix())
 
     visit(root)
-    kinds = listed(sorted(known), 40, quoted=False)
-    if not found:
-        there = f", only {listed(others, 3)}" if others else ""
-        raise ValueError(f"Found no {what} in {str(root)!r}{there}. Supported: {kinds}.")
-    if others:
-        is_are = "is" if len(others) == 1 else "are"
+    extensions = listed(sorted(supported), 40, quoted=False)
+    if not results:
+        contents = f", only {listed(skipped, 3)}" if skipped else ""
+        raise ValueError(f"Found no {noun} in {str(root)!r}{contents}. Supported: {extensions}.")
+    if skipped:
+        verb = "is" if len(skipped) == 1 else "are"
         warn(
-            f"{count(len(others), 'file')} in {str(root)!r} {is_are} skipped because the extension "
-            f"is not supported: {listed(others, 3)}. Supported: {kinds}.",
+            f"{count(len(skipped), 'file')} in {str(root)!r} {verb} skipped because the extension "
+            f"is not supported: {listed(skipped, 3)}. Supported: {extensions}.",
         )
-    return found
+    return results
 
 
-def _leads_back(folder: Path) -> bool:
+def _is_cyclic_link(folder: Path) -> bool:
     """Return True for a link to one of its parent folders, which would cause endless recursion."""
     return folder.is_symlink() and folder.resolve() in folder.parent.resolve().joinpath("x").parents
 
 
-def labels_of(found: list[Member], what: str) -> NDArray[np.str_] | None:
+def get_labels(folder_members: list[Member], noun: str) -> NDArray[np.str_] | None:
     """Return the first-level subfolder of each member, or None without subfolders."""
-    without = [member for member in found if member.label is None]
-    if len(without) == len(found):
+    unlabeled = [member for member in folder_members if member.label is None]
+    if len(unlabeled) == len(folder_members):
         return None
-    if without:
+    if unlabeled:
         raise ValueError(
-            f"{without[0].name!r} has no label, because it is not in a subfolder. The names of the "
-            f"subfolders are the labels of the {what} in them. Move it into a subfolder."
+            f"{unlabeled[0].name!r} has no label, because it is not in a subfolder. The names of "
+            f"the subfolders are the labels of the {noun} in them. Move it into a subfolder."
         )
-    return np.array([member.label for member in found])
+    return np.array([member.label for member in folder_members])
 
 
-def in_order(paths: Iterable[Path]) -> list[Path]:
+def sort_naturally(paths: Iterable[Path]) -> list[Path]:
     """Return the paths sorted by name, with numbers in names compared by value.
 
-    >>> [path.name for path in in_order([Path("f10.png"), Path("f9.png"), Path("e11.png")])]
+    >>> paths = [Path("f10.png"), Path("f9.png"), Path("e11.png")]
+    >>> [path.name for path in sort_naturally(paths)]
     ['e11.png', 'f9.png', 'f10.png']
     """
 
     def key(path: Path) -> tuple[Any, ...]:
-        # The parts alternate between text and digits, beginning with text.
-        parts = re.split(r"([0-9]+)", path.name)
-        return tuple(int(part) if k % 2 else part for k, part in enumerate(parts)), path.name
+        # The pieces alternate between text and digits, beginning with text.
+        pieces = re.split(r"([0-9]+)", path.name)
+        return tuple(int(piece) if k % 2 else piece for k, piece in enumerate(pieces)), path.name
 
     return sorted(paths, key=key)

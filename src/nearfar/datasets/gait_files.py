@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.datasets.clips import IMAGES
-from nearfar.datasets.folders import in_order
+from nearfar.datasets.folders import sort_naturally
 from nearfar.extras import require
 from nearfar.words import listed
 
@@ -64,42 +64,42 @@ def load_gait(folder: str | os.PathLike[str]) -> tuple[list[Walk], NDArray[Any]]
     >>> walks, ids, _ = make_walkers(2, 3, n_frames=12)
     >>> file = Path(tempfile.mkdtemp()) / "walks.mat"
     >>> savemat(file, {"fea3D": np.moveaxis(walks, (0, 1), (3, 2)), "gnd": ids[:, None]})
-    >>> sequences, found = load_gait(file)
-    >>> len(sequences), sequences[0].shape, found.tolist()
+    >>> sequences, subjects = load_gait(file)
+    >>> len(sequences), sequences[0].shape, subjects.tolist()
     (6, (12, 64, 44), [0, 0, 0, 1, 1, 1])
     """
     root = Path(folder)
     if root.is_file() and root.suffix.lower() == ".mat":
-        return _of_mat(root)
+        return _read_mat(root)
     if not root.is_dir():
-        kind = "is not a folder or a .mat file" if root.exists() else "does not exist"
-        raise ValueError(f"{str(root)!r} {kind}.")
-    files = in_order(path for path in root.iterdir() if path.suffix.lower() == ".mat")
+        problem = "is not a folder or a .mat file" if root.exists() else "does not exist"
+        raise ValueError(f"{str(root)!r} {problem}.")
+    files = sort_naturally(path for path in root.iterdir() if path.suffix.lower() == ".mat")
     if files:
-        parts = [_of_mat(file) for file in files]
-        walks = [walk for found, _ in parts for walk in found]
-        return walks, np.concatenate([ids for _, ids in parts])
-    return _of_images(root)
+        contents = [_read_mat(file) for file in files]
+        walks = [walk for file_walks, _ in contents for walk in file_walks]
+        return walks, np.concatenate([ids for _, ids in contents])
+    return _read_images(root)
 
 
-def _of_images(root: Path) -> tuple[list[Walk], NDArray[Any]]:
+def _read_images(root: Path) -> tuple[list[Walk], NDArray[Any]]:
     image = require("PIL.Image", "image")
     walks, ids = [], []
-    for subject in _folders(root):
-        stray = _images(subject)
-        if stray:
+    for subject in _list_folders(root):
+        misplaced = _list_images(subject)
+        if misplaced:
             raise ValueError(
-                f"{stray[0].relative_to(root).as_posix()!r} is not in the folder of a sequence. "
-                "Expected frames as subject/sequence/frame.png."
+                f"{misplaced[0].relative_to(root).as_posix()!r} is not in the folder of a "
+                "sequence. Expected frames as subject/sequence/frame.png."
             )
-        for sequence in _folders(subject):
-            files = _images(sequence)
+        for sequence in _list_folders(subject):
+            files = _list_images(sequence)
             if not files:
                 raise ValueError(
                     f"{sequence.relative_to(root).as_posix()!r} has no frames. Supported: "
                     f"{listed(IMAGES, quoted=False)}."
                 )
-            walks.append(np.stack(_frames(files, root, image)))
+            walks.append(np.stack(_read_frames(files, root, image)))
             ids.append(subject.name)
     if not walks:
         raise ValueError(
@@ -109,13 +109,13 @@ def _of_images(root: Path) -> tuple[list[Walk], NDArray[Any]]:
     return walks, np.array(ids)
 
 
-def _frames(files: list[Path], root: Path, image: Any) -> list[Walk]:
+def _read_frames(files: list[Path], root: Path, image: Any) -> list[Walk]:
     frames: list[Walk] = []
     for file in files:
         name = file.relative_to(root).as_posix()
         try:
-            with image.open(file) as opened:
-                pixels = np.asarray(opened.convert("L"))
+            with image.open(file) as file_image:
+                pixels = np.asarray(file_image.convert("L"))
         except Exception as error:
             raise ValueError(f"{name!r} cannot be read as an image: {error}") from error
         if frames and pixels.shape != frames[0].shape:
@@ -127,11 +127,11 @@ def _frames(files: list[Path], root: Path, image: Any) -> list[Walk]:
     return frames
 
 
-def _of_mat(file: Path) -> tuple[list[Walk], NDArray[Any]]:
+def _read_mat(file: Path) -> tuple[list[Walk], NDArray[Any]]:
     from scipy.io import loadmat
 
     try:
-        held = loadmat(file, variable_names=["fea3D", "gnd"])
+        variables = loadmat(file, variable_names=["fea3D", "gnd"])
     except NotImplementedError as error:
         raise ValueError(
             f"{file.name!r} is a .mat file of version 7.3, which SciPy cannot read. Save it with "
@@ -139,27 +139,27 @@ def _of_mat(file: Path) -> tuple[list[Walk], NDArray[Any]]:
         ) from error
     except Exception as error:
         raise ValueError(f"{file.name!r} cannot be read as a .mat file: {error}") from error
-    missing = [name for name in ("fea3D", "gnd") if name not in held]
+    missing = [name for name in ("fea3D", "gnd") if name not in variables]
     if missing:
         raise ValueError(f"{file.name!r} has no {listed(missing, quoted=False)}.")
-    tensors, ids = held["fea3D"], held["gnd"].ravel()
+    tensors, ids = variables["fea3D"], variables["gnd"].ravel()
     if tensors.ndim != 4 or tensors.dtype.kind not in "biuf" or tensors.shape[3] != len(ids):
         raise ValueError(
             f"{file.name!r}: fea3D must contain numbers of shape (height, width, n_frames, "
             f"n_walks), and gnd one subject per walk. Got fea3D of {tensors.dtype} and shape "
-            f"{tensors.shape}, and gnd of shape {held['gnd'].shape}."
+            f"{tensors.shape}, and gnd of shape {variables['gnd'].shape}."
         )
     walks = np.ascontiguousarray(np.moveaxis(tensors, (3, 2), (0, 1)))
     return list(walks), ids
 
 
-def _folders(place: Path) -> list[Path]:
-    return in_order(p for p in place.iterdir() if p.is_dir() and not p.name.startswith("."))
+def _list_folders(folder: Path) -> list[Path]:
+    return sort_naturally(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
-def _images(place: Path) -> list[Path]:
-    return in_order(
+def _list_images(folder: Path) -> list[Path]:
+    return sort_naturally(
         path
-        for path in place.iterdir()
+        for path in folder.iterdir()
         if path.suffix.lower() in IMAGES and path.is_file() and not path.name.startswith(".")
     )

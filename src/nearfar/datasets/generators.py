@@ -82,18 +82,18 @@ def make_five_classes(
         )
     loading, noise = _VARIANCES[variances] if isinstance(variances, str) else variances
     random = np.random.default_rng(random_state)
-    where = np.zeros((5, 20))
-    where[0] = 1
-    where[2, 10:] = 1
-    where[3, :10] = 1
-    where[4, :5] = where[4, 10:15] = 1
+    support = np.zeros((5, 20))
+    support[0] = 1
+    support[2, 10:] = 1
+    support[3, :10] = 1
+    support[4, :5] = support[4, 10:15] = 1
     offsets = np.array([4.0, 4.0, -4.0, 4.0, 4.0])
-    heights = 2 * random.normal(size=5) + offsets
+    levels = 2 * random.normal(size=5) + offsets
     n = n_train + n_test
     rows = np.empty((5, n, 20))
     for i in range(5):
         T = np.sqrt(loading) * random.normal(size=(20, 7))
-        rows[i] = random.normal(size=(n, 7)) @ T.T + heights[i] * where[i]
+        rows[i] = random.normal(size=(n, 7)) @ T.T + levels[i] * support[i]
         rows[i] += np.sqrt(noise) * random.normal(size=(n, 20))
     train, test = rows[:, :n_train].reshape(-1, 20), rows[:, n_train:].reshape(-1, 20)
     return train, np.repeat(np.arange(5), n_train), test, np.repeat(np.arange(5), n_test)
@@ -134,9 +134,11 @@ def make_unequal_covariances(
     (1000, 2)
     """
     angle = np.pi / 6
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    ellipse = turn @ np.diag([11.13, 1.0]) @ turn.T
-    return _gaussians(np.zeros((2, 2)), [np.eye(2), ellipse], [0, 1], n_per_class, random_state)
+    rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    ellipse = rotation @ np.diag([11.13, 1.0]) @ rotation.T
+    return _draw_gaussians(
+        np.zeros((2, 2)), [np.eye(2), ellipse], [0, 1], n_per_class, random_state
+    )
 
 
 def make_multimodal(n_per_cluster: int = 30, *, random_state: Seed = None) -> tuple[Matrix, Labels]:
@@ -171,7 +173,7 @@ def make_multimodal(n_per_cluster: int = 30, *, random_state: Seed = None) -> tu
     (120, 2)
     """
     means = [[-7, 0], [7, 0], [0, 2], [0, 6]]
-    return _gaussians(means, 4 * [np.eye(2)], [0, 0, 1, 1], n_per_cluster, random_state)
+    return _draw_gaussians(means, 4 * [np.eye(2)], [0, 0, 1, 1], n_per_cluster, random_state)
 
 
 def make_class_separation(
@@ -211,14 +213,14 @@ def make_class_separation(
     """
     if equal_covariances:
         means = [[0.0, -2.2], [0.0, 2.2], [12.0, 0.0]]
-        return _gaussians(means, 3 * [np.eye(2)], [0, 1, 2], n_per_class, random_state)
+        return _draw_gaussians(means, 3 * [np.eye(2)], [0, 1, 2], n_per_class, random_state)
     means = [[0.0, -2.2], [0.0, 2.2], [6.5, 0.15]]
     shapes = [
         [[1.0, 0.0], [0.0, 1.1]],
         [[4.1, -2.6], [-2.6, 2.2]],
         [[1.3, 1.2], [1.2, 2.05]],
     ]
-    return _gaussians(means, shapes, [0, 1, 2], n_per_class, random_state)
+    return _draw_gaussians(means, shapes, [0, 1, 2], n_per_class, random_state)
 
 
 def make_few_relevant(
@@ -262,10 +264,10 @@ def make_few_relevant(
     >>> X.shape
     (100, 6)
     """
-    usual = {"ring": 6, "noise": 10}
-    if problem not in usual:
+    default_widths = {"ring": 6, "noise": 10}
+    if problem not in default_widths:
         raise ValueError(f"problem must be 'ring' or 'noise'; got {problem!r}.")
-    p = usual[problem] if n_features is None else n_features
+    p = default_widths[problem] if n_features is None else n_features
     if p < 2:
         raise ValueError(f"n_features must be at least 2; got {n_features!r}.")
     random = np.random.default_rng(random_state)
@@ -277,16 +279,16 @@ def make_few_relevant(
     return X, y
 
 
-def _gaussians(
+def _draw_gaussians(
     means: ArrayLike,
     covariances: Sequence[Any],
     labels: Sequence[int],
-    n_each: int,
+    n_per_cluster: int,
     random_state: Seed,
 ) -> tuple[Matrix, Labels]:
     random = np.random.default_rng(random_state)
     rows = [
-        mean + random.normal(size=(n_each, len(mean))) @ np.linalg.cholesky(covariance).T
+        mean + random.normal(size=(n_per_cluster, len(mean))) @ np.linalg.cholesky(covariance).T
         for mean, covariance in zip(np.asarray(means, dtype=float), covariances, strict=True)
     ]
-    return np.concatenate(rows), np.repeat(np.asarray(labels, dtype=np.int64), n_each)
+    return np.concatenate(rows), np.repeat(np.asarray(labels, dtype=np.int64), n_per_cluster)

@@ -77,26 +77,26 @@ def make_low_rank_tensors(
         or any(not 1 <= q <= d for q, d in zip(core, shape, strict=True))
     ):
         raise ValueError(
-            f"core={core} must have as many entries as shape={shape}, each from 1 to the entry of "
-            "shape."
+            f"core={core} must have as many entries as shape={shape}, each from 1 to the "
+            "corresponding entry of shape."
         )
     if not min(nuisance, noise) >= 0:
         raise ValueError(f"nuisance={nuisance} and noise={noise} must be at least 0.")
     random = np.random.default_rng(random_state)
     means = random.normal(size=(n_classes, *core))
-    rank_one = np.ones((3, 1))
+    nuisance_tensors = np.ones((3, 1))
     for d, q in zip(shape, core, strict=True):
         Q, _ = linalg.qr(random.normal(size=(d, q)), mode="economic")
         # tensordot moves the first core mode to the end. After all modes, the order is restored.
         means = np.tensordot(means, Q, axes=(1, 1))
         u = random.normal(size=(3, d))
         u /= np.linalg.norm(u, axis=1, keepdims=True)
-        rank_one = (rank_one[:, :, None] * u[:, None]).reshape(3, -1)
+        nuisance_tensors = (nuisance_tensors[:, :, None] * u[:, None]).reshape(3, -1)
     n = n_train + n_test
     samples = np.repeat(means[:, None], n, axis=1)
-    degrees = nuisance * random.normal(size=(n_classes, n, 3))
-    samples += (degrees @ rank_one).reshape(samples.shape)
+    weights = nuisance * random.normal(size=(n_classes, n, 3))
+    samples += (weights @ nuisance_tensors).reshape(samples.shape)
     samples += noise * random.normal(size=samples.shape)
-    train, test = (part.reshape(-1, *shape) for part in np.split(samples, [n_train], axis=1))
+    train, test = (tensors.reshape(-1, *shape) for tensors in np.split(samples, [n_train], axis=1))
     labels = np.arange(n_classes)
     return train, np.repeat(labels, n_train), test, np.repeat(labels, n_test)

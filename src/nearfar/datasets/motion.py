@@ -17,12 +17,12 @@ Threshold = float | Literal["otsu", "mean"]
 
 # Upper limit for the number of pixels in one batch of frames. About ten arrays of this size are in
 # memory at the same time.
-_PIXELS = 2_000_000
-# Ridge of the flow equations. Where the squared gradients, for intensities from 0 to 1, are below
-# it, the image has too little texture to estimate the flow.
-_FLAT = 3e-5
+_BATCH_PIXELS = 2_000_000
+# Ridge of the flow equations, for intensities from 0 to 1. Regions whose mean squared gradient is
+# smaller have too little texture to estimate the flow.
+_RIDGE = 3e-5
 # Lower limit for the side length, in pixels, of the coarsest image of the pyramid.
-_SMALLEST = 16
+_MIN_SIDE = 16
 
 
 def motion_histograms(
@@ -93,7 +93,7 @@ def motion_histograms(
     down [0. 0. 0. 1.]
     """
     _check_options(bins, blocks, threshold, magnitude, normalize)
-    gray = gray_frames(frames)
+    gray = convert_to_gray(frames)
     rows, columns = blocks
     t, height, width = gray.shape
     if height < rows or width < columns:
@@ -105,17 +105,17 @@ def motion_histograms(
     # are stored first.
     norms = np.empty((t - 1, height, width), np.float32)
     cells = np.empty((t - 1, height, width), np.int32)
-    cells[:] = bins * _block_of_pixels(height, width, rows, columns)
-    for chunk, v in _flows(gray):
+    cells[:] = bins * _assign_blocks(height, width, rows, columns)
+    for chunk, v in _iterate_flows(gray):
         norms[chunk] = np.hypot(v[0], v[1])
         # Row numbers increase downward, but angles are measured upward. The first bin is centered
         # at 0.
         turns = np.arctan2(-v[0], v[1]) / (2 * np.pi)
         cells[chunk] += np.floor(turns * bins + 0.5).astype(np.int32) % bins
-    cut = threshold_of(norms, threshold)
+    min_norm = compute_threshold(norms, threshold)
     p = bins * rows * columns
     cells += p * np.arange(t - 1, dtype=np.int32)[:, None, None]
-    moving = (norms >= cut) & (norms > 0)
+    moving = (norms >= min_norm) & (norms > 0)
     weights = norms[moving] if magnitude else None
     sums = np.bincount(cells[moving], weights, minlength=p * (t - 1)).reshape(t - 1, p)
     vectors = sums.astype(np.float64)
@@ -177,13 +177,13 @@ def optical_flow(
             "first and second must have the same shape, (height, width) or (n, height, width); "
             f"got {a.shape} and {b.shape}."
         )
-    flat = a.ndim == 2
-    both = _unit_range(np.stack([a, b]).reshape(2, -1, *a.shape[-2:]))
-    v = _flow(both[0], both[1], sigma, n_levels)
-    return v[:, 0] if flat else v
+    is_single = a.ndim == 2
+    images = _scale_to_unit_range(np.stack([a, b]).reshape(2, -1, *a.shape[-2:]))
+    v = _estimate_flow(images[0], images[1], sigma, n_levels)
+    return v[:, 0] if is_single else v
 
 
-def gray_frames(frames: ArrayLike) -> Floats32:
+def convert_to_gray(frames: ArrayLike) -> Floats32:
     """Return the frames as float32 of shape (t, height, width), scaled to values from 0 to 1.
 
     Raises if there are fewer than two frames.
@@ -192,7 +192,7 @@ def gray_frames(frames: ArrayLike) -> Floats32:
     if array.dtype.kind not in "biuf":
         raise ValueError(f"frames must contain numbers; got an array of {array.dtype}.")
     if array.ndim == 4 and array.shape[-1] in (3, 4):
-        # The weights of ITU-R 601.
+        # These are the luma weights of ITU-R BT.601.
         array = array[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)
     if array.ndim != 3:
         raise ValueError(
@@ -206,24 +206,24 @@ def gray_frames(frames: ArrayLike) -> Floats32:
         )
     gray = array.astype(np.float32)
     if not np.isfinite(gray).all():
-        at = int(np.argmin(np.isfinite(gray).all(axis=(1, 2))))
-        raise ValueError(f"Frame {at} contains NaN or infinity.")
-    return _unit_range(gray)
+        frame = int(np.argmin(np.isfinite(gray).all(axis=(1, 2))))
+        raise ValueError(f"Frame {frame} contains NaN or infinity.")
+    return _scale_to_unit_range(gray)
 
 
-def threshold_of(norms: Floats32, rule: Threshold) -> float:
+def compute_threshold(norms: Floats32, rule: Threshold) -> float:
     """Return the norm below which flow vectors are dropped."""
     if not isinstance(rule, str):
         return float(rule)
     if rule == "mean":
         return float(norms.mean(dtype=np.float64) + norms.std(dtype=np.float64))
-    return otsu(norms)
+    return compute_otsu_threshold(norms)
 
 
-def otsu(values: ArrayLike, n_bins: int = 256) -> float:
+def compute_otsu_threshold(values: ArrayLike, n_bins: int = 256) -> float:
     """Return the threshold that splits the values into two groups with minimum variance (Otsu).
 
-    >>> 2 < otsu([1.0, 1.5, 2.0, 8.0, 9.0]) < 8
+    >>> 2 < compute_otsu_threshold([1.0, 1.5, 2.0, 8.0, 9.0]) < 8
     True
     """
     heights, edges = np.histogram(values, n_bins)
@@ -233,39 +233,39 @@ def otsu(values: ArrayLike, n_bins: int = 256) -> float:
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = sums / below - (sums[-1] - sums) / above
         between = np.where((below > 0) & (above > 0), below * above * gap**2, -1.0)
-    if not between.max() > 0:  # all values are equal
+    if not between.max() > 0:  # All values are equal.
         return float(np.max(values))
     # All thresholds in the gap between two groups have the same variance. Return the middle.
-    best = np.flatnonzero(between >= between.max() * (1 - 1e-12))
-    return float((edges[best[0] + 1] + edges[best[-1] + 1]) / 2)
+    optimal = np.flatnonzero(between >= between.max() * (1 - 1e-12))
+    return float((edges[optimal[0] + 1] + edges[optimal[-1] + 1]) / 2)
 
 
 # ---------------------------------------------------------------------- flow
 
 
-def _flows(gray: Floats32) -> Iterator[tuple[slice, Floats32]]:
+def _iterate_flows(gray: Floats32) -> Iterator[tuple[slice, Floats32]]:
     """Yield the flow between each frame and the next, for one batch of frames at a time."""
     t, height, width = gray.shape
-    step = max(1, _PIXELS // (height * width))
+    step = max(1, _BATCH_PIXELS // (height * width))
     for start in range(0, t - 1, step):
         chunk = slice(start, min(start + step, t - 1))
-        yield chunk, _flow(gray[chunk], gray[chunk.start + 1 : chunk.stop + 1], 2.0, 3)
+        yield chunk, _estimate_flow(gray[chunk], gray[chunk.start + 1 : chunk.stop + 1], 2.0, 3)
 
 
-def _flow(a: Floats32, b: Floats32, sigma: float, n_levels: int) -> Floats32:
+def _estimate_flow(a: Floats32, b: Floats32, sigma: float, n_levels: int) -> Floats32:
     pyramid = [(a, b)]
-    while len(pyramid) < n_levels and min(pyramid[-1][0].shape[1:]) >= 2 * _SMALLEST:
-        pyramid.append((_halved(pyramid[-1][0]), _halved(pyramid[-1][1])))
+    while len(pyramid) < n_levels and min(pyramid[-1][0].shape[1:]) >= 2 * _MIN_SIDE:
+        pyramid.append((_halve(pyramid[-1][0]), _halve(pyramid[-1][1])))
     v: Floats32 = np.zeros((2, *pyramid[-1][0].shape), np.float32)
     for level, (x, y) in enumerate(reversed(pyramid)):
         if level:
-            v = 2 * _enlarged(v, x.shape[1:])
-        v = _improved(v, _smooth(x, 1.0), _warped(_smooth(y, 1.0), v), sigma)
+            v = 2 * _enlarge(v, x.shape[1:])
+        v = _refine_flow(v, _smooth(x, 1.0), _warp(_smooth(y, 1.0), v), sigma)
     return v
 
 
-def _improved(v: Floats32, a: Floats32, b: Floats32, sigma: float) -> Floats32:
-    """Return the flow from a to the original of b, where b is already warped by the flow v."""
+def _refine_flow(v: Floats32, a: Floats32, b: Floats32, sigma: float) -> Floats32:
+    """Return an improved estimate of the flow v, from image a and image b warped by v."""
     down, right = (np.gradient((a + b) / 2, axis=axis).astype(np.float32) for axis in (1, 2))
     change: Floats32 = b - a
     m00, m11 = _smooth(down * down, sigma), _smooth(right * right, sigma)
@@ -274,13 +274,13 @@ def _improved(v: Floats32, a: Floats32, b: Floats32, sigma: float) -> Floats32:
     r1 = _smooth(right * change, sigma) - m01 * v[0] - m11 * v[1]
     # The ridge applies to the whole flow, not to the increment. This way, a background at rest
     # stays at rest even if the coarser level assigned it the motion of a nearby object.
-    m00, m11 = m00 + _FLAT, m11 + _FLAT
-    better = np.stack([m01 * r1 - m11 * r0, m01 * r0 - m00 * r1]) / (m00 * m11 - m01 * m01)
+    m00, m11 = m00 + _RIDGE, m11 + _RIDGE
+    refined = np.stack([m01 * r1 - m11 * r0, m01 * r0 - m00 * r1]) / (m00 * m11 - m01 * m01)
     # Gradients describe only small motions, so larger steps are caused by noise.
-    return np.asarray(np.clip(better, np.minimum(v, 0) - 2, np.maximum(v, 0) + 2), np.float32)
+    return np.asarray(np.clip(refined, np.minimum(v, 0) - 2, np.maximum(v, 0) + 2), np.float32)
 
 
-def _warped(images: Floats32, v: Floats32) -> Floats32:
+def _warp(images: Floats32, v: Floats32) -> Floats32:
     """Sample the images at the pixel positions moved by v."""
     if not v.any():
         return images
@@ -294,28 +294,28 @@ def _smooth(images: Floats32, sigma: float) -> Floats32:
     return ndimage.gaussian_filter(images, (0, sigma, sigma), mode="nearest", truncate=3)
 
 
-def _halved(images: Floats32) -> Floats32:
+def _halve(images: Floats32) -> Floats32:
     return _smooth(images, 1.0)[:, ::2, ::2]
 
 
-def _enlarged(v: Floats32, shape: Sequence[int]) -> Floats32:
+def _enlarge(v: Floats32, shape: Sequence[int]) -> Floats32:
     """Double the resolution: pixel i becomes pixel 2i."""
-    at = np.ix_(
+    indices = np.ix_(
         np.arange(v.shape[0]),
         np.arange(v.shape[1]),
         np.minimum(np.arange(shape[0]) // 2, v.shape[2] - 1),
         np.minimum(np.arange(shape[1]) // 2, v.shape[3] - 1),
     )
-    return v[at]
+    return v[indices]
 
 
-def _unit_range(images: Floats32) -> Floats32:
-    """Scale values to the range from 0 to 1, so that `_FLAT` does not depend on their units."""
+def _scale_to_unit_range(images: Floats32) -> Floats32:
+    """Scale values to the range from 0 to 1, so that `_RIDGE` does not depend on their units."""
     low, high = images.min(), images.max()
     return np.asarray((images - low) / (high - low if high > low else 1), np.float32)
 
 
-def _block_of_pixels(height: int, width: int, rows: int, columns: int) -> NDArray[np.intp]:
+def _assign_blocks(height: int, width: int, rows: int, columns: int) -> NDArray[np.intp]:
     """Return the block number of each pixel. The sides of blocks differ by at most one pixel."""
     row = np.arange(height) * rows // height
     column = np.arange(width) * columns // width

@@ -12,22 +12,24 @@ PARQUET = (".parquet", ".pq")
 
 def is_parquet(path: Path) -> bool:
     """Return True if the path has a Parquet extension, or is a folder with such files."""
-    return bool(parquet_parts(path))
+    return bool(list_parquet_files(path))
 
 
-def parquet_parts(path: Path) -> list[Path]:
-    """Return the Parquet file, or those of a folder sorted by name, or an empty list."""
+def list_parquet_files(path: Path) -> list[Path]:
+    """Return the Parquet files of a path: the file itself, or those in a folder, sorted by name."""
     if not path.is_dir():
         return [path] if path.suffix.lower() in PARQUET else []
-    found = [entry for entry in path.iterdir() if entry.is_file() and entry.name[0] not in "._"]
-    return sorted((one for one in found if one.suffix.lower() in PARQUET), key=lambda p: p.name)
+    entries = [entry for entry in path.iterdir() if entry.is_file() and entry.name[0] not in "._"]
+    return sorted(
+        (entry for entry in entries if entry.suffix.lower() in PARQUET), key=lambda p: p.name
+    )
 
 
 def read_schema(path: Path) -> Any:
     """Return the Arrow schema, or None if the file is damaged; `read_arrow` reports the error."""
     arrow, parquet = require("pyarrow", "app"), require("pyarrow.parquet", "app")
     try:
-        return parquet.read_schema(parquet_parts(path)[0])
+        return parquet.read_schema(list_parquet_files(path)[0])
     except (OSError, arrow.ArrowException):
         return None
 
@@ -36,50 +38,52 @@ def read_arrow(path: Path) -> Any:
     """Return the Arrow table of a file, or of all files of a folder with the same columns."""
     arrow, parquet = require("pyarrow", "app"), require("pyarrow.parquet", "app")
     tables: list[Any] = []
-    parts = parquet_parts(path)
-    for part in parts:
+    files = list_parquet_files(path)
+    for file in files:
         try:
-            tables.append(parquet.read_table(part, partitioning=None))
+            tables.append(parquet.read_table(file, partitioning=None))
         except (ValueError, OSError, TypeError, NotImplementedError, arrow.ArrowException) as error:
-            raise ValueError(f"{part.name} is damaged or not a Parquet file: {error}") from error
+            raise ValueError(f"{file.name} is damaged or not a Parquet file: {error}") from error
         if tables[1:]:
-            _refuse_unlike(tables[0].schema, tables[-1].schema, parts[0].name, part.name)
+            _check_same_columns(tables[0].schema, tables[-1].schema, files[0].name, file.name)
             # Concatenation needs the same column order and the same pandas metadata.
             tables[-1] = tables[-1].select(tables[0].column_names)
             tables[-1] = tables[-1].replace_schema_metadata(tables[0].schema.metadata)
-    return tables[0] if len(tables) == 1 else _together(arrow, tables)
+    return tables[0] if len(tables) == 1 else _concatenate(arrow, tables)
 
 
-def _together(arrow: Any, tables: list[Any]) -> Any:
+def _concatenate(arrow: Any, tables: list[Any]) -> Any:
     """Concatenate the tables.
 
     If the index of the files is a row number, drop the pandas metadata, so that the rows are
     numbered from 0 again.
     """
-    whole = arrow.concat_tables(tables)
-    known = whole.schema.pandas_metadata or {}
-    numbered = [one for one in known.get("index_columns", ()) if isinstance(one, dict)]
-    return whole.replace_schema_metadata(None) if numbered else whole
+    table = arrow.concat_tables(tables)
+    metadata = table.schema.pandas_metadata or {}
+    row_number_columns = [
+        column for column in metadata.get("index_columns", ()) if isinstance(column, dict)
+    ]
+    return table.replace_schema_metadata(None) if row_number_columns else table
 
 
-def _refuse_unlike(first: Any, other: Any, first_name: str, name: str) -> None:
-    for column in first.names:
-        if column not in other.names:
+def _check_same_columns(expected: Any, schema: Any, expected_name: str, name: str) -> None:
+    for column in expected.names:
+        if column not in schema.names:
             raise ValueError(
-                f"{name} does not have the column '{column}', which {first_name} has. All files of "
-                "a folder must have the same columns."
+                f"{name} does not have the column '{column}', which {expected_name} has. All files "
+                "of a folder must have the same columns."
             )
-        found, expected = other.field(column).type, first.field(column).type
-        if found != expected:
+        actual_type, expected_type = schema.field(column).type, expected.field(column).type
+        if actual_type != expected_type:
             raise ValueError(
-                f"{name}: column '{column}' has type {found}, but {expected} in {first_name}. "
-                "All files of a folder must have the same column types."
+                f"{name}: column '{column}' has type {actual_type}, but {expected_type} in "
+                f"{expected_name}. All files of a folder must have the same column types."
             )
-    more = [column for column in other.names if column not in first.names]
-    if more:
+    additional = [column for column in schema.names if column not in expected.names]
+    if additional:
         raise ValueError(
-            f"{name} has a column '{more[0]}', which {first_name} does not have. All files of a "
-            "folder must have the same columns."
+            f"{name} has a column '{additional[0]}', which {expected_name} does not have. All "
+            "files of a folder must have the same columns."
         )
 
 
@@ -94,5 +98,5 @@ def is_list_of_numbers(kind: Any) -> bool:
     types = require("pyarrow", "app").types
     if not is_list(kind):
         return False
-    of = kind.value_type
-    return bool(types.is_floating(of) or types.is_integer(of))
+    item_type = kind.value_type
+    return bool(types.is_floating(item_type) or types.is_integer(item_type))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from nearfar.blocks import effective_threads, map_in_order
 from nearfar.datasets.clips import IMAGES
-from nearfar.datasets.folders import Member, labels_of, members
-from nearfar.datasets.table import without_single_channel
+from nearfar.datasets.folders import Member, find_members, get_labels
+from nearfar.datasets.table import drop_single_channel
 from nearfar.extras import require
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, check_parameter, none
@@ -22,9 +22,9 @@ from nearfar.words import listed
 
 #: Upper limit for the number of pixels of all images together. A larger value is almost certainly
 #: a mistake.
-MOST_NUMBERS = 2**30
+MAX_PIXELS = 2**30
 # The EXIF tag for the orientation of the camera, and its values that swap height and width.
-_ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
+_ORIENTATION, _ROTATED = 0x0112, (5, 6, 7, 8)
 
 
 class Images(NamedTuple):
@@ -59,7 +59,7 @@ def load_images(
     """Read the images in a folder into one array, with the first-level subfolders as labels.
 
     PNG, JPEG, BMP, TIFF, PGM, PPM and WebP files are read with Pillow (``pip install
-    nearfar[image]``). They may be at any depth; labels and order are those of
+    nearfar[image]``). Images may be at any depth; labels and order are those of
     :func:`~nearfar.datasets.read_clips`. Photographs are rotated according to their EXIF
     orientation, transparent pixels become white, and 16-bit values are scaled to 8 bits.
 
@@ -69,7 +69,7 @@ def load_images(
         Folder of the images.
     shape : tuple of int, optional
         (height, width) for gray or (height, width, 3) for color images. Every image is resized to
-        it, ignoring the aspect ratio. None keeps the size, which must be the same for all images.
+        this shape, ignoring the aspect ratio. None requires that all images have the same size.
     n_jobs : int or None, default=None
         Number of threads. None means 1, -1 all cores.
 
@@ -86,8 +86,8 @@ def load_images(
     Raises
     ------
     ValueError
-        If an image cannot be read, has a different size, or has no label although others have one.
-        The message names the image.
+        If an image cannot be read, has a different size, or has no label although other images
+        have one. The message names the image.
 
     Examples
     --------
@@ -107,34 +107,34 @@ def load_images(
     ((20, 8, 8), np.str_('digit 0'), np.str_('digit 0/0.pgm'))
     """
     check_parameter("load_images", "shape", shape, [none, _SIZE])
-    size = None if shape is None else without_single_channel(tuple(int(n) for n in shape))
-    found = members(folder, IMAGES, "images")
-    labels = labels_of(found, "images")
+    size = None if shape is None else drop_single_channel(tuple(int(n) for n in shape))
+    image_files = find_members(folder, IMAGES, "images")
+    labels = get_labels(image_files, "images")
     require("PIL", "image")
     if size is None:
-        _check_sizes(found)
-    _say_empty(Path(folder), found)
+        _check_sizes(image_files)
+    _warn_empty_folders(Path(folder), image_files)
 
     def read(member: Member) -> NDArray[np.uint8]:
         try:
-            return read_picture(member.path, size)
+            return read_image(member.path, size)
         except Exception as error:
-            raise _cannot(member, error) from error
+            raise _make_read_error(member, error) from error
 
-    images = list(map_in_order(read, found, effective_threads(n_jobs)))
+    images = list(map_in_order(read, image_files, effective_threads(n_jobs)))
     if any(image.ndim == 3 for image in images):
-        images = [image if image.ndim == 3 else _in_colors(image) for image in images]
-    return Images(np.stack(images), labels, np.array([member.name for member in found]))
+        images = [image if image.ndim == 3 else _convert_to_rgb(image) for image in images]
+    return Images(np.stack(images), labels, np.array([member.name for member in image_files]))
 
 
-def read_picture(path: Path, shape: tuple[int, ...] | None = None) -> NDArray[np.uint8]:
+def read_image(path: Path, shape: tuple[int, ...] | None = None) -> NDArray[np.uint8]:
     """Read one image as an array of shape (height, width), or (height, width, 3) for color.
 
     If `shape` is given, the image is resized and converted to gray or color accordingly.
     """
     Image, ImageOps = require("PIL.Image", "image"), require("PIL.ImageOps", "image")
-    with Image.open(path) as opened:
-        picture = _plain(ImageOps.exif_transpose(opened), Image)
+    with Image.open(path) as file_image:
+        picture = _convert_to_8_bit(ImageOps.exif_transpose(file_image), Image)
     if shape is not None:
         picture = picture.convert("L" if len(shape) == 2 else "RGB")
         if picture.size != (shape[1], shape[0]):
@@ -147,7 +147,7 @@ def read_picture(path: Path, shape: tuple[int, ...] | None = None) -> NDArray[np
     return pixels
 
 
-def has_pictures(folder: Path) -> bool:
+def contains_images(folder: Path) -> bool:
     """Return True if the folder or one of its subfolders has a file with an image extension."""
     for _, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -156,9 +156,9 @@ def has_pictures(folder: Path) -> bool:
     return False
 
 
-def _plain(picture: Any, Image: Any) -> Any:
+def _convert_to_8_bit(picture: Any, Image: Any) -> Any:
     """Return the image with 8-bit gray or RGB values."""
-    if picture.mode.startswith("I"):  # Pillow's own conversion would clip at 255
+    if picture.mode.startswith("I"):  # Pillow's own conversion would clip values at 255.
         pixels = np.asarray(picture)
         if pixels.min() < 0 or pixels.max() > 65535:
             raise ValueError("its pixel values have more than 16 bits. Save it with 8 or 16 bits.")
@@ -168,77 +168,77 @@ def _plain(picture: Any, Image: Any) -> Any:
     if picture.mode in ("1", "L") and "transparency" not in picture.info:
         return picture.convert("L")
     if picture.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in picture.info:
-        above = picture.convert("RGBA")
-        picture = Image.new("RGBA", above.size, "white")
-        picture.alpha_composite(above)
+        foreground = picture.convert("RGBA")
+        picture = Image.new("RGBA", foreground.size, "white")
+        picture.alpha_composite(foreground)
     return picture.convert("RGB")
 
 
-def _check_sizes(found: list[Member]) -> None:
+def _check_sizes(image_files: list[Member]) -> None:
     """Raise if the images differ in size, or together have too many pixels."""
-    sizes = [_size_of(member) for member in found]
-    other = next((k for k, size in enumerate(sizes) if size != sizes[0]), None)
-    often = Counter(sizes).most_common(1)[0][0]
-    if other is not None:
+    sizes = [_read_size(member) for member in image_files]
+    mismatch = next((k for k, size in enumerate(sizes) if size != sizes[0]), None)
+    common_size = Counter(sizes).most_common(1)[0][0]
+    if mismatch is not None:
         raise ValueError(
-            f"Image {found[other].name!r} has {_by(sizes[other])} pixels (height × width), but "
-            f"{found[0].name!r} has {_by(sizes[0])}. Pass shape={often} to resize all to the "
-            "most common size, or pass another shape."
+            f"Image {image_files[mismatch].name!r} has {_format_size(sizes[mismatch])} pixels "
+            f"(height × width), but {image_files[0].name!r} has {_format_size(sizes[0])}. Pass "
+            f"shape={common_size} to resize all to the most common size, or pass another shape."
         )
-    if len(found) * prod(often) > MOST_NUMBERS:
+    if len(image_files) * prod(common_size) > MAX_PIXELS:
         raise ValueError(
-            f"{len(found):,} images of {_by(often)} pixels are {len(found) * prod(often):,} "
-            f"numbers, which is too many. Pass a smaller shape, such as shape={_smaller(often)}, "
-            "to resize them."
+            f"{len(image_files):,} images of {_format_size(common_size)} pixels are "
+            f"{len(image_files) * prod(common_size):,} numbers, which is too many. Pass a smaller "
+            f"shape, such as shape={_suggest_size(common_size)}, to resize them."
         )
 
 
-def _size_of(member: Member) -> tuple[int, int]:
+def _read_size(member: Member) -> tuple[int, int]:
     """Return (height, width) from the header of the file."""
     Image = require("PIL.Image", "image")
     try:
         with Image.open(member.path) as picture:
             width, height = picture.size
-            turned = picture.getexif().get(_ORIENTATION) in _ON_ITS_SIDE
+            is_rotated = picture.getexif().get(_ORIENTATION) in _ROTATED
     except Exception as error:
-        raise _cannot(member, error) from error
-    return (width, height) if turned else (height, width)
+        raise _make_read_error(member, error) from error
+    return (width, height) if is_rotated else (height, width)
 
 
-def _cannot(member: Member, error: Exception) -> ValueError:
+def _make_read_error(member: Member, error: Exception) -> ValueError:
     if member.path.stat().st_size == 0:
         return ValueError(f"Image {member.name!r} cannot be read: the file is empty.")
     # Pillow's message would repeat the whole path.
-    why = "it is damaged or not an image." if "cannot identify" in str(error) else str(error)
-    return ValueError(f"Image {member.name!r} cannot be read: {why}")
+    reason = "it is damaged or not an image." if "cannot identify" in str(error) else str(error)
+    return ValueError(f"Image {member.name!r} cannot be read: {reason}")
 
 
-def _say_empty(root: Path, found: list[Member]) -> None:
+def _warn_empty_folders(root: Path, image_files: list[Member]) -> None:
     """Warn about subfolders without images, which do not become classes."""
-    known = {member.label for member in found}
+    labels = {member.label for member in image_files}
     empty = sorted(
         path.name
         for path in root.iterdir()
-        if path.is_dir() and not path.name.startswith(".") and path.name not in known
+        if path.is_dir() and not path.name.startswith(".") and path.name not in labels
     )
-    if empty and known != {None}:
-        have = "has no images and is not" if len(empty) == 1 else "have no images and are not"
-        warn(f"{listed(empty, 3)} in {str(root)!r} {have} used as a class.")
+    if empty and labels != {None}:
+        verb = "has no images and is not" if len(empty) == 1 else "have no images and are not"
+        warn(f"{listed(empty, 3)} in {str(root)!r} {verb} used as a class.")
 
 
-def _in_colors(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _convert_to_rgb(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.repeat(image[:, :, None], 3, axis=2)
 
 
-def _smaller(size: tuple[int, int]) -> tuple[int, int]:
+def _suggest_size(size: tuple[int, int]) -> tuple[int, int]:
     """Return a size with the same aspect ratio whose longer side is 64 pixels.
 
-    >>> _smaller((3000, 4000))
+    >>> _suggest_size((3000, 4000))
     (48, 64)
     """
     scale = 64 / max(size)
     return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
-def _by(size: tuple[int, ...]) -> str:
+def _format_size(size: tuple[int, ...]) -> str:
     return "×".join(map(str, size))

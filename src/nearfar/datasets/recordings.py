@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Matrix
 from nearfar.blocks import effective_threads, map_in_order
-from nearfar.datasets.folders import Member, labels_of, members
+from nearfar.datasets.folders import Member, find_members, get_labels
 from nearfar.extras import require
 from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.summaries.sets import Sets
 
 SOUNDS = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
 # Lower limit for sample_rate, in samples per second.
-_SMALLEST_RATE = 1000
+_MIN_RATE = 1000
 
 
 def mfcc(
@@ -31,10 +31,10 @@ def mfcc(
 ) -> Matrix:
     """Compute mel-frequency cepstral coefficients (MFCCs), one vector per short frame.
 
-    They are computed by kaldi-native-fbank (``pip install nearfar[audio]``) with the settings of
-    Kaldi: the mean of each frame is removed, the pre-emphasis is 0.97, there are 23 mel bands
-    from 20 Hz, and the logarithm of the frame's energy replaces the first coefficient. Dithering
-    is off, so the result is deterministic.
+    The coefficients are computed by kaldi-native-fbank (``pip install nearfar[audio]``) with the
+    settings of Kaldi: the mean of each frame is removed, the pre-emphasis is 0.97, there are 23 mel
+    bands from 20 Hz, and the logarithm of the frame's energy replaces the first coefficient.
+    Dithering is off, so the result is deterministic.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ def mfcc(
     (51, 13)
     """
     _check_options("mfcc", n_coefficients, window, step)
-    check_parameter("mfcc", "sample_rate", sample_rate, [integer(_SMALLEST_RATE)])
+    check_parameter("mfcc", "sample_rate", sample_rate, [integer(_MIN_RATE)])
     knf = require("kaldi_native_fbank", "audio")
-    wave = _mono(recording)
+    wave = _convert_to_mono(recording)
     if len(wave) < round(window * sample_rate):
         raise ValueError(
             f"The recording is shorter than one frame: it has {len(wave)} samples at "
@@ -123,7 +123,7 @@ def read_recordings(
     ------
     ValueError
         If a recording cannot be read, is shorter than a frame, has a different sample rate, or has
-        no label although others have one. The message names the recording.
+        no label although other recordings have one. The message names the recording.
 
     Examples
     --------
@@ -135,51 +135,52 @@ def read_recordings(
     Sets(n_sets=270, n_features=13, n_vectors=21042, ..., with labels, names)
     """
     _check_options("read_recordings", n_coefficients, window, step)
-    check_parameter("read_recordings", "sample_rate", sample_rate, [none, integer(_SMALLEST_RATE)])
-    found = members(folder, SOUNDS, "recordings")
-    labels = labels_of(found, "recordings")
+    check_parameter("read_recordings", "sample_rate", sample_rate, [none, integer(_MIN_RATE)])
+    recordings = find_members(folder, SOUNDS, "recordings")
+    labels = get_labels(recordings, "recordings")
     soundfile = require("soundfile", "audio")
     require("kaldi_native_fbank", "audio")
 
-    def rate_of(member: Member) -> int:
+    def read_rate(member: Member) -> int:
         try:
             return int(soundfile.info(str(member.path)).samplerate)
         except Exception as error:
             raise ValueError(f"Recording {member.name!r} cannot be read: {error}") from error
 
-    rates = [rate_of(member) for member in found]
+    rates = [read_rate(member) for member in recordings]
     if sample_rate is None:
-        other = next((k for k, rate in enumerate(rates) if rate != rates[0]), None)
-        if other is not None:
+        mismatch = next((k for k, rate in enumerate(rates) if rate != rates[0]), None)
+        if mismatch is not None:
             raise ValueError(
-                f"Recording {found[other].name!r} has {rates[other]} samples per second, but "
-                f"{found[0].name!r} has {rates[0]}, so their frequency bands differ. Pass "
-                f"sample_rate={min(rates)} to resample all recordings to the lowest rate."
+                f"Recording {recordings[mismatch].name!r} has {rates[mismatch]} samples per "
+                f"second, but {recordings[0].name!r} has {rates[0]}, so their frequency bands "
+                f"differ. Pass sample_rate={min(rates)} to resample all recordings to the lowest "
+                "rate."
             )
 
     def read(member: Member) -> Matrix:
         try:
             wave, rate = soundfile.read(str(member.path), always_2d=True)
-            mono = _mono(wave)
+            mono = _convert_to_mono(wave)
             if sample_rate is not None and rate != sample_rate and len(mono):
-                mono, rate = resampled(mono, rate, sample_rate), sample_rate
+                mono, rate = resample(mono, rate, sample_rate), sample_rate
             return mfcc(mono, rate, n_coefficients=n_coefficients, window=window, step=step)
         except Exception as error:
             raise ValueError(f"Recording {member.name!r}: {error}") from error
 
-    arrays = list(map_in_order(read, found, effective_threads(n_jobs)))
-    return Sets.from_list(arrays, labels, [member.name for member in found])
+    arrays = list(map_in_order(read, recordings, effective_threads(n_jobs)))
+    return Sets.from_list(arrays, labels, [member.name for member in recordings])
 
 
-def resampled(wave: Matrix, old: int, new: int) -> Matrix:
+def resample(wave: Matrix, old: int, new: int) -> Matrix:
     """Resample a recording, with a filter against aliasing."""
     common = gcd(old, new)
-    from scipy import signal as scipy_signal  # slow to import and rarely needed
+    from scipy import signal as scipy_signal  # This import is slow, and rarely needed.
 
     return np.asarray(scipy_signal.resample_poly(wave, new // common, old // common))
 
 
-def _mono(recording: ArrayLike) -> Matrix:
+def _convert_to_mono(recording: ArrayLike) -> Matrix:
     array = np.asarray(recording)
     if array.dtype == np.int16:
         array = array / 32768

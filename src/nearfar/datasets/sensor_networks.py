@@ -37,8 +37,8 @@ def make_sensor_network(
         Maximum distance that a sensor measures. None selects it from `n_sensors` and
         `max_neighbors`; see Notes.
     max_neighbors : int, default=20
-        Maximum number of sensors that one sensor measures. It can be part of more pairs, because
-        other sensors also measure it. With ``radius=None``, it is increased if necessary.
+        Maximum number of sensors that one sensor measures. A sensor can be in more pairs, because
+        other sensors also measure it. With ``radius=None``, the number is increased if necessary.
     noise : float, default=0.0
         Relative noise: a distance is multiplied by a uniform number from 1 - noise to 1 + noise.
     shape : {"square", "country"}, default="square"
@@ -81,28 +81,31 @@ def make_sensor_network(
             f"and noise={noise} from 0 to below 1."
         )
     random = np.random.default_rng(random_state)
-    square = shape == "square"
-    points = random.uniform(size=(n_sensors, 2)) if square else _country(n_sensors, random)
-    within = radius or 1.5 * np.sqrt(max_neighbors / (np.pi * n_sensors))
+    is_square = shape == "square"
+    points = random.uniform(size=(n_sensors, 2)) if is_square else _draw_country(n_sensors, random)
+    search_radius = radius or 1.5 * np.sqrt(max_neighbors / (np.pi * n_sensors))
     while True:
-        edges = _near(points, within, max_neighbors)
+        edges = _find_edges(points, search_radius, max_neighbors)
         if radius is not None or _is_connected(edges, n_sensors):
             break
-        within *= 1.25
+        search_radius *= 1.25
         # Beyond this radius, only more neighbors per sensor can connect separate clusters.
-        max_neighbors += 0 if within < 2 else 1
+        max_neighbors += 0 if search_radius < 2 else 1
     lengths = np.linalg.norm(points[edges[:, 0]] - points[edges[:, 1]], axis=1)
     return points, edges, lengths * random.uniform(1 - noise, 1 + noise, size=len(edges))
 
 
-def _near(points: Matrix, radius: float, most: int) -> NDArray[np.intp]:
+def _find_edges(points: Matrix, radius: float, max_neighbors: int) -> NDArray[np.intp]:
     n = len(points)
-    k = min(most + 1, n)
+    k = min(max_neighbors + 1, n)
     distances, indices = cKDTree(points).query(points, k=k, distance_upper_bound=radius)
-    here = np.repeat(np.arange(n), k)
-    there, found = indices.ravel(), np.isfinite(distances.ravel())
-    here, there = here[found & (here != there)], there[found & (here != there)]
-    codes = np.unique(np.minimum(here, there) * n + np.maximum(here, there))
+    sensors = np.repeat(np.arange(n), k)
+    neighbors, is_near = indices.ravel(), np.isfinite(distances.ravel())
+    sensors, neighbors = (
+        sensors[is_near & (sensors != neighbors)],
+        neighbors[is_near & (sensors != neighbors)],
+    )
+    codes = np.unique(np.minimum(sensors, neighbors) * n + np.maximum(sensors, neighbors))
     return np.stack(np.divmod(codes, n), axis=1).astype(np.intp)
 
 
@@ -111,27 +114,29 @@ def _is_connected(edges: NDArray[np.intp], n: int) -> bool:
     return csgraph.connected_components(graph, directed=False)[0] == 1
 
 
-def _country(n: int, random: np.random.Generator) -> Matrix:
+def _draw_country(n: int, random: np.random.Generator) -> Matrix:
     """Return positions within a coastline, 60% of them near 40 towns."""
-    towns = _inland(40, random)
-    near = 3 * n // 5
-    return np.concatenate([_inland(n - near, random), _inland(near, random, towns)])
+    towns = _draw_inland(40, random)
+    n_near_towns = 3 * n // 5
+    return np.concatenate(
+        [_draw_inland(n - n_near_towns, random), _draw_inland(n_near_towns, random, towns)]
+    )
 
 
-def _inland(n: int, random: np.random.Generator, towns: Matrix | None = None) -> Matrix:
-    kept = np.empty((0, 2))
-    while len(kept) < n:
+def _draw_inland(n: int, random: np.random.Generator, towns: Matrix | None = None) -> Matrix:
+    inland = np.empty((0, 2))
+    while len(inland) < n:
         points = random.uniform(-1.0, 1.0, size=(4 * n, 2)) * [1.5, 1.0]
         if towns is not None:
             points = towns[random.integers(len(towns), size=4 * n)]
             points = points + 0.05 * random.normal(size=points.shape)
-        kept = np.concatenate([kept, points[_is_land(points)]])
-    return kept[:n]
+        inland = np.concatenate([inland, points[_is_land(points)]])
+    return inland[:n]
 
 
 def _is_land(points: Matrix) -> NDArray[np.bool_]:
     x, y = points.T
-    angle, far = np.arctan2(y, x / 1.4), np.hypot(x / 1.4, y)
+    angle, distance = np.arctan2(y, x / 1.4), np.hypot(x / 1.4, y)
     coast = 0.8 + 0.1 * np.sin(3 * angle + 0.5) + 0.06 * np.sin(7 * angle)
-    bay = np.hypot(x - 0.35, (y + 0.75) / 1.3) < 0.33
-    return np.asarray((far < coast) & ~bay)
+    is_bay = np.hypot(x - 0.35, (y + 0.75) / 1.3) < 0.33
+    return np.asarray((distance < coast) & ~is_bay)

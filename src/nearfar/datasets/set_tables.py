@@ -16,17 +16,23 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.datasets.array_files import feature_names_of, key_for
-from nearfar.datasets.sides import take_groups
+from nearfar.datasets.array_files import find_key, get_feature_names
+from nearfar.datasets.sides import check_groups
 from nearfar.datasets.table import (
     Table,
-    as_strings,
+    check_one_per_row,
+    decode_strings,
+    find_missing,
     is_missing,
-    missing_among,
-    one_a_row,
     tidy_labels,
 )
-from nearfar.datasets.tables import DataFile, as_file, call_of, read_table, take_labels
+from nearfar.datasets.tables import (
+    DataFile,
+    format_call,
+    open_data_file,
+    read_table,
+    replace_labels,
+)
 from nearfar.extras import require
 from nearfar.summaries.sets import Sets
 from nearfar.words import count, did_you_mean, listed
@@ -69,7 +75,7 @@ def read_sets(
     features : sequence of str, optional
         Columns of a long table to use as features, in this order. None uses all other columns.
     vector : str, optional
-        Column of a long table with one vector per row. None selects it if there is exactly one.
+        Column of a long table with one vector per row. None selects the only such column.
     need_target : bool, default=True
         If True, raise if the target is missing, and drop sets with a missing label.
     min_vectors : int, default=1
@@ -102,60 +108,62 @@ def read_sets(
     >>> table.X.shape, table.y[:2].tolist()
     ((60, 4), [0, 0])
     """
-    file = as_file(source)
+    file = open_data_file(source)
     path = file.path
     if path is None:
         raise ValueError(
             f"--set-id {by}: the built-in dataset '{file.source}' contains rows, not sets."
         )
-    asked = {"target": None if labels is not None else target, "groups": groups}
+    requested = {"target": None if labels is not None else target, "groups": groups}
     if vector is not None and (by is None or file.arrays is not None):
         raise ValueError(
             f"--vector {vector} is only for tables with one row per vector, but {path.name} has "
             "one row per set."
         )
     if file.arrays is not None:
-        table = _from_arrays(path.name, file.arrays, by, asked)
+        table = _convert_arrays(path.name, file.arrays, by, requested)
     elif by is not None:
-        table = _from_long(file, by, asked, drop, features, vector, guess=labels is None)
-    elif file.holds_sets:
-        table = _from_lists(path, asked)
+        table = _read_long_table(
+            file, by, requested, drop, features, vector, guess_target=labels is None
+        )
+    elif file.has_sets:
+        table = _read_lists(path, requested)
     else:
         raise ValueError(
             f"{path.name} has one row per vector. Name the column with the set of each row with "
             "--set-id COL (in Python: by=...)."
         )
     if by is None and drop:
-        _leave_out_features(table, drop)
+        _drop_features(table, drop)
     if labels is not None:
-        take_labels(table, labels, target)
+        replace_labels(table, labels, target)
     if table.y is None and need_target:
-        _ask(table)
-    kept = np.arange(len(table.X))
+        _fail_without_labels(table)
+    labeled = np.arange(len(table.X))
     if table.y is not None and need_target:
-        kept = _leave_out_unlabeled(table)
+        labeled = _drop_unlabeled(table)
         table.y = tidy_labels(table.y)
-    take_groups(table, kept)
-    _refuse_small(table, min_vectors)
+    check_groups(table, labeled)
+    _check_sizes(table, min_vectors)
     options: dict[str, Any] = {"by": by, "target": target, "labels": labels, "groups": groups}
     options |= {
         "vector": vector,
         "drop": list(drop) or None,
         "need_target": None if need_target else False,
     }
-    table.source = call_of(read_sets, file, options)
+    table.source = format_call(read_sets, file, options)
     return table
 
 
-def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
-    """Raise if a column that is not in `named` suggests that the rows belong to sets."""
+def check_not_sets(table: Table, used_columns: Sequence[str]) -> None:
+    """Raise if a column that is not in `used_columns` suggests that the rows belong to sets."""
     for name in getattr(table.X, "columns", ()):
-        if re.sub(r"[^a-z]", "", str(name).lower()) not in _SET_NAMES or name in named:
+        if re.sub(r"[^a-z]", "", str(name).lower()) not in _SET_NAMES or name in used_columns:
             continue
-        different = table.X[name].nunique(dropna=False)
-        if different <= len(table.X) / 2:
+        n_values = table.X[name].nunique(dropna=False)
+        if n_values <= len(table.X) / 2:
             raise ValueError(
-                f"{table.name} looks like sets of vectors: {different:,} values of '{name}' in "
+                f"{table.name} looks like sets of vectors: {n_values:,} values of '{name}' in "
                 f"{count(len(table.X), 'row')}. To read the rows of each value as one set, add "
                 f"--set-id {name}. To use every row on its own, add --drop {name}."
             )
@@ -164,28 +172,32 @@ def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
 # Long tables
 
 
-def _from_long(
+def _read_long_table(
     file: DataFile,
     by: str,
-    asked: dict[str, Any],
+    requested: dict[str, Any],
     drop: Sequence[str],
-    wanted: Sequence[str] | None,
+    requested_features: Sequence[str] | None,
     vector: str | None,
     *,
-    guess: bool,
+    guess_target: bool,
 ) -> Table:
-    long = read_table(file, **asked, vector=vector, need_target=False, guess_target=guess)
-    frame, where = long.X, long.name
-    if not hasattr(frame, "columns"):  # vectors in one column; no other column is a feature
+    long = read_table(
+        file, **requested, vector=vector, need_target=False, guess_target=guess_target
+    )
+    frame, source = long.X, long.name
+    if not hasattr(
+        frame, "columns"
+    ):  # The vectors are in one column, and no other column is a feature.
         frame = require("pandas", "app").DataFrame(long.X, columns=long.feature_names)
-        lacking = [name for name in (by, *drop) if name not in long.others]
-        if lacking:
+        missing = [name for name in (by, *drop) if name not in long.unused]
+        if missing:
             raise ValueError(
-                f"--{'set-id' if lacking[0] == by else 'drop'} {lacking[0]}: {where} has no such "
-                f"column.{did_you_mean(lacking[0], long.others)} In addition to the vectors, it "
-                f"has {listed(long.others)}."
+                f"--{'set-id' if missing[0] == by else 'drop'} {missing[0]}: {source} has no such "
+                f"column.{did_you_mean(missing[0], long.unused)} In addition to the vectors, it "
+                f"has {listed(long.unused)}."
             )
-        frame[by], drop = long.others[by], ()
+        frame[by], drop = long.unused[by], ()
     if frame.columns[0] == "column 0" and re.fullmatch(r"\d+", by):
         by = f"column {int(by)}"
     for option, name in (("--target", long.target), ("--groups", long.groups_name)):
@@ -197,56 +209,58 @@ def _from_long(
     for option, name in (("--set-id", by), *(("--drop", name) for name in drop)):
         if name not in frame.columns:
             raise ValueError(
-                f"{option} {name}: {where} has no such column."
+                f"{option} {name}: {source} has no such column."
                 f"{did_you_mean(name, frame.columns)} Its columns are {listed(frame.columns)}."
             )
     features = [name for name in frame.columns if name != by and name not in drop]
-    if wanted is not None:
-        lacking = [name for name in wanted if name not in features]
-        if lacking:
+    if requested_features is not None:
+        missing = [name for name in requested_features if name not in features]
+        if missing:
             raise ValueError(
-                f"{where} does not have {listed(lacking)}.{did_you_mean(lacking[0], features)} It "
+                f"{source} does not have {listed(missing)}.{did_you_mean(missing[0], features)} It "
                 f"has {listed(features)}."
             )
-        features = list(wanted)
+        features = list(requested_features)
     text = [name for name in features if frame[name].dtype.kind not in "biuf"]
     if text:
         raise ValueError(
-            f"{where}: the vectors of sets must be numbers, but {listed(text, 5)} "
+            f"{source}: the vectors of sets must be numbers, but {listed(text, 5)} "
             f"{'holds' if len(text) == 1 else 'hold'} text. Drop columns that are not features "
             f"with --drop {shlex.quote(text[0])}."
         )
     if not features:
-        raise ValueError(f"{where} has no feature columns in addition to '{by}'.")
-    table = Table(where, Sets.from_frame(frame, by, columns=features), feature_names=features)
+        raise ValueError(f"{source} has no feature columns in addition to '{by}'.")
+    table = Table(source, Sets.from_frame(frame, by, columns=features), feature_names=features)
     table.messages = [text for text in long.messages if not text.startswith("Groups: ")]
     table.messages += [f"Dropped: {listed(drop)}, as requested."] * bool(drop)
     codes = frame.groupby(by, sort=False, observed=True).ngroup().to_numpy()
     if long.y is not None:
-        table.y = _one_each(long.y, codes, table.X, f"label in column '{long.target}'")
+        table.y = _reduce_to_sets(long.y, codes, table.X, f"label in column '{long.target}'")
         table.target = long.target
     if long.groups is not None:
-        words = f"group in column '{long.groups_name}'"
-        table.groups = _one_each(long.groups, codes, table.X, words)
+        description = f"group in column '{long.groups_name}'"
+        table.groups = _reduce_to_sets(long.groups, codes, table.X, description)
         table.groups_name = long.groups_name
     return table
 
 
-def _one_each(values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, what: str) -> NDArray[Any]:
-    """Return the value of each set. Raises if the rows of a set have different values."""
+def _reduce_to_sets(
+    values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, description: str
+) -> NDArray[Any]:
+    """Return one value per set. Raises if the rows of a set have different values."""
     values = np.asarray(values)
     first = np.unique(codes, return_index=True)[1]
-    missing = missing_among(values)
-    other = (values != values[first][codes]) & ~(missing & missing[first][codes])
-    other = np.asarray(other, bool) | (missing != missing[first][codes])
-    if other.any():
-        k = int(codes[np.argmax(other)])
-        found = dict.fromkeys(
+    missing = find_missing(values)
+    differs = (values != values[first][codes]) & ~(missing & missing[first][codes])
+    differs = np.asarray(differs, bool) | (missing != missing[first][codes])
+    if differs.any():
+        k = int(codes[np.argmax(differs)])
+        set_values = dict.fromkeys(
             "none" if is_missing(value) else str(value) for value in values[codes == k].tolist()
         )
         raise ValueError(
-            f"{sets.called(k)} has more than one {what}: {listed(found, 3)}. All rows of a set "
-            "must have the same value."
+            f"{sets.called(k)} has more than one {description}: {listed(set_values, 3)}. All rows "
+            "of a set must have the same value."
         )
     return np.asarray(values[first])
 
@@ -254,33 +268,33 @@ def _one_each(values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, what: s
 # Files that define the sets themselves
 
 
-def _from_arrays(
-    where: str, arrays: dict[str, Any], by: str | None, asked: dict[str, str | None]
+def _convert_arrays(
+    source: str, arrays: dict[str, Any], by: str | None, requested: dict[str, str | None]
 ) -> Table:
     if "offsets" not in arrays:
         hint = ", and --set-id is only for tables" if by is not None else ""
         raise ValueError(
-            f"{where} has no key 'offsets' with the start of each set{hint}. Its keys are "
+            f"{source} has no key 'offsets' with the start of each set{hint}. Its keys are "
             f"{listed(arrays)}. Use nearfar.Sets.save to write such a file."
         )
     if by is not None:
         raise ValueError(
-            f"--set-id {by}: {where} already defines the start of each set in its key 'offsets'. "
+            f"--set-id {by}: {source} already defines the start of each set in its key 'offsets'. "
             "Omit --set-id."
         )
-    x = key_for(arrays, "X", None, where)
+    x = find_key(arrays, "X", None, source)
     if x is None:
-        raise ValueError(f"{where} has no key 'X' or 'data'. Its keys are {listed(arrays)}.")
-    names = None if "names" not in arrays else as_strings(arrays["names"])
+        raise ValueError(f"{source} has no key 'X' or 'data'. Its keys are {listed(arrays)}.")
+    names = None if "names" not in arrays else decode_strings(arrays["names"])
     try:
         sets = Sets(arrays[x], arrays["offsets"], names=names)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
-    table = Table(where, sets, feature_names=feature_names_of(arrays, sets.n_features, where))
-    for role, side in (("y", "target"), ("groups", "groups")):
-        key = key_for(arrays, role, asked[side], where)
+        raise ValueError(f"{source}: {error}") from error
+    table = Table(source, sets, feature_names=get_feature_names(arrays, sets.n_features, source))
+    for role, option in (("y", "target"), ("groups", "groups")):
+        key = find_key(arrays, role, requested[option], source)
         if key is not None:
-            values = one_a_row(arrays[key], key, len(sets), where)
+            values = check_one_per_row(arrays[key], key, len(sets), source)
             if role == "y":
                 table.y, table.target = values, key
             else:
@@ -288,29 +302,29 @@ def _from_arrays(
     return table
 
 
-def _from_lists(path: Path, asked: dict[str, str | None]) -> Table:
+def _read_lists(path: Path, requested: dict[str, str | None]) -> Table:
     """Return a Parquet file with one row per set as a Table."""
     try:
-        sets = Sets.load(path, label=asked["target"])
+        sets = Sets.load(path, label=requested["target"])
     except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from error
     table = Table(path.name, Sets(sets.X, sets.offsets, names=sets.names), sets.labels)
-    table.target = None if sets.labels is None else asked["target"] or "label"
-    column = asked["groups"]
+    table.target = None if sets.labels is None else requested["target"] or "label"
+    column = requested["groups"]
     if column is not None:
-        known = require("pyarrow.parquet", "app").read_table(path)
-        if column not in known.column_names:
+        parquet_table = require("pyarrow.parquet", "app").read_table(path)
+        if column not in parquet_table.column_names:
             raise ValueError(
                 f"--groups {column}: {path.name} has no such column."
-                f"{did_you_mean(column, known.column_names)} Its columns are "
-                f"{listed(known.column_names)}."
+                f"{did_you_mean(column, parquet_table.column_names)} Its columns are "
+                f"{listed(parquet_table.column_names)}."
             )
-        table.groups = np.array(known[column].to_pylist(), dtype=object)
+        table.groups = np.array(parquet_table[column].to_pylist(), dtype=object)
         table.groups_name = column
     return table
 
 
-def _leave_out_features(table: Table, drop: Sequence[str]) -> None:
+def _drop_features(table: Table, drop: Sequence[str]) -> None:
     names = table.feature_names or [f"column {i}" for i in range(table.X.n_features)]
     unknown = [name for name in drop if name not in names]
     if unknown:
@@ -318,53 +332,53 @@ def _leave_out_features(table: Table, drop: Sequence[str]) -> None:
             f"--drop {unknown[0]}: {table.name} has no such column."
             f"{did_you_mean(unknown[0], names)} Its columns are {listed(names)}."
         )
-    kept = [i for i, name in enumerate(names) if name not in drop]
-    if not kept:
+    kept_columns = [i for i, name in enumerate(names) if name not in drop]
+    if not kept_columns:
         raise ValueError(f"{table.name} has no feature columns: --drop removes all of them.")
-    table.feature_names = [names[i] for i in kept]
-    table.X = Sets(table.X.X[:, kept], table.X.offsets, names=table.X.names)
+    table.feature_names = [names[i] for i in kept_columns]
+    table.X = Sets(table.X.X[:, kept_columns], table.X.offsets, names=table.X.names)
     table.messages.append(f"Dropped: {listed(drop)}, as requested.")
 
 
 # Checks
 
 
-def _ask(table: Table) -> NoReturn:
-    where = "--labels FILE with one label per set"
+def _fail_without_labels(table: Table) -> NoReturn:
+    label_option = "--labels FILE with one label per set"
     if table.name.lower().endswith(".npz"):
         raise ValueError(
-            f"{table.name} has no labels. Pass {where}, save them as the key 'labels', or use "
-            "nearfar embed, which needs no labels."
+            f"{table.name} has no labels. Pass {label_option}, save them as the key 'labels', or "
+            "use nearfar embed, which needs no labels."
         )
     raise ValueError(
         f"The column of {table.name} with the labels of the sets is not known. Name it with "
-        f"--target, or pass {where}. Its features are {listed(table.feature_names or ())}."
+        f"--target, or pass {label_option}. Its features are {listed(table.feature_names or ())}."
     )
 
 
-def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
+def _drop_unlabeled(table: Table) -> NDArray[np.intp]:
     assert table.y is not None
-    missing = missing_among(table.y)
-    kept = np.flatnonzero(~missing)
-    if not len(kept):
+    missing = find_missing(table.y)
+    labeled = np.flatnonzero(~missing)
+    if not len(labeled):
         raise ValueError(f"{table.name}: the target '{table.target}' is missing in every set.")
-    if len(kept) < len(missing):
+    if len(labeled) < len(missing):
         first = table.X.called(int(np.argmax(missing)))
         table.messages.append(
             f"Dropped {count(int(missing.sum()), 'set')} without a label (first: {first})."
         )
-        table.X, table.y = table.X[kept], table.y[kept]
-        table.groups = None if table.groups is None else table.groups[kept]
-    return kept
+        table.X, table.y = table.X[labeled], table.y[labeled]
+        table.groups = None if table.groups is None else table.groups[labeled]
+    return labeled
 
 
-def _refuse_small(table: Table, least: int) -> None:
-    small = table.X.sizes < least
-    if small.any():
-        k = int(np.argmax(small))
+def _check_sizes(table: Table, min_vectors: int) -> None:
+    is_small = table.X.sizes < min_vectors
+    if is_small.any():
+        k = int(np.argmax(is_small))
         raise ValueError(
             f"{table.name}: {table.X.called(k)} has {count(int(table.X.sizes[k]), 'vector')}. "
-            f"Found {count(int(small.sum()), 'set')} with fewer than {least} vectors, which is "
-            "too few for a covariance. Remove these sets, or keep them with --min-vectors 1 (a set "
-            "with a single vector is then described by its mean only)."
+            f"Found {count(int(is_small.sum()), 'set')} with fewer than {min_vectors} vectors, "
+            "which is too few for a covariance. Remove these sets, or keep them with "
+            "--min-vectors 1 (a set with a single vector is then described by its mean only)."
         )

@@ -83,10 +83,10 @@ def make_sets(
     arrays = []
     for _ in range(n_classes):
         m = means * random.normal(size=n_features)
-        S = covariances * _symmetric(n_features, random)
+        S = covariances * _draw_symmetric(n_features, random)
         for _ in range(n_per_class):
             center = m + within * random.normal(size=n_features)
-            root = linalg.expm((S + within * _symmetric(n_features, random)) / 2)
+            root = linalg.expm((S + within * _draw_symmetric(n_features, random)) / 2)
             t = int(random.integers(low, high, endpoint=True))
             arrays.append(random.normal(size=(t, n_features)) @ root + center)
     return Sets.from_list(arrays, np.repeat(np.arange(n_classes), n_per_class))
@@ -148,7 +148,11 @@ def make_moving_shapes(
         )
     random = np.random.default_rng(random_state)
     clips = np.stack(
-        [_clip(motion, n_frames, shape, random) for motion in motions for _ in range(n_per_class)]
+        [
+            _draw_clip(motion, n_frames, shape, random)
+            for motion in motions
+            for _ in range(n_per_class)
+        ]
     )
     clips += noise * random.normal(size=clips.shape)
     return clips.astype(np.float32), np.repeat(np.array(motions), n_per_class)
@@ -209,7 +213,9 @@ def make_tones(
         for _ in range(n_per_class):
             n = int(sample_rate * seconds * random.uniform(0.75, 1.25))
             t = np.arange(n) / sample_rate
-            wave = _tone(kind, t, random.uniform(240, 320), random.uniform(0.3, 0.8), 1.0, random)
+            wave = _draw_tone(
+                kind, t, random.uniform(240, 320), random.uniform(0.3, 0.8), 1.0, random
+            )
             recordings.append(wave + noise * random.normal(size=n))
     return recordings, np.repeat(np.array(tones), n_per_class)
 
@@ -238,7 +244,7 @@ def write_tones(
     n_players, n_takes : int, default=8 and 5
         Number of players, and number of recordings per player and type of tone.
     tones, seconds, sample_rate, noise
-        As in :func:`make_tones`.
+        Parameters of the tones, as in :func:`make_tones`.
     random_state : int, Generator or None, default=None
         Seed or random number generator.
 
@@ -262,40 +268,43 @@ def write_tones(
     _check_tones(tones, seconds, sample_rate, n_players=n_players, n_takes=n_takes)
     random, root = np.random.default_rng(random_state), Path(folder)
     for player in range(1, n_players + 1):
-        pitch, loud = random.uniform(150, 400), random.uniform(0.3, 0.7)
+        pitch, loudness = random.uniform(150, 400), random.uniform(0.3, 0.7)
         decay = random.uniform(0.5, 2)
         for kind in tones:
-            place = root / kind / f"player{player}"
-            place.mkdir(parents=True, exist_ok=True)
+            player_folder = root / kind / f"player{player}"
+            player_folder.mkdir(parents=True, exist_ok=True)
             for take in range(1, n_takes + 1):
                 n = int(sample_rate * seconds * random.uniform(0.75, 1.25))
-                own = pitch * random.uniform(0.9, 1.1), loud * random.uniform(0.8, 1.2)
-                wave = _tone(kind, np.arange(n) / sample_rate, *own, decay, random)
+                take_parameters = (
+                    pitch * random.uniform(0.9, 1.1),
+                    loudness * random.uniform(0.8, 1.2),
+                )
+                wave = _draw_tone(kind, np.arange(n) / sample_rate, *take_parameters, decay, random)
                 wave += noise * random.normal(size=n)
                 numbers = (32767 * np.clip(wave, -1, 1)).round().astype(np.int16)
-                wavfile.write(place / f"take{take}.wav", sample_rate, numbers)
+                wavfile.write(player_folder / f"take{take}.wav", sample_rate, numbers)
     return root
 
 
-def _symmetric(p: int, random: np.random.Generator) -> Matrix:
+def _draw_symmetric(p: int, random: np.random.Generator) -> Matrix:
     G = random.normal(size=(p, p))
     return np.asarray((G + G.T) / 2)
 
 
-def _clip(
+def _draw_clip(
     motion: str, n_frames: int, shape: tuple[int, int], random: np.random.Generator
 ) -> Matrix:
     height, width = shape
     speed = random.uniform(1, 2)
     # Displacement of the center, in pixels down and right. Swings have a period of 12 frames.
     t = np.arange(n_frames)
-    straight, swing = speed * t, 4 * speed * np.sin(2 * np.pi * t / 12)
+    linear, swing = speed * t, 4 * speed * np.sin(2 * np.pi * t / 12)
     still = np.zeros(n_frames)
     down, right = {
-        "right": (still, straight),
-        "left": (still, -straight),
-        "up": (-straight, still),
-        "down": (straight, still),
+        "right": (still, linear),
+        "left": (still, -linear),
+        "up": (-linear, still),
+        "down": (linear, still),
         "wave": (still, swing),
         "bounce": (swing, still),
         "grow": (still, still),
@@ -303,32 +312,32 @@ def _clip(
     radius = np.full(n_frames, random.uniform(0.15, 0.25) * min(shape))
     if motion == "grow":
         radius = 0.1 * min(shape) + 0.3 * speed * t
-    start, bright = random.uniform(size=2) * shape, random.uniform(0.6, 1.0)
+    start, brightness = random.uniform(size=2) * shape, random.uniform(0.6, 1.0)
     phase, ripple = random.uniform(0, 2 * np.pi, size=2), random.uniform(1.5, 2.5)
     rows, columns = np.arange(height)[None, :, None], np.arange(width)[None, None]
-    # Shortest offsets from the center, across the border where that is shorter.
+    # Offsets from the center along the shortest path, which may cross the border.
     y = (rows - start[0] - down[:, None, None] + height / 2) % height - height / 2
     x = (columns - start[1] - right[:, None, None] + width / 2) % width - width / 2
     r = radius[:, None, None]
     scale = r / r[0] if motion == "grow" else 1.0
     texture = np.cos(y / (ripple * scale) + phase[0]) + np.cos(x / (ripple * scale) + phase[1])
-    inside = 1 / (1 + np.exp(np.clip(2 * (np.hypot(y, x) - r), -50, 50)))
-    return np.asarray(bright * inside * (0.7 + 0.15 * texture))
+    mask = 1 / (1 + np.exp(np.clip(2 * (np.hypot(y, x) - r), -50, 50)))
+    return np.asarray(brightness * mask * (0.7 + 0.15 * texture))
 
 
-def _tone(
-    kind: str, t: Matrix, pitch: float, loud: float, decay: float, random: np.random.Generator
+def _draw_tone(
+    kind: str, t: Matrix, pitch: float, loudness: float, decay: float, random: np.random.Generator
 ) -> Matrix:
     """Return a tone at the times t, in which harmonic k has the amplitude k to the power -decay."""
     if kind == "noise":
-        return np.asarray(loud * np.clip(random.normal(size=len(t)) / 3, -1, 1))
-    share = t / t[-1]
+        return np.asarray(loudness * np.clip(random.normal(size=len(t)) / 3, -1, 1))
+    progress = t / t[-1]
     frequency = (
         pitch
         * {
             "steady": np.ones(len(t)),
-            "rising": 2**share,
-            "falling": 2 ** (1 - share),
+            "rising": 2**progress,
+            "falling": 2 ** (1 - progress),
             "trill": 2 ** (0.1 * np.sin(2 * np.pi * 12 * t)),
         }[kind]
     )
@@ -336,26 +345,26 @@ def _tone(
     phase = 2 * np.pi * np.cumsum(frequency) * t[1]
     strengths = np.arange(1.0, 5.0) ** -decay
     overtones = sum(a * np.sin(k * phase) for k, a in enumerate(strengths, 1))
-    # Scale the maximum to nearly `loud`.
-    return np.asarray(loud * overtones / (1.008 * strengths.sum()))
+    # Scale the tone so that its maximum is nearly `loudness`.
+    return np.asarray(loudness * overtones / (1.008 * strengths.sum()))
 
 
 def _check_tones(tones: Any, seconds: float, sample_rate: int, **counts: int) -> None:
     _check_kinds("tones", tones, TONES)
     if min(counts.values()) < 1 or sample_rate < 4000 or not seconds > 0:
-        given = " and ".join(f"{name}={number}" for name, number in counts.items())
+        settings = " and ".join(f"{name}={number}" for name, number in counts.items())
         raise ValueError(
-            f"{given} must be at least 1, sample_rate={sample_rate} at least 4000 and "
+            f"{settings} must be at least 1, sample_rate={sample_rate} at least 4000 and "
             f"seconds={seconds} above 0."
         )
 
 
-def _check_kinds(name: str, kinds: Any, known: Sequence[str]) -> None:
+def _check_kinds(name: str, kinds: Any, allowed: Sequence[str]) -> None:
     if isinstance(kinds, str) or not len(kinds):
-        raise ValueError(f"{name} must be a list of {listed(known)}; got {kinds!r}.")
+        raise ValueError(f"{name} must be a list of {listed(allowed)}; got {kinds!r}.")
     for kind in kinds:
-        if kind not in known:
-            close = did_you_mean(kind, known)
+        if kind not in allowed:
+            suggestion = did_you_mean(kind, allowed)
             raise ValueError(
-                f"{name} must contain only values from {listed(known)}; got {kind!r}.{close}"
+                f"{name} must contain only values from {listed(allowed)}; got {kind!r}.{suggestion}"
             )

@@ -37,7 +37,7 @@ class Table:
         The unique ID of each row, and the column or key it comes from.
     vector : str or None
         The column whose vectors are X.
-    others : dict of ndarray
+    unused : dict of ndarray
         Unused columns of a table with a vector column, or unused keys of an .npz file, by name.
     feature_names : list of str or None
         Names of the columns of X if X is an array.
@@ -47,7 +47,7 @@ class Table:
         Shape (d1, ..., dk) if each row is a tensor, flattened in C order.
     images : ndarray of shape (n_samples, height, width) or (n_samples, height, width, 3), or None
         One image per row, shown in reports and not used as features.
-    left_out : tuple of str
+    dropped : tuple of str
         Columns of the file that were dropped so that its rows can have a tensor shape.
     messages : list of str
         Decisions made while reading, to be shown to the user.
@@ -66,12 +66,12 @@ class Table:
     ids: NDArray[Any] | None = None
     id_name: str | None = None
     vector: str | None = None
-    others: dict[str, NDArray[Any]] = field(default_factory=dict)
+    unused: dict[str, NDArray[Any]] = field(default_factory=dict)
     feature_names: list[str] | None = None
     class_names: list[str] | None = None
     tensor_shape: tuple[int, ...] | None = None
     images: NDArray[Any] | None = None
-    left_out: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     messages: list[str] = field(default_factory=list)
     source: str | None = None
 
@@ -95,16 +95,16 @@ class Table:
         return "set" if isinstance(self.X, Sets) else "row"
 
 
-def without_single_channel(shape: Sequence[int]) -> tuple[int, ...]:
+def drop_single_channel(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the shape without its last dimension if that is a single (gray) channel.
 
-    >>> without_single_channel((8, 8, 1)), without_single_channel((8, 1))
+    >>> drop_single_channel((8, 8, 1)), drop_single_channel((8, 1))
     ((8, 8), (8, 1))
     """
     return tuple(shape[:-1] if len(shape) > 2 and shape[-1] == 1 else shape)
 
 
-def one_a_row(values: Any, key: str, n: int, where: str) -> NDArray[Any]:
+def check_one_per_row(values: Any, key: str, n: int, source: str) -> NDArray[Any]:
     """Return the values as a 1-D array. Raises if there is not exactly one value per row."""
     vector = np.asarray(values)
     if vector.ndim == 2 and vector.shape[1] == 1:
@@ -112,14 +112,14 @@ def one_a_row(values: Any, key: str, n: int, where: str) -> NDArray[Any]:
     if vector.ndim != 1:
         hint = " Convert one-hot rows with .argmax(axis=1)." if vector.ndim == 2 else ""
         raise ValueError(
-            f"{where}: '{key}' should have one value per row; got shape {vector.shape}.{hint}"
+            f"{source}: '{key}' should have one value per row; got shape {vector.shape}.{hint}"
         )
     if len(vector) != n:
-        raise ValueError(f"{where}: '{key}' has {len(vector)} values for {n} rows.")
+        raise ValueError(f"{source}: '{key}' has {len(vector)} values for {n} rows.")
     return np.char.decode(vector, "utf-8") if vector.dtype.kind == "S" else vector
 
 
-def as_strings(values: Any) -> list[str]:
+def decode_strings(values: Any) -> list[str]:
     """Return an array of text or bytes as a list of str."""
     array = np.ravel(values)
     return (
@@ -127,7 +127,7 @@ def as_strings(values: Any) -> list[str]:
     ).tolist()
 
 
-def missing_among(values: NDArray[Any]) -> NDArray[np.bool_]:
+def find_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return a boolean mask of the missing values."""
     if values.dtype.kind == "f":
         return np.isnan(values)

@@ -20,19 +20,19 @@ from numpy.typing import NDArray
 
 from nearfar.datasets.array_files import (
     NUMPY,
-    from_arrays,
-    key_for,
+    check_distinct_columns,
+    convert_arrays,
+    find_key,
     read_arrays,
-    refuse_two_roles,
 )
 from nearfar.datasets.builtin import BUILT_IN
 from nearfar.datasets.delimited import (
     MISSING,
-    as_numbers,
     decode,
-    head_of,
+    find_separator,
+    get_first_lines,
+    parse_numbers,
     read_delimited,
-    separator_of,
 )
 from nearfar.datasets.parquet_files import (
     PARQUET,
@@ -41,17 +41,21 @@ from nearfar.datasets.parquet_files import (
     read_arrow,
     read_schema,
 )
-from nearfar.datasets.picture_tables import from_pictures, give_shape, say_hidden
-from nearfar.datasets.pictures import has_pictures
-from nearfar.datasets.sides import as_time, take_groups, take_ids
-from nearfar.datasets.table import Table, missing_among, one_a_row, tidy_labels
+from nearfar.datasets.picture_tables import (
+    read_image_folder,
+    report_hidden_folder,
+    set_tensor_shape,
+)
+from nearfar.datasets.pictures import contains_images
+from nearfar.datasets.sides import check_groups, check_ids, parse_times
+from nearfar.datasets.table import Table, check_one_per_row, find_missing, tidy_labels
 from nearfar.datasets.vector_columns import (
-    arrow_vectors,
-    as_vectors,
-    choose_vectors,
-    say_vectors,
-    vector_columns,
-    vector_names,
+    describe_vectors,
+    find_arrow_vectors,
+    find_vector_columns,
+    make_vector_names,
+    parse_vectors,
+    select_vector_column,
 )
 from nearfar.extras import require
 from nearfar.words import count, did_you_mean, listed
@@ -59,8 +63,8 @@ from nearfar.words import count, did_you_mean, listed
 #: Column names, in lowercase, from which the target is guessed.
 TARGET_NAMES = ("target", "label", "class", "y")
 _TEXT = (".csv", ".tsv", ".txt")
-# What to do with common formats that nearfar does not read.
-_ELSE = {
+# Advice, in the error message, for common formats that nearfar does not read.
+_UNSUPPORTED_HINTS = {
     ".xlsx": "Save the sheet as CSV first.",
     ".xls": "Save the sheet as CSV first.",
     ".ods": "Save the sheet as CSV first.",
@@ -90,24 +94,24 @@ class DataFile:
         return read_arrays(self.path)
 
     @cached_property
-    def holds_pictures(self) -> bool:
+    def has_images(self) -> bool:
         """True for a folder of images."""
         return self.path is not None and self.path.is_dir() and not is_parquet(self.path)
 
     @cached_property
-    def holds_sets(self) -> bool:
-        """True if the file marks sets of vectors: an `offsets` key or a list-of-lists column."""
+    def has_sets(self) -> bool:
+        """True if the file contains sets of vectors: an `offsets` key or a list-of-lists column."""
         if self.arrays is not None:
             return "offsets" in self.arrays
         if self.path is None or not is_parquet(self.path):
             return False
         return any(
-            is_list(one.type) and is_list(one.type.value_type)
-            for one in read_schema(self.path) or ()
+            is_list(field.type) and is_list(field.type.value_type)
+            for field in read_schema(self.path) or ()
         )
 
 
-def as_file(source: str | os.PathLike[str] | DataFile) -> DataFile:
+def open_data_file(source: str | os.PathLike[str] | DataFile) -> DataFile:
     """Return `source` as a DataFile."""
     return source if isinstance(source, DataFile) else DataFile(source)
 
@@ -141,12 +145,12 @@ def read_table(
         has one label per line.
     groups, time : str, optional
         Columns (or keys) with the group of each row, and with its time as a number or a date.
-        They are removed from X.
+        These columns are removed from X.
     ids : str, optional
-        Column (or key) with a unique ID per row. It is removed from X.
+        Column (or key) with a unique ID per row. This column is removed from X.
     vector : str or False, optional
         Column (or key of an .npz file) that stores one vector per row and becomes X. None selects
-        it if there is exactly one. False does not treat any column as vectors.
+        the column if there is exactly one. False does not treat any column as vectors.
     need_target : bool, default=True
         If True, raise if the target is missing, and drop rows with a missing label. If False, keep
         every row.
@@ -195,51 +199,51 @@ def read_table(
     >>> wine.X.shape, wine.feature_names[0], wine.class_names
     ((178, 13), 'alcohol', ['class_0', 'class_1', 'class_2'])
     """
-    file = as_file(source)
+    file = open_data_file(source)
     path = file.path
-    wanted = {"target": None if labels is not None else target, "groups": groups, "time": time}
-    wanted["id"] = ids
+    requested = {"target": None if labels is not None else target, "groups": groups, "time": time}
+    requested["id"] = ids
     if path is None:
-        table = _from_built_in(file.source, wanted | {"vector": vector or None})
-    elif file.holds_pictures:
-        table = from_pictures(path, wanted | {"vector": vector or None}, image_shape)
+        table = _load_built_in(file.source, requested | {"vector": vector or None})
+    elif file.has_images:
+        table = read_image_folder(path, requested | {"vector": vector or None}, image_shape)
     elif file.arrays is not None:
         if vector and path.suffix.lower() == ".npy":
             raise ValueError(
                 f"--vector {vector}: {path.name} stores a single array without columns. Omit "
                 "--vector."
             )
-        table = from_arrays(path.name, file.arrays, wanted, vector or None)
+        table = convert_arrays(path.name, file.arrays, requested, vector or None)
     else:
-        guess = need_target if guess_target is None else guess_target
-        names = TARGET_NAMES if guess and labels is None else ()
-        table = _from_frame(path, wanted, names, need_target, vector)
+        should_guess = need_target if guess_target is None else guess_target
+        target_names = TARGET_NAMES if should_guess and labels is None else ()
+        table = _read_frame(path, requested, target_names, need_target, vector)
     options: dict[str, Any] = {"target": target, "labels": labels, "groups": groups, "time": time}
     options |= {"ids": ids, "vector": vector}
     options |= {"need_target": None if need_target else False, "guess_target": guess_target}
     options |= {"image_shape": image_shape}
-    table.source = call_of(read_table, file, options)
+    table.source = format_call(read_table, file, options)
     n = len(table.X)
     if n == 0:
         raise ValueError(f"{table.name} has no rows.")
-    if image_shape is not None and not file.holds_pictures:
-        give_shape(table, image_shape)
+    if image_shape is not None and not file.has_images:
+        set_tensor_shape(table, image_shape)
     if labels is not None:
-        take_labels(table, labels, target)
-        _say_target_stays(table)
+        replace_labels(table, labels, target)
+        _report_target_feature(table)
     if table.y is None and need_target:
-        _ask_for_target(table)
-    kept = np.arange(n)
+        _fail_without_target(table)
+    row_numbers = np.arange(n)
     if table.y is not None and need_target:
-        kept = _leave_out_unlabeled(table)
+        row_numbers = _drop_unlabeled(table)
         table.y = tidy_labels(table.y)
-    table.class_names = _names_of_classes(table)
-    take_groups(table, kept)
+    table.class_names = _select_class_names(table)
+    check_groups(table, row_numbers)
     if table.time is not None:
-        where = f"{table.name}: the time '{table.time_name}'"
-        table.time = as_time(table.time, where, kept, table.messages)
+        description = f"{table.name}: the time '{table.time_name}'"
+        table.time = parse_times(table.time, description, row_numbers, table.messages)
         table.messages.append(f"Time: '{table.time_name}', not used as a feature.")
-    take_ids(table, kept)
+    check_ids(table, row_numbers)
     return table
 
 
@@ -263,7 +267,7 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
         return None
     if path.is_dir():
         if not is_parquet(path):
-            if has_pictures(path):
+            if contains_images(path):
                 return path
             raise ValueError(
                 f"{text} is a directory without Parquet files or images. Pass one of its files, or "
@@ -271,40 +275,42 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
             )
         return path
     if not path.exists():
-        near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        hint = did_you_mean(path.name, [*near, *BUILT_IN])
+        candidates = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, [*candidates, *BUILT_IN])
         names = ", ".join(BUILT_IN)
         raise ValueError(f"The file {text} does not exist.{hint} Built-in datasets: {names}.")
     suffix = path.suffix.lower()
     if suffix not in (*_TEXT, *PARQUET, *NUMPY):
-        known = "Supported: .csv, .tsv, .txt, .parquet, .npy and .npz."
-        hides = f" The file hides the built-in dataset '{text}'." if text in BUILT_IN else ""
-        what = f"the extension '{suffix}'" if suffix else "a file name without an extension"
-        raise ValueError(f"{text}: {what} is not supported. {_ELSE.get(suffix, known)}{hides}")
+        supported = "Supported: .csv, .tsv, .txt, .parquet, .npy and .npz."
+        note = f" The file hides the built-in dataset '{text}'." if text in BUILT_IN else ""
+        problem = f"the extension '{suffix}'" if suffix else "a file name without an extension"
+        raise ValueError(
+            f"{text}: {problem} is not supported. {_UNSUPPORTED_HINTS.get(suffix, supported)}{note}"
+        )
     return path
 
 
-def _from_built_in(name: str, wanted: dict[str, str | None]) -> Table:
-    """Return a built-in dataset. Raises if an option names a column that it does not have."""
-    for option, column in wanted.items():
+def _load_built_in(name: str, requested: dict[str, str | None]) -> Table:
+    """Return a built-in dataset. Raises if an option names a column that does not exist."""
+    for option, column in requested.items():
         if option == "vector" and column is not None:
             raise ValueError(
                 f"--vector {column}: the built-in dataset '{name}' has no column of vectors."
             )
         if column is not None and (option != "target" or column.lower() not in TARGET_NAMES):
-            own = "has its own classes" if option == "target" else f"has no {option}"
-            raise ValueError(f"--{option} {column}: the built-in dataset '{name}' {own}.")
+            problem = "has its own classes" if option == "target" else f"has no {option}"
+            raise ValueError(f"--{option} {column}: the built-in dataset '{name}' {problem}.")
     table = BUILT_IN[name].load()
-    table.messages += say_hidden(name)
+    table.messages += report_hidden_folder(name)
     return table
 
 
 # Tables with columns
 
 
-def _from_frame(
+def _read_frame(
     path: Path,
-    wanted: dict[str, str | None],
+    requested: dict[str, str | None],
     target_names: Sequence[str],
     need_target: bool,
     vector: str | Literal[False] | None,
@@ -312,16 +318,16 @@ def _from_frame(
     messages: list[str] = []
     repeated: set[str] = set()
     if is_parquet(path):
-        frame, vectors, X = _read_parquet(path, wanted, messages, vector)
+        frame, vector_name, X = _read_parquet(path, requested, messages, vector)
     else:
         frame, repeated = read_delimited(path, messages)
-        frame, vectors, X = _take_vectors(frame, vector, path.name)
-    headerless = bool(len(frame.columns)) and frame.columns[0] == "column 0"
-    for option, name in wanted.items():
+        frame, vector_name, X = _extract_vectors(frame, vector, path.name)
+    is_headerless = bool(len(frame.columns)) and frame.columns[0] == "column 0"
+    for option, name in requested.items():
         if name is None:
             continue
-        if headerless and re.fullmatch(r"\d+", name) and int(name) < frame.shape[1]:
-            name = wanted[option] = f"column {int(name)}"
+        if is_headerless and re.fullmatch(r"\d+", name) and int(name) < frame.shape[1]:
+            name = requested[option] = f"column {int(name)}"
         if name not in frame.columns:
             raise ValueError(
                 f"--{option} {name}: {path.name} has no such column."
@@ -332,7 +338,7 @@ def _from_frame(
                 f"--{option} {name}: {path.name} has two columns with that name. Rename one of "
                 "them."
             )
-    column = wanted["target"]
+    column = requested["target"]
     if column is None and target_names:
         if not need_target and "x" in {name.lower() for name in frame.columns}:
             target_names = [name for name in target_names if name != "y"]
@@ -345,18 +351,26 @@ def _from_frame(
         if matches:
             column = matches[0]
             messages.append(f"Target: column '{column}', guessed from its name.")
-    used = {"target": column, **{role: wanted[role] for role in ("groups", "time", "id")}}
-    refuse_two_roles(used)
-    frame = _leave_out_unnamed(frame, set(used.values()), messages)
-    sides = {role: None if name is None else np.asarray(frame[name]) for role, name in used.items()}
-    rest = frame.drop(columns=[name for name in used.values() if name is not None])
-    others: dict[str, NDArray[Any]] = {}
+    role_columns = {
+        "target": column,
+        **{role: requested[role] for role in ("groups", "time", "id")},
+    }
+    check_distinct_columns(role_columns)
+    frame = _drop_unnamed(frame, set(role_columns.values()), messages)
+    role_values = {
+        role: None if name is None else np.asarray(frame[name])
+        for role, name in role_columns.items()
+    }
+    other_columns = frame.drop(columns=[name for name in role_columns.values() if name is not None])
+    unused: dict[str, NDArray[Any]] = {}
     if X is None:
-        X = rest
+        X = other_columns
     else:
-        others = {str(name): rest[name].to_numpy() for name in rest.columns}
+        unused = {str(name): other_columns[name].to_numpy() for name in other_columns.columns}
         messages.append(
-            say_vectors(vectors, X.shape[1], guessed=vector is None, others=list(others))
+            describe_vectors(
+                vector_name, X.shape[1], is_guessed=vector is None, unused=list(unused)
+            )
         )
     if X.shape[1] == 0:
         raise ValueError(
@@ -366,23 +380,23 @@ def _from_frame(
     return Table(
         path.name,
         X,
-        sides["target"],
-        used["target"],
-        sides["groups"],
-        used["groups"],
-        sides["time"],
-        used["time"],
-        sides["id"],
-        used["id"],
-        vector=vectors or None,
-        others=others,
-        feature_names=None if rest is X else vector_names(vectors, X.shape[1]),
+        role_values["target"],
+        role_columns["target"],
+        role_values["groups"],
+        role_columns["groups"],
+        role_values["time"],
+        role_columns["time"],
+        role_values["id"],
+        role_columns["id"],
+        vector=vector_name or None,
+        unused=unused,
+        feature_names=None if other_columns is X else make_vector_names(vector_name, X.shape[1]),
         messages=messages,
     )
 
 
-def _take_vectors(
-    frame: Any, vector: str | Literal[False] | None, where: str
+def _extract_vectors(
+    frame: Any, vector: str | Literal[False] | None, source: str
 ) -> tuple[Any, str, NDArray[Any] | None]:
     """Return the frame without its vector column, the name of that column, and the vectors.
 
@@ -390,17 +404,17 @@ def _take_vectors(
     """
     if vector is False:
         return frame, "", None
-    columns = {name: frame[name] for name in vector_columns(frame)}
-    others = [name for name in frame.columns if name not in columns]
-    name = choose_vectors(columns, others, vector, where)
+    columns = {name: frame[name] for name in find_vector_columns(frame)}
+    other_names = [name for name in frame.columns if name not in columns]
+    name = select_vector_column(columns, other_names, vector, source)
     if name is None:
         return frame, "", None
-    return frame.drop(columns=[name]), name, as_vectors(columns[name], name, where)
+    return frame.drop(columns=[name]), name, parse_vectors(columns[name], name, source)
 
 
 def _read_parquet(
     path: Path,
-    wanted: dict[str, str | None],
+    requested: dict[str, str | None],
     messages: list[str],
     vector: str | Literal[False] | None = False,
 ) -> tuple[Any, str, NDArray[Any] | None]:
@@ -412,11 +426,11 @@ def _read_parquet(
     pa = require("pyarrow", "app")
     table, name, X = read_arrow(path), None, None
     if vector is not False:
-        columns = arrow_vectors(table)
-        others = [one for one in table.column_names if one not in columns]
-        name = choose_vectors(columns, others, vector, path.name)
+        columns = find_arrow_vectors(table)
+        other_names = [column for column in table.column_names if column not in columns]
+        name = select_vector_column(columns, other_names, vector, path.name)
     if name is not None:
-        X = as_vectors(table[name], name, path.name)
+        X = parse_vectors(table[name], name, path.name)
         table = table.drop_columns([name])
     try:
         frame = table.to_pandas()
@@ -427,7 +441,7 @@ def _read_parquet(
             f"{path.name} has column names with several levels. Save it with simple column names."
         )
     for name in [name for name in frame.index.names if name is not None]:
-        if name in wanted.values():
+        if name in requested.values():
             frame = frame.reset_index(name)
         else:
             messages.append(f"The index '{name}' is not used.")
@@ -438,11 +452,11 @@ def _read_parquet(
     return frame, name or "", X
 
 
-def _leave_out_unnamed(frame: Any, named: set[str | None], messages: list[str]) -> Any:
+def _drop_unnamed(frame: Any, used_columns: set[str | None], messages: list[str]) -> Any:
     """Drop unnamed columns that are empty or store row numbers, as pandas and R write them."""
     numbers, empty = [], []
     for i, name in enumerate(frame.columns):
-        if name in named or not re.fullmatch(r"Unnamed: \d+(\.\d+)?", name):
+        if name in used_columns or not re.fullmatch(r"Unnamed: \d+(\.\d+)?", name):
             continue
         if frame[name].isna().all():
             empty.append(name)
@@ -460,7 +474,7 @@ def _leave_out_unnamed(frame: Any, named: set[str | None], messages: list[str]) 
 # Labels
 
 
-def _ask_for_target(table: Table) -> NoReturn:
+def _fail_without_target(table: Table) -> NoReturn:
     if not hasattr(table.X, "columns"):
         if table.id_name == "file" and table.tensor_shape is not None:
             raise ValueError(
@@ -473,15 +487,15 @@ def _ask_for_target(table: Table) -> NoReturn:
             "file with the keys X and y, or use nearfar compare --unlabeled, which needs no labels."
         )
     columns = table.X.columns
-    header = " Its first line contains data, not names." if columns[0] == "column 0" else ""
+    note = " Its first line contains data, not names." if columns[0] == "column 0" else ""
     raise ValueError(
         f"The target column of {table.name} is not known. Name it with --target, for example "
         f"--target '{columns[-1]}' (the last column), or pass a file of labels with "
-        f"--labels.{header} Its columns are {listed(columns)}."
+        f"--labels.{note} Its columns are {listed(columns)}."
     )
 
 
-def _say_target_stays(table: Table) -> None:
+def _report_target_feature(table: Table) -> None:
     names = [name for name in getattr(table.X, "columns", ()) if name.lower() in TARGET_NAMES]
     if names:
         table.messages.append(
@@ -489,32 +503,32 @@ def _say_target_stays(table: Table) -> None:
         )
 
 
-def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
+def _drop_unlabeled(table: Table) -> NDArray[np.intp]:
     """Drop rows without a label and return the indices of the other rows."""
     assert table.y is not None
-    missing = missing_among(table.y)
-    kept = np.flatnonzero(~missing)
-    if len(kept) == 0:
+    missing = find_missing(table.y)
+    labeled = np.flatnonzero(~missing)
+    if len(labeled) == 0:
         raise ValueError(f"{table.name}: the target '{table.target}' is missing in every row.")
-    if len(kept) == len(missing):
-        return kept
+    if len(labeled) == len(missing):
+        return labeled
     rows = np.flatnonzero(missing).tolist()
-    shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+    examples = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
     table.messages.append(
-        f"Dropped {count(len(rows), 'row')} without a label (row {shown}); "
+        f"Dropped {count(len(rows), 'row')} without a label (row {examples}); "
         "row numbers below do not count them."
     )
-    framed = hasattr(table.X, "iloc")
-    table.X = table.X.iloc[kept].reset_index(drop=True) if framed else table.X[kept]
-    table.y = table.y[kept]
+    is_frame = hasattr(table.X, "iloc")
+    table.X = table.X.iloc[labeled].reset_index(drop=True) if is_frame else table.X[labeled]
+    table.y = table.y[labeled]
     for role in ("groups", "time", "ids", "images"):
         if getattr(table, role) is not None:
-            setattr(table, role, getattr(table, role)[kept])
-    table.others = {name: values[kept] for name, values in table.others.items()}
-    return kept
+            setattr(table, role, getattr(table, role)[labeled])
+    table.unused = {name: values[labeled] for name, values in table.unused.items()}
+    return labeled
 
 
-def _names_of_classes(table: Table) -> list[str] | None:
+def _select_class_names(table: Table) -> list[str] | None:
     """Return the class names in the order of the sorted labels, or None."""
     names = table.class_names
     if names is None or table.y is None:
@@ -530,8 +544,8 @@ def _names_of_classes(table: Table) -> list[str] | None:
     return None
 
 
-def take_labels(table: Table, labels: str | os.PathLike[str], column: str | None) -> None:
-    """Replace the labels of the table by those of a separate file."""
+def replace_labels(table: Table, labels: str | os.PathLike[str], column: str | None) -> None:
+    """Replace the labels of a table with the labels in a separate file."""
     if table.y is not None:
         table.messages.append(
             f"The labels of {table.name} are not used, because --labels replaces them."
@@ -539,12 +553,12 @@ def take_labels(table: Table, labels: str | os.PathLike[str], column: str | None
     table.y, table.target = _read_labels(labels, len(table.X), column, table.messages)
 
 
-def call_of(reader: Callable[..., Table], file: DataFile, options: dict[str, Any]) -> str:
+def format_call(reader: Callable[..., Table], file: DataFile, options: dict[str, Any]) -> str:
     """Return the Python call that reads the file again, as source code."""
-    given = {key: value for key, value in options.items() if value is not None}
-    texts = [str(v) if isinstance(v, os.PathLike) else v for v in given.values()]
-    more = "".join(f", {key}={text!r}" for key, text in zip(given, texts, strict=True))
-    return f"{reader.__name__}({file.source!r}{more})"
+    passed = {key: value for key, value in options.items() if value is not None}
+    texts = [str(v) if isinstance(v, os.PathLike) else v for v in passed.values()]
+    arguments = "".join(f", {key}={text!r}" for key, text in zip(passed, texts, strict=True))
+    return f"{reader.__name__}({file.source!r}{arguments})"
 
 
 def _read_labels(
@@ -557,45 +571,49 @@ def _read_labels(
     suffix = path.suffix.lower()
     if suffix in NUMPY:
         arrays = read_arrays(path)
-        key = "X" if suffix == ".npy" else key_for(arrays, "y", column, path.name)
+        key = "X" if suffix == ".npy" else find_key(arrays, "y", column, path.name)
         if key is None and len(arrays) == 1:
             key = next(iter(arrays))
         if key is None:
             raise ValueError(
                 f"{path.name} has no key 'y', 'target' or 'labels'; it has {listed(arrays)}."
             )
-        return one_a_row(arrays[key], "labels" if key == "X" else key, n, path.name), path.name
+        return check_one_per_row(
+            arrays[key], "labels" if key == "X" else key, n, path.name
+        ), path.name
     if is_parquet(path):
         frame, _, _ = _read_parquet(path, {"target": column}, messages)
-        name = _label_column(list(frame.columns), column, path)
-        return one_a_row(frame[name], name, n, path.name), path.name
+        name = _find_label_column(list(frame.columns), column, path)
+        return check_one_per_row(frame[name], name, n, path.name), path.name
     text = decode(path, messages)
     rows = [[line] for line in text.removesuffix("\n").split("\n")]
     if suffix != ".txt":
-        rows = list(csv.reader(io.StringIO(text), delimiter=separator_of(head_of(text))))
+        rows = list(csv.reader(io.StringIO(text), delimiter=find_separator(get_first_lines(text))))
     rows = [[cell.strip() for cell in row] for row in rows]
-    i, first, header = 0, rows[0], True
+    i, first, has_header = 0, rows[0], True
     if max(map(len, rows)) > 1:
         rows = [row for row in rows[1:] if row]
-        i = first.index(_label_column(first, column, path))
+        i = first.index(_find_label_column(first, column, path))
     else:
         while len(rows) > n and not any(rows[-1]):
             rows.pop()
         # The first line is a header if the file has one line more than the data has rows, or if
         # the first line is a usual name of a target.
         name = first[0] if first else ""
-        header = len(rows) == n + 1 or name.lower() in (*TARGET_NAMES, "labels")
-        rows = rows[1:] if header else rows
+        has_header = len(rows) == n + 1 or name.lower() in (*TARGET_NAMES, "labels")
+        rows = rows[1:] if has_header else rows
     if len(rows) != n:
         # A text that occurs only in the first line may be a header, so the message gives both
         # counts.
-        alone = not header and first not in rows[1:] and not as_numbers(first)
-        maybe = f" (or {len(rows) - 1} and the header '{first[0]}')" if alone and first else ""
-        raise ValueError(f"{path.name} has {len(rows)} labels{maybe} for {n} rows of data.")
+        may_be_header = not has_header and first not in rows[1:] and not parse_numbers(first)
+        alternative = (
+            f" (or {len(rows) - 1} and the header '{first[0]}')" if may_be_header and first else ""
+        )
+        raise ValueError(f"{path.name} has {len(rows)} labels{alternative} for {n} rows of data.")
     return _parse_labels([row[i] if i < len(row) else "" for row in rows]), path.name
 
 
-def _label_column(names: list[str], column: str | None, path: Path) -> str:
+def _find_label_column(names: list[str], column: str | None, path: Path) -> str:
     if column is not None:
         if column not in names:
             raise ValueError(
@@ -603,10 +621,10 @@ def _label_column(names: list[str], column: str | None, path: Path) -> str:
                 f"{did_you_mean(column, names)} Its columns are {listed(names)}."
             )
         return column
-    real = [name for name in names if name and not name.startswith("Unnamed: ")]
-    matches = [name for name in real if name.lower() in (*TARGET_NAMES, "labels")]
-    if len(real) == 1 or len(matches) == 1:
-        return (matches or real)[0]
+    named_columns = [name for name in names if name and not name.startswith("Unnamed: ")]
+    matches = [name for name in named_columns if name.lower() in (*TARGET_NAMES, "labels")]
+    if len(named_columns) == 1 or len(matches) == 1:
+        return (matches or named_columns)[0]
     raise ValueError(
         f"{path.name} has several columns that could be the labels. Name one with --target. "
         f"Its columns are {listed(names)}."
@@ -616,10 +634,10 @@ def _label_column(names: list[str], column: str | None, path: Path) -> str:
 def _parse_labels(cells: Sequence[str]) -> NDArray[Any]:
     labels = [None if cell in MISSING or cell == "?" else cell for cell in cells]
     present = [label for label in labels if label is not None]
-    numbers = as_numbers(present)
+    numbers = parse_numbers(present)
     # Numbers with leading zeros, or with more digits than a float can represent, are names.
-    names = any(re.match(r"[+-]?(0\d|\d{16})", label) for label in present)
-    if names or not present or len(numbers) < len(present):
+    are_names = any(re.match(r"[+-]?(0\d|\d{16})", label) for label in present)
+    if are_names or not present or len(numbers) < len(present):
         return np.array(labels, dtype=object)
     values = iter(numbers)
     return np.array([np.nan if label is None else next(values) for label in labels])

@@ -1,6 +1,6 @@
 """Columns with one vector per cell: lists in Parquet and DataFrames, bracketed numbers in text.
 
-A table of embeddings usually has one such column with the vectors, and others that describe them.
+A table of embeddings usually has one such column, and other columns that describe its rows.
 """
 
 from __future__ import annotations
@@ -18,168 +18,170 @@ from nearfar.extras import require
 from nearfar.words import count, did_you_mean, listed
 
 #: Number of cells that are examined to decide whether a column contains vectors.
-_LOOKED_AT = 100
+_N_EXAMINED = 100
 _BRACKETS = re.compile(r"\s*\[[^\[\]]*\]\s*")
 
 
-def vector_columns(frame: Any) -> list[str]:
+def find_vector_columns(frame: Any) -> list[str]:
     """Return the names of DataFrame columns with lists of numbers, or such lists as text."""
     return [
         str(name)
         for i, name in enumerate(frame.columns)
-        if frame.dtypes.iloc[i].kind == "O" and are_vectors(frame.iloc[:, i])
+        if frame.dtypes.iloc[i].kind == "O" and is_vector_column(frame.iloc[:, i])
     ]
 
 
-def choose_vectors(
-    columns: dict[str, Any], others: Sequence[str], asked: str | None, where: str
+def select_vector_column(
+    columns: dict[str, Any], other_names: Sequence[str], requested: str | None, source: str
 ) -> str | None:
-    """Return the column with the vectors: the named one, or the only candidate, or None.
+    """Return the column with the vectors: the requested column, the only candidate, or None.
 
     Parameters
     ----------
     columns : dict
         Columns of lists of numbers by name, from an Arrow table or a DataFrame.
-    others : sequence of str
+    other_names : sequence of str
         Names of the other columns.
-    asked : str or None
-        Name of the column that the user chose.
-    where : str
+    requested : str or None
+        Name of the column that the user selected.
+    source : str
         Name of the table in error messages.
     """
-    if asked is not None:
-        if asked in columns:
-            return asked
-        if asked in others:
+    if requested is not None:
+        if requested in columns:
+            return requested
+        if requested in other_names:
             raise ValueError(
-                f"--vector {asked}: this column of {where} does not contain lists of numbers."
+                f"--vector {requested}: this column of {source} does not contain lists of numbers."
                 + (f" These columns do: {listed(columns)}." if columns else "")
             )
-        every = [*others, *columns]
+        all_names = [*other_names, *columns]
         raise ValueError(
-            f"--vector {asked}: {where} has no such column.{did_you_mean(asked, every)} "
-            f"Its columns are {listed(every)}."
+            f"--vector {requested}: {source} has no such "
+            f"column.{did_you_mean(requested, all_names)} Its columns are {listed(all_names)}."
         )
-    # Lists of different lengths, such as tokens, are not vectors.
-    alike = [name for name, column in columns.items() if has_one_length(column)]
-    if len(alike) > 1:
+    # Columns whose lists differ in length, such as lists of tokens, are not vectors.
+    candidates = [name for name, column in columns.items() if has_common_length(column)]
+    if len(candidates) > 1:
         raise ValueError(
-            f"{where} has several columns with lists of numbers: {listed(alike)}. Name the column "
-            "with the vectors with --vector."
+            f"{source} has several columns with lists of numbers: {listed(candidates)}. Name the "
+            "column with the vectors with --vector."
         )
-    return alike[0] if alike else None
+    return candidates[0] if candidates else None
 
 
-def has_one_length(column: Any) -> bool:
+def has_common_length(column: Any) -> bool:
     """Return True if more than half of the lists in a column have the same length.
 
     Lists of other lengths are then considered errors in a column of vectors.
     """
-    return _commonest(_lengths(column))[1] > 0.5
+    return _find_common_length(_compute_lengths(column))[1] > 0.5
 
 
-def as_vectors(column: Any, name: str, where: str) -> NDArray[Any]:
+def parse_vectors(column: Any, name: str, source: str) -> NDArray[Any]:
     """Return the vectors of a column as a 2-D array. float16 and float32 keep their type.
 
     Parameters
     ----------
     column : Series or ChunkedArray
         Lists of numbers, or text such as "[0.1, 0.2]".
-    name, where : str
+    name, source : str
         Names of the column and of its table in error messages.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> as_vectors(pd.Series(["[1, 2.5]", "[3 4]"]), "v", "a.csv").tolist()
+    >>> parse_vectors(pd.Series(["[1, 2.5]", "[3 4]"]), "v", "a.csv").tolist()
     [[1.0, 2.5], [3.0, 4.0]]
     """
-    lengths = _lengths(column)
+    lengths = _compute_lengths(column)
     missing = lengths < 0
     if missing.any():
         row = int(np.argmax(missing))
         raise ValueError(
-            f"{where}: column '{name}' has no vector in {count(int(missing.sum()), 'row')} (first: "
-            f"row {row}). Remove these rows."
+            f"{source}: column '{name}' has no vector in {count(int(missing.sum()), 'row')} "
+            f"(first: row {row}). Remove these rows."
         )
-    usual = _commonest(lengths)[0]
-    if np.any(lengths != usual):
-        row = int(np.argmax(lengths != usual))
+    length = _find_common_length(lengths)[0]
+    if np.any(lengths != length):
+        row = int(np.argmax(lengths != length))
         raise ValueError(
-            f"{where}: the vectors in column '{name}' differ in length: row {row} has "
-            f"{count(int(lengths[row]), 'number')}, most have {usual:,}."
+            f"{source}: the vectors in column '{name}' differ in length: row {row} has "
+            f"{count(int(lengths[row]), 'number')}, most have {length:,}."
         )
-    if usual == 0:
-        raise ValueError(f"{where}: the vectors in column '{name}' are empty.")
+    if length == 0:
+        raise ValueError(f"{source}: the vectors in column '{name}' are empty.")
     if hasattr(column, "chunks"):
-        return _of_arrow(column, int(usual))
+        return _convert_arrow(column, int(length))
     cells = column.to_numpy()
     if isinstance(cells[0], str):
-        return _of_text(cells, int(usual), name, where)
+        return _parse_text(cells, int(length), name, source)
     try:
         first = np.asarray(cells[0])
-        kept = first.dtype.type if first.dtype in (np.float16, np.float32) else np.float64
-        found = np.empty((len(cells), int(usual)), kept)
+        dtype = first.dtype.type if first.dtype in (np.float16, np.float32) else np.float64
+        vectors = np.empty((len(cells), int(length)), dtype)
         for row, cell in enumerate(cells):
-            found[row] = cell
+            vectors[row] = cell
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{where}: the vector in column '{name}', row {row}, contains values that are not "
+            f"{source}: the vector in column '{name}', row {row}, contains values that are not "
             f"numbers: {error}."
         ) from error
-    return found
+    return vectors
 
 
-def vector_names(name: str, n_features: int) -> list[str]:
+def make_vector_names(name: str, n_features: int) -> list[str]:
     """Return feature names for a column of vectors.
 
-    >>> vector_names("v", 2)
+    >>> make_vector_names("v", 2)
     ['v 0', 'v 1']
     """
     return [f"{name} {i}" for i in range(n_features)]
 
 
-def say_vectors(name: str, n_features: int, *, guessed: bool, others: Sequence[str]) -> str:
+def describe_vectors(name: str, n_features: int, *, is_guessed: bool, unused: Sequence[str]) -> str:
     """Return the message that names the column of the vectors and the unused columns.
 
-    >>> say_vectors("v", 3, guessed=True, others=["text"])
+    >>> describe_vectors("v", 3, is_guessed=True, unused=["text"])
     "Vectors: column 'v', 3 numbers per row, the only column of lists; 'text' is not used."
     """
-    only = ", the only column of lists" if guessed else ""
-    verb = "is" if len(others) == 1 else "are"
-    rest = f"; {listed(others, 8)} {verb} not used" if others else ""
-    return f"Vectors: column '{name}', {n_features:,} numbers per row{only}{rest}."
+    reason = ", the only column of lists" if is_guessed else ""
+    verb = "is" if len(unused) == 1 else "are"
+    remark = f"; {listed(unused, 8)} {verb} not used" if unused else ""
+    return f"Vectors: column '{name}', {n_features:,} numbers per row{reason}{remark}."
 
 
-def arrow_vectors(table: Any) -> dict[str, Any]:
+def find_arrow_vectors(table: Any) -> dict[str, Any]:
     """Return the columns of an Arrow table that contain lists of numbers, by name."""
-    return {one.name: table[one.name] for one in table.schema if is_list_of_numbers(one.type)}
+    return {
+        field.name: table[field.name] for field in table.schema if is_list_of_numbers(field.type)
+    }
 
 
-def are_vectors(column: Any) -> bool:
+def is_vector_column(column: Any) -> bool:
     """Return True if the first cells are lists of numbers, or such lists as bracketed text."""
-    cells = column.dropna().iloc[:_LOOKED_AT].tolist()
+    cells = column.dropna().iloc[:_N_EXAMINED].tolist()
     if not cells:
         return False
     if isinstance(cells[0], str):
         # NumPy abbreviates long vectors with "...". Such a cell counts as a vector here, so that
-        # `as_vectors` can report that it was truncated.
-        bracketed = all(isinstance(cell, str) and _BRACKETS.fullmatch(cell) for cell in cells)
+        # `parse_vectors` can report that it was truncated.
+        is_bracketed = all(isinstance(cell, str) and _BRACKETS.fullmatch(cell) for cell in cells)
         first = cells[0].replace("...", " ")
-        return bracketed and len(_parsed(first)) == max(1, _length(first))
+        return is_bracketed and len(_parse_vector(first)) == max(1, _count_values(first))
     return all(isinstance(cell, list | tuple | np.ndarray) for cell in cells) and all(
-        array.ndim == 1 and array.dtype.kind in "iuf" for array in map(_as_array, cells)
+        array.ndim == 1 and array.dtype.kind in "iuf" for array in map(_convert_to_array, cells)
     )
 
 
-def _as_array(cell: Any) -> NDArray[Any]:
+def _convert_to_array(cell: Any) -> NDArray[Any]:
     try:
         return np.asarray(cell)
-    except ValueError:  # nested lists of different lengths
+    except ValueError:  # The cell contains nested lists of different lengths.
         return np.array(None, dtype=object)
 
 
-def _parsed(cell: str) -> NDArray[np.float64]:
+def _parse_vector(cell: str) -> NDArray[np.float64]:
     """Return the numbers in brackets, up to the first text that is not a number."""
     text = cell.strip()
     if not (text.startswith("[") and text.endswith("]")):
@@ -193,21 +195,21 @@ def _parsed(cell: str) -> NDArray[np.float64]:
             return np.empty(0)
 
 
-def _parsed_at_once(cells: NDArray[Any]) -> NDArray[np.float64]:
+def _parse_block(cells: NDArray[Any]) -> NDArray[np.float64]:
     """Return the numbers of all cells, or an empty array if one of them cannot be parsed."""
     arrow, compute = require("pyarrow", "app"), require("pyarrow.compute", "app")
     texts = [cell.strip() for cell in cells]
     if not all(text.startswith("[") and text.endswith("]") for text in texts):
         return np.empty(0)
-    words = " ".join(text[1:-1] for text in texts).replace(",", " ").strip()
+    joined = " ".join(text[1:-1] for text in texts).replace(",", " ").strip()
     try:
-        split = compute.ascii_split_whitespace(arrow.array([words], arrow.large_string()))
+        split = compute.ascii_split_whitespace(arrow.array([joined], arrow.large_string()))
         return np.asarray(split.flatten().cast(arrow.float64()).to_numpy(zero_copy_only=False))
     except arrow.ArrowException:
         return np.empty(0)
 
 
-def _lengths(column: Any) -> NDArray[np.int64]:
+def _compute_lengths(column: Any) -> NDArray[np.int64]:
     """Return the number of values in each cell, and -1 for cells without a list."""
     if hasattr(column, "chunks"):
         compute = require("pyarrow.compute", "app")
@@ -219,59 +221,62 @@ def _lengths(column: Any) -> NDArray[np.int64]:
         return np.asarray(
             compute.list_value_length(column).fill_null(-1).to_numpy(), dtype=np.int64
         )
-    return np.fromiter((_length(cell) for cell in column.tolist()), np.int64, len(column))
+    return np.fromiter((_count_values(cell) for cell in column.tolist()), np.int64, len(column))
 
 
-def _length(cell: Any) -> int:
+def _count_values(cell: Any) -> int:
     if isinstance(cell, str):
         inside = cell.strip()[1:-1]
         return inside.count(",") + 1 if "," in inside else len(inside.split())
     return len(cell) if hasattr(cell, "__len__") else -1
 
 
-def _commonest(lengths: NDArray[np.int64]) -> tuple[int, float]:
+def _find_common_length(lengths: NDArray[np.int64]) -> tuple[int, float]:
     """Return the most common length, and the fraction of rows with a list that have it."""
     present = lengths[lengths >= 0]
     if not len(present):
         return 0, 0.0
     values, counts = np.unique(present, return_counts=True)
-    best = int(counts.argmax())
-    return int(values[best]), float(counts[best] / len(present))
+    most_common = int(counts.argmax())
+    return int(values[most_common]), float(counts[most_common] / len(present))
 
 
-def _of_arrow(column: Any, size: int) -> NDArray[Any]:
+def _convert_arrow(column: Any, size: int) -> NDArray[Any]:
     arrow = require("pyarrow", "app")
-    of = column.type.value_type
-    kept: Any = np.float64
-    if arrow.types.is_float16(of) or arrow.types.is_float32(of):
-        kept = np.float16 if arrow.types.is_float16(of) else np.float32
-    found = np.empty((len(column), size), kept)
+    item_type = column.type.value_type
+    dtype: Any = np.float64
+    if arrow.types.is_float16(item_type) or arrow.types.is_float32(item_type):
+        dtype = np.float16 if arrow.types.is_float16(item_type) else np.float32
+    vectors = np.empty((len(column), size), dtype)
     row = 0
     for chunk in column.chunks:
         values = chunk.flatten().to_numpy(zero_copy_only=False)
-        found[row : row + len(chunk)] = values.reshape(len(chunk), size)
+        vectors[row : row + len(chunk)] = values.reshape(len(chunk), size)
         row += len(chunk)
-    return found
+    return vectors
 
 
-def _of_text(cells: NDArray[Any], size: int, name: str, where: str) -> NDArray[np.float64]:
-    found = np.empty((len(cells), size))
+def _parse_text(cells: NDArray[Any], size: int, name: str, source: str) -> NDArray[np.float64]:
+    vectors = np.empty((len(cells), size))
     for start in range(0, len(cells), 256):
-        block = found[start : start + 256]
-        quick = _parsed_at_once(cells[start : start + 256])
-        if len(quick) != block.size:
+        block = vectors[start : start + 256]
+        parsed = _parse_block(cells[start : start + 256])
+        if len(parsed) != block.size:
             break
-        block[:] = quick.reshape(block.shape)
+        block[:] = parsed.reshape(block.shape)
     else:
-        return found
+        return vectors
     for row, cell in enumerate(cells):
-        numbers = _parsed(cell)
+        numbers = _parse_vector(cell)
         if len(numbers) != size:
-            cut = "..." in cell
-            hint = " It was truncated when it was written. Save the vectors as Parquet." * cut
+            is_truncated = "..." in cell
+            hint = (
+                " The vector was truncated when the file was written. Save the vectors as Parquet."
+                * is_truncated
+            )
             raise ValueError(
-                f"{where}: column '{name}' does not contain a vector of numbers in row {row}: "
+                f"{source}: column '{name}' does not contain a vector of numbers in row {row}: "
                 f"{cell[:40]!r}.{hint}"
             )
-        found[row] = numbers
-    return found
+        vectors[row] = numbers
+    return vectors

@@ -67,8 +67,9 @@ _BODIES = {
     "lean": (0.05, 0.04),
     "period": (27.0, 2.5),
 }
-# Standard deviation between walks of one subject, as a fraction of that between subjects.
-_WITHIN = 0.15
+# Standard deviation between walks of one subject, as a fraction of the deviation between
+# subjects.
+_WALK_VARIATION = 0.15
 # Factors by which the conditions change the parameters of a walk.
 _CHANGES: dict[str, dict[str, float]] = {
     "view": {"chest": 1.6, "belly": 1.5, "hip": 1.45, "head": 1.35, "calf": 1.35, "limb": 1.35},
@@ -148,58 +149,62 @@ def make_walkers(
             f"n_subjects={n_subjects}, n_sequences={n_sequences} and n_frames={n_frames} must be "
             f"at least 1, and shape={shape} two numbers of at least 8."
         )
-    kinds = [()] * n_sequences if conditions is None else [_parts(one) for one in conditions]
-    if len(kinds) != n_sequences:
+    walk_conditions = (
+        [()] * n_sequences
+        if conditions is None
+        else [_split_condition(condition) for condition in conditions]
+    )
+    if len(walk_conditions) != n_sequences:
         raise ValueError(
             f"conditions must have one entry for each of n_sequences={n_sequences} walks; got "
-            f"{len(kinds)}."
+            f"{len(walk_conditions)}."
         )
     random = np.random.default_rng(random_state)
-    middles, deviations = np.array(list(_BODIES.values())).T
+    means, deviations = np.array(list(_BODIES.values())).T
     walks = np.empty((n_subjects, n_sequences, n_frames, *shape), dtype=np.uint8)
     periods = np.empty((n_subjects, n_sequences), dtype=np.int64)
     for subject in range(n_subjects):
-        typical = middles + deviations * _bounded(random, len(middles))
+        typical_body = means + deviations * _draw_bounded(random, len(means))
         # A coat and a later recording change each subject differently.
-        aged = typical + 0.5 * deviations * _bounded(random, len(middles))
-        for k, parts in enumerate(kinds):
-            own = aged if "clothing" in parts else typical
-            drawn = own + _WITHIN * deviations * _bounded(random, len(middles))
-            body = Body(*drawn.tolist())
-            for part in parts:
-                factors = _CHANGES[part].items()
+        changed_body = typical_body + 0.5 * deviations * _draw_bounded(random, len(means))
+        for k, names in enumerate(walk_conditions):
+            subject_mean = changed_body if "clothing" in names else typical_body
+            values = subject_mean + _WALK_VARIATION * deviations * _draw_bounded(random, len(means))
+            body = Body(*values.tolist())
+            for condition in names:
+                factors = _CHANGES[condition].items()
                 body = body._replace(**{name: by * getattr(body, name) for name, by in factors})
             body = body._replace(period=float(max(2, round(body.period))))
             periods[subject, k] = int(body.period)
-            walks[subject, k] = _walk(body, parts, n_frames, shape, random)
+            walks[subject, k] = _draw_walk(body, names, n_frames, shape, random)
     ids = np.repeat(np.arange(n_subjects), n_sequences)
     return walks.reshape(-1, n_frames, *shape), ids, periods.ravel()
 
 
-def _bounded(random: np.random.Generator, n: int) -> Vector:
+def _draw_bounded(random: np.random.Generator, n: int) -> Vector:
     """Return standard normal numbers, clipped to [-2, 2] so that all bodies are plausible."""
     return np.clip(random.normal(size=n), -2, 2)
 
 
-def _parts(condition: str) -> tuple[str, ...]:
-    parts = tuple(part for part in condition.split("+") if part)
-    for part in parts:
-        if part not in CONDITIONS:
+def _split_condition(condition: str) -> tuple[str, ...]:
+    names = tuple(name for name in condition.split("+") if name)
+    for name in names:
+        if name not in CONDITIONS:
             raise ValueError(
-                f"conditions must be joined from {listed(CONDITIONS)} with '+'; got {part!r}."
-                f"{did_you_mean(part, CONDITIONS)}"
+                f"conditions must be joined from {listed(CONDITIONS)} with '+'; got {name!r}."
+                f"{did_you_mean(name, CONDITIONS)}"
             )
-    return parts
+    return names
 
 
-def _walk(
+def _draw_walk(
     body: Body,
-    parts: tuple[str, ...],
+    conditions: tuple[str, ...],
     n_frames: int,
     shape: tuple[int, int],
     random: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    # Periods are whole numbers of frames, so all later cycles repeat the first.
+    # A period is a whole number of frames, so all later cycles repeat the first.
     n_cycle = int(body.period)
     phase = 2 * np.pi * (np.arange(min(n_cycle, n_frames)) / n_cycle + random.uniform())
     height, width = shape
@@ -208,31 +213,31 @@ def _walk(
     unit = 0.94 * height
     y = ((0.97 * height - np.arange(height)) / unit).astype(np.float32)[:, None]
     x = ((np.arange(width) - (width - 1) / 2) / unit).astype(np.float32)
-    if "view" in parts:
-        x = x / np.float32(0.72)  # steps look shorter in this view
+    if "view" in conditions:
+        x = x / np.float32(0.72)  # Steps look shorter in this view.
     cycle = np.full((len(phase), height, width), np.inf, dtype=np.float32)
-    for limb in _limbs(body, phase, parts):
-        np.minimum(cycle, _beyond(x, y, *limb), out=cycle)
+    for limb in _place_limbs(body, phase, conditions):
+        np.minimum(cycle, _compute_distance(x, y, *limb), out=cycle)
     outside = cycle[np.arange(n_frames) % n_cycle]
     # Noise makes outlines ragged, as a segmentation does.
     grain = random.standard_normal(outside.shape, dtype=np.float32)
     outside += 0.025 * ndimage.gaussian_filter(grain, (0, 1, 1), mode="nearest")
-    if "surface" in parts:
-        sunk = random.uniform(0.0, 0.03, size=n_frames)[:, None, None]
-        outside = np.where(y < sunk, np.float32(np.inf), outside)
+    if "surface" in conditions:
+        sinking_depth = random.uniform(0.0, 0.03, size=n_frames)[:, None, None]
+        outside = np.where(y < sinking_depth, np.float32(np.inf), outside)
     return np.asarray(outside < 0)
 
 
 Limb = tuple[Matrix, Matrix, float, float]
 
 
-def _limbs(body: Body, phase: Vector, parts: tuple[str, ...]) -> list[Limb]:
+def _place_limbs(body: Body, phase: Vector, conditions: tuple[str, ...]) -> list[Limb]:
     """Return start, end and the two half widths of every limb.
 
     Starts and ends have shape (n_frames, 2), with x forward and y upward.
     """
     zero = np.zeros_like(phase)
-    legs = [_leg(body, phase + late) for late in (0.0, np.pi)]
+    legs = [_place_leg(body, phase + phase_shift) for phase_shift in (0.0, np.pi)]
     # The lower foot stands on the ground.
     lowest = np.minimum.reduce([np.minimum(ankle[:, 1], toe[:, 1]) for _, ankle, toe in legs])
     hip = np.stack([zero, body.sole - lowest], axis=1)
@@ -246,35 +251,35 @@ def _limbs(body: Body, phase: Vector, parts: tuple[str, ...]) -> list[Limb]:
         (head - [0, 0.02], head + [0, 0.02], 0.9 * body.head, body.head),
     ]
     for knee, ankle, toe in legs:
-        knee, ankle, toe = (hip + part for part in (knee, ankle, toe))
+        knee, ankle, toe = (hip + joint for joint in (knee, ankle, toe))
         limbs += [
             (hip, knee, body.hip, 1.05 * body.calf),
             (knee, ankle, 1.05 * body.calf, 0.7 * body.calf),
             (ankle, toe, body.sole, 0.8 * body.sole),
         ]
-    carries = "briefcase" in parts
+    has_briefcase = "briefcase" in conditions
     shoulder = neck - [0, 0.3 * body.chest]
-    for side, late in enumerate((np.pi, 0.0)):
+    for side, phase_shift in enumerate((np.pi, 0.0)):
         # An arm that carries the briefcase hardly swings.
-        still = carries and side == 0
-        swing = (0.12 if still else 1) * body.swing * np.sin(phase + late)
-        bend = np.full_like(phase, 0.1 * body.elbow if still else body.elbow)
-        elbow = shoulder + body.arm * _hanging(swing - 0.15)
-        hand = elbow + 0.95 * body.arm * _hanging(swing - 0.15 + bend)
+        is_carrying = has_briefcase and side == 0
+        swing = (0.12 if is_carrying else 1) * body.swing * np.sin(phase + phase_shift)
+        bend = np.full_like(phase, 0.1 * body.elbow if is_carrying else body.elbow)
+        elbow = shoulder + body.arm * _compute_direction(swing - 0.15)
+        hand = elbow + 0.95 * body.arm * _compute_direction(swing - 0.15 + bend)
         limbs += [
             (shoulder, elbow, 1.3 * body.limb, body.limb),
             (elbow, hand, body.limb, body.limb),
         ]
-        if still:
+        if is_carrying:
             for down in np.linspace(0.05, 0.15, 4):
-                left, right = (hand + [side, -down] for side in (-0.085, 0.085))
-                limbs.append((left, right, 0.02, 0.02))
-    if "clothing" in parts:
+                back, front = (hand + [side, -down] for side in (-0.085, 0.085))
+                limbs.append((back, front, 0.02, 0.02))
+    if "clothing" in conditions:
         limbs.append((hip - [0, 0.55 * body.thigh], waist, 1.7 * body.hip, 1.15 * body.belly))
     return limbs
 
 
-def _leg(body: Body, phase: Vector) -> tuple[Matrix, Matrix, Matrix]:
+def _place_leg(body: Body, phase: Vector) -> tuple[Matrix, Matrix, Matrix]:
     """Return the positions of knee, ankle and toe relative to the hip.
 
     The thigh swings, and the knee bends while the leg moves forward.
@@ -282,26 +287,30 @@ def _leg(body: Body, phase: Vector) -> tuple[Matrix, Matrix, Matrix]:
     thigh = body.stride * np.sin(phase) + 0.08
     # At phase 0, the thigh moves forward at its maximum speed.
     bend = 0.1 + body.knee * np.maximum(np.cos(phase + 0.35 + body.knee_late), 0) ** 2
-    knee = body.thigh * _hanging(thigh)
-    ankle = knee + body.shank * _hanging(thigh - bend)
+    knee = body.thigh * _compute_direction(thigh)
+    ankle = knee + body.shank * _compute_direction(thigh - bend)
     # The heel rises when the foot is behind, and the toe rises before the foot touches the ground.
     pitch = np.pi / 2 + 0.6 * (thigh - bend) + 0.25 * np.sin(phase)
-    toe = ankle + body.foot * _hanging(pitch)
+    toe = ankle + body.foot * _compute_direction(pitch)
     return knee, ankle, toe
 
 
-def _hanging(angle: Vector) -> Matrix:
-    """Return unit vectors at these angles from the downward direction, positive forward."""
+def _compute_direction(angle: Vector) -> Matrix:
+    """Return unit vectors at angles from the downward direction. Positive angles point forward."""
     return np.stack([np.sin(angle), -np.cos(angle)], axis=1)
 
 
-def _beyond(x: Floats, y: Floats, start: Matrix, end: Matrix, first: float, last: float) -> Floats:
-    """Return the distance of each pixel from a limb, negative inside it.
+def _compute_distance(
+    x: Floats, y: Floats, start: Matrix, end: Matrix, start_width: float, end_width: float
+) -> Floats:
+    """Return the distance of each pixel from a limb, which is negative inside the limb.
 
-    The half width of the limb changes linearly from `first` to `last`.
+    The half width of the limb changes linearly from `start_width` to `end_width`.
     """
     x0, y0, dx, dy = (v.astype(np.float32)[:, None, None] for v in (*start.T, *(end - start).T))
-    along = ((x - x0) * dx + (y - y0) * dy) / np.maximum(dx**2 + dy**2, 1e-9)
-    along = np.clip(along, 0, 1)
-    away = np.sqrt((x - x0 - along * dx) ** 2 + (y - y0 - along * dy) ** 2)
-    return np.asarray(away - (first + along * (last - first)).astype(np.float32))
+    position = ((x - x0) * dx + (y - y0) * dy) / np.maximum(dx**2 + dy**2, 1e-9)
+    position = np.clip(position, 0, 1)
+    distance = np.sqrt((x - x0 - position * dx) ** 2 + (y - y0 - position * dy) ** 2)
+    return np.asarray(
+        distance - (start_width + position * (end_width - start_width)).astype(np.float32)
+    )

@@ -40,7 +40,7 @@ class DSDC(StatisticsLearner):
     n_components : int or None, default=None
         Dimension of the output: at most the number of directions in which X varies. None takes
         ``n_classes - 1`` or this number, whichever is smaller.
-    zeta : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
+    within_weight : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
         Weight of the within-class scatter: a number, the largest ratio
         :math:`\mathrm{tr}(U^T S_b U) / \mathrm{tr}(U^T S_w U)`, the largest eigenvalue of
         :math:`S_w^{-1} S_b`, or the sum of its leading eigenvalues. See Notes.
@@ -51,7 +51,7 @@ class DSDC(StatisticsLearner):
         Projection matrix with orthonormal rows.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
-    zeta_ : float
+    within_weight_ : float
         Value of :math:`\zeta` that was used.
     eigenvalues_ : ndarray of shape (n_components,)
         Eigenvalues of :math:`S_b - \zeta S_w`, with scatters divided by n. Their sum is the
@@ -81,10 +81,10 @@ class DSDC(StatisticsLearner):
     >>> from sklearn.datasets import load_digits
     >>> from nearfar import DSDC, KNNClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> dsdc = DSDC(zeta=0.1).fit(X, y)
+    >>> dsdc = DSDC(within_weight=0.1).fit(X, y)
     >>> dsdc.components_.shape
     (9, 64)
-    >>> KNNClassifier(DSDC(zeta=0.1)).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.95
+    >>> KNNClassifier(DSDC(within_weight=0.1)).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.95
     True
 
     The default "trace_ratio" prefers pixels that are nearly constant:
@@ -94,21 +94,24 @@ class DSDC(StatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics")
-    settings = ({"zeta": 0.1}, {"zeta": 1.0})
-    parameters: ClassVar = {"n_components": [none, integer(1)], "zeta": ZETA}
+    renamed: ClassVar = {"zeta": "within_weight", "zeta_": "within_weight_"}
+    settings = ({"within_weight": 0.1}, {"within_weight": 1.0})
+    parameters: ClassVar = {"n_components": [none, integer(1)], "within_weight": ZETA}
 
-    def __init__(self, n_components: int | None = None, *, zeta: Zeta = "trace_ratio") -> None:
+    def __init__(
+        self, n_components: int | None = None, *, within_weight: Zeta = "trace_ratio"
+    ) -> None:
         self.n_components = n_components
-        self.zeta = zeta
+        self.within_weight = within_weight
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the leading eigenvectors of S_b - zeta S_w."""
+        """Return the leading eigenvectors of S_b - within_weight S_w."""
         self.classes_ = statistics.classes
         check_classes("DSDC", statistics.classes)
         # A number needs no inverse of S_w, so S_w is not regularized.
-        shrinkage: Shrinkage = "auto" if isinstance(self.zeta, str) else 0.0
+        shrinkage: Shrinkage = "auto" if isinstance(self.within_weight, str) else 0.0
         found = largest_difference(
-            statistics, self.n_components, self.zeta, shrinkage=shrinkage, name="DSDC"
+            statistics, self.n_components, self.within_weight, shrinkage=shrinkage, name="DSDC"
         )
-        self.eigenvalues_, self.zeta_ = found.eigenvalues, found.zeta
+        self.eigenvalues_, self.within_weight_ = found.eigenvalues, found.within_weight
         return found.rows

@@ -46,7 +46,7 @@ class FractionalStepLDA(StatisticsLearner):
         Exponent a of the weights, at most 50.
     n_steps : int, default=30
         Number of steps in which a dimension is shrunk before it is removed.
-    alpha : float, default=0.5
+    step_factor : float, default=0.5
         Factor of each step, above 0 and at most 1. [1]_ does not state its value.
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances: see :class:`LDA`.
@@ -87,12 +87,13 @@ class FractionalStepLDA(StatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics")
+    renamed: ClassVar = {"alpha": "step_factor"}
     settings = ({"power": 3.0}, {"shrinkage": 0.1})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
         "power": [real(0, MOST_POWER)],
         "n_steps": [integer(1)],
-        "alpha": [real(0, 1, open_low=True)],
+        "step_factor": [real(0, 1, open_low=True)],
         "shrinkage": [real(0, 1), one_of("auto")],
     }
 
@@ -102,13 +103,13 @@ class FractionalStepLDA(StatisticsLearner):
         *,
         power: float = 8.0,
         n_steps: int = 30,
-        alpha: float = 0.5,
+        step_factor: float = 0.5,
         shrinkage: Shrinkage = "auto",
     ) -> None:
         self.n_components = n_components
         self.power = power
         self.n_steps = n_steps
-        self.alpha = alpha
+        self.step_factor = step_factor
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
@@ -118,7 +119,7 @@ class FractionalStepLDA(StatisticsLearner):
         # Work in the span of the class means. Shrinking other directions would not move the means.
         T, means = whitened_means(statistics, self.shrinkage)
         kept = n_between(self.n_components, "FractionalStepLDA", statistics, T.shape[1])
-        U = fractional_steps(means, kept, self.power, self.n_steps, self.alpha)
+        U = fractional_steps(means, kept, self.power, self.n_steps, self.step_factor)
         return fix_signs((T @ U).T)
 
 

@@ -18,7 +18,7 @@ from nearfar.solvers.gaussian_divergences import (
     Divergence,
     KullbackLeibler,
     SquaredDifference,
-    averaged,
+    make_averaged_objective,
 )
 from nearfar.summaries.class_gaussians import class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -257,7 +257,7 @@ def search_averaged(
     def keep(U: Matrix) -> None:
         learner.divergences_ = divergence.values(gaussians.family.project(U))
 
-    objective = averaged(gaussians.family, divergence, average)
+    objective = make_averaged_objective(gaussians.family, divergence, average)
     return search_components(
         learner,
         statistics,

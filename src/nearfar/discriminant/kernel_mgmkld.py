@@ -77,7 +77,7 @@ class KernelMGMKLD(LandmarkCoordinates):
         :math:`\Lambda^T k`.
     n_directions_ : int
         Number of kernel PCA directions that were used.
-    objective_, eta_ : float
+    objective_, equality_weight_ : float
         See :class:`MGMKLD`.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
@@ -115,6 +115,7 @@ class KernelMGMKLD(LandmarkCoordinates):
     """
 
     learner_tags = LearnerTags(reads="instances")
+    renamed: ClassVar = {"eta_": "equality_weight_"}
     state = State({"estimator_": object_of(LinearLearner, q="q", p="d")})
     settings = ({"kernel": "poly", "degree": 2},)
     parameters: ClassVar = {
@@ -192,4 +193,4 @@ class KernelMGMKLD(LandmarkCoordinates):
     def _keep(self, estimator: Any) -> None:
         self.estimator_ = estimator
         self.coefficients_ = estimator.components_ @ self._basis.T
-        self.objective_, self.eta_ = estimator.objective_, estimator.eta_
+        self.objective_, self.equality_weight_ = estimator.objective_, estimator.equality_weight_

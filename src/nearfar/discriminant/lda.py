@@ -62,10 +62,10 @@ class LDA(StatisticsLearner):
         them. J3 and J4 may have more, and None takes ``min(n_classes - 1, rank)``.
     criterion : {"J1", "J2", "J3", "J4"}, default="J1"
         Criterion to maximize.
-    pair : {"between_within", "between_total", "total_within"}, default="between_within"
+    scatter_pair : {"between_within", "between_total", "total_within"}, default="between_within"
         Scatters S1 and S2. The directions of J1, J2 and J4 are the same for all three; the
         eigenvalues are :math:`l`, :math:`l/(1+l)` and :math:`1+l`.
-    zeta : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
+    within_weight : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
         Weight of the within-class scatter: in J3, a number, the trace ratio at its optimum (J3
         then equals J4), the largest generalized eigenvalue, or the sum of the leading ones.
     shrinkage : float in [0, 1] or "auto", default="auto"
@@ -73,7 +73,7 @@ class LDA(StatisticsLearner):
         singular :math:`S_w`. Supported by the solvers "eigen", "pca" and "qr".
     solver : {"eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"}, default="eigen"
         Algorithm for J1 and J2, see Notes. J3 and J4 support only "eigen".
-    n_principal : int or None, default=None
+    n_pca_components : int or None, default=None
         Number of principal components kept by the solvers "pca" and "whiten". None keeps
         ``min(rank, n_samples - n_classes)``. Fewer are often much better, see Notes.
     ridge : float, default=0.001
@@ -130,9 +130,9 @@ class LDA(StatisticsLearner):
     regular on the directions in which the data vary. Otherwise it mixes in 0.1% of :math:`S_t`,
     which makes LDA work with fewer rows than features and does not depend on the units.
 
-    With ``n_principal=None``, the solvers "pca" and "whiten" keep the largest number of components
-    for which :math:`S_w` can be regular. It is then close to singular, which is why fewer
-    components are often better.
+    With ``n_pca_components=None``, the solvers "pca" and "whiten" keep the largest number of
+    components for which :math:`S_w` can be regular. It is then close to singular, which is why
+    fewer components are often better.
 
     References
     ----------
@@ -161,9 +161,14 @@ class LDA(StatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics")
+    renamed: ClassVar = {
+        "n_principal": "n_pca_components",
+        "zeta": "within_weight",
+        "pair": "scatter_pair",
+    }
     settings = ({"shrinkage": 0.1},)
     renamed_values: ClassVar = {
-        "pair": {
+        "scatter_pair": {
             "between-within": "between_within",
             "between-total": "between_total",
             "total-within": "total_within",
@@ -172,11 +177,11 @@ class LDA(StatisticsLearner):
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
         "criterion": [one_of("J1", "J2", "J3", "J4")],
-        "pair": [one_of("between_within", "between_total", "total_within")],
-        "zeta": ZETA,
+        "scatter_pair": [one_of("between_within", "between_total", "total_within")],
+        "within_weight": ZETA,
         "shrinkage": [real(0, 1), one_of("auto")],
         "solver": [one_of("eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge")],
-        "n_principal": [none, integer(1)],
+        "n_pca_components": [none, integer(1)],
         "ridge": [real(0, open_low=True)],
     }
 
@@ -185,20 +190,20 @@ class LDA(StatisticsLearner):
         n_components: int | None = None,
         *,
         criterion: Literal["J1", "J2", "J3", "J4"] = "J1",
-        pair: Pair = "between_within",
-        zeta: Zeta = "trace_ratio",
+        scatter_pair: Pair = "between_within",
+        within_weight: Zeta = "trace_ratio",
         shrinkage: Shrinkage = "auto",
         solver: Solver = "eigen",
-        n_principal: int | None = None,
+        n_pca_components: int | None = None,
         ridge: float = 1e-3,
     ) -> None:
         self.n_components = n_components
         self.criterion = criterion
-        self.pair = pair
-        self.zeta = zeta
+        self.scatter_pair = scatter_pair
+        self.within_weight = within_weight
         self.shrinkage = shrinkage
         self.solver = solver
-        self.n_principal = n_principal
+        self.n_pca_components = n_pca_components
         self.ridge = ridge
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
@@ -234,23 +239,25 @@ class LDA(StatisticsLearner):
         # Equal class means give log(0) = -inf, which is a valid value, and infinite eigenvalues
         # may enter the sum.
         with np.errstate(divide="ignore", invalid="ignore"):
-            self.eigenvalues_ = _PAIRS[self.pair](fisher)
+            self.eigenvalues_ = _PAIRS[self.scatter_pair](fisher)
             terms = self.eigenvalues_ if self.criterion == "J1" else np.log(self.eigenvalues_)
         self.objective_ = float(terms.sum())
         return canonical_rows(values[:kept], axes[:kept] @ T.T)
 
     def _solve_orthonormal(self, statistics: ClassStatistics) -> Matrix:
-        """Solve J3 or J4: eigenvectors of S_1 - zeta S_2. J4 is J3 with zeta="trace_ratio"."""
+        """Solve J3 or J4, which is J3 with ``within_weight="trace_ratio"``."""
         found = largest_difference(
             statistics,
             self.n_components,
-            "trace_ratio" if self.criterion == "J4" else self.zeta,
-            pair=self.pair,
+            "trace_ratio" if self.criterion == "J4" else self.within_weight,
+            pair=self.scatter_pair,
             shrinkage=self.shrinkage,
             name=f"criterion {self.criterion}",
         )
         self.eigenvalues_ = found.eigenvalues
-        self.objective_ = found.zeta if self.criterion == "J4" else float(found.eigenvalues.sum())
+        self.objective_ = (
+            found.within_weight if self.criterion == "J4" else float(found.eigenvalues.sum())
+        )
         return found.rows
 
 
@@ -318,18 +325,18 @@ def _principal(lda: LDA, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     """Return the variances and axes of the principal components to keep."""
     variances, V = total_axes(statistics)
     rank = len(variances)
-    if lda.n_principal is not None and lda.n_principal > rank:
+    if lda.n_pca_components is not None and lda.n_pca_components > rank:
         raise ValueError(
-            f"n_principal={lda.n_principal} is more than the {rank} directions in which X varies. "
-            "Use a smaller n_principal, or None."
+            f"n_pca_components={lda.n_pca_components} is more than the {rank} directions in which "
+            "X varies. Use a smaller n_pca_components, or None."
         )
-    kept = lda.n_principal
+    kept = lda.n_pca_components
     if kept is None:
         kept = min(rank, int(statistics.counts.sum()) - statistics.n_classes)
     if kept < 1:
         raise ValueError(
             f"Every class has only one row, so solver={lda.solver!r} keeps no principal component. "
-            "Use solver='eigen', or set n_principal."
+            "Use solver='eigen', or set n_pca_components."
         )
     return variances[:kept], V[:, :kept]
 

@@ -55,11 +55,12 @@ class MGMD(Searching, StatisticsLearner):
         Dimension of the output: from 1 to n_features. None means
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
         fit are not the fit with k components.
-    eta : float or None, default=None
+    equality_weight : float or None, default=None
         Weight of the term that favors equal divergences. None means ``min(2c, c(c-1) - 1)``, as
         in all experiments of [1]_.
     alpha : float in [0, 1] or None, default=None
-        Alternative to eta: weight of the second criterion in a convex combination, see Notes.
+        Alternative to ``equality_weight``: weight of the second criterion in a convex combination,
+        see Notes.
     divergence : {"kl", "l2"} or Bregman, default="kl"
         Divergence between classes: Kullback-Leibler, half the integrated squared difference of
         the densities, or a :class:`~nearfar.solvers.gaussian_divergences.Bregman` with your own
@@ -105,8 +106,9 @@ class MGMD(Searching, StatisticsLearner):
         Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
         Divergences at the solution, of class i (row) from class j (column).
-    eta_ : float
-        Value of eta that was used. With ``alpha``, the eta that is equivalent for equal priors.
+    equality_weight_ : float
+        Value of ``equality_weight`` that was used. With ``alpha``, the value that is equivalent for
+        equal priors.
     priors_ : ndarray of shape (n_classes,)
         Class priors that were used.
     shrinkage_ : float
@@ -159,16 +161,17 @@ class MGMD(Searching, StatisticsLearner):
     >>> from sklearn.datasets import load_wine
     >>> from nearfar import MGMD
     >>> X, y = load_wine(return_X_y=True)
-    >>> MGMD(n_components=2, divergence="l2").fit(X, y).eta_
+    >>> MGMD(n_components=2, divergence="l2").fit(X, y).equality_weight_
     5.0
     """
 
     learner_tags = LearnerTags(reads="statistics")
+    renamed: ClassVar = {"eta": "equality_weight", "eta_": "equality_weight_"}
     pooled_statistics = False
-    settings = ({"shrinkage": 0.1}, {"eta": 0.0})
+    settings = ({"shrinkage": 0.1}, {"equality_weight": 0.0})
     renamed_values: ClassVar = {"kl_convention": {"unnormalised": "unnormalized"}}
     parameters: ClassVar = {
-        "eta": [none, real(0)],
+        "equality_weight": [none, real(0)],
         "alpha": [none, real(0, 1)],
         "divergence": [
             one_of("kl", "l2"),
@@ -183,7 +186,7 @@ class MGMD(Searching, StatisticsLearner):
         self,
         n_components: int | None = None,
         *,
-        eta: float | None = None,
+        equality_weight: float | None = None,
         alpha: float | None = None,
         divergence: Literal["kl", "l2"] | Divergence = "kl",
         kl_convention: Convention = "exact",
@@ -198,7 +201,7 @@ class MGMD(Searching, StatisticsLearner):
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
-        self.eta = eta
+        self.equality_weight = equality_weight
         self.alpha = alpha
         self.divergence = divergence
         self.kl_convention = kl_convention
@@ -216,7 +219,7 @@ class MGMD(Searching, StatisticsLearner):
         """Return the components of the subspace with the largest L."""
         check_classes(type(self).__name__, statistics.classes)
         pairs = ~np.eye(statistics.n_classes, dtype=bool)
-        self.eta_, average = log_average(
+        self.equality_weight_, average = log_average(
             self, statistics.n_classes, class_priors(statistics, self.priors), pairs
         )
         divergence = named_divergence(self.divergence, self.kl_convention)
@@ -224,27 +227,34 @@ class MGMD(Searching, StatisticsLearner):
 
 
 class HasEta(Protocol):
-    """A learner with the parameters eta and alpha."""
+    """A learner with the parameters equality_weight and alpha."""
 
-    eta: float | None
+    equality_weight: float | None
     alpha: float | None
 
 
 def log_average(
     learner: HasEta, n_classes: int, priors: Matrix, pairs: NDArray[np.bool_]
 ) -> tuple[float, Average]:
-    """Return eta and L as a function of D, from a learner's ``eta`` or ``alpha``."""
+    """Return eta and L as a function of D, from a learner's ``equality_weight`` or ``alpha``."""
     n_pairs = int(pairs.sum())
     name = type(learner).__name__
     if learner.alpha is not None:
-        if learner.eta is not None:
-            raise ValueError(f"{name}: eta and alpha are both set. Set only one of them.")
+        if learner.equality_weight is not None:
+            raise ValueError(
+                f"{name}: equality_weight and alpha are both set. Set only one of them."
+            )
         return learner.alpha * n_pairs, convex_combination(priors, pairs, learner.alpha)
-    eta = float(min(2 * n_classes, n_pairs - 1)) if learner.eta is None else float(learner.eta)
+    eta = (
+        float(min(2 * n_classes, n_pairs - 1))
+        if learner.equality_weight is None
+        else float(learner.equality_weight)
+    )
     if eta > n_pairs:
         raise ValueError(
-            f"{name}: eta={eta:g} is above {n_pairs}, the number of ordered pairs of different "
-            "classes, so small divergences would be preferred. Use a smaller eta, or None."
+            f"{name}: equality_weight={eta:g} is above {n_pairs}, the number of ordered pairs of "
+            "different classes, so small divergences would be preferred. Use a smaller "
+            "equality_weight, or None."
         )
     return eta, difference_of_logs(priors, pairs, eta)
 

@@ -47,12 +47,12 @@ class MGMKLD(MGMD):
         Dimension of the output: from 1 to n_features. None means
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
         fit are not the fit with k components.
-    eta : float or None, default=None
+    equality_weight : float or None, default=None
         Weight of the term that favors equal divergences. From 0 to c(c-1), where only equality
         counts and classes may be merged. None means ``min(2c, c(c-1) - 1)``, as in all
         experiments of [1]_.
     alpha : float in [0, 1] or None, default=None
-        Alternative to eta: see :class:`MGMD`.
+        Alternative to ``equality_weight``: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
         Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
         probably used in its experiments. Under the logarithm, the latter penalizes merged classes
@@ -94,8 +94,9 @@ class MGMKLD(MGMD):
         Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
         Divergences at the solution, of class i (row) from class j (column).
-    eta_ : float
-        Value of eta that was used. With ``alpha``, the eta that is equivalent for equal priors.
+    equality_weight_ : float
+        Value of ``equality_weight`` that was used. With ``alpha``, the value that is equivalent for
+        equal priors.
     priors_ : ndarray of shape (n_classes,)
         Class priors that were used.
     shrinkage_ : float
@@ -149,7 +150,8 @@ class MGMKLD(MGMD):
     """
 
     learner_tags = LearnerTags(reads="statistics")
-    settings = ({"shrinkage": 0.1}, {"eta": 0.0})
+    renamed: ClassVar = {"eta": "equality_weight", "eta_": "equality_weight_"}
+    settings = ({"shrinkage": 0.1}, {"equality_weight": 0.0})
     parameters: ClassVar = {
         name: allowed for name, allowed in MGMD.parameters.items() if name != "divergence"
     }
@@ -160,7 +162,7 @@ class MGMKLD(MGMD):
         self,
         n_components: int | None = None,
         *,
-        eta: float | None = None,
+        equality_weight: float | None = None,
         alpha: float | None = None,
         kl_convention: Convention = "exact",
         priors: Priors = "empirical",
@@ -174,7 +176,7 @@ class MGMKLD(MGMD):
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
-        self.eta = eta
+        self.equality_weight = equality_weight
         self.alpha = alpha
         self.kl_convention = kl_convention
         self.priors = priors

@@ -55,7 +55,7 @@ class MultimodalKernelMGMKLD(KernelMGMKLD):
         Matrix that multiplies the centered kernel values of a point.
     n_directions_ : int
         Number of kernel PCA directions that were used.
-    objective_, eta_ : float
+    objective_, equality_weight_ : float
         See :class:`MultimodalMGMKLD`.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
@@ -92,4 +92,5 @@ class MultimodalKernelMGMKLD(KernelMGMKLD):
     True
     """
 
+    renamed: ClassVar = {"eta_": "equality_weight_"}
     linear_learner: ClassVar[type] = MultimodalMGMKLD

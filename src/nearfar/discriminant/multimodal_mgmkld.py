@@ -69,11 +69,11 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     mixture_dimension : int or "auto", default="auto"
         Number of principal components of each class in which its mixture is fitted. For "auto" see
         Notes.
-    eta : float or None, default=None
+    equality_weight : float or None, default=None
         Weight of the term that favors equal divergences. From 0 to m, the number of ordered pairs
         of clusters of different classes. None means ``min(2c, m - 1)`` for c classes.
     alpha : float in [0, 1] or None, default=None
-        Alternative to eta: see :class:`MGMD`.
+        Alternative to ``equality_weight``: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
         Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
         probably used in its experiments.
@@ -114,7 +114,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         Prior of each cluster.
     cluster_statistics_ : ClassStatistics
         Weights, means and scatters of the clusters.
-    objective_, objectives_per_init_, eta_, shrinkage_, history_, n_iter_
+    objective_, objectives_per_init_, equality_weight_, shrinkage_, history_, n_iter_
         See :class:`MGMKLD`.
     divergences_ : ndarray of shape (n_clusters, n_clusters)
         Divergences at the solution, of cluster i (row) from cluster j (column).
@@ -160,14 +160,15 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision")
+    renamed: ClassVar = {"eta": "equality_weight", "eta_": "equality_weight_"}
     state = State({"cluster_statistics_": object_of(ClassStatistics, p="p")})
-    settings = ({"shrinkage": 0.1}, {"eta": 0.0})
+    settings = ({"shrinkage": 0.1}, {"equality_weight": 0.0})
     renamed_values: ClassVar = {"kl_convention": {"unnormalised": "unnormalized"}}
     parameters: ClassVar = {
         "max_clusters": [integer(1)],
         "mixture_covariance": [one_of("full", "diagonal", "spherical")],
         "mixture_dimension": [integer(1), one_of("auto")],
-        "eta": [none, real(0)],
+        "equality_weight": [none, real(0)],
         "alpha": [none, real(0, 1)],
         "kl_convention": [one_of("exact", "unnormalized")],
         "priors": [one_of("empirical", "uniform")],
@@ -181,7 +182,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         max_clusters: int = 10,
         mixture_covariance: CovarianceType = "full",
         mixture_dimension: int | Literal["auto"] = "auto",
-        eta: float | None = None,
+        equality_weight: float | None = None,
         alpha: float | None = None,
         kl_convention: Convention = "exact",
         priors: Priors = "empirical",
@@ -198,7 +199,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         self.max_clusters = max_clusters
         self.mixture_covariance = mixture_covariance
         self.mixture_dimension = mixture_dimension
-        self.eta = eta
+        self.equality_weight = equality_weight
         self.alpha = alpha
         self.kl_convention = kl_convention
         self.priors = priors
@@ -277,7 +278,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
             priors = priors / (c * np.bincount(owner, priors)[owner])
         self.cluster_priors_ = priors
         pairs = owner[:, None] != owner[None, :]
-        self.eta_, average = log_average(self, c, priors, pairs)
+        self.equality_weight_, average = log_average(self, c, priors, pairs)
         divergence = KullbackLeibler(self.kl_convention)
         return search_averaged(self, statistics, c, divergence, average)
 

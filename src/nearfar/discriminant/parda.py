@@ -32,9 +32,9 @@ from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.subspaces import (
     Interrupted,
     SubspaceSearch,
-    best_of_starts,
     climb_subspace,
-    orthonormal,
+    find_orthonormal_basis,
+    search_from_starts,
     search_subspace,
 )
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -107,7 +107,7 @@ class PARDA(StatisticsLearner):
     ridge : float, default=1e-3
         Value added to the variances: of all covariances, after scaling to unit total variance, so
         that it does not depend on units. 0 raises if a covariance is singular.
-    n_principal : int, "auto" or None, default="auto"
+    n_pca_components : int, "auto" or None, default="auto"
         Number of principal components to project X onto before learning. None keeps all. For
         "auto" see Notes. The components depend on the units of the features.
     init : {"lda", "random"} or array of shape (n_components, n_features), default="lda"
@@ -148,7 +148,7 @@ class PARDA(StatisticsLearner):
         the pooled within-class covariance (with the ridge) is the identity.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
-    n_principal_ : int or None
+    n_pca_components_ : int or None
         Number of principal components that were kept. None means all.
     selection_ : {"rows", "samples", "objective"}
         Criterion that selected the start: errors on the training rows, errors on points drawn from
@@ -210,7 +210,7 @@ class PARDA(StatisticsLearner):
     3.9% error with 0.25, 5.4% with 0.5), and worse otherwise (yeast: 51.4% and 49.4%). A class
     with a single row gets the pooled covariance.
 
-    ``n_principal="auto"`` keeps all components if there are at least three rows per feature.
+    ``n_pca_components="auto"`` keeps all components if there are at least three rows per feature.
     Otherwise it keeps a tenth of the number of rows, and at least three per output dimension.
     Whitening would scale the noise in the other components up to the size of the signal.
 
@@ -235,6 +235,7 @@ class PARDA(StatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics")
+    renamed: ClassVar = {"n_principal": "n_pca_components", "n_principal_": "n_pca_components_"}
     pooled_statistics = False
     settings = ({"pairing": "one_vs_all"}, {"weights": "uniform"})
     renamed_values: ClassVar = {
@@ -252,7 +253,7 @@ class PARDA(StatisticsLearner):
         "include_constant": [boolean],
         "shrinkage": [real(0, 1)],
         "ridge": [real(0)],
-        "n_principal": [none, one_of("auto"), integer(1)],
+        "n_pca_components": [none, one_of("auto"), integer(1)],
         "init": [one_of("lda", "random"), array],
         "init_noise": [real(0)],
         "n_init": [none, integer(1)],
@@ -278,7 +279,7 @@ class PARDA(StatisticsLearner):
         include_constant: bool = False,
         shrinkage: float = 0.5,
         ridge: float = 1e-3,
-        n_principal: int | Literal["auto"] | None = "auto",
+        n_pca_components: int | Literal["auto"] | None = "auto",
         init: Literal["lda", "random"] | ArrayLike = "lda",
         init_noise: float = 0.3,
         n_init: int | None = None,
@@ -300,7 +301,7 @@ class PARDA(StatisticsLearner):
         self.include_constant = include_constant
         self.shrinkage = shrinkage
         self.ridge = ridge
-        self.n_principal = n_principal
+        self.n_pca_components = n_pca_components
         self.init = init
         self.init_noise = init_noise
         self.n_init = n_init
@@ -346,15 +347,17 @@ class PARDA(StatisticsLearner):
         """Return the components of the best subspace found from the starts."""
         check_classes("PARDA", statistics.classes)
         self.classes_ = statistics.classes
-        self.n_principal_ = None if isinstance(self.n_principal, str) else self.n_principal
-        if self.n_principal == "auto":
-            self.n_principal_ = n_axes_for(statistics, self.n_components)
+        self.n_pca_components_ = (
+            None if isinstance(self.n_pca_components, str) else self.n_pca_components
+        )
+        if self.n_pca_components == "auto":
+            self.n_pca_components_ = n_axes_for(statistics, self.n_components)
         gaussians = class_objectives(
             statistics,
             self.pairing,
             self.ridge,
-            self.n_principal_,
-            at_most=self.n_principal == "auto",
+            self.n_pca_components_,
+            at_most=self.n_pca_components == "auto",
             shrinkage=self.shrinkage,
         )
         rank = gaussians.basis.shape[1]
@@ -372,14 +375,14 @@ class PARDA(StatisticsLearner):
         ends: list[SubspaceSearch] = []
         errors: list[float] = []
 
-        def judge(found: SubspaceSearch) -> float:
-            error = None if error_of is None else error_of(orthonormal(found.U))
+        def loss(found: SubspaceSearch) -> float:
+            error = None if error_of is None else error_of(find_orthonormal_basis(found.U))
             ends.append(found)
             errors.extend([] if error is None else [error])
             return -scalarized.sign * found.objective if error is None else error
 
         def keep(found: SubspaceSearch) -> Matrix:
-            U = orthonormal(found.U)
+            U = find_orthonormal_basis(found.U)
             J = gaussians.divergences(U)
             self.divergences_ = gaussians.table(J)
             self.objective_ = scalarized.value(J)
@@ -394,15 +397,15 @@ class PARDA(StatisticsLearner):
             return gaussians.components(U)
 
         try:
-            found = best_of_starts(
+            found = search_from_starts(
                 scalarized.objective(gaussians),
                 starts,
                 maximize=scalarized.sign > 0,
                 solver=self._solver(scalarized),
-                judge=judge,
+                loss=loss,
             )
         except Interrupted as stop:
-            stop.components = keep(stop.found)
+            stop.components = keep(stop.search)
             raise
         if self.solver == "lbfgs" and not found.converged:
             warn_of_limit("PARDA", self._max_iter)
@@ -420,7 +423,7 @@ class PARDA(StatisticsLearner):
         first = fisher_start(statistics, basis, frame, q, random)
         yield first
         if not isinstance(self.init, str):
-            first = orthonormal(given_start(self.init, basis, q))
+            first = find_orthonormal_basis(given_start(self.init, basis, q))
         # Adding noise makes the signs of the columns matter. Fix them in a way that does not depend
         # on the order or the units of the features.
         rows = (basis @ first).T * np.sqrt(statistics.total_variances())
@@ -429,9 +432,9 @@ class PARDA(StatisticsLearner):
         for number in range(self._n_starts(statistics, q)):
             noise = frame @ random.normal(size=(frame.shape[1], q))
             if isinstance(self.init, str) and self.init == "random":
-                yield orthonormal(noise)
+                yield find_orthonormal_basis(noise)
             else:
-                yield first if number == 0 else orthonormal(first + size * noise)
+                yield first if number == 0 else find_orthonormal_basis(first + size * noise)
 
     def _n_starts(self, statistics: ClassStatistics, q: int) -> int:
         if self.n_init is not None:
@@ -500,7 +503,7 @@ class PARDA(StatisticsLearner):
             normalize=self.normalize_step,
             max_iter=self._max_iter,
             tol=self.tol,
-            watched=lambda: scalarized.weighted_sum,
+            monitor=lambda: scalarized.weighted_sum,
             report=report,
         )
 

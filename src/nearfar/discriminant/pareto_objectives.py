@@ -18,8 +18,8 @@ from nearfar.solvers.descent import Objective
 from nearfar.solvers.gaussian_divergences import (
     GaussianFamily,
     SigmaDot,
-    averaged,
     kullback_leibler,
+    make_averaged_objective,
 )
 from nearfar.summaries.class_gaussians import (
     class_covariances,
@@ -36,7 +36,7 @@ Pairing = Literal["one_vs_one", "one_vs_all"]
 
 #: Lower limit of divergences when weights are computed, as a fraction of the largest divergence.
 LEAST_SHARE = 1e-6
-# n_principal="auto" keeps all axes if there are at least _ROWS_PER_FEATURE rows per feature.
+# n_pca_components="auto" keeps all axes if there are at least _ROWS_PER_FEATURE rows per feature.
 # Otherwise it keeps one axis per _ROWS_PER_AXIS rows, and at least _AXES_PER_COMPONENT axes per
 # component.
 _ROWS_PER_FEATURE, _ROWS_PER_AXIS, _AXES_PER_COMPONENT = 3, 10, 3
@@ -124,21 +124,21 @@ def class_objectives(
     statistics: ClassStatistics,
     pairing: Pairing,
     ridge: float,
-    n_principal: int | None = None,
+    n_pca_components: int | None = None,
     *,
     at_most: bool = False,
     shrinkage: float = 0.0,
 ) -> ClassObjectives:
     """Return the class Gaussians in coordinates of unit total covariance, with divisors n_i - 1.
 
-    ``n_principal`` is the number of leading principal axes that are kept. If there are fewer, it
-    raises, or with ``at_most`` keeps all. ``shrinkage`` is the fraction of the pooled covariance in
-    each covariance.
+    ``n_pca_components`` is the number of leading principal axes that are kept. If there are fewer,
+    it raises, or with ``at_most`` keeps all. ``shrinkage`` is the fraction of the pooled covariance
+    in each covariance.
     """
-    if n_principal is None:
+    if n_pca_components is None:
         T = total_whitener(statistics)
     else:
-        axes = leading_axes(statistics, n_principal, at_most=at_most)
+        axes = leading_axes(statistics, n_pca_components, at_most=at_most)
         T = axes @ total_whitener(statistics.project(axes))
     image = statistics.project(T)
     ddof = image.weights - divisors(image.weights, image.counts)
@@ -185,7 +185,7 @@ def class_objectives(
 
 
 def n_axes_for(statistics: ClassStatistics, n_components: int | None) -> int | None:
-    """Return the number of principal axes for n_principal="auto". None means all."""
+    """Return the number of principal axes for n_pca_components="auto". None means all."""
     n, p = int(statistics.counts.sum()), statistics.n_features
     q = n_components or statistics.n_classes - 1
     axes = max(n // _ROWS_PER_AXIS, _AXES_PER_COMPONENT * q)
@@ -289,7 +289,7 @@ class Scalarized:
             # J is twice the sum of the divergences in both directions, hence the factor 2.
             return self.value(J), by_divergences + by_divergences.T
 
-        return averaged(gaussians.family, kullback_leibler, average)
+        return make_averaged_objective(gaussians.family, kullback_leibler, average)
 
 
 class PowerMean(Scalarized):

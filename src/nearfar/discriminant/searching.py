@@ -21,9 +21,9 @@ from nearfar.solvers.gaussian_divergences import GaussianFamily
 from nearfar.solvers.subspaces import (
     Interrupted,
     SubspaceSearch,
-    best_of_starts,
     climb_subspace,
-    orthonormal,
+    find_orthonormal_basis,
+    search_from_starts,
     search_subspace,
 )
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -120,15 +120,15 @@ def search_components(
         learner.objective_ = found.objective
         learner.objectives_per_init_ = np.array(found.objectives)
         learner.history_, learner.n_iter_ = found.history, found.n_iter
-        U = orthonormal(found.U)
+        U = find_orthonormal_basis(found.U)
         if keep is not None:
             keep(U)
         return subspace_components(statistics, basis, U)
 
     try:
-        found = best_of_starts(objective, starts, maximize=maximize, solver=solver, **options)
+        found = search_from_starts(objective, starts, maximize=maximize, solver=solver, **options)
     except Interrupted as stop:
-        stop.components = kept(stop.found)
+        stop.components = kept(stop.search)
         raise
     if not found.converged:
         warn_of_limit(type(learner).__name__, learner.max_iter)
@@ -159,7 +159,7 @@ def _starts(
     frame = random_frame(statistics, basis)
     if isinstance(learner.init, str) and learner.init == "random":
         for _ in range(learner.n_init):
-            yield orthonormal(frame @ random.normal(size=(frame.shape[1], n_components)))
+            yield find_orthonormal_basis(frame @ random.normal(size=(frame.shape[1], n_components)))
         return
     drawn = class_directions(family, frame, random)
     n_drawn = learner.n_init - 1
@@ -178,11 +178,13 @@ def _starts(
         start = best_of(
             [
                 *(axes[:, order[:n_components]] for order in orders),
-                *(orthonormal(axes @ mix) for mix in anywhere),
+                *(find_orthonormal_basis(axes @ mix) for mix in anywhere),
             ]
         )
         if start is None:  # The objective is not finite at any candidate.
-            start = orthonormal(frame @ random.normal(size=(frame.shape[1], n_components)))
+            start = find_orthonormal_basis(
+                frame @ random.normal(size=(frame.shape[1], n_components))
+            )
         yield start
 
 
@@ -212,7 +214,7 @@ def class_directions(
     axes.
     """
     means = np.sum((family.means - family.means.mean(axis=0)) ** 2, axis=1)
-    traces = family.traces()
+    traces = family.compute_traces()
     # Order the classes by their statistics, not by their labels. The key is rounded, so that
     # rounding errors do not swap classes with equal statistics.
     key = means / max(means.max(), _NOISE) + traces / traces.max()
@@ -221,7 +223,7 @@ def class_directions(
         by_mean, by_covariance = np.empty(len(order)), np.empty(len(order))
         by_mean[order], by_covariance[order] = random.normal(size=(2, len(order)))
         by_covariance -= by_covariance.mean()
-        parts = family.combination(by_mean, by_covariance)
+        parts = family.combine(by_mean, by_covariance)
         B, C = (part / max(float(np.linalg.norm(part)), _NOISE) for part in parts)
         share = random.uniform()
         ties = (frame * random.normal(size=frame.shape[1])) @ frame.T
@@ -247,7 +249,9 @@ def _fisher_start_filled(
     # these may be linearly dependent.
     rest = np.eye(len(axes)) - known @ known.T
     _, left = linalg.eigh(rest @ (axes * sizes) @ axes.T @ rest - known @ known.T)
-    return orthonormal(np.hstack([known, left[:, ::-1][:, : n_components - known.shape[1]]]))
+    return find_orthonormal_basis(
+        np.hstack([known, left[:, ::-1][:, : n_components - known.shape[1]]])
+    )
 
 
 def random_frame(statistics: ClassStatistics, basis: Matrix) -> Matrix:
@@ -271,7 +275,7 @@ def fisher_start(
     """Return the LDA subspace in whitened coordinates, extended by random directions."""
     known = fisher_axes(statistics, basis, n_components)
     fill = frame @ random.normal(size=(frame.shape[1], n_components - known.shape[1]))
-    return orthonormal(np.hstack([known, fill - known @ (known.T @ fill)]))
+    return find_orthonormal_basis(np.hstack([known, fill - known @ (known.T @ fill)]))
 
 
 def fisher_axes(statistics: ClassStatistics, basis: Matrix, n_components: int) -> Matrix:

@@ -29,28 +29,28 @@ from nearfar.summaries.whitening import (
 Pair = Literal["between_within", "between_total", "total_within"]
 Zeta = float | Literal["trace_ratio", "max_eig", "sum_eig"]
 
-#: Allowed values of the parameter ``zeta``.
+#: Allowed values of the parameter ``within_weight``.
 ZETA: list[Allowed] = [real(), one_of("trace_ratio", "max_eig", "sum_eig")]
 
 
 class Difference(NamedTuple):
-    r"""Rows U with the largest :math:`tr(U (S_1 - \zeta S_2) U^T)`, with eigenvalues and zeta."""
+    """Rows U with the largest tr(U (S_1 - w S_2) U^T), with eigenvalues and the weight w."""
 
     rows: Matrix
     eigenvalues: Matrix
-    zeta: float
+    within_weight: float
 
 
 def largest_difference(
     statistics: ClassStatistics,
     n_components: int | None,
-    zeta: Zeta,
+    within_weight: Zeta,
     *,
     pair: Pair = "between_within",
     shrinkage: Shrinkage = "auto",
     name: str,
 ) -> Difference:
-    """Return the eigenvectors of S_1 - zeta S_2, restricted to directions in which X varies.
+    """Return the leading eigenvectors of S_1 - w S_2 within the span of the rows of X.
 
     ``name`` is the name of the method in error messages.
     """
@@ -68,7 +68,7 @@ def largest_difference(
     kept = n_kept(n_components, statistics.n_classes - 1, rank, name, reason)
     scatters = {"between": between, "within": within, "total": between + within}
     S1, S2 = (scatters[scatter] for scatter in pair.split("_"))
-    if zeta == "trace_ratio":
+    if within_weight == "trace_ratio":
         if W.shape[1] < rank:
             raise ValueError(
                 "The within-class scatter is singular, so the trace ratio is unbounded. Use "
@@ -77,7 +77,7 @@ def largest_difference(
         # The optimum is the same for all three pairs.
         weight = quotient_of_traces(trace_ratio(between, within, kept), S1, S2)
     else:
-        weight = difference_weight(zeta, S1, S2, kept, tolerance)
+        weight = difference_weight(within_weight, S1, S2, kept, tolerance)
         if np.isinf(weight):
             raise ValueError(NO_WITHIN_SCATTER)
     values, U = descending_eigh(S1 - weight * S2, kept)

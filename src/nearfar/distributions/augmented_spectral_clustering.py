@@ -38,8 +38,8 @@ class AugmentedSpectralClustering(SpectralClusters):
         Number of clusters.
     n_neighbors : int, default=8
         Number of neighbors per row. The row itself is not counted. [1]_ uses 5 to 16.
-    form : {"smoothed", "raw"}, default="smoothed"
-        Center of each point's Gaussian: "smoothed" uses the mean of its neighborhood, "raw" the
+    gaussian_center : {"mean", "point"}, default="mean"
+        Center of each point's Gaussian: "mean" uses the mean of its neighborhood, "point" the
         point itself.
     metric : str, default="bhattacharyya_riemann"
         Dissimilarity d: one of those of :class:`EuclideanEmbedding`, except "precomputed".
@@ -51,7 +51,7 @@ class AugmentedSpectralClustering(SpectralClusters):
         Value added to the variances: :math:`\gamma`, in squared units of X. [1]_ uses 1.
     standardize : bool, default=False
         Divide each feature by its standard deviation first.
-    recognize : bool, default=True
+    match_training_points : bool, default=True
         If True, a new point that is equal to a training point is treated as that training point,
         so that it is not its own neighbor.
     n_init : int, default=10
@@ -98,6 +98,8 @@ class AugmentedSpectralClustering(SpectralClusters):
     """
 
     learner_tags = LearnerTags(reads="instances", role="clusterer", supervised=False)
+    renamed_values: ClassVar = {"gaussian_center": {"smoothed": "mean", "raw": "point"}}
+    renamed: ClassVar = {"recognize": "match_training_points", "form": "gaussian_center"}
     parameters: ClassVar = {
         **{name: kinds for name, kinds in CLUSTER_PARAMETERS.items() if name != "shrinkage"},
         **POINT_PARAMETERS,
@@ -108,26 +110,26 @@ class AugmentedSpectralClustering(SpectralClusters):
         n_clusters: int = 2,
         *,
         n_neighbors: int = 8,
-        form: Literal["smoothed", "raw"] = "smoothed",
+        gaussian_center: Literal["mean", "point"] = "mean",
         metric: str = "bhattacharyya_riemann",
         width: float | None = None,
         quantile: float = 0.5,
         ridge: float | Literal["auto"] = "auto",
         standardize: bool = False,
-        recognize: bool = True,
+        match_training_points: bool = True,
         n_init: int = 10,
         random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.n_neighbors = n_neighbors
-        self.form = form
+        self.gaussian_center = gaussian_center
         self.metric = metric
         self.width = width
         self.quantile = quantile
         self.ridge = ridge
         self.standardize = standardize
-        self.recognize = recognize
+        self.match_training_points = match_training_points
         self.n_init = n_init
         self.random_state = random_state
         self.n_jobs = n_jobs

@@ -70,10 +70,10 @@ class EuclideanEmbedding(_DistributionEmbedding):
         training vectors of sets, or of all training points.
     n_neighbors : int, default=8
         Number of neighbors per row. Only used if X contains points.
-    form : {"smoothed", "raw"}, default="smoothed"
-        Center of each point's Gaussian: "smoothed" uses the mean of its neighborhood, "raw" the
+    gaussian_center : {"mean", "point"}, default="mean"
+        Center of each point's Gaussian: "mean" uses the mean of its neighborhood, "point" the
         point itself.
-    recognize : bool, default=True
+    match_training_points : bool, default=True
         If True, a new point that is equal to a training point is treated as that training point,
         so that it is not its own neighbor.
     n_jobs : int or None, default=None
@@ -134,7 +134,12 @@ class EuclideanEmbedding(_DistributionEmbedding):
     True
     """
 
-    renamed: ClassVar = {"negative_mass_": "negative_share_"}
+    renamed_values: ClassVar = {"gaussian_center": {"smoothed": "mean", "raw": "point"}}
+    renamed: ClassVar = {
+        "negative_mass_": "negative_share_",
+        "recognize": "match_training_points",
+        "form": "gaussian_center",
+    }
     state = State({"_means": floats("n"), "shift_": number(0), "negative_share_": number()})
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("positive"), real(0, 1, open_low=True)],
@@ -153,8 +158,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
         shrinkage: float | Literal["ledoit_wolf", "oas"] | None = None,
         standardize: bool = False,
         n_neighbors: int = 8,
-        form: Literal["smoothed", "raw"] = "smoothed",
-        recognize: bool = True,
+        gaussian_center: Literal["mean", "point"] = "mean",
+        match_training_points: bool = True,
         n_jobs: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -164,8 +169,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
         self.shrinkage = shrinkage
         self.standardize = standardize
         self.n_neighbors = n_neighbors
-        self.form = form
-        self.recognize = recognize
+        self.gaussian_center = gaussian_center
+        self.match_training_points = match_training_points
         self.n_jobs = n_jobs
 
     def _embed(self, D: Matrix) -> Matrix:

@@ -93,10 +93,10 @@ class LaplacianEmbedding(_DistributionEmbedding):
         training vectors of sets, or of all training points.
     n_neighbors : int, default=8
         Number of neighbors per row. Only used if X contains points.
-    form : {"smoothed", "raw"}, default="smoothed"
-        Center of each point's Gaussian: "smoothed" uses the mean of its neighborhood, "raw" the
+    gaussian_center : {"mean", "point"}, default="mean"
+        Center of each point's Gaussian: "mean" uses the mean of its neighborhood, "point" the
         point itself.
-    recognize : bool, default=True
+    match_training_points : bool, default=True
         If True, a new point that is equal to a training point is treated as that training point,
         so that it is not its own neighbor.
     n_jobs : int or None, default=None
@@ -147,6 +147,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
     [1, 1, -1, -1, -1]
     """
 
+    renamed_values: ClassVar = {"gaussian_center": {"smoothed": "mean", "raw": "point"}}
+    renamed: ClassVar = {"recognize": "match_training_points", "form": "gaussian_center"}
     state = State(
         {"_reach": floats("n"), "degrees_": floats("n"), "width_": number(0, open_low=True)}
     )
@@ -182,8 +184,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
         shrinkage: float | Literal["ledoit_wolf", "oas"] | None = None,
         standardize: bool = False,
         n_neighbors: int = 8,
-        form: Literal["smoothed", "raw"] = "smoothed",
-        recognize: bool = True,
+        gaussian_center: Literal["mean", "point"] = "mean",
+        match_training_points: bool = True,
         n_jobs: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -200,8 +202,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
         self.shrinkage = shrinkage
         self.standardize = standardize
         self.n_neighbors = n_neighbors
-        self.form = form
-        self.recognize = recognize
+        self.gaussian_center = gaussian_center
+        self.match_training_points = match_training_points
         self.n_jobs = n_jobs
 
     def _embed(self, D: Matrix) -> Matrix:

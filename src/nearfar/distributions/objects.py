@@ -57,8 +57,8 @@ SHARED_PARAMETERS: dict[str, list[Allowed]] = {
 #: Allowed values of the parameters that only estimators for points have.
 POINT_PARAMETERS: dict[str, list[Allowed]] = {
     "n_neighbors": [integer(1)],
-    "form": [one_of("smoothed", "raw")],
-    "recognize": [boolean],
+    "gaussian_center": [one_of("mean", "point")],
+    "match_training_points": [boolean],
 }
 
 # Fraction of Hellinger distances at their upper limit above which a warning is issued.
@@ -114,8 +114,8 @@ class OverDistributions(Estimator):
     standardize: bool
     n_jobs: int | None
     n_neighbors: int
-    form: Literal["smoothed", "raw"]
-    recognize: bool
+    gaussian_center: Literal["mean", "point"]
+    match_training_points: bool
 
     n_features_in_: int
     gaussians_: Gaussians
@@ -234,7 +234,7 @@ class OverDistributions(Estimator):
         self._points = rows
         # With few rows, all other rows are neighbors.
         m = min(self.n_neighbors, len(rows) - 1)
-        return Gaussians.from_neighborhoods(rows, m, self.ridge, self.form)
+        return Gaussians.from_neighborhoods(rows, m, self.ridge, self.gaussian_center)
 
     # ------------------------------------------------------------------ new objects
 
@@ -251,7 +251,7 @@ class OverDistributions(Estimator):
         if kind in ("points", "precomputed"):
             rows = self._check_X(X, reset=False)
             same = np.full(len(rows), -1, dtype=np.intp)
-            if kind == "points" and self.recognize:
+            if kind == "points" and self.match_training_points:
                 same = found_again(fingerprints(rows), self._prints)
             return NewObjects(kind, rows, same, rows.dtype)
         objects: Any = X if kind == "gaussians" else as_sets(X)
@@ -293,9 +293,9 @@ class OverDistributions(Estimator):
                 self._points,
                 min(self.n_neighbors, len(self._points) - 1),
                 self._added_ridge(),
-                self.form,
+                self.gaussian_center,
                 queries=self._scaled(new.objects),
-                recognize=self.recognize,
+                match_training_points=self.match_training_points,
                 storage=self._storage(),
             )
         with warnings.catch_warnings():

@@ -79,8 +79,8 @@ def cross_validate(
     >>> from sklearn.datasets import load_wine
     >>> from nearfar import RCA, Chunklets, evaluation
     >>> X, y = load_wine(return_X_y=True)
-    >>> known = Chunklets.from_labels(y, n_chunklets=20, chunklet_size=4, random_state=0)
-    >>> result = evaluation.cross_validate(RCA(), X, y, supervision=known)
+    >>> chunklets = Chunklets.from_labels(y, n_chunklets=20, chunklet_size=4, random_state=0)
+    >>> result = evaluation.cross_validate(RCA(), X, y, supervision=chunklets)
     >>> bool(result["test_score"].mean() > 0.9)
     True
     """
@@ -115,20 +115,22 @@ def _fit_and_score(
     test: NDArray[np.intp],
     scorer: Any,
 ) -> tuple[dict[str, float], Any]:
-    guide = {} if supervision is None else {"supervision": supervision.restrict(train)}
-    began = perf_counter()
-    with config_context(enable_metadata_routing=True) if guide else nullcontext():
-        fitted = clone(estimator).fit(_rows(X, train), _rows(y, train), **guide)
-    fit_time = perf_counter() - began
-    scores = scorer(fitted, _rows(X, test), _rows(y, test))
+    fit_arguments = {} if supervision is None else {"supervision": supervision.restrict(train)}
+    start = perf_counter()
+    with config_context(enable_metadata_routing=True) if fit_arguments else nullcontext():
+        fitted = clone(estimator).fit(
+            _select_rows(X, train), _select_rows(y, train), **fit_arguments
+        )
+    fit_time = perf_counter() - start
+    scores = scorer(fitted, _select_rows(X, test), _select_rows(y, test))
     if not isinstance(scores, dict):
         scores = {"score": scores}
-    named = {f"test_{name}": float(score) for name, score in scores.items()}
-    score_time = perf_counter() - began - fit_time
-    return named | {"fit_time": fit_time, "score_time": score_time}, fitted
+    results = {f"test_{name}": float(score) for name, score in scores.items()}
+    score_time = perf_counter() - start - fit_time
+    return results | {"fit_time": fit_time, "score_time": score_time}, fitted
 
 
-def _rows(data: Any, rows: NDArray[np.intp]) -> Any:
+def _select_rows(data: Any, rows: NDArray[np.intp]) -> Any:
     if data is None:
         return None
     return data.iloc[rows] if hasattr(data, "iloc") else np.asarray(data)[rows]

@@ -16,8 +16,9 @@ from sklearn.metrics import check_scoring, get_scorer_names
 from nearfar.arrays import Indices
 from nearfar.words import amount, listed
 
-#: Balanced error is used when the largest class is more than this many times the smallest.
-BALANCED_UP_TO = 3.0
+#: Maximum ratio of the largest to the smallest class, in rows, for which the default measure is the
+#: error. For larger ratios, it is the balanced error.
+MAX_BALANCED_RATIO = 3.0
 
 
 @dataclass(frozen=True)
@@ -28,17 +29,18 @@ class Measure:
     scoring: Any
     note: str
 
-    def error(
+    def compute_error(
         self,
         classes: NDArray[Any],
         true: Indices,
         predicted: Indices,
-        shares: Callable[[], NDArray[np.float64]],
+        get_probabilities: Callable[[], NDArray[np.float64]],
         X: Any = None,
     ) -> float:
         """Return the error of predicted class codes.
 
-        A scorer may also request probabilities (``shares``) and the rows (``X``).
+        ``get_probabilities`` returns class probabilities for scorers that need them. ``X`` contains
+        the rows, which a custom scorer may use.
         """
         if self.scoring == "accuracy":
             return 1.0 - float(np.mean(true == predicted))
@@ -46,23 +48,25 @@ class Measure:
             hits = np.bincount(true, true == predicted, minlength=len(classes))
             totals = np.bincount(true, minlength=len(classes))
             return 1.0 - float(np.mean(hits[totals > 0] / totals[totals > 0]))
-        score = self._score(_Answers(classes, predicted, shares), X, classes[true])
+        score = self._score(
+            _StoredPredictions(classes, predicted, get_probabilities), X, classes[true]
+        )
         if not np.isfinite(score):
             raise ValueError(
                 f"scoring returned {score} on a fold of {len(true)} rows; expected a finite number."
             )
         return 1.0 - score
 
-    def _score(self, answers: _Answers, X: Any, labels: NDArray[Any]) -> float:
+    def _score(self, predictions: _StoredPredictions, X: Any, labels: NDArray[Any]) -> float:
         rows = np.zeros((len(labels), 1)) if X is None else X
-        return float(check_scoring(answers, scoring=self.scoring)(answers, rows, labels))
+        return float(check_scoring(predictions, scoring=self.scoring)(predictions, rows, labels))
 
     @property
-    def by_rows(self) -> bool:
+    def is_mean_over_rows(self) -> bool:
         """Whether the measure is a mean over rows, or a mean of the classes' means."""
         return self.scoring in ("accuracy", "balanced_accuracy")
 
-    def written(self, score: str) -> str:
+    def format_code(self, score: str) -> str:
         """Return Python code for the error, given the code of scikit-learn's score."""
         return f"1 - {score}"
 
@@ -75,40 +79,41 @@ class RelativeRMSE(Measure):
     the fixed test set, or all rows. It is the same number for all folds and all methods.
     Predicting the mean of these rows has a relative RMSE of 1 on them.
 
-    >>> measure = RelativeRMSE.of(np.array([1.0, 2.0, 3.0, 6.0]))
-    >>> round(float(measure.relative(np.array([1.0, 2.0, 3.0, 6.0]), np.full(4, 3.0))), 12)
+    >>> y = np.array([1.0, 2.0, 3.0, 6.0])
+    >>> measure = RelativeRMSE.from_targets(y)
+    >>> round(float(measure.compute_relative_error(y, np.full(4, 3.0))), 12)
     1.0
     """
 
     unit: float = 1.0
 
     @classmethod
-    def of(cls, values: NDArray[np.float64], what: str = "all rows") -> RelativeRMSE:
-        """Return the measure for these target values; ``what`` names the rows they belong to."""
+    def from_targets(cls, values: NDArray[np.float64], rows: str = "all rows") -> RelativeRMSE:
+        """Return the measure for target values. ``rows`` names their rows in the note."""
         # Dividing by the largest absolute value prevents overflow and underflow of the squares.
         size = float(np.abs(values).max()) or 1.0
         unit = float((values / size).std()) * size
         note = (
             "Relative RMSE: the root mean squared error of held-out rows divided by the standard "
-            f"deviation of the target ({amount(unit)} in {what}). Predicting the mean of {what} "
+            f"deviation of the target ({amount(unit)} in {rows}). Predicting the mean of {rows} "
             "would reach 100% on them."
         )
         return cls("relative RMSE", "neg_root_mean_squared_error", note, unit)
 
-    def relative(
+    def compute_relative_error(
         self, true: NDArray[np.float64], predicted: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the relative RMSE of the predictions, one per column if there are several."""
-        missed = (true if predicted.ndim == 1 else true[:, None]) / self.unit
-        missed = missed - predicted / self.unit
-        return np.asarray(np.sqrt(np.mean(missed**2, axis=0)))
+        residuals = (true if predicted.ndim == 1 else true[:, None]) / self.unit
+        residuals = residuals - predicted / self.unit
+        return np.asarray(np.sqrt(np.mean(residuals**2, axis=0)))
 
     @property
-    def by_rows(self) -> bool:
-        """Whether the measure is a mean over rows: true to first order, see :meth:`losses`."""
+    def is_mean_over_rows(self) -> bool:
+        """True: to first order, the measure is a mean over rows; see :meth:`compute_losses`."""
         return True
 
-    def losses(
+    def compute_losses(
         self, true: NDArray[np.float64], predicted: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return one loss per row, whose mean is the relative RMSE.
@@ -117,7 +122,7 @@ class RelativeRMSE(Measure):
         root. The variance of their mean therefore approximates the variance of r.
 
         >>> measure = RelativeRMSE("relative RMSE", "", "", 2.0)
-        >>> measure.losses(np.array([0.0, 0.0]), np.array([2.0, 6.0])).round(3).tolist()
+        >>> measure.compute_losses(np.array([0.0, 0.0]), np.array([2.0, 6.0])).round(3).tolist()
         [1.342, 3.13]
         >>> round(float(np.mean([1.342, 3.13])), 3), round(float(np.sqrt(5)), 3)
         (2.236, 2.236)
@@ -126,7 +131,7 @@ class RelativeRMSE(Measure):
         root = float(np.sqrt(squares.mean()))
         return np.asarray((root**2 + squares) / (2 * root) if root > 0 else squares)
 
-    def written(self, score: str) -> str:
+    def format_code(self, score: str) -> str:
         """Return Python code for the error, given the code of scikit-learn's score."""
         return f"-{score} / {self.unit!r}"
 
@@ -141,14 +146,14 @@ def choose_measure(
 ) -> Measure:
     """Return the requested measure; by default the error, or the balanced error.
 
-    The default is the balanced error if the largest class has more than ``BALANCED_UP_TO`` times as
-    many rows as the smallest. A custom scorer is tried once on ``sample``, which has some rows of
-    every class, so that a scorer that fails for these classes is rejected before any fit. ``noun``
-    is the noun for one row in messages.
+    The default is the balanced error if the largest class has more than ``MAX_BALANCED_RATIO``
+    times as many rows as the smallest. A custom scorer is tried once on ``sample``, which has some
+    rows of every class, so that a scorer that fails for these classes is rejected before any fit.
+    ``noun`` is the noun for one row in messages.
     """
     if scoring is None:
         small, large = int(counts.argmin()), int(counts.argmax())
-        if counts[large] > BALANCED_UP_TO * counts[small]:
+        if counts[large] > MAX_BALANCED_RATIO * counts[small]:
             return Measure(
                 "balanced error",
                 "balanced_accuracy",
@@ -178,33 +183,37 @@ def choose_measure(
             f"scoring={scoring!r} is a negated loss, but the error is 1 minus the score. Pass a "
             "scorer whose best value is 1, such as 'f1_macro' or 'roc_auc_ovr'."
         )
-    name = f"1 - {_name(scoring)}"
+    name = f"1 - {_get_scorer_name(scoring)}"
     measure = Measure(name, scoring, f"{name}, as requested.")
-    _try(measure, classes, sample)
+    _check_scorer(measure, classes, sample)
     return measure
 
 
-def _name(scoring: Any) -> str:
+def _get_scorer_name(scoring: Any) -> str:
     if isinstance(scoring, str):
         return scoring
-    made = re.match(r"make_scorer\((\w+)", repr(scoring))
-    return made[1] if made else getattr(scoring, "__name__", "score")
+    match = re.match(r"make_scorer\((\w+)", repr(scoring))
+    return match[1] if match else getattr(scoring, "__name__", "score")
 
 
-def _try(measure: Measure, classes: NDArray[Any], sample: tuple[Any, Indices] | None) -> None:
+def _check_scorer(
+    measure: Measure, classes: NDArray[Any], sample: tuple[Any, Indices] | None
+) -> None:
     """Raise unless the scorer returns 1 for perfect predictions."""
     X, codes = (None, np.repeat(np.arange(len(classes)), 2)) if sample is None else sample
-    answers = _Answers(classes, codes, lambda: np.eye(len(classes))[codes])
+    predictions = _StoredPredictions(classes, codes, lambda: np.eye(len(classes))[codes])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            score = measure._score(answers, X, classes[codes])
-    except Exception as error:  # a custom scorer may raise any exception
-        reason = " ".join(str(error).split()).replace("_Answers", "The nearest-neighbor classifier")
+            score = measure._score(predictions, X, classes[codes])
+    except Exception as error:  # A custom scorer may raise any exception.
+        reason = " ".join(str(error).split()).replace(
+            "_StoredPredictions", "The nearest-neighbor classifier"
+        )
         raise ValueError(
             f"scoring={measure.scoring!r} failed for the {len(classes)} classes "
             f"{listed(classes.tolist(), limit=5)}: {reason[:300].rstrip('.')}."
-            f"{_advice(measure.scoring, classes)}"
+            f"{_suggest_scorer(measure.scoring, classes)}"
         ) from error
     if not np.isclose(score, 1.0, atol=1e-6):
         raise ValueError(
@@ -213,27 +222,29 @@ def _try(measure: Measure, classes: NDArray[Any], sample: tuple[Any, Indices] | 
         )
 
 
-def _advice(scoring: Any, classes: NDArray[Any]) -> str:
+def _suggest_scorer(scoring: Any, classes: NDArray[Any]) -> str:
     if not isinstance(scoring, str):
         return ""
-    same = [f"{scoring}_macro", f"{scoring}_ovr"]
-    known = next((name for name in same if name in get_scorer_names()), "f1_macro")
+    candidates = [f"{scoring}_macro", f"{scoring}_ovr"]
+    suggestion = next((name for name in candidates if name in get_scorer_names()), "f1_macro")
     if len(classes) == 2 and hasattr(classes[0], "lower"):
-        return f" Pass scoring={known!r}, or make_scorer with pos_label={classes.tolist()[1]!r}."
-    return f" Pass scoring={known!r}."
+        return (
+            f" Pass scoring={suggestion!r}, or make_scorer with pos_label={classes.tolist()[1]!r}."
+        )
+    return f" Pass scoring={suggestion!r}."
 
 
-class _Answers(ClassifierMixin, BaseEstimator):
+class _StoredPredictions(ClassifierMixin, BaseEstimator):
     """A classifier that returns stored predictions, so that any scorer can evaluate them."""
 
-    def __init__(self, classes: Any, predicted: Any, shares: Any) -> None:
-        self.classes, self.predicted, self.shares = classes, predicted, shares
+    def __init__(self, classes: Any, predicted: Any, get_probabilities: Any) -> None:
+        self.classes, self.predicted, self.get_probabilities = classes, predicted, get_probabilities
 
     @property
     def classes_(self) -> NDArray[Any]:
         return np.asarray(self.classes)
 
-    def fit(self, X: Any, y: Any = None) -> _Answers:
+    def fit(self, X: Any, y: Any = None) -> _StoredPredictions:
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -242,11 +253,11 @@ class _Answers(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         self._check(X)
-        return np.asarray(self.shares())
+        return np.asarray(self.get_probabilities())
 
     def _check(self, X: Any) -> None:
         if len(X) != len(self.predicted):
             raise ValueError(
-                f"the scorer requested predictions for {len(X)} rows, but they exist only for "
-                f"all {len(self.predicted)} rows it received"
+                f"the scorer requested predictions for {len(X)} rows, but predictions "
+                f"exist only for the {len(self.predicted)} rows that it received"
             )

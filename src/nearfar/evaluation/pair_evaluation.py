@@ -66,9 +66,9 @@ def pair_scores(
     if isinstance(pairs, Pairs):
         if y is not None:
             raise ValueError(
-                "y must not be given with Pairs, which contain the signs. Pass X and omit y."
+                "y must not be passed with Pairs, which contain the signs. Pass X and omit y."
             )
-        points, signs = pairs.to_arrays(_rows_for(pairs, X))
+        points, signs = pairs.to_arrays(_require_rows(pairs, X))
     else:
         points = finite_points(pairs, "pairs", 2)
         if y is None:
@@ -76,17 +76,17 @@ def pair_scores(
                 "y is missing. Pass +1 for each similar pair and -1 for each dissimilar pair."
             )
         signs = np.where(check_signs(y, len(points), "y"), 1, -1)
-    alike = signs == 1
-    if alike.all() or not alike.any():
+    is_similar = signs == 1
+    if is_similar.all() or not is_similar.any():
         raise ValueError(
-            f"Found {np.sum(alike)} similar and {np.sum(~alike)} dissimilar pairs; the scores need "
-            "at least one pair of each kind."
+            f"Found {np.sum(is_similar)} similar and {np.sum(~is_similar)} dissimilar pairs; the "
+            "scores need at least one pair of each kind."
         )
     distances = distances_of_pairs(learner, points)
-    cuts = all_cuts(distances, alike)
+    cuts = all_cuts(distances, is_similar)
     return {
-        "roc_auc": float(roc_auc_score(alike, -distances)),
-        "average_precision": float(average_precision_score(alike, -distances)),
+        "roc_auc": float(roc_auc_score(is_similar, -distances)),
+        "average_precision": float(average_precision_score(is_similar, -distances)),
         "best_accuracy": float(cuts.accuracies.max()),
         "equal_error_rate": cuts.equal_error_rate,
     }
@@ -120,7 +120,7 @@ def comparison_accuracy(
     0.5
     """
     if isinstance(comparisons, Triplets | Quadruplets):
-        points = comparisons.to_arrays(_rows_for(comparisons, X))
+        points = comparisons.to_arrays(_require_rows(comparisons, X))
     else:
         array = as_array(comparisons, "comparisons", "(m, 3, p) or (m, 4, p)")
         if array.ndim != 3 or array.shape[1] not in (3, 4):
@@ -131,12 +131,14 @@ def comparison_accuracy(
         points = finite_points(array, "comparisons", array.shape[1])
     if not len(points):
         raise ValueError("comparisons is empty; pass at least one triplet or quadruplet.")
-    other = [2, 3] if points.shape[1] == 4 else [0, 2]
-    gap = distances_of_pairs(learner, points[:, other]) - distances_of_pairs(learner, points[:, :2])
+    far_pair = [2, 3] if points.shape[1] == 4 else [0, 2]
+    gap = distances_of_pairs(learner, points[:, far_pair]) - distances_of_pairs(
+        learner, points[:, :2]
+    )
     return float(np.mean(0.5 + 0.5 * np.sign(gap)))
 
 
-def _rows_for(supervision: Any, X: Any) -> Any:
+def _require_rows(supervision: Any, X: Any) -> Any:
     if X is None:
         raise ValueError(
             f"X is missing. {type(supervision).__name__} hold row indices; pass the rows they "
@@ -274,51 +276,55 @@ class PairKFold(BaseCrossValidator):
                 )
             distinct, pairs = distinct_points(X, 2, "pairs")
             n_points = len(distinct)
-        units = np.arange(n_points) if groups is None else _group_codes(groups, n_points)
-        # The fold of each point, -1 for points in no pair.
-        side = self._fold_of(units[pairs], int(units.max(initial=-1)) + 1)[units]
+        units = np.arange(n_points) if groups is None else _encode_groups(groups, n_points)
+        # Fold number of each point, or -1 for points in no pair.
+        fold_of_point = self._assign_folds(units[pairs], int(units.max(initial=-1)) + 1)[units]
         for k in range(self.n_splits):
-            in_test = side[pairs] == k
+            in_test = fold_of_point[pairs] == k
             test = in_test.all(axis=1)
             train = ~in_test.any(axis=1)
             n_dropped = int(len(pairs) - test.sum() - train.sum())
-            for rows, called in ((test, "test set"), (train, "training set")):
+            for rows, set_name in ((test, "test set"), (train, "training set")):
                 if not rows.any():
                     raise ValueError(
                         f"Fold {k + 1} of n_splits={self.n_splits}: none of the {len(pairs)} pairs "
-                        f"is in the {called}; {n_dropped} pairs have a point on each side. "
+                        f"is in the {set_name}; {n_dropped} pairs have a point on each side. "
                         "Decrease n_splits, or use more pairs."
                     )
             if isinstance(X, Pairs):
-                yield PairFold(np.flatnonzero(side != k), np.flatnonzero(side == k), n_dropped)
+                yield PairFold(
+                    np.flatnonzero(fold_of_point != k),
+                    np.flatnonzero(fold_of_point == k),
+                    n_dropped,
+                )
             else:
                 yield PairFold(np.flatnonzero(train), np.flatnonzero(test), n_dropped)
 
-    def _fold_of(self, pairs: Indices, n: int) -> Indices:
+    def _assign_folds(self, pairs: Indices, n: int) -> Indices:
         """Return the fold of each of n units, -1 for a unit in no pair."""
         used = np.unique(pairs)
         graph = sparse.coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n))
-        _, part = sparse.csgraph.connected_components(graph, directed=False)
-        size = np.bincount(part[used], minlength=n)
+        _, group = sparse.csgraph.connected_components(graph, directed=False)
+        size = np.bincount(group[used], minlength=n)
         if len(used) < self.n_splits:
             raise ValueError(
                 f"n_splits={self.n_splits} is more than the {len(used)} points in pairs. Decrease "
                 "n_splits."
             )
         # A connected group that is larger than a fold is split into single points.
-        together = size[part[used]] <= len(used) / self.n_splits
-        block = np.where(together, part[used], n + np.arange(len(used)))
-        _, block = np.unique(block, return_inverse=True)
-        counts = np.bincount(block)
+        is_kept = size[group[used]] <= len(used) / self.n_splits
+        blocks = np.where(is_kept, group[used], n + np.arange(len(used)))
+        _, blocks = np.unique(blocks, return_inverse=True)
+        counts = np.bincount(blocks)
         order = np.arange(len(counts))
         if self.shuffle:
             order = check_random_state(self.random_state).permutation(order)
         folds = np.full(n, -1, np.intp)
-        folds[used] = _shared_out(counts, order, self.n_splits)[block]
+        folds[used] = _distribute_blocks(counts, order, self.n_splits)[blocks]
         return folds
 
 
-def _shared_out(counts: NDArray[np.intp], order: Indices, n_folds: int) -> Indices:
+def _distribute_blocks(counts: NDArray[np.intp], order: Indices, n_folds: int) -> Indices:
     """Assign blocks of points to folds: the largest block first, each to the smallest fold."""
     fold = np.empty(len(counts), np.intp)
     sizes = [(0, k) for k in range(n_folds)]
@@ -328,7 +334,7 @@ def _shared_out(counts: NDArray[np.intp], order: Indices, n_folds: int) -> Indic
     return fold
 
 
-def _group_codes(groups: ArrayLike, n_points: int) -> Indices:
+def _encode_groups(groups: ArrayLike, n_points: int) -> Indices:
     _, codes = encode_labels(groups, name="groups")
     if len(codes) != n_points:
         raise ValueError(

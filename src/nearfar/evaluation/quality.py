@@ -44,7 +44,7 @@ def local_continuity(
 
     A few pairs can dominate the result. Where a manifold nearly touches itself, a correct unfolding
     separates neighbors, and 0.2% of such pairs decreased the value from 0.99 to 0.56 on a Swiss
-    roll. Compare it with the value for ``without_stretched=0.01``.
+    roll. Compare the result with the value for ``without_stretched=0.01``.
 
     Cost: one neighbor search, at most O(n² p).
 
@@ -57,7 +57,8 @@ def local_continuity(
     n_neighbors : int, default=15
         Number of neighbors per row.
     without_stretched : float, default=0.0
-        Fraction of the pairs to omit, in [0, 1): those with the largest b / a.
+        Fraction of the pairs to omit, in [0, 1): the pairs with the largest ratio of output to
+        input distance.
 
     Returns
     -------
@@ -82,9 +83,9 @@ def local_continuity(
     >>> round(local_continuity(arc, angle[:, None], n_neighbors=5), 3)
     1.0
     """
-    inputs, outputs = _check(X, Y, n_neighbors, without_stretched)
+    inputs, outputs = _check_inputs(X, Y, n_neighbors, without_stretched)
     lengths, near = kneighbors(inputs, n_neighbors=n_neighbors)
-    return _agreement(lengths, _lengths(outputs, near), without_stretched)
+    return _compute_agreement(lengths, _compute_lengths(outputs, near), without_stretched)
 
 
 def local_trust(
@@ -94,8 +95,8 @@ def local_trust(
 
     .. math:: T = \frac{(\sum a b)^2}{\sum a^2 \sum b^2}
 
-    over the pairs (i, j) with j among the nearest neighbors of i in Y. It decreases when points
-    that are far apart in X become neighbors in Y. It differs from the rank-based trustworthiness of
+    over the pairs (i, j) with j among the nearest neighbors of i in Y. T decreases when points
+    that are far apart in X become neighbors in Y. T differs from the rank-based trustworthiness of
     Venna and Kaski, which is :func:`rank_trustworthiness`.
 
     Parameters
@@ -107,7 +108,8 @@ def local_trust(
     n_neighbors : int, default=15
         Number of neighbors per row.
     without_stretched : float, default=0.0
-        Fraction of the pairs to omit, in [0, 1): those with the largest a / b.
+        Fraction of the pairs to omit, in [0, 1): the pairs with the largest ratio of input to
+        output distance.
 
     Returns
     -------
@@ -128,9 +130,9 @@ def local_trust(
     >>> local_trust(line, np.abs(line), n_neighbors=4) < 0.3
     True
     """
-    inputs, outputs = _check(X, Y, n_neighbors, without_stretched)
+    inputs, outputs = _check_inputs(X, Y, n_neighbors, without_stretched)
     lengths, near = kneighbors(outputs, n_neighbors=n_neighbors)
-    return _agreement(lengths, _lengths(inputs, near), without_stretched)
+    return _compute_agreement(lengths, _compute_lengths(inputs, near), without_stretched)
 
 
 def neighborhood_intersection(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> float:
@@ -153,7 +155,7 @@ def neighborhood_intersection(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15)
     Returns
     -------
     float
-        From 0 to 1.
+        A number from 0 to 1.
 
     References
     ----------
@@ -167,10 +169,10 @@ def neighborhood_intersection(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15)
     >>> neighborhood_intersection(X, -3 * X[:, ::-1], n_neighbors=5)
     1.0
     """
-    inputs, outputs = _check(X, Y, n_neighbors)
+    inputs, outputs = _check_inputs(X, Y, n_neighbors)
     _, near_inputs = kneighbors(inputs, n_neighbors=n_neighbors)
     _, near_outputs = kneighbors(outputs, n_neighbors=n_neighbors)
-    return float(_shared(near_inputs, near_outputs).mean())
+    return float(_find_shared(near_inputs, near_outputs).mean())
 
 
 def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> float:
@@ -182,7 +184,8 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
     where :math:`r(i, j)` is the rank of j among the rows, ordered by their distance from i in X
     with ties broken by index. ``rank_trustworthiness(Y, X)`` is the continuity of Venna and Kaski.
 
-    Cost: O(n² (p + r)) for the distances and a sort of n numbers per row, in blocks of rows.
+    Cost: O(n² (p + r)) for the distances in p input and r output columns, and a sort of n numbers
+    per row, in blocks of rows.
 
     Parameters
     ----------
@@ -196,7 +199,7 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
     Returns
     -------
     float
-        From 0 to 1.
+        A number from 0 to 1.
 
     See Also
     --------
@@ -215,7 +218,7 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
     >>> rank_trustworthiness(X, X, n_neighbors=5)
     1.0
     """
-    inputs, outputs = _check(X, Y, n_neighbors)
+    inputs, outputs = _check_inputs(X, Y, n_neighbors)
     n = len(inputs)
     if 2 * n_neighbors >= n:
         raise ValueError(
@@ -225,14 +228,16 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
     centered = inputs - inputs.mean(axis=0)
     excess = 0
     for block in row_blocks(n, 24 * n, at_most=512):
-        excess += int(np.maximum(_ranks(centered, block, near[block]) - n_neighbors, 0).sum())
+        excess += int(
+            np.maximum(_compute_ranks(centered, block, near[block]) - n_neighbors, 0).sum()
+        )
     return 1.0 - excess * 2.0 / (n * n_neighbors * (2 * n - 3 * n_neighbors - 1))
 
 
 def embedding_quality(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict[str, float]:
     """Return all distance-based quality measures of an embedding.
 
-    They share one neighbor search in the inputs and one in the outputs.
+    The measures share one neighbor search in the inputs and one in the outputs.
 
     Parameters
     ----------
@@ -263,31 +268,40 @@ def embedding_quality(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict
     >>> embedding_quality(X, 2 * X)["intersection"]
     1.0
     """
-    inputs, outputs = _check(X, Y, n_neighbors)
-    near, seen = (kneighbors(points, n_neighbors=n_neighbors) for points in (inputs, outputs))
-    return _measures(near, seen, _lengths(outputs, near[1]), _lengths(inputs, seen[1]))
+    inputs, outputs = _check_inputs(X, Y, n_neighbors)
+    input_neighbors, output_neighbors = (
+        kneighbors(points, n_neighbors=n_neighbors) for points in (inputs, outputs)
+    )
+    return _compute_measures(
+        input_neighbors,
+        output_neighbors,
+        _compute_lengths(outputs, input_neighbors[1]),
+        _compute_lengths(inputs, output_neighbors[1]),
+    )
 
 
-def pairs_quality(D: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict[str, float]:
+def dissimilarity_quality(D: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> dict[str, float]:
     """Return the measures of :func:`embedding_quality` for a dissimilarity matrix D.
 
     Examples
     --------
     >>> import numpy as np
     >>> from scipy.spatial.distance import cdist
-    >>> from nearfar.evaluation.quality import pairs_quality
+    >>> from nearfar.evaluation.quality import dissimilarity_quality
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
-    >>> pairs_quality(cdist(X, X), 2 * X)["intersection"]
+    >>> dissimilarity_quality(cdist(X, X), 2 * X)["intersection"]
     1.0
     """
     pairs = np.array(D, dtype=np.float64)
-    _, outputs = _check(pairs, Y, n_neighbors)
+    _, outputs = _check_inputs(pairs, Y, n_neighbors)
     np.fill_diagonal(pairs, np.inf)
     rows = np.argsort(pairs, axis=1, kind="stable")[:, :n_neighbors]
-    near = np.take_along_axis(pairs, rows, axis=1), rows
-    seen = kneighbors(outputs, n_neighbors=n_neighbors)
-    here = np.take_along_axis(pairs, seen[1], axis=1)
-    return _measures(near, seen, _lengths(outputs, rows), here)
+    input_neighbors = np.take_along_axis(pairs, rows, axis=1), rows
+    output_neighbors = kneighbors(outputs, n_neighbors=n_neighbors)
+    input_lengths = np.take_along_axis(pairs, output_neighbors[1], axis=1)
+    return _compute_measures(
+        input_neighbors, output_neighbors, _compute_lengths(outputs, rows), input_lengths
+    )
 
 
 def held_out_quality(
@@ -333,54 +347,59 @@ def held_out_quality(
     >>> from nearfar.evaluation import held_out_quality
     >>> X = np.random.default_rng(0).normal(size=(120, 3)) * [5, 3, 0.01]
     >>> pca = PCA(2).fit(X[:100])
-    >>> found = held_out_quality(X[:100], pca.transform(X[:100]), X[100:], pca.transform(X[100:]))
-    >>> found["intersection"] > 0.98
+    >>> Y = pca.transform(X)
+    >>> quality = held_out_quality(X[:100], Y[:100], X[100:], Y[100:])
+    >>> quality["intersection"] > 0.98
     True
     """
-    inputs, outputs = _check(X, Y, n_neighbors)
-    new = check_array(X_new, dtype=[np.float64, np.float32], input_name="X_new")
-    placed = check_array(Y_new, dtype=[np.float64, np.float32], input_name="Y_new")
-    if len(new) != len(placed):
-        raise ValueError(f"X_new has {len(new)} rows but Y_new has {len(placed)}; they must match.")
-    for name, known, other in (("X", inputs, new), ("Y", outputs, placed)):
-        if known.shape[1] != other.shape[1]:
+    inputs, outputs = _check_inputs(X, Y, n_neighbors)
+    new_inputs = check_array(X_new, dtype=[np.float64, np.float32], input_name="X_new")
+    new_outputs = check_array(Y_new, dtype=[np.float64, np.float32], input_name="Y_new")
+    if len(new_inputs) != len(new_outputs):
+        raise ValueError(
+            f"X_new has {len(new_inputs)} rows but Y_new has {len(new_outputs)}; they must match."
+        )
+    for name, fitted, new in (("X", inputs, new_inputs), ("Y", outputs, new_outputs)):
+        if fitted.shape[1] != new.shape[1]:
             raise ValueError(
-                f"{name} has {known.shape[1]} columns but {name}_new has {other.shape[1]}; they "
+                f"{name} has {fitted.shape[1]} columns but {name}_new has {new.shape[1]}; they "
                 "must match."
             )
-    near = kneighbors(inputs, new, n_neighbors=n_neighbors)
-    seen = kneighbors(outputs, placed, n_neighbors=n_neighbors)
-    there, here = _lengths(outputs, near[1], placed), _lengths(inputs, seen[1], new)
-    return _measures(near, seen, there, here) | {
-        "rank_trust": _new_rank_trust(inputs, new, seen[1])
+    input_neighbors = kneighbors(inputs, new_inputs, n_neighbors=n_neighbors)
+    output_neighbors = kneighbors(outputs, new_outputs, n_neighbors=n_neighbors)
+    output_lengths = _compute_lengths(outputs, input_neighbors[1], new_outputs)
+    input_lengths = _compute_lengths(inputs, output_neighbors[1], new_inputs)
+    return _compute_measures(input_neighbors, output_neighbors, output_lengths, input_lengths) | {
+        "rank_trust": _compute_new_rank_trust(inputs, new_inputs, output_neighbors[1])
     }
 
 
-def shares_kept(
+def compute_intersections(
     X: NDArray[Any],
     Y: NDArray[Any],
     counts: Sequence[int],
-    asked: tuple[NDArray[Any], NDArray[Any]] | Indices,
+    queries: tuple[NDArray[Any], NDArray[Any]] | Indices,
 ) -> dict[int, float]:
     """Return :func:`neighborhood_intersection` for several numbers of neighbors.
 
     X and Y are the inputs and outputs of the fitted rows, among which neighbors are searched once
-    in each space. ``asked`` is either a tuple (inputs, outputs) of new rows, or indices of fitted
+    in each space. ``queries`` is either a tuple (inputs, outputs) of new rows, or indices of fitted
     rows. A fitted row is not its own neighbor.
     """
-    most = max(counts)
-    if isinstance(asked, tuple):
-        near = [
-            kneighbors(points, new, n_neighbors=most)[1]
-            for points, new in zip((X, Y), asked, strict=True)
+    max_count = max(counts)
+    if isinstance(queries, tuple):
+        neighbors = [
+            kneighbors(points, new, n_neighbors=max_count)[1]
+            for points, new in zip((X, Y), queries, strict=True)
         ]
     else:
-        near = [
-            _without_own(kneighbors(points, points[asked], n_neighbors=most + 1)[1], asked)
+        neighbors = [
+            _remove_self(kneighbors(points, points[queries], n_neighbors=max_count + 1)[1], queries)
             for points in (X, Y)
         ]
     return {
-        count: float(_shared(near[0][:, :count], near[1][:, :count]).mean()) for count in counts
+        count: float(_find_shared(neighbors[0][:, :count], neighbors[1][:, :count]).mean())
+        for count in counts
     }
 
 
@@ -444,7 +463,7 @@ def procrustes_error(
     A, B = (A - A.mean(axis=0)) / scale, (B - B.mean(axis=0)) / scale
     width = max(A.shape[1], B.shape[1])
     A, B = (np.pad(M, ((0, 0), (0, width - M.shape[1]))) for M in (A, B))
-    error = float(np.linalg.norm(A - _moved(A, B, by)))
+    error = float(np.linalg.norm(A - _align(A, B, by)))
     return error / float(np.linalg.norm(A)) if relative else error * float(scale)
 
 
@@ -509,29 +528,33 @@ def out_of_sample_consistency(
     >>> from nearfar import PCA
     >>> from nearfar.evaluation import out_of_sample_consistency
     >>> X = np.random.default_rng(0).normal(size=(300, 3)) * [5, 3, 1]
-    >>> found = out_of_sample_consistency(PCA(2), X, n_trials=3, random_state=0)
-    >>> 0.5 < found["ratio"] < 2
+    >>> result = out_of_sample_consistency(PCA(2), X, n_trials=3, random_state=0)
+    >>> 0.5 < result["ratio"] < 2
     True
     """
     rows = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=4)
     n = len(rows)
     check_parameter("out_of_sample_consistency", "n_trials", n_trials, [integer(1)])
     check_parameter("out_of_sample_consistency", "n_held_out", n_held_out, [none, integer(1)])
-    held_out = max(1, n // 10) if n_held_out is None else n_held_out
-    if held_out > n - 2:
+    n_new = max(1, n // 10) if n_held_out is None else n_held_out
+    if n_new > n - 2:
         raise ValueError(
-            f"n_held_out={held_out} is too large for {n} rows; at least two other rows are needed."
+            f"n_held_out={n_new} is too large for {n} rows; at least two other rows are needed."
         )
     random = check_random_state(random_state)
-    half = (n - held_out) // 2
+    half = (n - n_new) // 2
     new, fitted = np.empty(n_trials), np.empty(n_trials)
     for trial in range(n_trials):
         order = random.permutation(n)
-        C, A, B = np.split(order[: held_out + 2 * half], [held_out, held_out + half])
-        placed = [clone(estimator).fit(rows[part]).transform(rows[C]) for part in (A, B)]
-        present = [_placed(estimator, rows[np.append(part, C)])[half:] for part in (A, B)]
-        new[trial] = procrustes_error(*placed, by=by, relative=False)
-        fitted[trial] = procrustes_error(*present, by=by, relative=False)
+        C, A, B = np.split(order[: n_new + 2 * half], [n_new, n_new + half])
+        new_outputs = [
+            clone(estimator).fit(rows[half_rows]).transform(rows[C]) for half_rows in (A, B)
+        ]
+        fitted_outputs = [
+            _embed_rows(estimator, rows[np.append(half_rows, C)])[half:] for half_rows in (A, B)
+        ]
+        new[trial] = procrustes_error(*new_outputs, by=by, relative=False)
+        fitted[trial] = procrustes_error(*fitted_outputs, by=by, relative=False)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(new == fitted, 1.0, new / fitted)
         ratio = float(1.0 / np.mean(1.0 / ratios))
@@ -541,7 +564,7 @@ def out_of_sample_consistency(
 # ---------------------------------------------------------------------- helpers
 
 
-def _check(
+def _check_inputs(
     X: ArrayLike, Y: ArrayLike, n_neighbors: int, without_stretched: float = 0.0
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     inputs = check_array(X, dtype=[np.float64, np.float32], input_name="X")
@@ -556,76 +579,86 @@ def _check(
     check_parameter("quality", "without_stretched", without_stretched, [real(0, 1)])
     if without_stretched == 1:
         raise ValueError("without_stretched=1 omits all pairs; it must be less than 1.")
-    return _of_usual_size(inputs), _of_usual_size(outputs)
+    return _rescale_tiny(inputs), _rescale_tiny(outputs)
 
 
-def _of_usual_size(points: NDArray[Any]) -> NDArray[Any]:
+def _rescale_tiny(points: NDArray[Any]) -> NDArray[Any]:
     """Rescale tiny points so that squares do not underflow; no measure depends on the scale."""
     size = float(np.abs(points).max())
     return points / size if 0 < size < 1e-100 else points
 
 
-def _lengths(points: NDArray[Any], near: Indices, queries: NDArray[Any] | None = None) -> Matrix:
-    """Return the distances from each query (default: each row) to the rows listed in near."""
-    lengths = np.empty(near.shape)
-    asked = points if queries is None else queries
-    for block in row_blocks(len(asked), 16 * near.shape[1] * points.shape[1]):
-        differences = points[near[block]].astype(np.float64) - asked[block, None]
+def _compute_lengths(
+    points: NDArray[Any], neighbors: Indices, queries: NDArray[Any] | None = None
+) -> Matrix:
+    """Return the distances from each query (default: each row) to its neighbors."""
+    lengths = np.empty(neighbors.shape)
+    origins = points if queries is None else queries
+    for block in row_blocks(len(origins), 16 * neighbors.shape[1] * points.shape[1]):
+        differences = points[neighbors[block]].astype(np.float64) - origins[block, None]
         # Points that the exact search accepts do not overflow NumPy's norm.
         lengths[block] = np.linalg.norm(differences, axis=2)
     return lengths
 
 
-def _measures(
-    near: tuple[Matrix, Indices], seen: tuple[Matrix, Indices], there: Matrix, here: Matrix
+def _compute_measures(
+    input_neighbors: tuple[Matrix, Indices],
+    output_neighbors: tuple[Matrix, Indices],
+    output_lengths: Matrix,
+    input_lengths: Matrix,
 ) -> dict[str, float]:
-    """Return the measures from the neighbors in the input (near) and in the output (seen).
+    """Return the measures of :func:`embedding_quality`.
 
-    ``there`` are the output lengths of near, ``here`` the input lengths of seen.
+    ``output_lengths`` are the distances in the output of the neighbors in the input, and
+    ``input_lengths`` are the distances in the input of the neighbors in the output.
     """
     return {
-        "continuity": _agreement(near[0], there, 0.0),
-        "continuity_without_stretched": _agreement(near[0], there, 0.01),
-        "trust": _agreement(seen[0], here, 0.0),
-        "intersection": float(_shared(near[1], seen[1]).mean()),
+        "continuity": _compute_agreement(input_neighbors[0], output_lengths, 0.0),
+        "continuity_without_stretched": _compute_agreement(
+            input_neighbors[0], output_lengths, 0.01
+        ),
+        "trust": _compute_agreement(output_neighbors[0], input_lengths, 0.0),
+        "intersection": float(_find_shared(input_neighbors[1], output_neighbors[1]).mean()),
     }
 
 
-def _agreement(own: Matrix, other: Matrix, without: float) -> float:
+def _compute_agreement(lengths: Matrix, other_lengths: Matrix, omitted_fraction: float) -> float:
     """Return the squared cosine of two arrays of lengths, omitting the most stretched pairs."""
-    a, b = own.ravel(), other.ravel()
-    n_left = a.size - int(without * a.size)
-    if n_left < a.size:
+    a, b = lengths.ravel(), other_lengths.ravel()
+    n_kept = a.size - int(omitted_fraction * a.size)
+    if n_kept < a.size:
         with np.errstate(divide="ignore", invalid="ignore"):
             stretch = np.where(b > 0, b / a, 0.0)
-        left = np.argsort(stretch, kind="stable")[:n_left]
-        a, b = a[left], b[left]
+        smallest = np.argsort(stretch, kind="stable")[:n_kept]
+        a, b = a[smallest], b[smallest]
     if a.max() == 0 or b.max() == 0:
         return 1.0 if a.max() == b.max() else 0.0
     a, b = a / a.max(), b / b.max()
     return float(min(1.0, (a @ b) ** 2 / ((a @ a) * (b @ b))))
 
 
-def _without_own(near: Indices, own: Indices) -> Indices:
+def _remove_self(neighbors: Indices, rows: Indices) -> Indices:
     """Remove each row from its own list of neighbors, or the last entry if it is not listed.
 
     A row can be missing from its own list if it has many identical copies.
     """
-    others = near != own[:, None]
-    others[others.all(axis=1), -1] = False
-    return near[others].reshape(len(near), -1)
+    is_other = neighbors != rows[:, None]
+    is_other[is_other.all(axis=1), -1] = False
+    return neighbors[is_other].reshape(len(neighbors), -1)
 
 
-def _shared(near: Indices, others: Indices) -> NDArray[np.bool_]:
-    """Return which neighbors of each row are also in its other list."""
-    shared = np.empty(near.shape, dtype=bool)
-    for block in row_blocks(len(near), near.shape[1] * others.shape[1]):
-        shared[block] = (near[block, :, None] == others[block, None, :]).any(axis=2)
-    return shared
+def _find_shared(neighbors: Indices, other_neighbors: Indices) -> NDArray[np.bool_]:
+    """Return a mask of the neighbors of each row that are also in its second list."""
+    is_shared = np.empty(neighbors.shape, dtype=bool)
+    for block in row_blocks(len(neighbors), neighbors.shape[1] * other_neighbors.shape[1]):
+        is_shared[block] = (neighbors[block, :, None] == other_neighbors[block, None, :]).any(
+            axis=2
+        )
+    return is_shared
 
 
-def _ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.intp]:
-    """Return the ranks, from 1, of some columns by their distance from each row of a block."""
+def _compute_ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.intp]:
+    """Return the ranks, from 1, of selected points by their distance from each row of a block."""
     rows = np.arange(block.start, block.stop)
     distances = squared_distances(points[block], points)
     distances[np.arange(len(rows)), rows] = -1.0
@@ -635,36 +668,39 @@ def _ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.i
     return np.take_along_axis(ranks, columns, axis=1)
 
 
-def _new_rank_trust(points: NDArray[Any], queries: NDArray[Any], near: Indices) -> float:
+def _compute_new_rank_trust(
+    points: NDArray[Any], queries: NDArray[Any], neighbors: Indices
+) -> float:
     """Return the rank-based trustworthiness of new rows with neighbors among n fitted rows."""
-    n, l_ = len(points), near.shape[1]
+    n, l_ = len(points), neighbors.shape[1]
     if 2 * l_ >= n:
         return float("nan")
     center = points.mean(axis=0)
-    centered, asked = points - center, queries - center
+    centered, centered_queries = points - center, queries - center
     excess = 0
-    for block in row_blocks(len(asked), (16 + l_) * n):
-        distances = squared_distances(asked[block], centered)
-        mine = np.take_along_axis(distances, near[block], axis=1)
+    for block in row_blocks(len(centered_queries), (16 + l_) * n):
+        distances = squared_distances(centered_queries[block], centered)
+        neighbor_distances = np.take_along_axis(distances, neighbors[block], axis=1)
         # The rank is 1 plus the number of closer rows, so tied rows share the best rank.
-        ranks = 1 + (distances[:, None] < mine[:, :, None]).sum(axis=2)
+        ranks = 1 + (distances[:, None] < neighbor_distances[:, :, None]).sum(axis=2)
         excess += int(np.maximum(ranks - l_, 0).sum())
-    # The worst case, the last l of n ranks, has an excess of l (2n - 3l + 1) / 2 per row.
-    return 1.0 - excess * 2.0 / (len(asked) * l_ * (2 * n - 3 * l_ + 1))
+    # In the worst case, the neighbors have the last l of n ranks, so that the excess of a row is
+    # l (2n - 3l + 1) / 2.
+    return 1.0 - excess * 2.0 / (len(centered_queries) * l_ * (2 * n - 3 * l_ + 1))
 
 
-def _moved(A: Matrix, B: Matrix, by: str) -> Matrix:
+def _align(A: Matrix, B: Matrix, by: str) -> Matrix:
     if by == "linear":
         return np.asarray(B @ linalg.lstsq(B, A)[0])
-    left, singular, right = linalg.svd(B.T @ A)
-    turned = B @ (left @ right)
+    U, singular_values, Vt = linalg.svd(B.T @ A)
+    aligned = B @ (U @ Vt)
     square = float(np.sum(B * B))
     if by == "similarity" and square > 0:
-        turned *= float(singular.sum()) / square
-    return np.asarray(turned)
+        aligned *= float(singular_values.sum()) / square
+    return np.asarray(aligned)
 
 
-def _placed(estimator: Any, rows: NDArray[Any]) -> NDArray[Any]:
+def _embed_rows(estimator: Any, rows: NDArray[Any]) -> NDArray[Any]:
     fitted = clone(estimator).fit(rows)
-    own = hasattr(fitted, "embedding_")
-    return np.asarray(fitted.embedding_ if own else fitted.transform(rows))
+    has_embedding = hasattr(fitted, "embedding_")
+    return np.asarray(fitted.embedding_ if has_embedding else fitted.transform(rows))

@@ -39,7 +39,7 @@ class AlignmentKernelLearner(KernelProgram):
     kernels : "auto", "features" or list, default="auto"
         Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
         and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
-    mode : {"nonneg", "independent", "signed", "rank_one", "free"}, default="nonneg"
+    kernel_family : {"nonneg", "independent", "signed", "rank_one", "free"}, default="nonneg"
         Set of kernels over which the objective is optimized. See Notes.
     centered : bool, default=True
         Center the kernels and the target first. Without centering, a constant kernel is aligned
@@ -47,13 +47,13 @@ class AlignmentKernelLearner(KernelProgram):
     n_directions : int, "auto" or None, default="auto"
         Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
         None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
-        See Notes for mode "rank_one".
+        See Notes for ``kernel_family="rank_one"``.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_kernels,)
-        Weights of the kernels, or of the eigenvectors in mode "rank_one", scaled so that the mean
-        diagonal of the learned kernel is 1.
+        Weights of the kernels, or of the eigenvectors with ``kernel_family="rank_one"``, scaled so
+        that the mean diagonal of the learned kernel is 1.
     shares_ : ndarray of shape (n_kernels,)
         Fraction of the trace of the learned kernel that comes from each kernel. Unlike
         ``weights_``, these are comparable between kernels.
@@ -71,7 +71,7 @@ class AlignmentKernelLearner(KernelProgram):
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
         Predicted labels of the rows in ``unlabeled``. This attribute exists only if ``unlabeled``
-        was passed to ``fit``, and not in mode "free".
+        was passed to ``fit``, and not with ``kernel_family="free"``.
 
     See Also
     --------
@@ -88,7 +88,7 @@ class AlignmentKernelLearner(KernelProgram):
       its options. The option ``columns`` selects features by index or name. See
       ``nearfar.kernels.BaseKernels``.
 
-    The modes are
+    The kernel families are
 
     - "nonneg": weights :math:`\mu \ge 0`;
     - "independent": each kernel, scaled to norm 1, is weighted by its own alignment;
@@ -121,9 +121,10 @@ class AlignmentKernelLearner(KernelProgram):
     """
 
     learner_tags = LearnerTags(reads="instances", role="kernel")
+    renamed: ClassVar = {"mode": "kernel_family"}
     parameters: ClassVar = {
         **COMBINATION_PARAMETERS,
-        "mode": [one_of("nonneg", "independent", "signed", "rank_one", "free")],
+        "kernel_family": [one_of("nonneg", "independent", "signed", "rank_one", "free")],
         "centered": [boolean],
     }
 
@@ -131,18 +132,18 @@ class AlignmentKernelLearner(KernelProgram):
         self,
         kernels: Any = "auto",
         *,
-        mode: AlignmentMode = "nonneg",
+        kernel_family: AlignmentMode = "nonneg",
         centered: bool = True,
         n_directions: int | Literal["auto"] | None = "auto",
     ) -> None:
         self.kernels = kernels
-        self.mode = mode
+        self.kernel_family = kernel_family
         self.centered = centered
         self.n_directions = n_directions
 
     def _solve(self, kernels: Any, codes: NDArray[np.intp], **options: Any) -> AlignmentWeights:
         result = alignment_weights(
-            kernels, codes, mode=self.mode, centered=self.centered, **options
+            kernels, codes, kernel_family=self.kernel_family, centered=self.centered, **options
         )
         self.alignment_ = float(result.alignment)
         return result

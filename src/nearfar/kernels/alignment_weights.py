@@ -33,20 +33,20 @@ class AlignmentWeights:
     Attributes
     ----------
     weights : ndarray of shape (n_kernels,) or None
-        Weights of the kernels as they were passed, or of the directions in mode "rank_one". None in
-        mode "free".
+        Weights of the kernels as they were passed, or of the directions with
+        ``kernel_family="rank_one"``. None with ``kernel_family="free"``.
     value : float
         Product :math:`\langle K, T \rangle_F` with the target on the labeled points. K has
         Frobenius norm 1 over all points.
     bound : float
-        Upper bound on ``value`` over all weights of the mode. Mode "independent" does not optimize;
-        its bound is that of "nonneg".
+        Upper bound on ``value`` over all weights of the family. ``kernel_family="independent"``
+        does not optimize; its bound is that of "nonneg".
     gap : float
         Relative gap ``(bound - value) / value``.
     alignment : float
         ``value`` divided by the norm of the target. If all points are labeled, it is the alignment.
     directions : ndarray of shape (n, n_directions) or None
-        Eigenvectors whose outer products are the kernels in mode "rank_one".
+        Eigenvectors whose outer products are the kernels with ``kernel_family="rank_one"``.
     """
 
     weights: Vector | None
@@ -74,7 +74,7 @@ def alignment_weights(
     kernels: Kernels | KernelSet | None,
     y: ArrayLike,
     *,
-    mode: AlignmentMode = "nonneg",
+    kernel_family: AlignmentMode = "nonneg",
     centered: bool = True,
     n_directions: int | None = None,
     n_points: int | None = None,
@@ -112,20 +112,22 @@ def alignment_weights(
         kernel, "free" None.
     y : array-like of shape (n_labeled,)
         Labels of the first points. The number of labels can be less than the number of points.
-    mode : {"nonneg", "independent", "signed", "free", "rank_one"}, default="nonneg"
+    kernel_family : {"nonneg", "independent", "signed", "free", "rank_one"}, default="nonneg"
         Set of weights or matrices over which to optimize, as listed above.
     centered : bool, default=True
         Center the kernels (over all points) and the target (over the labeled points) first.
         Without centering, a constant kernel is aligned with classes of unequal size.
     n_directions : int, default=None
-        Number of eigenvectors in mode "rank_one". None uses all that are not rounding errors, but
-        at most 100.
+        Number of eigenvectors with ``kernel_family="rank_one"``. None uses all that are not
+        rounding errors, but at most 100.
     n_points : int, default=None
-        Total number of points in mode "free". None uses the number of labeled points.
+        Total number of points with ``kernel_family="free"``. None uses the number of labeled
+        points.
     tol : float, default=1e-6
-        Relative gap at which mode "signed" stops.
+        Relative gap at which ``kernel_family="signed"`` stops.
     max_iter : int, default=200
-        Maximum number of rounds in mode "signed". Each round computes an eigendecomposition.
+        Maximum number of rounds with ``kernel_family="signed"``. Each round computes an
+        eigendecomposition.
 
     Returns
     -------
@@ -143,7 +145,8 @@ def alignment_weights(
     .. [1] N. Cristianini et al., "On kernel-target alignment",
        NIPS 2001.
     .. [2] C. Cortes, M. Mohri and A. Rostamizadeh, "Algorithms for learning kernels based on
-       centered alignment", JMLR 13, 2012: "align" is mode "independent", "alignf" is "nonneg".
+       centered alignment", JMLR 13, 2012: "align" is ``kernel_family="independent"``, "alignf" is
+       "nonneg".
     .. [3] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
        2006, section 6.3.
 
@@ -161,26 +164,27 @@ def alignment_weights(
     0.789
     """
     owner = "alignment_weights"
-    modes = one_of("nonneg", "independent", "signed", "free", "rank_one")
-    check_parameter(owner, "mode", mode, [modes])
+    families = one_of("nonneg", "independent", "signed", "free", "rank_one")
+    check_parameter(owner, "kernel_family", kernel_family, [families])
     check_parameter(owner, "centered", centered, [boolean])
     check_parameter(owner, "n_directions", n_directions, [none, integer(1)])
     check_parameter(owner, "n_points", n_points, [none, integer(1)])
     check_parameter(owner, "tol", tol, [real(0, open_low=True)])
     check_parameter(owner, "max_iter", max_iter, [integer(1)])
-    for name, setting, required_mode in (
+    for name, setting, required_family in (
         ("n_directions", n_directions, "rank_one"),
         ("n_points", n_points, "free"),
     ):
-        if setting is not None and mode != required_mode:
+        if setting is not None and kernel_family != required_family:
             raise ValueError(
-                f'{name} can be set only with mode="{required_mode}"; got mode={mode!r}.'
+                f'{name} can be set only with kernel_family="{required_family}"; got '
+                f"kernel_family={kernel_family!r}."
             )
     F = compute_target_factor(y, centered)
     target = float(np.sqrt(np.sum((F.T @ F) ** 2)))
-    if mode == "free":
+    if kernel_family == "free":
         return _solve_free(kernels, F, target, n_points)
-    if mode == "rank_one":
+    if kernel_family == "rank_one":
         V = find_leading_directions(kernels, len(F), n_directions, centered=centered)[1]
         base: KernelSet = DirectionKernels(V)
         products = _Products(base.compute_forms(F).sum(axis=1), np.eye(V.shape[1]))
@@ -193,9 +197,9 @@ def alignment_weights(
         products = _compute_unit_products(base, F, centered)
         check_aligned(products.b)
         x, bound = _solve_nonneg(products)
-        if mode == "independent":
+        if kernel_family == "independent":
             x = np.maximum(products.b, 0)
-        elif mode == "signed":
+        elif kernel_family == "signed":
             x, bound = _solve_signed(base, products, x, tol, max_iter)
     x = x / np.sqrt(x @ products.Q @ x)
     value = float(products.b @ x)
@@ -292,7 +296,9 @@ def _solve_free(
     kernels: object, F: Matrix, target: float, n_points: int | None
 ) -> AlignmentWeights:
     if kernels is not None:
-        raise ValueError('mode="free" optimizes over all matrices, so kernels must be None.')
+        raise ValueError(
+            'kernel_family="free" optimizes over all matrices, so kernels must be None.'
+        )
     n = len(F) if n_points is None else n_points
     if n < len(F):
         raise ValueError(f"n_points must be at least the number of labels in y, {len(F)}; got {n}.")

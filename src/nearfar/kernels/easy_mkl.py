@@ -41,7 +41,7 @@ class EasyMKL(KernelCombination):
     kernels : "auto", "features" or list, default="auto"
         Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
         and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
-    lam : float, default=0.1
+    regularization : float, default=0.1
         Regularization λ, from 0 (γ picks the nearest points of the convex hulls of the classes) to
         1 (γ is uniform, so that the class means are compared).
     n_directions : int, "auto" or None, default="auto"
@@ -100,7 +100,8 @@ class EasyMKL(KernelCombination):
     """
 
     learner_tags = LearnerTags(reads="instances", role="kernel")
-    parameters: ClassVar = {**COMBINATION_PARAMETERS, "lam": [real(0, 1)]}
+    renamed: ClassVar = {"lam": "regularization"}
+    parameters: ClassVar = {**COMBINATION_PARAMETERS, "regularization": [real(0, 1)]}
     unit_diagonal = True
 
     objective_: float
@@ -111,15 +112,17 @@ class EasyMKL(KernelCombination):
         self,
         kernels: Any = "auto",
         *,
-        lam: float = 0.1,
+        regularization: float = 0.1,
         n_directions: int | Literal["auto"] | None = "auto",
     ) -> None:
         self.kernels = kernels
-        self.lam = lam
+        self.regularization = regularization
         self.n_directions = n_directions
 
     @staticmethod
-    def weights_of(kernels: Kernels | KernelSet, y: ArrayLike, lam: float = 0.1) -> Vector:
+    def weights_of(
+        kernels: Kernels | KernelSet, y: ArrayLike, regularization: float = 0.1
+    ) -> Vector:
         """Return the weights of kernel matrices; see :func:`nearfar.kernels.easy_mkl_weights`.
 
         Parameters
@@ -128,7 +131,7 @@ class EasyMKL(KernelCombination):
             Base kernels, which are scaled to unit diagonal.
         y : array-like of shape (n_labeled,)
             Labels of the first points.
-        lam : float, default=0.1
+        regularization : float, default=0.1
             Regularization λ, from 0 to 1.
 
         Returns
@@ -136,16 +139,18 @@ class EasyMKL(KernelCombination):
         ndarray of shape (n_kernels,)
             Nonnegative weights with sum 1.
         """
-        return easy_mkl_weights(kernels, y, lam)
+        return easy_mkl_weights(kernels, y, regularization)
 
     def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
-        solution = _solve(kernels, encode_one_vs_rest(codes), float(self.lam))
+        solution = _solve(kernels, encode_one_vs_rest(codes), float(self.regularization))
         self.objective_, self.bound_ = solution.objective, solution.bound
         self.duality_gap_ = (solution.objective - solution.bound) / max(solution.objective, 1e-300)
         return solution.weights
 
 
-def easy_mkl_weights(kernels: Kernels | KernelSet, y: ArrayLike, lam: float = 0.1) -> Vector:
+def easy_mkl_weights(
+    kernels: Kernels | KernelSet, y: ArrayLike, regularization: float = 0.1
+) -> Vector:
     r"""Return kernel weights in proportion to the distance between the classes in each kernel.
 
     Let :math:`\bar K` be the mean of the kernels, scaled to unit diagonal, and Y the diagonal
@@ -168,7 +173,7 @@ def easy_mkl_weights(kernels: Kernels | KernelSet, y: ArrayLike, lam: float = 0.
     y : array-like of shape (n_labeled,)
         Labels of the first points. With more than two classes, the values of each class against
         the rest are added.
-    lam : float, default=0.1
+    regularization : float, default=0.1
         Regularization λ, from 0 (nearest points of the convex hulls) to 1 (class means).
 
     Returns
@@ -190,10 +195,10 @@ def easy_mkl_weights(kernels: Kernels | KernelSet, y: ArrayLike, lam: float = 0.
     >>> easy_mkl_weights([rbf_kernel(X, gamma=g) for g in (0.01, 0.1, 1.0)], y).round(2)
     array([0.1 , 0.44, 0.46])
     """
-    check_parameter("easy_mkl_weights", "lam", lam, [real(0, 1)])
+    check_parameter("easy_mkl_weights", "regularization", regularization, [real(0, 1)])
     signs = encode_one_vs_rest(y)
     return _solve(
-        scale_to_unit_diagonal(make_kernel_set(kernels, signs.shape[1])), signs, lam
+        scale_to_unit_diagonal(make_kernel_set(kernels, signs.shape[1])), signs, regularization
     ).weights
 
 
@@ -205,24 +210,30 @@ class _Solution(NamedTuple):
     bound: float
 
 
-def _solve(base: KernelSet, signs: Matrix, lam: float) -> _Solution:
+def _solve(base: KernelSet, signs: Matrix, regularization: float) -> _Solution:
     """Return the weights of kernels with unit diagonal."""
     n = signs.shape[1]
-    if lam == 1:
+    if regularization == 1:
         gammas = np.array([_make_uniform_weights(sign) for sign in signs])
         objective = bound = float(np.sum(gammas**2))
     else:
         mean = base.compute_weighted_sum(np.full(base.n_kernels, 1 / base.n_kernels), n)
-        solutions = [solve_margin(mean, sign, None, lam / (1 - lam)) for sign in signs]
+        solutions = [
+            solve_margin(mean, sign, None, regularization / (1 - regularization)) for sign in signs
+        ]
         if not all(np.isfinite(solution.value) for solution in solutions):
             raise ValueError(
-                "lam=0 needs classes whose convex hulls do not intersect in the mean kernel, but "
-                "they do. Set lam above 0."
+                "regularization=0 needs classes whose convex hulls do not intersect in the mean "
+                "kernel, but they do. Set regularization above 0."
             )
         gammas = np.array([2 * solution.alpha / solution.alpha.sum() for solution in solutions])
-        objective = (1 - lam) * sum(_compute_hull_objective(solution) for solution in solutions)
+        objective = (1 - regularization) * sum(
+            _compute_hull_objective(solution) for solution in solutions
+        )
         # The margin functional is 4 over the squared distance between the convex hulls.
-        bound = min(objective, (1 - lam) * sum(4 / solution.value for solution in solutions))
+        bound = min(
+            objective, (1 - regularization) * sum(4 / solution.value for solution in solutions)
+        )
     weights = np.maximum(base.compute_forms((signs * gammas).T).sum(axis=1), 0)
     # The weights are squared distances between means of unit vectors. Weights below this limit are
     # rounding errors.

@@ -32,8 +32,8 @@ _ROUNDING = 1e-5
 
 #: Allowed parameter values of the program, which KernelIdealizedMetric uses too.
 PROGRAM_PARAMETERS: dict[str, list[Allowed]] = {
-    "C_S": [real(0, open_low=True)],
-    "C_D": [real(0, open_low=True)],
+    "C_similar": [real(0, open_low=True)],
+    "C_dissimilar": [real(0, open_low=True)],
     "nu": [real(0, 1, open_low=True)],
     "psd": [one_of("project", "constrain", "raise", "none")],
     **PAIR_PARAMETERS,
@@ -55,8 +55,9 @@ class IdealizedMetric(PairLearner):
         + \frac{C_S}{N_S} \sum_S (\hat d^2 - d_0^2)_+
         + C_D \Bigl( \frac{1}{N_D} \sum_D (\gamma + d_0^2 - \hat d^2)_+ - \nu\gamma \Bigr) ,
 
-    This convex program is solved by an interior point method, whose duality gap is reported. If
-    γ > 0, at most the fraction ν of the dissimilar pairs misses the margin.
+    where :math:`C_S` is ``C_similar`` and :math:`C_D` is ``C_dissimilar``. This convex program is
+    solved by an interior point method, whose duality gap is reported. If γ > 0, at most the
+    fraction ν of the dissimilar pairs misses the margin.
 
     Use it with few features and a few thousand pairs. B grows with C and with the fourth power of
     the scale of X, so scale the features first. The program optimizes over symmetric matrices, and
@@ -67,14 +68,14 @@ class IdealizedMetric(PairLearner):
 
     Parameters
     ----------
-    C_S : float, default=1.0
+    C_similar : float, default=1.0
         Penalty for similar pairs whose distance increases.
-    C_D : float, default=1.0
+    C_dissimilar : float, default=1.0
         Penalty for dissimilar pairs that miss the margin, and weight of the margin.
     nu : float, default=0.5
         Upper bound on the fraction of margin errors. These are dissimilar pairs that miss the
         margin. Above 0 and at most 1.
-    base : array of shape (p, p) or None, default=None
+    base_metric : array of shape (p, p) or None, default=None
         Positive semi-definite matrix of the original distance :math:`d_0`. None uses the identity,
         that is, the Euclidean distance.
     psd : {"project", "constrain", "raise", "none"}, default="project"
@@ -134,7 +135,7 @@ class IdealizedMetric(PairLearner):
     >>> from sklearn.preprocessing import scale
     >>> from nearfar import IdealizedMetric, KNNClassifier
     >>> X, y = load_wine(return_X_y=True)
-    >>> metric = IdealizedMetric(C_S=0.01, C_D=0.01).fit(scale(X), y)
+    >>> metric = IdealizedMetric(C_similar=0.01, C_dissimilar=0.01).fit(scale(X), y)
     >>> bool(metric.duality_gap_ < 1e-7)
     True
     >>> knn = KNNClassifier(metric).fit(scale(X), y)
@@ -143,27 +144,28 @@ class IdealizedMetric(PairLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
-    settings = ({"C_S": 0.01, "C_D": 0.01}, {"nu": 0.2})
+    renamed: ClassVar = {"C_S": "C_similar", "C_D": "C_dissimilar", "base": "base_metric"}
+    settings = ({"C_similar": 0.01, "C_dissimilar": 0.01}, {"nu": 0.2})
     state = State({"matrix_": floats("p", "p"), "ideal_weight_": number(0)})
-    parameters: ClassVar = {**PROGRAM_PARAMETERS, "base": [none, array]}
+    parameters: ClassVar = {**PROGRAM_PARAMETERS, "base_metric": [none, array]}
 
     def __init__(
         self,
-        C_S: float = 1.0,
+        C_similar: float = 1.0,
         *,
-        C_D: float = 1.0,
+        C_dissimilar: float = 1.0,
         nu: float = 0.5,
-        base: ArrayLike | None = None,
+        base_metric: ArrayLike | None = None,
         psd: Literal["project", "constrain", "raise", "none"] = "project",
         n_similar: int | None = None,
         n_dissimilar: int | None = None,
         tol: float = 1e-8,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
-        self.C_S = C_S
-        self.C_D = C_D
+        self.C_similar = C_similar
+        self.C_dissimilar = C_dissimilar
         self.nu = nu
-        self.base = base
+        self.base_metric = base_metric
         self.psd = psd
         self.n_similar = n_similar
         self.n_dissimilar = n_dissimilar
@@ -185,7 +187,7 @@ class IdealizedMetric(PairLearner):
 
     def _learn(self, rows: Floats, supervision: Pairs) -> None:
         frame, p = scaled(rows), rows.shape[1]
-        base = _check_base(self.base, p)
+        base = _check_base(self.base_metric, p)
         similar_pairs, dissimilar_pairs = self._usable(frame.points, supervision)
         self._check_size(len(similar_pairs) + len(dissimilar_pairs), p)
         pairs = np.vstack([similar_pairs, dissimilar_pairs])
@@ -193,7 +195,11 @@ class IdealizedMetric(PairLearner):
         differences = frame.points[pairs[:, 0]] - frame.points[pairs[:, 1]]
         # The points were divided by frame.unit. The factor frame.unit**2 makes up for this.
         price = (
-            np.where(is_similar, self.C_S / len(similar_pairs), self.C_D / len(dissimilar_pairs))
+            np.where(
+                is_similar,
+                self.C_similar / len(similar_pairs),
+                self.C_dissimilar / len(dissimilar_pairs),
+            )
             * frame.unit**2
         )
         squared = np.einsum("ij,ij->i", differences @ base, differences)
@@ -209,9 +215,9 @@ class IdealizedMetric(PairLearner):
             )
         if not np.isfinite([solution.objective, solution.bound]).all():
             raise ValueError(
-                "IdealizedMetric: the program overflows, because B grows with C_D and with the "
-                "fourth power of the scale of X. Rescale the features of X, or decrease C_S and "
-                "C_D."
+                "IdealizedMetric: the program overflows, because B grows with C_dissimilar and "
+                "with the fourth power of the scale of X. Rescale the features of X, or decrease "
+                "C_similar and C_dissimilar."
             )
         size = float(solution.alpha @ np.einsum("ij,ij->i", differences, differences))
         self._repair(solution.matrix, _MIN_EIGENVALUE * size)
@@ -258,8 +264,8 @@ class IdealizedMetric(PairLearner):
         if not values[-1] > min_eigenvalue:
             raise ValueError(
                 "IdealizedMetric: B has no positive eigenvalue, so all distances would be zero. "
-                "Similar pairs differ more than dissimilar ones in every direction. Increase C_D "
-                "or nu, or decrease C_S."
+                "Similar pairs differ more than dissimilar ones in every direction. Increase "
+                "C_dissimilar or nu, or decrease C_similar."
             )
         self.matrix_ = B if self.psd == "none" else project_psd(B)
 
@@ -276,16 +282,16 @@ def _check_base(base: ArrayLike | None, p: int) -> Matrix:
     M = np.asarray(base, np.float64)
     if M.shape != (p, p) or not np.isfinite(M).all():
         raise ValueError(
-            f"base must be a finite matrix of shape ({p}, {p}), with one row per feature; got "
-            f"shape {M.shape}."
+            f"base_metric must be a finite matrix of shape ({p}, {p}), with one row per feature; "
+            f"got shape {M.shape}."
         )
     size = float(np.abs(M).max())
     if not np.allclose(M, M.T, rtol=0, atol=1e-8 * size):
-        raise ValueError("base must be symmetric.")
+        raise ValueError("base_metric must be symmetric.")
     values = linalg.eigvalsh(M)
     if values[0] < -1e-8 * size or size == 0:
         raise ValueError(
-            "base must be positive semi-definite and not zero; its smallest eigenvalue is "
+            "base_metric must be positive semi-definite and not zero; its smallest eigenvalue is "
             f"{values[0]:.3g}."
         )
     return np.asarray((M + M.T) / 2)

@@ -51,9 +51,9 @@ class KernelIdealizedMetric(KernelizedLearner):
     n_directions : int, "auto" or None, default="auto"
         Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
         None uses all nonzero directions.
-    C_S : float, default=1.0
+    C_similar : float, default=1.0
         Penalty for similar pairs whose distance increases.
-    C_D : float, default=1.0
+    C_dissimilar : float, default=1.0
         Penalty for dissimilar pairs that miss the margin, and weight of the margin.
     nu : float, default=0.5
         Upper bound on the fraction of margin errors. These are dissimilar pairs that miss the
@@ -117,6 +117,7 @@ class KernelIdealizedMetric(KernelizedLearner):
     """
 
     learner_tags = LearnerTags(reads="instances", learns_from=("labels", "pairs"))
+    renamed: ClassVar = {"C_S": "C_similar", "C_D": "C_dissimilar"}
     state = State({"estimator_": object_of(IdealizedMetric, q="q", p="d")})
     inner = IdealizedMetric
     taken_over = ("alpha_", "ideal_weight_", "objective_", "duality_gap_", "negative_share_")
@@ -130,8 +131,8 @@ class KernelIdealizedMetric(KernelizedLearner):
         degree: float = 3,
         coef0: float = 1.0,
         n_directions: int | Literal["auto"] | None = "auto",
-        C_S: float = 1.0,
-        C_D: float = 1.0,
+        C_similar: float = 1.0,
+        C_dissimilar: float = 1.0,
         nu: float = 0.5,
         psd: Literal["project", "constrain", "raise", "none"] = "project",
         n_similar: int | None = None,
@@ -144,8 +145,8 @@ class KernelIdealizedMetric(KernelizedLearner):
         self.degree = degree
         self.coef0 = coef0
         self.n_directions = n_directions
-        self.C_S = C_S
-        self.C_D = C_D
+        self.C_similar = C_similar
+        self.C_dissimilar = C_dissimilar
         self.nu = nu
         self.psd = psd
         self.n_similar = n_similar

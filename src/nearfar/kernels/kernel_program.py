@@ -1,4 +1,4 @@
-"""Base class of kernel learners that optimize the weights in one of several modes."""
+"""Base class of kernel learners that optimize over one of several kernel families."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from nearfar.state import Sizes, State, floats, need
 
 
 class KernelProgram(KernelCombination):
-    r"""Base class of kernel learners with several modes; subclasses implement `_solve`.
+    r"""Base class of kernel learners with `kernel_family`; subclasses implement `_solve`.
 
-    In mode "rank_one", the kernels are :math:`v_i v_i^T`, where :math:`v_i` are the leading
-    eigenvectors of the mean of the base kernels. A new point with values k of the mean kernel gets
-    :math:`v_i(x) = v_i^T k / \lambda_i` by Nyström's formula, which is exact on training points.
-    The learned kernel is :math:`\sum_i \mu_i v_i(x) v_i(z)`.
+    With ``kernel_family="rank_one"``, the kernels are :math:`v_i v_i^T`, where :math:`v_i` are the
+    leading eigenvectors of the mean of the base kernels. A new point with values k of the mean
+    kernel gets :math:`v_i(x) = v_i^T k / \lambda_i` by Nyström's formula, which is exact on
+    training points. The learned kernel is :math:`\sum_i \mu_i v_i(x) v_i(z)`.
     """
 
     state = State({"_mean_weights": floats("m")})
     renamed: ClassVar = {"_shares": "_mean_weights"}
 
-    mode: Any
+    kernel_family: Any
     objective_: float
     bound_: float
     duality_gap_: float
@@ -43,9 +43,9 @@ class KernelProgram(KernelCombination):
 
     def _learn(self, points: Matrix, codes: NDArray[np.intp]) -> None:
         kernels = self._base.build_kernel_set(points)
-        if self.mode == "free":
+        if self.kernel_family == "free":
             self._learn_matrix(points, codes)
-        elif self.mode == "rank_one":
+        elif self.kernel_family == "rank_one":
             self._learn_directions(kernels, points, codes)
         else:
             super()._learn(points, codes)
@@ -57,7 +57,7 @@ class KernelProgram(KernelCombination):
         return weights
 
     def _learn_matrix(self, points: Matrix, codes: NDArray[np.intp]) -> None:
-        """Fit in mode "free", without weights and without kernel values for new points."""
+        """Fit with ``kernel_family="free"``: no weights, no kernel values for new points."""
         self._store_objective(self._solve(None, codes, n_points=len(points)))
         self.weights_, self.shares_, self.kernel_names_ = np.empty(0), np.empty(0), []
         self._mean_weights = np.zeros(len(self._base))
@@ -66,7 +66,7 @@ class KernelProgram(KernelCombination):
     def _learn_directions(
         self, kernels: KernelSet, points: Matrix, codes: NDArray[np.intp]
     ) -> None:
-        """Fit in mode "rank_one": compute weights of eigenvectors of the mean kernel."""
+        """Fit the weights of eigenvectors of the mean kernel (``kernel_family="rank_one"``)."""
         n = len(points)
         self._mean_weights = n / (kernels.n_kernels * kernels.traces)
         K = kernels.compute_weighted_sum(self._mean_weights)
@@ -91,17 +91,18 @@ class KernelProgram(KernelCombination):
     # ------------------------------------------------------------------ new points
 
     def _values(self, first: Matrix, second: Matrix) -> Matrix:
-        if self.mode == "free":
+        if self.kernel_family == "free":
             raise ValueError(
-                'mode="free" learns only the kernel matrix of the training rows, which repeats '
-                "their labels. It has no kernel values for other points. Choose another mode."
+                'kernel_family="free" learns only the kernel matrix of the training rows, which '
+                "repeats their labels. It has no kernel values for other points. Choose another "
+                "kernel_family."
             )
-        if self.mode == "rank_one":
+        if self.kernel_family == "rank_one":
             return np.asarray(self._coordinates(first) @ self._coordinates(second).T)
         return super()._values(first, second)
 
     def _base_values(self, i: int, first: Matrix, second: Matrix) -> Matrix:
-        if self.mode != "rank_one":
+        if self.kernel_family != "rank_one":
             return super()._base_values(i, first, second)
         return np.outer(self._extend_directions(first)[:, i], self._extend_directions(second)[:, i])
 
@@ -110,7 +111,7 @@ class KernelProgram(KernelCombination):
         return self._along(rows, partial(self._base.compute_weighted_sum, self._mean_weights))
 
     def _coordinates(self, rows: Matrix) -> Matrix:
-        if self.mode != "rank_one":
+        if self.kernel_family != "rank_one":
             return super()._coordinates(rows)
         used = self.weights_ > 0
         return np.asarray(self._extend_directions(rows)[:, used] * np.sqrt(self.weights_[used]))
@@ -118,10 +119,12 @@ class KernelProgram(KernelCombination):
     @property
     def _n_features_out(self) -> int:
         return (
-            int((self.weights_ > 0).sum()) if self.mode == "rank_one" else super()._n_features_out
+            int((self.weights_ > 0).sum())
+            if self.kernel_family == "rank_one"
+            else super()._n_features_out
         )
 
     def _check_state(self, sizes: Sizes) -> None:
         need(np.isfinite(self.weights_).all(), "weights_ must be finite.")
-        n_expected = {"free": 0, "rank_one": sizes["d"]}.get(self.mode, sizes["m"])
+        n_expected = {"free": 0, "rank_one": sizes["d"]}.get(self.kernel_family, sizes["m"])
         need(sizes["w"] == n_expected, "weights_ must have one number per kernel or direction.")

@@ -392,7 +392,7 @@ def _read_kernels(kernels: Any) -> KernelSet:
     if callable(kernels):
         return FunctionKernels(kernels, _count_kernels(kernels))
     if kernels is None:
-        raise ValueError('kernels is None, which is allowed only with mode="free".')
+        raise ValueError('kernels is None, which is allowed only with kernel_family="free".')
     if isinstance(kernels, np.ndarray) and kernels.ndim not in (1, 3):
         raise ValueError(
             "kernels must be a list of matrices or an array of shape (n_kernels, n, n); got an "

@@ -25,7 +25,7 @@ def find_leading_directions(
     base = make_kernel_set(kernels, n_labels)
     if base.n_kernels != 1:
         raise ValueError(
-            'mode="rank_one" uses the eigenvectors of one kernel, but kernels has '
+            'kernel_family="rank_one" uses the eigenvectors of one kernel, but kernels has '
             f"{base.n_kernels}. Pass one kernel, for example their sum."
         )
     n = base.n_points

@@ -45,21 +45,21 @@ class MarginKernelLearner(KernelProgram):
         Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
         and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
     C : float or None, default=1.0
-        Penalty parameter of the SVM. None with ``tau=0`` requires a hard margin.
-    tau : float, default=0.0
+        Penalty parameter of the SVM. None with ``dual_ridge=0`` requires a hard margin.
+    dual_ridge : float, default=0.0
         Ridge added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss
         with weight :math:`1/\tau`.
-    mode : {"nonneg", "signed", "rank_one", "free"}, default="nonneg"
+    kernel_family : {"nonneg", "signed", "rank_one", "free"}, default="nonneg"
         Set of kernels over which the objective is optimized. See Notes.
     trace : float or None, default=None
         Trace c of the learned kernel if ``norm`` is 1. None uses the number of rows.
     norm : float, default=1.0
-        Norm p of the constraint. With p > 1, which needs mode "nonneg", the constraint is
-        :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`, and no weight is exactly 0.
+        Norm p of the constraint. With p > 1, which needs ``kernel_family="nonneg"``, the constraint
+        is :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`, and no weight is exactly 0.
     n_directions : int, "auto" or None, default="auto"
         Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
         None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
-        See Notes for mode "rank_one".
+        See Notes for ``kernel_family="rank_one"``.
     tol : float, default=1e-3
         Stop when the gap between the objective and its bound is at most this, relative to the
         objective.
@@ -69,7 +69,7 @@ class MarginKernelLearner(KernelProgram):
     Attributes
     ----------
     weights_ : ndarray of shape (n_kernels,)
-        Weights of the kernels, or of the eigenvectors in mode "rank_one".
+        Weights of the kernels, or of the eigenvectors with ``kernel_family="rank_one"``.
     shares_ : ndarray of shape (n_kernels,)
         Fraction of the trace of the learned kernel that comes from each kernel. Unlike
         ``weights_``, these are comparable between kernels.
@@ -94,7 +94,7 @@ class MarginKernelLearner(KernelProgram):
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
         Predicted labels of the rows in ``unlabeled``. This attribute exists only if ``unlabeled``
-        was passed to ``fit``, and not in mode "free".
+        was passed to ``fit``, and not with ``kernel_family="free"``.
 
     See Also
     --------
@@ -111,7 +111,7 @@ class MarginKernelLearner(KernelProgram):
       its options. The option ``columns`` selects features by index or name. See
       ``nearfar.kernels.BaseKernels``.
 
-    The modes are
+    The kernel families are
 
     - "nonneg": weights :math:`\mu \ge 0`;
     - "signed": any weights for which the sum is positive semi-definite on the training rows. On new
@@ -145,11 +145,12 @@ class MarginKernelLearner(KernelProgram):
     """
 
     learner_tags = LearnerTags(reads="instances", role="kernel")
+    renamed: ClassVar = {"mode": "kernel_family", "tau": "dual_ridge"}
     parameters: ClassVar = {
         **COMBINATION_PARAMETERS,
         "C": [none, real(0, open_low=True)],
-        "tau": [real(0)],
-        "mode": [one_of("nonneg", "signed", "rank_one", "free")],
+        "dual_ridge": [real(0)],
+        "kernel_family": [one_of("nonneg", "signed", "rank_one", "free")],
         "trace": [none, real(0, open_low=True)],
         "norm": [real(1)],
         "tol": [real(0, open_low=True)],
@@ -161,8 +162,8 @@ class MarginKernelLearner(KernelProgram):
         kernels: Any = "auto",
         *,
         C: float | None = 1.0,
-        tau: float = 0.0,
-        mode: MarginMode = "nonneg",
+        dual_ridge: float = 0.0,
+        kernel_family: MarginMode = "nonneg",
         trace: float | None = None,
         norm: float = 1.0,
         n_directions: int | Literal["auto"] | None = "auto",
@@ -171,8 +172,8 @@ class MarginKernelLearner(KernelProgram):
     ) -> None:
         self.kernels = kernels
         self.C = C
-        self.tau = tau
-        self.mode = mode
+        self.dual_ridge = dual_ridge
+        self.kernel_family = kernel_family
         self.trace = trace
         self.norm = norm
         self.n_directions = n_directions
@@ -185,9 +186,9 @@ class MarginKernelLearner(KernelProgram):
             kernels,
             codes,
             C=self.C,
-            tau=self.tau,
+            dual_ridge=self.dual_ridge,
             trace=self.trace,
-            mode=self.mode,
+            kernel_family=self.kernel_family,
             norm=self.norm,
             tol=self.tol,
             max_iter=self.max_iter,

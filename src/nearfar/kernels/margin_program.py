@@ -36,12 +36,18 @@ class MarginProgram:
         kernels: KernelSet,
         signs: Matrix,
         C: float | None,
-        tau: float,
+        dual_ridge: float,
         total: float,
         tol: float,
         norm: float = 1.0,
     ) -> None:
-        self.kernels, self.signs, self.C, self.tau, self.norm = kernels, signs, C, tau, norm
+        self.kernels, self.signs, self.C, self.dual_ridge, self.norm = (
+            kernels,
+            signs,
+            C,
+            dual_ridge,
+            norm,
+        )
         self.n, self.scale = signs.shape[1], total / kernels.traces
         self.bound = -np.inf
         self.value = np.inf
@@ -61,7 +67,7 @@ class MarginProgram:
         """Solve the SVMs at the point x, and return the value and the plane of a lower bound."""
         K = self.kernels.compute_weighted_sum(self.scale * x, self.n)
         solutions = [
-            solve_margin(K, y, self.C, self.tau, tol=self._svm_tol, start=last)
+            solve_margin(K, y, self.C, self.dual_ridge, tol=self._svm_tol, start=last)
             for y, last in zip(self.signs, self._last, strict=True)
         ]
         del K
@@ -127,7 +133,7 @@ class MarginProgram:
         ridge = np.empty((n_old + 1, n_old + 1))
         ridge[:n_old, :n_old] = self.ridge
         ridge[n_old] = ridge[:, n_old] = [
-            self.tau * np.vdot(beta, other_beta) for other_beta in self._betas
+            self.dual_ridge * np.vdot(beta, other_beta) for other_beta in self._betas
         ]
         self.ridge = ridge
         self.linear = np.append(self.linear, 2 * np.abs(beta).sum())

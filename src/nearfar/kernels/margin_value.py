@@ -25,7 +25,9 @@ _MIN_HULL_DISTANCE = 1e-6
 _RIDGES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 
 
-def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float = 0.0) -> float:
+def margin_value(
+    K: ArrayLike, y: ArrayLike, C: float | None = None, dual_ridge: float = 0.0
+) -> float:
     r"""Return the margin functional of a kernel.
 
     The margin functional is defined as
@@ -50,9 +52,9 @@ def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float 
         Class labels. With more than two classes, the values of each class against the rest are
         added.
     C : float, default=None
-        Upper limit for α. None with ``tau=0`` requires that K separates the classes (hard margin);
-        None with ``tau`` above 0 gives the squared hinge loss.
-    tau : float, default=0.0
+        Upper limit for α. None with ``dual_ridge=0`` requires that K separates the classes (hard
+        margin); None with ``dual_ridge`` above 0 gives the squared hinge loss.
+    dual_ridge : float, default=0.0
         Ridge τ that is added to the diagonal of G(K).
 
     Returns
@@ -80,15 +82,15 @@ def margin_value(K: ArrayLike, y: ArrayLike, C: float | None = None, tau: float 
     >>> margin_value([[0.0, 0.0], [0.0, 4.0]], ["left", "right"])
     1.0
     """
-    check_margin_parameters("margin_value", C, tau)
+    check_margin_parameters("margin_value", C, dual_ridge)
     signs = encode_one_vs_rest(y)
-    kernel = as_kernel(K).copy() if C and tau else as_kernel(K)
+    kernel = as_kernel(K).copy() if C and dual_ridge else as_kernel(K)
     if len(kernel) != signs.shape[1]:
         raise ValueError(
             f"y must have one label per point of K; got {signs.shape[1]} labels and "
             f"{len(kernel)} points."
         )
-    solutions = [solve_margin(kernel, sign, C, tau, tol=1e-6) for sign in signs]
+    solutions = [solve_margin(kernel, sign, C, dual_ridge, tol=1e-6) for sign in signs]
     check_separable(solutions)
     return float(sum(solution.value for solution in solutions))
 
@@ -117,7 +119,7 @@ def solve_margin(
     K: Matrix,
     y: Vector,
     C: float | None,
-    tau: float,
+    dual_ridge: float,
     *,
     tol: float = 1e-3,
     start: MarginSolution | None = None,
@@ -125,25 +127,25 @@ def solve_margin(
     """Return the solution of the SVM with one kernel and labels 1 and -1.
 
     If a hard margin does not exist, the value is infinite. ``start`` is the solution for a similar
-    kernel. With both C and tau, the diagonal of K is changed during the call and restored.
+    kernel. With both C and dual_ridge, the diagonal of K is changed during the call and restored.
     """
-    if C is None and tau == 0:
+    if C is None and dual_ridge == 0:
         return _solve_hard_margin(K, y, start)
     if C is None:
         warm_start = None if start is None else (y * start.alpha, start.intercept)
-        beta = squared_hinge(K, y, tau, warm_start).beta
+        beta = squared_hinge(K, y, dual_ridge, warm_start).beta
     else:
-        beta = _fit_svm(K, y, C, tau, tol)
+        beta = _fit_svm(K, y, C, dual_ridge, tol)
     alpha = _make_feasible(y * beta, y, C)
     Kb = K @ (y * alpha)
     norm = float(Kb @ (y * alpha))
-    value, intercept = compute_primal_value(Kb, norm, y, C, tau)
-    bound = 2 * float(alpha.sum()) - norm - tau * float(alpha @ alpha)
+    value, intercept = compute_primal_value(Kb, norm, y, C, dual_ridge)
+    bound = 2 * float(alpha.sum()) - norm - dual_ridge * float(alpha @ alpha)
     return MarginSolution(alpha, intercept, value, bound)
 
 
 def compute_primal_value(
-    f: Vector, norm: float, y: Vector, C: float | None, tau: float
+    f: Vector, norm: float, y: Vector, C: float | None, dual_ridge: float
 ) -> tuple[float, float]:
     r"""Return the primal objective of a decision function and the best intercept.
 
@@ -153,7 +155,7 @@ def compute_primal_value(
         Decision function at the points, without intercept.
     norm : float
         Squared norm of the decision function.
-    y, C, tau
+    y, C, dual_ridge
         Labels and parameters of the problem. The loss of a slack s is the maximum of
         :math:`2as - \tau a^2` over :math:`0 \le a \le C`: a hinge, a squared hinge, or a function
         that is first quadratic and then linear.
@@ -162,11 +164,11 @@ def compute_primal_value(
     -------
     value, intercept : float
     """
-    if C is None and tau == 0:
+    if C is None and dual_ridge == 0:
         min_positive, max_negative = f[y > 0].min(), f[y < 0].max()
         margin = float(min_positive - max_negative) / 2
         return (norm / margin**2 if margin > 0 else np.inf), -float(min_positive + max_negative) / 2
-    if tau == 0:
+    if dual_ridge == 0:
         # As a function of the intercept, the sum of hinges is piecewise linear with breakpoints at
         # y - f. It decreases until the number of passed breakpoints equals the number of rows of
         # class 1.
@@ -175,23 +177,25 @@ def compute_primal_value(
         b = float(breakpoints[n_positive - 1] + breakpoints[n_positive]) / 2
         slack = 1 - y * (f + b)
         return norm + 2 * float(C or 0.0) * float(np.maximum(slack, 0).sum()), b
-    b = _find_balanced_intercept(f, y, C, tau)
+    b = _find_balanced_intercept(f, y, C, dual_ridge)
     slack = 1 - y * (f + b)
-    a = np.clip(slack / tau, 0, C)
-    return norm + float(a @ (2 * slack - tau * a)), b
+    a = np.clip(slack / dual_ridge, 0, C)
+    return norm + float(a @ (2 * slack - dual_ridge * a)), b
 
 
-def _find_balanced_intercept(f: Vector, y: Vector, C: float | None, tau: float) -> float:
+def _find_balanced_intercept(f: Vector, y: Vector, C: float | None, dual_ridge: float) -> float:
     """Return the intercept for which the dual variables of both classes have equal sums.
 
     The difference of the sums decreases with the intercept and is linear between breakpoints.
     """
 
     def compute_difference(b: float) -> float:
-        return float(y @ np.clip((1 - y * (f + b)) / tau, 0, C))
+        return float(y @ np.clip((1 - y * (f + b)) / dual_ridge, 0, C))
 
     ends = y - f
-    breakpoints = np.sort(ends if C is None else np.concatenate([ends, ends - y * (tau * C)]))
+    breakpoints = np.sort(
+        ends if C is None else np.concatenate([ends, ends - y * (dual_ridge * C)])
+    )
     low, high = 0, len(breakpoints) - 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -220,25 +224,25 @@ def encode_one_vs_rest(y: ArrayLike) -> Matrix:
     return np.array([np.where(codes == k, 1.0, -1.0) for k in class_codes])
 
 
-def check_margin_parameters(owner: str, C: float | None, tau: float) -> None:
-    """Raise if C or tau is not valid."""
+def check_margin_parameters(owner: str, C: float | None, dual_ridge: float) -> None:
+    """Raise if C or dual_ridge is not valid."""
     check_parameter(owner, "C", C, [none, real(0, open_low=True)])
-    check_parameter(owner, "tau", tau, [real(0)])
+    check_parameter(owner, "dual_ridge", dual_ridge, [real(0)])
 
 
 def check_separable(solutions: list[MarginSolution]) -> None:
     """Raise if a hard margin does not exist."""
     if not all(np.isfinite(solution.value) for solution in solutions):
         raise ValueError(
-            "C=None with tau=0 requires a hard margin, but the kernel does not separate the "
-            "classes of y: their convex hulls intersect. Set C, or set tau above 0."
+            "C=None with dual_ridge=0 requires a hard margin, but the kernel does not separate the "
+            "classes of y: their convex hulls intersect. Set C, or set dual_ridge above 0."
         )
 
 
 # ---------------------------------------------------------------------- solvers
 
 
-def _fit_svm(K: Matrix, y: Vector, C: float, tau: float, tol: float) -> Vector:
+def _fit_svm(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> Vector:
     """Return the coefficients of an SVM with an upper limit C for the dual variables."""
     n = len(y)
     # The tolerance applies to gradients, which are of order 1. The number of iterations is limited
@@ -246,8 +250,8 @@ def _fit_svm(K: Matrix, y: Vector, C: float, tau: float, tol: float) -> Vector:
     machine = SVC(C=C, kernel="precomputed", tol=tol, max_iter=max(1_000_000, 100 * n))
     diagonal = K.diagonal().copy()
     try:
-        if tau:
-            K.flat[:: n + 1] += tau
+        if dual_ridge:
+            K.flat[:: n + 1] += dual_ridge
         # The kernel was checked before; checking it again takes longer than fitting a small SVM.
         unchecked = config_context(assume_finite=True, skip_parameter_validation=True)
         with warnings.catch_warnings(), unchecked:
@@ -255,7 +259,7 @@ def _fit_svm(K: Matrix, y: Vector, C: float, tau: float, tol: float) -> Vector:
             warnings.simplefilter("ignore", ConvergenceWarning)
             machine.fit(K, y)
     finally:
-        if tau:
+        if dual_ridge:
             K.flat[:: n + 1] = diagonal
     beta = np.zeros(n)
     beta[machine.support_] = machine.dual_coef_[0]

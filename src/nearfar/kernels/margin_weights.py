@@ -35,8 +35,8 @@ class MarginWeights:
     Attributes
     ----------
     weights : ndarray of shape (n_kernels,) or None
-        Weights of the kernels as they were passed, or of the directions in mode "rank_one". None in
-        mode "free".
+        Weights of the kernels as they were passed, or of the directions with
+        ``kernel_family="rank_one"``. None with ``kernel_family="free"``.
     value : float
         Upper bound on the margin functional at the weights: a primal objective.
     bound : float
@@ -52,11 +52,11 @@ class MarginWeights:
         Dicts with ``value``, ``bound``, ``gap`` and ``seconds``, one per round of support vector
         machines.
     directions : ndarray of shape (n, n_directions) or None
-        Eigenvectors whose outer products are the kernels in mode "rank_one".
+        Eigenvectors whose outer products are the kernels with ``kernel_family="rank_one"``.
     psd_cuts : ndarray of shape (n, k) or None
-        Vectors u in mode "signed". With :math:`S = \sum u u^T`, they complete the proof of
-        ``bound``: :math:`\alpha^T G(K_i)\alpha + \langle S, K_i \rangle` is nearly the same
-        multiple of the trace for all kernels.
+        Vectors u with ``kernel_family="signed"``. With :math:`S = \sum u u^T`, they complete the
+        proof of ``bound``: :math:`\alpha^T G(K_i)\alpha + \langle S, K_i \rangle` is nearly the
+        same multiple of the trace for all kernels.
     """
 
     weights: Vector | None
@@ -90,9 +90,9 @@ def margin_weights(
     y: ArrayLike,
     *,
     C: float | None = 1.0,
-    tau: float = 0.0,
+    dual_ridge: float = 0.0,
     trace: float | None = None,
-    mode: MarginMode = "nonneg",
+    kernel_family: MarginMode = "nonneg",
     norm: float = 1.0,
     n_directions: int | None = None,
     n_points: int | None = None,
@@ -129,23 +129,24 @@ def margin_weights(
         Labels of the first points. The number of labels can be less than the number of points. With
         more than two classes, the functionals of each class against the rest are added.
     C : float, default=1.0
-        Upper limit for the dual variables. None with ``tau=0`` requires a hard margin.
-    tau : float, default=0.0
+        Upper limit for the dual variables. None with ``dual_ridge=0`` requires a hard margin.
+    dual_ridge : float, default=0.0
         Ridge added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss,
         :math:`\min |w|^2 + \tfrac1\tau\sum\xi^2`.
     trace : float, default=None
         Trace c of the learned kernel if ``norm`` is 1. None uses the number of points.
-    mode : {"nonneg", "signed", "free", "rank_one"}, default="nonneg"
+    kernel_family : {"nonneg", "signed", "free", "rank_one"}, default="nonneg"
         Set of weights or matrices over which to optimize, as listed above.
     norm : float, default=1.0
-        Norm p of the constraint. With p > 1, which needs mode "nonneg", the constraint is
-        :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`. No weight is then exactly 0, and with a large
-        p the products :math:`\mu_i \mathrm{tr} K_i` are nearly equal.
+        Norm p of the constraint. With p > 1, which needs ``kernel_family="nonneg"``, the constraint
+        is :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`. No weight is then exactly 0, and with a
+        large p the products :math:`\mu_i \mathrm{tr} K_i` are nearly equal.
     n_directions : int, default=None
-        Number of eigenvectors in mode "rank_one". None uses all that are not rounding errors, but
-        at most 100.
+        Number of eigenvectors with ``kernel_family="rank_one"``. None uses all that are not
+        rounding errors, but at most 100.
     n_points : int, default=None
-        Total number of points in mode "free". None uses the number of labeled points.
+        Total number of points with ``kernel_family="free"``. None uses the number of labeled
+        points.
     tol : float, default=1e-3
         Gap at which to stop, relative to the value.
     max_iter : int, default=200
@@ -174,14 +175,14 @@ def margin_weights(
     weighted sum of the kernels, one SVM, and one product of each kernel with a vector. Memory: the
     weighted sum, and the memory of the SVM.
 
-    Mode "free" needs no solver. For a fixed α, the minimum of :math:`-\alpha^T G(K) \alpha` over
-    :math:`K \succeq 0, \mathrm{tr} K = c` is :math:`-c|\alpha|^2`, at
-    :math:`K = c\,zz^T/|z|^2` with :math:`z = y\alpha`. It remains to solve
-    :math:`\max 2e^T\alpha - (\tau + c)|\alpha|^2` over the box and :math:`y^T\alpha = 0`. By
-    symmetry, α is constant within each class. With :math:`S = n_+\alpha_+ = n_-\alpha_-`, the
-    objective is the parabola :math:`4S - (\tau + c) S^2 (1/n_+ + 1/n_-)`, for
-    :math:`S \le C\min(n_+, n_-)`. **This mode learns nothing**: K repeats the labels and is zero
-    for all unlabeled points. Its value is a lower bound for all other modes.
+    ``kernel_family="free"`` needs no solver. For a fixed α, the minimum of :math:`-\alpha^T G(K)
+    \alpha` over :math:`K \succeq 0, \mathrm{tr} K = c` is :math:`-c|\alpha|^2`, at :math:`K =
+    c\,zz^T/|z|^2` with :math:`z = y\alpha`. It remains to solve :math:`\max 2e^T\alpha - (\tau +
+    c)|\alpha|^2` over the box and :math:`y^T\alpha = 0`. By symmetry, α is constant within each
+    class. With :math:`S = n_+\alpha_+ = n_-\alpha_-`, the objective is the parabola :math:`4S -
+    (\tau + c) S^2 (1/n_+ + 1/n_-)`, for :math:`S \le C\min(n_+, n_-)`. **This family learns
+    nothing**: K repeats the labels and is zero for all unlabeled points. Its value is a lower bound
+    for all other families.
 
     References
     ----------
@@ -206,19 +207,21 @@ def margin_weights(
     >>> float(round(result.weights @ [np.trace(K) for K in kernels], 6))
     150.0
     """
-    _check_arguments(C, tau, trace, mode, norm, n_directions, n_points, tol, max_iter)
+    _check_arguments(
+        C, dual_ridge, trace, kernel_family, norm, n_directions, n_points, tol, max_iter
+    )
     signs = encode_one_vs_rest(y)
-    if mode == "free":
-        return _solve_free(kernels, signs, C, tau, trace, n_points)
+    if kernel_family == "free":
+        return _solve_free(kernels, signs, C, dual_ridge, trace, n_points)
     directions = None
-    if mode == "rank_one":
+    if kernel_family == "rank_one":
         directions = find_leading_directions(kernels, signs.shape[1], n_directions)[1]
         base: KernelSet = DirectionKernels(directions)
     else:
         base = make_kernel_set(kernels, signs.shape[1])  # type: ignore[arg-type]
     total = float(base.n_points if trace is None else trace)
-    program = (SignedProgram if mode == "signed" else MarginProgram)(
-        base, signs, C, tau, total, tol, norm
+    program = (SignedProgram if kernel_family == "signed" else MarginProgram)(
+        base, signs, C, dual_ridge, total, tol, norm
     )
     if norm > 1:
         solution = norm_ball_method(
@@ -253,11 +256,11 @@ def margin_weights(
             f"{result.gap:.2g}, above tol={tol:g}. Increase max_iter or tol.",
             ConvergenceWarning,
         )
-    return _add_dual_variables(result, program.compute_alpha(), signs, C, tau)
+    return _add_dual_variables(result, program.compute_alpha(), signs, C, dual_ridge)
 
 
 def _add_dual_variables(
-    result: MarginWeights, alpha: Matrix, signs: Matrix, C: float | None, tau: float
+    result: MarginWeights, alpha: Matrix, signs: Matrix, C: float | None, dual_ridge: float
 ) -> MarginWeights:
     """Return the result with the dual variables that prove the bound, and their intercepts."""
     from dataclasses import replace
@@ -265,7 +268,7 @@ def _add_dual_variables(
     n = signs.shape[1]
     kernel = result.kernel
     values = [
-        compute_primal_value(f, float(f @ (y * a)), y, C, tau)
+        compute_primal_value(f, float(f @ (y * a)), y, C, dual_ridge)
         for a, y, f in zip(alpha, signs, (kernel[:n, :n] @ (signs * alpha).T).T, strict=True)
     ]
     intercepts = np.array([b for _, b in values])
@@ -281,24 +284,26 @@ def _add_dual_variables(
     return complete
 
 
-# ---------------------------------------------------------------------- mode "free"
+# ---------------------------------------------------------------------- kernel_family="free"
 
 
 def _solve_free(
     kernels: object,
     signs: Matrix,
     C: float | None,
-    tau: float,
+    dual_ridge: float,
     trace: float | None,
     n_points: int | None,
 ) -> MarginWeights:
     """Return the closed-form solution over all positive semi-definite matrices."""
     if kernels is not None:
-        raise ValueError('mode="free" optimizes over all matrices, so kernels must be None.')
+        raise ValueError(
+            'kernel_family="free" optimizes over all matrices, so kernels must be None.'
+        )
     if len(signs) > 1:
         raise ValueError(
-            f'mode="free" needs two classes; y has {len(signs)}. It only repeats the labels. '
-            "For more classes, use ideal_kernel(y), which does the same."
+            f'kernel_family="free" needs two classes; y has {len(signs)}. It only repeats the '
+            "labels. For more classes, use ideal_kernel(y), which does the same."
         )
     y = signs[0]
     n = len(y) if n_points is None else n_points
@@ -306,15 +311,15 @@ def _solve_free(
         raise ValueError(f"n_points must be at least the number of labels in y, {len(y)}; got {n}.")
     c = float(n if trace is None else trace)
     n_positive, n_negative = int((y > 0).sum()), int((y < 0).sum())
-    S = 2 / ((tau + c) * (1 / n_positive + 1 / n_negative))
+    S = 2 / ((dual_ridge + c) * (1 / n_positive + 1 / n_negative))
     S = S if C is None else min(S, C * min(n_positive, n_negative))
     alpha = np.where(y > 0, S / n_positive, S / n_negative)
     z = np.zeros(n)
     z[: len(y)] = y * alpha
     squared = float(z @ z)
-    bound = 4 * S - (tau + c) * squared
+    bound = 4 * S - (dual_ridge + c) * squared
     # With K = c zz'/|z|², the decision function is c z at the points, with squared norm c |z|².
-    value, intercept = compute_primal_value(c * z[: len(y)], c * squared, y, C, tau)
+    value, intercept = compute_primal_value(c * z[: len(y)], c * squared, y, C, dual_ridge)
     step = {"value": value, "bound": bound, "gap": (value - bound) / value, "seconds": 0.0}
     kernel = np.outer(z, z) * (c / squared)
     return MarginWeights(None, value, bound, alpha, intercept, [step], _kernels=kernel)
@@ -322,9 +327,9 @@ def _solve_free(
 
 def _check_arguments(
     C: float | None,
-    tau: float,
+    dual_ridge: float,
     trace: float | None,
-    mode: str,
+    kernel_family: str,
     norm: float,
     n_directions: int | None,
     n_points: int | None,
@@ -332,20 +337,23 @@ def _check_arguments(
     max_iter: int,
 ) -> None:
     owner = "margin_weights"
-    check_margin_parameters(owner, C, tau)
+    check_margin_parameters(owner, C, dual_ridge)
     check_parameter(owner, "trace", trace, [none, real(0, open_low=True)])
-    check_parameter(owner, "mode", mode, [one_of("nonneg", "signed", "free", "rank_one")])
+    check_parameter(
+        owner, "kernel_family", kernel_family, [one_of("nonneg", "signed", "free", "rank_one")]
+    )
     check_parameter(owner, "norm", norm, [real(1)])
     check_parameter(owner, "n_directions", n_directions, [none, integer(1)])
     check_parameter(owner, "n_points", n_points, [none, integer(1)])
     check_parameter(owner, "tol", tol, [real(0, open_low=True)])
     check_parameter(owner, "max_iter", max_iter, [integer(1)])
-    for name, value, default, required_mode in (
+    for name, value, default, required_family in (
         ("norm", norm, 1.0, "nonneg"),
         ("n_directions", n_directions, None, "rank_one"),
         ("n_points", n_points, None, "free"),
     ):
-        if value != default and mode != required_mode:
+        if value != default and kernel_family != required_family:
             raise ValueError(
-                f'{name} can be set only with mode="{required_mode}"; got mode={mode!r}.'
+                f'{name} can be set only with kernel_family="{required_family}"; got '
+                f"kernel_family={kernel_family!r}."
             )

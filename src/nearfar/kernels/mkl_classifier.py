@@ -35,7 +35,7 @@ class MKLClassifier(KernelSVM):
 
     Parameters
     ----------
-    learner : kernel learner, optional
+    estimator : kernel learner or None, default=None
         Kernel learner that is fitted first. None uses ``AlignmentKernelLearner()``. The mean
         diagonal of the learned kernel is 1, unless ``trace`` or ``norm`` of the learner is set.
     C : float, default=1.0
@@ -45,7 +45,7 @@ class MKLClassifier(KernelSVM):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
-    learner_ : KernelLearner or None
+    estimator_ : KernelLearner or None
         Fitted learner, or None if y has one class.
     weights_ : ndarray of shape (n_kernels,)
         Kernel weights of the learner.
@@ -79,9 +79,10 @@ class MKLClassifier(KernelSVM):
     """
 
     learner_tags = LearnerTags(reads="instances", role="classifier")
-    state = State({"learner_": none_or(object_of(KernelLearner, p="p", n="n"))}, rows=0)
+    renamed: ClassVar = {"learner": "estimator", "learner_": "estimator_"}
+    state = State({"estimator_": none_or(object_of(KernelLearner, p="p", n="n"))}, rows=0)
     parameters: ClassVar = {
-        "learner": [
+        "estimator": [
             none,
             instance(KernelLearner, description="a kernel learner such as MarginKernelLearner()"),
         ],
@@ -89,10 +90,10 @@ class MKLClassifier(KernelSVM):
     }
     settings = ({"C": 10.0}, {"C": 100.0})
 
-    learner_: Any
+    estimator_: Any
 
-    def __init__(self, learner: Any = None, *, C: float = 1.0) -> None:
-        self.learner = learner
+    def __init__(self, estimator: Any = None, *, C: float = 1.0) -> None:
+        self.estimator = estimator
         self.C = C
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -114,11 +115,11 @@ class MKLClassifier(KernelSVM):
         rows = self._check_X(X, reset=True)
         self.classes_, codes = self._check_labels(y, len(rows), min_classes=1)
         if len(self.classes_) == 1:
-            self.learner_ = None
+            self.estimator_ = None
             self._store_empty()
             return self
-        learner = AlignmentKernelLearner() if self.learner is None else clone(self.learner)
-        self.learner_ = learner.fit(X, y)
+        learner = AlignmentKernelLearner() if self.estimator is None else clone(self.estimator)
+        self.estimator_ = learner.fit(X, y)
         points = exact(rows)
         self._store_svm(fit_svc(learner._values(points, points), codes, self.C))
         return self
@@ -126,19 +127,19 @@ class MKLClassifier(KernelSVM):
     @property
     def weights_(self) -> Vector:
         """Kernel weights of the learner."""
-        return np.asarray(self.learner_.weights_)
+        return np.asarray(self.estimator_.weights_)
 
     @property
     def kernel_names_(self) -> list[str]:
         """Names of the learner's kernels."""
-        return list(self.learner_.kernel_names_)
+        return list(self.estimator_.kernel_names_)
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         need(
-            (self.learner_ is None) == (sizes["c"] == 1),
-            "learner_ must be None only for one class.",
+            (self.estimator_ is None) == (sizes["c"] == 1),
+            "estimator_ must be None only for one class.",
         )
 
     def _values(self, rows: Matrix) -> Matrix:
-        return np.asarray(self.learner_._values(rows, self.learner_._rows[self.support_]))
+        return np.asarray(self.estimator_._values(rows, self.estimator_._rows[self.support_]))

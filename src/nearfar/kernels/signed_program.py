@@ -24,12 +24,12 @@ class SignedProgram(MarginProgram):
         kernels: KernelSet,
         signs: Matrix,
         C: float | None,
-        tau: float,
+        dual_ridge: float,
         total: float,
         tol: float,
         norm: float = 1.0,
     ) -> None:
-        super().__init__(kernels, signs, C, tau, total, tol, norm)
+        super().__init__(kernels, signs, C, dual_ridge, total, tol, norm)
         self.cone = Cone(kernels, self.scale)
         # A positive semi-definite K of trace c has a Frobenius norm of at most c. This limits each
         # weight.
@@ -77,7 +77,7 @@ def _invert(gram: Matrix) -> Matrix:
     values, V = linalg.eigh(gram)
     if values[0] <= 1e-12 * values[-1]:
         raise ValueError(
-            'mode="signed" needs linearly independent kernels; otherwise their weights are not '
-            "unique. Remove kernels that are copies, multiples or sums of others."
+            'kernel_family="signed" needs linearly independent kernels; otherwise their weights '
+            "are not unique. Remove kernels that are copies, multiples or sums of others."
         )
     return np.asarray((V / values) @ V.T)

@@ -37,28 +37,31 @@ class ADAMENNClassifier(LocalVoter):
 
     Two estimates of the class probabilities at a training point z are compared:
 
-    - :math:`P(j|z)`, the fraction of class j among the ``n_posterior`` nearest points of z;
-    - :math:`\bar P(j|x_i=z_i)`, which uses feature i alone. Of the ``n_region`` nearest points of
-      z, it takes the ``n_slab`` points (the slab) that are nearest to z along feature i.
+    - :math:`P(j|z)`, the fraction of class j among the ``n_posterior_neighbors`` nearest points of
+      z;
+    - :math:`\bar P(j|x_i=z_i)`, which uses feature i alone. Of the ``n_region_neighbors`` nearest
+      points of z, it takes the ``n_slab_neighbors`` points (the slab) that are nearest to z along
+      feature i.
 
     The difference between them,
 
     .. math:: r_i(z) = \sum_j \frac{(P(j|z) - \bar P(j|x_i=z_i))^2}{\bar P(j|x_i=z_i)},
 
     is small if feature i alone predicts the classes as well as all features do. For a query
-    :math:`x_0`, :math:`\bar r_i` is the mean of :math:`r_i` over its ``n_average`` nearest points.
-    With :math:`R_i = \max_l \bar r_l - \bar r_i`, the weights and the distance are
+    :math:`x_0`, :math:`\bar r_i` is the mean of :math:`r_i` over its ``n_average_neighbors``
+    nearest points. With :math:`R_i = \max_l \bar r_l - \bar r_i`, the weights and the distance are
 
     .. math:: w_i(x_0) \propto \exp(c R_i), \qquad
               d(x, x_0)^2 = \sum_i w_i(x_0) (x_i - x_{0i})^2 .
 
     Use it if few features matter, these features differ from place to place, and the classes are
-    not Gaussian. The result depends strongly on ``c``; tune it, for example over :meth:`grid`.
+    not Gaussian. The result depends strongly on ``weight_scale``; tune it, for example over
+    :meth:`grid`.
 
     Cost: O(n² p) to fit, which computes :math:`r_i(z)` for all training points; then O(n p) per
     query and iteration. With ``region="weighted"``, :math:`r_i(z)` is computed again for each query
-    in every iteration after the first, which takes ``n_average`` times as long. The fitted
-    classifier stores the training points.
+    in every iteration after the first, which takes ``n_average_neighbors`` times as long. The
+    fitted classifier stores the training points.
 
     Parameters
     ----------
@@ -67,24 +70,25 @@ class ADAMENNClassifier(LocalVoter):
         first. None searches X itself.
     n_neighbors : int, default=3
         Number of neighbors that vote.
-    n_average : int or None, default=None
+    n_average_neighbors : int or None, default=None
         Number of nearest points of a query over which :math:`r_i` is averaged (:math:`K_0` in
         [1]_). None uses a tenth of the rows, but at least 20.
-    n_posterior : int, default=3
+    n_posterior_neighbors : int, default=3
         Number of nearest points that estimate a posterior. It is :math:`P(j|z)` here, and the
         number is :math:`K_1` in [1]_.
-    n_region : int or None, default=None
+    n_region_neighbors : int or None, default=None
         Number of nearest points from which the slabs are taken (:math:`K_2` in [1]_). None uses
-        15% of the rows, but more than ``n_posterior``.
-    n_slab : int or None, default=None
+        15% of the rows, but more than ``n_posterior_neighbors``.
+    n_slab_neighbors : int or None, default=None
         Number of points per slab (L in [1]_). Points at the same distance as the last one are
-        included too. None uses half of ``n_region``.
-    c : float, default=5.0
-        Factor in the exponential weights. With 0, all features have the same weight.
+        included too. None uses half of ``n_region_neighbors``.
+    weight_scale : float, default=5.0
+        Factor in the exponent of the feature weights: c in the formula above. With 0, all features
+        have the same weight. Used if ``weighting="exponential"``.
     weighting : {"exponential", "linear", "quadratic"}, default="exponential"
         Form of the feature weights: proportional to :math:`\exp(c R_i)`, :math:`R_i` or
         :math:`R_i^2`.
-    n_iter : int, default=1
+    max_iter : int, default=1
         Maximum number of iterations. It must be at most 100. After the first, the nearest points
         are searched under the weights of the iteration before. The weights need not converge.
     region : {"euclidean", "weighted"}, default="euclidean"
@@ -106,8 +110,9 @@ class ADAMENNClassifier(LocalVoter):
         Class labels.
     deviations_ : ndarray of shape (n_features,)
         Standard deviations of the training points, after the learner's transform.
-    n_average_, n_region_, n_slab_ : int
-        Values of ``n_average``, ``n_region`` and ``n_slab`` that were used.
+    n_average_neighbors_, n_region_neighbors_, n_slab_neighbors_ : int
+        Values of ``n_average_neighbors``, ``n_region_neighbors`` and ``n_slab_neighbors`` that were
+        used.
     relevances_ : ndarray of shape (n_samples, n_features)
         :math:`r_i(z)` at the training points. Small values belong to relevant features.
     estimator_ : object or None
@@ -135,32 +140,43 @@ class ADAMENNClassifier(LocalVoter):
     >>> from nearfar import ADAMENNClassifier
     >>> X = np.random.default_rng(0).normal(size=(300, 6))
     >>> y = X[:, 0] > 0
-    >>> rule = ADAMENNClassifier(c=20.0).fit(X, y)
+    >>> rule = ADAMENNClassifier(weight_scale=20.0).fit(X, y)
     >>> int(rule.weights_at(X).mean(axis=0).argmax())
     0
     """
 
+    renamed: ClassVar = {
+        "n_region": "n_region_neighbors",
+        "n_slab": "n_slab_neighbors",
+        "n_average": "n_average_neighbors",
+        "n_posterior": "n_posterior_neighbors",
+        "c": "weight_scale",
+        "n_iter": "max_iter",
+        "n_region_": "n_region_neighbors_",
+        "n_slab_": "n_slab_neighbors_",
+        "n_average_": "n_average_neighbors_",
+    }
     state = State(
         {
-            "n_average_": whole(low=1, most="n"),
-            "n_region_": whole(low=1, most="n"),
-            "n_slab_": whole(low=1, most="n"),
+            "n_average_neighbors_": whole(low=1, most="n"),
+            "n_region_neighbors_": whole(low=1, most="n"),
+            "n_slab_neighbors_": whole(low=1, most="n"),
             "relevances_": floats("n", "q"),
         }
     )
     parameters: ClassVar = {
         **LOCAL_PARAMETERS,
-        "n_average": [none, integer(1)],
-        "n_posterior": [integer(1)],
-        "n_region": [none, integer(1)],
-        "n_slab": [none, integer(1)],
-        "c": [real(0)],
+        "n_average_neighbors": [none, integer(1)],
+        "n_posterior_neighbors": [integer(1)],
+        "n_region_neighbors": [none, integer(1)],
+        "n_slab_neighbors": [none, integer(1)],
+        "weight_scale": [real(0)],
         "weighting": [one_of("exponential", "linear", "quadratic")],
-        "n_iter": [integer(1, 100)],
+        "max_iter": [integer(1, 100)],
         "region": [one_of("euclidean", "weighted")],
         "exclude_self": [boolean],
     }
-    settings = ({"c": 20.0}, {"weighting": "linear"})
+    settings = ({"weight_scale": 20.0}, {"weighting": "linear"})
     at_once = 96  # distances from this many queries to thousands of rows fit into the CPU cache
 
     def __init__(
@@ -168,13 +184,13 @@ class ADAMENNClassifier(LocalVoter):
         estimator: Any = None,
         n_neighbors: int = 3,
         *,
-        n_average: int | None = None,
-        n_posterior: int = 3,
-        n_region: int | None = None,
-        n_slab: int | None = None,
-        c: float = 5.0,
+        n_average_neighbors: int | None = None,
+        n_posterior_neighbors: int = 3,
+        n_region_neighbors: int | None = None,
+        n_slab_neighbors: int | None = None,
+        weight_scale: float = 5.0,
         weighting: Literal["exponential", "linear", "quadratic"] = "exponential",
-        n_iter: int = 1,
+        max_iter: int = 1,
         region: Literal["euclidean", "weighted"] = "euclidean",
         exclude_self: bool = False,
         standardize: bool = True,
@@ -183,13 +199,13 @@ class ADAMENNClassifier(LocalVoter):
     ) -> None:
         self.estimator = estimator
         self.n_neighbors = n_neighbors
-        self.n_average = n_average
-        self.n_posterior = n_posterior
-        self.n_region = n_region
-        self.n_slab = n_slab
-        self.c = c
+        self.n_average_neighbors = n_average_neighbors
+        self.n_posterior_neighbors = n_posterior_neighbors
+        self.n_region_neighbors = n_region_neighbors
+        self.n_slab_neighbors = n_slab_neighbors
+        self.weight_scale = weight_scale
         self.weighting = weighting
-        self.n_iter = n_iter
+        self.max_iter = max_iter
         self.region = region
         self.exclude_self = exclude_self
         self.standardize = standardize
@@ -218,19 +234,25 @@ class ADAMENNClassifier(LocalVoter):
     def _learn(self, rows: LocalRows) -> None:
         n = len(rows)
         others = n - bool(self.exclude_self)
-        for name, most in (("n_average", n), ("n_posterior", others), ("n_region", others)):
+        for name, most in (
+            ("n_average_neighbors", n),
+            ("n_posterior_neighbors", others),
+            ("n_region_neighbors", others),
+        ):
             self._check_size(name, most)
-        region = self.n_region or min(others, max(int(0.15 * n), self.n_posterior + 1))
-        for name in ("n_posterior", "n_slab"):
+        region = self.n_region_neighbors or min(
+            others, max(int(0.15 * n), self.n_posterior_neighbors + 1)
+        )
+        for name in ("n_posterior_neighbors", "n_slab_neighbors"):
             size = getattr(self, name)
             if size is not None and size > region:
                 raise ValueError(
                     f"{name}={size} must be at most the number of points in a region "
-                    f"(n_region={region})."
+                    f"(n_region_neighbors={region})."
                 )
-        self.n_average_ = int(self.n_average or min(n, max(n // 10, 20)))
-        self.n_region_ = int(region)
-        self.n_slab_ = int(self.n_slab or max(1, region // 2))
+        self.n_average_neighbors_ = int(self.n_average_neighbors or min(n, max(n // 10, 20)))
+        self.n_region_neighbors_ = int(region)
+        self.n_slab_neighbors_ = int(self.n_slab_neighbors or max(1, region // 2))
         columns = FeatureColumns.of(rows)
 
         def work(block: slice) -> Matrix:
@@ -240,8 +262,10 @@ class ADAMENNClassifier(LocalVoter):
 
     def _sizes(self, most: int) -> _Sizes:
         """Return the sizes of the lists of nearest rows if there are ``most`` rows in all."""
-        region = min(self.n_region_, most)
-        return _Sizes(min(self.n_posterior, region), region, min(self.n_slab_, region))
+        region = min(self.n_region_neighbors_, most)
+        return _Sizes(
+            min(self.n_posterior_neighbors, region), region, min(self.n_slab_neighbors_, region)
+        )
 
     def _lists(
         self, rows: LocalRows, columns: FeatureColumns, block: slice, sizes: _Sizes
@@ -254,26 +278,33 @@ class ADAMENNClassifier(LocalVoter):
 
     def _over(self, rows: LocalRows, n: int, work: Callable[[slice], _Result]) -> Iterator[_Result]:
         """Apply ``work`` to n lists, block by block."""
-        each = 32 * len(rows) + 64 * (self.n_region_ + 1)
+        each = 32 * len(rows) + 64 * (self.n_region_neighbors_ + 1)
         blocks = row_blocks(n, each, at_most=self.at_once)
         return map_in_order(work, blocks, effective_threads(self.n_jobs))
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        enough = max(self.n_posterior, self.n_slab_) <= self.n_region_
-        need(enough, "n_region_ must be at least n_posterior and n_slab_.")
+        enough = max(self.n_posterior_neighbors, self.n_slab_neighbors_) <= self.n_region_neighbors_
+        need(
+            enough,
+            "n_region_neighbors_ must be at least n_posterior_neighbors and n_slab_neighbors_.",
+        )
         need((self.relevances_ >= 0).all(), "relevances_ must not be negative.")
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
-        return {"n_neighbors": [3, 5], "n_posterior": [3, 9], "c": [1.0, 5.0, 20.0]}
+        return {
+            "n_neighbors": [3, 5],
+            "n_posterior_neighbors": [3, 9],
+            "weight_scale": [1.0, 5.0, 20.0],
+        }
 
     # ------------------------------------------------------------------ queries
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
-        size = min(self.n_average_, len(rows) - (queries.own is not None))
+        size = min(self.n_average_neighbors_, len(rows) - (queries.own is not None))
         W = np.full(queries.standard.shape, 1 / rows.n_features)
-        for step in range(self.n_iter):
+        for step in range(self.max_iter):
             near = rows.window(queries, LocalMetrics(weights=W), size).found
             if step and self.region == "weighted":
                 means = self._anew(rows, queries, near, W)
@@ -282,7 +313,7 @@ class ADAMENNClassifier(LocalVoter):
             else:
                 assert isinstance(rows, _Rows)
                 means = rows.left_out.means(queries.own, near, self.relevances_)
-            before, W = W, weights_of(means, self.weighting, self.c)
+            before, W = W, weights_of(means, self.weighting, self.weight_scale)
             if np.array_equal(before, W):  # further iterations would not change the weights
                 break
         return LocalMetrics(weights=W)
@@ -455,13 +486,14 @@ class _LeftOut:
     """
 
     columns: FeatureColumns
-    n_posterior: int
+    n_posterior_neighbors: int
     # Squared distance and index of the last row of each list.
     region_end: Vector
     region_last: Indices
     posterior_end: Vector
     posterior_last: Indices
-    # Class counts among the n_posterior nearest rows, and among n_posterior + 1.
+    # Class counts among the n_posterior_neighbors nearest rows, and among n_posterior_neighbors +
+    # 1.
     fewer: Matrix
     few: Matrix
     # Width of the slabs, class counts in them, and class counts in slabs with one more row.
@@ -485,7 +517,9 @@ class _LeftOut:
         apart, squares, left, z = apart[:, listed], squares[listed], left[listed], z[listed]
         lost = self.columns.indicators[left]
         among = _not_after(squares, left, self.posterior_end[z], self.posterior_last[z])
-        shares = np.where(among[:, None], self.few[z] - lost, self.fewer[z]) / self.n_posterior
+        shares = (
+            np.where(among[:, None], self.few[z] - lost, self.fewer[z]) / self.n_posterior_neighbors
+        )
         inside = self.width[z] * (1 + EQUAL) >= np.abs(apart).T
         counts = np.where(inside[:, :, None], self.wide[z] - lost[:, None, :], self.narrow[z])
         found[listed] = chi_squared(shares, counts)

@@ -27,7 +27,7 @@ _SETTLED = 1e-3
 class DANNClassifier(LocalVoter):
     r"""Discriminant adaptive nearest-neighbor classifier (DANN): one local metric per query.
 
-    For a query :math:`x_0`, the ``n_metric`` nearest training points are weighted by
+    For a query :math:`x_0`, the ``n_metric_neighbors`` nearest training points are weighted by
     :math:`(1 - (d_i/h)^3)^3`, where :math:`d_i` is the distance from the query and h the distance
     of the farthest of these points. With :math:`S_w` and :math:`S_b` the weighted covariances
     within and between classes, the metric of the query is
@@ -50,20 +50,20 @@ class DANNClassifier(LocalVoter):
         first. None searches X itself.
     n_neighbors : int, default=5
         Number of neighbors that vote.
-    n_metric : int or None, default=None
+    n_metric_neighbors : int or None, default=None
         Number of nearest training points that define a metric. None uses a fifth of the rows,
         but at least 50 and at least ``10 * (n_features + n_classes)``, and never more than all.
     epsilon : float, default=1.0
         Weight of the directions in which the classes do not differ. Larger values make the metric
         more like that of :math:`S_w^{-1}` alone.
-    n_iter : int, default=1
+    max_iter : int, default=1
         Maximum number of iterations. After the first, the nearest points are searched under the
         metric of the iteration before. More than one rarely helps. See Notes.
     shrinkage : float, default=1e-3
         Shrinkage of the covariances. :math:`S_w` is replaced by
         :math:`(1-s) S_w + s (\mathrm{tr}\, S_w / p) I`, where s is this number.
     weights : {"tricube", "uniform"}, default="tricube"
-        Weights of the ``n_metric`` points: the formula above, or 1 for all of them.
+        Weights of the ``n_metric_neighbors`` points: the formula above, or 1 for all of them.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
@@ -78,7 +78,7 @@ class DANNClassifier(LocalVoter):
         Class labels.
     deviations_ : ndarray of shape (n_features,)
         Standard deviations of the training points, after the learner's transform.
-    n_metric_ : int
+    n_metric_neighbors_ : int
         Number of nearest training points that was used.
     estimator_ : object or None
         Fitted learner, or None if ``estimator`` is None.
@@ -92,8 +92,8 @@ class DANNClassifier(LocalVoter):
     The iterations of a query need not converge. A query stops early if it gets a set of nearest
     points that it has had before, or if its metric changes by less than 0.001 in relative norm.
 
-    If all ``n_metric`` points have the same label, :math:`S_b` is zero. If no class varies among
-    them, :math:`S_w` is the identity.
+    If all ``n_metric_neighbors`` points have the same label, :math:`S_b` is zero. If no class
+    varies among them, :math:`S_w` is the identity.
 
     References
     ----------
@@ -108,16 +108,21 @@ class DANNClassifier(LocalVoter):
     >>> from nearfar import DANNClassifier
     >>> X, y = load_wine(return_X_y=True)
     >>> dann = DANNClassifier().fit(X, y)
-    >>> dann.n_metric_, round(dann.leave_one_out_error(), 3)
+    >>> dann.n_metric_neighbors_, round(dann.leave_one_out_error(), 3)
     (160, 0.011)
     """
 
-    state = State({"n_metric_": whole(low=1, most="n")})
+    renamed: ClassVar = {
+        "n_metric": "n_metric_neighbors",
+        "n_iter": "max_iter",
+        "n_metric_": "n_metric_neighbors_",
+    }
+    state = State({"n_metric_neighbors_": whole(low=1, most="n")})
     parameters: ClassVar = {
         **LOCAL_PARAMETERS,
-        "n_metric": [none, integer(1)],
+        "n_metric_neighbors": [none, integer(1)],
         "epsilon": [real(0, open_low=True)],
-        "n_iter": [integer(1)],
+        "max_iter": [integer(1)],
         "shrinkage": [real(0, 1)],
         "weights": [one_of("tricube", "uniform")],
     }
@@ -129,9 +134,9 @@ class DANNClassifier(LocalVoter):
         estimator: Any = None,
         n_neighbors: int = 5,
         *,
-        n_metric: int | None = None,
+        n_metric_neighbors: int | None = None,
         epsilon: float = 1.0,
-        n_iter: int = 1,
+        max_iter: int = 1,
         shrinkage: float = 1e-3,
         weights: Literal["tricube", "uniform"] = "tricube",
         standardize: bool = True,
@@ -140,9 +145,9 @@ class DANNClassifier(LocalVoter):
     ) -> None:
         self.estimator = estimator
         self.n_neighbors = n_neighbors
-        self.n_metric = n_metric
+        self.n_metric_neighbors = n_metric_neighbors
         self.epsilon = epsilon
-        self.n_iter = n_iter
+        self.max_iter = max_iter
         self.shrinkage = shrinkage
         self.weights = weights
         self.standardize = standardize
@@ -151,25 +156,29 @@ class DANNClassifier(LocalVoter):
 
     def _learn(self, rows: LocalRows) -> None:
         (n, p), c = rows.given.shape, rows.n_classes
-        self._check_size("n_metric", n)
-        self.n_metric_ = window_size(n, p, c) if self.n_metric is None else int(self.n_metric)
-        if self.n_metric_ < p + c:
+        self._check_size("n_metric_neighbors", n)
+        self.n_metric_neighbors_ = (
+            window_size(n, p, c)
+            if self.n_metric_neighbors is None
+            else int(self.n_metric_neighbors)
+        )
+        if self.n_metric_neighbors_ < p + c:
             warn(
-                f"DANNClassifier: n_metric={self.n_metric_} points are too few for {p} features "
-                f"and {c} classes: the local within-class covariance is singular, and its inverse "
-                f"depends on shrinkage={self.shrinkage:g}. Increase shrinkage or n_metric, or "
-                "reduce X first, for example with DANNSubspace."
+                f"DANNClassifier: n_metric_neighbors={self.n_metric_neighbors_} points are too few "
+                f"for {p} features and {c} classes: the local within-class covariance is singular, "
+                f"and its inverse depends on shrinkage={self.shrinkage:g}. Increase shrinkage or "
+                "n_metric_neighbors, or reduce X first, for example with DANNSubspace."
             )
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
-        m = min(self.n_metric_, len(rows) - (queries.own is not None))
+        m = min(self.n_metric_neighbors_, len(rows) - (queries.own is not None))
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
         at_work = np.arange(len(queries))
         matrices = np.empty((len(queries), rows.n_features, rows.n_features))
         seen: list[Indices] = []
-        for step in range(self.n_iter):
+        for step in range(self.max_iter):
             asked, window = queries[at_work], None
-            if self.n_iter > 1:
+            if self.max_iter > 1:
                 window = rows.window(asked, metrics, m)
                 new = np.ones(len(at_work), dtype=bool)
                 for before in seen:
@@ -198,7 +207,7 @@ class DANNClassifier(LocalVoter):
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
         return {
             "n_neighbors": [3, 5, 9],
-            "n_metric": sorted({window_size(n, p, n_classes), max(1, n // 2), n}),
+            "n_metric_neighbors": sorted({window_size(n, p, n_classes), max(1, n // 2), n}),
             "epsilon": [0.1, 1.0, 10.0],
             "shrinkage": [1e-3, 0.1],
         }

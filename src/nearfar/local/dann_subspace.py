@@ -36,9 +36,9 @@ _ASKED = 1_000
 class DANNSubspace(LinearLearner):
     r"""Linear map onto the directions in which classes differ locally, averaged over all rows.
 
-    Let :math:`S_b(x_i)` be the between-class covariance of the ``n_metric`` nearest rows of
-    :math:`x_i`, including the row itself. The rows are weighted as in :class:`DANNClassifier`, and
-    the coordinates are whitened so that the within-class covariance is the identity (see
+    Let :math:`S_b(x_i)` be the between-class covariance of the ``n_metric_neighbors`` nearest rows
+    of :math:`x_i`, including the row itself. The rows are weighted as in :class:`DANNClassifier`,
+    and the coordinates are whitened so that the within-class covariance is the identity (see
     ``sphere``). The map projects onto the leading eigenvectors of
 
     .. math:: \bar S = \frac1n \sum_i S_b(x_i) .
@@ -55,7 +55,7 @@ class DANNSubspace(LinearLearner):
     ----------
     n_components : int or "auto", default="auto"
         Dimension of the output; "auto" selects it by leave-one-out error. See Notes.
-    n_metric : int or None, default=None
+    n_metric_neighbors : int or None, default=None
         Number of nearest training points that define a metric. None uses a fifth of the rows,
         but at least 50 and at least ``10 * (n_features + n_classes)``, and never more than all.
     sphere : {"global", "local", "none"}, default="global"
@@ -77,7 +77,7 @@ class DANNSubspace(LinearLearner):
         Mean of the training points.
     eigenvalues_ : ndarray of shape (n_components,)
         Leading eigenvalues of :math:`\bar S`, in descending order.
-    n_metric_ : int
+    n_metric_neighbors_ : int
         Number of nearest rows that was used.
     errors_ : ndarray of shape (n_tried, 2)
         Each number of components that was tried and its leave-one-out error. Set only if
@@ -111,10 +111,11 @@ class DANNSubspace(LinearLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision")
-    state = State({"eigenvalues_": floats("q"), "n_metric_": optional(whole(low=1))})
+    renamed: ClassVar = {"n_metric": "n_metric_neighbors", "n_metric_": "n_metric_neighbors_"}
+    state = State({"eigenvalues_": floats("q"), "n_metric_neighbors_": optional(whole(low=1))})
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("auto")],
-        "n_metric": [none, integer(1)],
+        "n_metric_neighbors": [none, integer(1)],
         "sphere": [one_of("global", "local", "none")],
         "shrinkage": [real(0, 1)],
         "standardize": [boolean],
@@ -126,14 +127,14 @@ class DANNSubspace(LinearLearner):
         self,
         n_components: int | Literal["auto"] = "auto",
         *,
-        n_metric: int | None = None,
+        n_metric_neighbors: int | None = None,
         sphere: Literal["global", "local", "none"] = "global",
         shrinkage: float = 1e-3,
         standardize: bool = True,
         n_jobs: int | None = None,
     ) -> None:
         self.n_components = n_components
-        self.n_metric = n_metric
+        self.n_metric_neighbors = n_metric_neighbors
         self.sphere = sphere
         self.shrinkage = shrinkage
         self.standardize = standardize
@@ -166,7 +167,11 @@ class DANNSubspace(LinearLearner):
         scale = np.where(bool(self.standardize) & (deviations > 0), deviations, 1.0)
         mean = points.mean(axis=0)
         standard = (points - mean) / scale
-        size = window_size(n, p, len(classes)) if self.n_metric is None else int(self.n_metric)
+        size = (
+            window_size(n, p, len(classes))
+            if self.n_metric_neighbors is None
+            else int(self.n_metric_neighbors)
+        )
         sphere = np.eye(p)
         if self.sphere == "global":
             sphere = inverse_roots(shrunk(pooled_within(standard, codes), self.shrinkage))
@@ -177,7 +182,7 @@ class DANNSubspace(LinearLearner):
         q = self.n_components
         if q == "auto":
             q = self._best(standard @ directions.T, codes, len(classes))
-        self.n_metric_ = size
+        self.n_metric_neighbors_ = size
         self.eigenvalues_ = np.maximum(values[:q], 0.0)
         self.mean_ = mean.astype(given.dtype)
         self.components_ = (directions[:q] / scale).astype(given.dtype)
@@ -188,10 +193,10 @@ class DANNSubspace(LinearLearner):
             raise ValueError(
                 f"n_components={self.n_components} must be at most the number of features, {p}."
             )
-        if (self.n_metric or 0) > n:
+        if (self.n_metric_neighbors or 0) > n:
             raise ValueError(
-                f"n_metric={self.n_metric} must be at most the number of training points "
-                f"(n_samples={n})."
+                f"n_metric_neighbors={self.n_metric_neighbors} must be at most the number of "
+                f"training points (n_samples={n})."
             )
 
     def _mean_between(self, rows: LocalRows, size: int) -> Matrix:

@@ -33,7 +33,7 @@ class FriedmanClassifier(LocalVoter):
     .. math:: I_i^2 = \sum_j (\bar P_j - \hat P_j(z_i))^2, \qquad
               r_i^2 = \frac{I_i^2}{\sum_l I_l^2}.
 
-    A cut keeps the fraction ``alpha`` of R that is nearest to z. The *machete* measures the
+    A cut keeps the fraction ``keep_fraction`` of R that is nearest to z. The *machete* measures the
     distance along the most relevant feature alone, so that its regions are boxes. The *scythe* uses
     all features, with the standard deviations :math:`s_i` in R:
 
@@ -46,7 +46,7 @@ class FriedmanClassifier(LocalVoter):
     feature at a time matters. ``kneighbors`` returns the points of the last region in the order of
     the last cut, and ``metric_at`` the metric of that cut.
 
-    Cost: O(n p / (1 - alpha)) per query. The fitted classifier stores the training points.
+    Cost: O(n p / (1 - keep_fraction)) per query. The fitted classifier stores the training points.
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ class FriedmanClassifier(LocalVoter):
         first. None searches X itself.
     n_neighbors : int, default=10
         Number of neighbors that vote.
-    mode : {"scythe", "machete"}, default="scythe"
+    variant : {"scythe", "machete"}, default="scythe"
         Features used by a cut: "scythe" all features, weighted by relevance, "machete" only the
         most relevant one.
-    alpha : float, default=0.7
+    keep_fraction : float, default=0.7
         Fraction of a region that a cut keeps, above 0 and below 1.
     window : float, default=0.2
         Fraction of a region that is used to estimate :math:`\hat P_j(z_i)`. Points at the same
@@ -106,15 +106,16 @@ class FriedmanClassifier(LocalVoter):
     [0, 1]
     """
 
+    renamed: ClassVar = {"mode": "variant", "alpha": "keep_fraction"}
     parameters: ClassVar = {
         **LOCAL_PARAMETERS,
-        "mode": [one_of("scythe", "machete")],
-        "alpha": [real(0, np.nextafter(1, 0), open_low=True)],
+        "variant": [one_of("scythe", "machete")],
+        "keep_fraction": [real(0, np.nextafter(1, 0), open_low=True)],
         "window": [real(0, 1, open_low=True)],
         "min_window": [integer(1)],
     }
-    settings = ({"mode": "machete"}, {"alpha": 0.5})
-    also_called: ClassVar = {"scythe": {"mode": "scythe"}, "machete": {"mode": "machete"}}
+    settings = ({"variant": "machete"}, {"keep_fraction": 0.5})
+    also_called: ClassVar = {"scythe": {"variant": "scythe"}, "machete": {"variant": "machete"}}
     # The cuts end at n_neighbors, so the neighbors for k need not include those for k - 1.
     nested = False
 
@@ -123,8 +124,8 @@ class FriedmanClassifier(LocalVoter):
         estimator: Any = None,
         n_neighbors: int = 10,
         *,
-        mode: Literal["scythe", "machete"] = "scythe",
-        alpha: float = 0.7,
+        variant: Literal["scythe", "machete"] = "scythe",
+        keep_fraction: float = 0.7,
         window: float = 0.2,
         min_window: int = 10,
         standardize: bool = True,
@@ -133,8 +134,8 @@ class FriedmanClassifier(LocalVoter):
     ) -> None:
         self.estimator = estimator
         self.n_neighbors = n_neighbors
-        self.mode = mode
-        self.alpha = alpha
+        self.variant = variant
+        self.keep_fraction = keep_fraction
         self.window = window
         self.min_window = min_window
         self.standardize = standardize
@@ -169,7 +170,7 @@ class FriedmanClassifier(LocalVoter):
         return found
 
     def regions_at(self, X: ArrayLike, step: int = -1) -> NDArray[np.float64]:
-        """Return the box around each point after a given cut, for ``mode="machete"``.
+        """Return the box around each point after a given cut, for ``variant="machete"``.
 
         Parameters
         ----------
@@ -185,9 +186,10 @@ class FriedmanClassifier(LocalVoter):
             points if there is a learner. A feature that was not cut has infinite ends. A cut in
             which no feature is relevant does not change the box.
         """
-        if self.mode != "machete":
+        if self.variant != "machete":
             raise ValueError(
-                f'regions_at needs mode="machete", whose regions are boxes; got mode={self.mode!r}.'
+                'regions_at needs variant="machete", whose regions are boxes; got '
+                f"variant={self.variant!r}."
             )
         rows, step = self._rows(), self._step(step)
 
@@ -210,7 +212,11 @@ class FriedmanClassifier(LocalVoter):
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
-        return {"mode": ["scythe", "machete"], "n_neighbors": [5, 10], "alpha": [0.5, 0.7]}
+        return {
+            "variant": ["scythe", "machete"],
+            "n_neighbors": [5, 10],
+            "keep_fraction": [0.5, 0.7],
+        }
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
         return LocalMetrics(weights=self._cuts(rows, queries).weights)
@@ -292,7 +298,7 @@ class FriedmanClassifier(LocalVoter):
     def _region_sizes(self, n: int, k: int) -> list[int]:
         sizes = [n]
         while sizes[-1] > k:
-            sizes.append(max(k, int(self.alpha * sizes[-1])))
+            sizes.append(max(k, int(self.keep_fraction * sizes[-1])))
         return sizes
 
     def _cuts(self, rows: LocalRows, queries: LocalQueries, k: int = 1) -> _Cuts:
@@ -320,7 +326,7 @@ class FriedmanClassifier(LocalVoter):
         relevances: list[Matrix] = []
         boxes: list[Matrix] = []
         for cut in self._each_cut(rows, queries, sizes):
-            if self.mode == "machete":
+            if self.variant == "machete":
                 best, region = cut.best, cut.region
                 far = np.abs(rows.given[region, best[:, None]] - queries.given[b, best][:, None])
                 edge = np.where(cut.none, np.inf, far.max(axis=1))
@@ -349,7 +355,7 @@ class FriedmanClassifier(LocalVoter):
             relevant, none = share_gains(counts, shares)
             best = np.round(relevant, _DIGITS).argmax(axis=1)
             weights = relevant / variances
-            if self.mode == "machete":
+            if self.variant == "machete":
                 weights[~none] = np.eye(rows.n_features)[best[~none]]
             keep: Callable[[int], Indices]
             if region is None:

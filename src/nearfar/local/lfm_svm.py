@@ -61,8 +61,8 @@ class LFMSVMClassifier(LocalVoter):
         Degree of the kernel "poly".
     coef0 : float, default=1.0
         Constant term of the kernel "poly".
-    a_scale : float, default=10.0
-        Factor by which A is multiplied. 1 is the published formula.
+    weight_scale : float, default=10.0
+        Factor in the exponent of the feature weights: it multiplies A. 1 is the published formula.
     leave_one_out : bool, default=True
         In D, do not use a training point as its own support vector. False is the published formula;
         its D is so small that almost no query has A > 0.
@@ -129,6 +129,7 @@ class LFMSVMClassifier(LocalVoter):
     0
     """
 
+    renamed: ClassVar = {"a_scale": "weight_scale"}
     state = State(
         {
             "svcs_": list_of(object_of(KernelMachine, p="q"), "pairs"),
@@ -144,12 +145,12 @@ class LFMSVMClassifier(LocalVoter):
         "gamma": [none, real(0, open_low=True)],
         "degree": [integer(1)],
         "coef0": [real()],
-        "a_scale": [real(0)],
+        "weight_scale": [real(0)],
         "leave_one_out": [boolean],
         "normalize_gradient": [boolean],
         "clip": [boolean],
     }
-    settings = ({"C": 10.0}, {"a_scale": 3.0})
+    settings = ({"C": 10.0}, {"weight_scale": 3.0})
     at_once = 512  # the search for boundary points is vectorized over queries
 
     def __init__(
@@ -162,7 +163,7 @@ class LFMSVMClassifier(LocalVoter):
         gamma: float | None = None,
         degree: int = 3,
         coef0: float = 1.0,
-        a_scale: float = 10.0,
+        weight_scale: float = 10.0,
         leave_one_out: bool = True,
         normalize_gradient: bool = True,
         clip: bool = True,
@@ -177,7 +178,7 @@ class LFMSVMClassifier(LocalVoter):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
-        self.a_scale = a_scale
+        self.weight_scale = weight_scale
         self.leave_one_out = leave_one_out
         self.normalize_gradient = normalize_gradient
         self.clip = clip
@@ -303,7 +304,7 @@ class LFMSVMClassifier(LocalVoter):
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
-        return {"n_neighbors": [3, 5], "C": [1.0, 10.0], "a_scale": [3.0, 10.0, 30.0]}
+        return {"n_neighbors": [3, 5], "C": [1.0, 10.0], "weight_scale": [3.0, 10.0, 30.0]}
 
     # ------------------------------------------------------------------ queries
 
@@ -320,7 +321,7 @@ class LFMSVMClassifier(LocalVoter):
             reach[~found | ~np.isfinite(reach)] = 0.0
             if self.clip:
                 reach = np.maximum(reach, 0.0)
-            weights[asking] = softmax(float(self.a_scale) * reach[:, None] * normals)
+            weights[asking] = softmax(float(self.weight_scale) * reach[:, None] * normals)
         return LocalMetrics(weights=weights)
 
     def _by_pair(

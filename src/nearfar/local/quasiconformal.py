@@ -51,7 +51,7 @@ class QuasiconformalClassifier(LocalVoter):
         first. None searches X itself.
     n_neighbors : int, default=5
         Number of neighbors that vote.
-    n_posterior : int or None, default=None
+    n_posterior_neighbors : int or None, default=None
         Number of nearest points that estimate a posterior. None uses the square root of the number
         of rows, but at least 10.
     smoothing : float, default=1.0
@@ -83,7 +83,7 @@ class QuasiconformalClassifier(LocalVoter):
         Inverse covariance :math:`\Sigma^{-1}` of the standardized features.
     deviations_ : ndarray of shape (n_features,)
         Standard deviations of the training points, after the learner's transform.
-    n_posterior_ : int
+    n_posterior_neighbors_ : int
         Number of nearest points that was used for posteriors.
     estimator_ : object or None
         Fitted learner, or None if ``estimator`` is None.
@@ -94,9 +94,9 @@ class QuasiconformalClassifier(LocalVoter):
 
     Notes
     -----
-    Posteriors are smoothed class fractions among the ``n_posterior`` nearest rows. Without
-    smoothing, c would be 0 wherever all of these rows have the same label, and all such rows would
-    be at distance 0.
+    Posteriors are smoothed class fractions among the ``n_posterior_neighbors`` nearest rows.
+    Without smoothing, c would be 0 wherever all of these rows have the same label, and all such
+    rows would be at distance 0.
 
     ``kneighbors`` returns D, which is a squared distance. ``metric_at`` and ``explain`` describe
     only its Mahalanobis part, :math:`c(x_0)^2 \Sigma^{-1}`; the contributions sum to that part.
@@ -121,19 +121,23 @@ class QuasiconformalClassifier(LocalVoter):
     ((178, 3), 0.039)
     """
 
+    renamed: ClassVar = {
+        "n_posterior": "n_posterior_neighbors",
+        "n_posterior_": "n_posterior_neighbors_",
+    }
     #: The contributions in ``explain`` sum to a part of the distance only.
     is_metric = False
 
     state = State(
         {
-            "n_posterior_": whole(low=1, most="n"),
+            "n_posterior_neighbors_": whole(low=1, most="n"),
             "posterior_": floats("n", "c"),
             "precision_": floats("q", "q"),
         }
     )
     parameters: ClassVar = {
         **LOCAL_PARAMETERS,
-        "n_posterior": [none, integer(1)],
+        "n_posterior_neighbors": [none, integer(1)],
         "smoothing": [real(0, open_low=True)],
         "covariance": [one_of("full", "spherical")],
         "shrinkage": [real(0, 1)],
@@ -146,7 +150,7 @@ class QuasiconformalClassifier(LocalVoter):
         estimator: Any = None,
         n_neighbors: int = 5,
         *,
-        n_posterior: int | None = None,
+        n_posterior_neighbors: int | None = None,
         smoothing: float = 1.0,
         covariance: Literal["full", "spherical"] = "full",
         shrinkage: float = 1e-3,
@@ -157,7 +161,7 @@ class QuasiconformalClassifier(LocalVoter):
     ) -> None:
         self.estimator = estimator
         self.n_neighbors = n_neighbors
-        self.n_posterior = n_posterior
+        self.n_posterior_neighbors = n_posterior_neighbors
         self.smoothing = smoothing
         self.covariance = covariance
         self.shrinkage = shrinkage
@@ -175,15 +179,19 @@ class QuasiconformalClassifier(LocalVoter):
                 f"X has {n} sample(s) while a minimum of 2 is required by {type(self).__name__}: "
                 "the posterior of each sample is estimated from the others."
             )
-        size = max(10, int(np.sqrt(n))) if self.n_posterior is None else int(self.n_posterior)
-        if self.n_posterior is not None and size > n - 1:
+        size = (
+            max(10, int(np.sqrt(n)))
+            if self.n_posterior_neighbors is None
+            else int(self.n_posterior_neighbors)
+        )
+        if self.n_posterior_neighbors is not None and size > n - 1:
             raise ValueError(
-                f"n_posterior={size} must be below the number of training points "
+                f"n_posterior_neighbors={size} must be below the number of training points "
                 f"(n_samples={n}), because a point is not its own neighbor."
             )
-        self.n_posterior_ = min(size, n - 1)
+        self.n_posterior_neighbors_ = min(size, n - 1)
         (counts,) = self._by_block(rows, None, lambda block: (self._counts(rows, block),))
-        self.posterior_ = self._smoothed(counts, self.n_posterior_)
+        self.posterior_ = self._smoothed(counts, self.n_posterior_neighbors_)
         self.precision_ = self._precision(rows.standard)
 
     def _counts(self, rows: LocalRows, queries: LocalQueries) -> Matrix:
@@ -193,7 +201,7 @@ class QuasiconformalClassifier(LocalVoter):
         return counts_of(rows.codes[found], rows.n_classes)
 
     def _n_counted(self, rows: LocalRows, queries: LocalQueries) -> int:
-        return min(self.n_posterior_, len(rows) - (queries.own is not None))
+        return min(self.n_posterior_neighbors_, len(rows) - (queries.own is not None))
 
     def _smoothed(self, counts: Matrix, totals: Any) -> Matrix:
         added = float(self.smoothing)
@@ -317,7 +325,7 @@ class QuasiconformalClassifier(LocalVoter):
         sizes = {min(10, n - 1), min(max(10, int(np.sqrt(n))), n - 1), min(40, n - 1)}
         return {
             "n_neighbors": [3, 5, 9],
-            "n_posterior": sorted(max(1, size) for size in sizes),
+            "n_posterior_neighbors": sorted(max(1, size) for size in sizes),
             "covariance": ["full", "spherical"],
         }
 
@@ -343,7 +351,7 @@ class _Rows(LocalRows):
 
     @cached_property
     def left_out(self) -> _LeftOut:
-        k = self.rule.n_posterior_
+        k = self.rule.n_posterior_neighbors_
         (lists,) = self.rule._by_block(self, None, lambda block: (self._list(block, k + 1),))
         return _LeftOut(lists, self.codes, k)
 

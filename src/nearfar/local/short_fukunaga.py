@@ -17,14 +17,14 @@ from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 class ShortFukunagaClassifier(LocalVoter):
     r"""Nearest-neighbor classifier that weights the line between the two local class means.
 
-    Among the ``n_metric`` nearest training points of a query :math:`x_0`, let v be the difference
-    between the means of the two most frequent classes. The metric of the query is
+    Among the ``n_metric_neighbors`` nearest training points of a query :math:`x_0`, let v be the
+    difference between the means of the two most frequent classes. The metric of the query is
 
     .. math:: M(x_0) = v v^T / \|v\|^2 + \epsilon I .
 
     It is a simpler form of :class:`DANNClassifier`, with one direction and without the
     within-class scatter. It is faster, and it works with too few rows to estimate that scatter. If
-    all ``n_metric`` points have the same label, the metric is Euclidean.
+    all ``n_metric_neighbors`` points have the same label, the metric is Euclidean.
 
     Cost: :math:`O(n p)` per query. The fitted classifier stores the training points.
 
@@ -35,7 +35,7 @@ class ShortFukunagaClassifier(LocalVoter):
         first. None searches X itself.
     n_neighbors : int, default=5
         Number of neighbors that vote.
-    n_metric : int or None, default=None
+    n_metric_neighbors : int or None, default=None
         Number of nearest training points that define a metric. None uses a fifth of the rows,
         but at least 50 (or all rows, if there are fewer).
     epsilon : float, default=0.1
@@ -55,7 +55,7 @@ class ShortFukunagaClassifier(LocalVoter):
         Class labels.
     deviations_ : ndarray of shape (n_features,)
         Standard deviations of the training points, after the learner's transform.
-    n_metric_ : int
+    n_metric_neighbors_ : int
         Number of nearest training points that was used.
     estimator_ : object or None
         Fitted learner, or None if ``estimator`` is None.
@@ -76,14 +76,15 @@ class ShortFukunagaClassifier(LocalVoter):
     >>> from sklearn.datasets import load_wine
     >>> from nearfar import ShortFukunagaClassifier
     >>> rule = ShortFukunagaClassifier().fit(*load_wine(return_X_y=True))
-    >>> rule.n_metric_, round(rule.leave_one_out_error(), 3)
+    >>> rule.n_metric_neighbors_, round(rule.leave_one_out_error(), 3)
     (50, 0.039)
     """
 
-    state = State({"n_metric_": whole(low=1, most="n")})
+    renamed: ClassVar = {"n_metric": "n_metric_neighbors", "n_metric_": "n_metric_neighbors_"}
+    state = State({"n_metric_neighbors_": whole(low=1, most="n")})
     parameters: ClassVar = {
         **LOCAL_PARAMETERS,
-        "n_metric": [none, integer(1)],
+        "n_metric_neighbors": [none, integer(1)],
         "epsilon": [real(0, open_low=True)],
     }
     settings = ({"epsilon": 1.0},)
@@ -93,7 +94,7 @@ class ShortFukunagaClassifier(LocalVoter):
         estimator: Any = None,
         n_neighbors: int = 5,
         *,
-        n_metric: int | None = None,
+        n_metric_neighbors: int | None = None,
         epsilon: float = 0.1,
         standardize: bool = True,
         ties: Literal["shrink", "first"] = "shrink",
@@ -101,20 +102,22 @@ class ShortFukunagaClassifier(LocalVoter):
     ) -> None:
         self.estimator = estimator
         self.n_neighbors = n_neighbors
-        self.n_metric = n_metric
+        self.n_metric_neighbors = n_metric_neighbors
         self.epsilon = epsilon
         self.standardize = standardize
         self.ties = ties
         self.n_jobs = n_jobs
 
     def _learn(self, rows: LocalRows) -> None:
-        self._check_size("n_metric", len(rows))
+        self._check_size("n_metric_neighbors", len(rows))
         n = len(rows)
-        self.n_metric_ = int(min(n, max(n // 5, 50)) if self.n_metric is None else self.n_metric)
+        self.n_metric_neighbors_ = int(
+            min(n, max(n // 5, 50)) if self.n_metric_neighbors is None else self.n_metric_neighbors
+        )
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
         b, p = queries.standard.shape
-        m = min(self.n_metric_, len(rows) - (queries.own is not None))
+        m = min(self.n_metric_neighbors_, len(rows) - (queries.own is not None))
         window = rows.window(queries, LocalMetrics.euclidean(b, p), m)
         sums = rows.moments.class_sums(rows.moments.spread(window.found, 1.0))
         weights = np.full((b, p), float(self.epsilon))
@@ -123,7 +126,11 @@ class ShortFukunagaClassifier(LocalVoter):
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
         sizes = {min(n, 50), max(1, n // 5), max(1, n // 2)}
-        return {"n_neighbors": [3, 5, 9], "n_metric": sorted(sizes), "epsilon": [0.1, 1.0]}
+        return {
+            "n_neighbors": [3, 5, 9],
+            "n_metric_neighbors": sorted(sizes),
+            "epsilon": [0.1, 1.0],
+        }
 
 
 def between_two(sums: ClassSums) -> Matrix:

@@ -89,7 +89,7 @@ class LMNN(OnAxes):
     n_components : int or None, default=None
         Dimension of the output. L has this number of rows. None learns a square map. With many
         features, fewer rows are faster and overfit less.
-    n_principal : int, "auto" or None, default=None
+    n_pca_components : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
         X itself. None uses all features; "auto" projects only if there are more than 128, see
         Notes. The components depend on the units of the features.
@@ -99,7 +99,7 @@ class LMNN(OnAxes):
         data ("pca") or the leading eigenvectors of M ("truncate").
     structure : {"full", "diagonal"}, default="full"
         "diagonal" learns one weight per feature. It cannot be combined
-        with ``n_components`` or ``n_principal``.
+        with ``n_components`` or ``n_pca_components``.
     init : str or array of shape (n_components, n_features), default="auto"
         Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
         (directions that separate the class means), "within" (whitened by the within-class
@@ -158,7 +158,7 @@ class LMNN(OnAxes):
         Fraction of the rows held out for early stopping; 0 without early stopping.
     n_active_ : int
         Number of positive hinges at the solution.
-    n_principal_ : int or None
+    n_pca_components_ : int or None
         Number of principal components used; None if X was not projected.
     n_iter_ : int
         Number of iterations, summed over all passes.
@@ -196,8 +196,8 @@ class LMNN(OnAxes):
     init                   ``structure="diagonal"``                         "within"
     init                   n - n_classes < 3 d                              "pca"
     init                   otherwise                                        "within"
-    n_principal            ``n_features`` <= 128                            None
-    n_principal            otherwise                                        min(64, n // 2 - 1)
+    n_pca_components            ``n_features`` <= 128                            None
+    n_pca_components            otherwise                                        min(64, n // 2 - 1)
     =====================  ===============================================  ======================
 
     * ``n_impostors`` moves on to the next value if the loss of the solution is more than 98% of the
@@ -216,7 +216,7 @@ class LMNN(OnAxes):
       last one. If the number of training rows minus ``n_classes`` is less than 3 d, the solver
       works in the original instead of whitened coordinates, so that stopping early means staying
       close to the Euclidean distance.
-    * ``n_principal="auto"`` is never less than ``n_components``.
+    * ``n_pca_components="auto"`` is never less than ``n_components``.
     * With triplets there is one pass without early stopping.
     * ``tol`` has two exceptions. Without early stopping, passes before the last stop at 1e-4,
       because they only choose targets. Maps with at least 10,000 entries and fewer rows than
@@ -252,6 +252,7 @@ class LMNN(OnAxes):
     """
 
     learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "triplets"))
+    renamed: ClassVar = {"n_principal": "n_pca_components", "n_principal_": "n_pca_components_"}
     settings = ({"n_neighbors": 1},)
     renamed_values: ClassVar = {"solver": {"projected-subgradient": "projected_subgradient"}}
     parameters: ClassVar = {
@@ -260,7 +261,7 @@ class LMNN(OnAxes):
         "n_impostors": [none, integer(1), one_of("auto")],
         "n_passes": [integer(1), one_of("auto")],
         "n_components": [none, integer(1)],
-        "n_principal": N_PRINCIPAL,
+        "n_pca_components": N_PRINCIPAL,
         "reduction": [one_of("learned", "pca", "truncate")],
         "structure": [one_of("full", "diagonal")],
         "init": STARTS,
@@ -284,7 +285,7 @@ class LMNN(OnAxes):
         n_impostors: int | Literal["auto"] | None = "auto",
         n_passes: int | Literal["auto"] = "auto",
         n_components: int | None = None,
-        n_principal: int | Literal["auto"] | None = None,
+        n_pca_components: int | Literal["auto"] | None = None,
         reduction: Literal["learned", "pca", "truncate"] = "learned",
         structure: Literal["full", "diagonal"] = "full",
         init: str | ArrayLike = "auto",
@@ -304,7 +305,7 @@ class LMNN(OnAxes):
         self.n_impostors = n_impostors
         self.n_passes = n_passes
         self.n_components = n_components
-        self.n_principal = n_principal
+        self.n_pca_components = n_pca_components
         self.reduction = reduction
         self.structure = structure
         self.init = init

@@ -115,7 +115,7 @@ def check_combination(lmnn: Any, supervision: Any, target_neighbors: Any) -> Non
     """Raise ValueError if settings or arguments of fit cannot be combined."""
     stops = lmnn.validation_fraction not in ("auto", 0)
     if lmnn.structure == "diagonal":
-        for name in ("n_components", "n_principal"):
+        for name in ("n_components", "n_pca_components"):
             if getattr(lmnn, name) is not None:
                 raise ValueError(
                     f'Omit {name}: structure="diagonal" learns one weight for every feature.'

@@ -47,7 +47,7 @@ class MCML(_SoftLearner):
     n_components : int or None, default=None
         Dimension of the output. M is learned in full, and the leading eigenvectors in white
         coordinates are kept, along which the mapped points vary most. None keeps all.
-    n_principal : int, "auto" or None, default=None
+    n_pca_components : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
         X itself. None uses all features; "auto" projects only if there are more than 128, see
         Notes. The components depend on the units of the features.
@@ -81,7 +81,7 @@ class MCML(_SoftLearner):
         larger of :math:`\langle G, M \rangle` and minus the smallest eigenvalue of G. A value of 0
         proves that M is optimal: no :math:`M'` has an objective that is lower by more than
         :math:`n\,(1 + \mathrm{tr}\,M')` times this value.
-    n_principal_ : int or None
+    n_pca_components_ : int or None
         Number of principal components used; None if X was not projected.
     n_iter_ : int
         Number of iterations.
@@ -96,8 +96,8 @@ class MCML(_SoftLearner):
 
     * ``init``: "within" if ``n_samples - n_classes`` is at least three times the number of
       directions in which X varies, otherwise "pca".
-    * ``n_principal``: None up to 128 features. Otherwise 64, but at most ``n_samples // 2 - 1`` and
-      at least ``n_components``.
+    * ``n_pca_components``: None up to 128 features. Otherwise 64, but at most ``n_samples // 2 -
+      1`` and at least ``n_components``.
 
     Points that are alone in their class are left out of the sum, but other points can select them.
     If a direction does not vary within classes and separates them, as happens with fewer rows than
@@ -123,9 +123,10 @@ class MCML(_SoftLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision")
+    renamed: ClassVar = {"n_principal": "n_pca_components", "n_principal_": "n_pca_components_"}
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
-        "n_principal": N_PRINCIPAL,
+        "n_pca_components": N_PRINCIPAL,
         "init": STARTS,
         "max_iter": [integer(1)],
         "tol": [real(0)],
@@ -139,7 +140,7 @@ class MCML(_SoftLearner):
         self,
         n_components: int | None = None,
         *,
-        n_principal: int | Literal["auto"] | None = None,
+        n_pca_components: int | Literal["auto"] | None = None,
         init: str | ArrayLike = "auto",
         max_iter: int = 1000,
         tol: float = 1e-8,
@@ -149,7 +150,7 @@ class MCML(_SoftLearner):
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
-        self.n_principal = n_principal
+        self.n_pca_components = n_pca_components
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
@@ -198,7 +199,7 @@ class MCML(_SoftLearner):
         few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
         found = Descent(self._start(frame, "pca" if few else "within", start_from))
         rough = self._engine(frame.points, codes, "collapse")
-        engine = rough.of(frame.points, codes, precision="double")
+        engine = rough.with_points(frame.points, codes, precision="double")
         with self._kept([found], frame):
             if rough.precision == "single":
                 # Descend in single precision first and finish in double precision.

@@ -38,7 +38,7 @@ class MLKR(_SoftLearner):
     ----------
     n_components : int or None, default=None
         Dimension of the output. L has this number of rows. None learns a square map.
-    n_principal : int, "auto" or None, default=None
+    n_pca_components : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
         X itself. None uses all features; "auto" projects only if there are more than 128, see
         Notes. The components depend on the units of the features.
@@ -46,8 +46,8 @@ class MLKR(_SoftLearner):
         Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes) or
         "random". "lda" and "within" need labels and raise an error. See Notes for "auto" and for
         the scale.
-    n_restarts : int, default=1
-        Number of runs. The best one is kept. The first run starts from ``init``, the others from
+    n_init : int, default=1
+        Number of starts. The best result is kept. The first start is ``init``, the others are
         random maps.
     max_iter : int, default=200
         Maximum number of iterations. It applies to each run.
@@ -71,7 +71,7 @@ class MLKR(_SoftLearner):
         Mean of the training points.
     objective_ : float
         Sum of squared leave-one-out errors.
-    n_principal_ : int or None
+    n_pca_components_ : int or None
         Number of principal components used; None if X was not projected.
     n_iter_ : int
         Number of iterations of the best run.
@@ -84,8 +84,8 @@ class MLKR(_SoftLearner):
 
     * ``init``: "pca" for a square map. With fewer components, a square map is optimized for a
       quarter of ``max_iter`` first, and its leading directions are the initial map.
-    * ``n_principal``: None up to 128 features. Otherwise 64, but at most ``n_samples // 2 - 1`` and
-      at least ``n_components``.
+    * ``n_pca_components``: None up to 128 features. Otherwise 64, but at most ``n_samples // 2 -
+      1`` and at least ``n_components``.
 
     A named initial map is scaled down if the mean squared distance under it is above 25, so that
     each point has more than one soft neighbor.
@@ -111,11 +111,16 @@ class MLKR(_SoftLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision", learns_from=("values",))
+    renamed: ClassVar = {
+        "n_restarts": "n_init",
+        "n_principal": "n_pca_components",
+        "n_principal_": "n_pca_components_",
+    }
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
-        "n_principal": N_PRINCIPAL,
+        "n_pca_components": N_PRINCIPAL,
         "init": STARTS,
-        "n_restarts": [integer(1)],
+        "n_init": [integer(1)],
         "max_iter": [integer(1)],
         "tol": [real(0)],
         "warm_start": [boolean],
@@ -128,9 +133,9 @@ class MLKR(_SoftLearner):
         self,
         n_components: int | None = None,
         *,
-        n_principal: int | Literal["auto"] | None = None,
+        n_pca_components: int | Literal["auto"] | None = None,
         init: str | ArrayLike = "auto",
-        n_restarts: int = 1,
+        n_init: int = 1,
         max_iter: int = 200,
         tol: float = 1e-5,
         warm_start: bool = False,
@@ -139,9 +144,9 @@ class MLKR(_SoftLearner):
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
-        self.n_principal = n_principal
+        self.n_pca_components = n_pca_components
         self.init = init
-        self.n_restarts = n_restarts
+        self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -190,7 +195,7 @@ class MLKR(_SoftLearner):
         given = start_from is not None and start_from.shape == (len(start), rows.shape[1])
         widely = isinstance(self.init, str) and self.init == "auto" and self._n_rows and not given
         with self._kept(runs, frame):
-            for _ in range(self.n_restarts):
+            for _ in range(self.n_init):
                 found = Descent(start)
                 runs.append(found)
                 if widely and len(runs) == 1:

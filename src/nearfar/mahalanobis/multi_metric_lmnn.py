@@ -1,4 +1,4 @@
-"""LMNN with one metric per cell of the training points."""
+"""LMNN with one metric per region of the training points."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from nearfar.summaries.whitening import unscaled, whitened
 
 
 class MultiMetricLMNN(NeighborVoter):
-    r"""Large margin nearest neighbors classifier with one metric per cell of training points.
+    r"""Large margin nearest neighbors classifier with one metric per region of training points.
 
-    The training points are divided into cells, by label or by k-means. The squared distance to a
-    training point is measured by the metric of the cell of that *training point*,
+    The training points are divided into regions, by label or by k-means. The squared distance to a
+    training point is measured by the metric of the region of that *training point*,
 
     .. math:: \hat D(x, x_j) = \|L^{g(j)} (x - x_j)\|^2 ,
 
-    where g(j) is the cell of :math:`x_j`. All maps are trained jointly on the loss of
+    where g(j) is the region of :math:`x_j`. All maps are trained jointly on the loss of
     :class:`LMNN` with :math:`\hat D`, starting from the single map of LMNN. Maps trained separately
     would give distances that cannot be compared. Because :math:`\hat D` is not symmetric, there is
     no common space to transform into. This is therefore a classifier, which predicts by a vote of
     the nearest neighbors or by the lowest energy.
 
     Use it if the classes have different shapes and there are many points. It has as many
-    parameters as LMNN times the number of cells, and overfits with many classes in many dimensions.
-    For this reason 30% of the rows are held out for early stopping by default.
+    parameters as LMNN times the number of regions, and overfits with many classes in many
+    dimensions. For this reason 30% of the rows are held out for early stopping by default.
 
     Cost: that of LMNN, then O(n² r) per full impostor search and O(c n p r) per evaluation, with c
-    cells and r rows per map. A query costs O(n r) after c maps.
+    regions and r rows per map. A query costs O(n r) after c maps.
 
     Parameters
     ----------
@@ -61,10 +61,10 @@ class MultiMetricLMNN(NeighborVoter):
     n_neighbors : int, optional
         Number of neighbors that vote. None uses the ``n_neighbors`` of the estimator, or all
         training points if there are fewer.
-    cells : {"labels", "kmeans"} or array-like of int of shape (n_samples,), default="labels"
-        How the training points are divided into cells, or the cell number of each row.
-    n_cells : int or None, default=None
-        Number of cells for ``cells="kmeans"``. None uses the number of classes.
+    partition : {"labels", "kmeans"} or array-like of int of shape (n_samples,), default="labels"
+        How the training points are divided into regions, or the region number of each row.
+    n_regions : int or None, default=None
+        Number of regions for ``partition="kmeans"``. None uses the number of classes.
     rule : {"knn", "energy"}, default="knn"
         Prediction rule: vote of the nearest neighbors, or the class with the lowest energy.
     validation_fraction : float in [0, 0.9], default=0.3
@@ -80,10 +80,10 @@ class MultiMetricLMNN(NeighborVoter):
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_cells, n_components, n_features)
-        The maps, one per cell.
-    cells_ : ndarray of shape (n_samples,)
-        The cell of each training row.
+    components_ : ndarray of shape (n_regions, n_components, n_features)
+        The maps, one per region.
+    regions_ : ndarray of shape (n_samples,)
+        The region of each training row.
     estimator_ : LMNN
         The fitted LMNN with the single map.
     objective_, dual_bound_, duality_gap_, n_active_, n_iter_, history_, validation_errors_
@@ -113,14 +113,15 @@ class MultiMetricLMNN(NeighborVoter):
     """
 
     learner_tags = LearnerTags(reads="supervision", role="classifier")
+    renamed: ClassVar = {"cells": "partition", "n_cells": "n_regions", "cells_": "regions_"}
     state = State(
         {
             "_rows": table("n", "p"),
-            "components_": floats("cells", "d", "p"),
+            "components_": floats("regions", "d", "p"),
             "mean_": floats("p"),
-            "cells_": indices("n", below="cells"),
+            "regions_": indices("n", below="regions"),
             "_targets": indices("n", "k", low=-1, below="n"),
-            "_centroids": none_or(floats("cells", "p")),
+            "_centroids": none_or(floats("regions", "p")),
             "estimator_": object_of(LMNN),
         },
         fitted="_rows",
@@ -130,8 +131,8 @@ class MultiMetricLMNN(NeighborVoter):
     parameters: ClassVar = {
         "estimator": [none, having("fit", "transform", description="an LMNN")],
         "n_neighbors": [none, integer(1)],
-        "cells": [one_of("labels", "kmeans"), array],
-        "n_cells": [none, integer(1)],
+        "partition": [one_of("labels", "kmeans"), array],
+        "n_regions": [none, integer(1)],
         "rule": [one_of("knn", "energy")],
         "validation_fraction": [real(0, 0.9)],
         "patience": [integer(1)],
@@ -144,8 +145,8 @@ class MultiMetricLMNN(NeighborVoter):
         estimator: LMNN | None = None,
         n_neighbors: int | None = None,
         *,
-        cells: str | ArrayLike = "labels",
-        n_cells: int | None = None,
+        partition: str | ArrayLike = "labels",
+        n_regions: int | None = None,
         rule: Literal["knn", "energy"] = "knn",
         validation_fraction: float = 0.3,
         patience: int = 10,
@@ -154,8 +155,8 @@ class MultiMetricLMNN(NeighborVoter):
     ) -> None:
         self.estimator = estimator
         self.n_neighbors = n_neighbors  # type: ignore[assignment]
-        self.cells = cells
-        self.n_cells = n_cells
+        self.partition = partition
+        self.n_regions = n_regions
         self.rule = rule
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -163,7 +164,7 @@ class MultiMetricLMNN(NeighborVoter):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the single map, then one map per cell jointly.
+        """Learn the single map, then one map per region jointly.
 
         Parameters
         ----------
@@ -183,10 +184,11 @@ class MultiMetricLMNN(NeighborVoter):
             raise ValueError(
                 'MultiMetricLMNN needs an estimator with structure="full" and solver="lbfgs".'
             )
-        if lmnn.n_principal is not None:
+        if lmnn.n_pca_components is not None:
             raise ValueError(
-                "MultiMetricLMNN does not support an estimator with n_principal; got "
-                f"n_principal={lmnn.n_principal!r}. Put PCA before it in a pipeline instead."
+                "MultiMetricLMNN does not support an estimator with n_pca_components; got "
+                f"n_pca_components={lmnn.n_pca_components!r}. Put PCA before it in a pipeline "
+                "instead."
             )
         if self.rule == "energy" and lmnn.n_impostors is not None:
             raise ValueError(
@@ -196,29 +198,29 @@ class MultiMetricLMNN(NeighborVoter):
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
         self._check_neighbors(len(rows))
-        cells = self._divide(rows, codes)
+        regions = self._divide(rows, codes)
         self.validation_errors_: list[float] = []
         open_channel(self, lmnn.verbose)
         try:
             if self.validation_fraction == 0:
                 self.estimator_ = lmnn.fit(rows, codes)
-                self._train(rows, codes, cells)
+                self._train(rows, codes, regions)
             else:
-                self._fit_in_time(lmnn, rows, codes, cells)
+                self._fit_in_time(lmnn, rows, codes, regions)
         finally:
             # After Ctrl-C too, keep the maps found so far, if there are any.
             if "components_" in vars(self):
                 self._rows, self._codes = rows, codes
                 self._targets = target_neighbors(rows, codes, lmnn.n_neighbors)
-                self.cells_ = cells
+                self.regions_ = regions
         return self
 
-    def _fit_in_time(self, lmnn: LMNN, rows: Floats, codes: Indices, cells: Indices) -> None:
+    def _fit_in_time(self, lmnn: LMNN, rows: Floats, codes: Indices, regions: Indices) -> None:
         """Stop early by the error on held-out rows, then fit all rows for as many iterations."""
         seed = int(check_random_state(self.random_state).randint(2**31))
         trained, held = hold_out(codes, self.validation_fraction, seed)
-        # Classes and cells that would be held out completely stay in the training rows.
-        seen = np.isin(codes[held], codes[trained]) & np.isin(cells[held], cells[trained])
+        # Classes and regions that would be held out completely stay in the training rows.
+        seen = np.isin(codes[held], codes[trained]) & np.isin(regions[held], regions[trained])
         trained, held = np.sort(np.append(trained, held[~seen])), held[seen]
         plain = has_few_rows(len(trained), len(self.classes_), rows.shape[1])
         if lmnn.validation_fraction != 0:
@@ -229,39 +231,39 @@ class MultiMetricLMNN(NeighborVoter):
         else:
             self.estimator_ = lmnn.fit(rows[trained], codes[trained])
         unseen = (rows[held], codes[held])
-        best = self._train(rows[trained], codes[trained], cells[trained], unseen, plain=plain)
+        best = self._train(rows[trained], codes[trained], regions[trained], unseen, plain=plain)
         if self.refit:
             self.estimator_ = clone(lmnn).set_params(refit=True).fit(rows, codes)
-            self._train(rows, codes, cells, max_iter=best, plain=plain)
+            self._train(rows, codes, regions, max_iter=best, plain=plain)
 
     def _divide(self, rows: Floats, codes: Indices) -> Indices:
         self._centroids: NDArray[Any] | None = None
-        if not isinstance(self.cells, str):
-            given = np.asarray(self.cells)
+        if not isinstance(self.partition, str):
+            given = np.asarray(self.partition)
             if given.shape != (len(rows),) or given.dtype.kind not in "iu" or given.min() < 0:
                 raise ValueError(
-                    f"cells must contain one non-negative integer for each of the {len(rows)} "
+                    f"partition must contain one non-negative integer for each of the {len(rows)} "
                     f"rows; got shape {given.shape} and dtype {given.dtype}."
                 )
-            used, cells = np.unique(given, return_inverse=True)
-            self._centroids = np.stack([rows[given == cell].mean(axis=0) for cell in used])
-            return cells.astype(np.intp)
-        if self.cells == "labels":
+            used, regions = np.unique(given, return_inverse=True)
+            self._centroids = np.stack([rows[given == region].mean(axis=0) for region in used])
+            return regions.astype(np.intp)
+        if self.partition == "labels":
             return codes
-        wanted = len(self.classes_) if self.n_cells is None else self.n_cells
+        wanted = len(self.classes_) if self.n_regions is None else self.n_regions
         if wanted > len(rows):
-            raise ValueError(f"n_cells={wanted} is more than the {len(rows)} rows of X.")
+            raise ValueError(f"n_regions={wanted} is more than the {len(rows)} rows of X.")
         means = KMeans(wanted, n_init=10, random_state=self.random_state).fit(rows)
-        # Some cells may be empty if points coincide.
-        used, cells = np.unique(means.labels_, return_inverse=True)
+        # Some regions may be empty if points coincide.
+        used, regions = np.unique(means.labels_, return_inverse=True)
         self._centroids = means.cluster_centers_[used]
-        return cells.astype(np.intp)
+        return regions.astype(np.intp)
 
     def _train(
         self,
         rows: Floats,
         codes: Indices,
-        cells: Indices,
+        regions: Indices,
         unseen: tuple[Floats, Indices] | None = None,
         *,
         max_iter: int | None = None,
@@ -269,7 +271,7 @@ class MultiMetricLMNN(NeighborVoter):
     ) -> int:
         """Train all maps jointly. Return the number of iterations that was best on unseen rows."""
         lmnn = self.estimator_
-        n_cells = int(cells.max()) + 1
+        n_regions = int(regions.max()) + 1
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
         )
@@ -280,7 +282,7 @@ class MultiMetricLMNN(NeighborVoter):
             points,
             codes,
             target_neighbors(rows, codes, lmnn.n_neighbors),
-            cells,
+            regions,
             lmnn.push_weight,
             n_threads=effective_threads(lmnn.n_jobs),
             nearest=lmnn.n_impostors_,
@@ -289,10 +291,12 @@ class MultiMetricLMNN(NeighborVoter):
         if unseen is not None and len(unseen[0]):
             queries = (unseen[0] - statistics.mean).astype(np.float64) @ white
             watch = Watch(
-                lambda L: _knn_error(L, points, codes, cells, queries, unseen[1], lmnn.n_neighbors),
+                lambda L: _knn_error(
+                    L, points, codes, regions, queries, unseen[1], lmnn.n_neighbors
+                ),
                 self.patience,
             )
-        start = np.repeat(single[None], n_cells, axis=0)
+        start = np.repeat(single[None], n_regions, axis=0)
         progress = Progress(start, watch=watch, report=report_of(self))
         if watch is not None:
             watch.look(progress.L)  # The single map may be the best one.
@@ -320,11 +324,11 @@ class MultiMetricLMNN(NeighborVoter):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        fits = self._centroids is not None or sizes["cells"] == sizes["c"]
-        need(fits, "components_: there are cells without a centroid.")
+        fits = self._centroids is not None or sizes["regions"] == sizes["c"]
+        need(fits, "components_: there are regions without a centroid.")
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "cells_")
+        return hasattr(self, "regions_")
 
     # Prediction
 
@@ -337,7 +341,7 @@ class MultiMetricLMNN(NeighborVoter):
         points = self._placed(self._rows)
         queries = points if X is None else self._placed(self._check_X(X, reset=False))
         maps = self.components_.astype(np.float64)
-        return _nearest(maps, points, self.cells_, queries, k, itself=X is not None)
+        return _nearest(maps, points, self.regions_, queries, k, itself=X is not None)
 
     def energies(self, X: ArrayLike) -> Matrix:
         """Return the energy of each point under each label; the lowest energy is the prediction.
@@ -380,9 +384,9 @@ class MultiMetricLMNN(NeighborVoter):
         return (rows - self.mean_).astype(np.float64)
 
     def _cells_of(self, rows: Floats) -> Indices | None:
-        """Return the cell of each new point by its nearest centroid.
+        """Return the region of each new point by its nearest centroid.
 
-        Return None if cells are classes: a point then belongs to the cell of the assumed label.
+        Return None if regions are classes: a point then belongs to the region of the assumed label.
         """
         if self._centroids is None:
             return None
@@ -392,22 +396,22 @@ class MultiMetricLMNN(NeighborVoter):
         order = np.argsort(self._codes, kind="stable")
         n_classes = len(self.classes_)
         edges = np.concatenate([[0], np.cumsum(np.bincount(self._codes, minlength=n_classes))])
-        points, cells = self._placed(self._rows)[order], self.cells_[order]
+        points, regions = self._placed(self._rows)[order], self.regions_[order]
         maps = self.components_.astype(np.float64)
         mapped = [points @ L.T for L in maps]
         targets = self._targets[order]
         place = np.empty(len(order), dtype=np.intp)
         place[order] = np.arange(len(order))
         targets = np.where(targets >= 0, place[targets], -1)
-        reach = 1.0 + cell_target_distances(mapped, cells, targets)
+        reach = 1.0 + cell_target_distances(mapped, regions, targets)
         mu, k = self.estimator_.push_weight, min(self.estimator_.n_neighbors, len(self._rows))
         energies = np.empty((len(queries), n_classes))
         for block in row_blocks(len(queries), 8 * (len(maps) + 4) * len(points), at_most=1024):
             asked = [queries[block] @ L.T for L in maps]
             under = [squared_distances(a, Z) for a, Z in zip(asked, mapped, strict=True)]
             distances = np.empty_like(under[0])
-            for cell, part in enumerate(under):
-                distances[:, cells == cell] = part[:, cells == cell]
+            for region, part in enumerate(under):
+                distances[:, regions == region] = part[:, regions == region]
             energies[block] = center_costs(distances, edges, k, mu)
             if query_cells is None:
                 for c in range(n_classes):
@@ -421,12 +425,12 @@ class MultiMetricLMNN(NeighborVoter):
 
 
 def _nearest(
-    L: Matrix, points: Matrix, cells: Indices, queries: Matrix, k: int, *, itself: bool = True
+    L: Matrix, points: Matrix, regions: Indices, queries: Matrix, k: int, *, itself: bool = True
 ) -> tuple[Matrix, Indices]:
-    """Return the k nearest points, merged over the cells and sorted by (distance, row)."""
+    """Return the k nearest points, merged over the regions and sorted by (distance, row)."""
     found_distances, found_rows = [], []
-    for cell, part in enumerate(L):
-        members = np.flatnonzero(cells == cell)
+    for region, part in enumerate(L):
+        members = np.flatnonzero(regions == region)
         if not len(members):
             continue
         wanted = min(k if itself else k + 1, len(members))
@@ -446,11 +450,11 @@ def _knn_error(
     L: Matrix,
     points: Matrix,
     codes: Indices,
-    cells: Indices,
+    regions: Indices,
     queries: Matrix,
     truth: Indices,
     n_neighbors: int,
 ) -> float:
-    _, nearest = _nearest(L, points, cells, queries, min(n_neighbors, len(points)))
+    _, nearest = _nearest(L, points, regions, queries, min(n_neighbors, len(points)))
     winners = vote(codes[nearest], int(codes.max()) + 1, "shrink")
     return float(np.mean(winners != truth))

@@ -54,7 +54,7 @@ class NCA(_SoftLearner):
     ----------
     n_components : int or None, default=None
         Dimension of the output. L has this number of rows. None learns a square map.
-    n_principal : int, "auto" or None, default=None
+    n_pca_components : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
         X itself. None uses all features; "auto" projects only if there are more than 128, see
         Notes. The components depend on the units of the features.
@@ -71,8 +71,8 @@ class NCA(_SoftLearner):
     l2 : float, default=0.0
         Weight of the penalty: of :math:`n u^2 \|L\|_F^2`, where u² is the mean variance over the
         directions in which the data vary.
-    n_restarts : int, default=1
-        Number of runs. The best one is kept. The first run starts from ``init``, the others from
+    n_init : int, default=1
+        Number of starts. The best result is kept. The first start is ``init``, the others are
         random maps.
     max_iter : int, default=100
         Maximum number of iterations. It applies to each run.
@@ -97,7 +97,7 @@ class NCA(_SoftLearner):
         Mean of the training points.
     objective_ : float
         f or g at the solution over all neighbors, minus the penalty. f is at most n.
-    n_principal_ : int or None
+    n_pca_components_ : int or None
         Number of principal components used; None if X was not projected.
     n_iter_ : int
         Number of iterations of the best run.
@@ -114,8 +114,8 @@ class NCA(_SoftLearner):
     * ``init``: for a square map, the Euclidean distance of the standardized features. With fewer
       components, "within" if ``n_samples - n_classes`` is at least three times the number of
       directions in which X varies, otherwise "pca".
-    * ``n_principal``: None up to 128 features. Otherwise 64, but at most ``n_samples // 2 - 1`` and
-      at least ``n_components``.
+    * ``n_pca_components``: None up to 128 features. Otherwise 64, but at most ``n_samples // 2 -
+      1`` and at least ``n_components``.
 
     A named initial map is scaled down if the mean squared distance under it is above 25, so that
     each point has more than one soft neighbor.
@@ -143,15 +143,20 @@ class NCA(_SoftLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision")
+    renamed: ClassVar = {
+        "n_restarts": "n_init",
+        "n_principal": "n_pca_components",
+        "n_principal_": "n_pca_components_",
+    }
     settings = ({"l2": 1e-3}, {"l2": 1e-2})
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
-        "n_principal": N_PRINCIPAL,
+        "n_pca_components": N_PRINCIPAL,
         "objective": [one_of("sum", "log")],
         "init": STARTS,
         "n_neighbors": [one_of("auto"), none, integer(1)],
         "l2": [real(0)],
-        "n_restarts": [integer(1)],
+        "n_init": [integer(1)],
         "max_iter": [integer(1)],
         "tol": [real(0)],
         "warm_start": [boolean],
@@ -166,12 +171,12 @@ class NCA(_SoftLearner):
         self,
         n_components: int | None = None,
         *,
-        n_principal: int | Literal["auto"] | None = None,
+        n_pca_components: int | Literal["auto"] | None = None,
         objective: Literal["sum", "log"] = "sum",
         init: str | ArrayLike = "auto",
         n_neighbors: int | Literal["auto"] | None = "auto",
         l2: float = 0.0,
-        n_restarts: int = 1,
+        n_init: int = 1,
         max_iter: int = 100,
         tol: float = 1e-5,
         warm_start: bool = False,
@@ -180,12 +185,12 @@ class NCA(_SoftLearner):
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
-        self.n_principal = n_principal
+        self.n_pca_components = n_pca_components
         self.objective = objective
         self.init = init
         self.n_neighbors = n_neighbors
         self.l2 = l2
-        self.n_restarts = n_restarts
+        self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -232,7 +237,7 @@ class NCA(_SoftLearner):
         lowered = _Lowered(engine, self._penalty(frame))
         runs: list[Descent] = []
         with self._kept(runs, frame):
-            for _ in range(self.n_restarts):
+            for _ in range(self.n_init):
                 runs.append(Descent(start))
                 self._run(runs[-1], lowered)
                 runs[-1].objective = lowered.value(runs[-1].point)
@@ -309,7 +314,7 @@ class _Lowered:
         rng = check_random_state(seed)
         rows = np.sort(rng.choice(len(engine.X), size, replace=False))
         _, y = np.unique(engine.y[rows], return_inverse=True)
-        return _Lowered(engine.of(engine.X[rows], y.reshape(-1)), self.penalty)
+        return _Lowered(engine.with_points(engine.X[rows], y.reshape(-1)), self.penalty)
 
     def listed(self, L: Matrix, k: int) -> _Lowered:
         """Return the same function over lists of the k nearest neighbors under L."""

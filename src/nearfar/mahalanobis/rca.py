@@ -37,11 +37,11 @@ class RCA(StatisticsLearner):
     .. math:: C = \tfrac1n \sum_j \sum_{i \in j} (x_i - m_j)(x_i - m_j)^T, \qquad L = C^{-1/2},
 
     which maximizes :math:`\log\det(L^T L)` under a bound on the average squared distance within
-    chunklets. Directions that vary within chunklets are shrunk. With ``n_principal``, the points
-    are first projected onto their leading principal axes P, and
-    :math:`L = (P C P^T)^{-1/2} P`. With ``n_components``, they are first projected onto the leading
-    generalized eigenvectors V of (total covariance, C), the Fisher discriminant of the chunklets,
-    and :math:`L = (V^T C V)^{-1/2} V^T`.
+    chunklets. Directions that vary within chunklets are shrunk. With ``n_pca_components``, the
+    points are first projected onto their leading principal axes P, and :math:`L = (P C P^T)^{-1/2}
+    P`. With ``n_components``, they are first projected onto the leading generalized eigenvectors V
+    of (total covariance, C), the Fisher discriminant of the chunklets, and :math:`L = (V^T C
+    V)^{-1/2} V^T`.
 
     Use it if you know some groups of similar points but no labels, or with labels as a fast first
     metric: each class is then one chunklet. Points in no chunklet and chunklets of a single point
@@ -53,7 +53,7 @@ class RCA(StatisticsLearner):
     ----------
     n_components : int or None, default=None
         Dimension of the output. None keeps all.
-    n_principal : int or None, default=None
+    n_pca_components : int or None, default=None
         Number of principal components to project X onto before learning. They are computed from
         the points in chunklets. None uses all features.
     shrinkage : float in [0, 1] or "auto", default="auto"
@@ -101,10 +101,11 @@ class RCA(StatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics", learns_from=("labels", "chunklets"))
+    renamed: ClassVar = {"n_principal": "n_pca_components"}
     settings = ({"shrinkage": 0.1},)
     parameters: ClassVar = {
         "n_components": [none, integer(1)],
-        "n_principal": [none, integer(1)],
+        "n_pca_components": [none, integer(1)],
         "shrinkage": [real(0, 1), one_of("auto")],
     }
 
@@ -112,11 +113,11 @@ class RCA(StatisticsLearner):
         self,
         n_components: int | None = None,
         *,
-        n_principal: int | None = None,
+        n_pca_components: int | None = None,
         shrinkage: Shrinkage = "auto",
     ) -> None:
         self.n_components = n_components
-        self.n_principal = n_principal
+        self.n_pca_components = n_pca_components
         self.shrinkage = shrinkage
 
     def fit(  # type: ignore[override]
@@ -223,7 +224,7 @@ class RCA(StatisticsLearner):
         return _root(T) if self.n_components is None else canonical_rows(values, T.T)
 
     def _image(self, statistics: ClassStatistics) -> tuple[Matrix | None, ClassStatistics]:
-        """Return the principal axes, if ``n_principal`` is given, and the statistics along them."""
+        """Return the principal axes, if any are requested, and the statistics along them."""
         # Chunklets of one point have no scatter and would only reduce the covariance.
         paired = statistics.counts > 1
         if not paired.any():
@@ -233,9 +234,9 @@ class RCA(StatisticsLearner):
             )
         if not paired.all():
             statistics = statistics.select(paired)
-        if self.n_principal is None:
+        if self.n_pca_components is None:
             return None, statistics
-        V = leading_axes(statistics, self.n_principal)
+        V = leading_axes(statistics, self.n_pca_components)
         return V, statistics.project(V)
 
     @property

@@ -44,7 +44,7 @@ from nearfar.summaries.weighted_graph import neighbor_graph
 BASIS_PARAMETERS: dict[str, list[Allowed]] = {
     **GRAPH_PARAMETERS,
     "constraints": [one_of("squared", "inequality")],
-    "omega": [one_of("auto"), real(0, 1, open_low=True)],
+    "slack_penalty": [one_of("auto"), real(0, 1, open_low=True)],
     "angles": [boolean],
     "refine": [boolean],
     "max_iter": [integer(1)],
@@ -75,7 +75,7 @@ class _BasisUnfolding(_Unfolding):
 
     n_neighbors: int
     constraints: Literal["squared", "inequality"]
-    omega: float | Literal["auto"]
+    slack_penalty: float | Literal["auto"]
     angles: bool
     refine: bool
     max_iter: int
@@ -119,7 +119,7 @@ class _BasisUnfolding(_Unfolding):
         edges, groups = all_edges.merged(_MERGE_TOLERANCE)
         representatives = np.unique(groups, return_index=True)[1]  # One row per merged point.
         basis = edges.centered(self._compute_basis(points, graph, edges, representatives))
-        omega, price = self._compute_price(edges)
+        slack_penalty, price = self._compute_price(edges)
         problem = Problem(edges, self.constraints, price=price)
         solution = unfold_in_basis(problem, basis)
         if not solution.gap < _LARGE_GAP:
@@ -150,7 +150,7 @@ class _BasisUnfolding(_Unfolding):
             weights=proof.bound.weights,
             basis_gap=solution.gap,
             slack=slack,
-            omega=omega,
+            slack_penalty=slack_penalty,
             steps=steps,
         )
 
@@ -186,15 +186,18 @@ class _BasisUnfolding(_Unfolding):
 
     def _compute_price(self, edges: Edges) -> tuple[float, float]:
         """Return ω and ω / (1 - ω), the price of slack."""
-        if self.omega == "auto":
+        if self.slack_penalty == "auto":
             values, _ = laplacian_basis(edges, 1)
             price = _AUTOMATIC_PRICE / float(values[0])
             return price / (1 + price), price
-        if self.omega == 1:
+        if self.slack_penalty == 1:
             raise ValueError(
-                "omega=1 gives the variance no weight. Set omega to less than 1, such as 0.99."
+                "slack_penalty=1 gives the variance no weight. Set slack_penalty to less than 1, "
+                "such as 0.99."
             )
-        return float(self.omega), float(self.omega) / (1 - float(self.omega))
+        return float(self.slack_penalty), float(self.slack_penalty) / (
+            1 - float(self.slack_penalty)
+        )
 
     def _descend(self, problem: Problem, Y: Matrix, max_iter: int, stage: str) -> StressDescent:
         send, report = report_of(self), None
@@ -237,7 +240,7 @@ class _BasisUnfolding(_Unfolding):
         self.stress_ = float(
             np.sqrt(np.mean(np.concatenate([component.slack for component in components]) ** 2))
         )
-        self.omega_ = max(component.omega for component in components)
+        self.slack_penalty_ = max(component.slack_penalty for component in components)
         steps = [step for component in components for step in component.steps]
         names = ("objective", "step", "seconds")
         self.history_ = {
@@ -261,7 +264,7 @@ class _Component(NamedTuple):
     weights: Vector
     basis_gap: float
     slack: Vector
-    omega: float
+    slack_penalty: float
     steps: list[StressDescent]
 
 

@@ -32,7 +32,7 @@ class ClassicalMDS(Embedding):
     :math:`Y = V_q \Lambda_q^{1/2}` with the largest eigenvalues of B. The loss is the sum of the
     squares of the other eigenvalues.
 
-    Use it on measured or computed distances, with ``dissimilarity="precomputed"``. On Euclidean
+    Use it on measured or computed distances, with ``metric="precomputed"``. On Euclidean
     distances it returns the scores of PCA. If no set of points in a Euclidean space has the given
     distances, B has negative eigenvalues. The embedding ignores these, and ``negative_share_``
     measures the loss. In contrast, :class:`MDS` fits the distances themselves.
@@ -44,10 +44,10 @@ class ClassicalMDS(Embedding):
     ----------
     n_components : int, default=2
         Dimension of the output.
-    dissimilarity : {"euclidean", "precomputed"}, default="euclidean"
-        Content of X: "euclidean" means points, "precomputed" means an (n, n) array of distances
-        (not squared). In the latter case, ``transform`` expects the distances from new points
-        (rows) to training points.
+    metric : {"euclidean", "precomputed"}, default="euclidean"
+        Distance between samples: "euclidean" if X contains points, "precomputed" if X is an (n, n)
+        array of distances (not squared). In the latter case, ``transform`` expects the distances
+        from new points (rows) to training points.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class ClassicalMDS(Embedding):
     >>> import numpy as np
     >>> from nearfar import ClassicalMDS
     >>> star = np.array([[0, 1, 1, 1], [1, 0, 2, 2], [1, 2, 0, 2], [1, 2, 2, 0]])
-    >>> mds = ClassicalMDS(dissimilarity="precomputed").fit(star)
+    >>> mds = ClassicalMDS(metric="precomputed").fit(star)
     >>> mds.eigenvalues_
     array([2., 2.])
     >>> round(mds.negative_share_, 4)
@@ -85,23 +85,24 @@ class ClassicalMDS(Embedding):
     """
 
     learner_tags = LearnerTags(reads="instances", supervised=False)
+    renamed: ClassVar = {"dissimilarity": "metric"}
     state = State({"_axes": floats("p", "q"), "_means": floats("p")}, rows="embedding_")
     parameters: ClassVar = {
         "n_components": [integer(1)],
-        "dissimilarity": [one_of("euclidean", "precomputed")],
+        "metric": [one_of("euclidean", "precomputed")],
     }
 
     def __init__(
         self,
         n_components: int = 2,
         *,
-        dissimilarity: Literal["euclidean", "precomputed"] = "euclidean",
+        metric: Literal["euclidean", "precomputed"] = "euclidean",
     ) -> None:
         self.n_components = n_components
-        self.dissimilarity = dissimilarity
+        self.metric = metric
 
     def __sklearn_tags__(self) -> Any:
-        return set_pairwise_tag(super().__sklearn_tags__(), self.dissimilarity == "precomputed")
+        return set_pairwise_tag(super().__sklearn_tags__(), self.metric == "precomputed")
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Embed points, or objects with the given distances.
@@ -109,7 +110,7 @@ class ClassicalMDS(Embedding):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or (n_samples, n_samples) of distances
-            Training points, or their distances if ``dissimilarity="precomputed"``.
+            Training points, or their distances if ``metric="precomputed"``.
         y : ignored
             Not used, present for API consistency.
 
@@ -124,7 +125,7 @@ class ClassicalMDS(Embedding):
             raise ValueError(
                 f"n_components={self.n_components} must be less than n_samples={len(rows)}."
             )
-        if self.dissimilarity == "precomputed":
+        if self.metric == "precomputed":
             coordinates = self._scale(check_distances(rows))
         else:
             coordinates = self._project(rows)
@@ -156,7 +157,7 @@ class ClassicalMDS(Embedding):
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
         exact = np.ascontiguousarray(rows, np.float64)
-        if self.dissimilarity == "precomputed":
+        if self.metric == "precomputed":
             if (exact < 0).any():
                 raise ValueError("X must contain distances, but some entries are negative.")
             new_coordinates = -0.5 * (exact**2 @ self._axes - self._means @ self._axes)

@@ -58,7 +58,7 @@ class LandmarkMVU(_BasisUnfolding):
     constraints : {"inequality", "squared"}, default="inequality"
         Constraint on the squared length of each edge: "inequality" forbids edges to become longer,
         "squared" allows deviations at a price.
-    omega : float or "auto", default="auto"
+    slack_penalty : float or "auto", default="auto"
         Price of slack: see :class:`VariationalMVU`.
     angles : bool, default=True
         Whether to constrain the distances between neighbors of the same row too.
@@ -96,7 +96,7 @@ class LandmarkMVU(_BasisUnfolding):
     dual_bound_, duality_gap_, basis_gap_, edges_, edge_weights_ : ndarrays and floats
         See :class:`VariationalMVU`. The bound holds for any K, not only for matrices of the form
         Q L Q'.
-    omega_, n_iter_, history_ : float, int, dict
+    slack_penalty_, n_iter_, history_ : float, int, dict
         See :class:`VariationalMVU`.
 
     See Also
@@ -120,6 +120,7 @@ class LandmarkMVU(_BasisUnfolding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    renamed: ClassVar = {"omega": "slack_penalty", "omega_": "slack_penalty_"}
     state = State({"landmarks_": indices("m", below="n")})
     parameters: ClassVar = {**BASIS_PARAMETERS, "n_landmarks": [integer(2)]}
 
@@ -132,7 +133,7 @@ class LandmarkMVU(_BasisUnfolding):
         n_neighbors: int = 5,
         n_landmarks: int = 20,
         constraints: Literal["squared", "inequality"] = "inequality",
-        omega: float | Literal["auto"] = "auto",
+        slack_penalty: float | Literal["auto"] = "auto",
         angles: bool = True,
         refine: bool = False,
         max_iter: int = 100,
@@ -147,7 +148,7 @@ class LandmarkMVU(_BasisUnfolding):
         self.n_neighbors = n_neighbors
         self.n_landmarks = n_landmarks
         self.constraints = constraints
-        self.omega = omega
+        self.slack_penalty = slack_penalty
         self.angles = angles
         self.refine = refine
         self.max_iter = max_iter

@@ -43,7 +43,7 @@ class MDS(_Embedding):
     ----------
     n_components : int, default=2
         Dimension of the output: q.
-    metric : bool, default=True
+    metric_mds : bool, default=True
         Whether to fit the distances. False fits only their order (scikit-learn before 1.7 then
         stops too early).
     max_iter : int, default=300
@@ -85,10 +85,14 @@ class MDS(_Embedding):
 
     learner_tags = LearnerTags(reads="instances", supervised=False)
     state = State({"_unit": number(0), "_isotonic_x": floats("k"), "_isotonic_y": floats("k")})
-    renamed: ClassVar = {"_at": "_isotonic_x", "_fitted": "_isotonic_y"}
+    renamed: ClassVar = {
+        "metric": "metric_mds",
+        "_at": "_isotonic_x",
+        "_fitted": "_isotonic_y",
+    }
     parameters: ClassVar = {
         "n_components": [integer(1)],
-        "metric": [boolean],
+        "metric_mds": [boolean],
         "max_iter": [integer(1)],
         "tol": [real(0, open_low=True)],
     }
@@ -97,12 +101,12 @@ class MDS(_Embedding):
         self,
         n_components: int = 2,
         *,
-        metric: bool = True,
+        metric_mds: bool = True,
         max_iter: int = 300,
         tol: float = 1e-6,
     ) -> None:
         self.n_components = n_components
-        self.metric = metric
+        self.metric_mds = metric_mds
         self.max_iter = max_iter
         self.tol = tol
 
@@ -141,7 +145,7 @@ class MDS(_Embedding):
         start = np.pad(centered @ axes[:, :q], ((0, 0), (0, max(0, q - axes.shape[1]))))
         coordinates, _, self.n_iter_ = smacof(
             squareform(distances),
-            metric=bool(self.metric),
+            metric=bool(self.metric_mds),
             n_components=q,
             init=start,
             n_init=1,
@@ -153,7 +157,7 @@ class MDS(_Embedding):
         embedded_distances = pdist(coordinates)
         self._isotonic_x, self._isotonic_y = np.array([0.0, 1.0]), np.array([0.0, 1.0])
         targets = distances
-        if not self.metric:
+        if not self.metric_mds:
             isotonic = IsotonicRegression().fit(distances, embedded_distances)
             self._isotonic_x, self._isotonic_y = isotonic.X_thresholds_, isotonic.y_thresholds_
             targets = isotonic.predict(distances)
@@ -186,7 +190,7 @@ class MDS(_Embedding):
         distances = np.empty((len(queries), len(points)))
         for row, query in enumerate(queries):
             distances[row] = np.sqrt(((points - query) ** 2).sum(axis=1))
-        if self.metric:
+        if self.metric_mds:
             return distances
         return np.asarray(
             np.interp(distances / self._unit, self._isotonic_x, self._isotonic_y) * self._unit

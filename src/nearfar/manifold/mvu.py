@@ -108,7 +108,7 @@ class MVU(_Unfolding):
     constraints : {"inequality", "equality", "l1", "squared"}, default="inequality"
         Constraint on the squared length of each edge. See the list above, and Notes for
         equalities on rows with few features.
-    omega : float or "auto", default="auto"
+    slack_penalty : float or "auto", default="auto"
         Price of slack: ω between 0 and 1, for squared lengths of mean 1. Only the constraints "l1"
         and "squared" use it. See Notes for "auto" and for the lower limit with "l1".
     angles : bool, default=True
@@ -180,7 +180,7 @@ class MVU(_Unfolding):
     locked_up_ : bool
         Whether ``trace_`` exceeds ``gram_trace_`` by at most 0.1%, so that no row could move. This
         is expected if the data are already flat.
-    omega_ : float
+    slack_penalty_ : float
         Value of ω that the fit used, or 1 without slack. With several components, the value of the
         last component.
     n_iter_ : int
@@ -195,7 +195,7 @@ class MVU(_Unfolding):
 
     Notes
     -----
-    ``omega="auto"``:
+    ``slack_penalty="auto"``:
 
     - "squared": 0.99.
     - "l1": :math:`\omega / (1-\omega) = 5 / \lambda_2(L)`, where L is the Laplacian of the graph.
@@ -244,6 +244,7 @@ class MVU(_Unfolding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    renamed: ClassVar = {"omega": "slack_penalty", "omega_": "slack_penalty_"}
     settings = ({"n_neighbors": 8},)
     renamed_values: ClassVar = {
         "solver": {"interior-point": "interior_point", "low-rank": "low_rank"}
@@ -251,7 +252,7 @@ class MVU(_Unfolding):
     parameters: ClassVar = {
         **GRAPH_PARAMETERS,
         "constraints": [one_of("inequality", "equality", "l1", "squared")],
-        "omega": [one_of("auto"), real(0, 1, open_low=True)],
+        "slack_penalty": [one_of("auto"), real(0, 1, open_low=True)],
         "angles": [boolean],
         "objective": [one_of("max", "min")],
         "solver": [one_of("auto", "interior_point", "low_rank")],
@@ -273,7 +274,7 @@ class MVU(_Unfolding):
         *,
         n_neighbors: int = 5,
         constraints: Constraints = "inequality",
-        omega: float | Literal["auto"] = "auto",
+        slack_penalty: float | Literal["auto"] = "auto",
         angles: bool = True,
         objective: Direction = "max",
         solver: Literal["auto", "interior_point", "low_rank"] = "auto",
@@ -291,7 +292,7 @@ class MVU(_Unfolding):
         self.n_components = n_components
         self.n_neighbors = n_neighbors
         self.constraints = constraints
-        self.omega = omega
+        self.slack_penalty = slack_penalty
         self.angles = angles
         self.objective = objective
         self.solver = solver
@@ -414,27 +415,30 @@ class MVU(_Unfolding):
         )
 
     def _compute_price(self, edges: Edges) -> float:
-        """Return ω / (1 - ω), the price of slack, and set ``omega_``."""
-        self.omega_ = 1.0
+        """Return ω / (1 - ω), the price of slack, and set ``slack_penalty_``."""
+        self.slack_penalty_ = 1.0
         if self.constraints not in ("l1", "squared"):
             return 1.0
         min_price = (
             least_price(edges) if self.constraints == "l1" and self.objective == "max" else 0.0
         )
-        if self.omega == "auto":
+        if self.slack_penalty == "auto":
             price = _AUTOMATIC_OMEGA / (1 - _AUTOMATIC_OMEGA)
             if self.constraints == "l1":
                 price = _AUTOMATIC_PRICE * (min_price or least_price(edges))
-        elif self.omega == 1:
-            raise ValueError("omega=1 gives the variance no weight. Set omega to less than 1.")
+        elif self.slack_penalty == 1:
+            raise ValueError(
+                "slack_penalty=1 gives the variance no weight. Set slack_penalty to less than 1."
+            )
         else:
-            price = float(self.omega) / (1 - float(self.omega))
+            price = float(self.slack_penalty) / (1 - float(self.slack_penalty))
         if price < min_price:
             raise ValueError(
-                f"omega={self.omega} is too small for L1 slack: the trace would grow without "
-                f"bound. On this graph it must be at least {min_price / (1 + min_price):.6g}."
+                f"slack_penalty={self.slack_penalty} is too small for L1 slack: the trace would "
+                f"grow without bound. On this graph it must be at least "
+                f"{min_price / (1 + min_price):.6g}."
             )
-        self.omega_ = price / (1 + price)
+        self.slack_penalty_ = price / (1 + price)
         return price
 
     def _solve_and_certify(

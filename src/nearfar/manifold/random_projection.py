@@ -30,7 +30,7 @@ class RandomProjection(StatisticsLearner):
     Use it to shorten very long rows before a slower method. It uses only the number of rows and
     features, not their values. With few components it is much worse than :class:`PCA`.
 
-    Cost: O(p q²) for the kind "orthogonal", O(p q) for the others.
+    Cost: O(p q²) for ``matrix_type="orthogonal"``, O(p q) for the others.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class RandomProjection(StatisticsLearner):
         is smaller. In the latter case the distances stay exactly the same.
     eps : float in (0, 1), default=0.1
         :math:`\epsilon` of the bound.
-    kind : {"orthogonal", "gaussian", "sparse"}, default="orthogonal"
+    matrix_type : {"orthogonal", "gaussian", "sparse"}, default="orthogonal"
         "orthogonal" draws P as above. "gaussian" and "sparse" draw independent entries, normal or
         mostly zero, by scikit-learn's ``GaussianRandomProjection`` or ``SparseRandomProjection``.
     random_state : int, RandomState or None, default=0
@@ -78,10 +78,11 @@ class RandomProjection(StatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics", supervised=False)
+    renamed: ClassVar = {"kind": "matrix_type"}
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("auto")],
         "eps": [real(1e-6, 0.999)],
-        "kind": [one_of("orthogonal", "gaussian", "sparse")],
+        "matrix_type": [one_of("orthogonal", "gaussian", "sparse")],
         "random_state": [random_state],
     }
 
@@ -90,12 +91,12 @@ class RandomProjection(StatisticsLearner):
         n_components: int | Literal["auto"] = "auto",
         *,
         eps: float = 0.1,
-        kind: Literal["orthogonal", "gaussian", "sparse"] = "orthogonal",
+        matrix_type: Literal["orthogonal", "gaussian", "sparse"] = "orthogonal",
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_components = n_components
         self.eps = eps
-        self.kind = kind
+        self.matrix_type = matrix_type
         self.random_state = random_state
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
@@ -112,14 +113,14 @@ class RandomProjection(StatisticsLearner):
                 "n_components."
             )
         projection_class = (
-            SparseRandomProjection if self.kind == "sparse" else GaussianRandomProjection
+            SparseRandomProjection if self.matrix_type == "sparse" else GaussianRandomProjection
         )
         matrix = (
             projection_class(q, random_state=self.random_state).fit(np.zeros((2, p))).components_
         )
-        if self.kind == "sparse":
+        if self.matrix_type == "sparse":
             return np.asarray(matrix.toarray(), np.float64)
-        if self.kind == "gaussian":
+        if self.matrix_type == "gaussian":
             return np.asarray(matrix, np.float64)
         axes, triangle = np.linalg.qr(matrix.T)
         # With these signs the basis of the subspace is unique and uniformly distributed.

@@ -52,7 +52,7 @@ def sensor_localization(
     n_sensors: int | None = None,
     anchors: Mapping[int, ArrayLike] | None = None,
     n_basis: int = 10,
-    omega: float | Literal["auto"] = "auto",
+    slack_penalty: float | Literal["auto"] = "auto",
     max_iter: int = 300,
 ) -> SensorPlaces:
     r"""Find the positions of sensors from the distances between some of them.
@@ -93,7 +93,7 @@ def sensor_localization(
         general position fix the frame.
     n_basis : int, default=10
         Number m of basis functions, at least ``n_components``.
-    omega : float or "auto", default="auto"
+    slack_penalty : float or "auto", default="auto"
         Weight ω of the slack, between 0 and 1, for squared distances of mean 1. "auto" uses
         :math:`\omega / (1 - \omega) = 5 / \lambda_2`, with the second eigenvalue of the graph
         Laplacian. Values close to 1 barely unfold the network.
@@ -135,14 +135,16 @@ def sensor_localization(
     name = "sensor_localization"
     check_parameter(name, "n_components", n_components, [integer(1, n - 1)])
     check_parameter(name, "n_basis", n_basis, [integer(n_components)])
-    check_parameter(name, "omega", omega, [one_of("auto"), real(0, 1 - 1e-12, open_low=True)])
+    check_parameter(
+        name, "slack_penalty", slack_penalty, [one_of("auto"), real(0, 1 - 1e-12, open_low=True)]
+    )
     check_parameter(name, "max_iter", max_iter, [integer(1)])
     is_anchor, anchor_positions = _check_anchors(anchors, n, n_components)
     values, basis = laplacian_basis(graph, min(n_basis, n - 1))
     price = (
         _AUTOMATIC_PRICE / float(values[0])
-        if omega == "auto"
-        else float(omega) / (1 - float(omega))
+        if slack_penalty == "auto"
+        else float(slack_penalty) / (1 - float(slack_penalty))
     )
     problem = Problem(graph, "squared", price=price)
     factor = basis @ compute_root(unfold_in_basis(problem, basis).Z)

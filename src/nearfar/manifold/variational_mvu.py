@@ -60,7 +60,7 @@ class VariationalMVU(_BasisUnfolding):
     constraints : {"squared", "inequality"}, default="squared"
         Constraint on the squared length of each edge: "squared" allows deviations at a price,
         "inequality" forbids edges to become longer. See Notes.
-    omega : float or "auto", default="auto"
+    slack_penalty : float or "auto", default="auto"
         Price of slack: ω between 0 and 1, for squared lengths of mean 1. See Notes for "auto".
     angles : bool, default=True
         Whether to constrain the distances between neighbors of the same row too.
@@ -115,7 +115,7 @@ class VariationalMVU(_BasisUnfolding):
         Pairs of distinct rows whose distance is constrained.
     edge_weights_ : ndarray of shape (n_edges,)
         Multipliers of the edges, which certify the bound.
-    omega_ : float
+    slack_penalty_ : float
         Value of ω that the fit used. With several components, the largest value.
     n_iter_ : int
         Number of iterations.
@@ -129,8 +129,8 @@ class VariationalMVU(_BasisUnfolding):
 
     Notes
     -----
-    ``omega="auto"`` sets :math:`\omega / (1 - \omega) = 20 / \lambda_2` of the graph Laplacian,
-    because the pull on an edge grows with the number of edges from one end to the other.
+    ``slack_penalty="auto"`` sets :math:`\omega / (1 - \omega) = 20 / \lambda_2` of the graph
+    Laplacian, because the pull on an edge grows with the number of edges from one end to the other.
 
     With ``constraints="inequality"``, each single edge limits the solution within the basis, so it
     can stretch only a little. The descent then penalizes edges that are too long, and ``factor_``
@@ -156,6 +156,7 @@ class VariationalMVU(_BasisUnfolding):
     """
 
     learner_tags = LearnerTags(reads="graph", supervised=False)
+    renamed: ClassVar = {"omega": "slack_penalty", "omega_": "slack_penalty_"}
     settings = ({"n_neighbors": 8}, {"basis": "lle", "n_neighbors": 8})
     parameters: ClassVar = {
         **BASIS_PARAMETERS,
@@ -171,7 +172,7 @@ class VariationalMVU(_BasisUnfolding):
         n_basis: int = 10,
         basis: Literal["laplacian", "lle"] = "laplacian",
         constraints: Literal["squared", "inequality"] = "squared",
-        omega: float | Literal["auto"] = "auto",
+        slack_penalty: float | Literal["auto"] = "auto",
         angles: bool = True,
         refine: bool = True,
         max_iter: int = 100,
@@ -187,7 +188,7 @@ class VariationalMVU(_BasisUnfolding):
         self.n_basis = n_basis
         self.basis = basis
         self.constraints = constraints
-        self.omega = omega
+        self.slack_penalty = slack_penalty
         self.angles = angles
         self.refine = refine
         self.max_iter = max_iter

@@ -48,21 +48,27 @@ from nearfar.persistence.archive import (
     MAX_INFORMATION,
     ModelFileError,
     check_members,
-    clear_errors,
+    convert_errors,
+    describe_error,
+    format_value,
     open_archive,
-    opened,
+    open_file,
     read_information,
-    shown,
-    told,
     write_members,
 )
-from nearfar.persistence.model import bring_up_to_date, check_parts, check_same, training_rows, walk
-from nearfar.persistence.schema import PROTOCOL, check_schema, compacted
-from nearfar.persistence.types import HINT, Types, full_name, known_types
+from nearfar.persistence.model import (
+    check_components,
+    check_equal,
+    count_training_rows,
+    update_component,
+    walk_components,
+)
+from nearfar.persistence.schema import PROTOCOL, check_schema, compact_node
+from nearfar.persistence.types import HINT, Types, collect_types, get_full_name
 
 __all__ = ["ModelFileError", "check_savable", "describe", "load", "save"]
 
-_NOT_BACK = "the model cannot be saved because loading the file does not restore it"
+_NOT_RESTORED = "the model cannot be saved because loading the file does not restore it"
 
 
 def save(
@@ -116,45 +122,47 @@ def save(
     >>> model = KNNClassifier(LDA()).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(model, Path(folder) / "iris.nf")
-    ...     again = load(Path(folder) / "iris.nf")
-    >>> bool((again.predict(X) == model.predict(X)).all())
+    ...     loaded = load(Path(folder) / "iris.nf")
+    >>> bool((loaded.predict(X) == model.predict(X)).all())
     True
     """
     skops = require("skops.io", "app")
-    types = known_types(trusted)
+    types = collect_types(trusted)
     target = Path(path)
-    _check_free(target, force)
-    parts = _checked_parts(model, types)
+    _check_target(target, force)
+    components = _collect_components(model, types)
     try:
-        information = _information(parts, types, _checked_notes(metadata))
-        written = skops.dumps(model)
+        information = _collect_information(components, types, _check_metadata(metadata))
+        dumped = skops.dumps(model)
     except ModelFileError:
         raise
     except Exception as error:
-        raise ModelFileError(f"{type(model).__name__} cannot be saved: {told(error)}") from error
+        raise ModelFileError(
+            f"{type(model).__name__} cannot be saved: {describe_error(error)}"
+        ) from error
     draft = target.with_name(f".{uuid.uuid4().hex}.part")
     try:
         with open(draft, "xb") as file:
-            _write(file, information, written, types)
-        del written
+            _write_archive(file, information, dumped, types)
+        del dumped
         try:
-            read, _ = _load(draft, types, MAX_BYTES)
-            check_same(model, read, types)
+            restored, _ = _load(draft, types, MAX_BYTES)
+            check_equal(model, restored, types)
         except Exception as error:
-            reason = str(error) if isinstance(error, ModelFileError) else told(error)
-            raise ModelFileError(f"{_NOT_BACK}: {reason}") from error
-        _check_free(target, force)
+            reason = str(error) if isinstance(error, ModelFileError) else describe_error(error)
+            raise ModelFileError(f"{_NOT_RESTORED}: {reason}") from error
+        _check_target(target, force)
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
 
 
 def check_savable(model: Any, *, trusted: Sequence[type] = ()) -> None:
-    """Raise a ModelFileError if :func:`save` cannot store all parts of a model.
+    """Raise a ModelFileError if :func:`save` cannot store all components of a model.
 
     This function writes no file and does not import skops, which takes seconds.
     """
-    _checked_parts(model, known_types(trusted))
+    _collect_components(model, collect_types(trusted))
 
 
 def load(
@@ -208,8 +216,8 @@ def load(
     nearfar.persistence.ModelFileError: ...model.nf: not a nearfar model file, or cut short.
     """
     require("skops.io", "app")
-    types = known_types(trusted)
-    with clear_errors(path):
+    types = collect_types(trusted)
+    with convert_errors(path):
         model, notice = _load(Path(path), types, max_bytes)
     if notice:
         warn(f"{path} {notice}")
@@ -231,11 +239,12 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         - "model": name of the model's class.
         - "created": date and time in UTC, in ISO format.
         - "versions": versions of nearfar, Python and the libraries that wrote the file.
-        - "training_rows": number of training rows stored in each part of the model, by the
-          part's place.
+        - "training_rows": number of training rows stored in each component of the model, by the
+          attribute path of the component.
         - "holds_training_rows": whether the file contains rows of the training data, original or
           transformed.
-        - "n_training_rows": the largest of these numbers, a lower bound for the distinct rows.
+        - "n_training_rows": the largest number in "training_rows", a lower bound for the number of
+          distinct training rows in the file.
         - "metadata": the dict passed to :func:`save`.
         - "bytes": size of the file.
 
@@ -255,18 +264,20 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "iris.nf"
     ...     save(KNNClassifier().fit(X, y), path, metadata={"target": "species"})
-    ...     says = describe(path)
-    >>> says["model"], says["holds_training_rows"], says["n_training_rows"], says["metadata"]
-    ('nearfar.KNNClassifier', True, 150, {'target': 'species'})
+    ...     information = describe(path)
+    >>> information["model"], information["n_training_rows"], information["metadata"]
+    ('nearfar.KNNClassifier', 150, {'target': 'species'})
+    >>> information["holds_training_rows"]
+    True
     """
     target = Path(path)
-    with clear_errors(path), opened(target, MAX_BYTES) as file, open_archive(file) as archive:
-        says = read_information(archive)
-        says["bytes"] = target.stat().st_size
-    return says
+    with convert_errors(path), open_file(target, MAX_BYTES) as file, open_archive(file) as archive:
+        information = read_information(archive)
+        information["bytes"] = target.stat().st_size
+    return information
 
 
-def _check_free(target: Path, force: bool) -> None:
+def _check_target(target: Path, force: bool) -> None:
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder. Pass the path of a file in it.")
     if not target.parent.is_dir():
@@ -275,30 +286,35 @@ def _check_free(target: Path, force: bool) -> None:
         raise FileExistsError(f"{target} already exists. Pass force=True to overwrite it.")
 
 
-def _checked_parts(model: Any, types: Types) -> list[tuple[str, Any]]:
-    """Return all parts of a model with their places; raise if a file cannot store one."""
+def _collect_components(model: Any, types: Types) -> list[tuple[str, Any]]:
+    """Return (place, object) for all components of a model. Raises if a file cannot store one."""
     if type(model) not in types.values() or not hasattr(model, "get_params"):
-        raise ModelFileError(f"{full_name(type(model))} is not a model that can be saved. {HINT}")
+        raise ModelFileError(
+            f"{get_full_name(type(model))} is not a model that can be saved. {HINT}"
+        )
     try:
-        parts = list(walk(model, types, type(model).__name__))
-        check_parts(parts)
+        components = list(walk_components(model, types, type(model).__name__))
+        check_components(components)
     except ModelFileError:
         raise
     except Exception as error:
-        raise ModelFileError(f"{type(model).__name__} cannot be saved: {told(error)}") from error
-    return parts
+        raise ModelFileError(
+            f"{type(model).__name__} cannot be saved: {describe_error(error)}"
+        ) from error
+    return components
 
 
-def _checked_notes(metadata: dict[str, Any] | None) -> dict[str, Any]:
-    notes = {} if metadata is None else metadata
+def _check_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:
+    metadata_dict = {} if metadata is None else metadata
     try:
-        text = json.dumps(notes, allow_nan=False)
-        same = isinstance(notes, dict) and json.loads(text) == notes
+        text = json.dumps(metadata_dict, allow_nan=False)
+        is_unchanged = isinstance(metadata_dict, dict) and json.loads(text) == metadata_dict
     except (TypeError, ValueError, RecursionError) as error:
         raise ModelFileError(
-            f"metadata must be a dict of JSON types, but converting it failed: {told(error)}"
+            "metadata must be a dict of JSON types, but converting it failed: "
+            f"{describe_error(error)}"
         ) from error
-    if not same:
+    if not is_unchanged:
         raise ModelFileError(
             "metadata must be a dict that JSON restores unchanged: use only str keys, and lists "
             "instead of tuples."
@@ -307,70 +323,79 @@ def _checked_notes(metadata: dict[str, Any] | None) -> dict[str, Any]:
         raise ModelFileError(
             f"metadata takes {len(text)} bytes as JSON; at most {MAX_INFORMATION // 2} are allowed."
         )
-    return notes
+    return metadata_dict
 
 
-def _information(
-    parts: list[tuple[str, Any]], types: Types, notes: dict[str, Any]
+def _collect_information(
+    components: list[tuple[str, Any]], types: Types, metadata: dict[str, Any]
 ) -> dict[str, Any]:
     names = {kind: name for name, kind in types.items()}
     modules = {"nearfar": "nearfar", "numpy": "numpy", "scipy": "scipy"}
     modules |= {"scikit-learn": "sklearn", "skops": "skops"}
-    versions = {name: importlib.import_module(at).__version__ for name, at in modules.items()}
+    versions = {
+        name: importlib.import_module(module).__version__ for name, module in modules.items()
+    }
     return {
         "program": "nearfar",
         "format": FORMAT,
-        "model": names[type(parts[0][1])],
+        "model": names[type(components[0][1])],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version(), **versions},
-        "training_rows": training_rows(parts),
-        "metadata": notes,
+        "training_rows": count_training_rows(components),
+        "metadata": metadata,
     }
 
 
-def _write(file: BinaryIO, information: dict[str, Any], written: bytes, types: Types) -> None:
-    """Convert an archive of skops to the format in the module's docstring, and write it."""
-    source = zipfile.ZipFile(io.BytesIO(written))
+def _write_archive(
+    file: BinaryIO, information: dict[str, Any], dumped: bytes, types: Types
+) -> None:
+    """Convert an archive of skops to the format in the module's docstring, and write the file."""
+    source = zipfile.ZipFile(io.BytesIO(dumped))
     arrays: list[str] = []
-    public = {full_name(kind): name for name, kind in types.items()}
-    public |= {"numpy.bool": "numpy.bool_"}
-    public |= {"numpy.random.mtrand.RandomState": "numpy.random.RandomState"}
-    schema = compacted(json.loads(source.read("schema.json")), public, arrays)
+    public_names = {get_full_name(kind): name for name, kind in types.items()}
+    public_names |= {"numpy.bool": "numpy.bool_"}
+    public_names |= {"numpy.random.mtrand.RandomState": "numpy.random.RandomState"}
+    schema = compact_node(json.loads(source.read("schema.json")), public_names, arrays)
     schema["protocol"] = PROTOCOL
     schema["_skops_version"] = information["versions"]["skops"]
     members = {"nearfar.json": json.dumps(information).encode()}
     members["schema.json"] = json.dumps(schema, separators=(",", ":")).encode()
-    stored = ((f"{k}.npy", source.read(name)) for k, name in enumerate(arrays))
-    write_members(file, chain(members.items(), stored))
+    array_members = ((f"{k}.npy", source.read(name)) for k, name in enumerate(arrays))
+    write_members(file, chain(members.items(), array_members))
 
 
 def _load(path: Path, types: Types, max_bytes: int) -> tuple[Any, str | None]:
     """Return the model, and the text of a warning or None."""
     skops = require("skops.io", "app")
-    with opened(path, max_bytes) as file:
+    with open_file(path, max_bytes) as file:
         # Read the file only once: it could change between the checks and the loading.
         data = file.read(min(max_bytes, MAX_BYTES))
     with open_archive(io.BytesIO(data)) as archive:
-        says = read_information(archive)
+        information = read_information(archive)
         check_members(archive, len(data))
-        names, renamed = check_schema(archive, types)
-        if renamed is not None:
-            rest = set(archive.namelist()) - {"schema.json"}
-            members = chain([("schema.json", renamed)], ((n, archive.read(n)) for n in rest))
+        names, new_schema = check_schema(archive, types)
+        if new_schema is not None:
+            other_members = set(archive.namelist()) - {"schema.json"}
+            members = chain(
+                [("schema.json", new_schema)], ((n, archive.read(n)) for n in other_members)
+            )
             write_members(buffer := io.BytesIO(), members)
             data = buffer.getvalue()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)
         model = skops.loads(data, trusted=sorted(names))
-    theirs, ours = says["versions"].get("scikit-learn"), sklearn.__version__
-    parts = list(walk(model, types, "model"))
-    for _, part in parts:
-        bring_up_to_date(part, theirs != ours)
-    check_parts(parts)
-    if theirs == ours or not any(name.startswith("sklearn.") for name in names):
+    saved_version, installed_version = (
+        information["versions"].get("scikit-learn"),
+        sklearn.__version__,
+    )
+    components = list(walk_components(model, types, "model"))
+    for _, component in components:
+        update_component(component, saved_version != installed_version)
+    check_components(components)
+    if saved_version == installed_version or not any(name.startswith("sklearn.") for name in names):
         return model, None
     return model, (
-        f"was saved with scikit-learn {shown(theirs)}, but scikit-learn {ours} is installed. Its "
-        "scikit-learn estimators may give other results or fail. Compare a few predictions, or "
-        "fit and save the model again."
+        f"was saved with scikit-learn {format_value(saved_version)}, but scikit-learn "
+        f"{installed_version} is installed. The scikit-learn estimators in the file may give other "
+        "results or fail. Compare a few predictions, or fit and save the model again."
     )

@@ -22,20 +22,22 @@ import numpy as np
 #: Number of the file format. Increase it for a change that older versions cannot read.
 FORMAT = 1
 
-# Maximum sizes in bytes. Members are not compressed, so a file cannot unpack to more than its own
-# size.
-MAX_BYTES = 2**31 - 1  # Whole file: the limit of a zip archive without 64-bit extensions.
-MAX_INFORMATION = 2**20  # nearfar.json
-MAX_DIRECTORY = 2**22  # Central directory of the zip archive.
-MAX_SCHEMA = 2**24  # schema.json
-# Maximum number of nodes in the schema, and maximum nesting depth of nodes and of model parts.
+# Maximum sizes in bytes of the complete file (the limit of a zip archive without 64-bit
+# extensions), of nearfar.json, of the archive's central directory, and of schema.json. Members are
+# not compressed, so a file cannot unpack to more than its own size.
+MAX_BYTES = 2**31 - 1
+MAX_INFORMATION = 2**20
+MAX_DIRECTORY = 2**22
+MAX_SCHEMA = 2**24
+# Maximum number of nodes in the schema, and maximum nesting depth of nodes and of a model's
+# components.
 MAX_NODES = 200_000
 MAX_DEPTH = 64
 # Maximum size in bytes of an array without elements, computed with zero dimensions counted as one.
 _MAX_EMPTY = 2**24
 # Allowed item sizes in bytes, by NumPy's dtype kind.
 ITEM_SIZES = {"b": {1}, "i": {1, 2, 4, 8}, "u": {1, 2, 4, 8}, "f": {2, 4, 8}}
-# The only form in which NumPy writes the header of an array of numbers or text.
+# Pattern of the header that NumPy writes for an array of numbers or text.
 _HEADER = re.compile(
     rb"\{'descr': '([<>|])([biufUS])(\d{1,9})', 'fortran_order': (?:False|True), "
     rb"'shape': \(((?:\d{1,12}, ?){0,32}(?:\d{1,12})?)\), \} *\n"
@@ -60,26 +62,26 @@ class ModelFileError(ValueError):
 ModelFileError.__module__ = "nearfar.persistence"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return the repr of a value from a file, shortened to 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def told(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return an error's type and message, shortened and without control characters."""
     text = f"{type(error).__name__}: {error}"[:300]
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def below(where: str, key: Any) -> str:
-    """Return the place of an attribute or item; keys that are not identifiers are quoted."""
-    name = isinstance(key, str) and key.isidentifier() and len(key) <= 80
-    return f"{where}.{key}" if name else f"{where}[{shown(key)}]"
+def join_place(place: str, key: Any) -> str:
+    """Append a key to an attribute path. Keys that are not identifiers are quoted in brackets."""
+    is_name = isinstance(key, str) and key.isidentifier() and len(key) <= 80
+    return f"{place}.{key}" if is_name else f"{place}[{format_value(key)}]"
 
 
 @contextmanager
-def clear_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+def convert_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Convert every exception to a ModelFileError that names the file."""
     try:
         yield
@@ -87,7 +89,7 @@ def clear_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise ModelFileError(f"{path}: {error}") from error
     except Exception as error:
         raise ModelFileError(
-            f"{path}: the file is damaged or was not written by nearfar ({told(error)})."
+            f"{path}: the file is damaged or was not written by nearfar ({describe_error(error)})."
         ) from error
 
 
@@ -95,8 +97,8 @@ def clear_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 @contextmanager
-def opened(path: Path, max_bytes: int) -> Iterator[BinaryIO]:
-    """Open a regular file; raise if it is larger than the limit."""
+def open_file(path: Path, max_bytes: int) -> Iterator[BinaryIO]:
+    """Open a regular file. Raises if the file is larger than ``max_bytes``."""
     if not path.exists():
         raise ModelFileError("the file does not exist.")
     if not path.is_file():
@@ -117,9 +119,9 @@ def open_archive(file: BinaryIO) -> zipfile.ZipFile:
     file.seek(max(0, file.seek(0, os.SEEK_END) - 42))
     tail = file.read(42)
     locator, end = tail[:4], tail[-22:]
-    # Without a comment and 64-bit extensions, zipfile uses the same end record as this check.
-    plain = len(tail) == 42 and locator != b"PK\6\7" and end[20:] == b"\0\0"
-    if head != b"PK\3\4" or end[:4] != b"PK\5\6" or not plain:
+    # If the archive has no comment and no 64-bit extensions, zipfile uses the same end record.
+    is_plain = len(tail) == 42 and locator != b"PK\6\7" and end[20:] == b"\0\0"
+    if head != b"PK\3\4" or end[:4] != b"PK\5\6" or not is_plain:
         raise ModelFileError("not a nearfar model file, or cut short.")
     if struct.unpack("<L", end[12:16])[0] > MAX_DIRECTORY:
         raise ModelFileError(
@@ -129,37 +131,37 @@ def open_archive(file: BinaryIO) -> zipfile.ZipFile:
 
 
 def read_information(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Return the metadata of a file; raise if this version cannot read its format."""
-    says = read_json(archive, "nearfar.json", MAX_INFORMATION)
-    if not isinstance(says, dict) or says.get("program") != "nearfar":
+    """Return the metadata of a model file. Raises if this version cannot read its format."""
+    information = read_json(archive, "nearfar.json", MAX_INFORMATION)
+    if not isinstance(information, dict) or information.get("program") != "nearfar":
         raise ModelFileError("not a nearfar model file.")
-    number = says.get("format")
-    if type(number) is not int or number < 1:
+    format_number = information.get("format")
+    if type(format_number) is not int or format_number < 1:
         raise ModelFileError(
-            f"nearfar.json: format must be a positive integer; got {shown(number)}."
+            f"nearfar.json: format must be a positive integer; got {format_value(format_number)}."
         )
-    if number > FORMAT:
+    if format_number > FORMAT:
         raise ModelFileError(
-            f"the file has format {shown(number)}, written by a newer nearfar. This version reads "
-            f"formats up to {FORMAT}. Update nearfar."
+            f"the file has format {format_value(format_number)}, written by a newer nearfar. This "
+            f"version reads formats up to {FORMAT}. Update nearfar."
         )
-    wanted = {"model": str, "created": str, "versions": dict, "training_rows": dict}
-    for key, kind in {**wanted, "metadata": dict}.items():
-        if type(says.get(key)) is not kind:
+    required = {"model": str, "created": str, "versions": dict, "training_rows": dict}
+    for key, kind in {**required, "metadata": dict}.items():
+        if type(information.get(key)) is not kind:
             raise ModelFileError(f"nearfar.json: {key} is missing or not a {kind.__name__}.")
-    rows = says["training_rows"].values()
+    rows = information["training_rows"].values()
     if not all(type(n) is int and n >= 0 for n in rows):
         raise ModelFileError("nearfar.json: training_rows must map to nonnegative integers.")
-    if not all(type(version) is str for version in says["versions"].values()):
+    if not all(type(version) is str for version in information["versions"].values()):
         raise ModelFileError("nearfar.json: versions must map to strings.")
     keys = ("format", "model", "created", "versions", "training_rows", "metadata")
-    # Two parts of a model may store the same rows, so the numbers cannot be added up.
-    known = {"holds_training_rows": any(rows), "n_training_rows": max(rows, default=0)}
-    return {**{key: says[key] for key in keys}, **known}
+    # Two components of a model may store the same rows, so the numbers cannot be added up.
+    summary = {"holds_training_rows": any(rows), "n_training_rows": max(rows, default=0)}
+    return {**{key: information[key] for key in keys}, **summary}
 
 
 def read_json(archive: zipfile.ZipFile, name: str, limit: int) -> Any:
-    """Return the content of a JSON member; raise if it is larger than the limit."""
+    """Return the content of a JSON member. Raises if the member is larger than ``limit`` bytes."""
     if name not in archive.namelist():
         raise ModelFileError(f"not a nearfar model file: it has no {name}.")
     member = archive.getinfo(name)
@@ -173,25 +175,25 @@ def read_json(archive: zipfile.ZipFile, name: str, limit: int) -> Any:
     except RecursionError:
         raise ModelFileError(f"{name} is nested too deeply.") from None
     except ValueError as error:
-        raise ModelFileError(f"{name} is not valid JSON: {told(error)}") from error
+        raise ModelFileError(f"{name} is not valid JSON: {describe_error(error)}") from error
 
 
 def check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """Check the directory of the archive against what :func:`save` writes.
+    """Raise if the archive has members that :func:`save` does not write.
 
     All members must be regular, uncompressed files with known and distinct names, and together not
     larger than the archive.
     """
-    seen: set[str] = set()
+    names: set[str] = set()
     for member in archive.infolist():
         name = member.filename
         if not re.fullmatch(r"nearfar\.json|schema\.json|\d{1,6}\.npy", name):
             raise ModelFileError(
-                f"the archive has a member {shown(name)}, which is not part of a model file."
+                f"the archive has a member {format_value(name)}, which is not part of a model file."
             )
-        if name in seen:
+        if name in names:
             raise ModelFileError(f"the archive has two members named {name}.")
-        seen.add(name)
+        names.add(name)
         if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
             raise ModelFileError(f"the member {name} is not a regular file.")
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
@@ -203,23 +205,23 @@ def check_members(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def check_array(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
-    """Return the shape in the header of an array; raise if the bytes that follow do not match."""
+    """Return the shape in the header of an array. Raises if its size in bytes does not match."""
     size = archive.getinfo(name).file_size
     with archive.open(name) as file:
         start = file.read(10)
         length = struct.unpack("<H", start[8:])[0] if len(start) == 10 else 0
         # NumPy writes arrays of numbers or text in version 1.0 of its format.
-        found = _HEADER.fullmatch(file.read(length)) if start[:8] == b"\x93NUMPY\1\0" else None
-        if not found:
+        match = _HEADER.fullmatch(file.read(length)) if start[:8] == b"\x93NUMPY\1\0" else None
+        if not match:
             raise ModelFileError(f"{name} is not an array of numbers or text.")
-        order, kind, width = found[1].decode(), found[2].decode(), int(found[3])
-        shape = tuple(int(text) for text in found[4].decode().split(",") if text.strip())
+        order, kind, width = match[1].decode(), match[2].decode(), int(match[3])
+        shape = tuple(int(text) for text in match[4].decode().split(",") if text.strip())
         if kind not in "US" and width not in ITEM_SIZES[kind]:
             raise ModelFileError(f"{name} has items of the unsupported type {kind}{width}.")
-        item = 4 * width if kind == "U" else width
-        if size != 10 + length + item * math.prod(shape):
+        item_size = 4 * width if kind == "U" else width
+        if size != 10 + length + item_size * math.prod(shape):
             raise ModelFileError(f"{name}: the shape {shape} does not match its {size} bytes.")
-        if max(1, item) * math.prod(max(1, n) for n in shape) > max(size, _MAX_EMPTY):
+        if max(1, item_size) * math.prod(max(1, n) for n in shape) > max(size, _MAX_EMPTY):
             raise ModelFileError(f"{name}: the empty array has an invalid shape {shape}.")
         if kind in "bU":
             # NumPy does not check the bytes of booleans and characters when it reads them.

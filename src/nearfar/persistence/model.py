@@ -1,4 +1,4 @@
-"""Parts of a model: list them, compare two models, and check a model for consistency."""
+"""Functions that list the components of a model, compare two models and check a model."""
 
 from __future__ import annotations
 
@@ -13,38 +13,57 @@ from sklearn.base import BaseEstimator
 from sklearn.impute import SimpleImputer
 
 from nearfar.base import Estimator, Learner
-from nearfar.persistence.archive import ITEM_SIZES, MAX_DEPTH, ModelFileError, below, shown, told
+from nearfar.persistence.archive import (
+    ITEM_SIZES,
+    MAX_DEPTH,
+    ModelFileError,
+    describe_error,
+    format_value,
+    join_place,
+)
 from nearfar.persistence.schema import NODES
-from nearfar.persistence.types import FOREIGN_CHECKS, HINT, PLAIN, Types, full_name, listed_types
+from nearfar.persistence.types import (
+    HINT,
+    LIBRARY_CHECKS,
+    SCALAR_TYPES,
+    Types,
+    get_full_name,
+    get_listed_types,
+)
 from nearfar.state import check_state, n_training_rows, need
 
 # Maximum absolute value of n_jobs in a file, so that a file cannot start thousands of threads.
 _MAX_JOBS = 256
 
 
-def walk(item: Any, types: Types, where: str, depth: int = 1) -> Iterator[Any]:
-    """Yield the place and the object of each part of a model that is not a scalar."""
+def walk_components(item: Any, types: Types, place: str, depth: int = 1) -> Iterator[Any]:
+    """Yield (place, object) for each component of a model that is not a scalar.
+
+    The place is an attribute path, such as "model.learner_".
+    """
     if depth > MAX_DEPTH:
         raise ModelFileError(
-            f"{where}: it is nested more than {MAX_DEPTH} levels deep, or contains itself."
+            f"{place}: it is nested more than {MAX_DEPTH} levels deep, or contains itself."
         )
-    yield where, item
-    for key, value in _inner(item, types, where):
-        if type(value) not in PLAIN:
-            yield from walk(value, types, below(where, key), depth + 1)
+    yield place, item
+    for key, value in _list_items(item, types, place):
+        if type(value) not in SCALAR_TYPES:
+            yield from walk_components(value, types, join_place(place, key), depth + 1)
 
 
-def _inner(item: Any, types: Types, where: str = "") -> Iterable[tuple[Any, Any]]:
-    """Return the keys and values inside a part; raise if a file cannot store the part."""
+def _list_items(item: Any, types: Types, place: str = "") -> Iterable[tuple[Any, Any]]:
+    """Return the keys and values inside a component. Raises if a file cannot store it."""
     kind = type(item)
     if kind is dict:
-        odd = [key for key in item if type(key) not in (str, int)]
-        if odd:
-            raise ModelFileError(f"{where} has the key {odd[0]!r}; keys must be str or int.")
+        invalid_keys = [key for key in item if type(key) not in (str, int)]
+        if invalid_keys:
+            raise ModelFileError(
+                f"{place} has the key {invalid_keys[0]!r}; keys must be str or int."
+            )
         return item.items()
     if kind in (list, tuple):
         return enumerate(item)
-    if _is_columns(item):
+    if _is_column_list(item):
         return enumerate(item.data)
     if kind is slice:
         return [("start", item.start), ("stop", item.stop), ("step", item.step)]
@@ -53,22 +72,22 @@ def _inner(item: Any, types: Types, where: str = "") -> Iterable[tuple[Any, Any]
     if kind in types.values():
         state = item.__getstate__()
         if state is not None and not isinstance(state, dict):
-            raise ModelFileError(f"{where}: the state of a {kind.__name__} must be a dict.")
+            raise ModelFileError(f"{place}: the state of a {kind.__name__} must be a dict.")
         return (state or {}).items()
     if kind is np.ndarray and item.dtype == object and item.ndim:
         return enumerate(item.ravel().tolist())
     if kind is np.ndarray or isinstance(item, np.generic):
-        if not _is_plain(item.dtype):
+        if not _is_supported(item.dtype):
             raise ModelFileError(
-                f"{where} is an array of {item.dtype}, which a model file cannot store."
+                f"{place} is an array of {item.dtype}, which a model file cannot store."
             )
-    elif not isinstance(item, np.dtype) and not (isinstance(item, type) and _scalar_name(item)):
-        what = f"{shown(item.__name__)}, a" if hasattr(item, "__name__") else "a"
-        raise ModelFileError(f"{where} is {what} {full_name(kind)}. {HINT}")
+    elif not isinstance(item, np.dtype) and not (isinstance(item, type) and _get_scalar_name(item)):
+        description = f"{format_value(item.__name__)}, a" if hasattr(item, "__name__") else "a"
+        raise ModelFileError(f"{place} is {description} {get_full_name(kind)}. {HINT}")
     return ()
 
 
-def _is_columns(item: Any) -> bool:
+def _is_column_list(item: Any) -> bool:
     """Return True for the list of remainder columns in scikit-learn up to 1.8.
 
     That class is a UserList which warns on access.
@@ -76,28 +95,35 @@ def _is_columns(item: Any) -> bool:
     return isinstance(item, UserList) and type(item).__module__.startswith("sklearn.compose.")
 
 
-def _is_plain(dtype: np.dtype[Any]) -> bool:
+def _is_supported(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "US" or dtype.itemsize in ITEM_SIZES.get(dtype.kind, ())
 
 
-def _scalar_name(kind: type) -> str | None:
-    """Return the name of a scalar type in files, or None. NumPy 2 renamed its boolean type."""
-    name = "numpy.bool_" if kind is np.bool_ else full_name(kind)
+def _get_scalar_name(kind: type) -> str | None:
+    """Return the name of a scalar type in files, or None for other types.
+
+    NumPy 2 renamed its boolean type, but files keep the old name.
+    """
+    name = "numpy.bool_" if kind is np.bool_ else get_full_name(kind)
     return name if name in (NODES["TypeNode"][0] or ()) else None
 
 
-def check_same(model: Any, read: Any, types: Types) -> None:
-    """Raise a ModelFileError that names the first part in which two models differ."""
+def check_equal(model: Any, restored: Any, types: Types) -> None:
+    """Raise a ModelFileError that names the first component in which two models differ."""
     name = type(model).__name__
-    pairs = zip_longest(walk(model, types, name), walk(read, types, name), fillvalue=("", None))
-    for (where, a), (other, b) in pairs:
-        if not _equal(a, b, types):
-            raise ModelFileError(f"{where or other} differs after loading.")
+    pairs = zip_longest(
+        walk_components(model, types, name),
+        walk_components(restored, types, name),
+        fillvalue=("", None),
+    )
+    for (place, a), (other_place, b) in pairs:
+        if not _is_equal(a, b, types):
+            raise ModelFileError(f"{place or other_place} differs after loading.")
 
 
-def _equal(a: Any, b: Any, types: Types) -> bool:
-    """Return True if two parts have the same type and the same scalars."""
-    if type(a) is not type(b) and not _is_columns(a):
+def _is_equal(a: Any, b: Any, types: Types) -> bool:
+    """Return True if two components have the same type and the same scalars."""
+    if type(a) is not type(b) and not _is_column_list(a):
         return False
     if isinstance(a, np.ndarray):
         if a.dtype != b.dtype or a.shape != b.shape:
@@ -106,76 +132,85 @@ def _equal(a: Any, b: Any, types: Types) -> bool:
             return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
     if isinstance(a, np.generic | np.dtype | type):
         return type(a) is type(b) and bool(a == b or (a != a and b != b))
-    mine, theirs = list(_inner(a, types)), list(_inner(b, types))
-    return len(mine) == len(theirs) and all(
-        key == other and _same_value(x, y)
-        for (key, x), (other, y) in zip(mine, theirs, strict=True)
+    items, other_items = list(_list_items(a, types)), list(_list_items(b, types))
+    return len(items) == len(other_items) and all(
+        key == other_key and _is_equal_scalar(x, y)
+        for (key, x), (other_key, y) in zip(items, other_items, strict=True)
     )
 
 
-def _same_value(x: Any, y: Any) -> bool:
-    if type(x) not in PLAIN:  # walk() yields x as a part of its own, which is compared there.
-        return type(y) not in PLAIN
+def _is_equal_scalar(x: Any, y: Any) -> bool:
+    # Values that are not scalars are separate components, which check_equal compares one by one.
+    if type(x) not in SCALAR_TYPES:
+        return type(y) not in SCALAR_TYPES
     return type(x) is type(y) and bool(x == y or (x != x and y != y))
 
 
-def training_rows(parts: list[tuple[str, Any]]) -> dict[str, int]:
-    """Return the number of stored training rows, by the place of the part that stores them."""
+def count_training_rows(components: list[tuple[str, Any]]) -> dict[str, int]:
+    """Return the number of stored training rows, by the place of the component that stores them."""
     rows = {}
-    for where, part in parts:
-        n = n_training_rows(part)
-        keeps = isinstance(part, Learner) and part.learner_tags.reads == "instances"
-        if n is None and keeps and "n_features_in_" in vars(part):
-            # The class does not declare the attribute: use the length of the longest array.
-            arrays = [value for value in vars(part).values() if isinstance(value, np.ndarray)]
+    for place, component in components:
+        n = n_training_rows(component)
+        stores_instances = (
+            isinstance(component, Learner) and component.learner_tags.reads == "instances"
+        )
+        if n is None and stores_instances and "n_features_in_" in vars(component):
+            # The class does not declare which attribute stores the rows: use the longest array.
+            arrays = [value for value in vars(component).values() if isinstance(value, np.ndarray)]
             n = max([1, *(len(array) for array in arrays if array.ndim > 1)])
         if n:
-            rows[where] = n
+            rows[place] = n
     return rows
 
 
-def bring_up_to_date(part: Any, other_sklearn: bool) -> None:
+def update_component(component: Any, is_other_sklearn: bool) -> None:
     """Rename old attributes, and add parameters that are newer than the file."""
-    if isinstance(part, Estimator):
-        part._bring_up_to_date()
-    if type(part) in listed_types().values() and isinstance(part, BaseEstimator):
-        for name, parameter in inspect.signature(type(part)).parameters.items():
-            if name not in vars(part) and parameter.default is not inspect.Parameter.empty:
-                setattr(part, name, parameter.default)
-    if other_sklearn and isinstance(part, SimpleImputer) and "_fit_dtype" in vars(part):
-        # scikit-learn 1.6 used one attribute for both purposes.
-        vars(part).setdefault("_fill_dtype", vars(part)["_fit_dtype"])
+    if isinstance(component, Estimator):
+        component._bring_up_to_date()
+    if type(component) in get_listed_types().values() and isinstance(component, BaseEstimator):
+        for name, parameter in inspect.signature(type(component)).parameters.items():
+            if name not in vars(component) and parameter.default is not inspect.Parameter.empty:
+                setattr(component, name, parameter.default)
+    if (
+        is_other_sklearn
+        and isinstance(component, SimpleImputer)
+        and "_fit_dtype" in vars(component)
+    ):
+        # scikit-learn 1.6 used _fit_dtype for both purposes.
+        vars(component).setdefault("_fill_dtype", vars(component)["_fit_dtype"])
 
 
-def check_parts(parts: list[tuple[str, Any]]) -> None:
-    """Raise if a part of a model is inconsistent. Some inconsistent parts would crash in use."""
-    for where, part in reversed(parts):  # Inner parts come before those that contain them.
+def check_components(components: list[tuple[str, Any]]) -> None:
+    """Raise if a component is inconsistent. Some inconsistent components would crash in use."""
+    # Inner components are checked before the components that contain them.
+    for place, component in reversed(components):
         try:
-            if isinstance(part, BaseEstimator):
-                _check_estimator(part)
-            check_state(part)
-            for kind, check in FOREIGN_CHECKS.items():
-                if isinstance(part, kind):
-                    check(part)
+            if isinstance(component, BaseEstimator):
+                _check_estimator(component)
+            check_state(component)
+            for kind, check in LIBRARY_CHECKS.items():
+                if isinstance(component, kind):
+                    check(component)
         except Exception as error:
-            reason = told(error).removeprefix("ValueError: ")
-            raise ModelFileError(f"{where}: {reason}") from error
+            reason = describe_error(error).removeprefix("ValueError: ")
+            raise ModelFileError(f"{place}: {reason}") from error
 
 
-def _check_estimator(part: BaseEstimator) -> None:
-    state, kind = vars(part), type(part)
-    if kind in listed_types().values():
+def _check_estimator(component: BaseEstimator) -> None:
+    state, kind = vars(component), type(component)
+    if kind in get_listed_types().values():
         hidden = [name for name in state if hasattr(kind, name)]
         need(not hidden, f"an attribute must not hide {hidden} of {kind.__name__}.")
-    part.get_params(deep=False)  # Raises if a parameter is missing.
-    if isinstance(part, Estimator):
-        part._check_parameters()
+    component.get_params(deep=False)  # Raises if a parameter is missing.
+    if isinstance(component, Estimator):
+        component._check_parameters()
     jobs, n = state.get("n_jobs"), state.get("n_features_in_")
     need(
         jobs is None or (type(jobs) in (int, np.int64) and abs(jobs) <= _MAX_JOBS),
-        f"n_jobs must be None or an integer from -{_MAX_JOBS} to {_MAX_JOBS}; got {shown(jobs)}.",
+        f"n_jobs must be None or an integer from -{_MAX_JOBS} to {_MAX_JOBS}; got "
+        f"{format_value(jobs)}.",
     )
     need(
         n is None or (type(n) is int and 0 <= n < 2**31),
-        f"n_features_in_ must be a nonnegative integer; got {shown(n)}.",
+        f"n_features_in_ must be a nonnegative integer; got {format_value(n)}.",
     )

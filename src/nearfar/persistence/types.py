@@ -1,6 +1,6 @@
-"""Types that a model file may contain, by name, and checks of those from other libraries.
+"""Types that a model file may contain, by name, and checks of classes from other libraries.
 
-Allowed are nearfar's public classes that declare their state, the classes named in such a
+A file may contain nearfar's public classes that declare their state, the classes named in such a
 declaration, and the scikit-learn classes listed here.
 """
 
@@ -50,11 +50,11 @@ from nearfar.state import (
     whole,
 )
 
-#: Classes by their names in files.
+#: Dict of classes by their names in files.
 Types = dict[str, type]
 
 # A type added here must not store functions and must not index memory without a bounds check. It
-# may need an entry in FOREIGN_CHECKS.
+# may need an entry in LIBRARY_CHECKS.
 _SKLEARN_TYPES = (
     "sklearn.compose.ColumnTransformer",
     "sklearn.decomposition.PCA",
@@ -80,38 +80,38 @@ NUMPY_SCALARS = tuple(
     )
 )
 PYTHON_SCALARS = ("builtins.bool", "builtins.float", "builtins.int", "builtins.str")
-PLAIN = (type(None), bool, int, float, str)
+SCALAR_TYPES = (type(None), bool, int, float, str)
 
-OWN_CLASS = (
-    "If it is your own class and you trust its code, pass trusted=[ThatClass] to save and to load."
+TRUST_HINT = (
+    "For a class of your own whose code you trust, pass trusted=[ThatClass] to save and to load."
 )
 HINT = (
     "A file can store nearfar's learners and classifiers, scikit-learn's Pipeline, "
     "ColumnTransformer, imputers, encoders and scalers, numbers, text and arrays. "
-    f"{OWN_CLASS}"
+    f"{TRUST_HINT}"
 )
 
 
 @cache
-def listed_types() -> Types:
+def get_listed_types() -> Types:
     """Return the types that a file may contain without an entry in ``trusted``."""
     types = {f"nearfar.{name}": kind for name, kind in public_classes().items() if state_of(kind)}
-    new = list(types.values())
-    while new:
-        state = state_of(new.pop()) or State()
-        for kind in chain.from_iterable(word.types for word in state.words.values()):
+    pending = list(types.values())
+    while pending:
+        state = state_of(pending.pop()) or State()
+        for kind in chain.from_iterable(condition.types for condition in state.words.values()):
             # A declaration may name a base class of estimators. Files contain concrete classes.
             if kind not in types.values() and not issubclass(kind, Estimator):
-                types[full_name(kind)] = kind
-                new.append(kind)
+                types[get_full_name(kind)] = kind
+                pending.append(kind)
     for name in _SKLEARN_TYPES:
-        module, last = split(name)
+        module, last = split_name(name)
         types[name] = getattr(importlib.import_module(module), last)
     return types
 
 
-def former_names(types: Types) -> dict[str, str]:
-    """Return the current class names by the names they had in older files."""
+def map_former_names(types: Types) -> dict[str, str]:
+    """Return a dict from the class names in older files to the current class names."""
     return {
         old if "." in old else f"nearfar.{old}": name
         for name, kind in types.items()
@@ -119,29 +119,34 @@ def former_names(types: Types) -> dict[str, str]:
     }
 
 
-def known_types(trusted: Sequence[type]) -> Types:
-    """Return the types that a file may contain, including those that the user trusts."""
-    types = dict(listed_types())
-    for own in trusted:
-        if not isinstance(own, type):
-            raise TypeError(f"trusted must contain classes, not names or objects; got {own!r}.")
-        name = full_name(own)
-        if getattr(sys.modules.get(own.__module__), own.__qualname__, None) is not own:
+def collect_types(trusted: Sequence[type]) -> Types:
+    """Return the types that a file may contain, including the classes that the user trusts."""
+    types = dict(get_listed_types())
+    for trusted_type in trusted:
+        if not isinstance(trusted_type, type):
+            raise TypeError(
+                f"trusted must contain classes, not names or objects; got {trusted_type!r}."
+            )
+        name = get_full_name(trusted_type)
+        if (
+            getattr(sys.modules.get(trusted_type.__module__), trusted_type.__qualname__, None)
+            is not trusted_type
+        ):
             raise ValueError(
                 f"trusted: {name} cannot be imported by its name. Define it at the top of a module."
             )
-        if own not in types.values():
-            types[name] = own
+        if trusted_type not in types.values():
+            types[name] = trusted_type
     return types
 
 
-def split(name: str) -> tuple[str, str]:
+def split_name(name: str) -> tuple[str, str]:
     """Split a dotted name into its module and its last part."""
     module, _, last = name.rpartition(".")
     return module, last
 
 
-def full_name(kind: type) -> str:
+def get_full_name(kind: type) -> str:
     """Return the module and the qualified name of a class, joined by a dot."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
@@ -149,15 +154,15 @@ def full_name(kind: type) -> str:
 # ---------------------------------------------------------------------- classes of scikit-learn
 
 
-def _check_one_hot(part: OneHotEncoder) -> None:
+def _check_one_hot(component: OneHotEncoder) -> None:
     # transform() of scikit-learn builds a sparse matrix without comparing its column numbers with
-    # its width. This check computes the numbers of all categories in the same way beforehand.
-    state = vars(part)
+    # its width. This check computes the column numbers of all categories in the same way first.
+    state = vars(component)
     if "categories_" not in state:
         return
-    _check_encoder(part)
+    _check_encoder(component)
     categories, widths = state["categories_"], state.get("_n_features_outs")
-    drops, grouped = state.get("_drop_idx_after_grouping"), state.get("_infrequent_enabled")
+    drops, has_infrequent = state.get("_drop_idx_after_grouping"), state.get("_infrequent_enabled")
     need(
         isinstance(categories, list) and isinstance(widths, list),
         "categories_ and _n_features_outs must be lists.",
@@ -168,36 +173,41 @@ def _check_one_hot(part: OneHotEncoder) -> None:
         len(widths) == n == state.get("n_features_in_", n),
         "categories_ and _n_features_outs must have one entry per feature.",
     )
-    dropped = isinstance(drops, np.ndarray) and drops.shape == (n,)
+    is_valid = isinstance(drops, np.ndarray) and drops.shape == (n,)
     need(
-        drops is None or dropped,
+        drops is None or is_valid,
         "_drop_idx_after_grouping must be None or an array with one entry per feature.",
     )
     for i, (names, width) in enumerate(zip(categories, widths, strict=True)):
         need(_is_ordered(names), "categories_ must be in ascending order.")
         codes = np.arange(len(names))
-        if grouped:
-            rare, places = state["_infrequent_indices"][i], state["_default_to_infrequent_mappings"]
+        if has_infrequent:
+            rare, mappings = (
+                state["_infrequent_indices"][i],
+                state["_default_to_infrequent_mappings"],
+            )
             if rare is not None:
                 codes = np.append(codes, rare[0])
-            if places[i] is not None:
-                codes = np.take(places[i], codes)
+            if mappings[i] is not None:
+                codes = np.take(mappings[i], codes)
         if drops is not None and drops[i] is not None:
             codes = codes[codes != drops[i]]
             codes = codes - (codes > drops[i])
-        found = np.unique(codes)
+        category_numbers = np.unique(codes)
         need(
-            found.dtype.kind == "i" and type(width) is int,
+            category_numbers.dtype.kind == "i" and type(width) is int,
             "the numbers of categories must be integers.",
         )
-        fits = found.size == width and (not width or (found[0] == 0 and found[-1] == width - 1))
-        need(fits, "the numbers of categories must be 0 to _n_features_outs - 1.")
+        is_valid_range = category_numbers.size == width and (
+            not width or (category_numbers[0] == 0 and category_numbers[-1] == width - 1)
+        )
+        need(is_valid_range, "the numbers of categories must be 0 to _n_features_outs - 1.")
 
 
-def _check_encoder(part: OneHotEncoder | OrdinalEncoder) -> None:
+def _check_encoder(component: OneHotEncoder | OrdinalEncoder) -> None:
     """Check the attributes that both encoders have."""
-    state = vars(part)
-    categories, grouped = state.get("categories_"), state.get("_infrequent_enabled")
+    state = vars(component)
+    categories, has_infrequent = state.get("categories_"), state.get("_infrequent_enabled")
     if "categories_" not in state:
         return
     need(isinstance(categories, list), "categories_ must be a list.")
@@ -209,72 +219,74 @@ def _check_encoder(part: OneHotEncoder | OrdinalEncoder) -> None:
             isinstance(names, np.ndarray) and names.ndim == 1,
             "categories_ must contain one-dimensional arrays.",
         )
-    need(type(grouped) is bool, "_infrequent_enabled must be True or False.")
+    need(type(has_infrequent) is bool, "_infrequent_enabled must be True or False.")
     for name in ("_infrequent_indices", "_default_to_infrequent_mappings"):
         lists = state.get(name)
-        fits = isinstance(lists, list) and len(lists) == n
+        is_valid = isinstance(lists, list) and len(lists) == n
         need(
-            fits if grouped else name not in state or fits,
+            is_valid if has_infrequent else name not in state or is_valid,
             f"{name} must be a list with one entry per feature.",
         )
-    need(isinstance(part.handle_unknown, str), "handle_unknown must be a string.")
-    is_kind = isinstance(part.dtype, type | np.dtype) and np.dtype(part.dtype).kind in "fiu"
-    need(is_kind, "dtype must be a numeric type.")
+    need(isinstance(component.handle_unknown, str), "handle_unknown must be a string.")
+    is_numeric = (
+        isinstance(component.dtype, type | np.dtype) and np.dtype(component.dtype).kind in "fiu"
+    )
+    need(is_numeric, "dtype must be a numeric type.")
 
 
-def _check_ordinal(part: OrdinalEncoder) -> None:
-    _check_encoder(part)
-    state = vars(part)
+def _check_ordinal(component: OrdinalEncoder) -> None:
+    _check_encoder(component)
+    state = vars(component)
     n = len(state.get("categories_", ()))
     need(
         all(len(names) for names in state.get("categories_", ())),
         "each feature must have at least one category.",
     )
-    missing = state.get("_missing_indices", {})
-    need(isinstance(missing, dict), "_missing_indices must be a dict.")
-    for feature, place in missing.items():
-        whole = type(feature) is int and isinstance(place, int | np.integer)
-        need(whole and 0 <= feature < n, "_missing_indices must map features to integers.")
+    missing_indices = state.get("_missing_indices", {})
+    need(isinstance(missing_indices, dict), "_missing_indices must be a dict.")
+    for feature, category in missing_indices.items():
+        is_valid = type(feature) is int and isinstance(category, int | np.integer)
+        need(is_valid and 0 <= feature < n, "_missing_indices must map features to integers.")
         need(
-            0 <= place < len(state["categories_"][feature]),
+            0 <= category < len(state["categories_"][feature]),
             "_missing_indices must be below the number of categories.",
         )
 
 
-def _check_columns(part: ColumnTransformer) -> None:
-    state = vars(part)
+def _check_columns(component: ColumnTransformer) -> None:
+    state = vars(component)
     weights = state.get("transformer_weights")
     need(weights is None or isinstance(weights, dict), "transformer_weights must be a dict.")
     if "transformers_" not in state:
         return
     fitted = state["transformers_"]
     need(isinstance(fitted, list), "transformers_ must be a list.")
-    sparse = False
-    for one in fitted:
+    has_sparse = False
+    for entry in fitted:
         need(
-            type(one) is tuple and len(one) == 3 and type(one[0]) is str,
+            type(entry) is tuple and len(entry) == 3 and type(entry[0]) is str,
             "transformers_ must contain tuples of name, transformer and columns.",
         )
-        word = isinstance(one[1], str) and one[1] in ("drop", "passthrough")
+        is_keyword = isinstance(entry[1], str) and entry[1] in ("drop", "passthrough")
         need(
-            word or hasattr(one[1], "transform"),
-            f"the transformer {one[0]!r:.60} has no transform method.",
+            is_keyword or hasattr(entry[1], "transform"),
+            f"the transformer {entry[0]!r:.60} has no transform method.",
         )
-        last = one[1].steps[-1][1] if isinstance(one[1], Pipeline) else one[1]
-        sparse |= isinstance(last, OneHotEncoder) and last.sparse_output is True
-    gives = state.get("sparse_output_")
+        last = entry[1].steps[-1][1] if isinstance(entry[1], Pipeline) else entry[1]
+        has_sparse |= isinstance(last, OneHotEncoder) and last.sparse_output is True
+    is_sparse = state.get("sparse_output_")
     need(
-        type(gives) is bool and (sparse or not gives),
+        type(is_sparse) is bool and (has_sparse or not is_sparse),
         "sparse_output_ must be False, or True with a sparse transformer.",
     )
     inputs, n = state.get("_transformer_to_input_indices"), state.get("n_features_in_")
     need(isinstance(inputs, dict), "_transformer_to_input_indices must be a dict.")
     assert isinstance(inputs, dict)
-    for one in fitted:
-        columns = inputs.get(one[0])
+    for entry in fitted:
+        columns = inputs.get(entry[0])
         need(
             isinstance(columns, list) and type(n) is int,
-            f"the columns of the transformer {one[0]!r:.60} are missing.",
+            f"the columns of the transformer {entry[0]!r:.60} are missing.",
         )
         assert isinstance(columns, list) and n is not None
         need(
@@ -286,20 +298,20 @@ def _check_columns(part: ColumnTransformer) -> None:
 def _is_ordered(names: NDArray[Any]) -> bool:
     """Return True if the categories are strings, or ascend with missing values last.
 
-    scikit-learn finds other categories than strings by a binary search.
+    scikit-learn looks up categories that are not strings by binary search.
     """
-    known = [name for name in names.tolist() if name is not None and name == name]
-    if known != names.tolist()[: len(known)]:
+    present = [name for name in names.tolist() if name is not None and name == name]
+    if present != names.tolist()[: len(present)]:
         return False
-    if names.dtype == object and all(isinstance(name, str) for name in known):
+    if names.dtype == object and all(isinstance(name, str) for name in present):
         return True
-    return all(a < b for a, b in pairwise(known))
+    return all(a < b for a, b in pairwise(present))
 
 
-def _check_pipeline(part: Pipeline) -> None:
+def _check_pipeline(component: Pipeline) -> None:
     # scikit-learn reads a cache folder with pickle, so a file must not name one.
-    need(part.memory is None, "memory must be None: a file cannot name a cache folder.")
-    steps = part.steps
+    need(component.memory is None, "memory must be None: a file cannot name a cache folder.")
+    steps = component.steps
     need(isinstance(steps, list) and len(steps) > 0, "steps must be a list that is not empty.")
     for step in steps:
         need(
@@ -307,38 +319,45 @@ def _check_pipeline(part: Pipeline) -> None:
             "steps must contain tuples of name and estimator.",
         )
     for name, step in steps[:-1]:
-        passes = step is None or (isinstance(step, str) and step == "passthrough")
+        is_passthrough = step is None or (isinstance(step, str) and step == "passthrough")
         need(
-            passes or hasattr(step, "transform"), f"the step {name!r:.60} has no transform method."
+            is_passthrough or hasattr(step, "transform"),
+            f"the step {name!r:.60} has no transform method.",
         )
 
 
-def _check_function(part: FunctionTransformer) -> None:
-    plain = part.func is None and part.inverse_func is None and part.kw_args is None
-    need(plain, "a FunctionTransformer in a file must not have func, inverse_func or kw_args.")
+def _check_function(component: FunctionTransformer) -> None:
+    is_empty = (
+        component.func is None and component.inverse_func is None and component.kw_args is None
+    )
+    need(is_empty, "a FunctionTransformer in a file must not have func, inverse_func or kw_args.")
 
 
-def _check_random(part: np.random.RandomState) -> None:
-    state: Any = part.get_state(legacy=False)
+def _check_random(component: np.random.RandomState) -> None:
+    state: Any = component.get_state(legacy=False)
     # NumPy reads its table of 624 numbers at this position without a bounds check.
-    known = state["bit_generator"] == "MT19937" and 0 <= state["state"]["pos"] <= 624
-    need(known, "the state of a RandomState is invalid. Use an integer as random_state.")
+    is_valid = state["bit_generator"] == "MT19937" and 0 <= state["state"]["pos"] <= 624
+    need(is_valid, "the state of a RandomState is invalid. Use an integer as random_state.")
 
 
-_NUMBERS = none_or(floats("p"))
-_VALUES = Word(
+_OPTIONAL_FLOATS = none_or(floats("p"))
+_ONE_PER_FEATURE = Word(
     lambda value, sizes: (
         isinstance(value, np.ndarray) and value.ndim == 1 and agrees(len(value), "p", sizes)
     ),
     "an array with one value per feature",
 )
-_KIND = Word(lambda value, _: isinstance(value, np.dtype), "a NumPy dtype")
+_DTYPE = Word(lambda value, _: isinstance(value, np.dtype), "a NumPy dtype")
 #: Conditions on fitted scikit-learn estimators: the attribute that shows whether the estimator is
 #: fitted, and the condition for each attribute.
-_FOREIGN: dict[type, tuple[str, dict[str, Word]]] = {
+_SKLEARN_STATES: dict[type, tuple[str, dict[str, Word]]] = {
     StandardScaler: (
         "scale_",
-        {"with_mean": flag, "with_std": flag, **dict.fromkeys(("mean_", "scale_"), _NUMBERS)},
+        {
+            "with_mean": flag,
+            "with_std": flag,
+            **dict.fromkeys(("mean_", "scale_"), _OPTIONAL_FLOATS),
+        },
     ),
     MinMaxScaler: ("scale_", {"scale_": floats("p"), "min_": floats("p"), "clip": flag}),
     MaxAbsScaler: ("scale_", {"scale_": floats("p")}),
@@ -347,7 +366,7 @@ _FOREIGN: dict[type, tuple[str, dict[str, Word]]] = {
         {
             "with_centering": flag,
             "with_scaling": flag,
-            **dict.fromkeys(("center_", "scale_"), _NUMBERS),
+            **dict.fromkeys(("center_", "scale_"), _OPTIONAL_FLOATS),
         },
     ),
     PCA: (
@@ -363,9 +382,9 @@ _FOREIGN: dict[type, tuple[str, dict[str, Word]]] = {
     SimpleImputer: (
         "statistics_",
         {
-            "statistics_": _VALUES,
-            "_fit_dtype": optional(_KIND),
-            "_fill_dtype": optional(_KIND),
+            "statistics_": _ONE_PER_FEATURE,
+            "_fit_dtype": optional(_DTYPE),
+            "_fill_dtype": optional(_DTYPE),
             "indicator_": optional(none_or(object_of(MissingIndicator))),
         },
     ),
@@ -379,37 +398,37 @@ _FOREIGN: dict[type, tuple[str, dict[str, Word]]] = {
     ),
 }
 # Attributes that must not be None if a parameter is true.
-_IF_ASKED = {
+_REQUIRED_IF_TRUE = {
     StandardScaler: {"with_mean": "mean_", "with_std": "scale_"},
     RobustScaler: {"with_centering": "center_", "with_scaling": "scale_"},
     SimpleImputer: {"add_indicator": "indicator_"},
 }
 
 
-def check_foreign(part: Any) -> None:
+def check_sklearn_state(component: Any) -> None:
     """Raise a ``ValueError`` if an attribute of a scikit-learn estimator is missing or invalid."""
-    held, kind = vars(part), type(part)
-    if kind in _FOREIGN and _FOREIGN[kind][0] in held:
+    attributes, kind = vars(component), type(component)
+    if kind in _SKLEARN_STATES and _SKLEARN_STATES[kind][0] in attributes:
         sizes = Sizes()
-        if type(held.get("n_features_in_")) is int:
-            sizes["p"] = held["n_features_in_"]
-        check_words(held, _FOREIGN[kind][1], sizes)
-        for asked, name in _IF_ASKED.get(kind, {}).items():
+        if type(attributes.get("n_features_in_")) is int:
+            sizes["p"] = attributes["n_features_in_"]
+        check_words(attributes, _SKLEARN_STATES[kind][1], sizes)
+        for parameter, name in _REQUIRED_IF_TRUE.get(kind, {}).items():
             need(
-                not held.get(asked) or held.get(name) is not None,
-                f"{asked} is true, but {name} is None or missing.",
+                not attributes.get(parameter) or attributes.get(name) is not None,
+                f"{parameter} is true, but {name} is None or missing.",
             )
-    output = held.get("_sklearn_output_config")
+    output = attributes.get("_sklearn_output_config")
     need(
-        "_sklearn_output_config" not in held or isinstance(output, dict),
+        "_sklearn_output_config" not in attributes or isinstance(output, dict),
         "_sklearn_output_config must be a dict.",
     )
-    names = held.get("feature_names_in_")
-    if "feature_names_in_" in held:
-        texts = isinstance(names, np.ndarray) and names.ndim == 1 and names.dtype.kind in "OU"
-        need(texts, "feature_names_in_ must be an array of names.")
+    names = attributes.get("feature_names_in_")
+    if "feature_names_in_" in attributes:
+        is_valid = isinstance(names, np.ndarray) and names.ndim == 1 and names.dtype.kind in "OU"
+        need(is_valid, "feature_names_in_ must be an array of names.")
         need(
-            len(names) == held.get("n_features_in_", len(names)),
+            len(names) == attributes.get("n_features_in_", len(names)),
             "feature_names_in_ must have one entry per feature.",
         )
         need(
@@ -419,8 +438,8 @@ def check_foreign(part: Any) -> None:
 
 
 #: Checks of classes from other libraries, which do not declare their state.
-FOREIGN_CHECKS: dict[type, Any] = {
-    BaseEstimator: check_foreign,
+LIBRARY_CHECKS: dict[type, Any] = {
+    BaseEstimator: check_sklearn_state,
     ColumnTransformer: _check_columns,
     Pipeline: _check_pipeline,
     FunctionTransformer: _check_function,

@@ -1,4 +1,7 @@
-"""A learner of vectors made one of tensors: all modes but one are held, and it learns that one."""
+"""Tensor classifiers from vector classifiers, by alternation over the modes.
+
+Each step fits a vector classifier in one mode, while the factors of all other modes are fixed.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,19 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.tensor_algebra import best_rank_one, contract_except, rank_one, rank_one_gram
 
-# Directions of the other modes' Gram matrix below this share of the largest depend on the others.
-_DEPENDENT = 1e-12
+# Fraction of the largest eigenvalue of a Gram matrix below which an eigenvalue counts as zero.
+_DEPENDENCE_RTOL = 1e-12
 
 
 class CPWeights(NamedTuple):
-    r"""A weight tensor :math:`\sum_r s_r\, u_{1r} \otimes \cdots \otimes u_{Mr}`.
+    r"""Weight tensor :math:`\sum_r s_r\, u_{1r} \otimes \cdots \otimes u_{Mr}` of R rank-one terms.
 
     Parameters
     ----------
     scales : ndarray of shape (R,)
-        The s.
+        Scales :math:`s_r` of the terms.
     factors : list of ndarray of shape (d_k, R)
-        Columns of unit length, one matrix for each mode.
+        One matrix per mode, whose columns are the unit vectors :math:`u_{kr}`.
     """
 
     scales: Vector
@@ -37,52 +40,59 @@ class CPWeights(NamedTuple):
         return len(self.scales)
 
     def tensor(self) -> Matrix:
-        """The sum, of shape (d1, ..., dM)."""
+        """Return the weight tensor, of shape (d1, ..., dM)."""
         terms = [s * rank_one([U[:, r] for U in self.factors]) for r, s in enumerate(self.scales)]
         return np.asarray(sum(terms), dtype=np.float64)
 
     def inner(self, other: CPWeights) -> float:
-        """The inner product with another sum."""
+        """Return the inner product with another weight tensor."""
         return float(self.scales @ rank_one_gram(self.factors, other.factors) @ other.scales)
 
-    def balanced(self) -> list[Matrix]:
-        """Factors that hold the scales, those of a term of equal length in all modes."""
+    def balance_factors(self) -> list[Matrix]:
+        """Return factors that include the scales. A term has vectors of equal length in all modes.
+
+        A negative sign goes to the first mode.
+        """
         lengths = np.abs(self.scales) ** (1 / len(self.factors))
-        held = [U * lengths for U in self.factors]
-        held[0] = held[0] * np.where(self.scales < 0, -1.0, 1.0)
-        return held
+        factors = [U * lengths for U in self.factors]
+        factors[0] = factors[0] * np.where(self.scales < 0, -1.0, 1.0)
+        return factors
 
 
-def cp_weights(factors: Sequence[Matrix]) -> CPWeights:
-    """Matrices of any lengths as unit columns and scales; columns of zeros stay zeros."""
+def make_cp_weights(factors: Sequence[Matrix]) -> CPWeights:
+    """Return factors with columns of any length as unit columns and scales.
+
+    Columns of zeros are left unchanged.
+    """
     lengths = [np.linalg.norm(U, axis=0) for U in factors]
     units = [U / np.where(n > 0, n, 1.0) for U, n in zip(factors, lengths, strict=True)]
     return CPWeights(np.prod(lengths, axis=0), units)
 
 
 class Alternation(NamedTuple):
-    """Where alternation ended.
+    """Result of :func:`alternate`.
 
     Parameters
     ----------
     weights : CPWeights
-        The weight tensor.
+        Learned weight tensor.
     plane : Hyperplane
-        The last mode's: its intercept, objective and multipliers.
+        Hyperplane of the last mode, with the intercept, objective and multipliers.
     objectives : list of float
-        After every mode step.
+        Objective after every mode step.
     stages : list of (CPWeights, float)
         Weights and intercept after every sweep.
     steps : list of float
-        The largest turn of a direction in every sweep.
+        Largest turn of a direction in every sweep.
     seconds : list of float
-        Since the start, after every sweep.
+        Seconds since the start, after every sweep.
     converged : bool
-        Whether no direction moved any more.
+        True if the directions changed by at most the tolerance.
     collapsed : bool
-        Whether every mode of a sweep collapsed.
+        True if every mode collapsed in a sweep.
     interrupt : KeyboardInterrupt or None
-        What ended it early, for the caller to raise; all else is that of the last whole sweep.
+        Interrupt that ended the alternation, for the caller to raise. The other fields then
+        describe the last complete sweep.
     """
 
     weights: CPWeights
@@ -97,7 +107,7 @@ class Alternation(NamedTuple):
 
     @property
     def n_iter(self) -> int:
-        """Sweeps."""
+        """Number of sweeps over the modes."""
         return len(self.stages)
 
 
@@ -108,68 +118,73 @@ def alternate(
     *,
     max_iter: int = 100,
     tol: float = 1e-6,
-    settled: bool = False,
+    start_is_converged: bool = False,
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> Alternation:
-    r"""Learn one mode after the other with the others held, until no direction moves.
+    r"""Learn one mode after the other, with the other modes fixed, until no direction changes.
 
-    With all other vectors of unit length the samples contracted with them are vectors like any
-    others, and the criterion of the tensor is that of the vector learner: its objective never gets
-    worse from step to step. Of a sum of R rank-one tensors, with G the elementwise product of the
-    Gram matrices of the other factors, :math:`\|W\|^2 = \mathrm{tr}(U_j G U_j^T)`: the learner gets
-    the contracted samples times :math:`G^{-1/2}`.
+    If the vectors of all other modes have unit length, the samples contracted with them are
+    ordinary vectors, and the criterion of the weight tensor equals that of the vector learner.
+    Therefore no step makes the objective worse. For a sum of R rank-one terms, let G be the
+    elementwise product of the Gram matrices of the other factors. Then
+    :math:`\|W\|^2 = \mathrm{tr}(U_j G U_j^T)`, and the learner receives the contracted samples
+    times :math:`G^{-1/2}`.
 
-    Sweeps end when of every vector and the one before :math:`1 - |u^T v| \le` ``tol``; of sums of
-    several terms, whose columns are not unique, the same of the whole tensors. A mode that
-    collapses keeps its vector.
+    The alternation stops when :math:`1 - |u^T v| \le` ``tol`` for the vectors u and v of every mode
+    before and after a sweep. The columns of a sum of several terms are not unique, so in that case
+    the cosine of the two weight tensors is used instead. A mode that collapses keeps its vector.
 
     Parameters
     ----------
     X : ndarray of shape (n, d1, ..., dM)
         Samples.
     learn : callable
-        From the contracted samples (n, L) to a hyperplane.
+        Function that maps the contracted samples (n, L) to a hyperplane.
     start : list of ndarray of shape (d_k, R)
-        Columns of any length but zero; those of the first mode are learned first and not read.
+        Initial factors, with columns of any length except zero. The factor of the first mode is
+        learned first, and its initial value is ignored.
     max_iter : int
-        Most sweeps.
+        Maximum number of sweeps.
     tol : float
-        Of the directions.
-    settled : bool
-        Whether the start comes from the same criterion, so that a first sweep that turns nothing,
-        the first mode included, is the last.
+        Tolerance of the directions, as :math:`1 - |\cos|`.
+    start_is_converged : bool
+        True if the start is an optimum of the same criterion. The alternation then stops after the
+        first sweep if this sweep changes no direction, including that of the first mode.
     report : callable, optional
-        Called after every sweep with what is known of it.
+        Called after every sweep with a dict of the objective, the step and the seconds.
 
     Returns
     -------
     Alternation
-        Ctrl-C ends it after one sweep at least; before, it is raised.
+        Result. After Ctrl-C it describes the last complete sweep. Without a complete sweep, the
+        KeyboardInterrupt is raised.
     """
-    weights = cp_weights(start)
+    weights = make_cp_weights(start)
     weights = weights._replace(scales=np.ones(weights.rank))
     objectives: list[float] = []
     stages: list[tuple[CPWeights, float]] = []
-    # Where a single mode is longer than 1 there is nothing to alternate with.
-    at_once = weights.rank == 1 and sum(len(U) > 1 for U in weights.factors) <= 1
+    # If at most one mode is longer than 1, a single sweep finds the optimum.
+    needs_one_sweep = weights.rank == 1 and sum(len(U) > 1 for U in weights.factors) <= 1
     plane = Hyperplane(np.zeros(0), 0.0, np.nan)
-    steps, seconds, began = list[float](), list[float](), perf_counter()
+    steps, seconds, start_time = list[float](), list[float](), perf_counter()
     converged = collapsed = False
-    whole, interrupt = (weights, plane), None
+    result, interrupt = (weights, plane), None
     try:
         while len(stages) < max_iter and not (converged or collapsed):
-            before, alive = weights, False
+            previous, has_learned = weights, False
             for mode in range(len(weights.factors)):
-                found, new = _mode_step(X, learn, weights, mode)
-                objectives.append(found.objective)
-                if new is not None:
-                    weights, plane, alive = new, found, True
-            step = _moved(before, weights)
-            collapsed = not alive
-            converged = alive and (at_once or ((settled or len(stages) > 0) and step <= tol))
-            whole = weights, plane if alive else found
+                mode_plane, new_weights = _update_mode(X, learn, weights, mode)
+                objectives.append(mode_plane.objective)
+                if new_weights is not None:
+                    weights, plane, has_learned = new_weights, mode_plane, True
+            step = _measure_turn(previous, weights)
+            collapsed = not has_learned
+            converged = has_learned and (
+                needs_one_sweep or ((start_is_converged or len(stages) > 0) and step <= tol)
+            )
+            result = weights, plane if has_learned else mode_plane
             steps.append(step)
-            seconds.append(perf_counter() - began)
+            seconds.append(perf_counter() - start_time)
             stages.append((weights, plane.b))
             if report is not None:
                 report({"objective": objectives[-1], "step": step, "seconds": seconds[-1]})
@@ -180,55 +195,55 @@ def alternate(
         del objectives[len(stages) * len(weights.factors) :]
     n = len(stages)
     return Alternation(
-        *whole, objectives, stages, steps[:n], seconds[:n], converged, collapsed, interrupt
+        *result, objectives, stages, steps[:n], seconds[:n], converged, collapsed, interrupt
     )
 
 
-def _mode_step(
+def _update_mode(
     X: Matrix, learn: VectorLearner, weights: CPWeights, mode: int
 ) -> tuple[Hyperplane, CPWeights | None]:
-    """What the learner says of a mode, and the weights with it; None if it collapsed."""
-    root = inverse_root(other_gram(weights.factors, mode))
-    Z = contracted(X, weights.factors, mode)
+    """Return the learned hyperplane of a mode and the new weights, or None if it collapsed."""
+    root = compute_inverse_root(compute_other_gram(weights.factors, mode))
+    Z = contract_terms(X, weights.factors, mode)
     Z = Z if root.shape == (1, 1) and abs(root[0, 0] - 1) < 1e-15 else Z @ root
     plane = learn(Z.reshape(len(X), -1))
     if plane.collapsed or not plane.w.any():
         return plane, None
     U = plane.w.reshape(-1, root.shape[1]) @ root.T
     lengths = np.linalg.norm(U, axis=0)
-    # A term that is not needed keeps its direction, at scale zero.
-    used = lengths > 0
+    # A term of scale zero keeps its direction.
+    is_used = lengths > 0
     factors = list(weights.factors)
-    factors[mode] = np.where(used, U / np.where(used, lengths, 1.0), factors[mode])
+    factors[mode] = np.where(is_used, U / np.where(is_used, lengths, 1.0), factors[mode])
     return plane, CPWeights(lengths, factors)
 
 
-def contracted(X: Matrix, factors: Sequence[Matrix], mode: int) -> Matrix:
-    """Samples contracted with the terms in all modes but one, (n, d_mode, R)."""
+def contract_terms(X: Matrix, factors: Sequence[Matrix], mode: int) -> Matrix:
+    """Return the samples contracted with each term in all modes except one, (n, d_mode, R)."""
     terms = [
         contract_except(X, [U[:, r] for U in factors], mode) for r in range(factors[0].shape[1])
     ]
     return np.asarray(terms[0][..., None] if len(terms) == 1 else np.stack(terms, axis=-1))
 
 
-def other_gram(factors: Sequence[Matrix], mode: int) -> Matrix:
-    """G (R, R): the elementwise product of the Gram matrices of all factors but one."""
+def compute_other_gram(factors: Sequence[Matrix], mode: int) -> Matrix:
+    """Return the elementwise product (R, R) of the Gram matrices of all factors except one."""
     grams = [U.T @ U for k, U in enumerate(factors) if k != mode]
     ones = np.ones((factors[0].shape[1],) * 2)
     return np.asarray(reduce(np.multiply, grams, ones))
 
 
-def inverse_root(G: Matrix) -> Matrix:
-    """R (n, r) with R Rᵀ the pseudo-inverse of a positive semi-definite matrix of rank r."""
+def compute_inverse_root(G: Matrix) -> Matrix:
+    """Return R (n, r) such that R Rᵀ is the pseudo-inverse of a PSD matrix G of rank r."""
     if len(G) == 1:
         return np.asarray(1 / np.sqrt(G))
     values, vectors = np.linalg.eigh(G)
-    kept = values > _DEPENDENT * values[-1]
-    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+    mask = values > _DEPENDENCE_RTOL * values[-1]
+    return np.asarray(vectors[:, mask] / np.sqrt(values[mask]))
 
 
-def _moved(before: CPWeights, after: CPWeights) -> float:
-    """How far directions turned: the largest 1 - |cos|."""
+def _measure_turn(before: CPWeights, after: CPWeights) -> float:
+    """Return the largest 1 - |cos| between the directions before and after a sweep."""
     if after.rank == 1:
         cosines = [
             abs(float(U[:, 0] @ V[:, 0]))
@@ -242,30 +257,37 @@ def _moved(before: CPWeights, after: CPWeights) -> float:
 # ---------------------------------------------------------------------- starts
 
 
-def random_start(shape: Sequence[int], rank: int, random: np.random.RandomState) -> list[Matrix]:
-    """Directions drawn evenly, independent in every mode and term."""
+def draw_random_start(
+    shape: Sequence[int], rank: int, random: np.random.RandomState
+) -> list[Matrix]:
+    """Draw factors with uniformly distributed directions, independent in every mode and term."""
     factors = [random.standard_normal((d, rank)) for d in shape]
     return [U / np.linalg.norm(U, axis=0) for U in factors]
 
 
-def rank_start(T: Matrix, rank: int, random: np.random.RandomState) -> list[Matrix]:
-    """Factors of a tensor near T: of a matrix the leading singular vectors, else one by one.
+def find_low_rank_start(T: Matrix, rank: int, random: np.random.RandomState) -> list[Matrix]:
+    """Return factors of a tensor of given rank near T, as a start for :func:`alternate`.
 
-    Where T has not so many terms the rest is random.
+    For a matrix these are the leading singular vectors. For more modes, rank-one terms are fitted
+    to the residual one after the other. If T has fewer terms than ``rank``, the other columns are
+    random.
     """
     if T.ndim == 2:
         left, values, right = np.linalg.svd(T, full_matrices=False)
         n = min(rank, int((values > 1e-12 * max(values[0], np.finfo(float).tiny)).sum()))
-        found = [left[:, :n], right[:n].T]
+        start_factors = [left[:, :n], right[:n].T]
     else:
         terms: list[list[Vector]] = []
-        rest, size = T.copy(), float(np.linalg.norm(T))
-        while len(terms) < rank and np.linalg.norm(rest) > 1e-12 * size:
-            weight, vectors = best_rank_one(rest, random_state=random)
-            rest = rest - weight * rank_one(vectors)
+        residual, size = T.copy(), float(np.linalg.norm(T))
+        while len(terms) < rank and np.linalg.norm(residual) > 1e-12 * size:
+            weight, vectors = best_rank_one(residual, random_state=random)
+            residual = residual - weight * rank_one(vectors)
             terms.append(vectors)
-        found = [np.column_stack(vs) for vs in zip(*terms, strict=True)] if terms else []
-    drawn = random_start(T.shape, rank, random)
-    if not found:
-        return drawn
-    return [np.hstack([U, V[:, U.shape[1] :]]) for U, V in zip(found, drawn, strict=True)]
+        start_factors = [np.column_stack(vs) for vs in zip(*terms, strict=True)] if terms else []
+    random_columns = draw_random_start(T.shape, rank, random)
+    if not start_factors:
+        return random_columns
+    return [
+        np.hstack([U, V[:, U.shape[1] :]])
+        for U, V in zip(start_factors, random_columns, strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""All factors of a weight tensor at once, under smoothed hinges; how stationary a point is."""
+"""Joint optimization of all factors of a support tensor machine, with smoothed hinges."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ import numpy as np
 from scipy.optimize import lsq_linear, minimize
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.alternating_modes import CPWeights, contracted, cp_weights
-from nearfar.solvers.joint_newton import exact_end, rounded_newton
-from nearfar.solvers.smoothed_hinges import SmoothedHinges, by_factors
+from nearfar.solvers.alternating_modes import CPWeights, contract_terms, make_cp_weights
+from nearfar.solvers.joint_newton import minimize_smoothed_hinges, solve_exact_hinges
+from nearfar.solvers.smoothed_hinges import SmoothedHinges, compute_factor_gradients
 
-#: Widths of the rounded corner of the hinge, one after the other, before the exact end.
+#: Widths of the rounded corner of the hinge, in the order in which they are used before the exact
+#: solution is attempted.
 CORNER_WIDTHS = (1.0, 0.1)
-#: Further ones, where the exact end is not found from there or there are too many unknowns for it.
+#: Further widths, used if the exact solution was not found or there are too many unknowns for it.
 NARROW_WIDTHS = (0.01, 1e-3, 1e-4)
-# Unknowns up to which steps are Newton's.
-_NEWTON = 600
-# Of more, samples so far beyond their margin are left out of steps.
-_BEYOND = 0.3
+# Maximum number of unknowns for which Newton's method is used instead of L-BFGS.
+_MAX_NEWTON_UNKNOWNS = 600
+# Distance of a sample's score from the corner of its hinge beyond which L-BFGS leaves the sample
+# out.
+_LBFGS_REACH = 0.3
 
 
 class JointPoint(NamedTuple):
-    """Weights and intercept, and the objective (with true hinges) after each width and the end.
+    """Result of :func:`descend_jointly`: weight tensor, intercept and history.
 
-    The widths are those of the corner, 0 with true hinges. ``interrupt`` is the Ctrl-C that ended
-    it early; the point is then that of the last width.
+    ``objectives`` contains the objective with exact hinges after each entry of ``widths``, the
+    widths of the rounded corner (0 for exact hinges). ``interrupt`` is the KeyboardInterrupt that
+    ended the optimization, if any. The weights are then those of the last width.
     """
 
     weights: CPWeights
@@ -47,17 +50,18 @@ def descend_jointly(
     *,
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> JointPoint:
-    r"""A stationary point of the support tensor machine.
+    r"""Find a stationary point of the support tensor machine.
 
     .. math:: \min_{W, b}\; \tfrac12\|W\|^2 + \sum_i c_i (1 - y_i(\langle X_i, W\rangle + b))_+
 
-    All factors move at once, with the corner of the hinge rounded over a width that shrinks:
-    alternation over modes stalls at corners that no single mode can leave. Up to 600 unknowns the
-    steps are Newton's, and the end is exact, by an interior point method; it takes over from the
-    first width from which it arrives. Beyond, L-BFGS follows the width down to 1e-4.
+    All factors are optimized together, because alternation over modes stalls at corners that no
+    single mode can leave. The corner of the hinge is rounded over a width that decreases. With up
+    to 600 unknowns, Newton's method is used for each width, followed by an interior point method
+    for the exact hinges; the first width from which it converges is the last. With more unknowns,
+    L-BFGS is used, and the width decreases to 1e-4.
 
-    Samples far from their margin pull with all their cost or not at all, so that most steps read
-    the others only, some hundreds.
+    The loss of samples far from their margin is linear or zero. Most steps therefore use only the
+    other samples, typically a few hundred.
 
     Parameters
     ----------
@@ -66,107 +70,121 @@ def descend_jointly(
     y, cost : ndarray of shape (n,)
         Labels ±1, and costs of the hinges.
     start : CPWeights
-        Where to start; its rank stays.
+        Initial weights. The result has the same rank.
     b : float
-        The intercept there.
+        Initial intercept.
     report : callable, optional
-        Called after every width with what is known of it.
+        Called after every width with a dict of the objective and the seconds.
 
     Returns
     -------
     JointPoint
-        With factors of equal length in all modes.
+        Weights, intercept and history.
     """
     flat = X.reshape(len(X), -1)
     center = cost @ flat / cost.sum()
-    deviation = _spread(flat, center)
-    # Unknowns of order one: the tensor times the size of the samples, the intercept at the centre.
+    deviation = _compute_spread(flat, center)
+    # Scale the tensor by the size of the samples, and use the score at the center instead of the
+    # intercept, so that all unknowns are of order one.
     unit = deviation ** (1 / len(start.factors))
     problem = SmoothedHinges(flat, y, cost, center, deviation, start)
-    point = np.concatenate([(U * unit).ravel() for U in start.balanced()] + [[0.0]])
+    point = np.concatenate([(U * unit).ravel() for U in start.balance_factors()] + [[0.0]])
     point[-1] = b + center @ start.tensor().ravel()
     objectives, widths = list[float](), list[float]()
-    interrupt, began = None, perf_counter()
-    by_newton = len(point) <= _NEWTON
+    interrupt, start_time = None, perf_counter()
+    uses_newton = len(point) <= _MAX_NEWTON_UNKNOWNS
 
-    def told(width: float) -> None:
+    def record(width: float) -> None:
         objectives.append(problem.value(point))
         widths.append(width)
         if report is not None:
-            report({"objective": objectives[-1], "seconds": perf_counter() - began})
+            report({"objective": objectives[-1], "seconds": perf_counter() - start_time})
 
     try:
         for width in CORNER_WIDTHS + NARROW_WIDTHS:
-            if by_newton:
-                # The next width, or the end, must lie near.
-                point = rounded_newton(problem, point, width, tol=1e-3 if width == 1 else 1e-4)
+            if uses_newton:
+                # The tolerance must be tight enough for the next width or the exact hinges.
+                point = minimize_smoothed_hinges(
+                    problem, point, width, tol=1e-3 if width == 1 else 1e-4
+                )
             else:
-                point = _by_lbfgs(problem, point, width, last=width == NARROW_WIDTHS[-1])
-            told(width)
-            if by_newton and width <= CORNER_WIDTHS[-1]:
-                end = exact_end(problem, point, width)
-                if end is not None:
-                    point = end
-                    told(0.0)
+                point = _minimize_lbfgs(problem, point, width, is_last=width == NARROW_WIDTHS[-1])
+            record(width)
+            if uses_newton and width <= CORNER_WIDTHS[-1]:
+                exact_point = solve_exact_hinges(problem, point, width)
+                if exact_point is not None:
+                    point = exact_point
+                    record(0.0)
                     break
     except KeyboardInterrupt as error:
         interrupt = error
-    factors = [U / unit for U in problem.factors(point)]
-    weights = cp_weights(factors)
+    factors = [U / unit for U in problem.unpack_factors(point)]
+    weights = make_cp_weights(factors)
     b = float(point[-1] - center @ weights.tensor().ravel())
     return JointPoint(weights, b, objectives, widths, interrupt)
 
 
-def _by_lbfgs(problem: SmoothedHinges, point: Vector, width: float, *, last: bool) -> Vector:
-    """Many unknowns under hinges rounded over a width."""
-    near = problem
+def _minimize_lbfgs(
+    problem: SmoothedHinges, point: Vector, width: float, *, is_last: bool
+) -> Vector:
+    """Minimize the objective with hinges rounded over a width by L-BFGS."""
+    subset = problem
     if width < 1:
-        near, *_ = problem.near(problem.shortfalls(point)[1], width, max(2 * width, _BEYOND))
-    found = minimize(
-        near.value_and_gradient,
+        subset, *_ = problem.select_near_corner(
+            problem.compute_shortfalls(point)[1], width, max(2 * width, _LBFGS_REACH)
+        )
+    result = minimize(
+        subset.value_and_gradient,
         point,
         args=(width,),
         jac=True,
         method="L-BFGS-B",
-        # The last must be a stationary point; those before only lead to it.
+        # Only the result of the last width must be a stationary point.
         options={
             "maxiter": 200,
-            "ftol": 1e-14 if last else 1e-8,
+            "ftol": 1e-14 if is_last else 1e-8,
             "gtol": 1e-9,
             "maxcor": 20,
         },
     )
-    return np.asarray(found.x)
+    return np.asarray(result.x)
 
 
 def stationarity_gap(
     X: Matrix, y: Vector, cost: Vector, weights: CPWeights, b: float, *, active: float = 1e-5
 ) -> float:
-    """The length of the shortest subgradient of all factors and the intercept together.
+    """Return the norm of the shortest subgradient in all factors and the intercept.
 
-    Factors are of equal length in all modes. Hinges whose argument is within ``active`` of their
-    corner may pull with any share of their cost: a least-squares problem with bounds.
+    The factors are scaled to equal length in all modes. A hinge whose argument is within ``active``
+    of its corner can have any slope between zero and its cost. The shortest subgradient is
+    therefore the solution of a least-squares problem with bounds.
     """
-    factors = weights.balanced()
+    factors = weights.balance_factors()
     scores = X.reshape(len(X), -1) @ weights.tensor().ravel() + b
     short = 1 - y * scores
-    corner = np.abs(short) <= active
-    pulling = np.where((short > 0) & ~corner, cost, 0.0) * y
+    is_at_corner = np.abs(short) <= active
+    fixed_pulls = np.where((short > 0) & ~is_at_corner, cost, 0.0) * y
     W = weights.tensor()
-    by_tensor = W - (pulling @ X.reshape(len(X), -1)).reshape(W.shape)
-    gradient = np.concatenate([*by_factors(by_tensor, factors), [-pulling.sum()]])
-    if not corner.any():
+    by_tensor = W - (fixed_pulls @ X.reshape(len(X), -1)).reshape(W.shape)
+    gradient = np.concatenate([*compute_factor_gradients(by_tensor, factors), [-fixed_pulls.sum()]])
+    if not is_at_corner.any():
         return float(np.linalg.norm(gradient))
     modes = range(len(factors))
-    rows = [contracted(X[corner], factors, mode).reshape(int(corner.sum()), -1) for mode in modes]
-    pulls = (np.column_stack([*rows, np.ones(int(corner.sum()))]) * y[corner, None]).T
-    # In units of the costs, so that the bounds are 0 and 1.
-    best = lsq_linear(pulls * cost[corner], gradient, (0.0, 1.0), tol=1e-14, max_iter=500)
-    return float(np.linalg.norm(pulls @ (cost[corner] * best.x) - gradient))
+    rows = [
+        contract_terms(X[is_at_corner], factors, mode).reshape(int(is_at_corner.sum()), -1)
+        for mode in modes
+    ]
+    pulls = (np.column_stack([*rows, np.ones(int(is_at_corner.sum()))]) * y[is_at_corner, None]).T
+    # Divide the slopes by the costs, so that the bounds are 0 and 1.
+    best = lsq_linear(pulls * cost[is_at_corner], gradient, (0.0, 1.0), tol=1e-14, max_iter=500)
+    return float(np.linalg.norm(pulls @ (cost[is_at_corner] * best.x) - gradient))
 
 
-def _spread(flat: Matrix, center: Vector) -> float:
-    """The root mean square distance from the centre, without a copy of the samples."""
+def _compute_spread(flat: Matrix, center: Vector) -> float:
+    """Return the root mean square distance from the center, without copying the samples.
+
+    If all samples coincide, return their largest absolute entry, or 1 if that is zero.
+    """
     squares = np.einsum("ij,ij->i", flat, flat).mean() - 2 * center @ flat.mean(axis=0)
     square = float(squares + center @ center)
     size = float(np.abs(flat).max())

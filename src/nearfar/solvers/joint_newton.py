@@ -1,4 +1,4 @@
-"""Newton's method for all factors of a support tensor machine at once, and its exact end."""
+"""Newton's method and an interior point method for all factors of a support tensor machine."""
 
 from __future__ import annotations
 
@@ -11,82 +11,88 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.hinge_program import HingePoint, centered_move
 from nearfar.solvers.smoothed_hinges import SmoothedHinges
 
-# Rows so far from the corner, in widths of it and at least, are left out of steps.
+# Minimum distance from the corner of the hinge at which rows are left out of the steps. If the
+# corner is wider than this, its width is used instead.
 _REACH = 0.3
-# Rounds of steps on the rows left, for one width.
-_ROUNDS = 50
-# Damping in shares of the mean curvature: at first, at least, and where all is given up.
-_DAMPING = 1e-3
-_LEAST = 1e-8
-_MOST = 1e8
-# How much of the way to the boundary an interior step goes.
+# Maximum number of rounds per width. Each round takes steps on a subset of the rows.
+_MAX_ROUNDS = 50
+# Initial, minimum and maximum damping, in units of the mean curvature. Above the maximum no step is
+# attempted.
+_INITIAL_DAMPING = 1e-3
+_MIN_DAMPING = 1e-8
+_MAX_DAMPING = 1e8
+# Length of an interior point step, as a fraction of the distance to the boundary.
 _STEP = 0.99
-# The end: products of slacks and multipliers over the costs, equations and gradient over theirs.
-_PRODUCTS = 1e-10
-_EQUATIONS = 1e-8
+# Tolerances of the interior point method: products of slacks and multipliers, relative to the mean
+# cost, and residuals of the equations (absolute) and of the gradient (relative to the total cost).
+_COMPLEMENTARITY_RTOL = 1e-10
+_RESIDUAL_RTOL = 1e-8
 
 
-def rounded_newton(
+def minimize_smoothed_hinges(
     problem: SmoothedHinges, point: Vector, width: float, *, tol: float = 1e-4, max_iter: int = 100
 ) -> Vector:
-    """A stationary point under hinges whose corner is rounded over a width.
+    """Find a stationary point for hinges whose corner is rounded over a width.
 
-    Damped Newton steps on the samples near their corner. The others pull with all or nothing; they
-    are looked at when scores have moved so far that one of them might have come to its corner, and
-    steps that all samples together do not like are taken back.
+    The method takes damped Newton steps on the samples near the corner of their hinge. The loss of
+    the other samples is linear or zero. These samples are checked again once the scores have
+    changed enough for one of them to reach its corner. Steps that increase the objective over all
+    samples are undone.
 
     Parameters
     ----------
     problem : SmoothedHinges
-        Of all samples.
+        Problem with all samples.
     point : ndarray
-        Where to start.
+        Initial vector of unknowns.
     width : float
-        Of the corner.
+        Width of the rounded corner.
     tol : float
-        Length of the gradient, in units of the problem, at which to stop.
+        Norm of the gradient, relative to the total cost, at which to stop.
     max_iter : int
-        Most steps.
+        Maximum number of steps.
 
     Returns
     -------
     ndarray
+        Vector of unknowns.
     """
-    damping, before, spent = _DAMPING, (point, np.inf), 0
-    for _ in range(_ROUNDS):
-        W, short = problem.shortfalls(point)
-        value = problem.smoothed(point, W, short, width)
-        if value > before[1]:
-            if damping > _MOST:
-                return before[0]
-            point, damping = before[0], 30 * damping
-            W, short = problem.shortfalls(point)
-            value = before[1]
-        before = point, value
-        near, pulls, rest = problem.near(short, width, max(_REACH, width))
-        found = _damped_steps(near, point, width, damping, tol, max_iter - spent)
-        damping, spent = found.damping, spent + found.n_iter
-        moved, point = point is not found.point, found.point
-        if found.ended or not moved or spent >= max_iter:
-            W, short = problem.shortfalls(point)
-            aside = (short[pulls] < width).any() or (short[rest] > 0).any()
-            if not aside:
+    damping, previous, n_steps = _INITIAL_DAMPING, (point, np.inf), 0
+    for _ in range(_MAX_ROUNDS):
+        W, short = problem.compute_shortfalls(point)
+        value = problem.evaluate_smoothed(point, W, short, width)
+        if value > previous[1]:
+            if damping > _MAX_DAMPING:
+                return previous[0]
+            point, damping = previous[0], 30 * damping
+            W, short = problem.compute_shortfalls(point)
+            value = previous[1]
+        previous = point, value
+        subset, is_linear, is_zero = problem.select_near_corner(short, width, max(_REACH, width))
+        steps = _take_damped_steps(subset, point, width, damping, tol, max_iter - n_steps)
+        damping, n_steps = steps.damping, n_steps + steps.n_iter
+        has_moved, point = point is not steps.point, steps.point
+        if steps.is_finished or not has_moved or n_steps >= max_iter:
+            W, short = problem.compute_shortfalls(point)
+            has_crossed = (short[is_linear] < width).any() or (short[is_zero] > 0).any()
+            if not has_crossed:
                 return point
-            if spent >= max_iter:
-                better = problem.smoothed(point, W, short, width) < value
-                return point if better else before[0]
-    return before[0]
+            if n_steps >= max_iter:
+                is_better = problem.evaluate_smoothed(point, W, short, width) < value
+                return point if is_better else previous[0]
+    return previous[0]
 
 
 class _Steps(NamedTuple):
     point: Vector
     damping: float
     n_iter: int
-    #: Whether the gradient is small, or rounding allows no more; False where scores moved far.
-    ended: bool
+    #: True if the gradient is small, or if no further progress is possible. False if the steps
+    #: stopped because the samples that were left out must be checked again.
+    is_finished: bool
 
 
-def _damped_steps(
+def _take_damped_steps(
     problem: SmoothedHinges,
     point: Vector,
     width: float,
@@ -94,92 +100,99 @@ def _damped_steps(
     tol: float,
     max_iter: int,
 ) -> _Steps:
-    """Newton steps on some samples, until their scores have moved too far for the others."""
-    W, short = problem.shortfalls(point)
-    value, first = problem.smoothed(point, W, short, width), short
-    for step in range(max_iter):
+    """Take Newton steps on a subset of the samples until their scores have changed too much."""
+    W, short = problem.compute_shortfalls(point)
+    value, initial_short = problem.evaluate_smoothed(point, W, short, width), short
+    for n_iter in range(max_iter):
         slope = -problem.cost * problem.y * np.clip(short, 0, width) / width
         g, G = problem.gradient(point, W, slope)
-        g /= problem.level
+        g /= problem.total_cost
         if np.linalg.norm(g) <= tol:
-            return _Steps(point, damping, step, ended=True)
+            return _Steps(point, damping, n_iter, is_finished=True)
         inside = (short > 0) & (short < width)
         J = problem.score_gradients(point, inside)
         J *= np.sqrt(problem.cost[inside] / width)[:, None]
-        H = (problem.curvature(point, G) + J.T @ J) / problem.level
+        H = (problem.curvature(point, G) + J.T @ J) / problem.total_cost
         mean = float(np.abs(np.diag(H)).mean())
-        while damping <= _MOST:
-            move = _solved(H, damping * mean, -g)
-            if move is not None:
-                new = point + move
-                W_new, short_new = problem.shortfalls(new)
-                value_new = problem.smoothed(new, W_new, short_new, width)
-                foreseen = -float(g @ move + 0.5 * move @ H @ move)
-                share = (value - value_new) / foreseen if foreseen > 0 else 0.0
-                if share > 1e-4:
+        while damping <= _MAX_DAMPING:
+            step = _solve_cholesky(H, damping * mean, -g)
+            if step is not None:
+                new = point + step
+                W_new, short_new = problem.compute_shortfalls(new)
+                value_new = problem.evaluate_smoothed(new, W_new, short_new, width)
+                predicted_decrease = -float(g @ step + 0.5 * step @ H @ step)
+                gain_ratio = (
+                    (value - value_new) / predicted_decrease if predicted_decrease > 0 else 0.0
+                )
+                if gain_ratio > 1e-4:
                     break
-                if foreseen <= 1e-15 * abs(value):  # no more than rounding
-                    return _Steps(point, damping, step, ended=True)
-            damping = max(6 * damping, _LEAST)
+                # A smaller decrease cannot be distinguished from rounding errors.
+                if predicted_decrease <= 1e-15 * abs(value):
+                    return _Steps(point, damping, n_iter, is_finished=True)
+            damping = max(6 * damping, _MIN_DAMPING)
         else:
-            return _Steps(point, _DAMPING, step, ended=True)
+            return _Steps(point, _INITIAL_DAMPING, n_iter, is_finished=True)
         point, W, short, value = new, W_new, short_new, value_new
-        if share > 0.7:
-            damping = max(damping / 8, _LEAST)
-        elif share < 0.25:
+        if gain_ratio > 0.7:
+            damping = max(damping / 8, _MIN_DAMPING)
+        elif gain_ratio < 0.25:
             damping *= 3
-        if np.abs(short - first).max() > problem.reach:
-            return _Steps(point, damping, step + 1, ended=False)
-    return _Steps(point, damping, max_iter, ended=True)
+        if np.abs(short - initial_short).max() > problem.reach:
+            return _Steps(point, damping, n_iter + 1, is_finished=False)
+    return _Steps(point, damping, max_iter, is_finished=True)
 
 
-def exact_end(
+def solve_exact_hinges(
     problem: SmoothedHinges, point: Vector, width: float, *, max_iter: int = 25
 ) -> Vector | None:
-    r"""A stationary point with true hinges near one of rounded hinges.
+    r"""Find a stationary point for exact hinges, starting from one for rounded hinges.
 
-    An interior point method for the program with slacks,
+    The program with slacks,
 
     .. math:: \min \tfrac12\|W\|^2 + \sum_i c_i \xi_i, \qquad
         y_i f_i + \xi_i - r_i = 1,\quad \xi, r \ge 0,
 
-    in the factors: `hinge_program`, with the scores linear in them at every step and the curvature
-    of the Lagrangian in place of the quadratic term. It has no globalisation, and needs none from
-    where rounded hinges end.
+    is solved in the factors by the interior point method of
+    :mod:`nearfar.solvers.hinge_program`. At every step the scores are linearized in the factors,
+    and the curvature of the Lagrangian replaces the quadratic term. The method has no
+    globalization. Solutions for rounded hinges are close enough to make it unnecessary.
 
     Parameters
     ----------
     problem : SmoothedHinges
-        Of all samples.
+        Problem with all samples.
     point : ndarray
-        Of the hinges rounded over ``width``.
+        Solution for hinges rounded over ``width``.
     width : float
-        Of the corner there.
+        Width of the rounded corner for which ``point`` was computed.
     max_iter : int
-        Most steps.
+        Maximum number of steps.
 
     Returns
     -------
     ndarray or None
-        None where it was not found.
+        Vector of unknowns, or None if no solution was found.
     """
-    _, short = problem.shortfalls(point)
-    near, pulls, rest = problem.near(short, 0.0, _REACH)
-    found = _interior(near, point, width, max_iter)
-    if found is None:
+    _, short = problem.compute_shortfalls(point)
+    subset, is_linear, is_zero = problem.select_near_corner(short, 0.0, _REACH)
+    solution = _solve_interior(subset, point, width, max_iter)
+    if solution is None:
         return None
-    W, after = problem.shortfalls(found)
-    if (after[pulls] < 0).any() or (after[rest] > 0).any():
+    W, new_short = problem.compute_shortfalls(solution)
+    if (new_short[is_linear] < 0).any() or (new_short[is_zero] > 0).any():
         return None
-    begun = problem.value(point)
-    return found if problem.level * problem.smoothed(found, W, after, 0.0) <= begun else None
+    initial_value = problem.value(point)
+    new_value = problem.total_cost * problem.evaluate_smoothed(solution, W, new_short, 0.0)
+    return solution if new_value <= initial_value else None
 
 
-def _interior(problem: SmoothedHinges, point: Vector, width: float, max_iter: int) -> Vector | None:
-    state = _Interior(problem, point, width)
+def _solve_interior(
+    problem: SmoothedHinges, point: Vector, width: float, max_iter: int
+) -> Vector | None:
+    state = _InteriorPoint(problem, point, width)
     for _ in range(max_iter):
-        state.look()
-        if state.solved():
+        state.update_residuals()
+        if state.is_solved():
             return state.x
         if not state.factor():
             return None
@@ -190,37 +203,40 @@ def _interior(problem: SmoothedHinges, point: Vector, width: float, max_iter: in
     return None
 
 
-class _Interior(HingePoint):
-    """An iterate; its program is that of the scores as they change with the unknowns here."""
+class _InteriorPoint(HingePoint):
+    """Iterate of the interior point method. Its program has scores linearized at the iterate."""
 
     def __init__(self, problem: SmoothedHinges, point: Vector, width: float) -> None:
         cost, n = problem.cost, len(problem.cost)
-        nothing = np.zeros(len(point))
-        super().__init__(np.zeros((n, len(point))), np.ones(n), cost, nothing, nothing, False)
+        zeros = np.zeros(len(point))
+        super().__init__(np.zeros((n, len(point))), np.ones(n), cost, zeros, zeros, False)
         self.problem, self.x, self.damping = problem, point, 0.0
-        # On the central path of each sample by itself: c = t/xi + t/r with xi - r its shortfall.
-        short, t = problem.shortfalls(point)[1], 0.25 * width * cost
+        # Start on the central path of each sample: c = t/xi + t/r, where xi - r is its shortfall.
+        short, t = problem.compute_shortfalls(point)[1], 0.25 * width * cost
         half = short / 2 + t / cost
         self.xi = half + np.sqrt(half**2 - t * short / cost)
         self.r = self.xi - short
         self.a = np.clip(t / self.r, 1e-12 * cost, (1 - 1e-12) * cost)
 
-    def look(self) -> None:
-        """Shortfalls and the gradient of the Lagrangian here."""
-        W, self.short = self.problem.shortfalls(self.x)
+    def update_residuals(self) -> None:
+        """Compute the shortfalls and the gradient of the Lagrangian at the iterate."""
+        W, self.short = self.problem.compute_shortfalls(self.x)
         self.amiss, self.by_tensor = self.problem.gradient(self.x, W, -self.a * self.problem.y)
 
-    def solved(self) -> bool:
-        """Whether all conditions of a stationary point hold."""
+    def is_solved(self) -> bool:
+        """Return True if the iterate satisfies all conditions of a stationary point."""
         equations = np.abs(self.short - self.xi + self.r).max(initial=0.0)
         return bool(
-            self.complementarity() <= _PRODUCTS * float(self.problem.cost.mean())
-            and equations <= _EQUATIONS
-            and np.linalg.norm(self.amiss) <= _EQUATIONS * self.problem.level
+            self.complementarity() <= _COMPLEMENTARITY_RTOL * float(self.problem.cost.mean())
+            and equations <= _RESIDUAL_RTOL
+            and np.linalg.norm(self.amiss) <= _RESIDUAL_RTOL * self.problem.total_cost
         )
 
     def factor(self) -> bool:
-        """Factorise the matrix of the step from here, damped where it is not positive definite."""
+        """Factorize the matrix of the next step, damped if it is not positive definite.
+
+        Return False if the maximum damping is not enough.
+        """
         problem = self.problem
         J = problem.score_gradients(self.x) * problem.y[:, None]
         self.program = J, *self.program[1:]
@@ -229,24 +245,24 @@ class _Interior(HingePoint):
         B = J / np.sqrt(self.D)[:, None]
         curvature = problem.curvature(self.x, self.by_tensor)
         H = curvature + B.T @ B
-        mean, most = np.abs(np.diag(curvature)).mean(), np.abs(np.diag(H)).max()
+        mean, max_diagonal = np.abs(np.diag(curvature)).mean(), np.abs(np.diag(H)).max()
         self.damping /= 4
-        while self.damping <= _MOST:
-            self.cholesky = _factor(H, float(self.damping * mean + 1e-12 * most))
+        while self.damping <= _MAX_DAMPING:
+            self.cholesky = _factor_cholesky(H, float(self.damping * mean + 1e-12 * max_diagonal))
             if self.cholesky is not None:
                 return True
             self.damping = max(4 * self.damping, 1e-5)
         return False
 
 
-def _factor(H: Matrix, ridge: float) -> Matrix | None:
-    """Cholesky of H with a ridge, None if that is not positive definite."""
+def _factor_cholesky(H: Matrix, ridge: float) -> Matrix | None:
+    """Return the Cholesky factor of H plus a ridge, or None if that is not positive definite."""
     shifted = H.copy()
     shifted.flat[:: len(H) + 1] += ridge
     factor, failed = lapack.dpotrf(shifted, lower=1)
     return None if failed else factor
 
 
-def _solved(H: Matrix, ridge: float, right: Vector) -> Vector | None:
-    factor = _factor(H, ridge)
+def _solve_cholesky(H: Matrix, ridge: float, right: Vector) -> Vector | None:
+    factor = _factor_cholesky(H, ridge)
     return None if factor is None else np.asarray(lapack.dpotrs(factor, right, lower=1)[0])

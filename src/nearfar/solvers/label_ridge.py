@@ -10,24 +10,26 @@ from nearfar.solvers.hyperplanes import Hyperplane, about_mean
 
 
 def label_ridge(Z: Matrix, y: Vector, gamma: float, weight: Vector | None = None) -> Hyperplane:
-    r"""The minimiser of :math:`\tfrac12|w|^2 + \tfrac\gamma2\sum_i v_i (y_i - w^T z_i - b)^2`.
+    r"""Minimize :math:`\tfrac12|w|^2 + \tfrac\gamma2\sum_i v_i (y_i - w^T z_i - b)^2`.
 
-    One Cholesky factorisation: L×L in O(n L²), or n×n where there are fewer samples than features.
+    The solution needs one Cholesky factorization, of an L×L matrix that takes O(n L²) to form, or
+    of an n×n matrix if there are fewer samples than features.
 
     Parameters
     ----------
     Z : ndarray of shape (n, L)
         Samples.
     y : ndarray of shape (n,)
-        Labels, 1 and -1; any numbers would do.
+        Labels, 1 and -1. Any other numbers are also accepted.
     gamma : float
-        Weight of the errors, positive.
+        Weight of the squared errors, positive.
     weight : ndarray of shape (n,), optional
-        Weights v of the samples.
+        Weights :math:`v_i` of the samples.
 
     Returns
     -------
     Hyperplane
+        Hyperplane with normal w and intercept b.
     """
     rows, mean = about_mean(Z, weight)
     level = float(np.mean(y) if weight is None else weight @ y / weight.sum())
@@ -39,19 +41,19 @@ def label_ridge(Z: Matrix, y: Vector, gamma: float, weight: Vector | None = None
     if n >= L:
         K = rows.T @ rows
         K.flat[:: L + 1] += 1 / gamma
-        w = _solved(K, rows.T @ target)
+        w = _solve(K, rows.T @ target)
     else:
         K = rows @ rows.T
         K.flat[:: n + 1] += 1 / gamma
-        w = rows.T @ _solved(K, target)
+        w = rows.T @ _solve(K, target)
     errors = target - rows @ w
     objective = 0.5 * float(w @ w) + 0.5 * gamma * float(errors @ errors)
-    # Samples that say nothing of the labels: what is left of their products is rounding.
-    pull, most = np.linalg.norm(rows.T @ target), np.linalg.norm(rows) * np.linalg.norm(target)
-    collapsed = bool(pull <= 1e-14 * most)
+    # If the samples are not correlated with the labels, their products are rounding errors.
+    pull, max_pull = np.linalg.norm(rows.T @ target), np.linalg.norm(rows) * np.linalg.norm(target)
+    collapsed = bool(pull <= 1e-14 * max_pull)
     return Hyperplane(w, level - float(mean @ w), objective, collapsed=collapsed)
 
 
-def _solved(K: Matrix, right: Vector) -> Vector:
+def _solve(K: Matrix, right: Vector) -> Vector:
     factor = linalg.cho_factor(K, overwrite_a=True, check_finite=False)
     return np.asarray(linalg.cho_solve(factor, right, check_finite=False))

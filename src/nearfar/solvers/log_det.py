@@ -1,7 +1,7 @@
-r"""The LogDet divergence from the identity, as an objective of a factor and as a dual bound.
+r"""LogDet divergence from the identity: its value, its gradient and a dual bound.
 
-Between metrics A and I it is :math:`\mathrm{tr} A - \log\det A - r`; convex, zero at A = I, and
-infinite where A is singular.
+The divergence of an r×r metric A from the identity is :math:`\mathrm{tr} A - \log\det A - r`. It is
+convex, zero at A = I, and infinite if A is singular.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nearfar.arrays import Matrix
 
 
 def log_det_divergence(B: Matrix) -> tuple[float, Matrix]:
-    r"""The divergence of :math:`B^T B` from the identity, and its gradient in a square B.
+    r"""Return the LogDet divergence of :math:`B^T B` from I, and its gradient in a square B.
 
     >>> import numpy as np
     >>> value, gradient = log_det_divergence(np.diag([2.0, 1.0]))
@@ -29,24 +29,26 @@ def log_det_divergence(B: Matrix) -> tuple[float, Matrix]:
     return value, 2 * (B - np.linalg.inv(B).T)
 
 
-def log_det_bound(K: Matrix, rest: Callable[[float], float] | None = None) -> float:
-    r"""The largest :math:`\log\det(I + \theta K) + \mathrm{rest}(\theta)` for θ from 0 to 1.
+def log_det_bound(K: Matrix, dual_term: Callable[[float], float] | None = None) -> float:
+    r"""Maximize :math:`\log\det(I + \theta K) + \mathrm{dual\_term}(\theta)` over θ from 0 to 1.
 
-    With slopes of a convex loss of A, :math:`K = \sum w v v^T` over its differences, this is what
-    no A can fall below in :math:`\mathrm{LogDet}(A, I) + \mathrm{loss}(A)`; ``rest`` is what the
-    conjugate of the loss takes away, concave with ``rest(0) = 0``. Slopes that are not yet those of
-    the optimum may leave :math:`I + K` indefinite, and a share θ of them still gives a bound.
+    Let loss(A) be a convex function of the squared distances :math:`v^T A v`, and w the slopes of
+    the loss. With :math:`K = \sum w v v^T`, the maximum is a lower bound of
+    :math:`\mathrm{LogDet}(A, I) + \mathrm{loss}(A)` over all A. ``dual_term`` is the negative
+    conjugate of the loss at θ times the slopes. It is concave with ``dual_term(0) = 0``. Before the
+    optimum is reached, the slopes can make :math:`I + K` indefinite, but a fraction θ of them still
+    gives a bound.
 
     >>> import numpy as np
     >>> round(log_det_bound(np.diag([1.0, 0.0])), 4)
     0.6931
     """
     values = linalg.eigvalsh((K + K.T) / 2)
-    last = 1.0 if values[0] > -1 + 1e-12 else -(1 - 1e-9) / values[0]
+    max_theta = 1.0 if values[0] > -1 + 1e-12 else -(1 - 1e-9) / values[0]
 
-    def below(share: float) -> float:
-        taken = 0.0 if rest is None else rest(share)
-        return -float(np.sum(np.log1p(share * values))) - taken
+    def negative_bound(theta: float) -> float:
+        offset = 0.0 if dual_term is None else dual_term(theta)
+        return -float(np.sum(np.log1p(theta * values))) - offset
 
-    inner = optimize.minimize_scalar(below, bounds=(0.0, last), method="bounded")
-    return max(0.0, -below(last), -float(inner.fun))
+    result = optimize.minimize_scalar(negative_bound, bounds=(0.0, max_theta), method="bounded")
+    return max(0.0, -negative_bound(max_theta), -float(result.fun))

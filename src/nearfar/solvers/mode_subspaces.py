@@ -1,7 +1,7 @@
-"""One subspace for each mode, by turns: the loop that the multilinear methods share.
+"""Alternating optimization of one subspace per tensor mode, shared by the multilinear methods.
 
-It knows nothing of data: of each mode it asks for a symmetric matrix, given the subspaces of the
-others, and takes the leading eigenvectors.
+The loop does not use the data directly. A callable returns the symmetric matrix of a mode, given
+the subspaces of the other modes, and the loop takes its leading eigenvectors.
 """
 
 from __future__ import annotations
@@ -17,32 +17,33 @@ from scipy import linalg
 from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 
-#: The symmetric matrix of a mode (d_k, d_k), given orthonormal factors (d_j, q_j) of the others;
-#: with None in place of factors, that of the modes as they are.
+#: Function that returns the symmetric matrix (d_k, d_k) of a mode, given orthonormal factors
+#: (d_j, q_j) of the other modes. With None instead of factors the modes are not projected.
 ModeMatrix = Callable[[int, Sequence[Matrix] | None], Matrix]
-#: How many eigenvectors to keep in a mode, of eigenvalues in the order in which they are taken.
-KeptInMode = Callable[[int, Vector], int]
+#: Function that returns the number of eigenvectors to keep in a mode, given the mode and its sorted
+#: eigenvalues.
+ModeRank = Callable[[int, Vector], int]
 
 
 @dataclass
 class ModeSubspaces:
-    """What the loop found.
+    """Result of :func:`alternate_modes`.
 
     Parameters
     ----------
     factors : list of ndarray of shape (d_k, q_k)
-        Orthonormal columns, for each mode; of each the largest entry is positive.
+        Factor of each mode, with orthonormal columns. The largest entry of each column is positive.
     objective : list of float
-        The sum of the kept eigenvalues after every step of a mode: the trace of the projected
-        matrix, which is what all modes maximise together.
+        Sum of the kept eigenvalues after every mode step. This is the trace of the projected
+        matrix, which all modes maximize together.
     change : list of float
-        The sum over modes of the change of projectors, after every sweep.
+        Change of the projectors, summed over the modes, in every sweep.
     seconds : list of float
-        Since the start, after every sweep.
+        Seconds since the start, after every sweep.
     converged : bool
-        Whether the last change was small enough; True where no sweep was asked for.
+        True if the last change was small enough, or if ``max_iter`` was 0.
     interrupt : KeyboardInterrupt or None
-        What ended the loop before; factors are then those of the last step.
+        Interrupt that ended the loop. The factors are then those of the last step.
     """
 
     factors: list[Matrix]
@@ -54,14 +55,14 @@ class ModeSubspaces:
 
     @property
     def n_iter(self) -> int:
-        """The number of sweeps over all modes."""
+        """Number of sweeps over all modes."""
         return len(self.change)
 
 
 def alternate_modes(
     matrix_of: ModeMatrix,
     start: Sequence[Matrix],
-    kept: KeptInMode,
+    rank_of: ModeRank,
     *,
     max_iter: int,
     tol: float,
@@ -70,86 +71,104 @@ def alternate_modes(
     precision: float = float(np.finfo(np.float64).eps),
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> ModeSubspaces:
-    r"""Take the leading eigenvectors of each mode's matrix in turn until projectors rest.
+    r"""Replace the factor of each mode in turn by the leading eigenvectors of the mode's matrix.
 
-    With matrices :math:`M_k` of one objective, :math:`f = \mathrm{tr}(U_k^T M_k U_k)` for every k,
-    no step lowers it. Ends when :math:`\sum_k \|U_k U_k^T - V_k V_k^T\|_F` between sweeps is at
-    most ``tol``, or after ``max_iter`` sweeps; ``max_iter=0`` leaves the start.
+    If the matrices :math:`M_k` belong to one objective, that is,
+    :math:`f = \mathrm{tr}(U_k^T M_k U_k)` for every k, no step decreases f. The loop stops when
+    :math:`\sum_k \|U_k U_k^T - V_k V_k^T\|_F` for the factors U and V of consecutive sweeps is at
+    most ``tol``, or after ``max_iter`` sweeps. With ``max_iter=0`` the start is returned.
 
     Parameters
     ----------
     matrix_of : callable
-        The matrix of a mode, given the factors of the others (its own is not to be read).
+        Function that returns the matrix of a mode, given all factors. It must not use the factor of
+        the mode itself.
     start : sequence of ndarray of shape (d_k, q_k)
-        Orthonormal factors to begin with.
-    kept : callable
-        How many eigenvectors to keep, from the mode and its eigenvalues. A number that changes
-        means that projectors have not come to rest.
+        Initial orthonormal factors.
+    rank_of : callable
+        Function that returns the number of eigenvectors to keep, given the mode and its
+        eigenvalues. If this number changes, the projectors count as changed.
     max_iter : int
-        Sweeps over all modes.
+        Maximum number of sweeps over all modes.
     tol : float
-        Largest change of projectors at which the loop ends.
+        Change of the projectors below which the loop stops.
     by_magnitude : bool, default=False
-        Order eigenvalues by their absolute values.
+        If True, sort eigenvalues by their absolute values.
     bases : sequence of ndarray of shape (d_k, r_k), optional
-        Orthonormal bases of the directions that count; those off them come last.
+        Orthonormal basis of the relevant directions of each mode. Directions outside the span of
+        the basis are sorted last.
     precision : float, default=2.2e-16
-        Relative rounding of the matrices. A projector that moves by no more than they determine it
-        is at rest, whatever ``tol``.
+        Relative rounding error of the matrices. A projector that changes by no more than this error
+        explains counts as unchanged, for any ``tol``.
     report : callable, optional
-        Called after each sweep with what is known of it.
+        Called after each sweep with a dict of the objective, the step and the seconds.
+
+    Returns
+    -------
+    ModeSubspaces
+        Factors and the history of the loop.
     """
-    found = ModeSubspaces([np.asarray(U) for U in start], converged=max_iter == 0)
-    begun = perf_counter()
+    result = ModeSubspaces([np.asarray(U) for U in start], converged=max_iter == 0)
+    start_time = perf_counter()
     try:
-        while found.n_iter < max_iter and not found.converged:
-            before = list(found.factors)
-            still = True
-            for mode in range(len(before)):
-                M = matrix_of(mode, found.factors)
+        while result.n_iter < max_iter and not result.converged:
+            previous = list(result.factors)
+            is_unchanged = True
+            for mode in range(len(previous)):
+                M = matrix_of(mode, result.factors)
                 values, vectors = ordered_eigh(M, by_magnitude, bases[mode] if bases else None)
-                n = kept(mode, values)
-                found.factors[mode] = signed_columns(vectors[:, :n])
-                moved = projector_change(before[mode], found.factors[mode])
-                still = still and moved <= _rounding(values, n, precision)
-                found.objective.append(float(values[:n].sum()))
-            pairs = zip(before, found.factors, strict=True)
-            found.change.append(sum(projector_change(U, V) for U, V in pairs))
-            found.seconds.append(perf_counter() - begun)
-            found.converged = found.change[-1] <= tol or still
+                n = rank_of(mode, values)
+                result.factors[mode] = fix_column_signs(vectors[:, :n])
+                change = projector_change(previous[mode], result.factors[mode])
+                is_unchanged = is_unchanged and change <= _estimate_rounding(values, n, precision)
+                result.objective.append(float(values[:n].sum()))
+            pairs = zip(previous, result.factors, strict=True)
+            result.change.append(sum(projector_change(U, V) for U, V in pairs))
+            result.seconds.append(perf_counter() - start_time)
+            result.converged = result.change[-1] <= tol or is_unchanged
             if report is not None:
-                known = {"objective": found.objective, "step": found.change}
-                last = {name: values[-1] for name, values in known.items()}
-                report(last | {"seconds": found.seconds[-1]})
+                traces = {"objective": result.objective, "step": result.change}
+                last = {name: values[-1] for name, values in traces.items()}
+                report(last | {"seconds": result.seconds[-1]})
     except KeyboardInterrupt as interrupt:
-        found.interrupt = interrupt  # for the caller to raise, with the best so far in its place
-    return found
+        result.interrupt = interrupt  # The caller stores the factors, then raises it.
+    return result
 
 
-def _rounding(values: Vector, n: int, precision: float) -> float:
-    """How far rounding may turn the subspace of the first eigenvalues; not far in any case."""
-    most = 1e-5
+def _estimate_rounding(values: Vector, n: int, precision: float) -> float:
+    """Return how much rounding can change the projector on the first n eigenvectors.
+
+    The estimate is at most 1e-5.
+    """
+    max_change = 1e-5
     if n == len(values):
-        return most
+        return max_change
     gap = float(np.abs(values[:n]).min() - np.abs(values[n:]).max())
     gap = max(gap, float(values[:n].min() - values[n:].max()))
     size = float(np.abs(values).max())
-    # A tenth of the bound: errors of many samples cancel for the most part.
-    return most if gap <= 0 else min(most, 0.1 * float(np.sqrt(2 * n)) * precision * size / gap)
+    # Use a tenth of the theoretical bound, because most errors of many samples cancel.
+    return (
+        max_change
+        if gap <= 0
+        else min(max_change, 0.1 * float(np.sqrt(2 * n)) * precision * size / gap)
+    )
 
 
 def ordered_eigh(
     M: Matrix, by_magnitude: bool = False, basis: Matrix | None = None
 ) -> tuple[Vector, Matrix]:
-    """Eigenvalues and vectors (columns) of a symmetric matrix, largest (in magnitude) first.
+    """Return eigenvalues and eigenvectors (columns) of a symmetric matrix, largest first.
 
-    With an orthonormal basis (d, r) they are those within its span; then come directions off it,
-    with zeros.
+    With ``by_magnitude`` they are sorted by the absolute eigenvalue. With an orthonormal basis
+    (d, r), eigenvectors within its span come first, followed by the complement of the span with
+    eigenvalues of zero.
     """
     if basis is not None and basis.shape[1] < len(M):
         values, vectors = ordered_eigh(basis.T @ M @ basis, by_magnitude)
-        rest = linalg.qr(basis)[0][:, len(values) :]
-        return np.append(values, np.zeros(rest.shape[1])), np.hstack([basis @ vectors, rest])
+        complement = linalg.qr(basis)[0][:, len(values) :]
+        return np.append(values, np.zeros(complement.shape[1])), np.hstack(
+            [basis @ vectors, complement]
+        )
     values, vectors = descending_eigh(M)
     if by_magnitude:
         order = np.argsort(-np.abs(values), kind="stable")
@@ -157,34 +176,41 @@ def ordered_eigh(
     return values, vectors
 
 
-def signed_columns(U: Matrix) -> Matrix:
-    """Columns with their largest entry positive."""
+def fix_column_signs(U: Matrix) -> Matrix:
+    """Return the columns with signs such that the largest entry of each column is positive."""
     return np.ascontiguousarray(fix_signs(U.T).T)
 
 
 def projector_change(U: Matrix, V: Matrix) -> float:
-    """:math:`\\|U U^T - V V^T\\|_F` of orthonormal columns; infinite if there are more of one."""
+    """Return :math:`\\|U U^T - V V^T\\|_F` for matrices U and V with orthonormal columns.
+
+    The result is infinite if U and V have different shapes.
+    """
     if U.shape != V.shape:
         return float(np.inf)
-    # By what of V is off U: the difference of projectors itself would lose half of the digits.
+    # Use the part of V outside the span of U. The difference of the projectors would lose half of
+    # the digits.
     return float(np.sqrt(2) * linalg.norm(V - U @ (U.T @ V)))
 
 
-def n_for_share(values: Vector, share: float) -> int:
-    """The least number of leading values, of at least 0, whose sum is this share of all."""
+def count_leading_values(values: Vector, fraction: float) -> int:
+    """Return the smallest number of leading values whose sum is this fraction of the total.
+
+    Negative values count as zero.
+    """
     values = np.maximum(values, 0)
     total = values.sum()
     if not total > 0:
         return 1
-    # Rounding must not ask for one more than there is.
-    return min(int(np.searchsorted(np.cumsum(values) / total, share - 1e-12)) + 1, len(values))
+    # Rounding must not lead to a number greater than the number of values.
+    return min(int(np.searchsorted(np.cumsum(values) / total, fraction - 1e-12)) + 1, len(values))
 
 
-def random_factors(
+def draw_random_factors(
     shape: Sequence[int], ranks: Sequence[int], random: np.random.RandomState
 ) -> list[Matrix]:
-    """Orthonormal factors (d_k, q_k) in random directions."""
+    """Return orthonormal factors (d_k, q_k) with random directions."""
     return [
-        signed_columns(linalg.qr(random.normal(size=(d, q)), mode="economic")[0])
+        fix_column_signs(linalg.qr(random.normal(size=(d, q)), mode="economic")[0])
         for d, q in zip(shape, ranks, strict=True)
     ]

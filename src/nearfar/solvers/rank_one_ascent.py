@@ -1,4 +1,4 @@
-"""One rank-one tensor by turns: each vector the best one, given those of the other modes."""
+"""Optimization of a rank-one tensor: one vector at a time, with the other modes fixed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nearfar.arrays import Vector
-from nearfar.solvers.mode_subspaces import random_factors, signed_columns
+from nearfar.solvers.mode_subspaces import draw_random_factors, fix_column_signs
 
-#: Of unit vectors and a mode: the best value over the vector of this mode, and that vector.
+#: Function that maps unit vectors and a mode to the best objective over the vector of this mode,
+#: and to that vector.
 ModeStep = Callable[[Sequence[Vector], int], tuple[float, Vector]]
 
 
 class Atom(NamedTuple):
-    """A rank-one tensor of norm one: its vectors, and the objective after every mode step.
+    """Rank-one tensor of norm one, and the history of its optimization.
 
-    After every sweep, ``steps`` has the largest turn of a vector, and ``times`` the clock.
+    ``vectors`` contains one unit vector per mode, and ``objectives`` the objective after every mode
+    step. For every sweep, ``steps`` contains the largest turn of a vector and ``times`` the clock
+    time at its end.
     """
 
     vectors: list[Vector]
@@ -29,20 +32,20 @@ class Atom(NamedTuple):
 
     @property
     def n_sweeps(self) -> int:
-        """Sweeps over the modes."""
+        """Number of sweeps over the modes."""
         return len(self.steps)
 
     @property
     def objective(self) -> float:
-        """Where it came to."""
+        """Final objective."""
         return self.objectives[-1]
 
 
 class AscentInterrupted(KeyboardInterrupt):
-    """Ctrl-C after a sweep at least; ``atom`` is that of the last whole one."""
+    """KeyboardInterrupt after at least one sweep. ``atom`` is the result of complete sweeps."""
 
     def __init__(self, atom: Atom) -> None:
-        super().__init__("interrupted; the best rank-one tensor so far was kept")
+        super().__init__("interrupted: the best rank-one tensor so far is kept")
         self.atom = atom
 
 
@@ -52,93 +55,103 @@ def ascend_modes(
     *,
     max_iter: int,
     tolerances: Sequence[float],
-    least: float = -np.inf,
+    min_objective: float = -np.inf,
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> Atom:
-    """Replace each vector in turn by the best one, until they rest.
+    """Replace each vector in turn by the best one, until the vectors no longer change.
 
-    With steps that maximise one objective over one block none lowers it.
+    If every step maximizes the same objective over one vector, no step decreases it.
 
     Parameters
     ----------
     step : callable
-        The best vector of a mode.
+        Function that returns the best objective and the best vector of a mode.
     vectors : sequence of ndarray of shape (d_k,)
-        Unit vectors to begin with. The first one is not used.
+        Initial unit vectors. The first vector is ignored.
     max_iter : int
-        Sweeps over all modes.
+        Maximum number of sweeps over all modes.
     tolerances : sequence of float
-        For each mode, the :math:`1 - |u^T v|` of its vector and the one before at which it rests.
-    least : float, optional
-        An objective at which there is nothing to be found: it ends there.
+        Tolerance per mode. A mode is converged if :math:`1 - |u^T v|` of its vectors before and
+        after a sweep is at most its tolerance.
+    min_objective : float, optional
+        Stop if the objective is at most this value, because no useful tensor remains.
     report : callable, optional
-        Called after every sweep with what is known of it.
+        Called after every sweep with a dict of the objective, the step and the seconds.
 
     Returns
     -------
     Atom
-        Of each vector the largest entry is positive.
+        Best tensor. The largest entry of each vector is positive.
 
     Raises
     ------
     AscentInterrupted
-        At Ctrl-C, with what was found in whole sweeps, if there was one.
+        On Ctrl-C after at least one complete sweep.
     """
     atom = Atom(list(vectors), [], [], [], False)
-    begun = perf_counter()
+    start_time = perf_counter()
     try:
         while atom.n_sweeps < max_iter and not atom.converged:
-            atom = _sweep(step, atom, tolerances, least)
+            atom = _run_sweep(step, atom, tolerances, min_objective)
             if report is not None:
-                seconds = atom.times[-1] - begun
+                seconds = atom.times[-1] - start_time
                 report({"objective": atom.objective, "step": atom.steps[-1], "seconds": seconds})
     except KeyboardInterrupt as interrupt:
         if not atom.n_sweeps:
             raise
-        raise AscentInterrupted(_signed(atom)) from interrupt
-    return atom if atom.objective <= least else _signed(atom)
+        raise AscentInterrupted(_fix_signs(atom)) from interrupt
+    return atom if atom.objective <= min_objective else _fix_signs(atom)
 
 
-def best_atom(attempts: Iterable[Callable[[], Atom]]) -> Atom:
-    """The best atom of several attempts; at Ctrl-C the best that there is so far."""
+def find_best_atom(attempts: Iterable[Callable[[], Atom]]) -> Atom:
+    """Run several attempts and return the atom with the largest objective.
+
+    On Ctrl-C, raise :class:`AscentInterrupted` with the best atom so far.
+    """
     best: Atom | None = None
     for attempt in attempts:
         try:
             atom = attempt()
         except KeyboardInterrupt as error:
-            found = [error.atom] if isinstance(error, AscentInterrupted) else []
-            found += [best] if best is not None else []
-            if not found:
+            candidates = [error.atom] if isinstance(error, AscentInterrupted) else []
+            candidates += [best] if best is not None else []
+            if not candidates:
                 raise
-            raise AscentInterrupted(max(found, key=lambda one: one.objective)) from error
+            raise AscentInterrupted(
+                max(candidates, key=lambda candidate: candidate.objective)
+            ) from error
         if best is None or atom.objective > best.objective:
             best = atom
     assert best is not None
     return best
 
 
-def _sweep(step: ModeStep, atom: Atom, tolerances: Sequence[float], least: float) -> Atom:
-    """Every vector once."""
+def _run_sweep(
+    step: ModeStep, atom: Atom, tolerances: Sequence[float], min_objective: float
+) -> Atom:
+    """Update the vector of every mode once."""
     vectors, objectives = list(atom.vectors), list(atom.objectives)
-    largest, rests = 0.0, True
+    max_turn, is_converged = 0.0, True
     for mode, tolerance in enumerate(tolerances):
         objective, u = step(vectors, mode)
         objectives.append(objective)
-        if objective <= least:
-            rests = True
+        if objective <= min_objective:
+            is_converged = True
             break
         turn = 1 - abs(float(u @ vectors[mode]))
-        largest, rests = max(largest, turn), rests and turn <= tolerance
+        max_turn, is_converged = max(max_turn, turn), is_converged and turn <= tolerance
         vectors[mode] = u
-    # With one mode there is nothing that a second sweep could change.
-    done = rests or len(vectors) == 1
-    return Atom(vectors, objectives, [*atom.steps, largest], [*atom.times, perf_counter()], done)
+    # With a single mode a second sweep cannot change the vector.
+    converged = is_converged or len(vectors) == 1
+    return Atom(
+        vectors, objectives, [*atom.steps, max_turn], [*atom.times, perf_counter()], converged
+    )
 
 
-def random_vectors(shape: Sequence[int], random: np.random.RandomState) -> list[Vector]:
-    """Unit vectors in random directions, one for each mode."""
-    return [U[:, 0] for U in random_factors(shape, [1] * len(shape), random)]
+def draw_random_vectors(shape: Sequence[int], random: np.random.RandomState) -> list[Vector]:
+    """Return one unit vector per mode, with random directions."""
+    return [U[:, 0] for U in draw_random_factors(shape, [1] * len(shape), random)]
 
 
-def _signed(atom: Atom) -> Atom:
-    return atom._replace(vectors=[signed_columns(u[:, None])[:, 0] for u in atom.vectors])
+def _fix_signs(atom: Atom) -> Atom:
+    return atom._replace(vectors=[fix_column_signs(u[:, None])[:, 0] for u in atom.vectors])

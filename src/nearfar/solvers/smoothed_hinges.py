@@ -1,4 +1,4 @@
-"""Hinges with rounded corners of a weight tensor of low rank: values and derivatives by factors."""
+"""Smoothed hinge loss of a weight tensor of low rank: values and derivatives in its factors."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from nearfar.arrays import Mask, Matrix, Vector
-from nearfar.solvers.alternating_modes import CPWeights, contracted
+from nearfar.solvers.alternating_modes import CPWeights, contract_terms
 
-# Rows far from their margin are left out of steps, if so many of them at most stay.
-_SPARES = 0.7
-# But at least so many rows for each unknown stay.
-_ROWS = 4
+# Maximum fraction of rows near the corner of their hinge for which the other rows are left out of
+# the steps. Above it, leaving rows out would save little.
+_MAX_NEAR_FRACTION = 0.7
+# Minimum number of rows per unknown that are not left out.
+_MIN_ROWS_PER_UNKNOWN = 4
 
 
-class _Pulling(NamedTuple):
-    """Rows left out that pull with all their cost: what they add is linear in the tensor."""
+class _LinearTerm(NamedTuple):
+    """Terms of the rows that are left out beyond the corner: linear in the tensor and b."""
 
     tensor: Matrix | float
     slope: float
@@ -26,24 +27,27 @@ class _Pulling(NamedTuple):
 
 
 class SmoothedHinges:
-    r"""The support tensor machine of scaled factors and the intercept at the centre, as one vector.
+    r"""Objective of a support tensor machine as a function of one vector of unknowns.
 
     .. math:: \tfrac12\|W\|^2 + \sum_i c_i\, h(1 - y_i(\langle X_i, W\rangle + b))
 
-    with the hinge h, whose corner may be rounded over a width. Values are over the sum of the
-    costs, so that tolerances mean something.
+    The corner of the hinge h can be rounded over a width. The unknowns are the factors of W times
+    ``deviation``, followed by the score at ``center``. This scaling makes them of order one.
+    Smoothed values are divided by the sum of the costs, so that tolerances do not depend on the
+    costs.
 
     Parameters
     ----------
     flat : ndarray of shape (n, d)
-        Samples, as rows.
+        Samples, one vectorized tensor per row.
     y, cost : ndarray of shape (n,)
         Labels ±1, and costs of the hinges.
-    center, deviation : ndarray of shape (d,), float
-        With the tensor times the deviation and the intercept at the centre as unknowns these are of
-        order one.
+    center : ndarray of shape (d,)
+        Point whose score replaces the intercept as an unknown.
+    deviation : float
+        Factor by which the weight tensor is scaled.
     start : CPWeights
-        Of the shape of the unknowns.
+        Weights that define the shapes of the factors.
     """
 
     def __init__(
@@ -60,133 +64,145 @@ class SmoothedHinges:
         self.shapes = [U.shape for U in start.factors]
         self.modes = range(len(self.shapes))
         self.rank = self.shapes[0][1]
-        self.ends = np.cumsum([0, *(d * rank for d, rank in self.shapes)])
-        self.level = float(cost.sum())
-        self.pulling = _Pulling(0.0, 0.0, 0.0)
-        #: How far scores may move before the rows left out must be looked at again.
+        self.offsets = np.cumsum([0, *(d * rank for d, rank in self.shapes)])
+        self.total_cost = float(cost.sum())
+        self.linear_term = _LinearTerm(0.0, 0.0, 0.0)
+        #: Change of the scores after which the rows that were left out must be checked again.
         self.reach = np.inf
 
-    def factors(self, point: Vector) -> list[Matrix]:
-        """The factors that a vector of unknowns holds."""
-        parts = zip(self.ends[:-1], self.ends[1:], self.shapes, strict=True)
-        return [point[first:last].reshape(shape) for first, last, shape in parts]
+    def unpack_factors(self, point: Vector) -> list[Matrix]:
+        """Return the factors contained in a vector of unknowns."""
+        blocks = zip(self.offsets[:-1], self.offsets[1:], self.shapes, strict=True)
+        return [point[first:last].reshape(shape) for first, last, shape in blocks]
 
-    def shortfalls(self, point: Vector) -> tuple[Matrix, Vector]:
-        """The tensor, and how far each sample is short of its margin."""
-        W = sum_of_terms(self.factors(point)) / self.deviation
+    def compute_shortfalls(self, point: Vector) -> tuple[Matrix, Vector]:
+        """Return the weight tensor and the shortfalls 1 - y f of the samples from their margin."""
+        W = sum_terms(self.unpack_factors(point)) / self.deviation
         w = W.ravel()
         return W, 1 - self.y * (self.flat @ w + (point[-1] - self.center @ w))
 
-    def near(self, short: Vector, width: float, reach: float) -> tuple[SmoothedHinges, Mask, Mask]:
-        """Only samples near the corner, which steps may move; those that pull; and the others.
+    def select_near_corner(
+        self, short: Vector, width: float, reach: float
+    ) -> tuple[SmoothedHinges, Mask, Mask]:
+        """Restrict the problem to the samples near the corner of their hinge.
 
-        All samples, where that spares little.
+        Return the restricted problem and masks of the samples that were left out: those with a
+        linear loss, which enter as a linear term, and those without loss. If few samples can be
+        left out, return the problem itself and empty masks.
         """
         distance = np.maximum(-short, short - width)
-        k = min(len(short) - 1, _ROWS * int(self.ends[-1] + 1))
+        k = min(len(short) - 1, _MIN_ROWS_PER_UNKNOWN * int(self.offsets[-1] + 1))
         reach = max(reach, float(np.partition(distance, k)[k]))
-        kept = distance <= reach
-        if kept.mean() > _SPARES:
-            nobody = np.zeros(len(short), dtype=bool)
-            return self, nobody, nobody
-        pulls = ~kept & (short > width)
-        pull = np.where(pulls, self.cost * self.y, 0.0)
+        is_near = distance <= reach
+        if is_near.mean() > _MAX_NEAR_FRACTION:
+            empty_mask = np.zeros(len(short), dtype=bool)
+            return self, empty_mask, empty_mask
+        is_linear = ~is_near & (short > width)
+        pull = np.where(is_linear, self.cost * self.y, 0.0)
         slope = -float(pull.sum())
-        part = copy(self)
-        part.flat, part.y, part.cost = self.flat[kept], self.y[kept], self.cost[kept]
-        tensor = self._by_tensor(-pull)
-        part.pulling = _Pulling(tensor, slope, float(self.cost @ pulls))
-        part.reach = reach
-        return part, pulls, ~kept & ~pulls
+        subset = copy(self)
+        subset.flat, subset.y, subset.cost = self.flat[is_near], self.y[is_near], self.cost[is_near]
+        tensor = self._differentiate_by_tensor(-pull)
+        subset.linear_term = _LinearTerm(tensor, slope, float(self.cost @ is_linear))
+        subset.reach = reach
+        return subset, is_linear, ~is_near & ~is_linear
 
     def value(self, point: Vector) -> float:
-        """The objective with true hinges."""
-        return self.level * self.smoothed(point, *self.shortfalls(point), 0.0)
+        """Return the objective with exact hinges, not divided by the sum of the costs."""
+        return self.total_cost * self.evaluate_smoothed(point, *self.compute_shortfalls(point), 0.0)
 
-    def smoothed(self, point: Vector, W: Matrix, short: Vector, width: float) -> float:
-        """The objective over its level, from the tensor and the shortfalls of a point."""
+    def evaluate_smoothed(self, point: Vector, W: Matrix, short: Vector, width: float) -> float:
+        """Return the smoothed objective over the total cost, from the tensor and shortfalls."""
         loss = np.maximum(short - width, 0)
         if width:
             loss += np.clip(short, 0, width) ** 2 / (2 * width)
         value = 0.5 * float(np.sum(W**2)) + float(self.cost @ loss)
-        tensor, slope, cost = self.pulling
+        tensor, slope, cost = self.linear_term
         linear = float(np.sum(tensor * W)) + slope * point[-1] + cost * (1 - 0.5 * width)
-        return float(value + linear) / self.level
+        return float(value + linear) / self.total_cost
 
     def value_and_gradient(self, point: Vector, width: float) -> tuple[float, Vector]:
-        """The smoothed objective over its level."""
-        W, short = self.shortfalls(point)
+        """Return the smoothed objective over the total cost, and its gradient."""
+        W, short = self.compute_shortfalls(point)
         slope = -self.cost * self.y * np.clip(short, 0, width) / width
-        value = self.smoothed(point, W, short, width)
-        return value, self.gradient(point, W, slope)[0] / self.level
+        value = self.evaluate_smoothed(point, W, short, width)
+        return value, self.gradient(point, W, slope)[0] / self.total_cost
 
     def gradient(self, point: Vector, W: Matrix, slope: Vector) -> tuple[Vector, Matrix]:
-        """By the unknowns and by the tensor, where the hinges have this slope by the scores."""
-        G = (W + self._by_tensor(slope) + self.pulling.tensor) / self.deviation
-        by_b = slope.sum() + self.pulling.slope
-        return np.concatenate([*by_factors(G, self.factors(point)), [by_b]]), G
+        """Return the gradients by the unknowns and by the tensor.
 
-    def _by_tensor(self, slope: Vector) -> Matrix:
+        ``slope`` contains the derivatives of the losses by the scores.
+        """
+        G = (W + self._differentiate_by_tensor(slope) + self.linear_term.tensor) / self.deviation
+        by_b = slope.sum() + self.linear_term.slope
+        return np.concatenate([*compute_factor_gradients(G, self.unpack_factors(point)), [by_b]]), G
+
+    def _differentiate_by_tensor(self, slope: Vector) -> Matrix:
         shape = [d for d, _ in self.shapes]
         return (slope @ self.flat - slope.sum() * self.center).reshape(shape)
 
     def score_gradients(self, point: Vector, rows: Mask | slice = slice(None)) -> Matrix:
-        """Derivatives of the scores of samples by the unknowns, (n, number of unknowns)."""
-        shape, factors = [d for d, _ in self.shapes], self.factors(point)
+        """Return the derivatives of the samples' scores by the unknowns, (n, n_unknowns)."""
+        shape, factors = [d for d, _ in self.shapes], self.unpack_factors(point)
         flat = self.flat[rows]
         X, C = flat.reshape(len(flat), *shape), self.center.reshape(1, *shape)
         columns = np.ones((len(X), len(point)))
         for mode in self.modes:
-            D = (contracted(X, factors, mode) - contracted(C, factors, mode)) / self.deviation
-            first, last = self.ends[mode], self.ends[mode + 1]
+            D = (
+                contract_terms(X, factors, mode) - contract_terms(C, factors, mode)
+            ) / self.deviation
+            first, last = self.offsets[mode], self.offsets[mode + 1]
             columns[:, first:last] = D.reshape(len(X), last - first)
         return columns
 
     def curvature(self, point: Vector, G: Matrix) -> Matrix:
-        """Second derivatives of the squared length, and of the tensor times its gradient G."""
-        factors, rank = self.factors(point), self.rank
+        """Return the second derivatives of half the squared norm plus the tensor times G.
+
+        G is the gradient by the tensor, and is held constant.
+        """
+        factors, rank = self.unpack_factors(point), self.rank
         grams, square = [U.T @ U for U in factors], self.deviation**2
         H = np.zeros((len(point), len(point)))
         for j in self.modes:
-            rows = slice(self.ends[j], self.ends[j + 1])
-            others = _product(grams, (j,), rank) / square
-            H[rows, rows] = np.kron(np.eye(len(factors[j])), others)
+            rows = slice(self.offsets[j], self.offsets[j + 1])
+            gram_product = _multiply_grams(grams, (j,), rank) / square
+            H[rows, rows] = np.kron(np.eye(len(factors[j])), gram_product)
             for k in range(j):
-                others = _product(grams, (j, k), rank) / square
-                B = np.einsum("rs,as,br->arbs", others, factors[j], factors[k])
+                gram_product = _multiply_grams(grams, (j, k), rank) / square
+                B = np.einsum("rs,as,br->arbs", gram_product, factors[j], factors[k])
                 for r in range(rank):
-                    B[:, r, :, r] += _pair(G, [U[:, r] for U in factors], k, j).T
-                columns = slice(self.ends[k], self.ends[k + 1])
+                    B[:, r, :, r] += _contract_except_pair(G, [U[:, r] for U in factors], k, j).T
+                columns = slice(self.offsets[k], self.offsets[k + 1])
                 H[rows, columns] = B.reshape(rows.stop - rows.start, -1)
                 H[columns, rows] = H[rows, columns].T
         return H
 
 
-def sum_of_terms(factors: Sequence[Matrix]) -> Matrix:
-    """The tensor of factors (d_k, R) of any length."""
+def sum_terms(factors: Sequence[Matrix]) -> Matrix:
+    """Return the sum of the rank-one tensors with factors (d_k, R) of any length."""
     if len(factors) == 2:
         return np.asarray(factors[0] @ factors[1].T)
     return CPWeights(np.ones(factors[0].shape[1]), list(factors)).tensor()
 
 
-def by_factors(G: Matrix, factors: Sequence[Matrix]) -> list[Vector]:
-    """The gradient by every factor, flat, from the gradient G by the tensor."""
+def compute_factor_gradients(G: Matrix, factors: Sequence[Matrix]) -> list[Vector]:
+    """Return the gradient by every factor, flattened, from the gradient G by the tensor."""
     if len(factors) == 2:
         return [(G @ factors[1]).ravel(), (G.T @ factors[0]).ravel()]
-    return [contracted(G[None], factors, mode)[0].ravel() for mode in range(len(factors))]
+    return [contract_terms(G[None], factors, mode)[0].ravel() for mode in range(len(factors))]
 
 
-def _product(grams: Sequence[Matrix], without: tuple[int, ...], rank: int) -> Matrix:
-    """The elementwise product of Gram matrices but for some."""
-    found = np.ones((rank, rank))
+def _multiply_grams(grams: Sequence[Matrix], skipped_modes: tuple[int, ...], rank: int) -> Matrix:
+    """Return the elementwise product of the Gram matrices of all modes that are not skipped."""
+    product = np.ones((rank, rank))
     for mode, gram in enumerate(grams):
-        if mode not in without:
-            found = found * gram
-    return found
+        if mode not in skipped_modes:
+            product = product * gram
+    return product
 
 
-def _pair(G: Matrix, vectors: Sequence[Vector], k: int, j: int) -> Matrix:
-    """A tensor contracted with vectors in all modes but k < j, (d_k, d_j)."""
+def _contract_except_pair(G: Matrix, vectors: Sequence[Vector], k: int, j: int) -> Matrix:
+    """Contract a tensor with vectors in all modes except k < j. The result is (d_k, d_j)."""
     for mode in reversed(range(len(vectors))):
         if mode not in (k, j):
             G = np.tensordot(G, vectors[mode], (mode, 0))

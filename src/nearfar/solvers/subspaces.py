@@ -1,13 +1,13 @@
-"""Search over subspaces: the best span of the columns of U (p, q) for a smooth objective.
+"""Search for the subspace, spanned by the columns of U (p, q), that optimizes a smooth objective.
 
-An objective takes U and returns its value and its Euclidean gradient. It must not change when U is
-replaced by UB for an invertible B, or at least for a rotation B: by default both solvers only ever
-show it orthonormal U, so that the value belongs to the span.
+An objective takes U and returns its value and its Euclidean gradient. Its value must not change
+when U is replaced by UB for an invertible B, or at least for a rotation B. By default both solvers
+evaluate it at orthonormal U only, so that the value is a function of the span.
 
-* :func:`search_subspace`: L-BFGS, to a stationary point;
-* :func:`climb_subspace`: plain gradient steps, for methods that stop early or follow a published
-  loop;
-* :func:`best_of_starts`: either of them from several starts.
+* :func:`search_subspace` runs L-BFGS to a stationary point.
+* :func:`climb_subspace` takes plain gradient steps, for methods that stop early or follow a
+  published algorithm.
+* :func:`search_from_starts` runs either solver from several starts.
 """
 
 from __future__ import annotations
@@ -24,28 +24,32 @@ from scipy.sparse.linalg import LinearOperator, minres
 from nearfar.arrays import Matrix
 from nearfar.solvers.descent import Objective
 
-#: What a step is divided by after one that failed: the golden ratio.
+#: Golden ratio: by default the step length is divided by this number after a step that failed.
 GOLDEN = 1.618034
-# Columns so nearly dependent that L-BFGS begins again from an orthonormal basis of their span.
-_WORST_CONDITION = 100.0
-# Relative difference of objectives that counts as none between starts.
-_SAME = 1e-8
-# Newton steps at the end, the slope, relative to the value, that needs none, and products with the
-# second derivative for each step.
+# Maximum condition of the columns of U (ratio of the diagonal entries of R). Above it, L-BFGS
+# restarts from an orthonormal basis of their span.
+_MAX_CONDITION = 100.0
+# Maximum relative difference of the objectives of two starts that count as equal.
+_OBJECTIVE_RTOL = 1e-8
+# Maximum number of Newton steps that refine a converged search.
 _NEWTON_STEPS = 4
-_STILL = 1e-10
+# Norm of the gradient, relative to the objective, below which no Newton step is taken.
+_POLISHED_SLOPE = 1e-10
+# Maximum number of products with the second derivative per Newton step.
 _NEWTON_PRODUCTS = 40
-# Slope, relative to the value, at which a search that can make no step has arrived.
-_FLAT = 1e-4
+# Maximum norm of the gradient, relative to the objective, at which a search that can make no
+# further step counts as converged.
+_CONVERGED_SLOPE = 1e-4
 
 
 @dataclass
 class SubspaceSearch:
-    """Where a search came to: the best U, orthonormal unless it was told otherwise, and its value.
+    """State of a search: the best U and its objective.
 
-    ``converged`` says whether it stopped by itself. The history has for each iteration the
-    objective, the step (the distance of the projectors before and after) and the seconds since the
-    start; ``objectives`` has the value at the end of each start.
+    U is orthonormal, unless the search ran with ``orthonormalize=False``. ``converged`` is True if
+    the search met its stopping criterion. ``history`` contains, per iteration, the objective, the
+    step (the distance of the projectors before and after) and the seconds since the start.
+    ``objectives`` contains the final objective of each start.
     """
 
     U: Matrix
@@ -58,16 +62,16 @@ class SubspaceSearch:
 
     @property
     def n_iter(self) -> int:
-        """Iterations done."""
+        """Number of iterations."""
         return len(self.history["objective"])
 
     @property
-    def last(self) -> dict[str, float]:
-        """What the history notes of the last iteration."""
+    def last_record(self) -> dict[str, float]:
+        """Entries of the history for the last iteration."""
         return {name: values[-1] for name, values in self.history.items()}
 
     def move(self, U: Matrix, objective: float, step: float, seconds: float) -> None:
-        """Take a step, and note it in the history."""
+        """Move to a new U and append the step to the history."""
         self.U, self.objective = U, objective
         self.history["objective"].append(objective)
         self.history["step"].append(step)
@@ -75,14 +79,14 @@ class SubspaceSearch:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a search, with the best that was found before.
+    """KeyboardInterrupt during a search. It carries the best state before the interrupt.
 
-    ``components`` is the map that a learner makes of it; with it the learner is left fitted.
+    A learner sets ``components`` to the components for that state, with which it is then fitted.
     """
 
-    def __init__(self, found: SubspaceSearch) -> None:
-        super().__init__("interrupted; the best subspace so far was kept")
-        self.found = found
+    def __init__(self, search: SubspaceSearch) -> None:
+        super().__init__("interrupted: the best subspace so far is kept")
+        self.search = search
         self.components: Matrix | None = None
 
 
@@ -97,66 +101,70 @@ def search_subspace(
     polish: bool = True,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> SubspaceSearch:
-    """Follow an objective of U from a start of full rank to a stationary point, by L-BFGS.
+    """Find a stationary point of an objective of U with L-BFGS, from a start of full rank.
 
-    It stops when the projector on the span moved by less than ``tol`` (Frobenius norm) in two steps
-    one after the other, or when no step along the gradient changes the value any more. As the value
-    hardly changes near an optimum, a few Newton steps on the gradient follow (``polish``), so that
-    equal problems give equal subspaces to many digits.
+    The search stops when the projector on the span changes by at most ``tol`` (Frobenius norm) in
+    each of two consecutive steps, or when no step along the gradient changes the objective. Because
+    the objective hardly changes near an optimum, a few Newton steps on the gradient follow if
+    ``polish`` is True. Equal problems then give equal subspaces to many digits.
 
-    With ``orthonormalize=False`` the objective is a function of the matrix and sees it as it is;
-    the "step" of the history is then the relative change of the matrix. ``report`` is called after
-    each step with what the history notes of it. Ctrl-C raises :class:`Interrupted` with the best
-    state.
+    With ``orthonormalize=False`` the objective is evaluated at the matrix itself, and the "step" in
+    the history is the relative change of the matrix. ``report`` is called after each step with the
+    latest entries of the history. Ctrl-C raises :class:`Interrupted` with the best state.
     """
     sign = -1.0 if maximize else 1.0
-    U = orthonormal(start) if orthonormalize else np.array(start, dtype=np.float64)
-    found = SubspaceSearch(U, np.nan)
-    began = perf_counter()
-    point = _Point(objective, U.shape, sign, orthonormalize)
+    U = find_orthonormal_basis(start) if orthonormalize else np.array(start, dtype=np.float64)
+    search = SubspaceSearch(U, np.nan)
+    start_time = perf_counter()
+    minimized = _MinimizedObjective(objective, U.shape, sign, orthonormalize)
 
     def record(flat: Matrix) -> None:
-        here = point.at(flat)
-        step = _movement(found.U, here.U, orthonormalize)
-        found.move(here.U, sign * here.value, step, perf_counter() - began)
+        evaluated = minimized.evaluate(flat)
+        step = _measure_step(search.U, evaluated.U, orthonormalize)
+        search.move(evaluated.U, sign * evaluated.value, step, perf_counter() - start_time)
         if report is not None:
-            report(found.last)
-        if max(found.history["step"][-2:]) <= tol and found.n_iter > 1:
-            found.converged = True
+            report(search.last_record)
+        if max(search.history["step"][-2:]) <= tol and search.n_iter > 1:
+            search.converged = True
             raise StopIteration
-        if here.condition > _WORST_CONDITION:
+        if evaluated.condition > _MAX_CONDITION:
             raise StopIteration
 
     try:
-        found.objective = sign * point.at(U.ravel()).value
-        if not np.isfinite(found.objective):
+        search.objective = sign * minimized.evaluate(U.ravel()).value
+        if not np.isfinite(search.objective):
             raise ValueError("The objective is not finite at the start.")
         if orthonormalize and U.shape[0] == U.shape[1]:
-            found.converged = True  # there is only one subspace
-        while not found.converged and found.n_iter < max_iter:
-            before = found.n_iter
+            search.converged = True  # There is only one subspace of full dimension.
+        while not search.converged and search.n_iter < max_iter:
+            n_iter_before = search.n_iter
             optimize.minimize(
-                point,
-                found.U.ravel(),
+                minimized,
+                search.U.ravel(),
                 jac=True,
                 method="L-BFGS-B",
                 callback=record,
-                options={"maxiter": max_iter - before, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0},
+                options={
+                    "maxiter": max_iter - n_iter_before,
+                    "maxfun": 10**9,
+                    "ftol": 0.0,
+                    "gtol": 0.0,
+                },
             )
-            # Other than by the callback, L-BFGS stops where rounding hides any descent. Without a
-            # step even from fresh memory, that is as far as the objective can be followed.
-            if found.n_iter == before:
-                slope = float(np.linalg.norm(point.at(found.U.ravel()).gradient))
-                found.converged = slope <= _FLAT * max(1.0, abs(found.objective))
+            # If the callback does not stop L-BFGS, it stops where rounding hides any descent. If a
+            # restart takes no step either, the objective cannot be improved further.
+            if search.n_iter == n_iter_before:
+                slope = float(np.linalg.norm(minimized.evaluate(search.U.ravel()).gradient))
+                search.converged = slope <= _CONVERGED_SLOPE * max(1.0, abs(search.objective))
                 break
-        if polish and found.converged and orthonormalize:
-            _polish(point, found, sign)
+        if polish and search.converged and orthonormalize:
+            _polish(minimized, search, sign)
     except KeyboardInterrupt:
-        if not np.isfinite(found.objective):
+        if not np.isfinite(search.objective):
             raise
-        raise Interrupted(found) from None
-    found.objectives = [found.objective]
-    return found
+        raise Interrupted(search) from None
+    search.objectives = [search.objective]
+    return search
 
 
 def climb_subspace(
@@ -170,199 +178,212 @@ def climb_subspace(
     shrink: float = 1 / GOLDEN,
     max_iter: int = 100,
     tol: float = 1e-6,
-    watched: Callable[[], float] | None = None,
+    monitor: Callable[[], float] | None = None,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> SubspaceSearch:
-    """Gradient steps of one length, shortened whenever a step would be for the worse.
+    """Take gradient steps of constant length, which is reduced when a step fails.
 
-    A value that is not finite, or a ``LinAlgError``, counts as a step for the worse, which is
-    undone and after which steps are ``shrink`` times as long; 1 takes every step as it is, as the
-    published loops do. With ``normalize=False`` ``step`` is the factor of the gradient and not a
+    A step fails if it does not improve the objective, or if the objective is not finite or raises
+    ``LinAlgError``. A failed step is undone, and the following steps are ``shrink`` times as long.
+    With ``shrink=1`` every step with a finite objective is accepted, as in the published
+    algorithms. With ``normalize=False``, ``step`` is the factor of the gradient instead of a
     length.
 
-    It stops when the relative change of what ``watched`` gives of the last point, by default the
-    objective, is at most ``tol`` (with ``shrink=1`` the absolute change), or after ``max_iter``
-    evaluations. ``report`` and Ctrl-C are as in :func:`search_subspace`.
+    The search stops when the value returned by ``monitor`` for the last point (by default the
+    objective) changes by at most ``tol``, or after ``max_iter`` evaluations. The change is
+    relative, with ``shrink=1`` absolute. ``report`` and Ctrl-C work as in
+    :func:`search_subspace`.
     """
     sign = 1.0 if maximize else -1.0
-    U = orthonormal(start) if orthonormalize else np.array(start, dtype=np.float64)
-    found = SubspaceSearch(U, np.nan)
-    began = perf_counter()
+    U = find_orthonormal_basis(start) if orthonormalize else np.array(start, dtype=np.float64)
+    search = SubspaceSearch(U, np.nan)
+    start_time = perf_counter()
     try:
         value, gradient = objective(U)
         if not np.isfinite(value):
             raise ValueError("The objective is not finite at the start.")
-        found.objective = float(value)
-        reference = value if watched is None else watched()
+        search.objective = float(value)
+        reference = value if monitor is None else monitor()
         for _ in range(max_iter):
             norm = float(np.linalg.norm(gradient)) if normalize else 1.0
             if norm == 0 or step < 1e-12:
-                found.converged = True
+                search.converged = True
                 break
-            new = found.U + (sign * step / norm) * gradient
-            new = orthonormal(new) if orthonormalize else new
+            new_U = search.U + (sign * step / norm) * gradient
+            new_U = find_orthonormal_basis(new_U) if orthonormalize else new_U
             try:
-                value, new_gradient = objective(new)
+                value, new_gradient = objective(new_U)
             except np.linalg.LinAlgError:
                 value = np.nan
-            better = np.isfinite(value) and sign * (value - found.objective) > 0
-            if not better and (shrink < 1 or not np.isfinite(value)):
+            is_better = np.isfinite(value) and sign * (value - search.objective) > 0
+            if not is_better and (shrink < 1 or not np.isfinite(value)):
                 step *= min(shrink, 0.5) if not np.isfinite(value) else shrink
                 continue
-            now = value if watched is None else watched()
-            change = abs(now - reference)
-            moved = _movement(found.U, new, orthonormalize)
-            found.move(new, float(value), moved, perf_counter() - began)
-            gradient, reference = new_gradient, now
+            current = value if monitor is None else monitor()
+            change = abs(current - reference)
+            step_length = _measure_step(search.U, new_U, orthonormalize)
+            search.move(new_U, float(value), step_length, perf_counter() - start_time)
+            gradient, reference = new_gradient, current
             if report is not None:
-                report(found.last)
-            if change <= tol * (1.0 if shrink == 1 else max(abs(now), np.finfo(float).tiny)):
-                found.converged = True
+                report(search.last_record)
+            if change <= tol * (1.0 if shrink == 1 else max(abs(current), np.finfo(float).tiny)):
+                search.converged = True
                 break
     except KeyboardInterrupt:
-        if not np.isfinite(found.objective):
+        if not np.isfinite(search.objective):
             raise
-        raise Interrupted(found) from None
-    found.objectives = [found.objective]
-    return found
+        raise Interrupted(search) from None
+    search.objectives = [search.objective]
+    return search
 
 
-def best_of_starts(
+def search_from_starts(
     objective: Objective,
     starts: Iterable[Matrix],
     *,
     maximize: bool = True,
     solver: Callable[..., SubspaceSearch] = search_subspace,
-    judge: Callable[[SubspaceSearch], float] | None = None,
+    loss: Callable[[SubspaceSearch], float] | None = None,
     **options: Any,
 ) -> SubspaceSearch:
-    """The best of several searches; ``objectives`` holds where each ended.
+    """Run a search from each start and return the best one.
 
-    What ``judge`` gives is to be least for the best; by default the objective decides. Only the
-    best ends with Newton steps. On Ctrl-C, :class:`Interrupted` carries the best state of all
+    ``objectives`` of the result contains the final objective of each start. The best search is the
+    one with the smallest ``loss``, by default the one with the best objective. Only the best search
+    is refined with Newton steps. On Ctrl-C, :class:`Interrupted` carries the best state of all
     starts.
     """
     sign = 1.0 if maximize else -1.0
     best: SubspaceSearch | None = None
-    least = np.inf
+    min_loss = np.inf
     objectives: list[float] = []
 
-    def keep(found: SubspaceSearch) -> SubspaceSearch:
-        nonlocal least
-        objectives.append(found.objective)
-        rank = -sign * found.objective if judge is None else judge(found)
-        kept = best
-        # Starts that end at one optimum differ by rounding: the first of them is kept.
-        if kept is None or least - rank > _SAME * max(1.0, abs(least)):
-            kept, least = found, rank
-        kept.objectives = objectives
-        return kept
+    def keep_best(search: SubspaceSearch) -> SubspaceSearch:
+        nonlocal min_loss
+        objectives.append(search.objective)
+        search_loss = -sign * search.objective if loss is None else loss(search)
+        best_search = best
+        # Starts that reach the same optimum differ by rounding errors. Keep the first of them.
+        if best_search is None or min_loss - search_loss > _OBJECTIVE_RTOL * max(
+            1.0, abs(min_loss)
+        ):
+            best_search, min_loss = search, search_loss
+        best_search.objectives = objectives
+        return best_search
 
     polish = solver is search_subspace and options.get("orthonormalize", True)
     if polish:
         options["polish"] = False
     try:
         for start in starts:
-            best = keep(solver(objective, start, maximize=maximize, **options))
+            best = keep_best(solver(objective, start, maximize=maximize, **options))
         if polish and best is not None and best.converged:
-            _polish(_Point(objective, best.U.shape, -sign, True), best, -sign)
+            _polish(_MinimizedObjective(objective, best.U.shape, -sign, True), best, -sign)
     except Interrupted as stop:
-        stop.found = keep(stop.found)
+        stop.search = keep_best(stop.search)
         raise
     except KeyboardInterrupt:
         if best is None:
             raise
         raise Interrupted(best) from None
     if best is None:
-        raise ValueError("There is no start to search from.")
+        raise ValueError("`starts` is empty. It must contain at least one matrix.")
     return best
 
 
-def random_subspaces(
+def draw_random_subspaces(
     n_starts: int, size: int, n_components: int, random_state: np.random.RandomState
 ) -> Iterator[Matrix]:
-    """Uniformly distributed subspaces as orthonormal matrices (size, n_components)."""
+    """Yield uniformly distributed subspaces as orthonormal matrices (size, n_components)."""
     for _ in range(n_starts):
-        yield orthonormal(random_state.normal(size=(size, n_components)))
+        yield find_orthonormal_basis(random_state.normal(size=(size, n_components)))
 
 
-def orthonormal(U: Matrix) -> Matrix:
-    """An orthonormal basis of the span of the columns: of orthonormal ones, themselves."""
-    return _qr(U)[0]
+def find_orthonormal_basis(U: Matrix) -> Matrix:
+    """Return an orthonormal basis of the span of the columns of U.
+
+    If the columns are already orthonormal, they are returned unchanged (up to rounding).
+    """
+    return _factor_qr(U)[0]
 
 
-def _qr(U: Matrix) -> tuple[Matrix, Matrix]:
-    """QR factors with a positive diagonal of R."""
-    Q, R = np.linalg.qr(U)  # of small matrices five times faster than SciPy's
+def _factor_qr(U: Matrix) -> tuple[Matrix, Matrix]:
+    """Return QR factors for which the diagonal of R is positive."""
+    Q, R = np.linalg.qr(U)  # For small matrices NumPy is five times faster than SciPy.
     signs = np.where(np.diag(R) < 0, -1.0, 1.0)
     return Q * signs, R * signs[:, None]
 
 
 def projector_distance(U: Matrix, V: Matrix) -> float:
-    """Frobenius distance of the projectors on two spans; the columns of U and V are orthonormal.
+    """Return the Frobenius distance of the projectors on the spans of U and V.
 
-    Whatever the basis: it knows neither signs nor rotations.
+    The columns of U and V must be orthonormal. The distance does not depend on the bases of the
+    spans, that is, on signs or rotations of the columns.
     """
-    # sqrt(2q - 2 |U'V|²) would lose half of the digits.
+    # The equivalent sqrt(2q - 2 |U'V|²) would lose half of the digits.
     outside = V - U @ (U.T @ V)
     return float(np.sqrt(2) * np.linalg.norm(outside))
 
 
-def _polish(point: _Point, found: SubspaceSearch, sign: float) -> None:
-    """Newton steps until the gradient is rounding.
+def _polish(minimized: _MinimizedObjective, search: SubspaceSearch, sign: float) -> None:
+    """Take Newton steps until the gradient consists of rounding errors.
 
-    In the chart Q + Δ with Q'Δ = 0; products with the second derivative are differences of
-    gradients.
+    The steps are taken in the chart Q + Δ with Q'Δ = 0. Products with the second derivative are
+    finite differences of gradients.
     """
     for _ in range(_NEWTON_STEPS):
-        Q = found.U
+        Q = search.U
         shape = Q.shape
 
-        def slope(step: Matrix, Q: Matrix = Q) -> Matrix:
-            gradient = point.at((Q + step).ravel()).gradient
+        def compute_slope(step: Matrix, Q: Matrix = Q) -> Matrix:
+            gradient = minimized.evaluate((Q + step).ravel()).gradient
             return np.asarray(gradient - Q @ (Q.T @ gradient))
 
-        here = slope(np.zeros(shape))
-        size = float(np.linalg.norm(here))
-        if not _STILL * max(1.0, abs(found.objective)) < size < np.inf:
+        gradient_at_Q = compute_slope(np.zeros(shape))
+        size = float(np.linalg.norm(gradient_at_Q))
+        if not _POLISHED_SLOPE * max(1.0, abs(search.objective)) < size < np.inf:
             return
 
-        def curvature(flat: Matrix, Q: Matrix = Q, slope: Any = slope) -> Matrix:
+        def multiply_by_hessian(
+            flat: Matrix, Q: Matrix = Q, compute_slope: Any = compute_slope
+        ) -> Matrix:
             v = flat.reshape(Q.shape)
             v = v - Q @ (Q.T @ v)
             length = float(np.linalg.norm(v))
             if length == 0:
                 return np.zeros_like(flat)
             h = 1e-5 / length
-            return np.asarray((slope(h * v) - slope(-h * v)).ravel() / (2 * h))
+            return np.asarray((compute_slope(h * v) - compute_slope(-h * v)).ravel() / (2 * h))
 
         n = Q.size
-        hessian = LinearOperator((n, n), matvec=curvature, dtype=np.float64)
-        flat, _ = minres(hessian, -here.ravel(), rtol=1e-3, maxiter=_NEWTON_PRODUCTS)
+        hessian = LinearOperator((n, n), matvec=multiply_by_hessian, dtype=np.float64)
+        flat, _ = minres(hessian, -gradient_at_Q.ravel(), rtol=1e-3, maxiter=_NEWTON_PRODUCTS)
         step = flat.reshape(shape)
-        if not np.linalg.norm(step) < 1e-3:  # not near enough to trust the parabola
+        # The quadratic model is not accurate enough for longer steps.
+        if not np.linalg.norm(step) < 1e-3:
             return
-        new = point.at((Q + step).ravel())
-        there, value = new.U, new.value
-        gradient = point.at(there.ravel()).gradient
-        slack = 1e-9 * max(1.0, abs(found.objective))
-        if np.linalg.norm(gradient) > size / 2 or value > sign * found.objective + slack:
+        new = minimized.evaluate((Q + step).ravel())
+        new_U, value = new.U, new.value
+        gradient = minimized.evaluate(new_U.ravel()).gradient
+        slack = 1e-9 * max(1.0, abs(search.objective))
+        if np.linalg.norm(gradient) > size / 2 or value > sign * search.objective + slack:
             return
-        found.U, found.objective = there, sign * value
+        search.U, search.objective = new_U, sign * value
 
 
-def _movement(old: Matrix, new: Matrix, orthonormal_columns: bool) -> float:
+def _measure_step(old: Matrix, new: Matrix, orthonormal_columns: bool) -> float:
     if orthonormal_columns:
         return projector_distance(old, new)
     return float(np.linalg.norm(new - old) / np.linalg.norm(old))
 
 
-class _Point:
-    """The objective as L-BFGS wants it: of a vector, to be minimised, and finite everywhere.
+class _MinimizedObjective:
+    """The objective as L-BFGS needs it: a function of a vector, minimized and finite everywhere.
 
-    With the QR factors U = QR the value is that at Q. With G the gradient at Q and A = Q'G, that in
-    U is [(I - QQ') G + Q tril(A - A', -1)] inv(R)'. Its second term is that of the rotation of Q
-    and zero for objectives of the span; what quadrature makes of them needs it.
+    With the QR factors U = QR, the value at U is the objective at Q. With G the gradient at Q and
+    A = Q'G, the gradient in U is [(I - QQ') G + Q tril(A - A', -1)] inv(R)'. The second term comes
+    from the rotation of Q. It is zero for objectives that depend on the span only, but not for
+    their approximations by quadrature.
     """
 
     def __init__(
@@ -378,18 +399,18 @@ class _Point:
         self.worst = -np.inf
 
     def __call__(self, flat: Matrix) -> tuple[float, Matrix]:
-        self.at(flat)
+        self.evaluate(flat)
         return self.value, self.gradient.ravel()
 
-    def at(self, flat: Matrix) -> _Point:
-        """Evaluate there, unless that was the last place."""
+    def evaluate(self, flat: Matrix) -> _MinimizedObjective:
+        """Evaluate the objective at a vector, unless this vector was evaluated last."""
         if np.array_equal(flat, self.flat):
             return self
         U = flat.reshape(self.shape)
         self.condition = 1.0
         R = None
         if self.orthonormalize:
-            U, R = _qr(U)
+            U, R = _factor_qr(U)
             size = np.diag(R)
             self.condition = float(size.max() / max(size.min(), np.finfo(float).tiny))
         self.U = U.copy()
@@ -398,17 +419,20 @@ class _Point:
         except np.linalg.LinAlgError:
             value, gradient = np.nan, U
         if not np.isfinite(value) or not np.isfinite(gradient).all():
-            # Off the domain: worse than all seen, flat, so that the line search comes back.
-            seen = np.isfinite(self.worst)
-            self.value = self.worst + 10 * (1 + abs(self.worst)) if seen else np.nan
+            # Outside the domain, return a constant that is worse than all previous values, so that
+            # the line search turns back.
+            has_worst = np.isfinite(self.worst)
+            self.value = self.worst + 10 * (1 + abs(self.worst)) if has_worst else np.nan
             self.gradient = np.zeros(self.shape)
         else:
             self.value = self.sign * float(value)
             self.worst = max(self.worst, self.value)
             gradient = self.sign * gradient
             if R is not None:
-                along = U.T @ gradient
-                gradient = gradient - U @ (along - np.tril(along - along.T, -1))
+                coefficients = U.T @ gradient
+                gradient = gradient - U @ (
+                    coefficients - np.tril(coefficients - coefficients.T, -1)
+                )
                 gradient = linalg.solve_triangular(R, gradient.T, check_finite=False).T
             self.gradient = gradient
         self.flat = flat.copy()

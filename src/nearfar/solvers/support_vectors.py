@@ -8,74 +8,77 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.hinge_program import hinge_program, hinge_program_near
 from nearfar.solvers.hyperplanes import Hyperplane, about_mean, lifted, row_space
 
-# An objective of a nu-SVM, on samples of length 1, that is nothing but rounding.
-_COLLAPSED = 1e-9
+# Objective of a nu-SVM, for samples of mean square length 1, below which it is rounding error.
+_COLLAPSED_OBJECTIVE = 1e-9
 
 
 def c_svm(
     Z: Matrix, y: Vector, cost: Vector, *, scores: Vector | None = None, tol: float = 1e-11
 ) -> Hyperplane:
-    r"""The C-SVM, :math:`\min_{w,b} \tfrac12|w|^2 + \sum_i c_i (1 - y_i(w^T z_i + b))_+`.
+    r"""Fit a C-SVM: :math:`\min_{w,b} \tfrac12|w|^2 + \sum_i c_i (1 - y_i(w^T z_i + b))_+`.
 
-    By an interior point method in the dual, O(n L²) a step, O(n³) where there are fewer samples
-    than features. The intercept is not penalised.
+    The dual is solved by an interior point method. A step costs O(n L²), or O(n³) if there are
+    fewer samples than features. The intercept is not penalized.
 
     Parameters
     ----------
     Z : ndarray of shape (n, L)
         Samples.
     y : ndarray of shape (n,)
-        Labels, 1 and -1, both of them.
+        Labels, 1 and -1. Both must occur.
     cost : ndarray of shape (n,)
-        C times the weight of each sample; samples that cost nothing take no part.
+        Costs :math:`c_i`: C times the weight of each sample. Samples with cost 0 are ignored.
     scores : ndarray of shape (n,), optional
-        w·z + b of a point near the optimum, which tells what samples to begin with.
+        Scores w·z + b of a hyperplane near the optimum, used to select the initial samples.
     tol : float
-        Duality gap, relative to the objective.
+        Tolerance of the duality gap, relative to the objective.
 
     Returns
     -------
     Hyperplane
-        With the duality gap and the multipliers, :math:`w = \sum_i \alpha_i y_i z_i`.
+        Hyperplane with the duality gap and the multipliers :math:`\alpha_i`, for which
+        :math:`w = \sum_i \alpha_i y_i z_i`.
     """
-    counts = cost > 0
-    rows, labels = Z[counts], y[counts]
-    coordinates, basis, mean, scale = _standard(rows)
-    # With z = scale * z', w = w' / scale the objective is 1/scale² times that of costs scale² c.
+    is_used = cost > 0
+    rows, labels = Z[is_used], y[is_used]
+    coordinates, basis, mean, scale = _standardize(rows)
+    # With z = scale * z' and w = w' / scale, the objective is 1/scale² times the objective of the
+    # scaled problem, whose costs are scale² c.
     solution = hinge_program_near(
         np.column_stack([labels[:, None] * coordinates, labels]),
         np.ones(len(rows)),
-        cost[counts] * scale**2,
+        cost[is_used] * scale**2,
         np.append(np.ones(coordinates.shape[1]), 0.0),
         np.zeros(coordinates.shape[1] + 1),
-        None if scores is None else 1 - labels * scores[counts],
+        None if scores is None else 1 - labels * scores[is_used],
         tol=tol,
     )
     w = lifted(basis, solution.x[:-1]) / scale
     dual = np.zeros(len(Z))
-    dual[counts] = solution.dual / scale**2
+    dual[is_used] = solution.dual / scale**2
     sums = [float(cost[y == sign].sum()) * scale**2 for sign in (1, -1)]
-    # No better than the majority, and pulls of the samples that cancel one another.
-    no_better = 2 * min(sums) <= solution.objective * (1 + 1e-9) + 10 * solution.gap
+    # The solution has collapsed if its objective is not below that of always predicting the larger
+    # class, and the contributions of the samples to w cancel.
+    is_no_better = 2 * min(sums) <= solution.objective * (1 + 1e-9) + 10 * solution.gap
     pulls = solution.dual @ np.linalg.norm(coordinates, axis=1)
-    cancels = bool(np.linalg.norm(solution.x[:-1]) <= 1e-3 * pulls)
+    has_cancelling_pulls = bool(np.linalg.norm(solution.x[:-1]) <= 1e-3 * pulls)
     return Hyperplane(
         w,
         float(solution.x[-1] - mean @ w),
         solution.objective / scale**2,
         solution.gap / scale**2,
         dual,
-        collapsed=no_better and cancels,
+        collapsed=is_no_better and has_cancelling_pulls,
     )
 
 
 def nu_svm(
     Z: Matrix, y: Vector, nu: float, weight: Vector | None = None, *, tol: float = 1e-11
 ) -> Hyperplane:
-    r"""The nu-SVM, :math:`\min \tfrac12|w|^2 + \sum_i v_i (\rho - y_i(w^T z_i + b))_+ - \nu\rho`.
+    r"""Fit a nu-SVM: :math:`\min \tfrac12|w|^2 + \sum_i v_i (\rho - y_i(w^T z_i + b))_+ - \nu\rho`.
 
-    The :math:`v_i` are the weights over their sum, 1/n without weights, and :math:`\rho \ge 0`.
-    Where nu lies below what the overlap of the classes allows, w and rho are zero.
+    The :math:`v_i` are the weights divided by their sum (1/n without weights), and
+    :math:`\rho \ge 0`. If nu is too small for the overlap of the classes, w and rho are zero.
 
     Parameters
     ----------
@@ -84,45 +87,46 @@ def nu_svm(
     y : ndarray of shape (n,)
         Labels, 1 and -1.
     nu : float
-        Bound on the share of margin errors; at most `largest_nu`, which see.
+        Upper bound of the fraction of margin errors. It must be at most :func:`compute_max_nu`.
     weight : ndarray of shape (n,), optional
         Weights of the samples.
     tol : float
-        Duality gap, relative to the objective.
+        Tolerance of the duality gap, relative to the objective.
 
     Returns
     -------
     Hyperplane
-        With rho as ``margin``.
+        Hyperplane with rho as ``margin``.
     """
     weight = np.ones(len(Z)) if weight is None else weight
-    most = largest_nu(y, weight)
-    if nu > most * (1 + 1e-12):
+    max_nu = compute_max_nu(y, weight)
+    if nu > max_nu * (1 + 1e-12):
         raise ValueError(
-            f"nu={nu:g} is infeasible: with these class sizes it must be at most {most:g}, twice "
-            "the share of the smaller class."
+            f"nu={nu:g} is infeasible: with these class sizes it must be at most {max_nu:g}, twice "
+            "the fraction of the smaller class."
         )
-    counts = weight > 0
-    rows, labels = Z[counts], y[counts]
-    coordinates, basis, mean, scale = _standard(rows)
-    if not coordinates.any():  # all samples are one point
+    is_used = weight > 0
+    rows, labels = Z[is_used], y[is_used]
+    coordinates, basis, mean, scale = _standardize(rows)
+    if not coordinates.any():  # All samples coincide.
         return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, margin=0.0, collapsed=True)
     m = coordinates.shape[1]
     solution = hinge_program(
         np.column_stack([labels[:, None] * coordinates, labels, -np.ones(len(rows))]),
         np.zeros(len(rows)),
-        weight[counts] / weight.sum(),
+        weight[is_used] / weight.sum(),
         np.append(np.ones(m), [0.0, 0.0]),
         np.append(np.zeros(m + 1), -nu),
         positive_last=True,
         tol=tol,
-        floor=_COLLAPSED,
+        floor=_COLLAPSED_OBJECTIVE,
     )
-    # All unknowns grow with the scale of the samples: w = scale w', the objective by its square.
+    # With z = scale * z', the solution is w = scale * w', and the objective is scale² times that of
+    # the scaled problem.
     w = scale * lifted(basis, solution.x[:-2])
     b = scale**2 * solution.x[-2] - mean @ w
     dual = np.zeros(len(Z))
-    dual[counts] = solution.dual
+    dual[is_used] = solution.dual
     return Hyperplane(
         w,
         float(b),
@@ -130,18 +134,25 @@ def nu_svm(
         solution.gap * scale**2,
         dual,
         float(solution.x[-1]) * scale**2,
-        collapsed=bool(solution.x[-1] <= _COLLAPSED),
+        collapsed=bool(solution.x[-1] <= _COLLAPSED_OBJECTIVE),
     )
 
 
-def largest_nu(y: Vector, weight: Vector | None = None) -> float:
-    """Twice the share of the smaller class: beyond it the nu-SVM is unbounded."""
+def compute_max_nu(y: Vector, weight: Vector | None = None) -> float:
+    """Return the largest feasible nu: twice the fraction of the smaller class.
+
+    For larger values the nu-SVM is unbounded.
+    """
     weight = np.ones(len(y)) if weight is None else weight
     return float(2 * min(weight[y > 0].sum(), weight[y < 0].sum()) / weight.sum())
 
 
-def _standard(rows: Matrix) -> tuple[Matrix, Matrix | None, Vector, float]:
-    """Centred rows in as few coordinates as they need, of mean square length 1."""
+def _standardize(rows: Matrix) -> tuple[Matrix, Matrix | None, Vector, float]:
+    """Return centered rows scaled to mean square length 1, and how they were transformed.
+
+    If there are fewer rows than features, the rows are coordinates in their span. The other results
+    are the basis of the span (or None), the mean and the scale.
+    """
     offsets, mean = about_mean(rows)
     coordinates, basis = row_space(offsets)
     scale = float(np.sqrt(np.mean(np.einsum("ij,ij->i", coordinates, coordinates))))

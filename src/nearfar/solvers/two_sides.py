@@ -1,4 +1,4 @@
-"""Minimax probability and Fisher's direction of labelled rows."""
+"""Minimax probability machine and Fisher's discriminant for rows of two classes."""
 
 from __future__ import annotations
 
@@ -11,46 +11,52 @@ from nearfar.solvers.fisher_direction import Scores, fisher_direction
 from nearfar.solvers.hyperplanes import Hyperplane, about_mean, lifted, row_space
 from nearfar.solvers.minimax_probability import minimax_direction
 
-# Means that differ by less than this share of the rows' own size differ by rounding.
-_ROUNDING = 1e-13
+# Difference of the class means, as a fraction of the largest entry of the data, below which the
+# means differ only by rounding errors.
+_MEAN_RTOL = 1e-13
 
 
-class LabelledSide(NamedTuple):
-    """Weight, mean and rows about it, each times the root of its share of the weight."""
+class CenteredClass(NamedTuple):
+    """Weight, mean and centered rows of one class.
+
+    Each row is multiplied by the square root of its fraction of the weight of the class, so that
+    ``rows.T @ rows`` is the covariance.
+    """
 
     weight: float
     mean: Vector
     rows: Matrix
 
 
-def labelled_sides(
+def center_classes(
     Z: Matrix, y: Vector, weight: Vector | None = None
-) -> tuple[LabelledSide, LabelledSide]:
-    """The rows of label 1, then those of -1; ``rows.T @ rows`` is the covariance of a side."""
-    sides = []
+) -> tuple[CenteredClass, CenteredClass]:
+    """Return the centered rows of the class with label 1 and of the class with label -1."""
+    classes = []
     for sign in (1, -1):
-        own = np.flatnonzero(y == sign)
-        rows = Z[own]  # a copy, and the only one
+        members = np.flatnonzero(y == sign)
+        rows = Z[members]  # This is the only copy; the following operations are done in place.
         if weight is None:
             total = float(len(rows))
             mean = np.full(len(rows), 1 / total) @ rows
             rows -= mean
             rows *= 1 / np.sqrt(total)
         else:
-            total = float(weight[own].sum())
-            shares = weight[own] / total
-            mean = shares @ rows
+            total = float(weight[members].sum())
+            fractions = weight[members] / total
+            mean = fractions @ rows
             rows -= mean
-            rows *= np.sqrt(shares)[:, None]
-        sides.append(LabelledSide(total, mean, rows))
-    return sides[0], sides[1]
+            rows *= np.sqrt(fractions)[:, None]
+        classes.append(CenteredClass(total, mean, rows))
+    return classes[0], classes[1]
 
 
 def mpm(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyperplane:
-    r"""The minimax probability machine of rows, with :math:`\rho` added to both covariances.
+    r"""Fit a minimax probability machine, with a ridge :math:`\rho` added to both covariances.
 
-    O(n L²) for the covariances and O(L³); in the span of the rows where they are fewer than
-    features. The objective is kappa, to be maximised.
+    The cost is O(n L²) for the covariances and O(L³) for the solution. If there are fewer rows than
+    features, the problem is solved in the span of the rows. The objective is kappa, which is
+    maximized.
 
     Parameters
     ----------
@@ -59,32 +65,36 @@ def mpm(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
     y : ndarray of shape (n,)
         Labels, 1 and -1.
     rho : float
-        The ridge.
+        Ridge :math:`\rho`.
     weight : ndarray of shape (n,), optional
         Weights of the samples.
 
     Returns
     -------
     Hyperplane
-        With w·d = 1 for the difference d of the means.
+        Hyperplane, scaled such that w·d = 1 for the difference d of the class means.
     """
-    short, basis, center = _coordinates(Z)
-    plus, minus = labelled_sides(short, y, weight)
+    short, basis, center = _reduce_rows(Z)
+    plus, minus = center_classes(short, y, weight)
     d = plus.mean - minus.mean
-    if np.linalg.norm(d) <= _ROUNDING * max(Z.max(), -Z.min()):
+    if np.linalg.norm(d) <= _MEAN_RTOL * max(Z.max(), -Z.min()):
         return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, collapsed=True)
     ridge = np.diag(np.full(len(d), rho))
-    found = minimax_direction(d, plus.rows.T @ plus.rows + ridge, minus.rows.T @ minus.rows + ridge)
-    w = lifted(basis, found.w)
-    b = found.kappa * found.deviations[0] - found.w @ plus.mean - w @ center
-    return Hyperplane(w, float(b), found.kappa)
+    solution = minimax_direction(
+        d, plus.rows.T @ plus.rows + ridge, minus.rows.T @ minus.rows + ridge
+    )
+    w = lifted(basis, solution.w)
+    b = solution.kappa * solution.deviations[0] - solution.w @ plus.mean - w @ center
+    return Hyperplane(w, float(b), solution.kappa)
 
 
 def fda(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyperplane:
-    r"""Fisher's direction of rows, :math:`(S_t + n\rho I)^{-1} d`, without an intercept.
+    r"""Compute Fisher's direction :math:`(S_t + n\rho I)^{-1} d`, without an intercept.
 
-    O(n L²) for the scatter and O(L³); in the span of the rows where they are fewer than features.
-    The objective is :math:`(w^T d)^2 / w^T (S_t + n\rho I) w`, to be maximised.
+    d is the difference of the class means and :math:`S_t` the total scatter. The cost is O(n L²)
+    for the scatter and O(L³) for the solution. If there are fewer rows than features, the problem
+    is solved in the span of the rows. The objective is
+    :math:`(w^T d)^2 / w^T (S_t + n\rho I) w`, which is maximized.
 
     Parameters
     ----------
@@ -93,31 +103,34 @@ def fda(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
     y : ndarray of shape (n,)
         Labels, 1 and -1.
     rho : float
-        The ridge, added to variances.
+        Ridge :math:`\rho`, added to the variances.
     weight : ndarray of shape (n,), optional
         Weights of the samples.
 
     Returns
     -------
     Hyperplane
+        Fisher's direction, with intercept 0.
     """
-    short, basis, _ = _coordinates(Z)
-    plus, minus = labelled_sides(short, y, weight)
+    short, basis, _ = _reduce_rows(Z)
+    plus, minus = center_classes(short, y, weight)
     d, n = plus.mean - minus.mean, plus.weight + minus.weight
-    if np.linalg.norm(d) <= _ROUNDING * max(Z.max(), -Z.min()):
+    if np.linalg.norm(d) <= _MEAN_RTOL * max(Z.max(), -Z.min()):
         return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, collapsed=True)
     total = plus.weight * minus.weight / n**2 * np.outer(d, d)
-    for side in (plus, minus):
-        total += side.weight / n * (side.rows.T @ side.rows)
+    for group in (plus, minus):
+        total += group.weight / n * (group.rows.T @ group.rows)
     total.flat[:: len(d) + 1] += rho
     w, ratio = fisher_direction(d, total)
     return Hyperplane(lifted(basis, w), 0.0, ratio / n)
 
 
-def _coordinates(Z: Matrix) -> tuple[Matrix, Matrix | None, Vector]:
-    """Rows in their span about a centre, where they are fewer than features; the basis, the centre.
+def _reduce_rows(Z: Matrix) -> tuple[Matrix, Matrix | None, Vector]:
+    """Return coordinates of the rows, the basis of the coordinates, and the center of the rows.
 
-    Else the rows themselves: what follows takes the means of the sides off in any case.
+    If there are fewer rows than features, the coordinates are those of the centered rows in their
+    span. Otherwise the rows are returned with a basis of None and a center of zeros. Centering is
+    not necessary then, because the callers subtract the class means.
     """
     if len(Z) >= Z.shape[1]:
         return Z, None, np.zeros(Z.shape[1])
@@ -125,9 +138,9 @@ def _coordinates(Z: Matrix) -> tuple[Matrix, Matrix | None, Vector]:
     return *row_space(offsets), center
 
 
-def scores_of(scores: Vector, y: Vector, weight: Vector | None = None) -> Scores:
-    """Weights, means and variances of the scores of both sides."""
-    plus, minus = labelled_sides(scores[:, None], y, weight)
+def summarize_scores(scores: Vector, y: Vector, weight: Vector | None = None) -> Scores:
+    """Return the weights, means and variances of the scores of both classes."""
+    plus, minus = center_classes(scores[:, None], y, weight)
     return Scores(
         (plus.weight, minus.weight),
         (float(plus.mean[0]), float(minus.mean[0])),

@@ -318,30 +318,32 @@ class Gaussians(Immutable):
         X: ArrayLike,
         n_neighbors: int = 8,
         ridge: float | Literal["auto"] = "auto",
-        form: Literal["smoothed", "raw"] = "smoothed",
+        center: Literal["mean", "point"] = "mean",
         *,
         queries: ArrayLike | None = None,
-        recognize: bool = True,
+        match_training_points: bool = True,
         neighbors: ArrayLike | None = None,
         storage: Storage = "auto",
     ) -> Self:
         r"""Estimate the Gaussian of the neighborhood of each row (the augmented space).
 
-        Let :math:`N_i` be the m nearest rows of row i, without the row itself. The raw form is
+        Let :math:`N_i` be the m nearest rows of row i, without the row itself. With
+        ``center="point"``, the Gaussian of row i is
 
         .. math::
             \mu_i = x_i, \qquad
             A_i = \frac{1}{m-1} \sum_{j \in N_i} (x_j - x_i)(x_j - x_i)^T + \gamma I
 
-        (deviations from the row, not from the mean of its neighbors). The smoothed form includes
-        the row in its neighborhood,
+        (deviations from the row, not from the mean of its neighbors). ``center="mean"``
+        includes the row in its neighborhood,
 
         .. math::
             \hat\mu_i = \frac{1}{m+1} \sum_{j \in N_i \cup \{i\}} x_j, \qquad
             \hat\Sigma_i = \frac1m \sum_{j \in N_i \cup \{i\}} (x_j - \hat\mu_i)(x_j - \hat\mu_i)^T
             + \gamma I .
 
-        Two rows have the same smoothed Gaussian if :math:`N_i \cup \{i\}` is the same for both.
+        Two rows have the same Gaussian with ``center="mean"`` if :math:`N_i \cup \{i\}` is the same
+        for both.
 
         Parameters
         ----------
@@ -352,11 +354,11 @@ class Gaussians(Immutable):
         ridge : float or "auto", default="auto"
             :math:`\gamma`, in squared units of X. "auto" is 0.01 times the median over rows of the
             mean variance of a neighborhood. Abou-Moustafa [1]_ uses 1.
-        form : {"smoothed", "raw"}, default="smoothed"
-            The form of the Gaussians; see above.
+        center : {"mean", "point"}, default="mean"
+            Center of each row's Gaussian: the mean of its neighborhood, or the row itself.
         queries : array-like of shape (n_queries, p), default=None
             New points, whose neighbors are searched among the rows of X. None means the rows of X.
-        recognize : bool, default=True
+        match_training_points : bool, default=True
             Whether a query that equals a row of X is treated as this row, which is not its own
             neighbor. Queries that are rows of X then get the same Gaussians as these rows.
         neighbors : array-like of int of shape (n, m), default=None
@@ -383,8 +385,8 @@ class Gaussians(Immutable):
         --------
         >>> from nearfar import Gaussians
         >>> X = [[0.0], [1.0], [3.0], [7.0]]
-        >>> raw = Gaussians.from_neighborhoods(X, n_neighbors=2, ridge=1.0, form="raw")
-        >>> raw.means[0], raw.covariances[0]
+        >>> local = Gaussians.from_neighborhoods(X, n_neighbors=2, ridge=1.0, center="point")
+        >>> local.means[0], local.covariances[0]
         (array([0.]), array([[11.]]))
         >>> smoothed = Gaussians.from_neighborhoods(X, n_neighbors=2, ridge=1.0)
         >>> smoothed.means[0].round(4), smoothed.covariances[0].round(4)
@@ -392,7 +394,7 @@ class Gaussians(Immutable):
         """
         owner = "Gaussians.from_neighborhoods"
         _check_options(ridge, storage)
-        check_parameter(owner, "form", form, [one_of("smoothed", "raw")])
+        check_parameter(owner, "center", center, [one_of("mean", "point")])
         points = check_array(X, dtype=np.float64, input_name="X")
         if queries is None:
             centers = points
@@ -411,12 +413,15 @@ class Gaussians(Immutable):
                 )
         else:
             check_parameter(owner, "n_neighbors", n_neighbors, [integer(1)])
-            near = _neighbors(points, None if queries is None else centers, n_neighbors, recognize)
+            near = _neighbors(
+                points, None if queries is None else centers, n_neighbors, match_training_points
+            )
         m = near.shape[1]
-        if m < 1 or (form == "raw" and m < 2):
+        if m < 1 or (center == "point" and m < 2):
             raise ValueError(
-                f"n_neighbors must be at least {2 if form == 'raw' else 1} for the {form} form, "
-                f"which divides by n_neighbors{' - 1' * (form == 'raw')}; got {m}."
+                f"n_neighbors must be at least {2 if center == 'point' else 1} for "
+                f"center={center!r}, which divides by n_neighbors{' - 1' * (center == 'point')}; "
+                f"got {m}."
             )
         n, p = centers.shape
         thin = _is_thin(storage, m, p, ridge)
@@ -426,7 +431,7 @@ class Gaussians(Immutable):
         helmert = linalg.helmert(m + 1)[:, 1:] / np.sqrt(m)
         for block in row_blocks(n, 8 * (3 * m * p + p * p)):
             spread = points[near[block]] - centers[block, None]
-            if form == "smoothed":
+            if center == "mean":
                 means[block] += spread.sum(axis=1) / (m + 1)
                 spread = helmert @ spread
             else:
@@ -673,11 +678,11 @@ def _refuse_singular(sets: Sets, levels: Matrix) -> None:
 
 
 def _neighbors(
-    points: Matrix, queries: Matrix | None, n_neighbors: int, recognize: bool
+    points: Matrix, queries: Matrix | None, n_neighbors: int, match_training_points: bool
 ) -> NDArray[np.intp]:
     if queries is None:
         return kneighbors(points, n_neighbors=n_neighbors)[1]
-    if not recognize:
+    if not match_training_points:
         return kneighbors(points, queries, n_neighbors=n_neighbors)[1]
     if n_neighbors >= len(points):
         raise ValueError(

@@ -135,24 +135,26 @@ def within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matr
     return (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * total
 
 
-def leading_axes(statistics: ClassStatistics, n_principal: int, *, at_most: bool = False) -> Matrix:
-    """Return the leading orthonormal axes (p, n_principal) of the total covariance.
+def leading_axes(
+    statistics: ClassStatistics, n_pca_components: int, *, at_most: bool = False
+) -> Matrix:
+    """Return the leading orthonormal axes (p, n_pca_components) of the total covariance.
 
     If there are fewer axes, raise ``ValueError``, or return all of them with ``at_most``.
     """
     if statistics.is_factored:
         F = statistics.total_factor()
-        if 2 * n_principal <= min(F.shape):  # few of many axes: use products of the rows
-            values, left = descending_eigh(F @ F.T, n_principal)
+        if 2 * n_pca_components <= min(F.shape):  # few of many axes: use products of the rows
+            values, left = descending_eigh(F @ F.T, n_pca_components)
             if values[-1] > _LEAST_PRODUCT * values[0]:
                 return np.asarray(linalg.qr(F.T @ left, mode="economic")[0])
     _, V = total_axes(statistics)
-    if n_principal > V.shape[1] and not at_most:
+    if n_pca_components > V.shape[1] and not at_most:
         raise ValueError(
-            f"n_principal={n_principal} is more than the {V.shape[1]} directions in which X "
-            "varies. Decrease n_principal."
+            f"n_pca_components={n_pca_components} is more than the {V.shape[1]} directions in "
+            "which X varies. Decrease n_pca_components."
         )
-    return V[:, :n_principal]
+    return V[:, :n_pca_components]
 
 
 def total_whitener(statistics: ClassStatistics) -> Matrix:

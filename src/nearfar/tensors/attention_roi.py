@@ -21,8 +21,8 @@ class AttentionROI(_TensorMap):
 
     The crop of an image is centered at :math:`\arg\max_p S(p)`, where S is its
     :func:`~nearfar.tensors.saliency_map`. Crops of color images are converted to hue, saturation
-    and value, and have the shape (size, size, 3). Crops of gray images have the shape (size, size).
-    Labels are not used, so a crop may miss the object.
+    and value, and have the shape (crop_size, crop_size, 3). Crops of gray images have the shape
+    (crop_size, crop_size). Labels are not used, so a crop may miss the object.
 
     Use it to convert photographs of single objects to small tensors of the same shape. ``fit``
     stores only the shape of the images.
@@ -31,7 +31,7 @@ class AttentionROI(_TensorMap):
 
     Parameters
     ----------
-    size : int, default=64
+    crop_size : int, default=64
         Side in pixels: of the square crop.
     color_space : {"hsv", "rgb"}, default="hsv"
         Color space of the crops of color images. Hue and saturation range from 0 to 1; hue is
@@ -76,8 +76,9 @@ class AttentionROI(_TensorMap):
     """
 
     learner_tags = LearnerTags(reads="instances", input="tensors", supervised=False)
+    renamed: ClassVar = {"size": "crop_size"}
     parameters: ClassVar = {
-        "size": [integer(1, 4096)],
+        "crop_size": [integer(1, 4096)],
         "color_space": [one_of("hsv", "rgb")],
         "border": [one_of("shift", "edge")],
         **MAP_PARAMETERS,
@@ -85,14 +86,14 @@ class AttentionROI(_TensorMap):
 
     def __init__(
         self,
-        size: int = 64,
+        crop_size: int = 64,
         *,
         color_space: Literal["hsv", "rgb"] = "hsv",
         border: Literal["shift", "edge"] = "shift",
         flatten: bool = True,
         tensor_shape: tuple[int, ...] | None = None,
     ) -> None:
-        self.size = size
+        self.crop_size = crop_size
         self.color_space = color_space
         self.border = border
         self.flatten = flatten
@@ -116,7 +117,7 @@ class AttentionROI(_TensorMap):
         limits = np.array(T.shape[1:3])
         starts = self._starts(T)
         first = np.clip(starts, 0, limits - 1)
-        last = np.clip(starts + self.size, 1, limits)
+        last = np.clip(starts + self.crop_size, 1, limits)
         return np.hstack([first, last - first]).astype(np.intp)
 
     def _tensors(self, X: ArrayLike) -> Floats:
@@ -130,21 +131,21 @@ class AttentionROI(_TensorMap):
                 f"shape (height, width, 3); samples of X have shape {shape}. If X contains flat "
                 "rows, set tensor_shape."
             )
-        return self.size, self.size, *shape[2:]
+        return self.crop_size, self.crop_size, *shape[2:]
 
     def _starts(self, T: Floats) -> NDArray[Any]:
         """Return the first row and column of each crop, which may lie outside the image."""
         sides = np.array(T.shape[1:3])
         starts = np.empty((len(T), 2), dtype=np.intp)
         for block in row_blocks(len(T), 40 * T[0].size):
-            starts[block] = np.stack(most_salient(T[block]), axis=1) - self.size // 2
+            starts[block] = np.stack(most_salient(T[block]), axis=1) - self.crop_size // 2
         if self.border == "shift":
-            starts = np.clip(starts, 0, np.maximum(sides - self.size, 0))
+            starts = np.clip(starts, 0, np.maximum(sides - self.crop_size, 0))
         # Images smaller than the crop are placed in its center.
-        return np.where(sides < self.size, -((self.size - sides) // 2), starts)
+        return np.where(sides < self.crop_size, -((self.crop_size - sides) // 2), starts)
 
     def _mapped(self, T: Floats) -> Floats:
-        starts, steps = self._starts(T), np.arange(self.size)
+        starts, steps = self._starts(T), np.arange(self.crop_size)
         rows = np.clip(starts[:, :1] + steps, 0, T.shape[1] - 1)
         columns = np.clip(starts[:, 1:] + steps, 0, T.shape[2] - 1)
         samples = np.arange(len(T))[:, None, None]

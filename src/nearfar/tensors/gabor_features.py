@@ -15,38 +15,43 @@ from nearfar.blocks import row_blocks
 from nearfar.parameters import Allowed, boolean, check_parameter, integer, one_of, real
 from nearfar.tensors.tensor_map import MAP_PARAMETERS, _TensorMap
 
-Summed = Literal["full", "D", "S", "SD"]
+SumOver = Literal["none", "orientations", "scales", "both"]
 
 _BANK: dict[str, list[Allowed]] = {
     "n_scales": [integer(1, 64)],
-    "n_directions": [integer(1, 64)],
-    "size": [integer(1, 2048)],
-    "k_max": [real(0, open_low=True)],
-    "f": [real(0, open_low=True)],
-    "delta": [real(0, open_low=True)],
+    "n_orientations": [integer(1, 64)],
+    "mask_size": [integer(1, 2048)],
+    "max_frequency": [real(0, open_low=True)],
+    "frequency_ratio": [real(0, open_low=True)],
+    "envelope_width": [real(0, open_low=True)],
     "prefactor_power": [real()],
     "remove_dc": [boolean],
 }
 # Maximum size in bytes of the responses that are computed at once, so that they stay in cache.
 _BLOCK_BYTES = 2**24
 # Axes of the bank over which kernels are summed.
-_SUMMED: dict[str, tuple[int, ...]] = {"full": (), "D": (1,), "S": (0,), "SD": (0, 1)}
+_SUMMED: dict[str, tuple[int, ...]] = {
+    "none": (),
+    "orientations": (1,),
+    "scales": (0,),
+    "both": (0, 1),
+}
 
 
 class GaborFeatures(_TensorMap):
     r"""Magnitudes of the responses of images to a bank of Gabor filters.
 
     The response at pixel p is the convolution :math:`\sum_z I(p - z)\, \psi(z)`, where I is zero
-    outside the image. A feature is the magnitude of a response. ``kind`` selects whether kernels
-    are summed *before* that, over the directions d or the scales s of
+    outside the image. A feature is the magnitude of a response. ``sum_over`` selects whether
+    kernels are summed *before* that, over the orientations d or the scales s of
     :func:`~nearfar.tensors.gabor_bank`:
 
-    ====  =========================================================  ====================
-    full  :math:`|I * \psi_{s,d}|`                                   (h, w, scales, directions)
-    D     :math:`|I * \sum_d \psi_{s,d}|`                            (h, w, scales)
-    S     :math:`|I * \sum_s \psi_{s,d}|`                            (h, w, directions)
-    SD    :math:`|I * \sum_{s,d} \psi_{s,d}|`                        (h, w)
-    ====  =========================================================  ====================
+    ============  ======================================  ==========================
+    none          :math:`|I * \psi_{s,d}|`                (h, w, scales, orientations)
+    orientations  :math:`|I * \sum_d \psi_{s,d}|`         (h, w, scales)
+    scales        :math:`|I * \sum_s \psi_{s,d}|`         (h, w, orientations)
+    both          :math:`|I * \sum_{s,d} \psi_{s,d}|`     (h, w)
+    ============  ======================================  ==========================
 
     The magnitude of a sum is not the sum of magnitudes. Images with several channels, of shape
     (h, w, c), give tensors of shape (h, w, c, ...), with each channel processed separately.
@@ -56,24 +61,24 @@ class GaborFeatures(_TensorMap):
     carry something. ``fit`` stores only the shape of the images.
 
     Cost: one Fourier transform per kernel and image, :math:`O(hw \log hw)`, instead of
-    :math:`O(hw\, size^2)` for a direct convolution. The Fourier transforms of the kernels are
-    cached for images of the same shape. Images are processed in blocks, but "full" returns 40
-    numbers per pixel with the default bank.
+    :math:`O(hw\, m^2)` for a direct
+    convolution with masks of m × m pixels. The Fourier transforms of the kernels are
+    cached for images of the same shape. Images are processed in blocks, but ``sum_over="none"``
+    returns 40 numbers per pixel with the default bank.
 
     Parameters
     ----------
-    kind : {"full", "D", "S", "SD"}, default="full"
-        Sum of kernels before the magnitude: none ("full"), over directions ("D"), over scales
-        ("S"), or over both ("SD").
-    n_scales, n_directions : int, default=5 and 8
-        Number of scales and of directions of the filter bank.
-    size : int, default=64
-        Side in pixels: of the square mask on which the Gabor functions are sampled.
-    k_max : float, default=pi/2
+    sum_over : {"none", "orientations", "scales", "both"}, default="none"
+        Axes of the filter bank over which kernels are summed before the magnitude is taken.
+    n_scales, n_orientations : int, default=5 and 8
+        Number of scales and of orientations of the filter bank.
+    mask_size : int, default=64
+        Side, in pixels, of the square mask on which the Gabor functions are sampled.
+    max_frequency : float, default=pi/2
         Largest frequency, in radians per pixel.
-    f : float, default=2
+    frequency_ratio : float, default=2
         Ratio between the frequencies of consecutive scales.
-    delta : float, default=2*pi
+    envelope_width : float, default=2*pi
         Width of the Gabor functions: standard deviation times frequency.
     prefactor_power : float, default=1
         Exponent of the frequency in the prefactor. The value 2, common in the literature, reduces
@@ -105,35 +110,46 @@ class GaborFeatures(_TensorMap):
     >>> import numpy as np
     >>> from nearfar import GaborFeatures
     >>> images = np.random.default_rng(0).random((3, 32, 22))
-    >>> GaborFeatures("D", flatten=False).fit_transform(images).shape
+    >>> GaborFeatures("orientations", flatten=False).fit_transform(images).shape
     (3, 32, 22, 5)
     """
 
     learner_tags = LearnerTags(reads="instances", input="tensors", supervised=False)
-    parameters: ClassVar = {"kind": [one_of(*_SUMMED)], **_BANK, **MAP_PARAMETERS}
+    renamed_values: ClassVar = {
+        "sum_over": {"full": "none", "D": "orientations", "S": "scales", "SD": "both"}
+    }
+    renamed: ClassVar = {
+        "f": "frequency_ratio",
+        "k_max": "max_frequency",
+        "delta": "envelope_width",
+        "kind": "sum_over",
+        "size": "mask_size",
+        "n_directions": "n_orientations",
+    }
+    parameters: ClassVar = {"sum_over": [one_of(*_SUMMED)], **_BANK, **MAP_PARAMETERS}
 
     def __init__(
         self,
-        kind: Summed = "full",
+        sum_over: SumOver = "none",
         *,
         n_scales: int = 5,
-        n_directions: int = 8,
-        size: int = 64,
-        k_max: float = np.pi / 2,
-        f: float = 2.0,
-        delta: float = 2 * np.pi,
+        n_orientations: int = 8,
+        mask_size: int = 64,
+        max_frequency: float = np.pi / 2,
+        frequency_ratio: float = 2.0,
+        envelope_width: float = 2 * np.pi,
         prefactor_power: float = 1,
         remove_dc: bool = False,
         flatten: bool = True,
         tensor_shape: tuple[int, ...] | None = None,
     ) -> None:
-        self.kind = kind
+        self.sum_over = sum_over
         self.n_scales = n_scales
-        self.n_directions = n_directions
-        self.size = size
-        self.k_max = k_max
-        self.f = f
-        self.delta = delta
+        self.n_orientations = n_orientations
+        self.mask_size = mask_size
+        self.max_frequency = max_frequency
+        self.frequency_ratio = frequency_ratio
+        self.envelope_width = envelope_width
         self.prefactor_power = prefactor_power
         self.remove_dc = remove_dc
         self.flatten = flatten
@@ -146,13 +162,15 @@ class GaborFeatures(_TensorMap):
                 f"channels); samples of X have shape {shape}. If X contains flat rows, set "
                 "tensor_shape."
             )
-        axes = (self.n_scales, self.n_directions)
-        summed = _SUMMED[self.kind]
+        axes = (self.n_scales, self.n_orientations)
+        summed = _SUMMED[self.sum_over]
         return *shape, *(n for axis, n in enumerate(axes) if axis not in summed)
 
     def _mapped(self, T: Floats) -> Floats:
         shape = T.shape[1:3]
-        spectra = _spectra(self.kind, shape, T.dtype.char, *(getattr(self, name) for name in _BANK))
+        spectra = _spectra(
+            self.sum_over, shape, T.dtype.char, *(getattr(self, name) for name in _BANK)
+        )
         # Each channel is filtered as a separate image.
         images = T.reshape(*T.shape[:3], -1)
         n_channels, n_kernels = images.shape[3], len(spectra)
@@ -167,11 +185,11 @@ class GaborFeatures(_TensorMap):
 
 def gabor_bank(
     n_scales: int = 5,
-    n_directions: int = 8,
-    size: int = 64,
-    k_max: float = np.pi / 2,
-    f: float = 2.0,
-    delta: float = 2 * np.pi,
+    n_orientations: int = 8,
+    mask_size: int = 64,
+    max_frequency: float = np.pi / 2,
+    frequency_ratio: float = 2.0,
+    envelope_width: float = 2 * np.pi,
     prefactor_power: float = 1,
     remove_dc: bool = False,
 ) -> NDArray[np.complex128]:
@@ -188,15 +206,15 @@ def gabor_bank(
 
     Parameters
     ----------
-    n_scales, n_directions : int, default=5 and 8
+    n_scales, n_orientations : int, default=5 and 8
         Number of scales and of directions.
-    size : int, default=64
-        Side of the mask in pixels. The origin z = 0 is at index ``size // 2``.
-    k_max : float, default=pi/2
+    mask_size : int, default=64
+        Side of the mask in pixels. The origin z = 0 is at index ``mask_size // 2``.
+    max_frequency : float, default=pi/2
         Largest frequency, in radians per pixel.
-    f : float, default=2
+    frequency_ratio : float, default=2
         Ratio between the frequencies of consecutive scales.
-    delta : float, default=2*pi
+    envelope_width : float, default=2*pi
         Width: standard deviation times frequency.
     prefactor_power : float, default=1
         The exponent a. The value 2 is common in the literature.
@@ -206,7 +224,7 @@ def gabor_bank(
 
     Returns
     -------
-    ndarray of complex, shape (n_scales, n_directions, size, size)
+    ndarray of complex, shape (n_scales, n_orientations, mask_size, mask_size)
         The kernels. Their first axis is y, downward, the second is x.
 
     References
@@ -221,32 +239,43 @@ def gabor_bank(
     >>> bank.shape, float(bank[0, 0, 32, 32].real.round(7))
     ((5, 8, 64, 64), 0.0397887)
     """
-    given = (n_scales, n_directions, size, k_max, f, delta, prefactor_power, remove_dc)
+    given = (
+        n_scales,
+        n_orientations,
+        mask_size,
+        max_frequency,
+        frequency_ratio,
+        envelope_width,
+        prefactor_power,
+        remove_dc,
+    )
     for (name, allowed), value in zip(_BANK.items(), given, strict=True):
         check_parameter("gabor_bank", name, value, allowed)
-    frequency = float(k_max) / float(f) ** np.arange(n_scales)[:, None, None, None]
-    angle = np.pi * np.arange(n_directions)[:, None, None] / n_directions
-    z = np.arange(size) - size // 2
+    frequency = (
+        float(max_frequency) / float(frequency_ratio) ** np.arange(n_scales)[:, None, None, None]
+    )
+    angle = np.pi * np.arange(n_orientations)[:, None, None] / n_orientations
+    z = np.arange(mask_size) - mask_size // 2
     y, x = z[:, None], z[None, :]
-    delta = float(delta)
-    envelope = np.exp(-(frequency**2) * (x**2 + y**2) / (2 * delta**2))
+    envelope_width = float(envelope_width)
+    envelope = np.exp(-(frequency**2) * (x**2 + y**2) / (2 * envelope_width**2))
     wave = np.exp(1j * frequency * (x * np.cos(angle) + y * np.sin(angle)))
-    kernels = envelope * (wave - np.exp(-(delta**2) / 2))
+    kernels = envelope * (wave - np.exp(-(envelope_width**2) / 2))
     if remove_dc:
         kernels -= envelope * (
             kernels.sum(axis=(2, 3), keepdims=True) / envelope.sum(axis=(2, 3), keepdims=True)
         )
-    return np.asarray(frequency ** float(prefactor_power) / delta**2 * kernels)
+    return np.asarray(frequency ** float(prefactor_power) / envelope_width**2 * kernels)
 
 
 @lru_cache(maxsize=4)
-def _spectra(kind: Summed, shape: tuple[int, int], dtype: str, *bank: Any) -> NDArray[Any]:
+def _spectra(sum_over: SumOver, shape: tuple[int, int], dtype: str, *bank: Any) -> NDArray[Any]:
     """Return Fourier transforms (n_kernels, N1, N2) of the summed kernels for an image shape.
 
     Only responses inside the image are needed. There, a circular convolution is equal to one with
     zero padding if its period exceeds the image by at least half the mask.
     """
-    kernels = gabor_bank(*bank).sum(axis=_SUMMED[kind])
+    kernels = gabor_bank(*bank).sum(axis=_SUMMED[sum_over])
     kernels = kernels.reshape(-1, *kernels.shape[-2:])
     center = kernels.shape[-1] // 2
     periods = []

@@ -26,7 +26,7 @@ from nearfar.tensors.gait import averaged_gait_images, mean_of_nearest, median_o
 
 Representation = Literal["agi", "gabor", "gabor_d", "gabor_s", "gabor_sd"]
 
-_GABOR = {"gabor": "full", "gabor_d": "D", "gabor_s": "S", "gabor_sd": "SD"}
+_GABOR = {"gabor": "none", "gabor_d": "orientations", "gabor_s": "scales", "gabor_sd": "both"}
 _MATCHING = {"median_min": median_of_nearest, "symmetric_mean_min": mean_of_nearest}
 # Shrinkage of the within-class covariance of LDA toward its mean variance.
 _SHRINKAGE = 0.1

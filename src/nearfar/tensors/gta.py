@@ -12,10 +12,10 @@ from nearfar.base import LearnerTags, ModeStatisticsLearner
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.parameters import boolean, integer, one_of, random_state, real
 from nearfar.solvers.mode_subspaces import (
-    n_for_share,
+    count_leading_values,
+    draw_random_factors,
+    fix_column_signs,
     ordered_eigh,
-    random_factors,
-    signed_columns,
 )
 from nearfar.summaries.mode_scatters import ModeScatters
 
@@ -166,11 +166,11 @@ class GTA(ModeStatisticsLearner):
         if not total > 0:
             found = "all samples are equal" if self.center else "all entries are zero"
             raise ValueError(f"GTA: {found} in X, so no direction has any energy.")
-        kept = wanted or [n_for_share(values, self.energy) for values, _ in alone]
+        kept = wanted or [count_leading_values(values, self.energy) for values, _ in alone]
         if self.init == "random" and self.max_iter > 0:
-            start = random_factors(shape, kept, check_random_state(self.random_state))
+            start = draw_random_factors(shape, kept, check_random_state(self.random_state))
         else:
-            start = [signed_columns(V[:, :q]) for (_, V), q in zip(alone, kept, strict=True)]
+            start = [fix_column_signs(V[:, :q]) for (_, V), q in zip(alone, kept, strict=True)]
         self.total_energy_ = total
         mean = scatters.mean if self.center else None
         self._learn_modes(scatters.within_scatter, start, lambda mode, _: kept[mode], mean, dtype)

@@ -16,10 +16,10 @@ from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import difference_weight
 from nearfar.solvers.mode_subspaces import (
-    n_for_share,
+    count_leading_values,
+    draw_random_factors,
+    fix_column_signs,
     ordered_eigh,
-    random_factors,
-    signed_columns,
 )
 from nearfar.state import State, floats, labels, optional
 from nearfar.summaries.mode_scatters import ModeScatters
@@ -54,7 +54,7 @@ class GTDA(ModeStatisticsLearner):
     n_components : int, tuple of int or None, default=None
         Dimension of the output: number of components per mode. An integer applies to every mode, up
         to the mode's length. A tuple has one entry per mode. None uses ``energy`` or ``dim_rule``.
-    zeta : float or {"max_eig", "trace_ratio", "sum_eig"}, default=0.1
+    within_weight : float or {"max_eig", "trace_ratio", "sum_eig"}, default=0.1
         Weight of the within-class scatter: a number, or a rule that computes it at each step
         (see Notes). With a rule, a step may decrease the objective.
     energy : float, default=0.97
@@ -65,7 +65,7 @@ class GTDA(ModeStatisticsLearner):
         largest absolute value (see Notes).
     dim_rule : {"eigenvalue_mass", "abs_mass", "positive_mass"} or None, default=None
         Rule that chooses the number of components of a mode at each step (see Notes).
-    delta : float or None, default=None
+    dim_fraction : float or None, default=None
         Maximum fraction of the eigenvalue mass for ``dim_rule``. None uses ``energy``.
     init : {"hosvd", "random"}, default="hosvd"
         Starting point: "hosvd" uses the leading eigenvectors of each mode, with the other modes
@@ -76,7 +76,7 @@ class GTDA(ModeStatisticsLearner):
         Stop when a sweep changes the projectors by less than this, summed over the modes.
     ridge : float, default=1e-8
         Value added to the variances: this fraction of the mean diagonal
-        element of :math:`W_k` is added to its diagonal in the rules for ``zeta``.
+        element of :math:`W_k` is added to its diagonal in the rules for ``within_weight``.
     tensor_shape : tuple of int or None, default=None
         Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
     flatten : bool, default=True
@@ -98,12 +98,12 @@ class GTDA(ModeStatisticsLearner):
         Number of components in each mode.
     tensor_shape_ : tuple of int
         Shape of a sample.
-    zeta_ : ndarray of shape (n_modes,)
+    within_weight_ : ndarray of shape (n_modes,)
         Last weight used in each mode.
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     history_ : dict
-        Lists: "objective" and "zeta" after each step of a mode; "step", the change of the
+        Lists: "objective" and "within_weight" after each step of a mode; "step", the change of the
         projectors, and "seconds" after each sweep.
     n_iter_ : int
         Number of sweeps.
@@ -116,23 +116,23 @@ class GTDA(ModeStatisticsLearner):
 
     Notes
     -----
-    Rules for ``zeta``, where q is the number of components of mode k:
+    Rules for ``within_weight``, where q is the number of components of mode k:
 
     - "max_eig": the largest eigenvalue of :math:`W_k^{-1} B_k`, the rule of [1]_.
     - "trace_ratio": the maximum of :math:`\mathrm{tr}(U^T B_k U) / \mathrm{tr}(U^T W_k U)` over
       U with q orthonormal columns.
     - "sum_eig": the sum of the q largest eigenvalues of :math:`W_k^{-1} B_k`.
 
-    Choose ``zeta`` by cross-validation. Most of the gain over flat rows comes from the tensor form,
-    which :class:`GTA` has too. On faces and digits with few images per class, "max_eig" has far
-    more errors than 0.1, because it prefers directions with little variance. The weight 1 improves
-    the result on some datasets and spoils it on others.
+    Choose ``within_weight`` by cross-validation. Most of the gain over flat rows comes from the
+    tensor form, which :class:`GTA` has too. On faces and digits with few images per class,
+    "max_eig" has far more errors than 0.1, because it prefers directions with little variance. The
+    weight 1 improves the result on some datasets and spoils it on others.
 
     The order "magnitude" is that of a singular value decomposition, one reading of [1]_. If
     :math:`\zeta` is large, it selects the directions with the largest scatter within classes.
 
-    ``dim_rule`` keeps the largest number of leading eigenvalues whose sum is at most ``delta``
-    times
+    ``dim_rule`` keeps the largest number of leading eigenvalues whose sum is at most
+    ``dim_fraction`` times
 
     - "eigenvalue_mass": the sum of all eigenvalues. This is the rule of [1]_. It is useful only if
       most eigenvalues are positive.
@@ -159,14 +159,19 @@ class GTDA(ModeStatisticsLearner):
     """
 
     learner_tags = LearnerTags(reads="statistics", input="tensors")
-    settings = ({"zeta": 0.3}, {"zeta": 1.0})
+    renamed: ClassVar = {
+        "zeta": "within_weight",
+        "delta": "dim_fraction",
+        "zeta_": "within_weight_",
+    }
+    settings = ({"within_weight": 0.3}, {"within_weight": 1.0})
     parameters: ClassVar = {
         "n_components": N_COMPONENTS_OF_MODES,
-        "zeta": [real(), one_of("max_eig", "trace_ratio", "sum_eig")],
+        "within_weight": [real(), one_of("max_eig", "trace_ratio", "sum_eig")],
         "energy": [real(0, 1, open_low=True)],
         "order": [one_of("algebraic", "magnitude")],
         "dim_rule": [none, one_of("eigenvalue_mass", "abs_mass", "positive_mass")],
-        "delta": [none, real(0, 1, open_low=True)],
+        "dim_fraction": [none, real(0, 1, open_low=True)],
         "init": [one_of("hosvd", "random")],
         "max_iter": [integer(0)],
         "tol": [real(0)],
@@ -176,18 +181,18 @@ class GTDA(ModeStatisticsLearner):
         "random_state": [random_state],
         "verbose": [integer(0)],
     }
-    zeta_: Vector
-    state = State({"zeta_": optional(floats("modes")), "classes_": optional(labels("c"))})
+    within_weight_: Vector
+    state = State({"within_weight_": optional(floats("modes")), "classes_": optional(labels("c"))})
 
     def __init__(
         self,
         n_components: int | tuple[int, ...] | None = None,
         *,
-        zeta: float | Literal["max_eig", "trace_ratio", "sum_eig"] = 0.1,
+        within_weight: float | Literal["max_eig", "trace_ratio", "sum_eig"] = 0.1,
         energy: float = 0.97,
         order: Literal["algebraic", "magnitude"] = "algebraic",
         dim_rule: Literal["eigenvalue_mass", "abs_mass", "positive_mass"] | None = None,
-        delta: float | None = None,
+        dim_fraction: float | None = None,
         init: Literal["hosvd", "random"] = "hosvd",
         max_iter: int = 50,
         tol: float = 1e-6,
@@ -198,11 +203,11 @@ class GTDA(ModeStatisticsLearner):
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
-        self.zeta = zeta
+        self.within_weight = within_weight
         self.energy = energy
         self.order = order
         self.dim_rule = dim_rule
-        self.delta = delta
+        self.dim_fraction = dim_fraction
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
@@ -213,8 +218,8 @@ class GTDA(ModeStatisticsLearner):
         self.verbose = verbose
 
     def _needs_digits(self) -> bool:
-        # The rules for zeta divide by the scatter within classes.
-        return isinstance(self.zeta, str)
+        # The rules for within_weight divide by the scatter within classes.
+        return isinstance(self.within_weight, str)
 
     def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
         """Learn the factors from the scatters of each mode."""
@@ -230,22 +235,26 @@ class GTDA(ModeStatisticsLearner):
         # could exceed negative ones. The bases exclude them.
         empty = 1e-12 if dtype == np.float64 else 1e-6
         bases = [V[:, values > empty * values[0]] for values, V in spread]
-        kept = wanted or [n_for_share(values, self.energy) for values, _ in spread]
-        self.classes_, self.zeta_ = classes, np.zeros(len(shape))
+        kept = wanted or [count_leading_values(values, self.energy) for values, _ in spread]
+        self.classes_, self.within_weight_ = classes, np.zeros(len(shape))
         noted: list[float] = []
         magnitude = self.order == "magnitude"
 
         def difference(mode: int, B: Matrix, W: Matrix) -> Matrix:
             Q = bases[mode]
-            self.zeta_[mode] = self._weight(Q.T @ B @ Q, Q.T @ W @ Q, kept[mode])
-            return B - self.zeta_[mode] * W
+            self.within_weight_[mode] = self._weight(Q.T @ B @ Q, Q.T @ W @ Q, kept[mode])
+            return B - self.within_weight_[mode] * W
 
         def matrix_of(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
             B = scatters.between_scatter(mode, factors)
             # With weight zero, the scatter within classes is not needed: save a pass over X.
-            W = scatters.within_scatter(mode, factors) if self.zeta != 0 else np.zeros_like(B)
+            W = (
+                scatters.within_scatter(mode, factors)
+                if self.within_weight != 0
+                else np.zeros_like(B)
+            )
             M = difference(mode, B, W)
-            noted.append(float(self.zeta_[mode]))
+            noted.append(float(self.within_weight_[mode]))
             return M
 
         def n_kept(mode: int, values: Vector) -> int:
@@ -256,9 +265,9 @@ class GTDA(ModeStatisticsLearner):
         start = []
         for mode, (B, W) in enumerate(alone):
             values, V = ordered_eigh(difference(mode, B, W), magnitude, bases[mode])
-            start.append(signed_columns(V[:, : n_kept(mode, values)]))
+            start.append(fix_column_signs(V[:, : n_kept(mode, values)]))
         if self.init == "random" and self.max_iter > 0:
-            start = random_factors(shape, kept, check_random_state(self.random_state))
+            start = draw_random_factors(shape, kept, check_random_state(self.random_state))
         self._learn_modes(
             matrix_of,
             start,
@@ -267,14 +276,14 @@ class GTDA(ModeStatisticsLearner):
             dtype,
             by_magnitude=magnitude,
             bases=bases,
-            history={"zeta": noted},
+            history={"within_weight": noted},
         )
 
     def _check_dimension_rule(self) -> None:
-        if self.dim_rule is None and self.delta is not None:
+        if self.dim_rule is None and self.dim_fraction is not None:
             raise ValueError(
-                f"GTDA: delta={self.delta} has no effect because dim_rule is None. Set dim_rule, "
-                "or use energy instead of delta."
+                f"GTDA: dim_fraction={self.dim_fraction} has no effect because dim_rule is None. "
+                "Set dim_rule, or use energy instead of dim_fraction."
             )
         if self.dim_rule is not None and self.n_components is not None:
             raise ValueError(
@@ -284,21 +293,22 @@ class GTDA(ModeStatisticsLearner):
 
     def _weight(self, B: Matrix, W: Matrix, n_components: int) -> float:
         """Return the weight of W. Both matrices are restricted to directions with variance."""
-        if not isinstance(self.zeta, str):
-            return float(self.zeta)
+        if not isinstance(self.within_weight, str):
+            return float(self.within_weight)
         trace = np.trace(W)
         if not trace > 1e-20 * np.trace(B):  # A smaller trace is a rounding error.
             raise ValueError(
-                f"GTDA: all samples of each class are equal, so zeta={self.zeta!r} would divide "
-                "by zero. Pass a number for zeta."
+                "GTDA: all samples of each class are equal, so "
+                f"within_weight={self.within_weight!r} would divide by zero. Pass a number for "
+                "within_weight."
             )
         regular = W + self.ridge * trace / len(W) * np.eye(len(W))
         n_components = min(n_components, len(W))
-        return difference_weight(self.zeta, B, regular, n_components, np.finfo(float).eps)
+        return difference_weight(self.within_weight, B, regular, n_components, np.finfo(float).eps)
 
     def _n_by_rule(self, values: Vector) -> int:
-        """Return the largest number of leading eigenvalues with at most the fraction delta."""
-        rule, share = self.dim_rule, self.energy if self.delta is None else self.delta
+        """Return the number of leading eigenvalues that ``dim_rule`` keeps."""
+        rule, share = self.dim_rule, self.energy if self.dim_fraction is None else self.dim_fraction
         mass = {
             "eigenvalue_mass": values,
             "abs_mass": np.abs(values),
@@ -308,7 +318,7 @@ class GTDA(ModeStatisticsLearner):
         if rule == "eigenvalue_mass" and not values[0] > 1e-6 * np.abs(values).max():
             warn(
                 "GTDA: no eigenvalue is positive, so dim_rule='eigenvalue_mass' keeps nearly all "
-                "components. Use n_components, a smaller zeta, or dim_rule='abs_mass'."
+                "components. Use n_components, a smaller within_weight, or dim_rule='abs_mass'."
             )
         if total == 0:
             return 1

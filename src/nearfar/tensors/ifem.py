@@ -15,7 +15,7 @@ from nearfar.base.rank_one import deflate, flat_atoms
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.notices import warn
 from nearfar.parameters import having, integer, none
-from nearfar.solvers.mode_subspaces import signed_columns
+from nearfar.solvers.mode_subspaces import fix_column_signs
 from nearfar.solvers.spectral_step import check_squares
 from nearfar.state import State, labels
 from nearfar.tensors.lsstm import LSSTM
@@ -192,7 +192,7 @@ def _atoms_of(learner: Any) -> list[list[Vector]]:
             if min(lengths) > 0:
                 atoms.append(
                     [
-                        signed_columns((u / s)[:, None])[:, 0]
+                        fix_column_signs((u / s)[:, None])[:, 0]
                         for u, s in zip(vectors, lengths, strict=True)
                     ]
                 )

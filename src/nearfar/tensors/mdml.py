@@ -18,9 +18,9 @@ from nearfar.large_margin.mode_metrics import ModeMetrics
 from nearfar.large_margin.problem import Progress
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import Allowed, array, boolean, integer, one_of, real
-from nearfar.solvers.mode_subspaces import signed_columns
+from nearfar.solvers.mode_subspaces import fix_column_signs
 from nearfar.solvers.spectral_step import check_squares
-from nearfar.solvers.tensor_algebra import mode_scatter, project_stack, varying_basis
+from nearfar.solvers.tensor_algebra import find_varying_basis, mode_scatter, project_stack
 from nearfar.state import State, flag, labels, number, whole
 
 # Number of steps that max_iter counts as one round. About as many lie between two searches for
@@ -61,7 +61,7 @@ class MDML(MultilinearLearner):
     n_neighbors : int, default=3
         Number of targets per point: its nearest points of the same class in the Euclidean metric,
         selected once before the optimization.
-    push : float, default=1.0
+    push_weight : float, default=1.0
         Weight c of the hinge terms. If it is far too small, the optimal metrics are zero.
     n_components : int, tuple of int or None, default=None
         Dimension of the output: number of components per mode. An integer applies to every mode, up
@@ -152,6 +152,7 @@ class MDML(MultilinearLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision", input="tensors")
+    renamed: ClassVar = {"push": "push_weight"}
     state = State(
         {
             "classes_": labels("c"),
@@ -161,10 +162,10 @@ class MDML(MultilinearLearner):
             "converged_": flag,
         }
     )
-    settings = ({"push": 0.1},)
+    settings = ({"push_weight": 0.1},)
     parameters: ClassVar = {
         "n_neighbors": [integer(1)],
-        "push": [real(0, open_low=True)],
+        "push_weight": [real(0, open_low=True)],
         "n_components": N_COMPONENTS_OF_MODES,
         "init": [one_of("identity"), _MATRICES],
         "max_iter": [integer(1)],
@@ -177,7 +178,7 @@ class MDML(MultilinearLearner):
         self,
         n_neighbors: int = 3,
         *,
-        push: float = 1.0,
+        push_weight: float = 1.0,
         n_components: int | tuple[int, ...] | None = None,
         init: Literal["identity"] | Sequence[ArrayLike] = "identity",
         max_iter: int = 50,
@@ -186,7 +187,7 @@ class MDML(MultilinearLearner):
         flatten: bool = True,
     ) -> None:
         self.n_neighbors = n_neighbors
-        self.push = push
+        self.push_weight = push_weight
         self.n_components = n_components
         self.init = init
         self.max_iter = max_iter
@@ -238,7 +239,7 @@ class MDML(MultilinearLearner):
         bases = [_white_basis(stack, mode, digits) for mode in range(stack.ndim - 1)]
         stack = np.ascontiguousarray(project_stack(stack, bases))
         start = _start(bases, wanted, given)
-        weight = self.push / (1 + self.push)
+        weight = self.push_weight / (1 + self.push_weight)
         problem = ModeMetrics(stack, [len(W) for W in start], codes, targets, weight)
         self.classes_ = classes
         progress = Progress(np.concatenate([W.ravel() for W in start]), report=report_of(self))
@@ -255,15 +256,16 @@ class MDML(MultilinearLearner):
             self.history_ = progress.history
             # ModeMetrics divides the objective by 1 + c.
             self.history_["objective"] = [
-                (1 + self.push) * value for value in self.history_["objective"]
+                (1 + self.push_weight) * value for value in self.history_["objective"]
             ]
         problem.search(progress.L)
         final = problem.objective(progress.L)
-        self.objective_, self.n_active_ = (1 + self.push) * final.loss, final.n_active
+        self.objective_, self.n_active_ = (1 + self.push_weight) * final.loss, final.n_active
         if final.loss >= (1 - 1e-4) * problem.loss_of_nothing() > 0:
             warn(
-                f"MDML: with push={self.push} the optimal metrics are zero: for most points, "
-                "impostors are nearer than targets. Use a larger push, or a smaller n_neighbors."
+                f"MDML: with push_weight={self.push_weight} the optimal metrics are zero: for most "
+                "points, impostors are nearer than targets. Use a larger push_weight, or a smaller "
+                "n_neighbors."
             )
         if not self.converged_:
             warn_of_limit("MDML", self.max_iter)
@@ -288,7 +290,7 @@ def _white_basis(stack: Floats, mode: int, empty: float) -> Matrix:
     They are ordered by decreasing scatter and scaled to about equal scatter, which reduces the
     number of steps to a fifth. Directions with almost no scatter are scaled up less.
     """
-    Q = varying_basis(stack, mode, empty)
+    Q = find_varying_basis(stack, mode, empty)
     scatter = np.einsum("ij,ij->j", Q, mode_scatter(stack, mode) @ Q)
     return np.asarray(Q / np.sqrt(scatter / scatter.mean() + _LEAST_SCATTER))
 
@@ -326,6 +328,6 @@ def _canonical(factors: Sequence[Matrix]) -> list[Matrix]:
     sizes = np.array([np.sqrt(np.mean(singular**2)) for _, singular in axes])
     common = float(np.exp(np.mean(np.log(sizes)))) if sizes.all() else 0.0
     return [
-        signed_columns(A) * (singular * (common / size if common else 1.0))
+        fix_column_signs(A) * (singular * (common / size if common else 1.0))
         for (A, singular), size in zip(axes, sizes, strict=True)
     ]

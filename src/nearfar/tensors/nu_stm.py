@@ -12,7 +12,7 @@ from nearfar.base.linear_classifier import MultiClass, for_each_problem
 from nearfar.parameters import real
 from nearfar.solvers.alternating_modes import Alternation
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
-from nearfar.solvers.support_vectors import largest_nu, nu_svm
+from nearfar.solvers.support_vectors import compute_max_nu, nu_svm
 from nearfar.state import State, number
 from nearfar.tensors.tensor_classifier import (
     TENSOR_CLASSIFIER_PARAMETERS,
@@ -162,7 +162,7 @@ class NuSTM(TensorClassifier):
         self.verbose = verbose
 
     def _learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
-        most = largest_nu(y, weight)
+        most = compute_max_nu(y, weight)
         if self.nu > most * (1 + 1e-12):
             raise ValueError(
                 f"{type(self).__name__}: nu={self.nu:g} is infeasible: with these class sizes it "
@@ -181,7 +181,7 @@ class NuSTM(TensorClassifier):
         found = self._alternate(task, learn, self._start(task))
         if found.collapsed and found.interrupt is None:
             factors = self._mean_difference(task)
-            for nu in np.geomspace(largest_nu(task.y, task.weight), self.nu, _PATH):
+            for nu in np.geomspace(compute_max_nu(task.y, task.weight), self.nu, _PATH):
                 learn = self._learner_of(float(nu), task.y, task.weight)
                 found = self._alternate(task, learn, factors)
                 factors = found.weights.factors

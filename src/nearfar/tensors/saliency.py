@@ -146,7 +146,7 @@ def _kernels() -> tuple[Matrix, ...]:
 
     The wavelength is four pixels.
     """
-    bank = gabor_bank(1, 4, size=9, delta=np.pi, remove_dc=True)[0]
+    bank = gabor_bank(1, 4, mask_size=9, envelope_width=np.pi, remove_dc=True)[0]
     return tuple(np.stack([kernel.real, kernel.imag]) for kernel in bank)
 
 

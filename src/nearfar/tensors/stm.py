@@ -12,7 +12,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.linear_classifier import MultiClass, for_each_problem
 from nearfar.parameters import Allowed, none, one_of, real
-from nearfar.solvers.alternating_modes import Alternation, alternate, cp_weights
+from nearfar.solvers.alternating_modes import Alternation, alternate, make_cp_weights
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.joint_hinge import (
     NARROW_WIDTHS,
@@ -262,9 +262,9 @@ class STM(TensorClassifier):
             first = self._least_squares(task, self._start_gamma(task))
             weights, b = first.weights, first.plane.b
             if first.collapsed:
-                weights, b = cp_weights(self._mean_difference(task)), 0.0
+                weights, b = make_cp_weights(self._mean_difference(task)), 0.0
         else:
-            weights, b = cp_weights(self._start(task)), 0.0
+            weights, b = make_cp_weights(self._start(task)), 0.0
 
         def told(state: dict[str, Any]) -> None:
             if task.report is not None:

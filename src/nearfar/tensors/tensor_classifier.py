@@ -34,8 +34,8 @@ from nearfar.solvers.alternating_modes import (
     Alternation,
     CPWeights,
     alternate,
-    random_start,
-    rank_start,
+    draw_random_start,
+    find_low_rank_start,
 )
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.label_ridge import label_ridge
@@ -322,7 +322,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
             start,
             max_iter=self.max_iter,
             tol=self.tol,
-            settled=settled,
+            start_is_converged=settled,
             report=task.report,
         )
 
@@ -357,7 +357,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         """Return the initial factors. ``init`` applies to start 0, all others are random."""
         shape = task.X.shape[1:]
         if task.start > 0 or (isinstance(self.init, str) and self.init == "random"):
-            return random_start(shape, self.rank, task.random)
+            return draw_random_start(shape, self.rank, task.random)
         if not isinstance(self.init, str):
             return _given_factors(self.init, shape, self.rank, type(self).__name__)
         if self.init == "mean_difference":
@@ -369,7 +369,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
         sums = [np.where(task.y == sign, task.weight, 0.0) for sign in (1, -1)]
         means = [v @ task.X.reshape(len(task.X), -1) / v.sum() for v in sums]
         D = (means[0] - means[1]).reshape(task.X.shape[1:])
-        return rank_start(D, self.rank, task.random)
+        return find_low_rank_start(D, self.rank, task.random)
 
     def _least_squares(self, task: BinaryTask, gamma: float) -> Alternation:
         """Run up to 30 sweeps of the least-squares support tensor machine."""

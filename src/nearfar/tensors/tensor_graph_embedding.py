@@ -16,7 +16,7 @@ from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.blocks import row_blocks
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
-from nearfar.solvers.mode_subspaces import n_for_share, ordered_eigh, signed_columns
+from nearfar.solvers.mode_subspaces import count_leading_values, fix_column_signs, ordered_eigh
 from nearfar.solvers.shortest_paths import all_shortest_paths
 from nearfar.solvers.spectral_step import check_spread, check_squares, double_centered
 from nearfar.solvers.tensor_algebra import graph_mode_scatter, project_stack
@@ -79,7 +79,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         mode.
     graph : {"lpp", "npe", "isomap", "mfa", "lda", "given"}, default="lpp"
         Weights b and s, see the table. "mfa" and "lda" need labels, "given" needs ``graphs``.
-    zeta : float, default=0.1
+    within_weight : float, default=0.1
         Weight of s.
     n_neighbors : int, default=5
         Number of neighbors per row. "mfa" uses this number in the sample's own class and the
@@ -144,11 +144,12 @@ class TensorGraphEmbedding(AlternatingLearner):
     """
 
     learner_tags = LearnerTags(reads="graph", input="tensors", supervised=False)
-    settings = ({"zeta": 1.0}, {"graph": "npe"})
+    renamed: ClassVar = {"zeta": "within_weight"}
+    settings = ({"within_weight": 1.0}, {"graph": "npe"})
     parameters: ClassVar = {
         "n_components": N_COMPONENTS_OF_MODES,
         "graph": [one_of("lpp", "npe", "isomap", "mfa", "lda", "given")],
-        "zeta": [real()],
+        "within_weight": [real()],
         "n_neighbors": [integer(1)],
         "max_iter": [integer(0)],
         "tol": [real(0)],
@@ -162,7 +163,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         n_components: int | tuple[int, ...] | None = None,
         *,
         graph: Literal["lpp", "npe", "isomap", "mfa", "lda", "given"] = "lpp",
-        zeta: float = 0.1,
+        within_weight: float = 0.1,
         n_neighbors: int = 5,
         max_iter: int = 50,
         tol: float = 1e-6,
@@ -172,7 +173,7 @@ class TensorGraphEmbedding(AlternatingLearner):
     ) -> None:
         self.n_components = n_components
         self.graph = graph
-        self.zeta = zeta
+        self.within_weight = within_weight
         self.n_neighbors = n_neighbors
         self.max_iter = max_iter
         self.tol = tol
@@ -215,7 +216,7 @@ class TensorGraphEmbedding(AlternatingLearner):
             _, codes = self._check_labels(y, len(T))
         T, codes = self._distinct(T, codes)
         between, within = self._laplacians(T.reshape(len(T), -1), codes, graphs)
-        return self._learn(T, between + (-float(self.zeta)) * within)
+        return self._learn(T, between + (-float(self.within_weight)) * within)
 
     def _distinct(self, T: Floats, codes: Indices | None) -> tuple[Floats, Indices | None]:
         """Remove duplicate samples if the graph is based on neighbors."""
@@ -240,7 +241,7 @@ class TensorGraphEmbedding(AlternatingLearner):
             raise ValueError(
                 "TensorGraphEmbedding: all samples are equal in X. At least two must differ."
             )
-        kept = wanted or [n_for_share(values, _SHARE) for values, _ in spread]
+        kept = wanted or [count_leading_values(values, _SHARE) for values, _ in spread]
         # Directions without variance have eigenvalue 0, which could exceed negative ones. The bases
         # exclude them.
         empty = 1e-12 if T.dtype == np.float64 else 1e-6
@@ -253,7 +254,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         start = []
         for mode, q in enumerate(kept):
             _, V = ordered_eigh(matrix_of(mode, None), basis=bases[mode])
-            start.append(signed_columns(V[:, :q]))
+            start.append(fix_column_signs(V[:, :q]))
         self._learn_modes(
             matrix_of, start, lambda mode, _: kept[mode], scatters.mean, T.dtype, bases=bases
         )

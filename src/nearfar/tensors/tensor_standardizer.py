@@ -32,7 +32,7 @@ class TensorStandardizer(_TensorMap):
 
     Parameters
     ----------
-    per : {"entry", "all"}, default="entry"
+    scope : {"entry", "all"}, default="entry"
         "entry" uses one mean and standard deviation per entry of the tensors, "all" one for all
         numbers together.
     flatten : bool, default=True
@@ -67,7 +67,8 @@ class TensorStandardizer(_TensorMap):
     """
 
     learner_tags = LearnerTags(reads="instances", input="tensors", supervised=False)
-    parameters: ClassVar = {"per": [one_of("entry", "all")], **MAP_PARAMETERS}
+    renamed: ClassVar = {"per": "scope"}
+    parameters: ClassVar = {"scope": [one_of("entry", "all")], **MAP_PARAMETERS}
     state = State({"mean_": floats("p"), "scale_": floats("p", above=0)}, fitted="scale_")
     min_samples = 2
 
@@ -76,12 +77,12 @@ class TensorStandardizer(_TensorMap):
 
     def __init__(
         self,
-        per: Literal["entry", "all"] = "entry",
+        scope: Literal["entry", "all"] = "entry",
         *,
         flatten: bool = True,
         tensor_shape: tuple[int, ...] | None = None,
     ) -> None:
-        self.per = per
+        self.scope = scope
         self.flatten = flatten
         self.tensor_shape = tensor_shape
 
@@ -97,14 +98,14 @@ class TensorStandardizer(_TensorMap):
             part = np.subtract(rows[block], start, order="C")
             sums += part.sum(axis=0)
         mean = start + sums / len(rows)
-        if self.per == "all":
+        if self.scope == "all":
             mean = np.full_like(mean, mean.mean())
         # Scale by the largest value: squares of huge or tiny numbers would over- or underflow.
         unit = float(np.abs(rows).max()) or 1.0
         for block in row_blocks(len(rows), 8 * len(start)):
             part = np.subtract(rows[block], mean, order="C") / unit
             squares += np.einsum("ij,ij->j", part, part)
-        if self.per == "all":
+        if self.scope == "all":
             squares = np.full_like(squares, squares.mean())
         scale = unit * np.sqrt(squares / len(rows))
         # Deviations this small are rounding errors of a constant.

@@ -12,7 +12,7 @@ from nearfar.base.linear_classifier import MultiClass, RidgeMode
 from nearfar.parameters import one_of, real
 from nearfar.solvers.fisher_direction import Bias, scale_and_intercept
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
-from nearfar.solvers.two_sides import fda, scores_of
+from nearfar.solvers.two_sides import fda, summarize_scores
 from nearfar.tensors.tensor_classifier import (
     TENSOR_CLASSIFIER_PARAMETERS,
     TensorClassifier,
@@ -177,7 +177,7 @@ class TFDA(TensorClassifier):
             plane = fda(Z, y, rho, weight)
             if plane.collapsed:
                 return plane
-            scores = scores_of(Z @ plane.w, y, weight)
+            scores = summarize_scores(Z @ plane.w, y, weight)
             a, b = scale_and_intercept(scores, self.bias, float(np.linalg.norm(plane.w)))
             return plane._replace(w=a * plane.w, b=b)
 

@@ -24,8 +24,8 @@ from nearfar.solvers.rank_one_ascent import (
     AscentInterrupted,
     Atom,
     ascend_modes,
-    best_atom,
-    random_vectors,
+    draw_random_vectors,
+    find_best_atom,
 )
 from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import contract_except, mode_scatter, rank_one_gram
@@ -250,22 +250,22 @@ class TR1A(RankOneLearner):
                 vectors,
                 max_iter=self.max_iter,
                 tolerances=[self.tol] * len(vectors),
-                least=left.least,
+                min_objective=left.least,
                 report=told,
             )
 
         def attempt(start: int) -> Atom:
             leading = start == 0 and self.init == "hosvd"
             atom = found_from(
-                left.leading_vectors() if leading else random_vectors(left.shape, random)
+                left.leading_vectors() if leading else draw_random_vectors(left.shape, random)
             )
             if atom.objective <= left.least:
                 # The leading vectors of the modes may come from different tensors, so that their
                 # atom is orthogonal to all of them.
-                atom = found_from(random_vectors(left.shape, random))
+                atom = found_from(draw_random_vectors(left.shape, random))
             return atom
 
-        return best_atom(partial(attempt, start) for start in range(self.n_init))
+        return find_best_atom(partial(attempt, start) for start in range(self.n_init))
 
 
 # ---------------------------------------------------------------------- one atom after another

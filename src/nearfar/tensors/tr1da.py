@@ -26,19 +26,19 @@ from nearfar.solvers.rank_one_ascent import (
     AscentInterrupted,
     Atom,
     ascend_modes,
-    best_atom,
-    random_vectors,
+    draw_random_vectors,
+    find_best_atom,
 )
 from nearfar.solvers.spectral_step import check_squares, largest_size
 from nearfar.solvers.tensor_algebra import (
     contract_except,
+    find_varying_basis,
     mode_scatter,
     project_stack,
-    varying_basis,
 )
 from nearfar.state import State, floats, labels
 
-# Ridge for zeta="max_eig", as a fraction of the mean variance of an entry within classes.
+# Ridge for within_weight="max_eig", as a fraction of the mean variance of an entry within classes.
 _RIDGE = 1e-3
 # Maximum number of entries per tensor for which more rows than entries are replaced by the
 # triangular factor of a QR decomposition, which has the same scatter.
@@ -84,7 +84,7 @@ class TR1DA(RankOneLearner):
     n_components : int, default=10
         Dimension of the output: number of features R. Fewer are found, with a warning, if the
         residuals no longer separate the classes.
-    zeta : float, sequence of float or "max_eig", default=0.1
+    within_weight : float, sequence of float or "max_eig", default=0.1
         Weight of the within-class scatter: a number, or one number per feature. "max_eig"
         maximizes the ratio of the two scatters instead (see Notes).
     init : "random", "hosvd" or list of ndarray, default="random"
@@ -111,7 +111,7 @@ class TR1DA(RankOneLearner):
         Projection of flat rows, computed on access from the flat atoms and their inner products.
     objectives_ : ndarray of shape (n_components,)
         Maximized objective of each feature. With "max_eig" it is the ratio.
-    zeta_ : ndarray of shape (n_components,)
+    within_weight_ : ndarray of shape (n_components,)
         Weight used for each feature. With "max_eig" it is the ratio.
     n_components_ : tuple of int
         Number of features found, as a tuple (R,).
@@ -132,9 +132,9 @@ class TR1DA(RankOneLearner):
 
     Notes
     -----
-    Values of ``zeta`` well below 1 give almost the same result. From about 1 on, fewer features are
-    found: a feature needs a direction in which the scatter of the class means exceeds ``zeta``
-    times the scatter within classes.
+    Values of ``within_weight`` well below 1 give almost the same result. From about 1 on, fewer
+    features are found: a feature needs a direction in which the scatter of the class means exceeds
+    ``within_weight`` times the scatter within classes.
 
     With "max_eig", each step maximizes the ratio of the scatters between and within classes. The
     ratio is the weight for which the largest eigenvalue of the difference is zero. A ridge of 0.001
@@ -159,13 +159,14 @@ class TR1DA(RankOneLearner):
     """
 
     learner_tags = LearnerTags(reads="instances", input="tensors")
+    renamed: ClassVar = {"zeta": "within_weight", "zeta_": "within_weight_"}
     state = State(
-        {"objectives_": floats("q"), "zeta_": floats("q"), "classes_": labels("c")}, rows=0
+        {"objectives_": floats("q"), "within_weight_": floats("q"), "classes_": labels("c")}, rows=0
     )
-    settings = ({"n_components": 30}, {"n_components": 30, "zeta": 0.3})
+    settings = ({"n_components": 30}, {"n_components": 30, "within_weight": 0.3})
     parameters: ClassVar = {
         "n_components": [integer(1)],
-        "zeta": [real(0), array, one_of("max_eig")],
+        "within_weight": [real(0), array, one_of("max_eig")],
         "init": [one_of("random", "hosvd"), _VECTORS],
         "n_init": [integer(1)],
         "max_iter": [integer(1)],
@@ -178,7 +179,7 @@ class TR1DA(RankOneLearner):
         self,
         n_components: int = 10,
         *,
-        zeta: float | Sequence[float] | Literal["max_eig"] = 0.1,
+        within_weight: float | Sequence[float] | Literal["max_eig"] = 0.1,
         init: Literal["random", "hosvd"] | Sequence[ArrayLike] = "random",
         n_init: int = 1,
         max_iter: int = 1000,
@@ -187,7 +188,7 @@ class TR1DA(RankOneLearner):
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_components = n_components
-        self.zeta = zeta
+        self.within_weight = within_weight
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
@@ -220,10 +221,10 @@ class TR1DA(RankOneLearner):
         left = Residuals(T, codes)
         if not left.total > 0:
             raise ValueError("TR1DA: all samples are equal in X. At least two must differ.")
-        if self.zeta == "max_eig" and not left.ridge > 0:
+        if self.within_weight == "max_eig" and not left.ridge > 0:
             raise ValueError(
-                "TR1DA: all samples of each class are equal, so zeta='max_eig' would divide by "
-                "zero. Pass a number for zeta."
+                "TR1DA: all samples of each class are equal, so within_weight='max_eig' would "
+                "divide by zero. Pass a number for within_weight."
             )
         random = check_random_state(self.random_state)
         atoms: list[Atom] = []
@@ -243,14 +244,16 @@ class TR1DA(RankOneLearner):
                 raise
         if not atoms:
             raise ValueError(
-                f"TR1DA: no feature was found with zeta={self.zeta} and n_init={self.n_init}. "
-                "Use a smaller zeta, or a larger n_init."
+                f"TR1DA: no feature was found with within_weight={self.within_weight} and "
+                f"n_init={self.n_init}. Use a smaller within_weight, or a larger n_init."
             )
         self.classes_ = classes
         self._keep_atoms(left.factors(atoms), None, T.dtype)
         self.objectives_ = np.array([atom.objective for atom in atoms])
         used = [weight for weight, _ in zip(weights, atoms, strict=False)]
-        self.zeta_ = self.objectives_.copy() if self.zeta == "max_eig" else np.array(used, float)
+        self.within_weight_ = (
+            self.objectives_.copy() if self.within_weight == "max_eig" else np.array(used, float)
+        )
         self.history_ = {
             "objective": [value for atom in atoms for value in atom.objectives],
             "sweeps": [atom.n_sweeps for atom in atoms],
@@ -269,8 +272,8 @@ class TR1DA(RankOneLearner):
             warn(
                 f"TR1DA: only {len(atoms)} of {self.n_components} features were found. In the "
                 "residuals, no direction has a scatter between classes above "
-                f"zeta={self.zeta} times the scatter within classes. Use a smaller n_components "
-                "or a smaller zeta."
+                f"within_weight={self.within_weight} times the scatter within classes. Use a "
+                "smaller n_components or a smaller within_weight."
             )
         late = sum(not atom.converged for atom in atoms)
         if late:
@@ -278,15 +281,15 @@ class TR1DA(RankOneLearner):
 
     def _weights(self) -> list[float | None]:
         """Return the weight of each feature, or None for each if the ratio is maximized."""
-        if isinstance(self.zeta, str):
+        if isinstance(self.within_weight, str):
             return [None] * self.n_components
-        weights = np.asarray(self.zeta, float)
+        weights = np.asarray(self.within_weight, float)
         weights = np.full(self.n_components, weights) if weights.ndim == 0 else weights
         fits = weights.shape == (self.n_components,)
         if not fits or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError(
-                f"TR1DA: zeta={self.zeta!r} must be one finite number of at least 0, or a "
-                f"sequence of n_components={self.n_components} such numbers."
+                f"TR1DA: within_weight={self.within_weight!r} must be one finite number of at "
+                f"least 0, or a sequence of n_components={self.n_components} such numbers."
             )
         return [float(weight) for weight in weights]
 
@@ -326,7 +329,7 @@ class TR1DA(RankOneLearner):
             elif start == 0 and self.init == "hosvd":
                 vectors = left.leading_vectors(weight)
             else:
-                vectors = left.reduced(random_vectors(left.shape, random))
+                vectors = left.reduced(draw_random_vectors(left.shape, random))
             return ascend_modes(
                 lambda vectors, mode: left.best_vector(vectors, mode, weight),
                 vectors,
@@ -335,7 +338,7 @@ class TR1DA(RankOneLearner):
                 report=report_of(self),
             )
 
-        return best_atom(partial(attempt, start) for start in range(self.n_init))
+        return find_best_atom(partial(attempt, start) for start in range(self.n_init))
 
 
 class Residuals:
@@ -371,7 +374,7 @@ class Residuals:
         self.total = float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)) if size else 0.0
         self.least = (1e-11 if narrow else 1e-12) * self.total
         within = float(np.einsum("ij,ij->", rows[n_classes:], rows[n_classes:], dtype=np.float64))
-        #: Ridge added to the scatter within classes for zeta="max_eig".
+        #: Ridge added to the scatter within classes for within_weight="max_eig".
         self.ridge = _RIDGE * within / prod(self.shape) if within > self.least else 0.0
         self.rows = rows.reshape(-1, *self.shape)
         self.bases: list[Matrix | None] = [None] * len(self.shape)
@@ -382,7 +385,7 @@ class Residuals:
 
     def _reduce(self, empty: float) -> None:
         """Remove directions without variance, and rows in excess of the number of entries."""
-        bases = [varying_basis(self.rows, mode, empty) for mode in range(len(self.shape))]
+        bases = [find_varying_basis(self.rows, mode, empty) for mode in range(len(self.shape))]
         self.bases = [Q if Q.shape[1] < len(Q) else None for Q in bases]
         self.rows = _projected_in_place(self.rows, self.bases)
         shape = self.rows.shape[1:]

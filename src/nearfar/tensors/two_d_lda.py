@@ -18,10 +18,10 @@ from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.parameters import boolean, integer, one_of, random_state, real
 from nearfar.solvers.eigen import definite_factor
 from nearfar.solvers.mode_subspaces import (
-    n_for_share,
+    count_leading_values,
+    draw_random_factors,
+    fix_column_signs,
     ordered_eigh,
-    random_factors,
-    signed_columns,
 )
 from nearfar.state import State, labels, whole
 from nearfar.summaries.mode_scatters import StackScatters
@@ -70,8 +70,9 @@ class TwoDLDA(MultilinearLearner):
         Number of iterations. Each computes U and V once.
     init : {"identity", "random"}, default="identity"
         Starting point: V contains the first columns of the identity, or random orthonormal columns.
-    keep : {"last", "best"}, default="last"
-        Iteration to keep: the last one, or the one with the largest ratio of traces.
+    selection : {"last", "best"}, default="last"
+        Iteration whose projections are used: the last one, or the one with the largest ratio of
+        traces.
     ridge : float, default=1e-6
         Value added to the variances: this fraction of the mean diagonal
         element of :math:`A_w` is added to its diagonal, in each mode.
@@ -119,7 +120,7 @@ class TwoDLDA(MultilinearLearner):
     >>> from nearfar import TwoDLDA
     >>> images, y = load_digits(return_X_y=True)
     >>> images = images.reshape(-1, 8, 8)
-    >>> twodlda = TwoDLDA(n_components=(4, 5), n_iter=3, keep="best").fit(images, y)
+    >>> twodlda = TwoDLDA(n_components=(4, 5), n_iter=3, selection="best").fit(images, y)
     >>> twodlda.transform(images).shape
     (1797, 20)
     >>> len(twodlda.history_["ratio"])
@@ -127,12 +128,13 @@ class TwoDLDA(MultilinearLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision", input="tensors")
-    settings = ({"n_iter": 5, "keep": "best"},)
+    renamed: ClassVar = {"keep": "selection"}
+    settings = ({"n_iter": 5, "selection": "best"},)
     parameters: ClassVar = {
         "n_components": N_COMPONENTS_OF_MODES,
         "n_iter": [integer(1)],
         "init": [one_of("identity", "random")],
-        "keep": [one_of("last", "best")],
+        "selection": [one_of("last", "best")],
         "ridge": [real(0)],
         **TENSOR_PARAMETERS,
         "flatten": [boolean],
@@ -147,7 +149,7 @@ class TwoDLDA(MultilinearLearner):
         *,
         n_iter: int = 1,
         init: Literal["identity", "random"] = "identity",
-        keep: Literal["last", "best"] = "last",
+        selection: Literal["last", "best"] = "last",
         ridge: float = 1e-6,
         tensor_shape: tuple[int, ...] | None = None,
         flatten: bool = True,
@@ -157,7 +159,7 @@ class TwoDLDA(MultilinearLearner):
         self.n_components = n_components
         self.n_iter = n_iter
         self.init = init
-        self.keep = keep
+        self.selection = selection
         self.ridge = ridge
         self.tensor_shape = tensor_shape
         self.flatten = flatten
@@ -195,11 +197,11 @@ class TwoDLDA(MultilinearLearner):
         if self.init == "identity":
             start = [np.eye(d, q) for d, q in zip(shape, kept, strict=True)]
         else:
-            start = random_factors(shape, kept, check_random_state(self.random_state))
+            start = draw_random_factors(shape, kept, check_random_state(self.random_state))
         steps, interrupt = self._steps(scatters, start, kept)
         ends = steps[1::2]  # An iteration ends after the second mode.
         best = len(ends) - 1
-        if self.keep == "best":
+        if self.selection == "best":
             best = int(np.argmax([step.ratio for step in ends]))
         self.classes_ = classes
         self.n_iter_ = best + 1
@@ -220,7 +222,7 @@ class TwoDLDA(MultilinearLearner):
         totals = [scatters.between_scatter(k) + scatters.within_scatter(k) for k in (0, 1)]
         if not np.trace(totals[0]) > 0:
             raise ValueError("TwoDLDA: all samples are equal in X. At least two must differ.")
-        kept = wanted or [n_for_share(ordered_eigh(S)[0], _SHARE) for S in totals]
+        kept = wanted or [count_leading_values(ordered_eigh(S)[0], _SHARE) for S in totals]
         most = [(n_classes - 1) * q for q in reversed(kept)]
         if isinstance(self.n_components, tuple | list) and any(
             q > limit for q, limit in zip(kept, most, strict=True)
@@ -286,4 +288,4 @@ def _leading_quotients(
             f"matrices do not vary within classes. Use a ridge larger than {ridge}."
         ) from None
     U = vectors[:, ::-1]
-    return float(values.sum()), signed_columns(U / linalg.norm(U, axis=0))
+    return float(values.sum()), fix_column_signs(U / linalg.norm(U, axis=0))

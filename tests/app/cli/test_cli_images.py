@@ -159,7 +159,11 @@ def test_a_classifier_of_tensors_is_fitted_asked_and_shown(faces, capsys):
 
 @pytest.mark.parametrize(
     ("place", "wanted"),
-    [(0, "zeta=0.1 --then lda"), (1, "zeta=0.1 --then none"), (3, "zeta=1.0 --then lda")],
+    [
+        (0, "within_weight=0.1 --then lda"),
+        (1, "within_weight=0.1 --then none"),
+        (3, "within_weight=1.0 --then lda"),
+    ],
 )
 def test_the_command_that_is_printed_means_one_setting(faces, capsys, place, wanted):
     """It says whether an LDA follows, and fits no other setting."""
@@ -172,7 +176,9 @@ def test_the_command_that_is_printed_means_one_setting(faces, capsys, place, wan
     assert run(*words, "--save", "m.nf") == 0
     model = nearfar.load("m.nf")
     assert ("after" in model.named_steps) is ("lda" in wanted)
-    assert model.named_steps["learner"].zeta == method.settings[place].estimator.zeta
+    assert (
+        model.named_steps["learner"].within_weight == method.settings[place].estimator.within_weight
+    )
 
 
 def test_pictures_without_labels_can_be_asked_about_and_not_compared(faces, capsys):

@@ -24,7 +24,7 @@ from nearfar.app.compare.question import Question
 from nearfar.app.compare.shown import wrong_pairs
 from nearfar.app.report import render
 from nearfar.datasets.tables import DataFile
-from nearfar.evaluation.inference import Estimate, corrected_estimate
+from nearfar.evaluation.inference import Estimate, estimate_from_folds
 
 pytest.importorskip("jinja2", reason="the report needs jinja2")
 
@@ -660,7 +660,7 @@ def test_intervals_hold_where_there_is_no_difference(n, m):
         ]
         by_pairs = np.mean([len(f.test) / len(f.train) for f in scheme.folds])
         for name, share in (("rows", scheme.test_share), ("pairs", by_pairs)):
-            low, high = corrected_estimate(gains, share).interval()
+            low, high = estimate_from_folds(gains, share).interval()
             missed[name] += not low <= 0 <= high
     assert missed["rows"] <= 5
     assert missed["rows"] < missed["pairs"]

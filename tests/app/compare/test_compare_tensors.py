@@ -79,7 +79,7 @@ def test_what_iterates_over_tensors_does_not_come_behind_a_pca():
     tensors, nca, mmc = reduced(learners(given, tensor_shape=(16, 16)), 256, 400)
     assert all(one.reduce == "passthrough" for one in tensors.settings)
     # Of rows some learners find the axes themselves.
-    assert all(one.estimator.n_principal == 64 for one in nca.settings)
+    assert all(one.estimator.n_pca_components == 64 for one in nca.settings)
     assert all(isinstance(one.reduce, PCA) for one in mmc.settings)
 
 

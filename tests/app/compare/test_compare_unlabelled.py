@@ -20,7 +20,7 @@ from nearfar.app.compare.schedule import Schedule
 from nearfar.app.report import render
 from nearfar.datasets.tables import DataFile
 from nearfar.evaluation import held_out_quality, rank_trustworthiness
-from nearfar.evaluation.quality import shares_kept
+from nearfar.evaluation.quality import compute_intersections
 
 QUICK = {"repeats": 1, "isolate": False, "verbose": False}
 
@@ -142,8 +142,8 @@ def test_shares_of_fitted_rows_leave_out_the_row_itself():
     X[:12] = X[0]  # more copies than neighbors
     Y = np.random.default_rng(1).normal(size=(50, 2))
     for counts in ((4,), (4, 9)):
-        found = shares_kept(X, Y, counts, np.arange(50))
-        some = shares_kept(X, Y, counts, np.arange(20, 50))
+        found = compute_intersections(X, Y, counts, np.arange(50))
+        some = compute_intersections(X, Y, counts, np.arange(20, 50))
         assert set(found) == set(counts)
     others = [
         kept_by_hand(np.delete(X, i, 0), np.delete(Y, i, 0), X[[i]], Y[[i]], 9)

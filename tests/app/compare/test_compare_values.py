@@ -20,7 +20,7 @@ from nearfar.app.compare.splits import inner_splits, make_scheme
 from nearfar.app.compare.value_folds import drawing_codes
 from nearfar.app.compare.value_summary import WORDING
 from nearfar.app.report import render
-from nearfar.evaluation.inference import Estimate, row_estimate
+from nearfar.evaluation.inference import Estimate, estimate_from_rows
 from nearfar.evaluation.measures import RelativeRMSE
 
 RNG = np.random.default_rng(0)
@@ -50,15 +50,15 @@ def found():
 
 def test_the_unit_is_defined_once():
     y = RNG.normal(size=50) * 7 + 3
-    measure = RelativeRMSE.of(y)
+    measure = RelativeRMSE.from_targets(y)
     assert measure.unit == pytest.approx(np.std(y))
-    assert measure.relative(y, np.full(50, y.mean())) == pytest.approx(1.0)
-    assert measure.relative(y, y) == 0
+    assert measure.compute_relative_error(y, np.full(50, y.mean())) == pytest.approx(1.0)
+    assert measure.compute_relative_error(y, y) == 0
     # Of any size.
     for size in (1e-200, 1e150):
-        assert RelativeRMSE.of(size * y).relative(size * y, 0 * y) == pytest.approx(
-            measure.relative(y, 0 * y)
-        )
+        assert RelativeRMSE.from_targets(size * y).compute_relative_error(
+            size * y, 0 * y
+        ) == pytest.approx(measure.compute_relative_error(y, 0 * y))
 
 
 def test_errors_are_those_of_scikit_learn(found):
@@ -110,15 +110,17 @@ def test_what_sees_the_column_is_recommended(found):
 def test_the_losses_of_rows_vary_as_the_root_does():
     # The jackknife shares no code with the first-order losses.
     y, said = RNG.normal(size=200), RNG.normal(size=200)
-    measure = RelativeRMSE.of(y)
-    losses = measure.losses(y, said)
-    assert losses.mean() == pytest.approx(float(measure.relative(y, said)))
-    without = [measure.relative(np.delete(y, i), np.delete(said, i)) for i in range(200)]
+    measure = RelativeRMSE.from_targets(y)
+    losses = measure.compute_losses(y, said)
+    assert losses.mean() == pytest.approx(float(measure.compute_relative_error(y, said)))
+    without = [
+        measure.compute_relative_error(np.delete(y, i), np.delete(said, i)) for i in range(200)
+    ]
     jackknife = np.sqrt(199 / 200 * np.sum((np.array(without) - np.mean(without)) ** 2))
-    plain = row_estimate(losses, unit=0.0).standard_error
+    plain = estimate_from_rows(losses, unit=0.0).standard_error
     assert plain == pytest.approx(jackknife, rel=0.03)
-    assert row_estimate(losses).standard_error > plain
-    assert measure.losses(y, y).tolist() == [0.0] * 200
+    assert estimate_from_rows(losses).standard_error > plain
+    assert measure.compute_losses(y, y).tolist() == [0.0] * 200
 
 
 def test_a_fixed_test_set_has_its_own_unit_and_an_interval():

@@ -151,7 +151,7 @@ def test_measures_are_those_of_scikit_learn(scoring, metric):
     true, predicted = rng.integers(0, 3, 60), rng.integers(0, 3, 60)
     classes = np.array(["a", "b", "c"])
     measure = choose_measure(scoring, classes, np.bincount(true))
-    found = measure.error(classes, true, predicted, lambda: None)
+    found = measure.compute_error(classes, true, predicted, lambda: None)
     assert found == pytest.approx(metric(true, predicted))
 
 

@@ -349,9 +349,15 @@ def test_learners_that_have_the_option_take_principal_axes_themselves():
     from nearfar.app.compare.methods import learners, reduced
     from nearfar.app.compare.use import with_parameters
 
-    given = [LMNN(), NCA(n_components=80), LMNN(n_principal=100), LMNN(structure="diagonal"), HDA()]
+    given = [
+        LMNN(),
+        NCA(n_components=80),
+        LMNN(n_pca_components=100),
+        LMNN(structure="diagonal"),
+        HDA(),
+    ]
     found = [one.settings[0] for one in reduced(learners(given), 768, 5000)]
-    assert [one.estimator.get_params().get("n_principal") for one in found] == [
+    assert [one.estimator.get_params().get("n_pca_components") for one in found] == [
         64,
         80,
         100,
@@ -362,6 +368,10 @@ def test_learners_that_have_the_option_take_principal_axes_themselves():
     assert found[0].label == "standardized, 64 principal axes"
     lmnn = reduced(learners("lmnn"), 768, 5000)[0]
     labels = [
-        with_parameters(lmnn, some).settings[0].label for some in ({"tol": 0.1}, {"n_principal": 9})
+        with_parameters(lmnn, some).settings[0].label
+        for some in ({"tol": 0.1}, {"n_pca_components": 9})
     ]
-    assert labels == ["standardized, tol=0.1, 64 principal axes", "standardized, n_principal=9"]
+    assert labels == [
+        "standardized, tol=0.1, 64 principal axes",
+        "standardized, n_pca_components=9",
+    ]

@@ -50,7 +50,7 @@ def _column_lines(kind: Any) -> list[str]:
     ]
     found += [(str(name), f"dropped: {reason}") for name, reason in columns.dropped]
     known = {name for name, _ in found}
-    unused = [str(name) for name in (*table.others, *table.left_out) if str(name) not in known]
+    unused = [str(name) for name in (*table.unused, *table.dropped) if str(name) not in known]
     found += [(name, "not used") for name in unused]
     shown: list[tuple[str, str]] = []
     counts: dict[str, int] = {}

@@ -153,9 +153,9 @@ def _true_label(true: Any, row: int, classes: dict[Any, str]) -> str | None:
     """Return the label of the row in the file, or None, by the name of its class."""
     import numpy as np
 
-    from nearfar.datasets.table import missing_among, tidy_labels
+    from nearfar.datasets.table import find_missing, tidy_labels
 
-    if true is None or missing_among(true)[row]:
+    if true is None or find_missing(true)[row]:
         return None
     label = str(tidy_labels(np.asarray(true)[[row]])[0])
     return {str(one): name for one, name in classes.items()}.get(label, label)

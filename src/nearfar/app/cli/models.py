@@ -377,7 +377,7 @@ def opened(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, A
     # Sets of a long table need the features that the model was fitted on.
     features = notes.get("features") if options.set_id else None
     more: dict[str, Any] = {}
-    if data.holds_pictures and options.images is None and "shape" in notes:
+    if data.has_images and options.images is None and "shape" in notes:
         more["images"] = tuple(notes["shape"])
     table = read_data(options, data, need_target=False, features=features, **more)
     if len(table.X) == 0:
@@ -389,7 +389,7 @@ def opened(options: argparse.Namespace, chain: Any, source: str) -> tuple[Any, A
 
 def _know_shape(path: Path, table: Any, notes: dict[str, Any], source: str) -> None:
     """Give the rows the tensor shape of the model. Raises if they have another shape."""
-    from nearfar.datasets.picture_tables import give_shape
+    from nearfar.datasets.picture_tables import set_tensor_shape
 
     if "shape" not in notes:
         return
@@ -400,7 +400,9 @@ def _know_shape(path: Path, table: Any, notes: dict[str, Any], source: str) -> N
             raise ValueError(f"{source} has rows of shape {found}; {path} needs {wanted}.")
     elif set(notes.get("features", "-")) <= set(map(str, getattr(table.X, "columns", ()))):
         # Selected by name, because a file may have further columns between them.
-        give_shape(table, shape, [c for c in table.X.columns if str(c) not in notes["features"]])
+        set_tensor_shape(
+            table, shape, [c for c in table.X.columns if str(c) not in notes["features"]]
+        )
         table.X = table.X[:, [table.feature_names.index(name) for name in notes["features"]]]
 
 
@@ -587,22 +589,22 @@ def _print_rmse(table: Any, target: str | None, values: Any) -> None:
     import numpy as np
 
     from nearfar.app.tables.numeric_target import check_numbers
-    from nearfar.datasets.table import missing_among
+    from nearfar.datasets.table import find_missing
     from nearfar.evaluation.measures import RelativeRMSE
     from nearfar.words import count, percent
 
     true = known_target(table, target)
     if true is None:
         return
-    known, name = ~missing_among(true), str(target or table.target)
+    known, name = ~find_missing(true), str(target or table.target)
     try:
         numbers = check_numbers(np.asarray(true)[known], name)[0] if known.sum() > 1 else None
     except ValueError:  # the column does not hold numbers that vary
         return
     if numbers is None:
         return
-    measure = RelativeRMSE.of(numbers)
-    error = float(measure.relative(numbers, np.asarray(values)[known]))
+    measure = RelativeRMSE.from_targets(numbers)
+    error = float(measure.compute_relative_error(numbers, np.asarray(values)[known]))
     print(
         f"RMSE with respect to '{name}' in the file: {error * measure.unit:.4g}, "
         f"{percent(error)} of its standard deviation ({count(len(numbers), 'row')})."
@@ -613,13 +615,13 @@ def _print_errors(table: Any, target: str | None, labels: Any) -> None:
     """Print the error rate on rows with a known label."""
     import numpy as np
 
-    from nearfar.datasets.table import missing_among, tidy_labels
+    from nearfar.datasets.table import find_missing, tidy_labels
     from nearfar.words import percent
 
     true = known_target(table, target)
     if true is None:
         return
-    known = ~missing_among(true)
+    known = ~find_missing(true)
     if known.any():
         wrong = tidy_labels(np.asarray(true[known])).astype(str) != labels[known].astype(str)
         print(
@@ -632,7 +634,7 @@ def _know_labels(table: Any, target: str | None) -> None:
     """Store the labels of rows with IDs, if the file has the target column of the model."""
     if table.ids is None or table.y is not None or target is None:
         return
-    beside = table.X if hasattr(table.X, "columns") else table.others
+    beside = table.X if hasattr(table.X, "columns") else table.unused
     if target in beside:
         table.y, table.target = beside[target], target
 

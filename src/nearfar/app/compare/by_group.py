@@ -18,8 +18,8 @@ from nearfar.app.compare.question import Question
 from nearfar.app.compare.shown import Document
 from nearfar.app.tables.inputs import is_missing
 from nearfar.datasets.table import Table
-from nearfar.datasets.tables import as_file
-from nearfar.evaluation.inference import holm
+from nearfar.datasets.tables import open_data_file
+from nearfar.evaluation.inference import adjust_p_values
 from nearfar.words import adjusted_p_text, count, did_you_mean, listed, percent
 
 #: Number of rows of a group below which no difference is called clear.
@@ -81,7 +81,7 @@ def _named(name: str, table: Table, source: Any) -> tuple[Values, bool]:
         names = list(table.feature_names or []) if table.noun == "row" else []
         if name in names:
             return table.X[:, names.index(name)].astype(object), True
-        arrays = (as_file(source).arrays if source is not None else None) or {}
+        arrays = (open_data_file(source).arrays if source is not None else None) or {}
         if name in arrays and np.shape(arrays[name]) == (len(table.X),):
             return np.asarray(arrays[name], dtype=object), False
         names += [key for key in arrays if np.shape(arrays[key]) == (len(table.X),)]
@@ -142,7 +142,7 @@ def errors_by_group(found: dict[str, Any], name: str, groups: Sequence[str]) -> 
     entries = [_entry(group, wrong[own == group]) for group in sorted(set(own.tolist()))]
     confidence = float(document.protocol["confidence"])
     large = [entry for entry in entries if entry["n"] >= LEAST_ROWS]
-    for entry, p in zip(large, holm([entry["p"] for entry in large]), strict=True):
+    for entry, p in zip(large, adjust_p_values([entry["p"] for entry in large]), strict=True):
         entry["p_holm"] = float(p)
         if p <= 1 - confidence:
             entry["clear"] = "worse" if entry["gain"] < 0 else "better"

@@ -42,7 +42,7 @@ from nearfar.app.compare.plan import FAR_POWER
 from nearfar.app.compare.through import map_through
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import Estimator
-from nearfar.evaluation.quality import held_out_quality, shares_kept
+from nearfar.evaluation.quality import compute_intersections, held_out_quality
 
 REFERENCE = "pca"
 BASELINE = "random-projection"
@@ -300,7 +300,7 @@ class Embeddings(FoldRows):
             known, new = self.parts(every, some)
             there, placed = known[:, :2], new[:, :2]
             held_out_quality(known, there, new, placed, n_neighbors=self.n_neighbors)
-            shares_kept(known, there, self.looked_at, some)
+            compute_intersections(known, there, self.looked_at, some)
 
     def share_in(self, folder: str) -> None:
         """Nothing is shared."""
@@ -365,9 +365,9 @@ def run_fold(
         known, placed.known, new[measured], there, n_neighbors=problem.n_neighbors
     )
     counts = problem.looked_at
-    kept = shares_kept(known, placed.known, counts, (new[measured], there))
+    kept = compute_intersections(known, placed.known, counts, (new[measured], there))
     some = evenly(len(known), MEASURED)
-    fitted = shares_kept(known, placed.known, counts, some)
+    fitted = compute_intersections(known, placed.known, counts, some)
     share = kept[problem.n_neighbors]
     every = np.concatenate([placed.known, placed.new])
     drawn = evenly(len(known), DRAWN)

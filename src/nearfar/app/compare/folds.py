@@ -303,10 +303,10 @@ def errors_by_k(problem: Problem, predictions: Predictions, test: Indices) -> ND
     """The error for each k."""
     true = problem.codes[test]
     # A scorer of one's own may look at the rows.
-    X = None if problem.measure.by_rows else problem.rows(test)
+    X = None if problem.measure.is_mean_over_rows else problem.rows(test)
     return np.array(
         [
-            problem.measure.error(
+            problem.measure.compute_error(
                 problem.classes,
                 true,
                 predictions.codes[:, column],
@@ -325,9 +325,9 @@ def plain_vote_error(
     if predictions.voters is None or k is None:
         return None
     voters, n_classes = predictions.voters[:, :k], len(problem.classes)
-    X = None if problem.measure.by_rows else problem.rows(test)
+    X = None if problem.measure.is_mean_over_rows else problem.rows(test)
     return float(
-        problem.measure.error(
+        problem.measure.compute_error(
             problem.classes,
             problem.codes[test],
             vote(voters, n_classes, "first"),

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from nearfar.app.compare.wording import Wording
-from nearfar.evaluation.inference import Estimate, holm, rows_to_decide
+from nearfar.evaluation.inference import Estimate, adjust_p_values, estimate_required_rows
 from nearfar.words import (
     adjusted_p_text,
     capitalize_first,
@@ -102,8 +102,8 @@ def judge(
         the adjustment of p-values, but the verdict names only other learners.
     """
     names = list(errors)
-    p = {name: differences[name].p_below_zero() for name in names}
-    adjusted = dict(zip(names, holm(list(p.values())), strict=True))
+    p = {name: differences[name].compute_p_value() for name in names}
+    adjusted = dict(zip(names, adjust_p_values(list(p.values())), strict=True))
     strict = strict or len(names) > FEW_LEARNERS
     comparands = {}
     for name in names:
@@ -304,7 +304,7 @@ def sentence(
     units = tested(noun) if fixed else f"{noun}s"
     have = _available(n_rows, n_all)
     if found.stands_out:
-        needed = rows_to_decide(
+        needed = estimate_required_rows(
             found.difference, n_rows, 1 - 2 * (1 - confidence) / len(judgement.comparands)
         )
         return (
@@ -323,7 +323,7 @@ def sentence(
             f"to {points(found.most)} points is not excluded, and {points(matters)} would matter."
             f"{where} {capitalize_first(have)} {units}.{until}"
         )
-    needed = rows_to_decide(found.difference, n_rows, confidence)
+    needed = estimate_required_rows(found.difference, n_rows, confidence)
     if needed <= 100 * n_rows:
         more = f"about {_round_rows(needed):,} {units} would settle it"
     else:

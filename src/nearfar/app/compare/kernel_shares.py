@@ -21,7 +21,7 @@ def kernels_of(chain: Pipeline | None) -> dict[str, Any] | None:
 
 def kernels_in(learner: Any) -> dict[str, Any] | None:
     """The same of one step."""
-    for part in ("learner_", "kernel_"):  # of a machine, of a method with a kernel
+    for part in ("kernel_", "estimator_"):  # of a method with a kernel, of a machine
         learner = getattr(learner, part, learner)
     if not isinstance(learner, KernelLearner) or not len(getattr(learner, "shares_", ())):
         return None

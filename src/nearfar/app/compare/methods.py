@@ -180,12 +180,14 @@ def _along_axes(setting: Setting, axes: int) -> Setting:
     if takes_tensors(learner):  # principal axes have no rows and columns
         return setting
     takes_axes = isinstance(learner, OnAxes) and getattr(learner, "structure", "full") == "full"
-    if takes_axes and learner.n_principal is not None:
+    if takes_axes and learner.n_pca_components is not None:
         return setting
     axes = max(axes, getattr(learner, "n_components", None) or 1) if takes_axes else axes
     label = ", ".join(filter(None, [setting.label, f"{axes} {AXES}"]))
     if takes_axes:
-        return replace(setting, label=label, estimator=clone(learner).set_params(n_principal=axes))
+        return replace(
+            setting, label=label, estimator=clone(learner).set_params(n_pca_components=axes)
+        )
     return replace(setting, label=label, reduce=PCA(axes))
 
 
@@ -193,7 +195,7 @@ def without_axes(estimator: Any) -> Any:
     """The same on all columns: how many axes there are stands beside its other parameters."""
     if not isinstance(estimator, OnAxes):
         return estimator
-    return clone(estimator).set_params(n_principal=None)
+    return clone(estimator).set_params(n_pca_components=None)
 
 
 def _dear(estimator: Any) -> bool:

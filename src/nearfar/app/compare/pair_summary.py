@@ -12,7 +12,7 @@ from nearfar.app.compare.pair_folds import PairProblem
 from nearfar.app.compare.summary import Summary
 from nearfar.app.compare.wording import ScoreWording, Wording
 from nearfar.arrays import Matrix
-from nearfar.evaluation.inference import Estimate, corrected_estimate
+from nearfar.evaluation.inference import Estimate, estimate_from_folds
 
 #: Bars of a histogram, and places of a curve.
 BARS, PLACES = 36, 101
@@ -49,7 +49,7 @@ class PairSummary(Summary):
             for fold in folds
         ]
         one_pair = float(np.mean([0.5 / n for n in rarer]))
-        return corrected_estimate(values, self.scheme.test_share, resolution=one_pair)
+        return estimate_from_folds(values, self.scheme.test_share, resolution=one_pair)
 
     def nested(self) -> dict[str, Any] | None:
         """The area when the method too is chosen inside each training fold."""

@@ -28,7 +28,7 @@ from nearfar.app.compare.judgement import (
 from nearfar.app.compare.picture import dot_words
 from nearfar.app.compare.schedule import Schedule
 from nearfar.app.tables.traps import Trap
-from nearfar.evaluation.inference import Estimate, corrected_estimate, holm
+from nearfar.evaluation.inference import Estimate, adjust_p_values, estimate_from_folds
 from nearfar.words import (
     adjusted_p_text,
     count,
@@ -104,7 +104,7 @@ class Ranking(Answer):
             values = values - self.errors(other, folds)
         held = np.mean([len(self.scheme.folds[fold].test) for fold in folds])
         resolution = 1.0 / float(held * self.problem.n_neighbors)  # one neighbor of one row
-        return corrected_estimate(values, self.scheme.test_share, resolution=resolution)
+        return estimate_from_folds(values, self.scheme.test_share, resolution=resolution)
 
     def _fault(self, row: Row) -> str | None:
         """Return a description of a defect of the picture, or None."""
@@ -169,7 +169,7 @@ class Ranking(Answer):
         beaten = self.reference if judged is not None and judged.recommended else None
         others = [row for row in self.judged if row is not first and row is not beaten]
         differences = [self._estimate(first, row, self.common) for row in others]
-        adjusted = holm([difference.p_below_zero() for difference in differences])
+        adjusted = adjust_p_values([difference.compute_p_value() for difference in differences])
         strict = len(others) > FEW_LEARNERS
         tied = []
         for row, difference, p in zip(others, differences, adjusted, strict=True):

@@ -25,7 +25,7 @@ from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import Finalist
 from nearfar.app.compare.wording import Wording
 from nearfar.app.tables.traps import Trap
-from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estimate
+from nearfar.evaluation.inference import Estimate, estimate_from_folds, estimate_from_rows
 from nearfar.words import points
 
 REFERENCE = "reference"
@@ -106,7 +106,7 @@ class Summary(Answer):
 
     def _estimate(self, rows: list[Row], folds: list[int]) -> Estimate:
         """Mean error of the first method, minus that of the second if there are two."""
-        if len(folds) == 1 and self.problem.measure.by_rows:
+        if len(folds) == 1 and self.problem.measure.is_mean_over_rows:
             losses = [self._losses(row, folds[0]) for row in rows]
             values = losses[0] if len(losses) == 1 else losses[0] - losses[1]
             # One fold of several says nothing of the next; a fixed test set is all there is.
@@ -120,11 +120,11 @@ class Summary(Answer):
     def _over_rows(self, losses: NDArray[np.float64], rows: NDArray[np.intp]) -> Estimate:
         """Mean of the losses of these rows, or of the classes' means."""
         balanced = self.problem.measure.scoring == "balanced_accuracy"
-        return row_estimate(losses, self.problem.codes[rows] if balanced else None)
+        return estimate_from_rows(losses, self.problem.codes[rows] if balanced else None)
 
     def _over_folds(self, values: ArrayLike, folds: list[int]) -> Estimate:
         one_row = float(np.mean([1.0 / len(self.scheme.folds[fold].test) for fold in folds]))
-        return corrected_estimate(values, self.scheme.test_share, resolution=one_row)
+        return estimate_from_folds(values, self.scheme.test_share, resolution=one_row)
 
     def _to_reference(self, row: Row, folds: list[int]) -> Estimate:
         reference = self.rows[REFERENCE]
@@ -169,7 +169,7 @@ class Summary(Answer):
         reference = self.rows[REFERENCE]
         folds, measure = self.common, self.problem.measure
         alone = self.problem.groups is None and self.problem.time is None
-        if not (alone and measure.by_rows) or len(folds) < LEAST_FOLDS:
+        if not (alone and measure.is_mean_over_rows) or len(folds) < LEAST_FOLDS:
             return most_gain(self._estimate([row, reference], folds), self.confidence)
         tested = np.concatenate([self.scheme.folds[fold].test for fold in folds])
         losses = np.concatenate(

@@ -87,7 +87,7 @@ def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
     if hasattr(made, "_check_parameters"):
         made._check_parameters()
     scalings = [one for one in method.settings if repr(one.estimator) == repr(first)]
-    axes_given = "n_principal" in given
+    axes_given = "n_pca_components" in given
     inside = parameters_of(made if axes_given else without_axes(made))
     settings = []
     for one in scalings:

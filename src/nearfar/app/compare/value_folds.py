@@ -53,7 +53,7 @@ class ValueProblem(Problem):
 
     def errors_by_k(self, predictions: Predictions, test: Indices) -> NDArray[np.float64]:
         """The relative RMSE for each k."""
-        return self.measure.relative(self.values[test], predictions.codes)
+        return self.measure.compute_relative_error(self.values[test], predictions.codes)
 
 
 def _no_shares(column: int) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from nearfar.app.compare.summary import REFERENCE, Summary
 from nearfar.app.compare.value_folds import ValueProblem
 from nearfar.app.compare.wording import Wording
 from nearfar.arrays import Vector
-from nearfar.evaluation.inference import Estimate, corrected_estimate, row_estimate
+from nearfar.evaluation.inference import Estimate, estimate_from_folds, estimate_from_rows
 
 #: Parts of the target, by size, whose errors the page shows.
 SIZES = 5
@@ -42,11 +42,11 @@ class ValueSummary(Summary):
     def _losses(self, row: Row, fold: int) -> NDArray[np.float64]:
         """Of each row; their mean is the relative RMSE."""
         true = self.problem.values[self.scheme.folds[fold].test]
-        return self.problem.measure.losses(true, np.asarray(row.results[fold]["predicted"]))
+        return self.problem.measure.compute_losses(true, np.asarray(row.results[fold]["predicted"]))
 
     def _over_rows(self, losses: NDArray[np.float64], rows: NDArray[np.intp]) -> Estimate:
         """Estimate as if two more rows had the mean error of the baseline."""
-        return row_estimate(losses, unit=self._level())
+        return estimate_from_rows(losses, unit=self._level())
 
     def _over_folds(self, values: ArrayLike, folds: list[int]) -> Estimate:
         """Resolved no finer than what one row is worth: it is as far off as usual, or not at all.
@@ -55,7 +55,7 @@ class ValueSummary(Summary):
         """
         one_row = float(np.mean([0.5 / len(self.scheme.folds[fold].test) for fold in folds]))
         share = self.scheme.test_share
-        return corrected_estimate(values, share, resolution=one_row * self._level())
+        return estimate_from_folds(values, share, resolution=one_row * self._level())
 
     def _level(self) -> float:
         """Return the mean error of the baseline."""

@@ -13,7 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.base import Learner
-from nearfar.evaluation.quality import embedding_quality, pairs_quality, rank_trustworthiness
+from nearfar.evaluation.quality import (
+    dissimilarity_quality,
+    embedding_quality,
+    rank_trustworthiness,
+)
 from nearfar.manifold.mvu import estimate_intrinsic_dimension
 from nearfar.words import count, percent, small_percent
 
@@ -287,7 +291,7 @@ def quality(X: Floats, Y: Floats, *, pairs: bool = False, noun: str = "row") -> 
     found: dict[str, Any] = {"n_neighbors": k, "n_rows": len(X), "measures": []}
     if k < 1 or not np.ptp(Y, axis=0).any():
         return {**found, "text": f"There are too few {noun}s, or all in one place, to judge by."}
-    values = (pairs_quality if pairs else embedding_quality)(X, Y, n_neighbors=k)
+    values = (dissimilarity_quality if pairs else embedding_quality)(X, Y, n_neighbors=k)
     chance = k / (len(X) - 1)
     if not pairs and len(X) <= _MOST_RANKED and 2 * k < len(X):
         values["trustworthiness"] = rank_trustworthiness(X, Y, n_neighbors=k)

@@ -156,13 +156,13 @@ def color_column(table: Table, color: Any) -> Found:
     if isinstance(color, str):
         names = column_names(table) or []
         if color not in names:
-            if color in table.others:
-                return table.others[color], color, None
+            if color in table.unused:
+                return table.unused[color], color, None
             if color in (table.target, "y", "target", "labels") and table.y is not None:
                 return table.y, color, None
             raise ValueError(
                 f"color={color!r}: there is no such column.{did_you_mean(color, names)} "
-                f"It has {listed([*names, *table.others]) or 'no names'}."
+                f"It has {listed([*names, *table.unused]) or 'no names'}."
             )
         return column_at(table, names.index(color)), color, color
     values = np.asarray(color)

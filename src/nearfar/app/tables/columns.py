@@ -18,11 +18,11 @@ from sklearn.preprocessing import OneHotEncoder
 from nearfar.app.tables.written_numbers import Writing, numbers_of, writing_of
 from nearfar.blocks import row_blocks
 from nearfar.datasets.vector_columns import (
-    as_vectors,
-    has_one_length,
-    say_vectors,
-    vector_columns,
-    vector_names,
+    describe_vectors,
+    find_vector_columns,
+    has_common_length,
+    make_vector_names,
+    parse_vectors,
 )
 from nearfar.extras import require
 from nearfar.words import count, did_you_mean, listed
@@ -147,7 +147,7 @@ class Columns:
         frame, name = _named(X), str(self.vector)
         if name not in frame.columns:
             raise ValueError(f"X lacks '{name}', the vectors. It has {listed(frame.columns)}.")
-        return as_vectors(frame[name], name, "X")
+        return parse_vectors(frame[name], name, "X")
 
     def knowing(self, rows: Any) -> Columns:
         """The same, with ``missing`` judged on more rows: what ``select`` gave for all of them."""
@@ -310,8 +310,8 @@ def _is_finite(block: NDArray[Any]) -> bool:
 def _vector_of(frame: Any, drop: list[Any]) -> str | None:
     """The column of vectors, unless it is dropped."""
     gone = {str(name) for name in drop}
-    found = [name for name in vector_columns(frame) if name not in gone]
-    found = [name for name in found if has_one_length(frame[name])]
+    found = [name for name in find_vector_columns(frame) if name not in gone]
+    found = [name for name in found if has_common_length(frame[name])]
     if len(found) > 1:
         raise ValueError(
             f"X has several columns of vectors, {listed(found)}; leave out all but one with drop."
@@ -321,8 +321,8 @@ def _vector_of(frame: Any, drop: list[Any]) -> str | None:
 
 def _choose_of_vectors(frame: Any, name: str, keep: list[Any], drop: list[Any]) -> Columns:
     """The vectors of a column, and why no other is used."""
-    rows = as_vectors(frame[name], name, "X")
-    features = vector_names(name, rows.shape[1])
+    rows = parse_vectors(frame[name], name, "X")
+    features = make_vector_names(name, rows.shape[1])
     own = [column for column in (*keep, *drop) if column in features]
     _check_known([*frame.columns, *features], {"keep": keep, "drop": drop})
     others = [column for column in frame.columns if column != name]
@@ -340,7 +340,7 @@ def _choose_of_vectors(frame: Any, name: str, keep: list[Any], drop: list[Any]) 
         (column, "dropped as asked" if column in asked else f"beside the vectors in '{name}'")
         for column in others
     )
-    note = say_vectors(name, rows.shape[1], guessed=True, others=())
+    note = describe_vectors(name, rows.shape[1], is_guessed=True, unused=())
     return replace(found, dropped=(*beside, *found.dropped), vector=name, notes=(note,))
 
 

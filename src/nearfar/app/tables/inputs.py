@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearfar.app.tables.columns import Columns
-from nearfar.datasets.table import Table, without_single_channel
+from nearfar.datasets.table import Table, drop_single_channel
 from nearfar.extras import require
 from nearfar.summaries.sets import Sets
 
@@ -41,7 +41,7 @@ def as_table(X: Any, y: Any, groups: Any = None, time: Any = None) -> Table:
     if not hasattr(X, "iloc") and not isinstance(X, Sets):
         X = _without_mask(X)
         if X.ndim > 2:
-            tensor_shape = without_single_channel(X.shape[1:])
+            tensor_shape = drop_single_channel(X.shape[1:])
             X = X.reshape(len(X), -1)
         if X.ndim != 2:
             raise ValueError(f"X must have rows and columns; got an array of shape {X.shape}.")

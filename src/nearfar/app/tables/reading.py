@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from nearfar.datasets.pair_files import read_pairs, read_unjudged_pairs
-from nearfar.datasets.picture_tables import give_shape
-from nearfar.datasets.set_tables import read_sets, refuse_unfolded
+from nearfar.datasets.picture_tables import set_tensor_shape
+from nearfar.datasets.set_tables import check_not_sets, read_sets
 from nearfar.datasets.table import Table
-from nearfar.datasets.tables import DataFile, as_file, read_table
+from nearfar.datasets.tables import DataFile, open_data_file, read_table
 from nearfar.summaries.supervision import Pairs
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 
 def noun_of_file(file: DataFile, set_id: str | None = None) -> str:
     """What it holds, before it is read: "set" where the user or the file says so, else "row"."""
-    return "set" if set_id is not None or file.holds_sets else "row"
+    return "set" if set_id is not None or file.has_sets else "row"
 
 
 def read_data(
@@ -70,7 +70,7 @@ def read_data(
     given
         ``target``, ``labels``, ``groups`` and ``need_target`` of both readers.
     """
-    file = as_file(source)
+    file = open_data_file(source)
     if noun_of_file(file, set_id) == "set":
         refuse_for_sets(id=ids, images=images)
         return read_sets(
@@ -86,7 +86,7 @@ def read_data(
     table = read_rows(file, drop=drop, vector=vector, images=images, **given)
     if table.tensor_shape is not None:
         return table
-    refuse_unfolded(table, [*keep, *drop])
+    check_not_sets(table, [*keep, *drop])
     return table
 
 
@@ -104,9 +104,9 @@ def read_rows(
     """
     if vector in drop:
         raise ValueError(f"--vector {vector} and --drop {vector} say opposite things.")
-    file = as_file(source)
+    file = open_data_file(source)
     try:
-        if file.holds_pictures or not drop:
+        if file.has_images or not drop:
             return read_table(file, vector=vector, image_shape=images, **given)
     except ValueError as error:
         raise ValueError(_of_images(str(error))) from error
@@ -114,7 +114,7 @@ def read_rows(
     if vector is None and table.vector in drop:
         table = read_table(file, vector=False, **given)
     if images is not None:
-        give_shape(table, images, drop)
+        set_tensor_shape(table, images, drop)
         table.source = None  # more than a call
     return table
 
@@ -132,7 +132,7 @@ def _of_images(text: str) -> str:
 
 def left_to_drop(table: Table, drop: Sequence[Any]) -> list[Any]:
     """The columns to drop that were not left out while the table was read."""
-    return [name for name in drop if name not in table.left_out]
+    return [name for name in drop if name not in table.dropped]
 
 
 def read_judged_pairs(path: Any, table: Table, conflicts: Any = "raise") -> Pairs:

@@ -93,7 +93,7 @@ class ValueKind(RowKind):
             np.empty(0),
             drawing_codes(values),
             prepare,
-            RelativeRMSE.of(tested, what),
+            RelativeRMSE.from_targets(tested, what),
             all_groups(self.table, self.test),
             self.table.time if self.test is None else None,
             self.columns.origins,
@@ -158,7 +158,7 @@ class ValueKind(RowKind):
 
     def _spread(self) -> float:
         """The standard deviation of the target in all rows."""
-        return RelativeRMSE.of(self.problem.values).unit
+        return RelativeRMSE.from_targets(self.problem.values).unit
 
     def identity(self) -> Any:
         """Rows, values, groups and times."""

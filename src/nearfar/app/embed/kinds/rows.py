@@ -260,7 +260,7 @@ def _color_of(table: Table, column: str | None) -> dict[str, Any] | None:
         table.time_name: (table.time, None, FEW_NUMBERS),
         table.groups_name: (table.groups, None, MOST_CLASSES),
         table.target: (table.y, table.class_names, MOST_CLASSES),
-        **{name: (values, None, FEW_NUMBERS) for name, values in table.others.items()},
+        **{name: (values, None, FEW_NUMBERS) for name, values in table.unused.items()},
     }
     if column in sides and sides[column][0] is not None:
         values, names, few = sides[column]
