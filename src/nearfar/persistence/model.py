@@ -39,7 +39,7 @@ _MAX_JOBS = 256
 def walk_components(item: Any, types: Types, place: str, depth: int = 1) -> Iterator[Any]:
     """Yield (place, object) for each component of a model that is not a scalar.
 
-    The place is an attribute path, such as "model.learner_".
+    The place is an attribute path, such as "model.estimator_".
     """
     if depth > MAX_DEPTH:
         raise ModelFileError(

@@ -202,7 +202,7 @@ def test_a_name_prints_a_card(capsys, query):
 
 def test_an_alias_prints_the_card_of_its_method(capsys):
     out = run(capsys, "scythe")
-    assert out.startswith("FriedmanClassifier\n") and "scythe (mode='scythe')" in out
+    assert out.startswith("FriedmanClassifier\n") and "scythe (variant='scythe')" in out
     assert "no: nearfar compare tries it only if you name it" in out
 
 

@@ -395,7 +395,7 @@ def test_show_tells_the_kernels_of_a_learned_one(here, capsys):
     X, y = load_wine(return_X_y=True)
     machine = nearfar.MKLClassifier(nearfar.AlignmentKernelLearner()).fit(X[::3], y[::3])
     mapped = nearfar.KernelLMNN(kernel=nearfar.AlignmentKernelLearner()).fit(X[::6], y[::6])
-    for model, learner in ((machine, machine.learner_), (mapped, mapped.kernel_)):
+    for model, learner in ((machine, machine.estimator_), (mapped, mapped.kernel_)):
         nearfar.save(Pipeline([("model", model)]), "m.nf", force=True)
         assert run("show", "m.nf") == 0
         largest = int(np.argmax(learner.shares_))

@@ -129,8 +129,8 @@ def test_a_learner_may_be_named_as_a_parameter(tmp_path, monkeypatch, capsys):
     rows, labels = frame()
     rows.assign(kind=labels).to_csv("t.csv", index=False)
     fit = ["fit", "t.csv", "--target", "kind", "--force", "--save", "m.nf", "--scale", "standard"]
-    assert main([*fit, "--method", "mkl", "--set", "learner=easy-mkl"]) == 0
-    assert isinstance(load("m.nf")["learner"].learner_, EasyMKL)
+    assert main([*fit, "--method", "mkl", "--set", "estimator=easy-mkl"]) == 0
+    assert isinstance(load("m.nf")["learner"].estimator_, EasyMKL)
     named = ["--method", "kernel-da", "-k", "3", "--set"]
     assert main([*fit, *named, "kernel=average-kernel-learner"]) == 0
     assert isinstance(load("m.nf")["learner"].kernel_, AverageKernelLearner)

@@ -82,7 +82,7 @@ def test_some_estimators_are_several_methods(monkeypatch):
 
 def test_machete_and_scythe_are_modes_of_one_class():
     found = {
-        one.name: [s.estimator.mode for s in one.settings] for one in learners("machete,scythe")
+        one.name: [s.estimator.variant for s in one.settings] for one in learners("machete,scythe")
     }
     assert set(found["machete"]) == {"machete"}
     assert set(found["scythe"]) == {"scythe"}
