@@ -76,10 +76,10 @@ def neighbors(X, queries, skip):
 
 def impostors(X, y, skip):
     from nearfar.large_margin.impostor_trees import find_impostors_tree
-    from nearfar.large_margin.impostors import find_impostors, target_neighbors
-    from nearfar.large_margin.pair_lists import target_distances
+    from nearfar.large_margin.impostors import find_impostors, find_target_neighbors
+    from nearfar.large_margin.pair_lists import compute_target_distances
 
-    reach = target_distances(X, target_neighbors(X, y, N_NEIGHBORS)).max(axis=1)
+    reach = compute_target_distances(X, find_target_neighbors(X, y, N_NEIGHBORS)).max(axis=1)
     reach += MARGIN * reach.mean()
     searches = {
         "blocks": lambda: find_impostors(X, y, reach, max_pairs=MAX_PAIRS, method="blocks"),

@@ -102,23 +102,23 @@ def impostors(kind, threads):
     from nearfar.blocks import map_in_order
     from nearfar.large_margin.impostors import (
         find_impostors,
-        nearest_impostors,
-        target_neighbors,
+        find_nearest_impostors,
+        find_target_neighbors,
     )
-    from nearfar.large_margin.pair_lists import target_distances
+    from nearfar.large_margin.pair_lists import compute_target_distances
 
     with np.load(Path(os.environ["NEARFAR_DATA"]) / "mnist.npz") as file:
         X, y = file["X"][:60_000].astype(np.float32), file["y"][:60_000].astype(np.intp)
     X -= X.mean(axis=0)
     axes = np.linalg.eigh((X.T @ X).astype(np.float64))[1][:, ::-1]
     X = (X @ axes[:, :N_COMPONENTS].astype(np.float32)).astype(np.float64)
-    reach = target_distances(X, target_neighbors(X, y, 3)).max(axis=1)
+    reach = compute_target_distances(X, find_target_neighbors(X, y, 3)).max(axis=1)
     reach += 0.25 * reach.mean()
 
     def ours():
         if kind == "nearest impostors":
             # Twice the reach, within which there are too many to list all of them first.
-            return nearest_impostors(X, y, 2 * reach, N_NEAREST, n_threads=threads)[0]
+            return find_nearest_impostors(X, y, 2 * reach, N_NEAREST, n_threads=threads)[0]
         return find_impostors(X, y, reach, max_pairs=20_000_000, n_threads=threads, method="blocks")
 
     # Each class against all later ones, in blocks as the search has them.

@@ -49,7 +49,7 @@ def quick(name):
     """The estimator of that name, not fitted."""
     estimator = all_estimators()[name](**QUICK.get(name, {}))
     # The default of MLKR and NCA is one start.
-    if getattr(estimator, "n_init", 1) > 1:
+    if hasattr(estimator, "n_init") and name not in ("MLKR", "NCA"):
         known = estimator.get_params(deep=False).keys() - QUICK.get(name, {}).keys()
         alike = name in near_twins() or name == "MultimodalMGMKLD"  # searches as MODA does
         search = ONE_START if alike else SEARCH

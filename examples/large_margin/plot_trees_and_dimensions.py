@@ -23,7 +23,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from nearfar import LMNN, PCA, KNNClassifier
-from nearfar.large_margin.impostors import find_impostors, target_neighbors
+from nearfar.large_margin.impostors import find_impostors, find_target_neighbors
 from nearfar.search.exact_search import kneighbors
 
 X, y = load_digits(return_X_y=True)
@@ -78,7 +78,7 @@ for p in features:
     codes = rng.integers(0, 10, 10_000)
     points = rng.normal(size=(10_000, p)) + centers[codes]
     Z, queries, codes = points[:8_000], points[8_000:], codes[:8_000]
-    last = target_neighbors(Z, codes, 3)[:, -1]
+    last = find_target_neighbors(Z, codes, 3)[:, -1]
     reach = ((Z - Z[last]) ** 2).sum(axis=1)
     times = [
         seconds(kneighbors, Z, queries, n_neighbors=3, search=search)

@@ -200,7 +200,7 @@ def test_leave_one_out_equals_taking_each_point_away(sizes, m):
         wanted.append(increments(Z, labels, targets, X[t], 2, 0.5, rule.classes_, m))
     wanted = np.array(wanted)
     found = np.empty_like(wanted)
-    found[rule._order] = rule._leave_one_out_energies()
+    found[rule._order] = rule._compute_leave_one_out_energies()
     np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
     assert rule.leave_one_out_error() == pytest.approx(np.mean(wanted.argmin(axis=1) != y))
 
@@ -211,7 +211,7 @@ def test_leave_one_out_is_more_than_scoring_the_training_points():
     assert rule.leave_one_out_error() > 1 - rule.score(X, y)
     # A target that was left out must not count: with it, energies would be larger.
     with_target = rule.energies(X)[rule._order]
-    assert np.abs(with_target - rule._leave_one_out_energies()).max() > 0.5
+    assert np.abs(with_target - rule._compute_leave_one_out_energies()).max() > 0.5
 
 
 def test_a_point_alone_in_its_class_is_an_error_when_left_out():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn import config_context
 
-from nearfar.large_margin.energy_costs import center_costs, impostor_costs
+from nearfar.large_margin.energy_costs import compute_center_costs, compute_impostor_costs
 
 
 def hinges(levels, distances):
@@ -74,10 +74,10 @@ def test_pushes_are_the_sum_of_all_hinges(kind, scale, k):
     distances, edges = block(kind, scale)
     wanted, own = costs_of_centers(distances, edges, k)
     # All at once, by parts of one query, and each query alone.
-    found = center_costs(distances, edges, k, 1.0)
+    found = compute_center_costs(distances, edges, k, 1.0)
     with config_context(working_memory=1e-6):
-        parts = center_costs(distances, edges, k, 1.0)
-    alone = np.vstack([center_costs(row[None], edges, k, 1.0) for row in distances])
+        parts = compute_center_costs(distances, edges, k, 1.0)
+    alone = np.vstack([compute_center_costs(row[None], edges, k, 1.0) for row in distances])
     absent = np.isinf(wanted)
     assert (kind == "missing") == absent.any()
     for costs in (found, parts, alone):
@@ -102,9 +102,9 @@ def test_impostor_costs_are_the_sum_of_all_hinges(kind, scale, last):
     }[last]
     limits = np.broadcast_to(np.inf if beyond is None else beyond, distances.shape)
     wanted = costs_of_impostors(distances, edges, reach, limits)
-    found = impostor_costs(distances, edges, reach, beyond)
+    found = compute_impostor_costs(distances, edges, reach, beyond)
     with config_context(working_memory=1e-6):
-        parts = impostor_costs(distances, edges, reach, beyond)
+        parts = compute_impostor_costs(distances, edges, reach, beyond)
     # A hinge is what is above the last that counts: a difference of two.
     atol = 0 if beyond is None else 1e-13 * np.abs(reach[np.isfinite(reach)]).max()
     np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=atol)
@@ -117,7 +117,7 @@ def test_sums_of_small_hinges_at_large_distances_keep_their_digits():
     # make way for hinges of about 1.
     rng = np.random.default_rng(1)
     distances = np.append(1e6, 1e6 + rng.uniform(-0.5, 1.5, 3000))[None]
-    found = center_costs(distances, np.array([0, 1, 3001]), 1, 1.0)[0, 0]
+    found = compute_center_costs(distances, np.array([0, 1, 3001]), 1, 1.0)[0, 0]
     exact = sum(max(Fraction(1e6 + 1) - Fraction(d), Fraction(0)) for d in distances[0, 1:])
     assert found == pytest.approx(float(exact), rel=1e-14)
 
@@ -128,7 +128,7 @@ def test_one_query_with_all_points_near_stays_in_blocks():
     distances[::100] = 0.1
     with config_context(working_memory=4):
         tracemalloc.start()
-        center_costs(distances, np.arange(0, 5001, 250), 3, 0.5)
+        compute_center_costs(distances, np.arange(0, 5001, 250), 3, 0.5)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 4 * 2**20

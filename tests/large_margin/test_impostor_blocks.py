@@ -7,8 +7,8 @@ import pytest
 from sklearn import config_context
 
 from nearfar.large_margin import impostor_blocks, impostors
-from nearfar.large_margin.impostor_blocks import closer_reach, find_impostors_blocks
-from nearfar.large_margin.impostors import nearest_impostors
+from nearfar.large_margin.impostor_blocks import find_impostors_blocks, shorten_reach
+from nearfar.large_margin.impostors import find_nearest_impostors
 from nearfar.search import block_search
 
 
@@ -16,13 +16,13 @@ from nearfar.search import block_search
 def blocks(request, monkeypatch):
     if request.param != "as they are":
         monkeypatch.setattr(
-            impostor_blocks, "_FEW_ROWS", 1 if request.param == "each class" else 40
+            impostor_blocks, "_MAX_GROUPED_ROWS", 1 if request.param == "each class" else 40
         )
         monkeypatch.setattr(impostor_blocks, "_ROWS", 13)
         monkeypatch.setattr(impostor_blocks, "_DISTANCES", 200)
         monkeypatch.setattr(block_search, "_ROWS_AT_ONCE", 16)
     if request.param.endswith("nothing held"):
-        monkeypatch.setattr(impostor_blocks, "_BYTES_HELD", 0)
+        monkeypatch.setattr(impostor_blocks, "_MAX_BYTES_CONVERTED", 0)
 
 
 def points(kind, n=230, n_classes=7):
@@ -101,9 +101,9 @@ def test_nearest_impostors_come_by_distance_then_index(kind, way, monkeypatch, b
     monkeypatch.setattr(impostors, "_PILOTS", 10)
     monkeypatch.setattr(impostors, "_MANY", 1000 if way == "all below the reach" else 1)
     monkeypatch.setattr(impostors, "_TOO_MANY", 0 if way == "each class by itself" else 1000)
-    monkeypatch.setattr(impostor_blocks, "_MANY", 60)
+    monkeypatch.setattr(impostor_blocks, "_MANY_ROWS", 60)
     D = squared_distances(Z, codes)
-    found, radius = nearest_impostors(Z, codes, reach, 3)
+    found, radius = find_nearest_impostors(Z, codes, reach, 3)
     for i in range(len(Z)):
         below = np.flatnonzero(D[i] < reach[i])
         nearest = below[np.argsort(D[i, below], kind="stable")][:3]
@@ -120,16 +120,16 @@ def test_a_closer_reach_holds_the_nearest_and_not_many_more(kind, monkeypatch):
     third = np.partition(D, 2, axis=1)[:, 2]
     centers = np.isfinite(reach) & (reach > 0)
     wide = np.where(centers, 10 * D[np.isfinite(D)].max(), -np.inf)
-    closer = closer_reach(Z, codes, wide, 3)
+    closer = shorten_reach(Z, codes, wide, 3)
     assert (closer[centers] > third[centers]).all()
     assert (closer[~centers] == -np.inf).all()
     if kind != "integers":
         assert np.mean((closer[:, None] > D).sum(axis=1)[centers]) < 6
     # Of each second row only.
-    monkeypatch.setattr(impostor_blocks, "_MANY", 115)
-    closer = closer_reach(Z, codes, wide, 3)
+    monkeypatch.setattr(impostor_blocks, "_MANY_ROWS", 115)
+    closer = shorten_reach(Z, codes, wide, 3)
     assert (closer[centers] > third[centers]).all()
-    np.testing.assert_array_equal(closer_reach(Z, codes, reach, 3) <= reach, True)
+    np.testing.assert_array_equal(shorten_reach(Z, codes, reach, 3) <= reach, True)
 
 
 def test_memory_stays_within_blocks():

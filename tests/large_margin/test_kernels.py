@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from nearfar import LMNN, extras
-from nearfar.large_margin.impostors import target_neighbors
-from nearfar.large_margin.listed_loss import Screen, listed_loss
-from nearfar.large_margin.pair_lists import PairList, pair_list
-from nearfar.large_margin.triplet_loss import full_loss
+from nearfar.large_margin.impostors import find_target_neighbors
+from nearfar.large_margin.listed_loss import Screen, compute_listed_loss
+from nearfar.large_margin.pair_lists import PairList, make_pair_list
+from nearfar.large_margin.triplet_loss import compute_full_loss
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,9 @@ def rows_of_classes(n, d, seed, dtype=np.float64, apart=0.7):
     X = rng.normal(size=(n, d)) / np.sqrt(d)
     X[:, 0] += apart * y
     X[n // 2] = X[n // 2 + 1]  # two rows at one place
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     targets[3], targets[7, 1:] = -1, -1  # one without targets, one with a single one
-    pairs = pair_list([np.nonzero((y[:, None] != y) & (targets >= 0).any(axis=1)[:, None])], n)
+    pairs = make_pair_list([np.nonzero((y[:, None] != y) & (targets >= 0).any(axis=1)[:, None])], n)
     return X.astype(dtype), y, targets, pairs
 
 
@@ -48,9 +48,9 @@ def test_kernels_are_what_arrays_make(compiled, monkeypatch, dtype, rtol):
         V = np.random.default_rng(1).normal(size=(n, 5)).astype(dtype)
         for smoothing, other in ((0.0, None), (0.1, None), (0.3, V)):
             for nearest in (None, 1, 4):
-                wanted = listed_loss(X, targets, pairs, 0.4, smoothing, other, nearest)
+                wanted = compute_listed_loss(X, targets, pairs, 0.4, smoothing, other, nearest)
                 for n_threads in (1, 3):
-                    found = listed_loss(
+                    found = compute_listed_loss(
                         X, targets, pairs, 0.4, smoothing, other, nearest, n_threads,
                         compiled=compiled,
                     )  # fmt: skip
@@ -58,8 +58,8 @@ def test_kernels_are_what_arrays_make(compiled, monkeypatch, dtype, rtol):
             among, weight = np.arange(1, n, 2), 2.0
             settings = (targets, 0.4, smoothing, other)
             for some in ({}, {"among": among, "weight": weight}, {"nearest": 2}):
-                wanted = full_loss(X, y, *settings, **some)
-                found = full_loss(X, y, *settings, **some, compiled=compiled, n_threads=2)
+                wanted = compute_full_loss(X, y, *settings, **some)
+                found = compute_full_loss(X, y, *settings, **some, compiled=compiled, n_threads=2)
                 assert_same(found, wanted, rtol)
 
 
@@ -69,7 +69,7 @@ def test_of_equally_near_impostors_the_first_counts(compiled):
     targets = np.full((5, 1), -1)
     targets[0] = 1
     pairs = PairList(np.array([0, 3, 3, 3, 3, 3]), np.array([2, 3, 4], dtype=np.int32))
-    found = listed_loss(Z, targets, pairs, 0.5, nearest=2, compiled=compiled)
+    found = compute_listed_loss(Z, targets, pairs, 0.5, nearest=2, compiled=compiled)
     assert found.laplacian_v[[2, 3]].any(axis=1).all() and not found.laplacian_v[4].any()
 
 
@@ -81,11 +81,11 @@ def test_kernels_leave_out_pairs_that_are_known_to_be_far(compiled, nearest):
     for step in range(5):
         L = L + 0.01 * rng.normal(size=L.shape)
         settings = (X @ L.T, targets, pairs, 0.5, 0.1, None, nearest)
-        found = listed_loss(*settings, screen=screen, compiled=compiled)
-        assert_same(found, listed_loss(*settings), 1e-11)
-        assert step == 0 or 0 < screen.in_vain < 2 * len(pairs.indices)
+        found = compute_listed_loss(*settings, screen=screen, compiled=compiled)
+        assert_same(found, compute_listed_loss(*settings), 1e-11)
+        assert step == 0 or 0 < screen.n_wasted < 2 * len(pairs.indices)
     screen.lengths[:] = 1e6  # who is said to be far is not looked at
-    assert listed_loss(*settings, screen=screen, compiled=compiled).n_active == 0
+    assert compute_listed_loss(*settings, screen=screen, compiled=compiled).n_active == 0
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,12 @@ def test_a_fit_by_kernels_is_a_fit(compiled, monkeypatch, settings):
     settings = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0} | settings
     settings |= {"tol": 1e-9, "max_iter": 5000}
     wanted = LMNN(**settings).fit(X, y)
-    monkeypatch.setattr("nearfar.large_margin.working_set.COMPILED", 1)
+    monkeypatch.setattr("nearfar.large_margin.working_set.MIN_COMPILED_SIZE", 1)
     asked = []
-    rows = compiled.listed_rows
-    monkeypatch.setattr(compiled, "listed_rows", lambda *args: asked.append(1) or rows(*args))
+    rows = compiled.evaluate_listed_rows
+    monkeypatch.setattr(
+        compiled, "evaluate_listed_rows", lambda *args: asked.append(1) or rows(*args)
+    )
     found = LMNN(**settings).fit(X, y)
     assert len(asked) > 10
     assert found.objective_ == pytest.approx(wanted.objective_, rel=1e-4)
@@ -109,7 +111,7 @@ def test_a_fit_by_kernels_is_a_fit(compiled, monkeypatch, settings):
 def test_without_numba_arrays_serve(monkeypatch):
     X, y, _, _ = rows_of_classes(120, 5, seed=4)
     wanted = LMNN(n_passes=1).fit(X, y).components_
-    monkeypatch.setattr("nearfar.large_margin.working_set.COMPILED", 1)
+    monkeypatch.setattr("nearfar.large_margin.working_set.MIN_COMPILED_SIZE", 1)
     monkeypatch.setattr("nearfar.large_margin.working_set.kernels", extras.kernels.__wrapped__)
     monkeypatch.setitem(sys.modules, "numba", None)  # to import it raises
     np.testing.assert_array_equal(LMNN(n_passes=1).fit(X, y).components_, wanted)

@@ -5,12 +5,12 @@ import pytest
 
 from nearfar import LMNN
 from nearfar.large_margin import problem as solver
-from nearfar.large_margin.impostors import target_neighbors
-from nearfar.large_margin.listed_loss import Screen, listed_loss
-from nearfar.large_margin.pair_lists import listed_distances, pair_list
+from nearfar.large_margin.impostors import find_target_neighbors
+from nearfar.large_margin.listed_loss import Screen, compute_listed_loss
+from nearfar.large_margin.pair_lists import compute_listed_distances, make_pair_list
 from nearfar.large_margin.problem import LargeMargin, Progress
-from nearfar.large_margin.sampled_descent import drawn, sampled_loss
-from nearfar.large_margin.triplet_loss import full_loss
+from nearfar.large_margin.sampled_descent import compute_sampled_loss, draw_center_sample
+from nearfar.large_margin.triplet_loss import compute_full_loss
 
 
 def noisy(n, d, n_classes=4, seed=0):
@@ -26,8 +26,8 @@ def noisy(n, d, n_classes=4, seed=0):
 def all_wide(monkeypatch):
     """Every map counts as wide, so that a small one shows what wide ones do."""
     monkeypatch.setattr(solver, "WIDE", 1)
-    monkeypatch.setattr(solver, "FEW_SAMPLED", 100)
-    monkeypatch.setattr(solver, "FEW_ROWS", 4)
+    monkeypatch.setattr(solver, "MIN_SAMPLED_CENTERS", 100)
+    monkeypatch.setattr(solver, "FIRST_ROWS", 4)
     monkeypatch.setattr(solver, "MORE_ROWS", 3)
 
 
@@ -47,9 +47,9 @@ def test_a_map_that_begins_with_few_rows_ends_at_the_same_optimum(all_wide, monk
 def test_a_wide_diagonal_map_ends_at_the_optimum_without_the_columns_it_left_out(monkeypatch):
     X, y = noisy(300, 40)
     monkeypatch.setattr(solver, "WIDE_DIAGONAL", 1)
-    monkeypatch.setattr(solver, "FEW_SAMPLED", 100)
+    monkeypatch.setattr(solver, "MIN_SAMPLED_CENTERS", 100)
     # Too much is left out at first: what is missed must come back.
-    monkeypatch.setattr("nearfar.large_margin.sampled_descent.LITTLE", 0.9)
+    monkeypatch.setattr("nearfar.large_margin.sampled_descent.NEGLIGIBLE", 0.9)
     settings = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0, "tol": 1e-8}
     sampled = LMNN(structure="diagonal", **settings).fit(X, y)
     monkeypatch.setattr(solver, "WIDE_DIAGONAL", 10**9)
@@ -73,12 +73,12 @@ def test_a_wide_diagonal_map_ends_at_the_optimum_without_the_columns_it_left_out
 
 def test_the_sampled_loss_is_an_estimate_of_the_whole():
     X, y = noisy(2000, 8)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     task = LargeMargin(X, y, targets, 0.5)
     L = np.diag(np.linspace(0.2, 0.6, 8))
-    whole = full_loss(X @ L.T, y, targets, 0.5).loss / len(X)
-    samples = [drawn(task, seed) for seed in range(12)]
-    losses = [sampled_loss(task, sample, L).loss / sample.n_centers for sample in samples]
+    whole = compute_full_loss(X @ L.T, y, targets, 0.5).loss / len(X)
+    samples = [draw_center_sample(task, seed) for seed in range(12)]
+    losses = [compute_sampled_loss(task, sample, L).loss / sample.n_centers for sample in samples]
     error = np.std(losses) / np.sqrt(len(losses))
     assert abs(np.mean(losses) - whole) < 4 * error
     assert error < 0.05 * whole
@@ -87,17 +87,17 @@ def test_the_sampled_loss_is_an_estimate_of_the_whole():
 def whole_losses(monkeypatch, *, drawn_anew):
     """The loss over all centres on the way of a descent that begins with samples, or with one."""
     monkeypatch.setattr(solver, "WIDE", 1 if drawn_anew else 10**9)
-    monkeypatch.setattr(solver, "FEW_SAMPLED", 100)
-    monkeypatch.setattr(solver, "FEW_CENTERS", 60)
+    monkeypatch.setattr(solver, "MIN_SAMPLED_CENTERS", 100)
+    monkeypatch.setattr(solver, "FIRST_STAGE_CENTERS", 60)
     X, y = noisy(500, 40)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     task = LargeMargin(X, y, targets, 0.5)
     progress = Progress(np.eye(40))
     maps = []
     progress.watch = lambda L: maps.append(L) or False
     task.solve(progress, max_iter=240, tol=1e-3)
     looked = [*maps[9:160:50], *maps[160::20]] if drawn_anew else maps[::3]
-    return np.array([full_loss(X @ L.T, y, targets, 0.5).loss for L in looked])
+    return np.array([compute_full_loss(X @ L.T, y, targets, 0.5).loss for L in looked])
 
 
 def test_sampled_steps_lower_the_whole_loss_and_nothing_explodes_after_them(monkeypatch):
@@ -128,9 +128,9 @@ def test_threads_agree(all_wide, monkeypatch):
 
 def test_impostors_among_some_rows_count_for_all_of_them():
     X, y = noisy(60, 4)
-    targets = target_neighbors(X, y, 2)
+    targets = find_target_neighbors(X, y, 2)
     among = np.arange(0, 60, 2)
-    found = full_loss(X, y, targets, 0.4, among=among, weight=2.0)
+    found = compute_full_loss(X, y, targets, 0.4, among=among, weight=2.0)
     loss, gradient = 0.0, np.zeros((4, 4))
     for i, near in enumerate(targets):
         for j in near:
@@ -163,23 +163,23 @@ def test_start_from_class_means_alone_gets_the_rows_that_are_missing():
 def test_pairs_that_are_known_to_be_far_change_nothing(monkeypatch, nearest, n_threads):
     monkeypatch.setattr("nearfar.large_margin.listed_loss.THREADED_SIZE", 1)
     X, y = noisy(300, 6)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     L = np.diag(np.linspace(0.4, 0.9, 6))
-    pairs = pair_list([np.nonzero(y[:, None] != y)], 300)
+    pairs = make_pair_list([np.nonzero(y[:, None] != y)], 300)
     screen = Screen(pairs, X @ L.T)
     measured = []
-    original = listed_distances
+    original = compute_listed_distances
     monkeypatch.setattr(
-        "nearfar.large_margin.listed_loss.listed_distances",
+        "nearfar.large_margin.listed_loss.compute_listed_distances",
         lambda Z, first, *more: measured.append(len(first)) or original(Z, first, *more),
     )
     rng = np.random.default_rng(1)
     shares = []
     for _ in range(6):
         L = L + 0.003 * rng.normal(size=L.shape)
-        wanted = listed_loss(X @ L.T, targets, pairs, 0.5, 0.1, nearest=nearest)
+        wanted = compute_listed_loss(X @ L.T, targets, pairs, 0.5, 0.1, nearest=nearest)
         measured.clear()
-        found = listed_loss(
+        found = compute_listed_loss(
             X @ L.T,
             targets,
             pairs,
@@ -196,16 +196,16 @@ def test_pairs_that_are_known_to_be_far_change_nothing(monkeypatch, nearest, n_t
     assert shares[0] >= 1 and max(shares[1:4]) < 0.8
     # What moves far is not relied on.
     far = 3 * L[::-1]
-    wanted = listed_loss(X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest)
-    found = listed_loss(X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest, screen=screen)
-    assert found.loss == pytest.approx(wanted.loss, rel=1e-12) and screen.worn
-    assert not screen.serves(pairs, X @ far.T)
+    wanted = compute_listed_loss(X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest)
+    found = compute_listed_loss(X @ far.T, targets, pairs, 0.5, 0.1, nearest=nearest, screen=screen)
+    assert found.loss == pytest.approx(wanted.loss, rel=1e-12) and screen.is_worn
+    assert not screen.fits(pairs, X @ far.T)
 
 
 def test_a_centre_without_targets_makes_no_nan_of_what_is_complete():
     X, y = noisy(40, 3)
     y[0] = 9  # alone in its class
-    problem = LargeMargin(X, y, target_neighbors(X, y, 2), 0.5)
+    problem = LargeMargin(X, y, find_target_neighbors(X, y, 2), 0.5)
     L = np.diag([1.0, 1.0, 0.0])  # nothing is known of distances from those under this map
     problem.search(L)
     with np.errstate(invalid="raise"):

@@ -139,7 +139,7 @@ def test_one_kind_of_pairs_is_enough(kind):
 def test_gradient_by_finite_differences():
     X, pairs = problem(2)
     itml = ITML()
-    loss = itml._loss(X - X.mean(axis=0), pairs)
+    loss = itml._make_loss(X - X.mean(axis=0), pairs)
     rng = np.random.RandomState(0)
     B, step = np.eye(4) + 0.3 * rng.normal(size=(4, 4)), rng.normal(size=(4, 4))
     for term in (loss, log_det_divergence):
@@ -152,11 +152,11 @@ def test_any_multipliers_give_a_bound():
     itml = ITML(tol=1e-12)
     best = itml.fit(X, supervision=pairs).objective_
     points = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).mean())
-    loss = itml._loss(points, pairs)
+    loss = itml._make_loss(points, pairs)
     rng = np.random.RandomState(1)
     for _ in range(50):
         B = rng.normal(size=(4, 4)) * rng.choice([0.1, 1.0, 10.0])
-        assert 0 <= log_det_bound(*loss.multipliers(B)) <= best
+        assert 0 <= log_det_bound(*loss.compute_multipliers(B)) <= best
 
 
 def test_directions_without_data_keep_the_prior():

@@ -150,10 +150,10 @@ def test_the_factor_is_that_of_a_symmetric_matrix_of_the_right_rank():
 def test_contrasts_are_an_orthonormal_basis_of_differences():
     codes = np.repeat([0, 1, 2, 3], [3, 1, 5, 2])
     contrasts = Contrasts(codes)
-    U = contrasts.of(np.eye(len(codes))).T
+    U = contrasts.apply(np.eye(len(codes))).T
     np.testing.assert_allclose(U.T @ U, np.eye(7), atol=1e-14)
     np.testing.assert_allclose(U @ U.T, centering(codes), atol=1e-14)
-    np.testing.assert_allclose(contrasts.spread(np.eye(7)), U, atol=1e-14)
+    np.testing.assert_allclose(contrasts.expand(np.eye(7)), U, atol=1e-14)
 
 
 # Coordinates

@@ -9,7 +9,7 @@ from scipy.spatial.distance import pdist
 from sklearn.datasets import load_iris, load_wine
 
 from nearfar import LDA, LFDA, KNNClassifier
-from nearfar.mahalanobis.lfda import local_scatters
+from nearfar.mahalanobis.lfda import compute_local_scatters
 
 EMBEDDINGS = ("weighted", "orthonormalized", "plain")
 
@@ -56,16 +56,16 @@ def distances(learner, X):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_local_scatters_are_sums_over_pairs(k, seed):
     X, y = classes_of_clusters(seed=seed)
-    found = local_scatters(X + 100, y, k)
+    found = compute_local_scatters(X + 100, y, k)
     for ours, wanted in zip(found, definition(X, y, k), strict=True):
         np.testing.assert_allclose(ours, wanted, rtol=1e-9, atol=1e-9)
 
 
 def test_blocks_give_what_one_block_gives(monkeypatch):
     X, y = classes_of_clusters()
-    whole = local_scatters(X, y, 7)
+    whole = compute_local_scatters(X, y, 7)
     monkeypatch.setattr("nearfar.mahalanobis.lfda._BLOCK", 1)  # Blocks of 16 rows.
-    for ours, wanted in zip(local_scatters(X, y, 7), whole, strict=True):
+    for ours, wanted in zip(compute_local_scatters(X, y, 7), whole, strict=True):
         np.testing.assert_allclose(ours, wanted, rtol=1e-11, atol=1e-11)
 
 
@@ -175,7 +175,7 @@ def test_points_with_equal_neighbours_only_are_finite(copies):
     X, y = np.repeat(X, copies, axis=0), np.repeat(y, copies)
     lfda = LFDA().fit(X, y)
     assert lfda.components_.shape == (4, 4) and np.isfinite(lfda.components_).all()
-    within, _ = local_scatters(X, y, 7)
+    within, _ = compute_local_scatters(X, y, 7)
     if copies > 7:  # Every scale is zero, so distinct points have no affinity.
         np.testing.assert_allclose(within, 0, atol=1e-9)
 

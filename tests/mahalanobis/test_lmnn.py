@@ -11,11 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from nearfar import LMNN, KNNClassifier
-from nearfar.large_margin.impostors import find_impostors, target_neighbors
-from nearfar.large_margin.listed_loss import listed_loss
+from nearfar.large_margin.impostors import find_impostors, find_target_neighbors
+from nearfar.large_margin.listed_loss import compute_listed_loss
 from nearfar.large_margin.pair_lists import PairList
 from nearfar.large_margin.problem import LargeMargin, Progress
-from nearfar.large_margin.triplet_loss import full_loss
+from nearfar.large_margin.triplet_loss import compute_full_loss
 
 # A toy dataset with known results.
 TOY = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]], dtype=float)
@@ -80,22 +80,22 @@ def test_toy_anchors():
 @pytest.mark.parametrize("rows", [2, 4])
 def test_both_losses_equal_the_definition(mu, rows):
     X, y = problem(0)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     L = 0.3 * np.random.default_rng(1).normal(size=(rows, 4))
     wanted = brute_loss(L.T @ L, X, y, targets, mu)
-    assert full_loss(X @ L.T, y, targets, mu).loss == pytest.approx(wanted, rel=1e-12)
-    listed = listed_loss(X @ L.T, targets, all_pairs(y), mu)
+    assert compute_full_loss(X @ L.T, y, targets, mu).loss == pytest.approx(wanted, rel=1e-12)
+    listed = compute_listed_loss(X @ L.T, targets, all_pairs(y), mu)
     assert listed.loss == pytest.approx(wanted, rel=1e-12)
-    assert listed.n_active == full_loss(X @ L.T, y, targets, mu).n_active
+    assert listed.n_active == compute_full_loss(X @ L.T, y, targets, mu).n_active
 
 
 @pytest.mark.parametrize("rows", [2, 4])
 def test_gradient_equals_finite_differences(rows):
     X, y = problem(1, n=24)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     L = 0.3 * np.random.default_rng(2).normal(size=(rows, 4))
-    analytic = 2 * full_loss(X @ L.T, y, targets, 0.5).laplacian_v.T @ X
-    listed = 2 * listed_loss(X @ L.T, targets, all_pairs(y), 0.5).laplacian_v.T @ X
+    analytic = 2 * compute_full_loss(X @ L.T, y, targets, 0.5).laplacian_v.T @ X
+    listed = 2 * compute_listed_loss(X @ L.T, targets, all_pairs(y), 0.5).laplacian_v.T @ X
     numeric = np.empty_like(L)
     for index in np.ndindex(*L.shape):
         step = np.zeros_like(L)
@@ -108,7 +108,7 @@ def test_gradient_equals_finite_differences(rows):
 
 def test_loss_is_convex_in_the_matrix_and_not_in_the_map():
     X, y = problem(2, n=24)
-    targets = target_neighbors(X, y, 2)
+    targets = find_target_neighbors(X, y, 2)
     rng = np.random.default_rng(0)
 
     def loss(M):
@@ -124,7 +124,7 @@ def test_loss_is_convex_in_the_matrix_and_not_in_the_map():
 
 def test_margin_scales_the_matrix():
     X, y = problem(3, n=24)
-    targets = target_neighbors(X, y, 2)
+    targets = find_target_neighbors(X, y, 2)
     M = random_psd(np.random.default_rng(0), 4)
     assert brute_loss(5 * M, X, y, targets, margin=5) == pytest.approx(
         5 * brute_loss(M, X, y, targets, margin=1)
@@ -194,16 +194,17 @@ def test_a_map_that_lost_rank_escapes_from_its_saddle():
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_rounded_hinges_stay_close_and_have_the_right_slope(smoothing):
     X, y = problem(1)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     L = 0.3 * np.random.default_rng(2).normal(size=(4, 4))
-    sharp = full_loss(X @ L.T, y, targets, 0.5)
-    round_ = full_loss(X @ L.T, y, targets, 0.5, smoothing)
-    listed = listed_loss(X @ L.T, targets, all_pairs(y), 0.5, smoothing)
+    sharp = compute_full_loss(X @ L.T, y, targets, 0.5)
+    round_ = compute_full_loss(X @ L.T, y, targets, 0.5, smoothing)
+    listed = compute_listed_loss(X @ L.T, targets, all_pairs(y), 0.5, smoothing)
     assert listed.loss == pytest.approx(round_.loss, rel=1e-12)
     assert 0 <= round_.loss - sharp.loss <= 0.5 * smoothing / 8 * round_.n_active
     direction = np.random.default_rng(3).normal(size=(4, 4))
     losses = [
-        full_loss(X @ (L + t * direction).T, y, targets, 0.5, smoothing).loss for t in (1e-6, -1e-6)
+        compute_full_loss(X @ (L + t * direction).T, y, targets, 0.5, smoothing).loss
+        for t in (1e-6, -1e-6)
     ]
     slope = np.sum(2 * round_.laplacian_v.T @ X * direction)
     assert slope == pytest.approx((losses[0] - losses[1]) / 2e-6, rel=1e-5)
@@ -216,7 +217,7 @@ def test_final_search_leaves_no_impostor_out():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         lmnn.fit(X, y)
-    truth = full_loss(lmnn.transform(X), y, lmnn.target_neighbors_, 0.5)
+    truth = compute_full_loss(lmnn.transform(X), y, lmnn.target_neighbors_, 0.5)
     assert lmnn.objective_ == pytest.approx(truth.loss, rel=1e-9)
     assert lmnn.n_active_ == truth.n_active
 
@@ -257,7 +258,7 @@ def test_impostor_search_equals_brute_force(n_threads, offset):
 def test_targets_are_the_nearest_of_the_class_and_ties_go_to_the_smaller_index():
     X = np.array([[0.0], [1], [-1], [5], [5], [9], [0.1]])
     y = np.array([0, 0, 0, 0, 0, 1, 1])
-    targets = target_neighbors(X, y, 2)
+    targets = find_target_neighbors(X, y, 2)
     np.testing.assert_array_equal(targets[0], [1, 2])
     np.testing.assert_array_equal(targets[3], [4, 1])
     np.testing.assert_array_equal(targets[5], [6, -1])
@@ -278,8 +279,8 @@ def test_push_bounds_the_leave_one_out_errors():
     for _ in range(5):
         L = rng.normal(size=(4, 4)) * rng.uniform(0.2, 3)
         for k in (1, 3):
-            targets = target_neighbors(X @ L.T, y, k)
-            push = full_loss(X @ L.T, y, targets, 1.0).loss
+            targets = find_target_neighbors(X @ L.T, y, k)
+            push = compute_full_loss(X @ L.T, y, targets, 1.0).loss
             errors = len(y) * KNNClassifier(n_neighbors=k).fit(X @ L.T, y).leave_one_out_error()
             nearest = len(y) * KNNClassifier(n_neighbors=1).fit(X @ L.T, y).leave_one_out_error()
             assert errors <= push + 1e-9
@@ -412,7 +413,7 @@ def test_interrupted_fit_leaves_the_best_state(monkeypatch):
     from nearfar.large_margin import working_set as module
 
     calls = 0
-    original = module.listed_loss
+    original = module.compute_listed_loss
 
     def interrupted(*args):
         nonlocal calls
@@ -421,18 +422,18 @@ def test_interrupted_fit_leaves_the_best_state(monkeypatch):
             raise KeyboardInterrupt
         return original(*args)
 
-    monkeypatch.setattr(module, "listed_loss", interrupted)
+    monkeypatch.setattr(module, "compute_listed_loss", interrupted)
     X, y = problem(0)
     lmnn = published()
     with pytest.raises(KeyboardInterrupt):
         lmnn.fit(X, y)
     assert lmnn.n_iter_ >= 1
     start = published(max_iter=1)
-    monkeypatch.setattr(module, "listed_loss", original)
+    monkeypatch.setattr(module, "compute_listed_loss", original)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start.fit(X, y)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     reached, first = (brute_loss(m.get_mahalanobis_matrix(), X, y, targets) for m in (lmnn, start))
     assert reached <= first * (1 + 1e-9)
 
@@ -465,13 +466,15 @@ def test_ten_thousand_points_stay_below_a_gigabyte():
 
 def test_the_start_has_the_best_scale_for_its_direction():
     X, y = problem(8)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     rng = np.random.default_rng(0)
     for _ in range(5):
         L = rng.normal(size=(4, 4)) * 10 ** rng.uniform(-3, 3)
-        L = LargeMargin(X, y, targets, 0.5).rescaled(L)
-        best = full_loss(X @ L.T, y, targets, 0.5).loss
-        others = [full_loss(X @ (t * L).T, y, targets, 0.5).loss for t in (0.5, 0.97, 1.03, 2)]
+        L = LargeMargin(X, y, targets, 0.5).rescale(L)
+        best = compute_full_loss(X @ L.T, y, targets, 0.5).loss
+        others = [
+            compute_full_loss(X @ (t * L).T, y, targets, 0.5).loss for t in (0.5, 0.97, 1.03, 2)
+        ]
         assert best <= min(others)
 
 

@@ -10,11 +10,11 @@ from test_lmnn_nearest import brute_loss, optimum
 
 from nearfar import LMNN, KNNClassifier, MultiMetricLMNN, MultiPassLMNN, Triplets
 from nearfar.large_margin import problem as solver
-from nearfar.large_margin.held_out import Watch, mean_errors
-from nearfar.large_margin.impostors import target_neighbors
+from nearfar.large_margin.held_out import Watch, average_errors
+from nearfar.large_margin.impostors import find_target_neighbors
 from nearfar.mahalanobis import lmnn_run
-from nearfar.mahalanobis.lmnn_defaults import decided, n_directions, splits_of
-from nearfar.mahalanobis.lmnn_run import Run, left_out_errors
+from nearfar.mahalanobis.lmnn_defaults import count_directions, resolve_auto, split_for_validation
+from nearfar.mahalanobis.lmnn_run import Run, count_leave_one_out_errors
 
 IRIS = load_iris(return_X_y=True)
 #: To the end, so that passes alone are at work.
@@ -44,30 +44,30 @@ WHOLE = {"validation_fraction": 0.0}
 )
 def test_what_is_decided(n, p, settings, wanted):
     codes = np.arange(n) % 3
-    assert decided(LMNN(**settings), codes, p, given=False) == wanted
+    assert resolve_auto(LMNN(**settings), codes, p, has_targets=False) == wanted
     # Given targets are kept, and no rows are held out.
-    given = decided(LMNN(**settings), codes, p, given=True)
+    given = resolve_auto(LMNN(**settings), codes, p, has_targets=True)
     assert given.n_passes == settings.get("n_passes", 1)
     assert given.validation_fraction == settings.get("validation_fraction", 0.0)
-    assert not given.weigh
+    assert not given.compares_passes
 
 
 def test_few_is_said_of_directions_and_not_of_columns():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 5))
     wide = X @ rng.normal(size=(5, 12)) + 7.0
-    assert n_directions(X) == n_directions(wide) == 5
-    assert n_directions(wide.astype(np.float32)) == 5
-    assert n_directions(np.hstack([X, np.ones((100, 9))])) == 5
-    assert n_directions(X[:4] @ rng.normal(size=(5, 12))) == 3
+    assert count_directions(X) == count_directions(wide) == 5
+    assert count_directions(wide.astype(np.float32)) == 5
+    assert count_directions(np.hstack([X, np.ones((100, 9))])) == 5
+    assert count_directions(X[:4] @ rng.normal(size=(5, 12))) == 3
     lmnn = LMNN().fit(wide, np.arange(100) % 2)
     assert lmnn.validation_fraction_ == 0.0
 
 
 def test_every_row_is_held_out_once_where_rows_are_few():
     codes = np.repeat([0, 1, 2], [30, 30, 1])
-    choice = decided(LMNN(), codes, 20, given=False)
-    splits = splits_of(codes, choice, 0)
+    choice = resolve_auto(LMNN(), codes, 20, has_targets=False)
+    splits = split_for_validation(codes, choice, 0)
     np.testing.assert_array_equal(np.sort(np.concatenate([h for _, h in splits])), np.arange(61))
     for trained, held in splits:
         assert not np.intersect1d(trained, held).size and len(trained) + len(held) == 61
@@ -85,7 +85,7 @@ def test_the_certificate_is_that_of_the_last_pass():
     assert lmnn.dual_bound_ <= best * (1 + 1e-6)
     # The targets of the second pass are neighbors by the first metric, not those of the rows.
     first = published(n_impostors=3, tol=1e-4).fit(X, y)
-    assert (targets == target_neighbors(first.transform(X), y, 3)).mean() > 0.95
+    assert (targets == find_target_neighbors(first.transform(X), y, 3)).mean() > 0.95
     assert (targets != first.target_neighbors_).any()
 
 
@@ -127,7 +127,7 @@ def test_ctrl_c_in_the_second_pass_leaves_the_map_so_far():
     with pytest.raises(KeyboardInterrupt):
         lmnn.fit(X, y)
     assert lmnn.n_iter_ == first.n_iter_ + 2
-    targets = target_neighbors(first.transform(X), y, 3)
+    targets = find_target_neighbors(first.transform(X), y, 3)
     reached, before = (
         brute_loss(m.get_mahalanobis_matrix(), X, y, targets, 3) for m in (lmnn, first)
     )
@@ -234,7 +234,7 @@ def test_the_plain_distance_is_kept_where_the_learned_one_is_worse():
     # Which of the worse maps is found depends on the path: their errors are 5 to 10 points higher.
     assert knn_error(kept, X, y, Q, q) == plain < knn_error(learned, X, y, Q, q) - 0.02
     # Targets and loss are those of the Euclidean distance, and the bound is for its problem.
-    np.testing.assert_array_equal(kept.target_neighbors_, target_neighbors(X, y, 3))
+    np.testing.assert_array_equal(kept.target_neighbors_, find_target_neighbors(X, y, 3))
     M, n_impostors = kept.get_mahalanobis_matrix(), kept.n_impostors_
     loss = brute_loss(M, X, y, kept.target_neighbors_, n_impostors)
     assert kept.objective_ == pytest.approx(loss, rel=1e-9)
@@ -265,7 +265,7 @@ def test_the_learned_distance_stays_where_it_is_better():
 )
 def test_it_goes_back_to_the_pass_with_the_fewest_errors(monkeypatch, errors, passes):
     said = iter(errors)
-    monkeypatch.setattr(Run, "errors", lambda self, L=None: next(said))
+    monkeypatch.setattr(Run, "count_errors", lambda self, L=None: next(said))
     X, y = IRIS
     lmnn = LMNN(tol=1e-8).fit(X, y)
     assert next(said, None) is None
@@ -283,7 +283,7 @@ def test_it_goes_back_to_the_pass_with_the_fewest_errors(monkeypatch, errors, pa
 @pytest.mark.parametrize("drawn", [False, True])
 @pytest.mark.parametrize("most", [10**6, 50])
 def test_errors_of_rows_are_those_of_leaving_each_out(monkeypatch, most, drawn):
-    monkeypatch.setattr(lmnn_run, "MOST_ASKED", most)
+    monkeypatch.setattr(lmnn_run, "MAX_ROWS_COMPARED", most)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
     X[120:160], y[120:140] = X[80:120], y[80:100]  # Duplicates, some with equal labels.
@@ -291,38 +291,41 @@ def test_errors_of_rows_are_those_of_leaving_each_out(monkeypatch, most, drawn):
     asked = np.linspace(0, 199, min(most, 200)).astype(int)
     tied = (wrong > 0) & (wrong < 1)  # One of two duplicates is the third neighbor.
     assert tied.any() == drawn
-    found = left_out_errors(X, y, 3, drawn=drawn)
+    found = count_leave_one_out_errors(X, y, 3, randomizes_ties=drawn)
     assert abs(found - wrong[asked].sum()) <= tied[asked].sum() / 2
     # Fewer rows than neighbors.
-    assert left_out_errors(X[:3], np.array([0, 0, 2]), 5, drawn=drawn) == 1.0
+    assert count_leave_one_out_errors(X[:3], np.array([0, 0, 2]), 5, randomizes_ties=drawn) == 1.0
 
 
 def test_where_others_are_equally_near_the_first_come_first_or_the_order_is_drawn():
     X, y = two_of_six(400)
-    assert left_out_errors(X, y, 3, drawn=False) == left_out_wrong(X, y, drawn=False).sum()
+    assert (
+        count_leave_one_out_errors(X, y, 3, randomizes_ties=False)
+        == left_out_wrong(X, y, drawn=False).sum()
+    )
     wrong = left_out_wrong(X, y, drawn=True)
     spread = np.sqrt((wrong * (1 - wrong)).sum() / 5)
     assert spread > 1  # Ties decide for many rows.
-    found = left_out_errors(X, y, 3, drawn=True)
+    found = count_leave_one_out_errors(X, y, 3, randomizes_ties=True)
     assert abs(found - wrong.sum()) < 4 * spread
     # Neither rounding nor a rotation changes the result.
     Q, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))
     for Z in (X @ Q, 0.1 * X + 7.0):
-        assert left_out_errors(Z, y, 3, drawn=True) == found
+        assert count_leave_one_out_errors(Z, y, 3, randomizes_ties=True) == found
 
 
 def test_looks_are_averaged_and_what_has_ended_stays():
-    watches = [Watch(lambda L: float(L[0]), 9, keep=True) for _ in range(2)]
+    watches = [Watch(lambda L: float(L[0]), 9, keeps_maps=True) for _ in range(2)]
     for watch, numbers in zip(watches, ([0.5, 0.1], [0.3, 0.3, 0.2]), strict=True):
         for number in numbers:
-            watch.look(np.array([number]))
-    np.testing.assert_allclose(mean_errors(watches), [0.4, 0.2, 0.15])
+            watch.check(np.array([number]))
+    np.testing.assert_allclose(average_errors(watches), [0.4, 0.2, 0.15])
     assert [L[0] for L in watches[1].maps] == [0.3, 0.3, 0.2]
 
 
 def test_a_fit_that_stops_early_on_a_sample_of_centres_is_judged_on_all(monkeypatch):
     # This would fail if the objective were summed over the points of the first stage only.
-    monkeypatch.setattr(solver, "FEW_CENTERS", 40)
+    monkeypatch.setattr(solver, "FIRST_STAGE_CENTERS", 40)
     X, y = IRIS
     with pytest.warns(UserWarning, match="did not converge"):
         lmnn = published(max_iter=2).fit(X, y)

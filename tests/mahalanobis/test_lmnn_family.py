@@ -22,14 +22,14 @@ from nearfar import (
     Triplets,
 )
 from nearfar.large_margin import triplet_loss
-from nearfar.large_margin.impostors import find_impostors, target_neighbors
+from nearfar.large_margin.impostors import find_impostors, find_target_neighbors
 from nearfar.large_margin.many_metrics import ManyMetrics
-from nearfar.large_margin.pair_lists import listed_distances
+from nearfar.large_margin.pair_lists import compute_listed_distances
 from nearfar.large_margin.problem import LargeMargin
 from nearfar.large_margin.projected_subgradient import WorkingSet
-from nearfar.large_margin.triplet_loss import full_loss, laplacian_dot
-from nearfar.large_margin.working_set import shrinkage_of
-from nearfar.mahalanobis.lmnn_run import first_map
+from nearfar.large_margin.triplet_loss import compute_full_loss, multiply_laplacian
+from nearfar.large_margin.working_set import compute_map_shrinkage
+from nearfar.mahalanobis.lmnn_run import make_initial_map
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import unscaled, whitened
 
@@ -43,7 +43,7 @@ EXACT = {"tol": 1e-9}
 
 def test_given_targets_are_used_and_kept():
     X, y = problem(0)
-    own = target_neighbors(X[:, :1], y, 2)  # Chosen by the first column alone.
+    own = find_target_neighbors(X[:, :1], y, 2)  # Chosen by the first column alone.
     lmnn = published(**EXACT).fit(X, y, target_neighbors=own)
     np.testing.assert_array_equal(lmnn.target_neighbors_, own)
     assert lmnn.objective_ == pytest.approx(
@@ -67,7 +67,7 @@ def test_targets_that_cannot_be(change, message):
     X, y = problem(0)
     y = np.sort(y)
     with pytest.raises(ValueError, match=message):
-        LMNN().fit(X, y, target_neighbors=change(target_neighbors(X, y, 2)))
+        LMNN().fit(X, y, target_neighbors=change(find_target_neighbors(X, y, 2)))
 
 
 def triplet_brute(M, X, triplets, mu=0.5):
@@ -107,7 +107,7 @@ def test_triplets_are_used_exactly():
 
 def test_all_triplets_of_the_targets_give_the_fit_from_labels():
     X, y = problem(2)
-    targets = target_neighbors(X, y, 2)
+    targets = find_target_neighbors(X, y, 2)
     every = [(i, j, k) for i in range(36) for j in targets[i] for k in np.flatnonzero(y != y[i])]
     by_triplets = published(**EXACT).fit(X, supervision=Triplets(every, n_samples=36))
     by_labels = published(n_neighbors=2, **EXACT).fit(X, y)
@@ -138,14 +138,14 @@ def test_the_working_set_gives_the_optimum_over_all_triplets():
     found = published(n_neighbors=2, **EXACT).fit(X, y)
     everything = LargeMargin(X, y, found.target_neighbors_, 0.5)
     everything.pairs = None  # Dense blocks evaluate every hinge.
-    assert found.objective_ == pytest.approx(everything.objective(found.components_).loss)
+    assert found.objective_ == pytest.approx(everything.evaluate_exactly(found.components_).loss)
 
 
 def test_a_list_that_is_called_complete_is():
     # This would fail if a bound on distances missed an impostor.
     rng = np.random.default_rng(0)
     X, y = problem(4, n=60)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     said = 0
     for _ in range(100):
         first = rng.normal(size=(4, 4)) * 0.3
@@ -154,21 +154,21 @@ def test_a_list_that_is_called_complete_is():
         L = first + rng.normal(size=(4, 4)) * 10 ** rng.uniform(-4, -1)
         if task.is_complete(L):
             said += 1
-            before = task.objective(L).loss
+            before = task.evaluate_exactly(L).loss
             task.search(L)
-            assert task.objective(L).loss == pytest.approx(before, rel=1e-12)
+            assert task.evaluate_exactly(L).loss == pytest.approx(before, rel=1e-12)
     assert 10 < said < 100
 
 
 def test_shrinkage_bounds_every_direction():
     rng = np.random.default_rng(0)
     before, now = rng.normal(size=(2, 5, 5))
-    alpha = shrinkage_of(before, now)
+    alpha = compute_map_shrinkage(before, now)
     directions = rng.normal(size=(10_000, 5))
     ratios = ((directions @ now.T) ** 2).sum(1) / ((directions @ before.T) ** 2).sum(1)
     assert 0 < alpha <= ratios.min() <= 3 * alpha + 1
-    assert shrinkage_of(np.diag([1.0, 0.0]), np.eye(2)) == 0.0
-    assert shrinkage_of(np.array([1.0, 2.0]), np.array([0.5, 2.0])) == 0.25
+    assert compute_map_shrinkage(np.diag([1.0, 0.0]), np.eye(2)) == 0.0
+    assert compute_map_shrinkage(np.array([1.0, 2.0]), np.array([0.5, 2.0])) == 0.25
 
 
 def test_a_sample_of_centres_comes_first_and_all_at_the_end():
@@ -180,7 +180,7 @@ def test_a_sample_of_centres_comes_first_and_all_at_the_end():
     assert objectives[0] < 0.6 * objectives[-1]  # 2,000 of 4,500 points.
     exact = LargeMargin(X, y, lmnn.target_neighbors_, 0.5)
     exact.search(lmnn.components_)
-    assert lmnn.objective_ == pytest.approx(exact.objective(lmnn.components_).loss, rel=1e-6)
+    assert lmnn.objective_ == pytest.approx(exact.evaluate_exactly(lmnn.components_).loss, rel=1e-6)
     assert lmnn.duality_gap_ < 0.03
 
 
@@ -343,19 +343,21 @@ def test_it_stalls_on_scaled_columns_and_the_bound_shows_it():
 def test_the_updated_gradient_is_that_from_scratch():
     # Checked along a sequence of steps.
     X, y = problem(1)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     task = WorkingSet(X, y, targets, 0.5)
     rng = np.random.default_rng(0)
     M = random_psd(rng, 4)
     task.search(M)
     _, active = task.evaluate(M)
-    G = task.gradient(active)
+    G = task.compute_gradient(active)
     for _ in range(30):
         M = M + 0.1 * random_psd(rng, 4)
         task.search(M)
         _, now = task.evaluate(M)
-        G, active = G + task.change(active, now), now
-        np.testing.assert_allclose(G, task.gradient(now), rtol=1e-9, atol=1e-9 * np.abs(G).max())
+        G, active = G + task.update_gradient(active, now), now
+        np.testing.assert_allclose(
+            G, task.compute_gradient(now), rtol=1e-9, atol=1e-9 * np.abs(G).max()
+        )
 
 
 @pytest.mark.parametrize(
@@ -385,7 +387,7 @@ def test_a_second_pass_takes_targets_of_the_first_metric():
     two = MultiPassLMNN(n_passes=2).fit(X, y)
     first = published().fit(X, y)
     Z = first.transform(X)
-    np.testing.assert_array_equal(two.target_neighbors_, target_neighbors(Z, y, 3))
+    np.testing.assert_array_equal(two.target_neighbors_, find_target_neighbors(Z, y, 3))
     assert (two.target_neighbors_ != first.target_neighbors_).any()
     second = published().fit(Z, y)
     np.testing.assert_allclose(two.components_, second.components_ @ first.components_)
@@ -435,7 +437,7 @@ def many_brute(L, X, y, cells, targets, mu=0.5):
 
 def many(seed=0, n=36):
     X, y = problem(seed, n=n)
-    targets = target_neighbors(X, y, 2)
+    targets = find_target_neighbors(X, y, 2)
     return X, y, targets, ManyMetrics(X, y, targets, y, 0.5)
 
 
@@ -452,7 +454,7 @@ def test_many_metrics_follow_the_definition_and_finite_differences():
         up, down = (many_brute(L + s, X, y, y, targets) for s in (step, -step))
         numeric[index] = (up - down) / 2e-6
     np.testing.assert_allclose(
-        task.gradient(found.laplacian_v), numeric, atol=1e-6 * np.abs(numeric).max()
+        task.compute_gradient(found.laplacian_v), numeric, atol=1e-6 * np.abs(numeric).max()
     )
     # Using the metric of the first point gives a different loss.
     wrong = many_brute(L[[1, 2, 0]], X, y, y, targets)
@@ -482,7 +484,7 @@ def test_many_metrics_reach_the_optimum_of_the_semidefinite_program():
     cp = pytest.importorskip("cvxpy")
     X, y = problem(2)
     found = MultiMetricLMNN(published(n_neighbors=2, tol=1e-9), validation_fraction=0).fit(X, y)
-    targets = target_neighbors(X, y, 2)
+    targets = find_target_neighbors(X, y, 2)
     metrics = [cp.Variable((4, 4), PSD=True) for _ in range(3)]
     flat = cp.hstack([cp.vec(M, order="C") for M in metrics])
 
@@ -534,7 +536,7 @@ def test_energies_are_differences_of_the_loss(cells):
     old, new = np.arange(30), np.arange(30, 36)
     options = {"partition": cells, "n_regions": 2, "random_state": 0, "validation_fraction": 0}
     found = MultiMetricLMNN(LMNN(n_neighbors=2), rule="energy", **options).fit(X[old], y[old])
-    L, targets = found.components_, target_neighbors(X[old], y[old], 2)
+    L, targets = found.components_, find_target_neighbors(X[old], y[old], 2)
     before = many_brute(L, X[old], y[old], found.regions_, targets)
     energies = found.energies(X[new])
     for t, point in enumerate(X[new]):
@@ -745,7 +747,7 @@ def test_the_laplacian_gathers_outer_products():
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(12, 3)), rng.normal(size=(12, 12))
     wanted = sum(W[a, b] * np.outer(X[a] - X[b], X[a] - X[b]) for a in range(12) for b in range(12))
-    found = X.T @ laplacian_dot(sparse.csr_array(W), X)
+    found = X.T @ multiply_laplacian(sparse.csr_array(W), X)
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
 
 
@@ -755,11 +757,11 @@ def test_large_sums_over_pairs_are_threaded(n_threads, monkeypatch):
     X, W = rng.normal(size=(50, 3)), rng.normal(size=(50, 50))
     W = sparse.csr_array(np.where(W > 1, W, 0.0))
     first, second = np.nonzero(rng.random((50, 50)) < 0.2)
-    wanted = laplacian_dot(W, X), listed_distances(X, first, second)
+    wanted = multiply_laplacian(W, X), compute_listed_distances(X, first, second)
     monkeypatch.setattr(triplet_loss, "THREADED_SIZE", 1)
     monkeypatch.setattr("nearfar.large_margin.pair_lists.THREADED_SIZE", 1)
-    np.testing.assert_allclose(laplacian_dot(W, X, n_threads), wanted[0], atol=1e-12)
-    np.testing.assert_array_equal(listed_distances(X, first, second, n_threads), wanted[1])
+    np.testing.assert_allclose(multiply_laplacian(W, X, n_threads), wanted[0], atol=1e-12)
+    np.testing.assert_array_equal(compute_listed_distances(X, first, second, n_threads), wanted[1])
 
 
 def test_no_push_left_means_no_leave_one_out_error():
@@ -767,8 +769,8 @@ def test_no_push_left_means_no_leave_one_out_error():
     X, y = make_blobs(60, 3, centers=3, cluster_std=0.5, random_state=0)
     lmnn = published(push_weight=0.99).fit(X, y)
     Z = 3 * lmnn.transform(X)  # Beyond the margin no hinge is active.
-    targets = target_neighbors(Z, y, 3)
-    assert full_loss(Z, y, targets, 1.0).loss == 0
+    targets = find_target_neighbors(Z, y, 3)
+    assert compute_full_loss(Z, y, targets, 1.0).loss == 0
     assert KNNClassifier().fit(Z, y).leave_one_out_error() == 0
 
 
@@ -823,7 +825,7 @@ def test_with_few_rows_the_identity_is_the_euclidean_distance(faces):
     into, points = whitened(X, statistics)
     centered = X - X.mean(axis=0)
     for init in ("identity", np.eye(50)):
-        first = first_map(LMNN(init=init), statistics, into, None, early=False)
+        first = make_initial_map(LMNN(init=init), statistics, into, None, stops_early=False)
         gram = (points @ first.T) @ (points @ first.T).T
         np.testing.assert_allclose(gram, centered @ centered.T, atol=1e-9 * gram.max())
 

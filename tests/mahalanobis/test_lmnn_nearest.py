@@ -10,10 +10,14 @@ from sklearn.exceptions import ConvergenceWarning
 from test_lmnn import all_pairs, problem, published
 
 from nearfar import LMNN, MultiMetricLMNN
-from nearfar.large_margin.impostors import nearest_impostors, target_neighbors
-from nearfar.large_margin.listed_loss import listed_loss
+from nearfar.large_margin.impostors import find_nearest_impostors, find_target_neighbors
+from nearfar.large_margin.listed_loss import compute_listed_loss
 from nearfar.large_margin.nearest_table import NearestTable
-from nearfar.large_margin.pair_lists import listed_distances, order_of_nearness, pair_list
+from nearfar.large_margin.pair_lists import (
+    compute_listed_distances,
+    make_pair_list,
+    rank_by_distance,
+)
 from nearfar.large_margin.problem import LargeMargin
 
 
@@ -50,7 +54,7 @@ def optimum(X, y, targets, nearest, mu=0.5):
 @pytest.mark.parametrize("form", ["list", "table"])
 def test_the_loss_and_its_gradient(nearest, smoothing, form):
     X, y = problem(0)
-    targets = target_neighbors(X, y, 2)
+    targets = find_target_neighbors(X, y, 2)
     targets[3:5, 1] = targets[9] = -1
     L = 0.3 * np.random.default_rng(1).normal(size=(4, 4))
     table = NearestTable(all_pairs(y), targets, nearest)
@@ -59,7 +63,7 @@ def test_the_loss_and_its_gradient(nearest, smoothing, form):
         Z = X @ L.T
         if form == "table":
             return table.loss(table.measure(Z), Z, 0.4, smoothing)
-        return listed_loss(Z, targets, all_pairs(y), 0.4, smoothing, nearest=nearest)
+        return compute_listed_loss(Z, targets, all_pairs(y), 0.4, smoothing, nearest=nearest)
 
     if smoothing == 0:
         assert loss(L).loss == pytest.approx(brute_loss(L.T @ L, X, y, targets, nearest, 0.4))
@@ -75,17 +79,17 @@ def test_a_table_of_hinges_is_the_list(dtype, nearest, some):
     # Lists of different lengths; some are empty or shorter than n_impostors.
     rng = np.random.default_rng(0)
     X, y = problem(0)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     targets[::7, 2] = -1
     every = all_pairs(y)
     kept = np.sort(rng.choice(len(every.indices), some or 0, replace=False))
     if some is None:
         kept = np.flatnonzero(rng.random(len(every.indices)) < 0.3)
-    pairs = pair_list([(every.centers[kept], every.indices[kept])], len(X))
+    pairs = make_pair_list([(every.centers[kept], every.indices[kept])], len(X))
     table = NearestTable(pairs, targets, nearest)
     for scale in (0.3, 0.5):  # The second call reuses the state of the first.
         Z, V = (scale * X).astype(dtype), rng.normal(size=(len(X), 2)).astype(dtype)
-        wanted = listed_loss(Z, targets, pairs, 0.4, 0.1, V, nearest)
+        wanted = compute_listed_loss(Z, targets, pairs, 0.4, 0.1, V, nearest)
         found = table.loss(table.measure(Z), V, 0.4, 0.1)
         assert found.laplacian_v.dtype == dtype
         np.testing.assert_allclose(
@@ -99,11 +103,11 @@ def test_a_table_of_hinges_is_the_list(dtype, nearest, some):
         by_center = [
             np.sort(ranks)
             for ranks in np.split(
-                listed_distances(Z, pairs.centers, pairs.indices), pairs.indptr[1:-1]
+                compute_listed_distances(Z, pairs.centers, pairs.indices), pairs.indptr[1:-1]
             )
         ]
         last = [ranks[nearest - 1] if len(ranks) >= nearest else np.inf for ranks in by_center]
-        np.testing.assert_allclose(table.furthest(table.measure(Z).distances), last)
+        np.testing.assert_allclose(table.find_last_distances(table.measure(Z).distances), last)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -164,7 +168,7 @@ def test_the_nearest_of_each_point_are_found(crowded, at_once, monkeypatch):
     Z[50:60] = Z[100:110]  # This creates ties.
     reach = rng.uniform(0.2, 1.0, 300) * (20 if crowded else 0.5)
     reach[7] = -np.inf
-    pairs, radius = nearest_impostors(Z, codes, reach, 4)
+    pairs, radius = find_nearest_impostors(Z, codes, reach, 4)
     D = ((Z[:, None] - Z) ** 2).sum(axis=2)
     D[codes[:, None] == codes] = np.inf
     for i in range(300):
@@ -179,7 +183,7 @@ def test_the_nearest_of_each_point_are_found(crowded, at_once, monkeypatch):
 def test_order_of_nearness(n_each):
     centers = np.repeat(np.arange(0, 2 * len(n_each), 2), n_each)
     distances = np.random.default_rng(0).integers(0, 5, len(centers)).astype(float)
-    rank = order_of_nearness(centers, distances)
+    rank = rank_by_distance(centers, distances)
     for center in np.unique(centers):
         mine = centers == center
         assert sorted(rank[mine]) == list(range(mine.sum()))
@@ -188,7 +192,7 @@ def test_order_of_nearness(n_each):
 
 def test_a_list_that_lacks_a_near_pair_is_not_called_complete():
     X, y = make_blobs(80, 3, centers=2, cluster_std=3, random_state=0)
-    targets = target_neighbors(X, y, 3)
+    targets = find_target_neighbors(X, y, 3)
     loss = LargeMargin(X, y, targets, 0.5, nearest=1)
     L = 0.5 * np.eye(3)
     loss.search(L)
@@ -199,7 +203,9 @@ def test_a_list_that_lacks_a_near_pair_is_not_called_complete():
         told.append(loss.is_complete(other))
         if told[-1]:
             M = other.T @ other
-            assert loss.objective(other).loss == pytest.approx(brute_loss(M, X, y, targets, 1))
+            assert loss.evaluate_exactly(other).loss == pytest.approx(
+                brute_loss(M, X, y, targets, 1)
+            )
     assert 1 < sum(told) < 41  # A search is needed sometimes, but not always.
 
 

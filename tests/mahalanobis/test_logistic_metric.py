@@ -149,11 +149,11 @@ def test_gradients(structure):
         inner = logistic_metric._Full(rows, sign, 0.3, rows.scatter() / 140)
     else:
         inner = logistic_metric._Axes(rows, sign, 0.3, axes_of(X))
-    point = np.abs(np.random.default_rng(0).normal(size=len(inner.start())))
+    point = np.abs(np.random.default_rng(0).normal(size=len(inner.make_start())))
     error = optimize.check_grad(
-        lambda p: inner.objective(p)[0], lambda p: inner.objective(p)[1], point
+        lambda p: inner.evaluate(p)[0], lambda p: inner.evaluate(p)[1], point
     )
-    scale = np.linalg.norm(inner.objective(point)[1])
+    scale = np.linalg.norm(inner.evaluate(point)[1])
     assert error < 1e-5 * scale
 
 

@@ -86,7 +86,7 @@ def test_the_gradient_is_that_of_the_loss():
     X, quadruplets, weights = problem(3)
     lsml = LSML()
     lsml._weights = weights
-    loss = lsml._loss(X - X.mean(axis=0), quadruplets)
+    loss = lsml._make_loss(X - X.mean(axis=0), quadruplets)
     rng = np.random.RandomState(0)
     B, step = np.eye(4) + 0.3 * rng.normal(size=(4, 4)), rng.normal(size=(4, 4))
     slope = (loss(B + 1e-6 * step)[0] - loss(B - 1e-6 * step)[0]) / 2e-6
@@ -98,11 +98,11 @@ def test_slopes_anywhere_give_a_bound():
     lsml = LSML(tol=1e-12).fit(X, supervision=quadruplets)
     best = lsml.objective_
     lsml._weights = None
-    loss = lsml._loss((X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).mean()), quadruplets)
+    loss = lsml._make_loss((X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).mean()), quadruplets)
     rng = np.random.RandomState(1)
     for _ in range(50):
         B = rng.normal(size=(4, 4)) * rng.choice([0.1, 1.0, 10.0])
-        assert 0 <= log_det_bound(*loss.multipliers(B)) <= best
+        assert 0 <= log_det_bound(*loss.compute_multipliers(B)) <= best
 
 
 def test_weights_are_counts():

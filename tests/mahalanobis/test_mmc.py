@@ -236,8 +236,8 @@ def test_the_gradient(diagonal):
     inner = mmc_file._MeanDistance(mmc_file.PairDifferences(X, pairs.dissimilar), diagonal=diagonal)
     L = rng.normal(size=4 if diagonal else (3, 4))
     error = optimize.check_grad(
-        lambda flat: inner.minus(flat.reshape(L.shape))[0],
-        lambda flat: inner.minus(flat.reshape(L.shape))[1].ravel(),
+        lambda flat: inner.evaluate_negative(flat.reshape(L.shape))[0],
+        lambda flat: inner.evaluate_negative(flat.reshape(L.shape))[1].ravel(),
         L.ravel(),
     )
     assert error < 1e-6

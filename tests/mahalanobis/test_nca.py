@@ -116,7 +116,7 @@ def test_lists_without_the_own_class_get_one_for_logarithms():
     lists = np.array([[1, 2], [0, 2], [0, 1], [0, 1]])
     Z = np.array([[0.0], [1.0], [2.0], [9.0], [8.0]])
     lists = np.vstack([lists, [3, 2]])
-    module._with_own(lists, Z, np.array([0, 0, 1, 1, 1]))
+    module._add_own_class(lists, Z, np.array([0, 0, 1, 1, 1]))
     assert lists.tolist() == [[1, 2], [0, 2], [0, 4], [0, 4], [3, 2]]
 
 

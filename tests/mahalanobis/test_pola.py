@@ -8,7 +8,7 @@ from sklearn.datasets import load_iris, make_circles
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from nearfar import POLA, KernelPOLA, Pairs
-from nearfar.mahalanobis.pola import Online
+from nearfar.mahalanobis.pola import OnlineState
 
 IRIS = load_iris(return_X_y=True)
 
@@ -77,10 +77,10 @@ def test_after_every_pair_it_is_a_metric_nearer_to_all_that_have_no_loss():
     X, supervision = Pairs.from_arrays(pairs, sign)
     best.fit(X, supervision=supervision)
     M, b = best.get_mahalanobis_matrix(), best.b_
-    online = Online(np.zeros((5, 5), order="F"), 1.0, 1.0)
+    online = OnlineState(np.zeros((5, 5), order="F"), 1.0, 1.0)
     before = (M**2).sum() + (1 - b) ** 2
     for x, s in zip(d[:150], sign[:150], strict=True):
-        online.walk(x[None], np.array([float(s)]))
+        online.process(x[None], np.array([float(s)]))
         assert np.linalg.eigvalsh(online.M)[0] > -1e-12 and online.b >= 1
         now = ((online.M - M) ** 2).sum() + (online.b - b) ** 2
         assert now <= before + 1e-9
@@ -97,10 +97,10 @@ def test_looking_ahead_changes_nothing(rare):
         X[::2] *= 0.01
         sign[::2] = 1.0
         X, sign = np.repeat(X, 40, axis=0)[:20000], np.repeat(sign, 40)[:20000]
-    one, many = (Online(np.zeros((3, 3), order="F"), 1.0, 1.0) for _ in range(2))
-    many.walk(X, sign)
+    one, many = (OnlineState(np.zeros((3, 3), order="F"), 1.0, 1.0) for _ in range(2))
+    many.process(X, sign)
     for x, s in zip(X, sign, strict=True):
-        one.walk(x[None], np.array([s]))
+        one.process(x[None], np.array([s]))
     assert one.n_updates == many.n_updates and one.n_seen == many.n_seen == len(X)
     np.testing.assert_allclose(one.M, many.M, rtol=1e-9)
     assert one.b == pytest.approx(many.b) and one.cumulative == pytest.approx(many.cumulative)
@@ -221,7 +221,7 @@ def test_one_kind_of_pairs():
 
 def test_ctrl_c_leaves_what_was_learned(monkeypatch):
     X, y = IRIS
-    steps, real = [], Online._step
+    steps, real = [], OnlineState._step
 
     def step(self, *given):
         real(self, *given)
@@ -229,7 +229,7 @@ def test_ctrl_c_leaves_what_was_learned(monkeypatch):
         if len(steps) == 30:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Online, "_step", step)
+    monkeypatch.setattr(OnlineState, "_step", step)
     pola = POLA()
     with pytest.raises(KeyboardInterrupt):
         pola.fit(X, y)

@@ -8,7 +8,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import nearfar.mahalanobis.scml as module
 from nearfar import SCML, KNNClassifier, Pairs, Triplets
-from nearfar.mahalanobis.rank_one_bases import local_discriminants, triplet_differences
+from nearfar.mahalanobis.rank_one_bases import find_local_discriminants, find_triplet_directions
 
 SCALES = np.array([1.0, 3.0, 10.0, 30.0])
 
@@ -83,7 +83,7 @@ def test_any_directions_in_any_units():
 def test_a_program_too_large_is_approached(monkeypatch):
     X, y = problem(1)
     exact = SCML(n_basis=60, beta=1e-2).fit(X, y)
-    monkeypatch.setattr(module, "_LARGEST", 10)
+    monkeypatch.setattr(module, "_MAX_ENTRIES", 10)
     near = SCML(n_basis=60, beta=1e-2).fit(X, y)
     assert exact.objective_ <= near.objective_ <= exact.objective_ * 1.01
     assert near.dual_bound_ <= exact.objective_ and near.duality_gap_ > 0
@@ -93,9 +93,11 @@ def test_what_is_left_out_at_first_is_found(monkeypatch):
     X, y = problem(4)
     exact = SCML(n_basis=200).fit(X, y).objective_
     # After a short descent the first program has the wrong triplets and directions.
-    monkeypatch.setattr(module, "_STAGE", 1)
-    monkeypatch.setattr(module, "_NEAR_THE_HINGE", -0.5)
-    monkeypatch.setattr(module._Program, "_promising", lambda self, w, g: np.arange(len(w)) < 3)
+    monkeypatch.setattr(module, "_STAGE_ITERATIONS", 1)
+    monkeypatch.setattr(module, "_NEAR_HINGE", -0.5)
+    monkeypatch.setattr(
+        module._Program, "_select_directions", lambda self, w, g: np.arange(len(w)) < 3
+    )
     scml = SCML(n_basis=200).fit(X, y)
     assert scml.objective_ == pytest.approx(exact, rel=1e-5)
     assert scml.n_iter_ > 3
@@ -106,8 +108,8 @@ def test_labels_without_meaning_and_hinges_that_were_taken_for_lines(monkeypatch
     # Nearly all triplets violate their margin; with too few hinges there is no solution.
     rng = np.random.RandomState(0)
     X, y = rng.normal(size=(50, 3)), rng.randint(2, size=50)
-    monkeypatch.setattr(module, "_FRESH", fresh)
-    monkeypatch.setattr(module, "_ROWS_A_COLUMN", 0)
+    monkeypatch.setattr(module, "_MIN_TRIPLETS", fresh)
+    monkeypatch.setattr(module, "_MAX_TRIPLETS_PER_DIRECTION", 0)
     basis = rng.normal(size=(20, 3))
     scml = SCML(basis).fit(X, y)
     best = optimum(X, Triplets.from_neighbors(X, y).indices, basis, 1e-5)
@@ -121,7 +123,7 @@ def test_gradient_of_the_rounded_program_by_finite_differences():
     rng = np.random.RandomState(0)
     program = module._Program(X, triplets, rng.normal(size=(9, 4)), np.full(9, 0.01))
     w, step = rng.uniform(0, 0.1, size=9), rng.normal(size=9)
-    objective = program.rounded(0.5)
+    objective = program.make_rounded_objective(0.5)
     slope = (objective(w + 1e-6 * step)[0] - objective(w - 1e-6 * step)[0]) / 2e-6
     assert slope == pytest.approx(objective(w)[1] @ step, rel=1e-5)
 
@@ -142,7 +144,7 @@ def test_local_discriminants_of_everything_are_fishers():
     few = np.concatenate([np.flatnonzero(y == c)[:10] for c in range(3)])
     X, y = X[few] - X[few].mean(axis=0), y[few]
     # Each class has ten rows, so these are the nearest rows to any center.
-    found = local_discriminants(X, y, 10_000, np.random.RandomState(0))
+    found = find_local_discriminants(X, y, 10_000, np.random.RandomState(0))
     assert found.shape == (2 * 2 * 30, 4)
     np.testing.assert_allclose((X @ found.T).var(axis=0), 1)
     fisher = LinearDiscriminantAnalysis(solver="eigen").fit(X, y).scalings_[:, 0]
@@ -154,7 +156,7 @@ def test_triplet_differences_set_the_far_apart():
     X, y = problem(0)
     X = X - X.mean(axis=0)
     triplets = Triplets.from_labels(y, random_state=0).indices
-    found = triplet_differences(X, triplets, 50, np.random.RandomState(0))
+    found = find_triplet_directions(X, triplets, 50, np.random.RandomState(0))
     assert found.shape == (50, 4)
     np.testing.assert_allclose((X @ found.T).var(axis=0), 1)
     random = np.random.RandomState(1).normal(size=(200, 4))

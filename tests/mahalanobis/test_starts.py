@@ -8,18 +8,18 @@ from sklearn.decomposition import PCA as ScikitPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from nearfar import LMNN, MCML, MLKR, NCA
-from nearfar.mahalanobis.starts import Spread, in_coordinates, spread_of, start_map
+from nearfar.mahalanobis.starts import Spread, compute_spread, convert_start, make_start_map
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import whitened
 
 X, Y = load_wine(return_X_y=True)
 STATISTICS = ClassStatistics(pooled=True, exact=True).add(X, np.arange(3), Y)
-SPREAD = spread_of(STATISTICS)
+SPREAD = compute_spread(STATISTICS)
 NAMES = ["identity", "pca", "lda", "within", "random"]
 
 
 def start(init, n_components=None, spread=SPREAD, **options):
-    return start_map(init, spread, n_components, auto="within", **options)
+    return make_start_map(init, spread, n_components, auto="within", **options)
 
 
 def test_the_spread_is_that_of_the_rows():
@@ -84,7 +84,7 @@ def test_random_starts_follow_the_seed_and_the_units():
 
 def test_auto_is_what_the_learner_says():
     np.testing.assert_array_equal(start("auto", 4), start("within", 4))
-    np.testing.assert_array_equal(start_map("auto", SPREAD, 4, auto="pca"), start("pca", 4))
+    np.testing.assert_array_equal(make_start_map("auto", SPREAD, 4, auto="pca"), start("pca", 4))
 
 
 def test_an_array_is_a_map_of_the_rows_as_given():
@@ -95,7 +95,7 @@ def test_an_array_is_a_map_of_the_rows_as_given():
 
 def test_constant_and_duplicated_columns_get_finite_starts():
     wide = np.column_stack([X, X[:, 0], np.full(len(X), 3.0)])
-    spread = spread_of(ClassStatistics(pooled=True, exact=True).add(wide, np.arange(3), Y))
+    spread = compute_spread(ClassStatistics(pooled=True, exact=True).add(wide, np.arange(3), Y))
     for init in NAMES:
         found = start(init, None, spread, random_state=0)
         assert np.isfinite(found).all()
@@ -105,7 +105,7 @@ def test_constant_and_duplicated_columns_get_finite_starts():
 
 def test_singular_classes_get_a_share_of_the_total():
     few = X[[0, 1, 60, 61, 150, 151]]
-    spread = spread_of(
+    spread = compute_spread(
         ClassStatistics(pooled=True, exact=True).add(few, np.arange(3), np.repeat([0, 1, 2], 2))
     )
     for init in ("within", "lda"):
@@ -144,7 +144,7 @@ def test_lda_needs_means_that_differ():
 def test_the_coordinates_of_a_solver_change_no_distance(init, n_components):
     white, points = whitened(X, STATISTICS)
     A = start(init, n_components, random_state=0)
-    L = in_coordinates(A, white, square=n_components is None)
+    L = convert_start(A, white, square=n_components is None)
     wanted = (X - X.mean(axis=0)) @ A.T
     np.testing.assert_allclose(
         (points @ L.T) @ (points @ L.T).T,

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from nearfar import APAC, DLDA, LDA, LMNN, PCA, MinimumMahalanobisClassifier
-from nearfar.neighbors.minimum_mahalanobis import pooled_covariances
+from nearfar.neighbors.minimum_mahalanobis import pool_covariances
 from nearfar.summaries.class_statistics import ClassStatistics
 
 
@@ -126,7 +126,7 @@ def test_regularised_discriminant_analysis(pooling, shrinkage):
 def test_covariances_divided_twice_would_be_noticed():
     X, y = unequal()
     statistics = ClassStatistics().partial_fit(X, y)
-    found = pooled_covariances(statistics, 0.3)
+    found = pool_covariances(statistics, 0.3)
     np.testing.assert_allclose(found, rda_by_loops(X, y, 0.3, 0.0), rtol=1e-9)
     S = [statistics.covariance(k) for k in range(3)]
     n = statistics.weights

@@ -32,7 +32,7 @@ from nearfar import (
 )
 from nearfar.base import GuidedLearner, LearnerTags, LinearLearner
 from nearfar.evaluation import PairKFold, pair_scores
-from nearfar.neighbors.pair_classifier import best_threshold
+from nearfar.neighbors.pair_classifier import find_best_threshold
 
 X, Y = load_wine(return_X_y=True)
 X = StandardScaler().fit_transform(X)
@@ -230,7 +230,7 @@ def test_no_threshold_is_better_than_the_one_found(name, seed):
     alike = np.append([True, False], rng.random(n) < rng.random())
     # The distances have ties and zeros, and some similar pairs are far apart.
     distances = rng.integers(0, 12, n + 2) / 4 + 0.5 * ~alike * rng.integers(0, 2)
-    found = best_threshold(distances, alike, **options)
+    found = find_best_threshold(distances, alike, **options)
     assert worth(distances <= found, alike) == pytest.approx(
         by_brute_force(distances, alike, worth)
     )
@@ -238,18 +238,20 @@ def test_no_threshold_is_better_than_the_one_found(name, seed):
 
 def test_a_threshold_lies_between_the_distances_it_parts():
     distances, alike = np.array([0.0, 1.0, 2.0, 4.0]), np.array([True, True, False, False])
-    assert best_threshold(distances, alike, "accuracy") == 1.5
-    assert best_threshold(distances, ~alike, "max_tnr", min_rate=0.0) == -1.0  # No pair is similar.
+    assert find_best_threshold(distances, alike, "accuracy") == 1.5
+    assert (
+        find_best_threshold(distances, ~alike, "max_tnr", min_rate=0.0) == -1.0
+    )  # No pair is similar.
     near = np.array([1.0, np.nextafter(1.0, 2.0)])
-    assert best_threshold(near, np.array([True, False]), "accuracy") == 1.0
+    assert find_best_threshold(near, np.array([True, False]), "accuracy") == 1.0
     tiny = np.array([0.0, 5e-324])
-    assert best_threshold(tiny, np.array([True, False]), "accuracy") == 0.0
+    assert find_best_threshold(tiny, np.array([True, False]), "accuracy") == 0.0
 
 
 def test_of_equal_cuts_the_one_that_also_finds_most_of_the_others_is_taken():
     distances, alike = np.array([1.0, 2.0, 3.0, 4.0, 5.0]), np.array([1, 1, 0, 0, 0], bool)
-    assert best_threshold(distances, alike, "max_tpr", min_rate=0.3) == 2.5
-    assert best_threshold(distances, alike, "max_tnr", min_rate=0.5) == 2.5
+    assert find_best_threshold(distances, alike, "max_tpr", min_rate=0.3) == 2.5
+    assert find_best_threshold(distances, alike, "max_tnr", min_rate=0.5) == 2.5
 
 
 def test_thresholds_are_set_and_calibrated_on_other_pairs():

@@ -8,7 +8,7 @@ from conic import solved
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar import LMNN, MDML, all_estimators
-from nearfar.large_margin.impostors import target_neighbors
+from nearfar.large_margin.impostors import find_target_neighbors
 from nearfar.large_margin.mode_metrics import ModeMetrics
 
 cp = pytest.importorskip("cvxpy")
@@ -158,7 +158,7 @@ def test_distances_are_those_of_the_kronecker_product():
 
 
 def problem_of(T, y, push_weight=0.5, k=2):
-    targets = target_neighbors(T.reshape(len(T), -1), y, k)
+    targets = find_target_neighbors(T.reshape(len(T), -1), y, k)
     return ModeMetrics(T, T.shape[1:], y, targets, push_weight)
 
 
@@ -175,15 +175,15 @@ def test_gradients_by_differences(shape):
     for i in range(len(L)):
         up, down = (problem.evaluate(L + s * step * np.eye(len(L))[i]).loss for s in (1, -1))
         np.testing.assert_allclose(
-            problem.gradient(found.laplacian_v)[i],
+            problem.compute_gradient(found.laplacian_v)[i],
             (up - down) / (2 * step),
             rtol=1e-4,
             atol=1e-4 * np.abs(found.laplacian_v).max(),
         )
     # G is the gradient in the metric of a mode. The gradient in W is 2 W G.
-    parts, place = problem.parts(L), 0
+    parts, place = problem.split_modes(L), 0
     for mode, W in enumerate(parts):
-        wanted = 2 * W @ problem.mode_slope(L, mode)
+        wanted = 2 * W @ problem.compute_mode_slope(L, mode)
         part = found.laplacian_v[place : place + W.size].reshape(W.shape)
         np.testing.assert_allclose(part, wanted, atol=1e-8 * np.abs(wanted).max())
         place += W.size

@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Indices
 from nearfar.labels import encode_labels
-from nearfar.neighbors.pair_cuts import all_cuts
-from nearfar.neighbors.pair_distances import distances_of_pairs
+from nearfar.neighbors.pair_cuts import find_cuts
+from nearfar.neighbors.pair_distances import compute_learned_distances
 from nearfar.parameters import boolean, check_parameter, integer
 from nearfar.parameters import random_state as a_seed
 from nearfar.summaries.index_checks import as_array, check_signs, distinct_points, finite_points
@@ -82,8 +82,8 @@ def pair_scores(
             f"Found {np.sum(is_similar)} similar and {np.sum(~is_similar)} dissimilar pairs; the "
             "scores need at least one pair of each kind."
         )
-    distances = distances_of_pairs(learner, points)
-    cuts = all_cuts(distances, is_similar)
+    distances = compute_learned_distances(learner, points)
+    cuts = find_cuts(distances, is_similar)
     return {
         "roc_auc": float(roc_auc_score(is_similar, -distances)),
         "average_precision": float(average_precision_score(is_similar, -distances)),
@@ -132,7 +132,7 @@ def comparison_accuracy(
     if not len(points):
         raise ValueError("comparisons is empty; pass at least one triplet or quadruplet.")
     far_pair = [2, 3] if points.shape[1] == 4 else [0, 2]
-    gap = distances_of_pairs(learner, points[:, far_pair]) - distances_of_pairs(
+    gap = compute_learned_distances(learner, points[:, far_pair]) - compute_learned_distances(
         learner, points[:, :2]
     )
     return float(np.mean(0.5 + 0.5 * np.sign(gap)))

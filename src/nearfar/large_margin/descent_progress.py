@@ -1,4 +1,4 @@
-"""Where a descent over maps is, kept so that an interrupted fit leaves it behind."""
+"""State of a descent over maps, which remains available after an interrupted fit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from nearfar.arrays import Matrix
 
 @dataclass
 class Progress:
-    """Where the solver is, kept up to date so that an interrupted fit leaves it behind."""
+    """Current map, history and callbacks of a descent.
+
+    The state is updated after each iteration, so that an interrupted fit can return it.
+    """
 
     L: Matrix
     history: dict[str, list[float]] = field(
         default_factory=lambda: {"objective": [], "step": [], "active": [], "seconds": []}
     )
     began: float = field(default_factory=perf_counter)
-    #: Called after each iteration with what the history notes of it.
+    #: Called after each iteration with its entries of the history.
     report: Callable[[dict[str, float]], None] | None = None
     #: Called with L after each iteration; returns True to stop (early stopping).
     watch: Callable[[Matrix], bool] | None = None
@@ -28,11 +31,11 @@ class Progress:
 
     @property
     def n_iter(self) -> int:
-        """Iterations so far."""
+        """Number of iterations so far."""
         return len(self.history["objective"])
 
     def note(self, L: Matrix, loss: float, n_active: int) -> bool:
-        """Take the next map; True when it is time to stop."""
+        """Record the next map. Return True if the descent should stop."""
         history = self.history
         history["objective"].append(loss)
         history["step"].append(float(np.linalg.norm(L - self.L)))
@@ -45,15 +48,15 @@ class Progress:
         return self.stopped
 
     def pad(self, n_rows: int) -> None:
-        """Give the map so many rows, and the best that was watched: more are zero."""
-        self.L = padded(self.L, n_rows)
+        """Pad the current map, and the best map of the watch, with zero rows to ``n_rows`` rows."""
+        self.L = pad_map_rows(self.L, n_rows)
         best = getattr(self.watch, "best", None)
         if best is not None:
-            self.watch.best = padded(best, n_rows)  # type: ignore[union-attr]
+            self.watch.best = pad_map_rows(best, n_rows)  # type: ignore[union-attr]
 
 
-def padded(L: Matrix, n_rows: int) -> Matrix:
-    """A map with rows of zeros below, so that there are ``n_rows``."""
+def pad_map_rows(L: Matrix, n_rows: int) -> Matrix:
+    """Return a map with zero rows appended, so that it has at least ``n_rows`` rows."""
     if len(L) >= n_rows:
         return L
     return np.concatenate([L, np.zeros((n_rows - len(L), *L.shape[1:]))])

@@ -1,4 +1,4 @@
-"""What a quasi-Newton descent over maps varies."""
+"""Variables of a quasi-Newton descent over maps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nearfar.large_margin.triplet_loss import Evaluation
 
 
 class Entries:
-    """The entries of the map."""
+    """Variables of a full map: its entries."""
 
     bounds: optimize.Bounds | None = None
 
@@ -21,43 +21,44 @@ class Entries:
         self._problem, self._shape = problem, L.shape
         self.start: Vector = L.ravel()
 
-    def map_of(self, flat: Vector) -> Matrix:
-        """The map of these variables."""
+    def to_map(self, flat: Vector) -> Matrix:
+        """Return the map with these variables."""
         return flat.reshape(self._shape).copy()
 
-    def evaluated(self, flat: Vector) -> tuple[Evaluation, Vector]:
-        """The loss, and its gradient."""
-        found = self._problem.evaluate(flat.reshape(self._shape))
-        return found, self._problem.gradient(found.laplacian_v).ravel()
+    def evaluate(self, flat: Vector) -> tuple[Evaluation, Vector]:
+        """Return the loss and its gradient in the variables."""
+        evaluation = self._problem.evaluate(flat.reshape(self._shape))
+        return evaluation, self._problem.compute_gradient(evaluation.laplacian_v).ravel()
 
 
 class Squares:
-    """The squares of the factors of a diagonal map, none below zero: in them the loss is convex.
+    """Variables of a diagonal map: the squares of its factors, in which the loss is convex.
 
-    A factor that is zero stays so.
+    A factor that is zero remains zero.
     """
 
     def __init__(self, problem: Any, L: Vector) -> None:
-        problem.keep_columns(L)
+        problem.select_columns(L)
         self._problem, self._size, self._columns = problem, len(L), problem.columns
         squares = L[self._columns] ** 2
-        # Larger ones move farther. The first step of a descent is as long as its unit.
+        # The first step of the descent has the length of the unit, so that larger factors change
+        # more.
         unit = 0.05 * np.sqrt(len(squares)) * (squares + squares.mean())
         self._unit = unit if squares.any() else np.ones(len(squares))
         self.start = squares / self._unit
         self.bounds = optimize.Bounds(0.0, np.inf)
 
-    def map_of(self, flat: Vector) -> Vector:
-        """The map of these variables."""
+    def to_map(self, flat: Vector) -> Vector:
+        """Return the map with these variables."""
         L = np.zeros(self._size)
         L[self._columns] = np.sqrt(self._unit * flat)
         return L
 
-    def evaluated(self, flat: Vector) -> tuple[Evaluation, Vector]:
-        """The loss, and its gradient."""
-        X = self._problem.cut
-        found = self._problem.evaluate(self.map_of(flat), V=X)
+    def evaluate(self, flat: Vector) -> tuple[Evaluation, Vector]:
+        """Return the loss and its gradient in the variables."""
+        X = self._problem.working_columns
+        evaluation = self._problem.evaluate(self.to_map(flat), V=X)
         slope = np.zeros(len(flat))
-        for block in row_blocks(len(X), 0, at_most=1024):  # many in single precision lose digits
-            slope += np.einsum("ij,ij->j", found.laplacian_v[block], X[block])
-        return found, self._unit * slope
+        for block in row_blocks(len(X), 0, at_most=1024):  # Long sums lose digits in float32.
+            slope += np.einsum("ij,ij->j", evaluation.laplacian_v[block], X[block])
+        return evaluation, self._unit * slope

@@ -15,9 +15,13 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
 from nearfar.blocks import effective_threads, map_in_order, row_blocks, squared_distances
-from nearfar.large_margin.energy_costs import center_costs, impostor_costs
-from nearfar.large_margin.impostors import nearest_impostors, target_neighbors
-from nearfar.large_margin.pair_lists import listed_distances, order_of_nearness, target_distances
+from nearfar.large_margin.energy_costs import compute_center_costs, compute_impostor_costs
+from nearfar.large_margin.impostors import find_nearest_impostors, find_target_neighbors
+from nearfar.large_margin.pair_lists import (
+    compute_listed_distances,
+    compute_target_distances,
+    rank_by_distance,
+)
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.state import (
@@ -151,11 +155,11 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             "_order": indices("n", below="n"),
             "_edges": indices("edges"),
             "target_neighbors_": indices("n", "k", low=-1, below="n"),
-            "_reach": floats("n", "k"),  # minus infinity where there are no targets
+            "_reach": floats("n", "k"),  # Minus infinity for missing targets.
             "n_neighbors_": whole(low=1, most="n"),
             "push_weight_": number(0, 1),
             "n_impostors_": optional(none_or(whole(low=1))),
-            "_beyond": optional(none_or(floats("n", 2))),  # infinite where nothing is left out
+            "_beyond": optional(none_or(floats("n", 2))),  # Infinite if all impostors count.
         },
         rows="_points",
     )
@@ -200,7 +204,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             The fitted classifier.
         """
         learner, points, classes, codes = self._fit_learner(X, y, supervision)
-        source = _with_targets(learner)
+        source = _find_targets_learner(learner)
         n_neighbors, push_weight = self.n_neighbors, self.push_weight
         if n_neighbors is None:
             n_neighbors = getattr(source, "n_neighbors", 3)
@@ -210,9 +214,9 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         if n_impostors == "auto":
             n_impostors = getattr(source, "n_impostors_", None)
         if source is None:
-            targets = target_neighbors(points, codes, n_neighbors)
+            targets = find_target_neighbors(points, codes, n_neighbors)
         else:
-            targets = _checked_targets(source, len(points))
+            targets = _check_targets(source, len(points))
         sizes = np.bincount(codes)
         if sizes.min() < n_neighbors:
             label = classes.tolist()[int(np.argmin(sizes))]
@@ -223,32 +227,34 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             )
         self.estimator_, self.classes_ = learner, classes
         self.target_neighbors_ = targets
-        # No class has more points than the largest.
+        # No class has more points than the largest class.
         self.n_neighbors_ = min(int(n_neighbors), int(sizes.max()))
         self.push_weight_ = float(push_weight)
-        # Classes side by side: each is a slice of the columns of a block of distances.
+        # Sort points by class, so that each class is a slice of the columns of distances.
         self._order = np.argsort(codes, kind="stable")
         self._edges = np.concatenate([[0], np.cumsum(sizes)])
-        # Any point amid the data serves; a median is not carried away by a few far rows.
+        # Any point inside the data can be the center. The median is robust to outliers.
         self._center = np.median(points[:: 1 + len(points) // 1000].astype(np.float64), axis=0)
-        placed = self._placed(points, "X")
-        self._reach = 1.0 + target_distances(placed, targets)[self._order]
+        placed = self._center_points(points, "X")
+        self._reach = 1.0 + compute_target_distances(placed, targets)[self._order]
         self._points = placed[self._order]
         self.n_impostors_ = n_impostors
-        self._beyond = None if n_impostors is None else self._last_that_count(codes[self._order])
+        self._beyond = (
+            None if n_impostors is None else self._find_last_impostors(codes[self._order])
+        )
         return self
 
-    def _last_that_count(self, codes: Indices) -> Matrix:
-        """Squared distances to the last impostor that counts and to the next, (n, 2).
+    def _find_last_impostors(self, codes: Indices) -> Matrix:
+        """Return squared distances to the last impostor that counts and to the next one, (n, 2).
 
-        Infinite where there is none within reach.
+        They are infinite if there is no such impostor within reach.
         """
         m = int(self.n_impostors_ or 0)
         reach = np.where(self._reach > 0, self._reach, -np.inf).max(axis=1, initial=-np.inf)
         threads = effective_threads(self.n_jobs)
-        pairs, _ = nearest_impostors(self._points, codes, reach, m + 1, n_threads=threads)
-        distances = listed_distances(self._points, pairs.centers, pairs.indices)
-        rank = order_of_nearness(pairs.centers, distances)
+        pairs, _ = find_nearest_impostors(self._points, codes, reach, m + 1, n_threads=threads)
+        distances = compute_listed_distances(self._points, pairs.centers, pairs.indices)
+        rank = rank_by_distance(pairs.centers, distances)
         beyond = np.full((len(codes), 2), np.inf)
         for column in (0, 1):
             at = rank == m - 1 + column
@@ -277,10 +283,12 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             Non-negative energies, with columns in the order of ``classes_``.
         """
         check_is_fitted(self)
-        queries = self._placed(self._queries(X), "X")
-        beyond = self._left_out()
+        queries = self._center_points(self._queries(X), "X")
+        beyond = self._get_beyond()
         last = None if beyond is None else beyond[:, 0]
-        return self._in_blocks(queries, lambda block, distances: self._energies(distances, last))
+        return self._run_in_blocks(
+            queries, lambda block, distances: self._compute_energies(distances, last)
+        )
 
     def decision_function(self, X: ArrayLike) -> Matrix:
         """Return negative energies, so that the predicted label has the largest value.
@@ -337,79 +345,84 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
                 "fitted with 1."
             )
         codes = np.repeat(np.arange(len(self.classes_)), np.diff(self._edges))
-        winners = self._leave_one_out_energies().argmin(axis=1)
+        winners = self._compute_leave_one_out_energies().argmin(axis=1)
         return float(np.mean(winners != codes))
 
-    def _leave_one_out_energies(self) -> Matrix:
-        """Energies of the training points, in the order of classes; inf for a class that is gone.
+    def _compute_leave_one_out_energies(self) -> Matrix:
+        """Return the leave-one-out energies of the training points, sorted by class.
 
-        This is the energy of the point against all others: it is no neighbour of its own, and
-        where it is a target of another point, this target does not count.
+        The energy of a point is computed from all other points. The point is not a neighbor of
+        itself, and it does not count as a target of other points. The energy is infinite for a
+        class that has no other point.
         """
         n, n_classes = len(self._points), len(self.classes_)
-        place = np.empty(n, dtype=np.intp)
-        place[self._order] = np.arange(n)
-        # Pairs (centre, slot) by their target, all in the order of classes.
+        position = np.empty(n, dtype=np.intp)
+        position[self._order] = np.arange(n)
+        # Pairs (center, slot), sorted by their target. All indices refer to the sorted points.
         center, slot = np.nonzero(self.target_neighbors_[self._order] >= 0)
-        target = place[self.target_neighbors_[self._order][center, slot]]
-        by_target = np.argsort(target, kind="stable")
-        center, slot, target = center[by_target], slot[by_target], target[by_target]
+        target = position[self.target_neighbors_[self._order][center, slot]]
+        order = np.argsort(target, kind="stable")
+        center, slot, target = center[order], slot[order], target[order]
         codes = np.repeat(np.arange(n_classes), np.diff(self._edges))
-        beyond = self._left_out()
+        beyond = self._get_beyond()
 
-        def energies_without(block: slice, distances: Matrix) -> Matrix:
+        def compute_energies_without(block: slice, distances: Matrix) -> Matrix:
             rows = np.arange(len(distances))
             distances[rows, rows + block.start] = np.inf
-            gone = slice(*np.searchsorted(target, [block.start, block.stop]))
-            row, point = target[gone] - block.start, center[gone]
-            hinges = np.maximum(self._reach[point, slot[gone]] - distances[row, point], 0)
-            left = None
+            block_targets = slice(*np.searchsorted(target, [block.start, block.stop]))
+            row, point = target[block_targets] - block.start, center[block_targets]
+            hinges = np.maximum(self._reach[point, slot[block_targets]] - distances[row, point], 0)
+            limits = None
             if beyond is not None:
                 last, following = beyond.T
-                # The next counts where the point left out did; it is known up to rounding.
-                counted = distances <= last * (1 + 1e-9)
-                alike = codes[block, None] == codes
-                left = np.where(counted & ~alike, following, last)
-                kept = np.maximum(self._reach[point, slot[gone]] - last[point], 0)
-                hinges = np.maximum(hinges - kept, 0)
+                # If the omitted point counted (up to rounding), the next impostor counts instead.
+                is_counted = distances <= last * (1 + 1e-9)
+                is_same_class = codes[block, None] == codes
+                limits = np.where(is_counted & ~is_same_class, following, last)
+                kept_hinges = np.maximum(self._reach[point, slot[block_targets]] - last[point], 0)
+                hinges = np.maximum(hinges - kept_hinges, 0)
             cells = row * n_classes + codes[point]
             dropped: Matrix = np.bincount(cells, hinges, len(rows) * n_classes).astype(float)
-            return self._energies(distances, left, dropped.reshape(len(rows), n_classes))
+            return self._compute_energies(distances, limits, dropped.reshape(len(rows), n_classes))
 
-        return self._in_blocks(self._points, energies_without)
+        return self._run_in_blocks(self._points, compute_energies_without)
 
-    def _left_out(self) -> Matrix | None:
-        """Squared distances beyond which impostors do not count; None where all do."""
-        return getattr(self, "_beyond", None)  # not there in older models
+    def _get_beyond(self) -> Matrix | None:
+        """Return squared distances beyond which impostors do not count; None if all count."""
+        return getattr(self, "_beyond", None)  # Older model files do not have it.
 
-    def _energies(
+    def _compute_energies(
         self, distances: Matrix, beyond: Matrix | None = None, dropped: Matrix | float = 0.0
     ) -> Matrix:
-        """The three terms; ``dropped`` is to be left out of the third, by class of the centre."""
-        in_the_way = impostor_costs(distances, self._edges, self._reach, beyond) - dropped
-        costs = center_costs(
+        """Return the sum of the three terms, with ``dropped`` subtracted from the third."""
+        impostor_terms = (
+            compute_impostor_costs(distances, self._edges, self._reach, beyond) - dropped
+        )
+        costs = compute_center_costs(
             distances,
             self._edges,
             self.n_neighbors_,
             self.push_weight_,
             getattr(self, "n_impostors_", None),
         )
-        others = in_the_way.sum(axis=1, keepdims=True) - in_the_way
-        return costs + self.push_weight_ * np.maximum(others, 0)
+        other_class_terms = impostor_terms.sum(axis=1, keepdims=True) - impostor_terms
+        return costs + self.push_weight_ * np.maximum(other_class_terms, 0)
 
-    def _in_blocks(self, queries: Matrix, energies: Callable[[slice, Matrix], Matrix]) -> Matrix:
-        """Energies from blocks of squared distances to the training points."""
+    def _run_in_blocks(
+        self, queries: Matrix, energies: Callable[[slice, Matrix], Matrix]
+    ) -> Matrix:
+        """Return energies, computed from blocks of squared distances to the training points."""
         squares = np.einsum("ij,ij->i", self._points, self._points)
 
-        def of(block: slice) -> Matrix:
+        def evaluate_block(block: slice) -> Matrix:
             return energies(block, squared_distances(queries[block], self._points, squares))
 
         blocks = row_blocks(len(queries), 16 * len(squares), at_most=1024)
-        found = map_in_order(of, blocks, effective_threads(self.n_jobs))
-        return np.concatenate([np.empty((0, len(self.classes_))), *found])
+        energy_blocks = map_in_order(evaluate_block, blocks, effective_threads(self.n_jobs))
+        return np.concatenate([np.empty((0, len(self.classes_))), *energy_blocks])
 
-    def _placed(self, points: Floats, name: str) -> Matrix:
-        """Points about the centre, in float64."""
+    def _center_points(self, points: Floats, name: str) -> Matrix:
+        """Return the points minus the center, in float64."""
         with np.errstate(over="ignore"):
             placed = points - self._center
             overflow = not np.isfinite(16 * np.einsum("ij,ij->i", placed, placed).max(initial=0))
@@ -421,14 +434,14 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         return placed
 
 
-def _with_targets(learner: Any) -> Any:
-    """The part of a fitted learner that was trained on target neighbours, or None."""
+def _find_targets_learner(learner: Any) -> Any:
+    """Return the step of a fitted learner that has target neighbors, or None."""
     while isinstance(learner, Pipeline):
         learner = learner.steps[-1][1]
     return learner if hasattr(learner, "target_neighbors_") else None
 
 
-def _checked_targets(learner: Any, n_samples: int) -> Indices:
+def _check_targets(learner: Any, n_samples: int) -> Indices:
     targets = np.asarray(learner.target_neighbors_)
     fits = targets.ndim == 2 and len(targets) == n_samples
     if not fits or targets.min(initial=-1) < -1 or targets.max(initial=-1) >= n_samples:

@@ -1,4 +1,4 @@
-"""Rows held out to stop a fit in time."""
+"""Early stopping of a fit by the error on held-out rows."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from sklearn.model_selection import train_test_split
 
 from nearfar.arrays import Indices, Matrix
 
-#: Iterations between two looks at the held-out rows.
+#: Number of iterations between two validation checks.
 WATCH_EVERY = 10
 
 
 class Watch:
-    """The error of rows held out, looked at now and then, and the map that had the lowest.
+    """Early stopping: validation errors, checked every 10 iterations, and the best map.
 
-    After so many looks (``patience``) without a lower error, it is time to stop. With ``keep`` the
-    maps of all looks are kept.
+    The fit should stop after ``patience`` checks without a lower error. With ``keeps_maps=True``,
+    the maps of all checks are stored.
     """
 
     def __init__(
-        self, error: Callable[[Matrix], float], patience: int, *, keep: bool = False
+        self, error: Callable[[Matrix], float], patience: int, *, keeps_maps: bool = False
     ) -> None:
-        self._error, self._patience, self._keep = error, patience, keep
+        self._error, self._patience, self._keeps_maps = error, patience, keeps_maps
         self.errors: list[float] = []
         self.maps: list[Matrix] = []
         self.best: Matrix | None = None
@@ -32,48 +32,51 @@ class Watch:
         self._iterations = 0
 
     def __call__(self, L: Matrix) -> bool:
-        """Called after each iteration; True when it is time to stop."""
+        """Count an iteration, and check every tenth. Return True if the fit should stop."""
         self._iterations += 1
-        return self._iterations % WATCH_EVERY == 0 and self.look(L)
+        return self._iterations % WATCH_EVERY == 0 and self.check(L)
 
-    def look(self, L: Matrix) -> bool:
-        """Take the error of a map; True when it is time to stop."""
+    def check(self, L: Matrix) -> bool:
+        """Compute the validation error of a map. Return True if the fit should stop."""
         error = self._error(L)
         if not self.errors or error < min(self.errors):
             self.best, self.best_iteration = L.copy(), self._iterations
         self.errors.append(error)
-        if self._keep:
+        if self._keeps_maps:
             self.maps.append(L.copy())
         return len(self.errors) - int(np.argmin(self.errors)) > self._patience
 
 
-def mean_errors(watches: Sequence[Watch]) -> list[float]:
-    """Look by look; a descent that ended stays where it is."""
+def average_errors(watches: Sequence[Watch]) -> list[float]:
+    """Return the mean validation error after each check.
+
+    A run that has stopped keeps its last error.
+    """
     longest = max(len(watch.errors) for watch in watches)
-    padded = [w.errors + w.errors[-1:] * (longest - len(w.errors)) for w in watches]
-    return [float(error) for error in np.mean(padded, axis=0)]
+    extended = [w.errors + w.errors[-1:] * (longest - len(w.errors)) for w in watches]
+    return [float(error) for error in np.mean(extended, axis=0)]
 
 
 def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indices]:
-    """Rows to train on and rows to watch, by class as far as classes allow it."""
+    """Return training rows and validation rows, stratified by class if the classes allow it."""
     sizes = np.bincount(codes)
-    n_held = round(fraction * len(codes))
-    if n_held < 1 or len(codes) - n_held < 2:
+    n_validation = round(fraction * len(codes))
+    if n_validation < 1 or len(codes) - n_validation < 2:
         raise ValueError(
             f"validation_fraction={fraction} of {len(codes)} rows leaves too few rows for training "
             "(at least 2) or for validation (at least 1). Choose another validation_fraction, or "
             "0 for no validation."
         )
-    by_class = sizes.min() >= 2 and n_held >= len(sizes) <= len(codes) - n_held
-    trained, held = train_test_split(
+    is_stratified = sizes.min() >= 2 and n_validation >= len(sizes) <= len(codes) - n_validation
+    training, validation = train_test_split(
         np.arange(len(codes)),
-        test_size=n_held,
-        stratify=codes if by_class else None,
+        test_size=n_validation,
+        stratify=codes if is_stratified else None,
         random_state=seed,
     )
-    if len(np.unique(codes[trained])) < 2:
+    if len(np.unique(codes[training])) < 2:
         raise ValueError(
             f"With validation_fraction={fraction}, the training rows contain only one class. "
             "Reduce validation_fraction."
         )
-    return np.sort(trained), np.sort(held)
+    return np.sort(training), np.sort(validation)

@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Vector
 from nearfar.blocks import map_in_order, row_blocks
-from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
+from nearfar.large_margin.pair_lists import PairList, compute_listed_distances, make_pair_list
 from nearfar.search.block_search import BlockProducts, facing, kth_at_most, rows_at_once
 from nearfar.search.candidates import reach_of, reach_of_nearest
 from nearfar.search.placed_rows import PlacedRows, placed
 
-# Products of so many terms take longer than starting threads and limiting those of BLAS.
+# Number of multiplications from which threads save more time than they take to start.
 _WORTH_THREADS = 2 * 10**9
-# Rows that meet the blocks of others at once. Classes of together fewer than the second do so too.
-_ROWS, _FEW_ROWS = 2048, 256
-# Rows of so few bytes are brought to single precision once, others for each block. Few rows may
-# then meet many others: so many distances at once.
-_BYTES_HELD, _DISTANCES = 2**23, 2**20
-# Every so many-th row says how near the nearest impostors are at most, if there are many.
-_SPARSE, _MANY = 16, 2048
+# Maximum number of rows per task, and maximum number of rows of small classes that share a task.
+_ROWS, _MAX_GROUPED_ROWS = 2048, 256
+# Size in bytes up to which all rows are converted to single precision once instead of per block,
+# and number of distances per block in that case.
+_MAX_BYTES_CONVERTED, _DISTANCES = 2**23, 2**20
+# With many rows, every 16th row gives an upper bound on the distances of the nearest impostors.
+_SAMPLE_STEP, _MANY_ROWS = 16, 2048
 _FLOAT32 = np.dtype(np.float32)
 
 
@@ -36,15 +36,16 @@ def find_impostors_blocks(
     n_threads: int = 1,
     among: Indices | None = None,
 ) -> PairList | None:
-    """All pairs (i, l) of different classes with squared distance below ``reach[i]``.
+    """Return all pairs (i, l) of different classes with squared distance below ``reach[i]``.
 
-    Float32 products of rows in the order of classes propose, differences decide. Where most rows
-    are centres each product serves both directions. A point whose reach is not finite has no
-    impostors; with ``among`` only those rows may be impostors. None when there are more than
-    ``max_pairs`` candidates.
+    Float32 products of rows, sorted by class, select candidates, whose distances are then computed
+    from differences. If most rows are centers, each product is used for both directions. A point
+    whose reach is not finite has no impostors. With ``among``, only these rows can be impostors.
+    Return None if there are more than ``max_pairs`` candidates.
 
-    Cost O(n² d) in matrix products, half of it where they serve both directions. Memory beyond the
-    result are blocks within scikit-learn's ``working_memory``, no copy of the points.
+    Cost: O(n² d) in matrix products, or half of this if they are used for both directions. In
+    addition to the result, blocks within scikit-learn's ``working_memory`` are stored, but no copy
+    of the points.
 
     Examples
     --------
@@ -55,71 +56,92 @@ def find_impostors_blocks(
     (array([1, 2], dtype=int32), array([2, 1], dtype=int32))
     """
     rows, _ = placed(Z, Z, n_threads)
-    limits = _limits(rows, reach)
+    limits = _compute_limits(rows, reach)
     centers = np.flatnonzero(limits >= 0)
-    both = among is None and 2 * len(centers) > len(Z)
-    asked = _by_class(codes, np.arange(len(Z)) if both else centers)
-    faced = asked if both else _by_class(codes, np.arange(len(Z)) if among is None else among)
-    held = None
-    if 4 * Z.size <= _BYTES_HELD:
-        held = facing(rows, faced.rows, np.empty((len(faced.rows), Z.shape[1] + 2), np.float32))
+    is_symmetric = among is None and 2 * len(centers) > len(Z)
+    centers_by_class = _sort_by_class(codes, np.arange(len(Z)) if is_symmetric else centers)
+    candidates = (
+        centers_by_class
+        if is_symmetric
+        else _sort_by_class(codes, np.arange(len(Z)) if among is None else among)
+    )
+    converted = None
+    if 4 * Z.size <= _MAX_BYTES_CONVERTED:
+        converted = facing(
+            rows, candidates.rows, np.empty((len(candidates.rows), Z.shape[1] + 2), np.float32)
+        )
 
-    def impostors(task: _Task) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
-        where = asked.rows[task.asked]
-        wide = 1 if held is None else _DISTANCES // len(where)
-        products = BlockProducts(rows, rows, where, _FLOAT32, at_least=wide, whole=True)
-        own = limits[where, None]
-        room = np.empty((2, len(where) * products.at_once), bool)
-        found = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
+    def search_task(task: _Task) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
+        task_rows = centers_by_class.rows[task.centers]
+        min_columns = 1 if converted is None else _DISTANCES // len(task_rows)
+        products = BlockProducts(rows, rows, task_rows, _FLOAT32, at_least=min_columns, whole=True)
+        row_limits = limits[task_rows, None]
+        masks = np.empty((2, len(task_rows) * products.at_once), bool)
+        chunks = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
         n_candidates = 0
-        for block in _steps(task.faced, products.at_once):
-            others = faced.rows[block]
-            squared = products.of(others) if held is None else products.against(held[block])
-            close, back = room[:, : squared.size].reshape(2, *squared.shape)
-            np.less(squared, own, out=close)
-            if both:
-                np.less(squared, limits[others], out=back)
-                close |= back
-            flat = np.flatnonzero(close)
+        for block in _split_slices(task.candidates, products.at_once):
+            block_rows = candidates.rows[block]
+            squared = (
+                products.of(block_rows) if converted is None else products.against(converted[block])
+            )
+            is_close, is_close_back = masks[:, : squared.size].reshape(2, *squared.shape)
+            np.less(squared, row_limits, out=is_close)
+            if is_symmetric:
+                np.less(squared, limits[block_rows], out=is_close_back)
+                is_close |= is_close_back
+            flat = np.flatnonzero(is_close)
             if not len(flat):
                 continue
-            i, l = np.divmod(flat, len(others))  # noqa: E741
-            center, other = where[i], others[l]
-            if task.mixed:
-                # The rows themselves stand among those that they face: each pair once.
-                once = codes[center] < codes[other] if both else codes[center] != codes[other]
-                center, other, flat = center[once], other[once], flat[once]
-            if both:
-                values = squared.ravel()[flat]
-                forth, back = values < limits[center], values < limits[other]
-                center, other = (
-                    np.concatenate([center[forth], other[back]]),
-                    np.concatenate([other[forth], center[back]]),
+            i, l = np.divmod(flat, len(block_rows))  # noqa: E741
+            center, impostor = task_rows[i], block_rows[l]
+            if task.has_several_classes:
+                # The rows of the task are among the candidates: count each pair once.
+                is_counted_once = (
+                    codes[center] < codes[impostor]
+                    if is_symmetric
+                    else codes[center] != codes[impostor]
+                )
+                center, impostor, flat = (
+                    center[is_counted_once],
+                    impostor[is_counted_once],
+                    flat[is_counted_once],
+                )
+            if is_symmetric:
+                close_values = squared.ravel()[flat]
+                is_close_forth, is_close_back = (
+                    close_values < limits[center],
+                    close_values < limits[impostor],
+                )
+                center, impostor = (
+                    np.concatenate([center[is_close_forth], impostor[is_close_back]]),
+                    np.concatenate([impostor[is_close_forth], center[is_close_back]]),
                 )
             n_candidates += len(center)
             if n_candidates > max_pairs:
                 break
-            # The product rounds: what it found is measured again.
-            near = listed_distances(Z, center, other) < reach[center]
-            found.append((center[near].astype(np.int32), other[near].astype(np.int32)))
-        one, two = (np.concatenate(part) for part in zip(*found, strict=True))
-        return n_candidates, one, two
+            # Products have rounding errors, so the distances are computed again.
+            is_near = compute_listed_distances(Z, center, impostor) < reach[center]
+            chunks.append((center[is_near].astype(np.int32), impostor[is_near].astype(np.int32)))
+        task_centers, task_impostors = (np.concatenate(part) for part in zip(*chunks, strict=True))
+        return n_candidates, task_centers, task_impostors
 
     if Z.size * len(centers) < _WORTH_THREADS:
         n_threads = 1
-    found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
-    n_found = 0
-    needed = n_threads * (6 * rows_at_once(len(Z), Z.shape[1], _FLOAT32) + 12 * Z.shape[1])
-    tasks = _tasks(asked, faced, later=both, needed=needed)
-    for n_candidates, center, other in map_in_order(impostors, tasks, n_threads):
-        n_found += n_candidates
-        if n_found > max_pairs:
+    chunks: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+    n_total = 0
+    bytes_per_row = n_threads * (6 * rows_at_once(len(Z), Z.shape[1], _FLOAT32) + 12 * Z.shape[1])
+    tasks = _make_tasks(
+        centers_by_class, candidates, later_only=is_symmetric, bytes_per_row=bytes_per_row
+    )
+    for n_candidates, center, impostor in map_in_order(search_task, tasks, n_threads):
+        n_total += n_candidates
+        if n_total > max_pairs:
             return None
-        found.append((center, other))
-    return pair_list(found, len(Z))
+        chunks.append((center, impostor))
+    return make_pair_list(chunks, len(Z))
 
 
-def closer_reach(
+def shorten_reach(
     Z: NDArray[np.floating[Any]],
     codes: Indices,
     reach: Vector,
@@ -127,37 +149,40 @@ def closer_reach(
     *,
     n_threads: int = 1,
 ) -> Vector:
-    """Reaches made shorter as far as the ``n_nearest`` impostors of each point stay within.
+    """Return shorter reaches that still contain the ``n_nearest`` nearest impostors per point.
 
-    Where there are many rows only some are looked at, of which the nearest bound those of all.
+    With many rows, only a sample of impostors is searched. The distances of the nearest sampled
+    impostors are upper bounds on those of the nearest impostors.
     """
     n, p = Z.shape
     rows, _ = placed(Z, Z, n_threads)
-    few = _by_class(codes, np.arange(n)).rows[:: 1 if n <= _MANY else min(_SPARSE, n // _MANY)]
-    held = facing(rows, few, np.empty((len(few), p + 2), np.float32))
-    closer = reach.copy()
+    sample = _sort_by_class(codes, np.arange(n)).rows[
+        :: 1 if n <= _MANY_ROWS else min(_SAMPLE_STEP, n // _MANY_ROWS)
+    ]
+    converted = facing(rows, sample, np.empty((len(sample), p + 2), np.float32))
+    shorter = reach.copy()
 
     def shorten(centers: Indices) -> None:
-        products = BlockProducts(rows, rows, centers, _FLOAT32, at_least=len(few), whole=True)
-        squared = products.against(held)
-        squared[codes[centers, None] == codes[few]] = np.inf
-        near = kth_at_most(squared, n_nearest).astype(np.float64)
-        near = reach_of_nearest(products.norms, near, p, _FLOAT32)
-        closer[centers] = np.minimum(closer[centers], near * rows.scale**2)
+        products = BlockProducts(rows, rows, centers, _FLOAT32, at_least=len(sample), whole=True)
+        squared = products.against(converted)
+        squared[codes[centers, None] == codes[sample]] = np.inf
+        kth_distance = kth_at_most(squared, n_nearest).astype(np.float64)
+        kth_distance = reach_of_nearest(products.norms, kth_distance, p, _FLOAT32)
+        shorter[centers] = np.minimum(shorter[centers], kth_distance * rows.scale**2)
 
-    if n_nearest <= len(few):
+    if n_nearest <= len(sample):
         centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
-        blocks = row_blocks(len(centers), n_threads * 6 * len(few), at_most=_FEW_ROWS)
+        blocks = row_blocks(len(centers), n_threads * 6 * len(sample), at_most=_MAX_GROUPED_ROWS)
         for _ in map_in_order(shorten, [centers[block] for block in blocks], n_threads):
             pass
-    return closer
+    return shorter
 
 
-def _limits(rows: PlacedRows, reach: Vector) -> NDArray[np.float32]:
-    """What products in float32 may give for a pair below the reach; -1 where there is none."""
+def _compute_limits(rows: PlacedRows, reach: Vector) -> NDArray[np.float32]:
+    """Return upper bounds on the float32 products of pairs within reach; -1 if no reach."""
     p = rows.X.shape[1]
     counts = np.isfinite(reach) & (reach > 0)
-    # Differences decide, and round too.
+    # Distances computed from differences have rounding errors too.
     radius = np.sqrt(np.where(counts, reach, 0)) * (1 + (p + 4) * float(np.finfo(rows.X.dtype).eps))
     limits = reach_of(rows.squares, radius / rows.scale, p, _FLOAT32)
     with np.errstate(over="ignore"):
@@ -166,47 +191,56 @@ def _limits(rows: PlacedRows, reach: Vector) -> NDArray[np.float32]:
 
 
 class _Ordered(NamedTuple):
-    """Row numbers in the order of classes, and where each class begins among them."""
+    """Row numbers sorted by class, and the position of the first row of each class."""
 
     rows: Indices
     edges: Indices
 
 
 class _Task(NamedTuple):
-    """Some of the rows that ask, of several classes or one, and the parts of all that they face."""
+    """A slice of the centers, of one or several classes, and slices of the candidates."""
 
-    asked: slice
-    faced: list[slice]
-    mixed: bool
+    centers: slice
+    candidates: list[slice]
+    has_several_classes: bool
 
 
-def _by_class(codes: Indices, rows: Indices) -> _Ordered:
+def _sort_by_class(codes: Indices, rows: Indices) -> _Ordered:
     edges = np.cumsum(np.bincount(codes[rows], minlength=int(codes.max()) + 1))
     return _Ordered(rows[np.argsort(codes[rows], kind="stable")], np.concatenate([[0], edges]))
 
 
-def _tasks(asked: _Ordered, faced: _Ordered, *, later: bool, needed: int) -> Iterator[_Task]:
-    """Rows of one class, or of several small ones, against those of other classes.
+def _make_tasks(
+    centers: _Ordered, candidates: _Ordered, *, later_only: bool, bytes_per_row: int
+) -> Iterator[_Task]:
+    """Yield tasks: centers of one class or of several small classes, with their candidates.
 
-    Only those of ``later`` classes, if each pair of classes is to come once. Rows of several
-    classes face their own ones too.
+    Candidates are the rows of other classes, or only of later classes with ``later_only=True``, so
+    that each pair of classes occurs once. If a task has several classes, its candidates include
+    the rows of these classes.
     """
-    end = len(faced.rows)
-    for first, last in _groups(np.diff(asked.edges)):
-        before = slice(0, faced.edges[first])
-        after = slice(faced.edges[first + 1 if later else last + 1], end)
-        own = slice(before.stop, after.start)
-        parts = [after] if later else [before, after] if first == last else [before, own, after]
-        start, stop = asked.edges[first], asked.edges[last + 1]
-        for block in row_blocks(int(stop - start), needed, at_most=_ROWS):
-            yield _Task(slice(start + block.start, start + block.stop), parts, first != last)
+    end = len(candidates.rows)
+    for first, last in _group_classes(np.diff(centers.edges)):
+        before = slice(0, candidates.edges[first])
+        after = slice(candidates.edges[first + 1 if later_only else last + 1], end)
+        group_slice = slice(before.stop, after.start)
+        slices = (
+            [after]
+            if later_only
+            else [before, after]
+            if first == last
+            else [before, group_slice, after]
+        )
+        start, stop = centers.edges[first], centers.edges[last + 1]
+        for block in row_blocks(int(stop - start), bytes_per_row, at_most=_ROWS):
+            yield _Task(slice(start + block.start, start + block.stop), slices, first != last)
 
 
-def _groups(sizes: Indices) -> Iterator[tuple[int, int]]:
-    """First and last of classes that go together."""
+def _group_classes(sizes: Indices) -> Iterator[tuple[int, int]]:
+    """Yield the first and last class of each group of classes that share a task."""
     first, n_rows = 0, 0
     for label, size in enumerate(sizes.tolist()):
-        if n_rows and n_rows + size > _FEW_ROWS:
+        if n_rows and n_rows + size > _MAX_GROUPED_ROWS:
             yield first, label - 1
             first, n_rows = label, 0
         n_rows += size
@@ -214,7 +248,7 @@ def _groups(sizes: Indices) -> Iterator[tuple[int, int]]:
         yield first, len(sizes) - 1
 
 
-def _steps(parts: list[slice], size: int) -> Iterator[slice]:
-    for part in parts:
-        for start in range(part.start, part.stop, size):
-            yield slice(start, min(start + size, part.stop))
+def _split_slices(slices: list[slice], size: int) -> Iterator[slice]:
+    for section in slices:
+        for start in range(section.start, section.stop, size):
+            yield slice(start, min(start + size, section.stop))

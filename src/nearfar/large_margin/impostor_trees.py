@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import KDTree
 
 from nearfar.blocks import row_blocks
-from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
+from nearfar.large_margin.pair_lists import PairList, compute_listed_distances, make_pair_list
 
 
 def find_impostors_tree(
@@ -20,12 +20,12 @@ def find_impostors_tree(
     max_pairs: int,
     among: NDArray[np.integer[Any]] | None = None,
 ) -> PairList | None:
-    """All pairs (i, l) of different classes with squared distance below ``reach[i]``.
+    """Return all pairs (i, l) of different classes with squared distance below ``reach[i]``.
 
-    The same as :func:`~nearfar.large_margin.impostors.find_impostors`, found by k-d trees of the
-    mapped points: the trees hold for one map only, and are quick where it has few dimensions. A
-    point whose reach is not finite has no impostors; with ``among`` only those rows may be
-    impostors. None when there are more than ``max_pairs`` candidates.
+    The result is that of :func:`~nearfar.large_margin.impostors.find_impostors`. It is computed
+    with k-d trees of the mapped points, which must be built for each map and are fast in few
+    dimensions. A point whose reach is not finite has no impostors. With ``among``, only these rows
+    can be impostors. Return None if there are more than ``max_pairs`` candidates.
 
     Examples
     --------
@@ -35,27 +35,30 @@ def find_impostors_tree(
     >>> found.centers, found.indices
     (array([1, 2], dtype=int32), array([2, 1], dtype=int32))
     """
-    # Trees compare lengths. Survivors are decided from the squares, as elsewhere: a little more.
+    # Trees compare lengths, but the final test below compares squares. The radius is therefore
+    # increased by the rounding error.
     rounding = 4 * (Z.shape[1] + 4) * float(np.finfo(Z.dtype).eps)
     centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
     lengths = np.sqrt(reach[centers].astype(np.float64)) * (1 + rounding)
     rows = np.arange(len(Z)) if among is None else np.unique(among)
-    found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
-    n_found = 0
+    chunks: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+    n_candidates = 0
     for label in np.unique(codes[rows]):
         members = rows[codes[rows] == label]
         tree = KDTree(Z[members])
-        asked = np.flatnonzero(codes[centers] != label)
-        # Memory for the case that all members are near.
-        for block in row_blocks(len(asked), 40 * len(members)):
-            queries = asked[block]
-            near = tree.query_radius(Z[centers[queries]], lengths[queries])
-            counts = [len(hits) for hits in near]
-            n_found += sum(counts)
-            if n_found > max_pairs:
+        queries = np.flatnonzero(codes[centers] != label)
+        # The block size assumes the worst case, in which all members are close.
+        for block in row_blocks(len(queries), 40 * len(members)):
+            block_queries = queries[block]
+            hits_per_query = tree.query_radius(Z[centers[block_queries]], lengths[block_queries])
+            counts = [len(hits) for hits in hits_per_query]
+            n_candidates += sum(counts)
+            if n_candidates > max_pairs:
                 return None
-            center = np.repeat(centers[queries], counts)
-            other = members[np.concatenate(near)]
-            kept = listed_distances(Z, center, other) < reach[center]
-            found.append((center[kept].astype(np.int32), other[kept].astype(np.int32)))
-    return pair_list(found, len(Z))
+            center = np.repeat(centers[block_queries], counts)
+            impostor = members[np.concatenate(hits_per_query)]
+            is_impostor = compute_listed_distances(Z, center, impostor) < reach[center]
+            chunks.append(
+                (center[is_impostor].astype(np.int32), impostor[is_impostor].astype(np.int32))
+            )
+    return make_pair_list(chunks, len(Z))

@@ -1,4 +1,4 @@
-"""The large-margin loss over listed impostor pairs: with NumPy, or by a compiled kernel."""
+"""The large-margin loss over listed impostor pairs, with NumPy or a compiled kernel."""
 
 from __future__ import annotations
 
@@ -17,53 +17,54 @@ from nearfar.large_margin.pair_lists import (
     THREADED_SIZE,
     Integers,
     PairList,
-    listed_distances,
-    target_distances,
+    compute_listed_distances,
+    compute_target_distances,
 )
-from nearfar.large_margin.triplet_loss import Evaluation, Measured, weigh_hinges
+from nearfar.large_margin.triplet_loss import Evaluation, HingeDistances, weigh_hinges
 
 
 class Screen:
-    """Tells which listed pairs may have an active hinge without measuring them.
+    """Selects the listed pairs that may have an active hinge, without computing distances.
 
-    No distance becomes less by more than its two points move; so most pairs that were far when all
-    were measured, under the points ``Z``, are known to be far. Once as many were measured in vain
-    as all of them are, it is ``worn``, and they are better measured again.
+    A distance decreases by at most the sum of the displacements of its two points. Most pairs that
+    were far apart when all distances were computed, at the points ``Z``, are therefore known to be
+    far apart still. The screen ``is_worn`` if it has caused as many unnecessary distances as there
+    are pairs. Computing all distances again is then faster.
     """
 
     def __init__(self, impostors: PairList, Z: Floats) -> None:
         self.impostors, self.Z = impostors, Z
         self.lengths = np.empty(len(impostors.indices), dtype=np.float32)
-        self.n_near = self.in_vain = 0
-        #: How far each point has moved; None while the lengths are not known.
-        self.moved: NDArray[np.float32] | None = None
+        self.n_near = self.n_wasted = 0
+        #: Displacement of each point since ``Z``; None before the lengths are known.
+        self.displacements: NDArray[np.float32] | None = None
 
-    def serves(self, impostors: PairList, Z: Floats) -> bool:
-        """Whether it is one of these pairs, and of points like these."""
-        return self.impostors is impostors and self.Z.shape == Z.shape and not self.worn
+    def fits(self, impostors: PairList, Z: Floats) -> bool:
+        """Return True if the screen belongs to these pairs and to points of this shape."""
+        return self.impostors is impostors and self.Z.shape == Z.shape and not self.is_worn
 
     @property
-    def worn(self) -> bool:
-        """Whether it pays to measure all again."""
-        return self.moved is not None and self.in_vain >= len(self.lengths) - self.n_near
+    def is_worn(self) -> bool:
+        """True if computing all distances again would save time."""
+        return self.displacements is not None and self.n_wasted >= len(self.lengths) - self.n_near
 
-    def move(self, Z: Floats) -> None:
-        """Points are now here."""
+    def update(self, Z: Floats) -> None:
+        """Compute the displacements of the points."""
         difference = Z - self.Z
-        moved = np.sqrt(np.einsum("ij,ij->i", difference, difference))
-        # What rounding may have added to a length is small beside this share of it.
-        self.moved = (moved * (1 + 1e-5)).astype(np.float32)
+        displacements = np.sqrt(np.einsum("ij,ij->i", difference, difference))
+        # The factor is larger than the relative rounding error of a length.
+        self.displacements = (displacements * (1 + 1e-5)).astype(np.float32)
 
-    def near(self, pairs: slice, centers: Integers, edge: NDArray[np.float64]) -> Integers:
-        """Those of some pairs that may be nearer than ``edge``, the length for each point."""
-        assert self.moved is not None
-        room = (edge * (1 + 1e-5)).astype(np.float32) + self.moved
-        others = self.impostors.indices[pairs]
-        return np.flatnonzero(self.lengths[pairs] < room[centers] + self.moved[others])
+    def find_near(self, pairs: slice, centers: Integers, edge: NDArray[np.float64]) -> Integers:
+        """Return the positions of pairs that may be closer than ``edge``, a length per point."""
+        assert self.displacements is not None
+        limits = (edge * (1 + 1e-5)).astype(np.float32) + self.displacements
+        impostors = self.impostors.indices[pairs]
+        return np.flatnonzero(self.lengths[pairs] < limits[centers] + self.displacements[impostors])
 
 
-class _Part(NamedTuple):
-    """What some centres give: their share of an evaluation, and what it took."""
+class _Partial(NamedTuple):
+    """The evaluation of a chunk of centers, with numbers of computed and of close pairs."""
 
     loss: float
     laplacian_v: Floats
@@ -73,7 +74,7 @@ class _Part(NamedTuple):
     n_near: int
 
 
-def listed_loss(
+def compute_listed_loss(
     Z: Floats,
     targets: Integers,
     impostors: PairList,
@@ -82,57 +83,65 @@ def listed_loss(
     V: Floats | None = None,
     nearest: int | None = None,
     n_threads: int = 1,
-    measured: Measured | None = None,
+    measured: HingeDistances | None = None,
     screen: Screen | None = None,
     compiled: ModuleType | None = None,
 ) -> Evaluation:
-    """The loss with hinges over the listed impostor pairs only.
+    """Return the loss over the listed impostor pairs.
 
-    ``measured`` are the distances under Z, where they are known. A ``screen`` of these pairs saves
-    measuring most of them, and is brought up to date. Centres are shared out to threads, and go
-    through the kernels of this room where these are given.
+    ``measured`` contains the distances of Z if they are known. A ``screen`` of these pairs saves
+    most of the distances, and is updated. The centers are divided among threads. ``compiled`` is
+    the module of compiled kernels, or None for NumPy.
     """
     V = Z if V is None else V
-    screens = screen is not None and screen.moved is not None
-    if screen is not None and screens:
-        screen.move(Z)
+    is_screening = screen is not None and screen.displacements is not None
+    if screen is not None and is_screening:
+        screen.update(Z)
     indptr = impostors.indptr
 
-    def by_arrays(rows: slice) -> _Part:
+    def evaluate_by_arrays(rows: slice) -> _Partial:
         pairs = slice(int(indptr[rows.start]), int(indptr[rows.stop]))
-        mine, counts = targets[rows], np.diff(indptr[rows.start : rows.stop + 1])
+        row_targets, counts = targets[rows], np.diff(indptr[rows.start : rows.stop + 1])
         centers = np.repeat(np.arange(rows.start, rows.stop, dtype=np.int32), counts)
-        others = impostors.indices[pairs]
+        impostor_rows = impostors.indices[pairs]
         if measured is not None:
             reach, distances = measured.reach[rows], measured.distances[pairs]
         else:
-            reach = 1.0 + target_distances(Z, mine, rows.start)
+            reach = 1.0 + compute_target_distances(Z, row_targets, rows.start)
             edge = np.full(len(Z), -np.inf)
             edge[rows] = reach.max(axis=1, initial=-np.inf) + smoothing / 2
-            if screen is not None and screens:
-                kept = screen.near(pairs, centers, np.sqrt(np.maximum(edge, 0.0)))
-                centers, others = centers[kept], others[kept]
-            distances = listed_distances(Z, centers, others)
-            if screen is not None and not screens:
+            if screen is not None and is_screening:
+                near_pairs = screen.find_near(pairs, centers, np.sqrt(np.maximum(edge, 0.0)))
+                centers, impostor_rows = centers[near_pairs], impostor_rows[near_pairs]
+            distances = compute_listed_distances(Z, centers, impostor_rows)
+            if screen is not None and not is_screening:
                 screen.lengths[pairs] = np.sqrt(distances)
-        ends = np.cumsum(np.bincount(centers - rows.start, minlength=len(mine)))
-        part = PairList(np.concatenate([[0], ends]), others)
-        found = weigh_hinges(
-            reach, mine, part, distances, push_weight, smoothing, V.dtype, nearest, len(Z)
+        ends = np.cumsum(np.bincount(centers - rows.start, minlength=len(row_targets)))
+        partial = PairList(np.concatenate([[0], ends]), impostor_rows)
+        weighing = weigh_hinges(
+            reach, row_targets, partial, distances, push_weight, smoothing, V.dtype, nearest, len(Z)
         )
-        laplacian_v = _laplacian_of_rows([found.push, found.pull], V, rows)
-        return _Part(
-            found.loss, laplacian_v, found.n_active, found.slopes, len(centers), found.n_near
+        laplacian_v = _multiply_laplacian_of_rows([weighing.push, weighing.pull], V, rows)
+        return _Partial(
+            weighing.loss,
+            laplacian_v,
+            weighing.n_active,
+            weighing.slopes,
+            len(centers),
+            weighing.n_near,
         )
 
-    def by_kernel(rows: slice) -> _Part:
+    def evaluate_by_kernel(rows: slice) -> _Partial:
         assert compiled is not None
-        laplacian_v, nothing = np.zeros_like(V), np.empty(0, np.float32)
-        screening, lengths, moved = compiled.NO_SCREEN, nothing, nothing
+        laplacian_v, no_lengths = np.zeros_like(V), np.empty(0, np.float32)
+        screening, lengths, displacements = compiled.NO_SCREEN, no_lengths, no_lengths
         if screen is not None:
-            screening = compiled.SCREENS if screens else compiled.NOTES
-            lengths, moved = screen.lengths, nothing if screen.moved is None else screen.moved
-        loss, *counts = compiled.listed_rows(
+            screening = compiled.SCREENS if is_screening else compiled.NOTES
+            lengths, displacements = (
+                screen.lengths,
+                no_lengths if screen.displacements is None else screen.displacements,
+            )
+        loss, *counts = compiled.evaluate_listed_rows(
             rows.start,
             rows.stop,
             Z,
@@ -145,46 +154,48 @@ def listed_loss(
             nearest or 0,
             screening,
             lengths,
-            moved,
+            displacements,
             laplacian_v,
         )
-        return _Part(loss, laplacian_v, *counts)
+        return _Partial(loss, laplacian_v, *counts)
 
-    few = n_threads == 1 or len(impostors.indices) * Z.shape[1] < THREADED_SIZE
-    parts = [slice(0, len(Z))] if few else _even_parts(indptr, n_threads)
-    evaluated = by_arrays if compiled is None or measured is not None else by_kernel
-    total: _Part | None = None
-    for part in map_in_order(evaluated, parts, 1 if few else n_threads):
-        # Of arrays, which are sums as the numbers are, the first is added to in place.
-        total = part if total is None else _Part(*map(operator.iadd, total, part))
+    is_serial = n_threads == 1 or len(impostors.indices) * Z.shape[1] < THREADED_SIZE
+    chunks = [slice(0, len(Z))] if is_serial else _split_evenly(indptr, n_threads)
+    evaluate = (
+        evaluate_by_arrays if compiled is None or measured is not None else evaluate_by_kernel
+    )
+    total: _Partial | None = None
+    for partial in map_in_order(evaluate, chunks, 1 if is_serial else n_threads):
+        # Add numbers and arrays of all chunks. Arrays are added in place.
+        total = partial if total is None else _Partial(*map(operator.iadd, total, partial))
     assert total is not None
     if screen is not None:
-        if screens:
-            screen.in_vain += total.n_measured - screen.n_near
+        if is_screening:
+            screen.n_wasted += total.n_measured - screen.n_near
         else:
             screen.n_near = total.n_near
-            screen.move(Z)
+            screen.update(Z)
     return Evaluation(*total[:4])
 
 
-def _even_parts(indptr: NDArray[np.int64], n_parts: int) -> list[slice]:
-    """Rows in parts with about as many pairs each."""
-    wanted = np.linspace(0, indptr[-1], n_parts + 1)[1:-1]
-    edges = [0, *np.searchsorted(indptr, wanted).tolist(), len(indptr) - 1]
+def _split_evenly(indptr: NDArray[np.int64], n_chunks: int) -> list[slice]:
+    """Return slices of the rows with about equal numbers of pairs."""
+    targets = np.linspace(0, indptr[-1], n_chunks + 1)[1:-1]
+    edges = [0, *np.searchsorted(indptr, targets).tolist(), len(indptr) - 1]
     return [slice(a, b) for a, b in pairwise(edges) if b > a]
 
 
-def _laplacian_of_rows(weights: list[sparse.csr_array], V: Floats, rows: slice) -> Floats:
-    """Lap(W) V, W being a sum, of the pairs of some rows."""
-    n, mine = rows.stop - rows.start, V[rows]
-    degrees, others = np.zeros(n), np.zeros(len(V))
+def _multiply_laplacian_of_rows(weights: list[sparse.csr_array], V: Floats, rows: slice) -> Floats:
+    """Return Lap(W) V for the pairs of ``rows``, where W is the sum of the given matrices."""
+    n, V_rows = rows.stop - rows.start, V[rows]
+    degrees, column_degrees = np.zeros(n), np.zeros(len(V))
     for W in weights:
         degrees += np.bincount(np.repeat(np.arange(n), np.diff(W.indptr)), W.data, n)
-        others += np.bincount(W.indices, W.data, len(V))
-    own = degrees.astype(V.dtype)[:, None] * mine
-    result: Floats = others.astype(V.dtype)[:, None] * V
+        column_degrees += np.bincount(W.indices, W.data, len(V))
+    row_part = degrees.astype(V.dtype)[:, None] * V_rows
+    result: Floats = column_degrees.astype(V.dtype)[:, None] * V
     for W in weights:
-        own -= W @ V
-        result -= W.T @ mine
-    result[rows] += own
+        row_part -= W @ V
+        result -= W.T @ V_rows
+    result[rows] += row_part
     return result

@@ -1,4 +1,4 @@
-"""The large-margin loss with several metrics."""
+"""The large-margin loss with one metric per cell of points."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from scipy import sparse
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.large_margin.impostors import find_impostors
-from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
-from nearfar.large_margin.problem import LargeMargin, Progress, least_ratio
-from nearfar.large_margin.triplet_loss import Evaluation, laplacian_dot, weigh_hinges
-from nearfar.large_margin.working_set import SLACK, shrinkage_of
+from nearfar.large_margin.pair_lists import PairList, compute_listed_distances, make_pair_list
+from nearfar.large_margin.problem import LargeMargin, Progress, compute_min_form_ratio
+from nearfar.large_margin.triplet_loss import Evaluation, multiply_laplacian, weigh_hinges
+from nearfar.large_margin.working_set import SLACK, compute_map_shrinkage
 
 
 class ManyMetrics(LargeMargin):
-    """The large-margin loss with a map for each cell; L has shape (cells, rows, columns)."""
+    """The large-margin loss with one map per cell. L has shape (cells, rows, columns)."""
 
     def __init__(
         self,
@@ -42,22 +42,24 @@ class ManyMetrics(LargeMargin):
         points: Any = None,
         measured: Any = None,
     ) -> Evaluation:
-        """The loss over the listed pairs; the gradient stands in for Lap(W) V."""
-        found, mapped = self._weighed(L, smoothing, points)
+        """Return the loss over the listed pairs, with the gradient in L as ``laplacian_v``."""
+        weighing, mapped = self._weigh_pairs(L, smoothing, points)
         X = self.working if points is None else points
         gradient = np.empty(L.shape)
-        for cell, W in enumerate(self._by_cell(found)):
-            gradient[cell] = 2 * (laplacian_dot(W, mapped[cell]).T @ X)
-        return Evaluation(found.loss, gradient, found.n_active, found.slopes)
+        for cell, W in enumerate(self._split_by_cell(weighing)):
+            gradient[cell] = 2 * (multiply_laplacian(W, mapped[cell]).T @ X)
+        return Evaluation(weighing.loss, gradient, weighing.n_active, weighing.slopes)
 
-    def _weighed(self, L: Matrix, smoothing: float | None, points: Any) -> Any:
+    def _weigh_pairs(self, L: Matrix, smoothing: float | None, points: Any) -> Any:
         width = self.smoothing if smoothing is None else smoothing
         X = self.working if points is None else points
-        mapped = [X @ part.T.astype(X.dtype) for part in L]
-        reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets)
+        mapped = [X @ L_cell.T.astype(X.dtype) for L_cell in L]
+        reach = 1.0 + compute_cell_target_distances(mapped, self.cells, self.targets)
         assert self.pairs is not None
-        distances = cell_pair_distances(mapped, self.cells, self.pairs.centers, self.pairs.indices)
-        found = weigh_hinges(
+        distances = compute_cell_pair_distances(
+            mapped, self.cells, self.pairs.centers, self.pairs.indices
+        )
+        weighing = weigh_hinges(
             reach,
             self.targets,
             self.pairs,
@@ -67,44 +69,44 @@ class ManyMetrics(LargeMargin):
             X.dtype,
             self.nearest,
         )
-        return found, mapped
+        return weighing, mapped
 
-    def _by_cell(self, found: Any) -> list[sparse.csr_array]:
-        """W with the columns of one cell after the other, the others empty."""
-        W = (found.push + found.pull).tocoo()
+    def _split_by_cell(self, weighing: Any) -> list[sparse.csr_array]:
+        """Return one copy of W per cell, in which the columns of all other cells are zero."""
+        W = (weighing.push + weighing.pull).tocoo()
         owner = self.cells[W.col]
-        parts = []
+        matrices = []
         for cell in range(len(self.members)):
-            mine = owner == cell
-            rows, columns = W.row[mine], W.col[mine]
-            parts.append(sparse.csr_array((W.data[mine], (rows, columns)), W.shape))
-        return parts
+            is_in_cell = owner == cell
+            rows, columns = W.row[is_in_cell], W.col[is_in_cell]
+            matrices.append(sparse.csr_array((W.data[is_in_cell], (rows, columns)), W.shape))
+        return matrices
 
-    def gradient(self, laplacian_z: Any, points: Any = None) -> Matrix:
-        """As it is."""
+    def compute_gradient(self, laplacian_z: Any, points: Any = None) -> Matrix:
+        """Return the gradient that `evaluate` has already computed."""
         return np.asarray(laplacian_z)
 
-    def rescaled(self, L: Matrix) -> Matrix:
-        """As it is: the single map has its scale."""
+    def rescale(self, L: Matrix) -> Matrix:
+        """Return L unchanged, because the single map is already scaled."""
         return L
 
-    def _stages(self, L: Matrix) -> list[int | None]:
-        return [None]  # it starts from a good map
+    def _plan_stages(self, L: Matrix) -> list[int | None]:
+        return [None]  # The single map is a good start.
 
     def _is_sampled(self, L: Matrix) -> bool:
         return False
 
     def search(
-        self, L: Matrix, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
+        self, L: Matrix, *, keep: bool = False, coarse: bool = False, max_listed: int | None = None
     ) -> float:
-        """List every pair with an active hinge, cell by cell of the impostor."""
-        mapped = [self.points @ part.T for part in L]
-        reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
+        """List every pair with an active hinge, for each cell of impostors."""
+        mapped = [self.points @ L_cell.T for L_cell in L]
+        reach = 1.0 + compute_cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
         radius = np.maximum(SLACK * reach, reach + self.smoothing)
-        before = self.evaluate(L).loss
+        loss_before = self.evaluate(L).loss
         lists = []
         for Z, members in zip(mapped, self.members, strict=True):
-            found = find_impostors(
+            pairs = find_impostors(
                 Z,
                 self.codes,
                 radius,
@@ -112,82 +114,86 @@ class ManyMetrics(LargeMargin):
                 n_threads=self.n_threads,
                 among=members,
             )
-            if found is None:
+            if pairs is None:
                 raise ValueError(
                     "There are more than 100 million impostor pairs, the limit for several "
                     "metrics. Use fewer training rows, or a better map to start from."
                 )
-            lists.append((found.centers, found.indices))
+            lists.append((pairs.centers, pairs.indices))
         if keep and self.pairs is not None:
             lists.append((self.pairs.centers, self.pairs.indices))
-        self.pairs: PairList | None = pair_list(lists, len(self.points))
+        self.pairs: PairList | None = make_pair_list(lists, len(self.points))
         self._listed_at = (L, radius, radius)
-        after = self.evaluate(L).loss
-        return (after - before) / after if after > 0 else 0.0
+        loss_after = self.evaluate(L).loss
+        return (loss_after - loss_before) / loss_after if loss_after > 0 else 0.0
 
     def is_complete(self, L: Matrix) -> bool:
-        """Whether the list surely holds every active pair under L, without a search."""
+        """Return True if a bound proves that the list contains every active pair under L."""
         if self._listed_at is None:
             return False
-        before, radius, _ = self._listed_at
-        if np.array_equal(L, before):
+        L_before, radius, _ = self._listed_at
+        if np.array_equal(L, L_before):
             return True
-        alpha = min(shrinkage_of(a, b) for a, b in zip(before, L, strict=True))
-        mapped = [self.points @ part.T for part in L]
-        reach = 1.0 + cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
+        alpha = min(compute_map_shrinkage(a, b) for a, b in zip(L_before, L, strict=True))
+        mapped = [self.points @ L_cell.T for L_cell in L]
+        reach = 1.0 + compute_cell_target_distances(mapped, self.cells, self.targets).max(axis=1)
         centers = np.isfinite(reach)
         return bool(np.all(alpha * radius[centers] >= reach[centers] + self.smoothing / 2))
 
     def _escape(self, progress: Progress, tol: float) -> bool:
         return False
 
-    def dual_bound(self, L: Matrix) -> float:
-        """A lower bound on the least loss over all metrics, as for one.
+    def compute_dual_bound(self, L: Matrix) -> float:
+        """Return a lower bound on the loss over all metrics, as for a single metric.
 
-        It is 0 where no point of some cell is a target: nothing is known to hold that metric back.
+        The bound is 0 if a cell contains no target, because no pull term bounds its metric.
         """
         X = self.points
         best = self.bound
         pull = None
         for width in self.smoothing * np.array([1.0, 0.3, 3.0]):
-            found, _ = self._weighed(L, width, X)
-            S = [X.T @ laplacian_dot(W, X) for W in self._by_cell(found)]
+            weighing, _ = self._weigh_pairs(L, width, X)
+            S = [X.T @ multiply_laplacian(W, X) for W in self._split_by_cell(weighing)]
             if pull is None:
-                pull = self._pulls()
-            lowest = min(least_ratio((s + s.T) / 2 - P, P) for s, P in zip(S, pull, strict=True))
+                pull = self._compute_pulls()
+            lowest = min(
+                compute_min_form_ratio((s + s.T) / 2 - P, P) for s, P in zip(S, pull, strict=True)
+            )
             factor = 1.0 if lowest >= -1.0 else -1.0 / lowest
-            best = max(best, factor * self.push_weight * found.slopes)
+            best = max(best, factor * self.push_weight * weighing.slopes)
         return best
 
-    def _pulls(self) -> list[Matrix]:
+    def _compute_pulls(self) -> list[Matrix]:
         rows, slots = np.nonzero(self.targets >= 0)
         columns = self.targets[rows, slots]
         weights = np.full(len(rows), 1 - self.push_weight)
         n = len(self.points)
         pulls = []
         for cell in range(len(self.members)):
-            mine = self.cells[columns] == cell
-            W = sparse.csr_array((weights[mine], (rows[mine], columns[mine])), (n, n))
-            P = self.points.T @ laplacian_dot(W, self.points)
+            is_in_cell = self.cells[columns] == cell
+            W = sparse.csr_array(
+                (weights[is_in_cell], (rows[is_in_cell], columns[is_in_cell])), (n, n)
+            )
+            P = self.points.T @ multiply_laplacian(W, self.points)
             pulls.append((P + P.T) / 2)
         return pulls
 
 
-def cell_pair_distances(
+def compute_cell_pair_distances(
     mapped: list[Any], cells: Indices, first: NDArray[Any], second: NDArray[Any]
 ) -> Matrix:
-    """Squared distances by the metric of the second point of each pair."""
+    """Return squared distances by the metric of the second point of each pair."""
     distances = np.empty(len(first))
     owner = cells[second]
     for cell, Z in enumerate(mapped):
-        mine = np.flatnonzero(owner == cell)
-        distances[mine] = listed_distances(Z, first[mine], second[mine])
+        cell_pairs = np.flatnonzero(owner == cell)
+        distances[cell_pairs] = compute_listed_distances(Z, first[cell_pairs], second[cell_pairs])
     return distances
 
 
-def cell_target_distances(mapped: list[Any], cells: Indices, targets: Indices) -> Matrix:
-    """Squared distances to the targets by their metric, (n, k); -inf where there is none."""
+def compute_cell_target_distances(mapped: list[Any], cells: Indices, targets: Indices) -> Matrix:
+    """Return squared distances to the targets by their metric, (n, k); -inf if missing."""
     distances = np.full(targets.shape, -np.inf)
     rows, slots = np.nonzero(targets >= 0)
-    distances[rows, slots] = cell_pair_distances(mapped, cells, rows, targets[rows, slots])
+    distances[rows, slots] = compute_cell_pair_distances(mapped, cells, rows, targets[rows, slots])
     return distances

@@ -1,4 +1,4 @@
-"""The large-margin loss with a metric for each mode of a tensor."""
+"""The large-margin loss with one metric per tensor mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.large_margin.problem import LargeMargin, Progress
 from nearfar.large_margin.triplet_loss import Evaluation
-from nearfar.large_margin.working_set import shrinkage_of
+from nearfar.large_margin.working_set import compute_map_shrinkage
 from nearfar.solvers.descent import escape
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 
@@ -20,13 +20,13 @@ from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 class ModeMetrics(LargeMargin):
     r"""The large-margin loss of :math:`\|(X - Y) \times_1 W_1 \cdots \times_M W_M\|^2`.
 
-    As a metric of flat rows it is the Kronecker product of :math:`\Sigma_k = W_k^T W_k`. The loss
-    is convex in each of them and not in all together; one descent over all does not stall where the
-    kinks of the hinges stop a descent over one after another.
+    As a metric of flattened tensors, it is the Kronecker product of :math:`\Sigma_k = W_k^T W_k`.
+    The loss is convex in each :math:`\Sigma_k`, but not in all of them jointly. A joint descent
+    over all modes does not stall at kinks of the hinges that would stop an alternating descent.
 
-    L is the flat vector of all :math:`W_k`, of shape (q_k, d_k), one after another. The gradient in
-    :math:`W_k` is the sum over samples of the unfolded :math:`2 Lap(W) Z` times that of the samples
-    mapped in all other modes: no pair is formed, and no matrix of prod d squared entries.
+    L is the concatenation of all flattened :math:`W_k`, which have shape (q_k, d_k). The gradient
+    in :math:`W_k` is the sum over samples of the unfolded :math:`2 Lap(W) Z` times the unfolded
+    samples mapped in all other modes. Neither pairs nor a matrix with (prod d)² entries are formed.
     """
 
     def __init__(
@@ -40,24 +40,24 @@ class ModeMetrics(LargeMargin):
         self.shape, self.ranks = stack.shape[1:], tuple(ranks)
         super().__init__(stack.reshape(len(stack), -1), codes, targets, push_weight)
 
-    def parts(self, L: Vector) -> list[Matrix]:
-        """The matrices of the modes."""
+    def split_modes(self, L: Vector) -> list[Matrix]:
+        """Return the matrices of the modes."""
         sizes = list(zip(self.ranks, self.shape, strict=True))
         edges = np.cumsum([0, *(q * d for q, d in sizes)])
         return [L[a:b].reshape(size) for (a, b), size in zip(pairwise(edges), sizes, strict=True)]
 
-    def _stack(self, points: Floats | None) -> Floats:
+    def _reshape(self, points: Floats | None) -> Floats:
         X = self.working if points is None else points
         return X.reshape(-1, *self.shape)
 
-    def mapped(self, L: Vector, points: Floats | None = None) -> Floats:
-        """Flat tensors under the map."""
-        stack = self._stack(points)
-        return project_stack(stack, [W.T for W in self.parts(L)]).reshape(len(stack), -1)
+    def map_points(self, L: Vector, points: Floats | None = None) -> Floats:
+        """Return the mapped tensors, flattened."""
+        stack = self._reshape(points)
+        return project_stack(stack, [W.T for W in self.split_modes(L)]).reshape(len(stack), -1)
 
-    def exact(self, L: Vector) -> Floats:
-        """Flat tensors under the map in full precision."""
-        return self.mapped(L, self.points.astype(np.float64, copy=False))
+    def map_exactly(self, L: Vector) -> Floats:
+        """Return the mapped tensors, flattened, in double precision."""
+        return self.map_points(L, self.points.astype(np.float64, copy=False))
 
     def _is_sampled(self, L: Matrix) -> bool:
         return False
@@ -70,61 +70,66 @@ class ModeMetrics(LargeMargin):
         points: Floats | None = None,
         measured: Any = None,
     ) -> Evaluation:
-        """The loss; without V the gradient stands in for Lap(W) V."""
-        found = super().evaluate(L, smoothing, V, points, measured)
+        """Return the loss. Without V, ``laplacian_v`` of the result is the gradient in L."""
+        evaluation = super().evaluate(L, smoothing, V, points, measured)
         if V is not None:
-            return found
-        slopes = found.laplacian_v.reshape(-1, *self.ranks)
-        stack, factors = self._stack(points), [W.T for W in self.parts(L)]
+            return evaluation
+        slopes = evaluation.laplacian_v.reshape(-1, *self.ranks)
+        stack, factors = self._reshape(points), [W.T for W in self.split_modes(L)]
         gradient = [
             2 * mode_scatter(slopes, k, project_stack(stack, factors, skip=k)).ravel()
             for k in range(len(factors))
         ]
-        return found._replace(laplacian_v=np.concatenate(gradient))
+        return evaluation._replace(laplacian_v=np.concatenate(gradient))
 
-    def gradient(self, laplacian_z: Any, points: Any = None) -> Matrix:
-        """As it is."""
+    def compute_gradient(self, laplacian_z: Any, points: Any = None) -> Matrix:
+        """Return the gradient that `evaluate` has already computed."""
         return np.asarray(laplacian_z)
 
-    def rescaled(self, L: Vector) -> Vector:
-        """The best multiple of the map, shared by all modes."""
-        return np.asarray(L * self.best_scale(L) ** (1 / len(self.shape)))
+    def rescale(self, L: Vector) -> Vector:
+        """Return the map multiplied by the best factor, which is distributed over the modes."""
+        return np.asarray(L * self.find_best_scale(L) ** (1 / len(self.shape)))
 
-    def shrinkage(self, before: Vector, now: Vector) -> float:
-        """Bounds of the modes multiply, as Kronecker products of ordered metrics are ordered."""
-        pairs = zip(self.parts(before), self.parts(now), strict=True)
-        return prod(shrinkage_of(a, b) for a, b in pairs)
+    def bound_shrinkage(self, previous: Vector, current: Vector) -> float:
+        """Return the product of the lower bounds of the modes.
 
-    def mode_slope(self, L: Vector, mode: int, smoothing: float | None = None) -> Matrix:
-        r"""The gradient in :math:`\Sigma_k` of a mode, all others being as they are."""
+        Kronecker products preserve the order of positive semi-definite matrices.
+        """
+        pairs = zip(self.split_modes(previous), self.split_modes(current), strict=True)
+        return prod(compute_map_shrinkage(a, b) for a, b in pairs)
+
+    def compute_mode_slope(self, L: Vector, mode: int, smoothing: float | None = None) -> Matrix:
+        r"""Return the gradient in :math:`\Sigma_k` for one mode, with all other modes fixed."""
         X = self.points
-        other = project_stack(self._stack(X), [W.T for W in self.parts(L)], skip=mode)
-        V = other.reshape(len(other), -1)
-        found = self.evaluate(L, smoothing, V=V, points=X)
-        G = mode_scatter(other, mode, found.laplacian_v.reshape(other.shape))
+        projected = project_stack(self._reshape(X), [W.T for W in self.split_modes(L)], skip=mode)
+        V = projected.reshape(len(projected), -1)
+        evaluation = self.evaluate(L, smoothing, V=V, points=X)
+        G = mode_scatter(projected, mode, evaluation.laplacian_v.reshape(projected.shape))
         return (G + G.T) / 2
 
     def _escape(self, progress: Progress, tol: float) -> bool:
-        """Leave a point where some map has lost rank although its metric could gain by another."""
-        matrices = self.parts(progress.L)
+        """Leave a point where a mode has lost a rank that would lower the loss."""
+        matrices = self.split_modes(progress.L)
         for mode, W in enumerate(matrices):
             if len(W) < W.shape[1]:
                 continue
 
-            def value(trial: Matrix, mode: int = mode) -> float:
-                return self.evaluate(self._with(progress.L, mode, trial)).loss
+            def evaluate_mode(trial: Matrix, mode: int = mode) -> float:
+                return self.evaluate(self._replace_mode(progress.L, mode, trial)).loss
 
-            better = escape(value, W, self.mode_slope(progress.L, mode), least=10 * tol)
+            better = escape(
+                evaluate_mode, W, self.compute_mode_slope(progress.L, mode), least=10 * tol
+            )
             if better is not None:
-                progress.L = self._with(progress.L, mode, better)
+                progress.L = self._replace_mode(progress.L, mode, better)
                 return True
         return False
 
-    def _with(self, L: Vector, mode: int, W: Matrix) -> Vector:
-        matrices = self.parts(L)
+    def _replace_mode(self, L: Vector, mode: int, W: Matrix) -> Vector:
+        matrices = self.split_modes(L)
         matrices[mode] = W
-        return np.concatenate([part.ravel() for part in matrices])
+        return np.concatenate([matrix.ravel() for matrix in matrices])
 
-    def dual_bound(self, L: Vector) -> float:
-        """Nothing is known: the problem is not convex in all modes together."""
+    def compute_dual_bound(self, L: Vector) -> float:
+        """Return the trivial bound 0, because the problem is not jointly convex in all modes."""
         return 0.0

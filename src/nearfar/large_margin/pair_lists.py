@@ -1,4 +1,4 @@
-"""Pairs of rows: lists of them by centre, their distances, and which of a centre come first."""
+"""Lists of pairs of rows, sorted by center, and their distances and ranks."""
 
 from __future__ import annotations
 
@@ -12,84 +12,90 @@ from nearfar.blocks import map_in_order, row_blocks
 
 Integers = NDArray[np.integer[Any]]
 
-# Pairs times features from which threads pay, and parts of the work that each of them gets.
-THREADED_SIZE, PARTS = 4 * 10**6, 4
+# Number of pairs times features from which threads save time, and number of chunks per thread.
+THREADED_SIZE, CHUNKS_PER_THREAD = 4 * 10**6, 4
 
 
 class PairList(NamedTuple):
-    """Pairs (centre, other) in compressed rows: the others of centre i are
-    ``indices[indptr[i]:indptr[i + 1]]``."""
+    """Pairs (center, impostor) in compressed sparse row format.
+
+    The impostors of center i are ``indices[indptr[i]:indptr[i + 1]]``.
+    """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
 
     @property
     def centers(self) -> NDArray[np.int32]:
-        """Centre of each pair."""
+        """Center of each pair."""
         n = len(self.indptr) - 1
         return np.repeat(np.arange(n, dtype=np.int32), np.diff(self.indptr))
 
 
-def pair_list(pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_samples: int) -> PairList:
-    """Distinct pairs, sorted by centre and other."""
+def make_pair_list(
+    pairs: list[tuple[NDArray[np.int32], NDArray[np.int32]]], n_samples: int
+) -> PairList:
+    """Return the distinct pairs, sorted by center and impostor."""
     empty = np.zeros(0, dtype=np.int32)
     centers = np.concatenate([empty, *(center for center, _ in pairs)])
-    others = np.concatenate([empty, *(other for _, other in pairs)])
-    keys = np.sort(centers.astype(np.int64) * n_samples + others)
+    impostors = np.concatenate([empty, *(impostor for _, impostor in pairs)])
+    keys = np.sort(centers.astype(np.int64) * n_samples + impostors)
     keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
     counts = np.bincount(keys // n_samples, minlength=n_samples)
     indptr = np.concatenate([[0], np.cumsum(counts)])
     return PairList(indptr.astype(np.int64), (keys % n_samples).astype(np.int32))
 
 
-def target_distances(Z: Floats, targets: Integers, first: int = 0) -> NDArray[np.float64]:
-    """Squared distances to the targets, (n, k); -inf where there is none (index -1).
+def compute_target_distances(Z: Floats, targets: Integers, first: int = 0) -> NDArray[np.float64]:
+    """Return squared distances to the targets (n, k), -inf for missing targets (index -1).
 
-    With -inf every hinge of an absent target is inactive. Targets may be those of some points, from
-    the ``first`` on.
+    With -inf, every hinge of a missing target is inactive. Row 0 of ``targets`` belongs to row
+    ``first`` of Z.
     """
     distances = np.full(targets.shape, -np.inf)
     rows, slots = np.nonzero(targets >= 0)
-    distances[rows, slots] = listed_distances(Z, rows + first, targets[rows, slots])
+    distances[rows, slots] = compute_listed_distances(Z, rows + first, targets[rows, slots])
     return distances
 
 
-def listed_distances(
+def compute_listed_distances(
     Z: Floats, first: Integers, second: Integers, n_threads: int = 1
 ) -> NDArray[np.float64]:
-    """Squared distances of pairs of rows, from their differences."""
+    """Return the squared distances of pairs of rows, computed from their differences."""
     n_features = Z.shape[1]
 
-    def measured(part: slice) -> NDArray[np.float64]:
-        left, right = first[part], second[part]
-        distances = np.empty(len(left))
-        # Blocks that stay in cache: the gathered rows are read once and forgotten.
-        for block in row_blocks(len(left), 24 * n_features, at_most=max(256, 2**17 // n_features)):
-            difference = np.take(Z, right[block], axis=0)
-            difference -= np.take(Z, left[block], axis=0)
+    def measure_chunk(chunk: slice) -> NDArray[np.float64]:
+        first_rows, second_rows = first[chunk], second[chunk]
+        distances = np.empty(len(first_rows))
+        # Blocks are small enough for the gathered rows to stay in the processor's cache.
+        for block in row_blocks(
+            len(first_rows), 24 * n_features, at_most=max(256, 2**17 // n_features)
+        ):
+            difference = np.take(Z, second_rows[block], axis=0)
+            difference -= np.take(Z, first_rows[block], axis=0)
             distances[block] = np.einsum("ij,ij->i", difference, difference)
         return distances
 
     if n_threads == 1 or len(first) * n_features < THREADED_SIZE:
-        return measured(slice(None))
-    parts = row_blocks(len(first), 0, at_most=-(-len(first) // (PARTS * n_threads)))
-    return np.concatenate(list(map_in_order(measured, parts, n_threads)))
+        return measure_chunk(slice(None))
+    chunks = row_blocks(len(first), 0, at_most=-(-len(first) // (CHUNKS_PER_THREAD * n_threads)))
+    return np.concatenate(list(map_in_order(measure_chunk, chunks, n_threads)))
 
 
-def order_of_nearness(centers: Integers, distances: NDArray[Any]) -> NDArray[np.intp]:
-    """Of each pair, how many of the same centre are nearer; centres must be ascending."""
+def rank_by_distance(centers: Integers, distances: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the number of closer pairs with the same center. Centers must be sorted."""
     starts = np.flatnonzero(np.diff(centers, prepend=-1))
     counts = np.diff(starts, append=len(centers))
-    place = np.arange(len(centers)) - np.repeat(starts, counts)
+    position = np.arange(len(centers)) - np.repeat(starts, counts)
     width = int(counts.max(initial=0))
     rank = np.empty(len(centers), dtype=np.intp)
     if width * len(starts) > 4 * len(centers):
-        rank[np.lexsort((distances, centers))] = place
+        rank[np.lexsort((distances, centers))] = position
         return rank
-    # A row for each centre: many short sorts are faster than a long one.
+    # Sort one row per center: many short sorts are faster than one long sort.
     rows = np.repeat(np.arange(len(starts)), counts)
     table = np.full((len(starts), width), np.inf)
-    table[rows, place] = distances
+    table[rows, position] = distances
     ranks = np.empty(table.shape, dtype=np.intp)
     np.put_along_axis(ranks, table.argsort(axis=1, kind="stable"), np.arange(width)[None], axis=1)
-    return np.asarray(ranks[rows, place])
+    return np.asarray(ranks[rows, position])

@@ -1,10 +1,10 @@
-"""The solver behind LMNN and its relatives: L-BFGS over a working set of impostors, and a bound.
+"""Solver of LMNN and related learners: L-BFGS over a working set of impostors, and a dual bound.
 
-The convex loss in M = L'L is minimised over L. Its hinges are rounded at first and sharpened on
-the way, because quasi-Newton steps stall at kinks; the slopes of rounded hinges then are the
-fractional multipliers of a good dual bound. Nothing is called converged before no impostor is
-missing from the working set. Square maps of many columns begin with few rows, and get more where
-the gradient in M asks for them.
+The loss is convex in M = L'L and is minimized over L. Its hinges are smoothed, and the smoothing is
+reduced during the descent, because quasi-Newton steps stall at kinks. The slopes of the smoothed
+hinges are fractional multipliers, which give a good dual bound. The solver converges only if no
+impostor is missing from the working set. A square map with many columns starts with few rows, and
+rows are added where the gradient in M shows that they lower the loss.
 """
 
 from __future__ import annotations
@@ -19,85 +19,96 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import one_blas_thread
 from nearfar.large_margin.descent_progress import Progress
 from nearfar.large_margin.descent_variables import Entries, Squares
-from nearfar.large_margin.pair_lists import listed_distances
-from nearfar.large_margin.sampled_descent import pruned, sampled_descent
+from nearfar.large_margin.pair_lists import compute_listed_distances
+from nearfar.large_margin.sampled_descent import prune_factors, run_sampled_descent
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
+    HingeDistances,
     Laplacian,
-    Measured,
-    column_sums,
-    pull_laplacian,
-    triplet_loss,
+    compute_triplet_loss,
+    multiply_pull_laplacian,
+    sum_pair_columns,
     weigh_hinges,
 )
-from nearfar.large_margin.working_set import COARSE_NUMBERS, WIDE, ListedMargin, Structure
+from nearfar.large_margin.working_set import WIDE, WIDE_COARSE_SIZE, ListedMargin, Structure
 from nearfar.solvers.eigen import least_eigenvalue, some_eigh
 
-# Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
-FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
-MANY_PAIRS = 10**7  # listed at most before it has settled
-MANY_OF_WIDE = 120  # of each centre under wide maps
-FREE_ROUNDS = 2  # on a sample of centres that find most of the loss missing; then lists are joined
-FEW_CENTERS = 2000  # centres of the first stage
-# Square maps of twice as many columns begin with so many rows, and get as many more at once where
-# the problem asks for them; rows shorter than that share of the longest are left out then.
-FEW_ROWS, MORE_ROWS, SHORT_ROW = 64, 32, 1e-3
-WIDE_DIAGONAL = 128  # factors from which a diagonal map does
-FEW_SAMPLED = 2000  # centres from which wide maps begin with samples: they would fit a single one
-# Wide maps of fewer rows than columns, no convex problem, are content with so many times ``tol``:
-# the second half of their iterations would gain less than a thousandth.
+# These constants were tuned for the time of a whole fit on the datasets digits and letter and on
+# generated data. None of them changes the optimum.
+# Numbers of iterations between two full impostor searches: at first and at most.
+FIRST_CHECK, LAST_CHECK = 5, 20
+# Maximum number of listed pairs before the descent has converged.
+MAX_PAIRS = 10**7
+# Maximum number of listed pairs per center if the map is wide.
+MAX_PAIRS_PER_WIDE_CENTER = 120
+# Number of searches over a sample of centers that may find most of the loss missing. After that,
+# new pairs are added to the list instead of replacing it.
+FREE_ROUNDS = 2
+# Minimum number of centers in the first stage.
+FIRST_STAGE_CENTERS = 2000
+# Number of rows with which a square map starts if it has at least twice as many columns, maximum
+# number of rows added at once, and length of a row, relative to the longest, below which the row is
+# replaced by new rows.
+FIRST_ROWS, MORE_ROWS, SHORT_ROW = 64, 32, 1e-3
+# Number of factors from which a diagonal map counts as wide.
+WIDE_DIAGONAL = 128
+# Number of centers from which a wide map starts with a new sample per step. A wide map would fit a
+# single sample.
+MIN_SAMPLED_CENTERS = 2000
+# Factor by which ``tol`` is increased for wide maps with fewer rows than columns, whose problem is
+# not convex. The second half of their iterations would lower the loss by less than 0.1%.
 WIDE_TOL = 10
-# Widths over which the kink of the hinge is rounded, each solved from the one before.
+# Widths of the smoothed hinge. Each problem starts from the solution with the previous width.
 WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 
 
 class LargeMargin(ListedMargin):
-    """The loss over the impostor pairs listed so far, and how it is minimised."""
+    """The large-margin loss over the listed impostor pairs, with its solver and dual bound."""
 
     # Descent
 
     def solve(self, progress: Progress, *, max_iter: int, tol: float) -> bool:
-        """Minimise; False when ``max_iter`` came first."""
+        """Minimize the loss. Return False if ``max_iter`` was reached before convergence."""
         shape = progress.L.shape
         if self._may_be_thin(progress.L):
-            # Its optimum is as a rule of much lower rank: rows are added where it is not.
+            # The optimum usually has a much lower rank. Rows are added if it does not.
             _, singular, axes = np.linalg.svd(progress.L)
             rank = int(np.count_nonzero(singular > SHORT_ROW * singular[0]))
-            begun = progress.n_iter > 0 or 2 * rank < len(singular)
-            progress.L = (singular[:, None] * axes)[: max(FEW_ROWS, rank * begun)]
+            has_begun = progress.n_iter > 0 or 2 * rank < len(singular)
+            progress.L = (singular[:, None] * axes)[: max(FIRST_ROWS, rank * has_begun)]
         self.max_rows = shape[0]
         if self._is_sampled(progress.L) and progress.L.ndim == 2 and shape[0] < shape[1]:
             tol = max(tol, min(WIDE_TOL * tol, 1e-4))
         try:
-            # Our own threads take the rows in parts; those of BLAS would wait beside them.
+            # The rows are divided among threads, which would compete with the threads of BLAS.
             with one_blas_thread() if self.n_threads > 1 else nullcontext():
                 return self._solve(progress, max_iter, tol)
         finally:
             progress.pad(shape[0])
 
     def _may_be_thin(self, L: Matrix) -> bool:
-        """Whether a few rows of a square map will do for a beginning."""
+        """Return True if a square map may start with few rows."""
         return (
             self._is_sampled(L)
             and self.structure == "full"
-            and L.shape[0] == L.shape[1] >= 2 * FEW_ROWS
+            and L.shape[0] == L.shape[1] >= 2 * FIRST_ROWS
         )
 
     def _solve(self, progress: Progress, max_iter: int, tol: float) -> bool:
         self.smoothing = WIDTHS[0]
         if progress.n_iter == 0 and self._is_sampled(progress.L):
-            sampled_descent(self, progress, max_iter)
+            run_sampled_descent(self, progress, max_iter)
             if progress.stopped or progress.n_iter >= max_iter:
                 return progress.stopped
             if progress.L.ndim == 1:
-                progress.L = pruned(progress.L)
-                self.keep_columns(progress.L)
-        for few in self._stages(progress.L):
-            self.use_centers(few)
-            final = few is None
-            progress.L = self.rescaled(progress.L)
-            thin = final and progress.L.ndim == 2 and len(progress.L) < self.max_rows
-            for rough in (1e-3, 1e-4, 1e-5) if thin else ():  # rows are added early
+                progress.L = prune_factors(progress.L)
+                self.select_columns(progress.L)
+        for n_centers_used in self._plan_stages(progress.L):
+            self.use_centers(n_centers_used)
+            final = n_centers_used is None
+            progress.L = self.rescale(progress.L)
+            is_thin = final and progress.L.ndim == 2 and len(progress.L) < self.max_rows
+            for rough in (1e-3, 1e-4, 1e-5) if is_thin else ():  # Add rows early.
                 if rough > tol and not self._settle(progress, max_iter, rough, False):
                     return False
             if not self._settle(progress, max_iter, tol if final else 1e-3, not final):
@@ -105,11 +116,12 @@ class LargeMargin(ListedMargin):
             if progress.stopped:
                 return True
         for width in WIDTHS[1:]:
-            if progress.stopped or self._rounding(progress.L) <= 100 * tol:
+            if progress.stopped or self._measure_rounding(progress.L) <= 100 * tol:
                 break
-            if progress.L.ndim != 2 or self.max_rows == progress.L.shape[1]:  # convex
-                # Where each width settles its slopes are nearly feasible multipliers.
-                self.bound = max(self.bound, self.dual_bound(progress.L))
+            if progress.L.ndim != 2 or self.max_rows == progress.L.shape[1]:
+                # The problem is convex. At the solution for each width, the slopes are nearly
+                # feasible multipliers.
+                self.bound = max(self.bound, self.compute_dual_bound(progress.L))
             self.smoothing = width
             if not self._settle(progress, max_iter, tol, False):
                 return False
@@ -118,95 +130,102 @@ class LargeMargin(ListedMargin):
         return True
 
     def _is_sampled(self, L: Matrix) -> bool:
-        """Whether the map has so many entries that it would fit a single sample."""
+        """Return True if the map has enough entries to fit a single sample of centers."""
         n_centers = int((self.all_targets >= 0).any(axis=1).sum())
         wide = WIDE_DIAGONAL if self.structure == "diagonal" else WIDE
-        return L.size >= wide and n_centers >= FEW_SAMPLED
+        return L.size >= wide and n_centers >= MIN_SAMPLED_CENTERS
 
-    def _stages(self, L: Matrix) -> list[int | None]:
-        """How many centres to sum over, one stage after the other; None for all."""
+    def _plan_stages(self, L: Matrix) -> list[int | None]:
+        """Return the number of centers in the loss for each stage; None means all."""
         if self._is_sampled(L) and L.ndim == 2:
             return [None]
         n_centers = int((self.all_targets >= 0).any(axis=1).sum())
-        few = max(FEW_CENTERS, n_centers // 8)
-        return [few, None] if 2 * few <= n_centers else [None]
+        n_first = max(FIRST_STAGE_CENTERS, n_centers // 8)
+        return [n_first, None] if 2 * n_first <= n_centers else [None]
 
-    def _rounding(self, L: Matrix) -> float:
-        """By what share rounded hinges raise the loss: what sharper ones could still gain."""
+    def _measure_rounding(self, L: Matrix) -> float:
+        """Return the fraction of the loss that is due to smoothing."""
         rounded, sharp = self.evaluate(L).loss, self.evaluate(L, smoothing=0.0).loss
         return (rounded - sharp) / rounded if rounded > 0 else 0.0
 
     def _settle(self, progress: Progress, max_iter: int, tol: float, coarse: bool) -> bool:
-        """Descend and search until neither changes anything; False when iterations ran out."""
+        """Alternate descent and impostor search until both have converged.
+
+        Return False if the limit of iterations was reached first.
+        """
         if not self.is_complete(progress.L):
             self.search(progress.L, coarse=True)
         keep, check, rounds = False, FIRST_CHECK, 0
-        # The best map so far by its whole loss, and what was listed there.
-        best, there = np.inf, (progress.L, self.pairs, self._listed_at)
+        # The best map so far by its full loss, and the pairs that were listed at that map.
+        best, best_state = np.inf, (progress.L, self.pairs, self._listed_at)
         while True:
-            found = self._descend(progress, max_iter, tol, check, keep, coarse)
-            missing = 0.0 if found is None else found
-            if found is None and not coarse and not self.is_complete(progress.L):
+            missing_found = self._descend(progress, max_iter, tol, check, keep, coarse)
+            missing = 0.0 if missing_found is None else missing_found
+            if missing_found is None and not coarse and not self.is_complete(progress.L):
                 missing = self.search(progress.L, keep=keep)
             objective = self.evaluate(progress.L).loss
             if progress.stopped:
                 return True
             if progress.n_iter >= max_iter:
                 return False
-            settled = found is None and missing <= tol
-            if settled and (coarse or not self._escape(progress, tol)):
+            is_settled = missing_found is None and missing <= tol
+            if is_settled and (coarse or not self._escape(progress, tol)):
                 return True
             if coarse:
-                # Losses over lists that are not whole cannot be compared. Where new lists would
-                # lead it to and fro they are joined, and it looks soon again.
+                # Losses over incomplete lists cannot be compared. If new lists make the descent
+                # oscillate, the lists are joined and the next search comes soon.
                 rounds += missing > 0.5
                 keep = rounds >= FREE_ROUNDS
                 check = FIRST_CHECK if missing > 0.5 else min(2 * check, LAST_CHECK)
             elif objective < best:
-                best, there = objective, (progress.L, self.pairs, self._listed_at)
+                best, best_state = objective, (progress.L, self.pairs, self._listed_at)
                 check = min(2 * check, LAST_CHECK)
             else:
-                # What was missing led astray: back, with both lists, and look sooner. From now on
-                # the list only grows, so that the rounds come to an end.
-                progress.L, listed, self._listed_at = there
-                self.pairs = self._joined(listed, self.pairs)
+                # Missing pairs misled the descent. Return to the best map with both lists, and
+                # search sooner. From now on the list only grows, so that the loop terminates.
+                progress.L, best_pairs, self._listed_at = best_state
+                self.pairs = self._join(best_pairs, self.pairs)
                 keep, check = True, max(2, check // 4)
 
     def _descend(
         self, progress: Progress, max_iter: int, tol: float, check: int, keep: bool, coarse: bool
     ) -> float | None:
-        """L-BFGS; the share of the loss that a check on the way found missing, if one did."""
+        """Run L-BFGS. Return the fraction of the loss that a search found missing, or None."""
         checked = progress.n_iter
         missing: float | None = None
         last: Evaluation | None = None
-        at_most = MANY_PAIRS
+        max_listed = MAX_PAIRS
         if self._is_sampled(progress.L):
             n_centers = int((self.targets >= 0).any(axis=1).sum())
-            at_most = min(at_most, max(MANY_OF_WIDE * n_centers, COARSE_NUMBERS // len(progress.L)))
+            max_listed = min(
+                max_listed,
+                max(MAX_PAIRS_PER_WIDE_CENTER * n_centers, WIDE_COARSE_SIZE // len(progress.L)),
+            )
         variables = (Squares if self.structure == "diagonal" else Entries)(self, progress.L)
 
         def objective(flat: Matrix) -> tuple[float, Matrix]:
             nonlocal last
-            last, slope = variables.evaluated(flat)
+            last, slope = variables.evaluate(flat)
             return last.loss, slope
 
         def record(flat: Matrix) -> None:
             nonlocal checked, missing, check
             assert last is not None
-            new = variables.map_of(flat)
-            if progress.note(new, last.loss, last.n_active):
+            L = variables.to_map(flat)
+            if progress.note(L, last.loss, last.n_active):
                 raise StopIteration
-            listed = self.pairs is not None  # if not, they may have become few enough
-            if progress.n_iter - checked < check or (listed and self.is_complete(new)):
+            # Without a list, there may now be few enough pairs for one.
+            has_list = self.pairs is not None
+            if progress.n_iter - checked < check or (has_list and self.is_complete(L)):
                 return
             checked = progress.n_iter
-            share = self.search(new, keep=keep, coarse=coarse, at_most=at_most)
-            # A little more loss than L-BFGS knows of does not mislead it.
-            if share > 10 * tol:
-                missing = share
+            fraction = self.search(L, keep=keep, coarse=coarse, max_listed=max_listed)
+            # L-BFGS tolerates a small missing part of the loss.
+            if fraction > 10 * tol:
+                missing = fraction
                 raise StopIteration
-            # Where next to nothing is missing, the look at the end will do.
-            check = 4 * check if share < tol else min(2 * check, LAST_CHECK)
+            # If almost nothing is missing, the search at the end is sufficient.
+            check = 4 * check if fraction < tol else min(2 * check, LAST_CHECK)
 
         optimize.minimize(
             objective,
@@ -225,75 +244,76 @@ class LargeMargin(ListedMargin):
         return missing
 
     def _escape(self, progress: Progress, tol: float) -> bool:
-        """Leave a stationary point of L that is no optimum of M = L'L; False if there is no way.
+        """Leave a stationary point of L that is not an optimum of M = L'L.
 
-        Where L has lost rank its gradient 2LG vanishes although G, the gradient in M, may have
-        negative eigenvalues; along their eigenvectors the convex problem still descends.
+        Return False if there is no direction of descent. If L has lost rank, its gradient 2LG can
+        be zero although G, the gradient in M, has negative eigenvalues. The convex problem still
+        decreases along their eigenvectors.
         """
         L = progress.L
         if self.structure == "diagonal":
             return self._add_columns(progress, tol)
-        # Turned so that the last rows carry the weakest directions, which new ones replace.
+        # Rotate L so that its last rows are the shortest. New rows replace them.
         _, singular, axes = np.linalg.svd(L, full_matrices=False)
         rows = singular[:, None] * axes
-        kept = int(np.count_nonzero(singular > SHORT_ROW * singular[0]))
-        if self.max_rows < L.shape[1] and kept == self.max_rows:
+        n_kept = int(np.count_nonzero(singular > SHORT_ROW * singular[0]))
+        if self.max_rows < L.shape[1] and n_kept == self.max_rows:
             return False
-        kept = min(kept, self.max_rows - 1)
-        here = self.evaluate(L).loss
-        slope, _ = self._slope(L, self.smoothing)
-        values, vectors = some_eigh(slope, 0, min(MORE_ROWS, self.max_rows - kept) - 1)
+        n_kept = min(n_kept, self.max_rows - 1)
+        loss = self.evaluate(L).loss
+        slope, _ = self._compute_slope(L, self.smoothing)
+        values, vectors = some_eigh(slope, 0, min(MORE_ROWS, self.max_rows - n_kept) - 1)
         values = values[values < 0]
         if not len(values):
             return False
-        new = np.sqrt(values / values[0])[:, None] * vectors.T[: len(values)]
+        new_rows = np.sqrt(values / values[0])[:, None] * vectors.T[: len(values)]
         trials = [
-            np.vstack([rows[:kept], length * singular[0] * new])
+            np.vstack([rows[:n_kept], length * singular[0] * new_rows])
             for length in (0.3, 0.1, 0.03, 0.01)
         ]
         losses = [self.evaluate(trial).loss for trial in trials]
         best = int(np.argmin(losses))
-        # A descent gains more by new rows than they do at first.
-        enough = 3 * tol if len(L) < self.max_rows else 10 * tol
-        if losses[best] >= here * (1 - enough):
+        # The following descent lowers the loss more than the new rows alone.
+        min_gain = 3 * tol if len(L) < self.max_rows else 10 * tol
+        if losses[best] >= loss * (1 - min_gain):
             return False
         progress.L = trials[best]
         return True
 
     def _add_columns(self, progress: Progress, tol: float) -> bool:
-        """Give factors to columns that have none and along which the loss descends."""
+        """Give a factor to unused columns along which the loss decreases."""
         L = progress.L
-        without = np.flatnonzero(L == 0)
-        if not len(without):
+        unused = np.flatnonzero(L == 0)
+        if not len(unused):
             return False
-        slope, _ = self._slope(L, self.smoothing)
-        most = slope[without].min()
-        if most >= 0:
+        slope, _ = self._compute_slope(L, self.smoothing)
+        min_slope = slope[unused].min()
+        if min_slope >= 0:
             return False
-        here = self.evaluate(L).loss
-        new = np.zeros(len(L))
-        new[without] = np.maximum(slope[without] / most, 0.0) * ((L**2).max() or 1.0)
-        trials = [np.sqrt(L**2 + length * new) for length in (1e-1, 1e-2, 1e-3, 1e-4)]
+        loss = self.evaluate(L).loss
+        new_squares = np.zeros(len(L))
+        new_squares[unused] = np.maximum(slope[unused] / min_slope, 0.0) * ((L**2).max() or 1.0)
+        trials = [np.sqrt(L**2 + length * new_squares) for length in (1e-1, 1e-2, 1e-3, 1e-4)]
         best = trials[int(np.argmin([self.evaluate(trial).loss for trial in trials]))]
-        enough = here * (1 - 3 * tol)
-        if self.evaluate(best).loss < enough and not self.is_complete(best):
+        max_loss = loss * (1 - 3 * tol)
+        if self.evaluate(best).loss < max_loss and not self.is_complete(best):
             self.search(best, keep=True)
-        if self.evaluate(best).loss >= enough:
+        if self.evaluate(best).loss >= max_loss:
             return False
         progress.L = best
         return True
 
-    # The bound
+    # Dual bound
 
-    def _slope(
-        self, L: Matrix, smoothing: float, measured: Measured | None = None
+    def _compute_slope(
+        self, L: Matrix, smoothing: float, measured: HingeDistances | None = None
     ) -> tuple[Matrix, float]:
-        """The gradient in M (its diagonal when L is one) and the sum of slopes."""
+        """Return the gradient in M (only its diagonal if L is diagonal) and the sum of slopes."""
         X, slopes = self.points, 0.0
         if measured is None:
-            measured = self.measured(L)
+            measured = self.measure_pairs(L)
         if measured is not None and self.pairs is not None:
-            found = weigh_hinges(
+            weighing = weigh_hinges(
                 measured.reach,
                 self.targets,
                 self.pairs,
@@ -304,63 +324,69 @@ class LargeMargin(ListedMargin):
                 self.nearest,
             )
             if self.structure == "diagonal":
-                return column_sums([found.push, found.pull], X, self.n_threads), found.slopes
-            weights = Laplacian(found.push + found.pull, self.n_threads)
-            return self._in_columns(weights.dot), found.slopes
+                return sum_pair_columns(
+                    [weighing.push, weighing.pull], X, self.n_threads
+                ), weighing.slopes
+            weights = Laplacian(weighing.push + weighing.pull, self.n_threads)
+            return self._multiply_by_columns(weights.dot), weighing.slopes
 
-        def laplacian(V: Matrix) -> Floats:
+        def multiply(V: Matrix) -> Floats:
             nonlocal slopes
-            found = self.evaluate(L, smoothing, V=V, points=X, measured=measured)
-            slopes = found.slopes
-            return found.laplacian_v
+            weighing = self.evaluate(L, smoothing, V=V, points=X, measured=measured)
+            slopes = weighing.slopes
+            return weighing.laplacian_v
 
-        return self._in_columns(laplacian), slopes
+        return self._multiply_by_columns(multiply), slopes
 
-    def _pull(self) -> Matrix:
-        """The pull term's gradient in M, which no hinge changes."""
-        return self._in_columns(lambda V: pull_laplacian(self.targets, self.push_weight, V))
+    def _compute_pull(self) -> Matrix:
+        """Return the gradient of the pull term in M, which does not depend on the hinges."""
+        return self._multiply_by_columns(
+            lambda V: multiply_pull_laplacian(self.targets, self.push_weight, V)
+        )
 
-    def _in_columns(self, laplacian: Callable[[Matrix], Floats]) -> Matrix:
-        """X' Lap(W) X (its diagonal where L is one) from Lap(W) V of some columns V at a time."""
+    def _multiply_by_columns(self, multiply: Callable[[Matrix], Floats]) -> Matrix:
+        """Return X' Lap(W) X, or its diagonal if L is diagonal, from products with few columns."""
         X = self.points
         n, d = X.shape
         width = int(np.clip(2**23 // n, 32, 256))
         G = np.empty(d if self.structure == "diagonal" else (d, d))
         for start in range(0, d, width):
-            part = slice(start, start + width)
-            V = X[:, part].astype(np.float64)
-            laplacian_v = laplacian(V)
+            columns = slice(start, start + width)
+            V = X[:, columns].astype(np.float64)
+            laplacian_v = multiply(V)
             if self.structure == "diagonal":
-                G[part] = np.einsum("ij,ij->j", laplacian_v, V)
+                G[columns] = np.einsum("ij,ij->j", laplacian_v, V)
                 continue
-            for first in range(0, start + 1, width):
-                other = slice(first, first + width)
-                G[other, part] = X[:, other].astype(np.float64, copy=False).T @ laplacian_v
-                G[part, other] = G[other, part].T
+            for other_start in range(0, start + 1, width):
+                other_columns = slice(other_start, other_start + width)
+                G[other_columns, columns] = (
+                    X[:, other_columns].astype(np.float64, copy=False).T @ laplacian_v
+                )
+                G[columns, other_columns] = G[other_columns, columns].T
         return np.asarray((G + G.T) / 2)
 
-    def dual_bound(self, L: Matrix) -> float:
-        r"""A lower bound on the least loss over all M ⪰ 0, from the slopes of the hinges at L.
+    def compute_dual_bound(self, L: Matrix) -> float:
+        r"""Return a lower bound on the loss over all M ⪰ 0, from the slopes of the hinges at L.
 
-        For multipliers :math:`0 \le \gamma \le 1` of the triplets with
-        :math:`S(\gamma) = P + \mu \sum \gamma_t (C_{ij} - C_{il}) \succeq 0`, P being the pull
-        term's, the dual value :math:`\mu \sum \gamma_t` is such a bound. The slopes of rounded
-        hinges nearly satisfy it at a good L; a common factor makes sure.
+        Let P be the gradient of the pull term. For multipliers :math:`0 \le \gamma \le 1` of the
+        triplets with :math:`S(\gamma) = P + \mu \sum \gamma_t (C_{ij} - C_{il}) \succeq 0`, the
+        dual value :math:`\mu \sum \gamma_t` is such a bound. At a good L, the slopes of smoothed
+        hinges nearly satisfy the condition, and a common factor makes them satisfy it.
         """
-        P = self._pull()
-        best, measured = self.bound, self.measured(L)
-        # Of fewer rows than columns it is no near bound, by whatever hinges.
+        P = self._compute_pull()
+        best, measured = self.bound, self.measure_pairs(L)
+        # With fewer rows than columns, the bound is not tight for any width.
         rectangular = L.ndim == 2 and self.max_rows < L.shape[1]
         for width in self.smoothing * np.array([1.0] if rectangular else [1.0, 0.3, 3.0]):
-            S, slopes = self._slope(L, width, measured)
-            lowest = least_ratio(S - P, P)
+            S, slopes = self._compute_slope(L, width, measured)
+            lowest = compute_min_form_ratio(S - P, P)
             factor = 1.0 if lowest >= -1.0 else -1.0 / lowest
             best = max(best, factor * self.push_weight * slopes)
         return best
 
 
-class GivenTriplets(LargeMargin):
-    """The loss over given triplets (centre, target, impostor): nothing is searched for."""
+class FixedTriplets(LargeMargin):
+    """The large-margin loss over given triplets (center, target, impostor), without a search."""
 
     def __init__(
         self,
@@ -371,9 +397,9 @@ class GivenTriplets(LargeMargin):
         structure: Structure = "full",
     ) -> None:
         self.triplets = triplets
-        nothing = np.full((len(points), 1), -1, dtype=np.intp)
+        no_targets = np.full((len(points), 1), -1, dtype=np.intp)
         codes = np.zeros(len(points), dtype=np.intp)
-        super().__init__(points, codes, nothing, push_weight, structure=structure)
+        super().__init__(points, codes, no_targets, push_weight, structure=structure)
 
     def evaluate(
         self,
@@ -381,37 +407,41 @@ class GivenTriplets(LargeMargin):
         smoothing: float | None = None,
         V: Floats | None = None,
         points: Floats | None = None,
-        measured: Measured | None = None,
+        measured: HingeDistances | None = None,
     ) -> Evaluation:
-        """The loss over the triplets."""
+        """Return the loss over the triplets."""
         width = self.smoothing if smoothing is None else smoothing
-        return triplet_loss(self.mapped(L, points), self.triplets, self.push_weight, width, V)
+        return compute_triplet_loss(
+            self.map_points(L, points), self.triplets, self.push_weight, width, V
+        )
 
     def search(
-        self, L: Matrix, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
+        self, L: Matrix, *, keep: bool = False, coarse: bool = False, max_listed: int | None = None
     ) -> float:
-        """Nothing to search."""
+        """Do nothing and return 0, because the triplets are fixed."""
         return 0.0
 
-    def measured(self, L: Matrix) -> None:
-        """Nothing is kept."""
+    def measure_pairs(self, L: Matrix) -> None:
+        """Return None, because distances are not stored."""
 
     def is_complete(self, L: Matrix) -> bool:
-        """Always."""
+        """Return True, because the triplets are fixed."""
         return True
 
-    def _stages(self, L: Matrix) -> list[int | None]:
+    def _plan_stages(self, L: Matrix) -> list[int | None]:
         return [None]
 
     def _is_sampled(self, L: Matrix) -> bool:
         return False
 
-    def _gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
-        near = listed_distances(Z, self.triplets[:, 0], self.triplets[:, 1])
-        return near, near - listed_distances(Z, self.triplets[:, 0], self.triplets[:, 2])
+    def _compute_gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
+        target_distances = compute_listed_distances(Z, self.triplets[:, 0], self.triplets[:, 1])
+        return target_distances, target_distances - compute_listed_distances(
+            Z, self.triplets[:, 0], self.triplets[:, 2]
+        )
 
-    def _pull(self) -> Matrix:
-        # Of hinges that are all inactive only the pull is left.
+    def _compute_pull(self) -> Matrix:
+        # The pull term is the loss with all hinges inactive.
         pairs = np.unique(self.triplets[:, :2], axis=0)
         difference = self.points[pairs[:, 0]] - self.points[pairs[:, 1]]
         difference = difference.astype(np.float64)
@@ -420,17 +450,17 @@ class GivenTriplets(LargeMargin):
         return np.asarray((1 - self.push_weight) * difference.T @ difference)
 
 
-def least_ratio(Q: Matrix, P: Matrix) -> float:
-    """The least of v'Qv / v'Pv, with a ridge where P is empty."""
+def compute_min_form_ratio(Q: Matrix, P: Matrix) -> float:
+    """Return the minimum of v'Qv / v'Pv, with a small ridge added to a singular P."""
     if P.ndim == 1:
         return float(np.min(Q / (P + 1e-12 * P.mean())))
     ridged = P + 1e-12 * np.trace(P) / len(P) * np.eye(len(P))
     try:
         return least_eigenvalue(Q, ridged)
-    except linalg.LinAlgError:  # P is nothing but rounding
+    except linalg.LinAlgError:  # P consists of rounding errors.
         return -np.inf
 
 
-def duality_gap(bound: float, objective: float) -> float:
-    """Relative to the objective; 0 where there is nothing left."""
+def compute_duality_gap(bound: float, objective: float) -> float:
+    """Return the gap between objective and bound, relative to the objective; 0 if that is 0."""
     return 1.0 - bound / objective if objective > 0 else 0.0

@@ -1,4 +1,4 @@
-"""The thesis' own solver of LMNN: subgradient steps in M, projected on the cone (Algorithm 3)."""
+"""The LMNN solver of Weinberger (2007), Algorithm 3: projected subgradient steps in M."""
 
 from __future__ import annotations
 
@@ -11,29 +11,36 @@ from scipy import sparse
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.large_margin.impostors import find_impostors
-from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list, target_distances
-from nearfar.large_margin.triplet_loss import laplacian_dot, pull_laplacian
+from nearfar.large_margin.pair_lists import (
+    PairList,
+    compute_listed_distances,
+    compute_target_distances,
+    make_pair_list,
+)
+from nearfar.large_margin.triplet_loss import multiply_laplacian, multiply_pull_laplacian
 from nearfar.solvers.projections import project_psd, psd_factor
 
-# A hinge (centre, slot, impostor) as one number: (centre k + slot) n + impostor.
+# A hinge (center, slot, impostor), encoded as the number (center k + slot) n + impostor.
 Hinges = NDArray[np.int64]
 
+# Number of iterations between two full searches.
 _FULL_CHECK = 10
+# Factors of the step size after the objective decreased or increased.
 _GROW, _SHRINK = 1.01, 0.5
-# So many steps in a row must gain less than tol.
+# Number of consecutive steps that must improve by less than tol before the solver stops.
 _SMALL_STEPS = 5
 
 
 @dataclass
 class SubgradientDescent:
-    """What the solver came to: the best map seen, its history, and whether it settled."""
+    """Result of the solver: the best map, the history, and whether the solver converged."""
 
     L: Matrix
     history: dict[str, list[float]]
     converged: bool
 
 
-def projected_subgradient(
+def run_projected_subgradient(
     points: Matrix,
     codes: Indices,
     targets: Indices,
@@ -42,16 +49,16 @@ def projected_subgradient(
     max_iter: int,
     tol: float,
 ) -> SubgradientDescent:
-    r"""Minimise the loss of LMNN by :math:`M \leftarrow P_{psd}(M - \alpha G)`.
+    r"""Minimize the loss of LMNN by :math:`M \leftarrow P_{psd}(M - \alpha G)`.
 
-    The active hinges are searched in full every ten iterations and before the end; in between only
-    those that were ever active are looked at. G is updated by the hinges that came and went, and
-    computed anew at each full search. The step grows by 1 % when the objective fell and is halved
-    otherwise; the step is taken either way, and the best M is kept. It has settled when no relative
-    gain is above ``tol``.
+    Every ten iterations and before the end, all active hinges are searched. In between, only hinges
+    that were active before are evaluated. G is updated by the hinges that became active or
+    inactive, and computed from scratch at each full search. The step size grows by 1% if the
+    objective decreased and is halved otherwise. The step is taken in both cases, and the best M is
+    returned. The solver has converged if no relative improvement is above ``tol``.
 
-    It is here for comparison. At each kink the step is halved, so on features of different scales
-    it comes to a halt far above the optimum.
+    This solver is provided for comparison. The step size is halved at each kink, so the solver
+    stalls far above the optimum if the features have different scales.
     """
     loss = WorkingSet(points, codes, targets, push_weight)
     M = np.eye(points.shape[1])
@@ -59,35 +66,35 @@ def projected_subgradient(
     began = perf_counter()
     active = np.zeros(0, dtype=np.int64)
     G = loss.pull
-    alpha, last, best = 0.0, np.inf, (np.inf, M)
-    small, converged = 0, False
+    alpha, last_objective, best = 0.0, np.inf, (np.inf, M)
+    n_small, converged = 0, False
     for iteration in range(max_iter):
-        almost = small >= _SMALL_STEPS
-        full = iteration % _FULL_CHECK == 0 or almost
-        added = loss.search(M) if full else 0
-        objective, now = loss.evaluate(M)
-        if full:
-            G = loss.gradient(now)  # sheds the rounding that updates pile up
-            # On a larger working set the loss of the same M is larger: compare with that.
-            last = last if not added else np.inf
+        is_settled = n_small >= _SMALL_STEPS
+        searches_all = iteration % _FULL_CHECK == 0 or is_settled
+        added = loss.search(M) if searches_all else 0
+        objective, new_active = loss.evaluate(M)
+        if searches_all:
+            G = loss.compute_gradient(new_active)  # This removes accumulated rounding errors.
+            # The loss over a larger working set is not comparable with the last one.
+            last_objective = last_objective if not added else np.inf
         else:
-            G = G + loss.change(active, now)
-        active = now
-        if objective < best[0] and full:
+            G = G + loss.update_gradient(active, new_active)
+        active = new_active
+        if objective < best[0] and searches_all:
             best = (objective, M)
         history["objective"].append(objective)
         history["active"].append(len(active))
         history["seconds"].append(perf_counter() - began)
-        if almost and not added:
+        if is_settled and not added:
             converged = True
             history["step"].append(0.0)
             break
         if iteration == 0:
             alpha = 1e-3 / max(float(np.linalg.norm(G, 2)), np.finfo(float).tiny)
         else:
-            alpha *= _GROW if objective < last else _SHRINK
-        small = small + 1 if abs(last - objective) <= tol * objective else 0
-        last = objective
+            alpha *= _GROW if objective < last_objective else _SHRINK
+        n_small = n_small + 1 if abs(last_objective - objective) <= tol * objective else 0
+        last_objective = objective
         step = project_psd(M - alpha * G) - M
         history["step"].append(float(np.linalg.norm(step)))
         M = M + step
@@ -95,60 +102,60 @@ def projected_subgradient(
         loss.search(M)
         objective, _ = loss.evaluate(M)
         best = min(best, (objective, M), key=lambda pair: pair[0])
-    return SubgradientDescent(_square_factor(best[1]), history, converged)
+    return SubgradientDescent(_make_square_factor(best[1]), history, converged)
 
 
 class WorkingSet:
-    """The loss over every pair that ever had an active hinge."""
+    """The loss over all pairs that have had an active hinge so far."""
 
     def __init__(
         self, points: Matrix, codes: Indices, targets: Indices, push_weight: float
     ) -> None:
         self.points, self.codes, self.targets = points, codes, targets
         self.push_weight = push_weight
-        self.pairs: PairList = pair_list([], len(points))
-        self.pull = points.T @ pull_laplacian(targets, push_weight, points)
+        self.pairs: PairList = make_pair_list([], len(points))
+        self.pull = points.T @ multiply_pull_laplacian(targets, push_weight, points)
 
     def search(self, M: Matrix) -> int:
-        """Add every pair that is active under M; how many were new."""
+        """Add every pair that is active under M. Return the number of new pairs."""
         Z = self.points @ psd_factor(M).T
-        reach = 1.0 + target_distances(Z, self.targets).max(axis=1)
-        found = find_impostors(Z, self.codes, reach, max_pairs=10**8)
-        if found is None:
+        reach = 1.0 + compute_target_distances(Z, self.targets).max(axis=1)
+        impostors = find_impostors(Z, self.codes, reach, max_pairs=10**8)
+        if impostors is None:
             raise ValueError(
                 'solver="projected_subgradient" found more than 100 million impostor pairs, its '
                 'limit. Use solver="lbfgs".'
             )
-        before = len(self.pairs.indices)
-        lists = [(old.centers, old.indices) for old in (self.pairs, found)]
-        self.pairs = pair_list(lists, len(Z))
-        return len(self.pairs.indices) - before
+        previous = len(self.pairs.indices)
+        lists = [(old.centers, old.indices) for old in (self.pairs, impostors)]
+        self.pairs = make_pair_list(lists, len(Z))
+        return len(self.pairs.indices) - previous
 
     def evaluate(self, M: Matrix) -> tuple[float, Hinges]:
-        """The loss over the working set, and its active hinges."""
+        """Return the loss over the working set and its active hinges."""
         n, k = self.targets.shape
         Z = self.points @ psd_factor(M).T
-        reach = 1.0 + target_distances(Z, self.targets)
+        reach = 1.0 + compute_target_distances(Z, self.targets)
         centers = self.pairs.centers
-        margins = reach[centers] - listed_distances(Z, centers, self.pairs.indices)[:, None]
-        which, slots = np.nonzero(margins > 0)
-        active = (centers[which].astype(np.int64) * k + slots) * n + self.pairs.indices[which]
+        margins = reach[centers] - compute_listed_distances(Z, centers, self.pairs.indices)[:, None]
+        pairs, slots = np.nonzero(margins > 0)
+        active = (centers[pairs].astype(np.int64) * k + slots) * n + self.pairs.indices[pairs]
         pulled = float((reach[self.targets >= 0] - 1.0).sum())
-        pushed = float(margins[which, slots].sum())
+        pushed = float(margins[pairs, slots].sum())
         return (1 - self.push_weight) * pulled + self.push_weight * pushed, np.sort(active)
 
-    def gradient(self, active: Hinges) -> Matrix:
-        """G from scratch."""
-        return self.pull + self._push(active, np.ones(len(active)))
+    def compute_gradient(self, active: Hinges) -> Matrix:
+        """Return the gradient G, computed from scratch."""
+        return self.pull + self._compute_push(active, np.ones(len(active)))
 
-    def change(self, before: Hinges, now: Hinges) -> Matrix:
-        """What hinges that came and went add to G."""
-        came = np.setdiff1d(now, before, assume_unique=True)
-        went = np.setdiff1d(before, now, assume_unique=True)
-        signs = np.concatenate([np.ones(len(came)), -np.ones(len(went))])
-        return self._push(np.concatenate([came, went]), signs)
+    def update_gradient(self, previous: Hinges, current: Hinges) -> Matrix:
+        """Return the change of G by the hinges that became active or inactive."""
+        added = np.setdiff1d(current, previous, assume_unique=True)
+        removed = np.setdiff1d(previous, current, assume_unique=True)
+        signs = np.concatenate([np.ones(len(added)), -np.ones(len(removed))])
+        return self._compute_push(np.concatenate([added, removed]), signs)
 
-    def _push(self, hinges: Hinges, weights: Matrix) -> Matrix:
+    def _compute_push(self, hinges: Hinges, weights: Matrix) -> Matrix:
         n, k = self.targets.shape
         cells, impostors = np.divmod(hinges, n)
         centers, slots = np.divmod(cells, k)
@@ -156,10 +163,10 @@ class WorkingSet:
         columns = np.concatenate([self.targets[centers, slots], impostors])
         signed = self.push_weight * np.concatenate([weights, -weights])
         W = sparse.csr_array((signed, (rows, columns)), (n, n))
-        return np.asarray(self.points.T @ laplacian_dot(W, self.points))
+        return np.asarray(self.points.T @ multiply_laplacian(W, self.points))
 
 
-def _square_factor(M: Matrix) -> Matrix:
-    """L with M = L'L, square: rows of zeros where M has lost rank."""
+def _make_square_factor(M: Matrix) -> Matrix:
+    """Return a square L with M = L'L, with zero rows if M has lost rank."""
     L = psd_factor(M)
     return np.vstack([L, np.zeros((M.shape[1] - len(L), M.shape[1]))])

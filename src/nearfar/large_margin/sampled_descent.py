@@ -1,7 +1,7 @@
-"""The first part of a descent over wide maps: steps along gradients of samples, each drawn anew.
+"""The first part of a descent over wide maps: each step uses the gradient of a new sample.
 
-A descent that is led by one sample fits its impostors and lets all others in: the wider the map,
-the worse. A new sample for each step is an honest estimate of the whole loss each time.
+A descent on a single sample fits the impostors of this sample and ignores all others, and more so
+the wider the map is. A new sample per step gives an unbiased estimate of the full loss.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import numpy as np
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.large_margin.descent_progress import Progress
-from nearfar.large_margin.triplet_loss import Evaluation, full_loss
+from nearfar.large_margin.triplet_loss import Evaluation, compute_full_loss
 from nearfar.large_margin.working_set import ListedMargin
 
-# Centres and impostors of a sample, and steps. Tuned on generated embeddings.
+# Numbers of centers and impostors per sample, and number of steps, tuned on generated embeddings.
 CENTERS, IMPOSTORS, STEPS = 1000, 1000, 160
-# A step over the root mean square of the first map, and how much of the past it remembers: of the
-# direction, and of its length.
-RATE, DIRECTION, LENGTH = 0.2, 0.9, 0.98
-# A start with a loss of less than this share of that of no map at all is near enough.
-GOOD = 0.01
-# Squared factors of a diagonal map below this share of the largest are left out: samples leave so
-# much to columns that tell nothing.
-LITTLE = 0.02
-# Factors tried for the rows of a start that tell least.
-TAILS = (1.0, 0.3, 0.1)
+# Step size relative to the root mean square of the first map, and decay rates of the moving
+# averages of the gradient and of its squared length.
+RATE, DIRECTION_DECAY, LENGTH_DECAY = 0.2, 0.9, 0.98
+# Loss of the initial map, relative to the zero map, below which the sampled descent is skipped.
+GOOD_FRACTION = 0.01
+# Squared factors of a diagonal map below this fraction of the largest are set to zero. Sampling
+# noise gives factors of this size to irrelevant columns.
+NEGLIGIBLE = 0.02
+# Factors tried for the least informative rows of the initial map.
+TAIL_FACTORS = (1.0, 0.3, 0.1)
 
 
 class Sample(NamedTuple):
-    """Some centres with their targets, and some impostors, each for ``weight`` of them."""
+    """Sampled centers with their targets, and sampled impostors with a common weight."""
 
     points: Floats
     codes: Indices
@@ -41,20 +41,20 @@ class Sample(NamedTuple):
     n_centers: int
 
 
-def drawn(problem: ListedMargin, seed: int) -> Sample:
-    """A sample of a problem; every seed has its own."""
+def draw_center_sample(problem: ListedMargin, seed: int) -> Sample:
+    """Draw a sample of centers and impostors of a problem."""
     rng = np.random.default_rng(seed)
     n = len(problem.points)
-    wanted = problem.all_targets
-    have = np.flatnonzero((wanted >= 0).any(axis=1))
-    centers = np.sort(rng.choice(have, min(CENTERS, len(have)), replace=False))
+    all_targets = problem.all_targets
+    candidates = np.flatnonzero((all_targets >= 0).any(axis=1))
+    centers = np.sort(rng.choice(candidates, min(CENTERS, len(candidates)), replace=False))
     impostors = np.sort(rng.choice(n, min(IMPOSTORS, n), replace=False))
-    near = wanted[centers]
-    rows = np.unique(np.concatenate([centers, impostors, near[near >= 0]]))
-    place = np.full(n + 1, -1, dtype=np.intp)  # the last is that of no target
-    place[rows] = np.arange(len(rows))
-    targets = np.full((len(rows), wanted.shape[1]), -1, dtype=np.intp)
-    targets[place[centers]] = place[near]
+    center_targets = all_targets[centers]
+    rows = np.unique(np.concatenate([centers, impostors, center_targets[center_targets >= 0]]))
+    position = np.full(n + 1, -1, dtype=np.intp)  # The last entry stands for a missing target.
+    position[rows] = np.arange(len(rows))
+    targets = np.full((len(rows), all_targets.shape[1]), -1, dtype=np.intp)
+    targets[position[centers]] = position[center_targets]
     nearest, weight = None, n / len(impostors)
     if problem.nearest is not None:
         nearest = max(1, round(problem.nearest / weight))
@@ -63,17 +63,17 @@ def drawn(problem: ListedMargin, seed: int) -> Sample:
         problem.working[rows],
         problem.codes[rows],
         targets,
-        place[impostors],
+        position[impostors],
         weight,
         nearest,
         len(centers),
     )
 
 
-def sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Evaluation:
-    """The loss over a sample."""
-    return full_loss(
-        problem.mapped(L, sample.points),
+def compute_sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Evaluation:
+    """Return the loss over a sample."""
+    return compute_full_loss(
+        problem.map_points(L, sample.points),
         sample.codes,
         sample.targets,
         problem.push_weight,
@@ -86,68 +86,70 @@ def sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Evaluation
     )
 
 
-def sampled_share(problem: ListedMargin, L: Matrix) -> float:
-    """The loss of a sample over that of the zero map, under which every hinge is 1."""
-    sample = drawn(problem, 0)
-    here = sampled_loss(problem, sample, L).loss
-    return here / max(sampled_loss(problem, sample, np.zeros_like(L)).loss, 1e-300)
+def compute_sampled_fraction(problem: ListedMargin, L: Matrix) -> float:
+    """Return the loss over a sample, divided by the loss of the zero map."""
+    sample = draw_center_sample(problem, 0)
+    loss = compute_sampled_loss(problem, sample, L).loss
+    return loss / max(compute_sampled_loss(problem, sample, np.zeros_like(L)).loss, 1e-300)
 
 
-def damped_tail(problem: ListedMargin, L: Matrix) -> Matrix:
-    """A start whose rows beyond one less than there are classes are scaled as suits the loss.
+def damp_tail(problem: ListedMargin, L: Matrix) -> Matrix:
+    """Return the initial map with its rows after the first ``n_classes - 1`` scaled down.
 
-    Means of classes differ along no more; what else a start has is as large as noise may be.
+    The class means differ in at most ``n_classes - 1`` directions, so the other rows may be noise.
+    Their factor is the one with the lowest loss over a sample.
     """
-    n_told = int(problem.codes.max())
-    if L.ndim == 1 or len(L) <= n_told:
-        return problem.rescaled(L)
+    n_informative = int(problem.codes.max())
+    if L.ndim == 1 or len(L) <= n_informative:
+        return problem.rescale(L)
     _, singular, axes = np.linalg.svd(L, full_matrices=False)
     rows = singular[:, None] * axes
-    sample = drawn(problem, 0)
+    sample = draw_center_sample(problem, 0)
     best, lowest = L, np.inf
-    for tail in TAILS:
-        factors = np.where(np.arange(len(rows)) < n_told, 1.0, tail)
-        trial = problem.rescaled(factors[:, None] * rows)
-        loss = sampled_loss(problem, sample, trial).loss
+    for tail in TAIL_FACTORS:
+        factors = np.where(np.arange(len(rows)) < n_informative, 1.0, tail)
+        trial = problem.rescale(factors[:, None] * rows)
+        loss = compute_sampled_loss(problem, sample, trial).loss
         if loss < lowest:
             best, lowest = trial, loss
     return best
 
 
-def sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) -> None:
-    """Bring ``progress`` near to where the whole loss is least.
+def run_sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) -> None:
+    """Move ``progress.L`` close to the minimum of the full loss.
 
-    Steps have the length of a mean of past gradients over a mean of their lengths, one for all
-    entries: the map may be turned without turning the steps. They shorten in the second half.
+    A step is the moving average of the gradients, divided by the moving average of their lengths.
+    All entries have the same divisor, so the descent does not depend on a rotation of the map.
+    Steps become shorter in the second half.
     """
     n_centers = int((problem.all_targets >= 0).any(axis=1).sum())
     n_pairs = min(CENTERS, n_centers) * min(IMPOSTORS, len(problem.points))
     problem.compile_for(n_pairs * len(progress.L))
-    start = problem.rescaled(progress.L)
-    if sampled_share(problem, start) < GOOD:
+    start = problem.rescale(progress.L)
+    if compute_sampled_fraction(problem, start) < GOOD_FRACTION:
         return
-    progress.L = damped_tail(problem, progress.L)
+    progress.L = damp_tail(problem, progress.L)
     rate = RATE * float(np.sqrt(np.mean(progress.L**2)))
     direction, length = np.zeros_like(progress.L), 0.0
     for step in range(1, STEPS + 1):
         if progress.n_iter >= max_iter:
             return
         L = progress.L
-        sample = drawn(problem, step)
-        found = sampled_loss(problem, sample, L)
-        slope = problem.gradient(found.laplacian_v, sample.points)
-        direction = DIRECTION * direction + (1 - DIRECTION) * slope
-        length = LENGTH * length + (1 - LENGTH) * float(np.mean(slope**2))
-        mean = direction / (1 - DIRECTION**step)
-        size = np.sqrt(length / (1 - LENGTH**step))
-        if size == 0:  # no hinge and no pull is left
+        sample = draw_center_sample(problem, step)
+        evaluation = compute_sampled_loss(problem, sample, L)
+        slope = problem.compute_gradient(evaluation.laplacian_v, sample.points)
+        direction = DIRECTION_DECAY * direction + (1 - DIRECTION_DECAY) * slope
+        length = LENGTH_DECAY * length + (1 - LENGTH_DECAY) * float(np.mean(slope**2))
+        mean = direction / (1 - DIRECTION_DECAY**step)
+        size = np.sqrt(length / (1 - LENGTH_DECAY**step))
+        if size == 0:  # All gradients were zero.
             return
-        shorter = min(1.0, 2 * (1 - (step - 1) / STEPS))
-        whole = found.loss * n_centers / sample.n_centers
-        if progress.note(L - rate * shorter * mean / size, whole, found.n_active):
+        decay = min(1.0, 2 * (1 - (step - 1) / STEPS))
+        full_loss = evaluation.loss * n_centers / sample.n_centers
+        if progress.note(L - rate * decay * mean / size, full_loss, evaluation.n_active):
             return
 
 
-def pruned(L: Vector) -> Vector:
-    """A diagonal map without its small factors: whether they are missed is seen at the end."""
-    return np.where(LITTLE * np.max(L**2) > L**2, 0.0, L)
+def prune_factors(L: Vector) -> Vector:
+    """Set small factors of a diagonal map to zero. The solver restores those it needs."""
+    return np.where(NEGLIGIBLE * np.max(L**2) > L**2, 0.0, L)

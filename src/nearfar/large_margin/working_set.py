@@ -1,7 +1,7 @@
 """The large-margin loss over a working set of impostors.
 
-Impostors are listed by a full search and the loss is evaluated on the list. Whether one is missing
-shows a search, or a bound on how far distances can have moved.
+Impostors are listed by a full search, and the loss is evaluated on the list. Another search, or a
+bound on the change of distances, shows whether an impostor is missing.
 """
 
 from __future__ import annotations
@@ -16,53 +16,62 @@ from scipy import linalg
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import map_in_order, row_blocks, squared_distances
 from nearfar.extras import kernels
-from nearfar.large_margin.impostors import find_impostors, nearest_impostors
-from nearfar.large_margin.listed_loss import Screen, listed_loss
+from nearfar.large_margin.impostors import find_impostors, find_nearest_impostors
+from nearfar.large_margin.listed_loss import Screen, compute_listed_loss
 from nearfar.large_margin.nearest_table import NearestTable
 from nearfar.large_margin.pair_lists import (
     PairList,
-    listed_distances,
-    order_of_nearness,
-    pair_list,
-    target_distances,
+    compute_listed_distances,
+    compute_target_distances,
+    make_pair_list,
+    rank_by_distance,
 )
 from nearfar.large_margin.triplet_loss import (
     Evaluation,
-    Measured,
-    full_loss,
+    HingeDistances,
+    compute_full_loss,
     measure,
 )
 from nearfar.solvers.eigen import least_eigenvalue
 
 Structure = Literal["full", "diagonal"]
 
-# Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
-SLACK = 1.1  # pairs up to this multiple of the reach are listed with the active ones
-PAIRS_PER_CENTER = 40  # listed at most while the map is still coarse
-SPARE_IMPOSTORS = 4  # where only the nearest impostors count, so many times as many are listed
-FEW_NUMBERS = 2 * 10**6  # pairs times dimensions, below which it is not worth listing fewer
-# Maps of so many entries begin near to the optimum, and more pairs times dimensions are listed.
-WIDE, COARSE_NUMBERS = 10**4, 2 * 10**8
-# Pairs times dimensions from which compiled kernels save more than it takes to load them.
-COMPILED = 10**6
-SCREENED = 32  # dimensions from which to measure a pair takes longer than to see that it is far
-# A table of impostors may have so many places, or so many for each that is listed.
-SMALL_TABLE, MOST_EMPTY = 10**5, 4
-SAMPLED = 6 * 10**5  # distances by which it is judged how many pairs a radius lists
-THREADED_ROWS, PARTS = 10**6, 2  # numbers of rows from which threads pay, and parts for each
+# These constants were tuned for the time of a whole fit on the datasets digits and letter and on
+# generated data. None of them changes the optimum.
+# Pairs up to this multiple of the reach are listed together with the active pairs.
+SLACK = 1.1
+# Maximum number of listed pairs per center while the map is coarse.
+PAIRS_PER_CENTER = 40
+# Number of listed impostors per impostor that counts, if only the nearest impostors count.
+LISTED_PER_NEAREST = 4
+# Number of pairs times dimensions below which a shorter list does not save time.
+COARSE_SIZE = 2 * 10**6
+# Number of entries from which a map is wide. Wide maps start close to the optimum, so the list may
+# have the second number of pairs times dimensions.
+WIDE, WIDE_COARSE_SIZE = 10**4, 2 * 10**8
+# Pairs times dimensions from which compiled kernels save more time than they take to load.
+MIN_COMPILED_SIZE = 10**6
+# Number of dimensions from which excluding a pair by a bound is faster than computing its distance.
+MIN_SCREENED_DIMENSIONS = 32
+# Maximum number of entries of a table of impostors, in total or per listed pair.
+SMALL_TABLE, MAX_EMPTY_RATIO = 10**5, 4
+# Number of distances from which the number of pairs within a radius is estimated.
+SAMPLED_DISTANCES = 6 * 10**5
+# Number of entries of the points from which threads save time, and number of chunks per thread.
+THREADED_ROWS, CHUNKS_PER_THREAD = 10**6, 2
 
 
 def is_large(points: Floats) -> bool:
-    """Whether points are so many that single precision pays."""
+    """Return True if there are enough points for single precision to save time."""
     return points.size > 10**5
 
 
 class ListedMargin:
-    """The loss over the impostor pairs listed so far, or over all when these are too many.
+    """The large-margin loss over the listed impostor pairs, or over all if these are too many.
 
-    Points are in coordinates that suit the solver; a target of -1 is none; ``push_weight`` is μ.
-    With the structure "diagonal" L is a vector of factors, one a coordinate. Of the impostors of a
-    point so many count, the ``nearest``; None is all.
+    ``points`` are in the coordinates of the solver. A target of -1 is missing. ``push_weight`` is
+    μ. With ``structure="diagonal"``, L is a vector with one factor per coordinate. ``nearest`` is
+    the number of nearest impostors per point that count; None means all.
     """
 
     def __init__(
@@ -76,106 +85,109 @@ class ListedMargin:
         structure: Structure = "full",
         nearest: int | None = None,
     ) -> None:
-        # Float32 is enough while iterations gain more than a millionth, and twice as fast.
+        # Float32 is twice as fast, and accurate enough while iterations lower the loss by more
+        # than 1e-6.
         self.working = points.astype(np.float32, copy=False) if is_large(points) else points
         self.points, self.codes, self.all_targets = points, codes, targets
         self.push_weight, self.n_threads, self.structure = push_weight, n_threads, structure
         self.nearest = nearest
         n = len(points)
-        # Beyond about n²/4 pairs the dense blocks are faster than the list, and smaller.
+        # With more than about n²/4 pairs, dense blocks are faster and smaller than a list.
         self.max_pairs = int(np.clip(n * n // 4, 10**5, 3 * 10**7))
         self.smoothing = 0.0
         self.bound = 0.0
         self.max_rows = points.shape[1]
-        self._made: NearestTable | None = None
-        #: For the rest of a fit, once there was much to do.
+        self._cached_table: NearestTable | None = None
+        #: Compiled kernels, used for the rest of the fit once there are many pairs.
         self.compiled: ModuleType | None = None
-        #: Of a diagonal map: columns that may have a factor, and the working points there.
-        self.columns, self.cut = np.arange(points.shape[1]), self.working
+        #: Columns in which a diagonal map may be nonzero, and the working points in these columns.
+        self.columns, self.working_columns = np.arange(points.shape[1]), self.working
         self.use_centers(None)
 
     def use_centers(self, n_centers: int | None) -> None:
-        """Sum over all centres, or over so many, evenly drawn: a cheaper, similar loss."""
+        """Sum over all centers, or over ``n_centers`` evenly chosen ones to save time."""
         self.targets = self.all_targets
         if n_centers is not None and n_centers < len(self.points):
-            # In the order of classes, so that each gives its share.
+            # Choose in the order of classes, so that each class is represented in proportion.
             order = np.argsort(self.codes, kind="stable")
-            drawn = order[np.linspace(0, len(order) - 1, n_centers).astype(np.intp)]
+            sampled = order[np.linspace(0, len(order) - 1, n_centers).astype(np.intp)]
             self.targets = np.full_like(self.all_targets, -1)
-            self.targets[drawn] = self.all_targets[drawn]
-        self.pairs: PairList | None = pair_list([], len(self.points))
-        #: Where the list was made: the map, the radii, and the points under the map.
+            self.targets[sampled] = self.all_targets[sampled]
+        self.pairs: PairList | None = make_pair_list([], len(self.points))
+        #: State at the last search: the map, the radii, and the mapped points.
         self._listed_at: tuple[Matrix, Matrix, Floats] | None = None
         self._screen: Screen | None = None
 
     def compile_for(self, n_numbers: int) -> None:
-        """Take compiled kernels from now on, if so many pairs times dimensions are worth it."""
-        if n_numbers >= COMPILED:
+        """Use compiled kernels if ``n_numbers``, pairs times dimensions, is large enough."""
+        if n_numbers >= MIN_COMPILED_SIZE:
             self.compiled = kernels("nearfar.large_margin._kernels")
 
     # Maps
 
-    def mapped(self, L: Matrix, points: Floats | None = None) -> Floats:
-        """Points under the map."""
+    def map_points(self, L: Matrix, points: Floats | None = None) -> Floats:
+        """Return the mapped points."""
         X = self.working if points is None else points
         if self.structure == "diagonal" and points is None:
-            X, L = self._seen(L)
+            X, L = self._restrict(L)
         narrow = L.astype(X.dtype)
         Z = np.empty(X.shape if self.structure == "diagonal" else (len(X), len(L)), X.dtype)
 
-        def multiply(part: slice) -> None:
+        def multiply_chunk(chunk: slice) -> None:
             if self.structure == "diagonal":
-                np.multiply(X[part], narrow, out=Z[part])
+                np.multiply(X[chunk], narrow, out=Z[chunk])
             else:
-                np.matmul(X[part], narrow.T, out=Z[part])
+                np.matmul(X[chunk], narrow.T, out=Z[chunk])
 
-        self._in_parts(multiply, X)
+        self._run_in_chunks(multiply_chunk, X)
         return Z
 
-    def exact(self, L: Matrix) -> Floats:
-        """Points under the map in full precision."""
+    def map_exactly(self, L: Matrix) -> Floats:
+        """Return the mapped points in double precision."""
         if self.structure == "diagonal":
-            kept = used_columns(L)
-            return np.take(self.points, kept, axis=1) * L[kept]
+            columns = find_used_columns(L)
+            return np.take(self.points, columns, axis=1) * L[columns]
         if self.points.dtype == np.float64:
-            return self.mapped(L, self.points)
+            return self.map_points(L, self.points)
         Z = np.empty((len(self.points), len(L)))
 
-        def multiply(part: slice) -> None:
-            np.matmul(self.points[part].astype(np.float64), L.T, out=Z[part])
+        def multiply_chunk(chunk: slice) -> None:
+            np.matmul(self.points[chunk].astype(np.float64), L.T, out=Z[chunk])
 
-        self._in_parts(multiply, self.points)
+        self._run_in_chunks(multiply_chunk, self.points)
         return Z
 
-    def keep_columns(self, L: Matrix) -> None:
-        """Leave the columns out to which a diagonal map gives no factor."""
-        self.columns = used_columns(L)
-        whole = len(self.columns) == self.working.shape[1]
-        self.cut = self.working if whole else np.ascontiguousarray(self.working[:, self.columns])
+    def select_columns(self, L: Matrix) -> None:
+        """Drop the columns in which a diagonal map is zero."""
+        self.columns = find_used_columns(L)
+        is_complete = len(self.columns) == self.working.shape[1]
+        self.working_columns = (
+            self.working if is_complete else np.ascontiguousarray(self.working[:, self.columns])
+        )
 
-    def _seen(self, L: Matrix) -> tuple[Floats, Matrix]:
-        """The columns that a diagonal map sees, and its factors there."""
+    def _restrict(self, L: Matrix) -> tuple[Floats, Matrix]:
+        """Return the columns in which a diagonal map may be nonzero, and its factors there."""
         if np.count_nonzero(L) > np.count_nonzero(L[self.columns]):
-            self.keep_columns(L)
-        return self.cut, L[self.columns]
+            self.select_columns(L)
+        return self.working_columns, L[self.columns]
 
-    def gradient(self, laplacian_z: Floats, points: Floats | None = None) -> Matrix:
-        """Of the loss in L, from Lap(W) Z."""
+    def compute_gradient(self, laplacian_z: Floats, points: Floats | None = None) -> Matrix:
+        """Return the gradient of the loss in L, computed from Lap(W) Z."""
         X = self.working if points is None else points
 
-        def multiplied(part: slice) -> Matrix:
+        def multiply_chunk(chunk: slice) -> Matrix:
             if self.structure == "diagonal":
-                return np.asarray(np.einsum("ij,ij->j", laplacian_z[part], X[part]), np.float64)
-            return (laplacian_z[part].T @ X[part]).astype(np.float64)
+                return np.asarray(np.einsum("ij,ij->j", laplacian_z[chunk], X[chunk]), np.float64)
+            return (laplacian_z[chunk].T @ X[chunk]).astype(np.float64)
 
-        return np.asarray(2 * sum(self._in_parts(multiplied, X)))
+        return np.asarray(2 * sum(self._run_in_chunks(multiply_chunk, X)))
 
-    def _in_parts(self, function: Callable[[slice], Any], X: Floats) -> list[Any]:
-        """A function of some rows, over all of them, in threads where it pays."""
-        few = self.n_threads == 1 or X.size < THREADED_ROWS
-        parts = 1 if few else PARTS * self.n_threads
-        slices = row_blocks(len(X), 0, at_most=max(1, -(-len(X) // parts)))
-        return list(map_in_order(function, slices, 1 if few else self.n_threads))
+    def _run_in_chunks(self, function: Callable[[slice], Any], X: Floats) -> list[Any]:
+        """Call a function with slices of the rows, in threads if that saves time."""
+        is_serial = self.n_threads == 1 or X.size < THREADED_ROWS
+        n_chunks = 1 if is_serial else CHUNKS_PER_THREAD * self.n_threads
+        slices = row_blocks(len(X), 0, at_most=max(1, -(-len(X) // n_chunks)))
+        return list(map_in_order(function, slices, 1 if is_serial else self.n_threads))
 
     def evaluate(
         self,
@@ -183,16 +195,16 @@ class ListedMargin:
         smoothing: float | None = None,
         V: Floats | None = None,
         points: Floats | None = None,
-        measured: Measured | None = None,
+        measured: HingeDistances | None = None,
     ) -> Evaluation:
-        """The loss with hinges of the present roundness, or another."""
+        """Return the loss with the current or the given smoothing of the hinges."""
         width = self.smoothing if smoothing is None else smoothing
         if measured is not None and V is not None:
-            Z = V  # all that is asked of the points is known
+            Z = V  # The distances are known, so the points are not needed.
         else:
-            Z = self.mapped(L) if points is None else self.exact(L)
+            Z = self.map_points(L) if points is None else self.map_exactly(L)
         if self.pairs is None:
-            return full_loss(
+            return compute_full_loss(
                 Z,
                 self.codes,
                 self.targets,
@@ -203,18 +215,18 @@ class ListedMargin:
                 n_threads=self.n_threads,
                 compiled=self.compiled,
             )
-        if self.compiled is None and (table := self._table()) is not None:
+        if self.compiled is None and (table := self._get_table()) is not None:
             measured = table.measure(Z, self.n_threads) if measured is None else measured
             return table.loss(
                 measured, Z if V is None else V, self.push_weight, width, self.n_threads
             )
-        if points is not None or measured is not None or Z.shape[1] < SCREENED:
+        if points is not None or measured is not None or Z.shape[1] < MIN_SCREENED_DIMENSIONS:
             screen = None
-        elif self._screen is None or not self._screen.serves(self.pairs, Z):
+        elif self._screen is None or not self._screen.fits(self.pairs, Z):
             screen = self._screen = Screen(self.pairs, Z)
         else:
             screen = self._screen
-        return listed_loss(
+        return compute_listed_loss(
             Z,
             self.targets,
             self.pairs,
@@ -228,49 +240,53 @@ class ListedMargin:
             self.compiled,
         )
 
-    def _table(self) -> NearestTable | None:
-        """Of the listed pairs, where the nearest count and no centre has many more than others."""
-        pairs, made = self.pairs, self._made
-        if made is not None and made.impostors is pairs and made.targets is self.targets:
-            return made
-        self._made = None
+    def _get_table(self) -> NearestTable | None:
+        """Return a table of the listed pairs, or None.
+
+        A table is used if only the nearest impostors count and the lists have similar lengths.
+        """
+        pairs, table = self.pairs, self._cached_table
+        if table is not None and table.impostors is pairs and table.targets is self.targets:
+            return table
+        self._cached_table = None
         if self.nearest is not None and pairs is not None:
             width = int(np.diff(pairs.indptr).max(initial=0))
-            if width * len(self.points) <= max(SMALL_TABLE, MOST_EMPTY * len(pairs.indices)):
-                self._made = NearestTable(pairs, self.targets, self.nearest)
-        return self._made
+            if width * len(self.points) <= max(SMALL_TABLE, MAX_EMPTY_RATIO * len(pairs.indices)):
+                self._cached_table = NearestTable(pairs, self.targets, self.nearest)
+        return self._cached_table
 
-    def measured(self, L: Matrix) -> Measured | None:
-        """Distances under L in full precision, to be evaluated more than once; None for all."""
+    def measure_pairs(self, L: Matrix) -> HingeDistances | None:
+        """Return the distances of the listed pairs in double precision, or None without a list."""
         if self.pairs is None:
             return None
-        return measure(self.exact(L), self.targets, self.pairs, self.n_threads)
+        return measure(self.map_exactly(L), self.targets, self.pairs, self.n_threads)
 
-    def objective(self, L: Matrix) -> Evaluation:
-        """The objective itself, with sharp hinges and in full precision."""
+    def evaluate_exactly(self, L: Matrix) -> Evaluation:
+        """Return the objective without smoothing, in double precision."""
         return self.evaluate(L, smoothing=0.0, points=self.points)
 
-    def loss_of_nothing(self) -> float:
-        """That of the zero map, under which every hinge is 1."""
+    def compute_zero_map_loss(self) -> float:
+        """Return the loss of the zero map, under which every hinge is 1."""
         sizes = np.bincount(self.codes)
-        others = len(self.codes) - sizes[self.codes]
-        counted = others if self.nearest is None else np.minimum(others, self.nearest)
-        return self.push_weight * float(((self.targets >= 0).sum(axis=1) * counted).sum())
+        n_others = len(self.codes) - sizes[self.codes]
+        n_counted = n_others if self.nearest is None else np.minimum(n_others, self.nearest)
+        return self.push_weight * float(((self.targets >= 0).sum(axis=1) * n_counted).sum())
 
-    # The working set
+    # Working set
 
-    def rescaled(self, L: Matrix) -> Matrix:
-        """L times the number that is best for it.
+    def rescale(self, L: Matrix) -> Matrix:
+        """Return L multiplied by the factor with the lowest loss.
 
-        Far above it the pull drives L down past the margin, where every hinge is active at once.
+        If L is much too large, the pull term shrinks it below the margin, where all hinges are
+        active.
         """
-        return np.asarray(L * self.best_scale(L))
+        return np.asarray(L * self.find_best_scale(L))
 
-    def best_scale(self, L: Matrix) -> float:
-        """The best factor for the mapped points, judged by a sample of centres."""
-        pulled, gaps = self._gaps(self.mapped(L))
-        # In the square s of the factor the loss is convex and piecewise linear. A hinge of gap
-        # g < 0 is active while s < -1/g; from large s down, the slope loses what these add.
+    def find_best_scale(self, L: Matrix) -> float:
+        """Return the factor of L with the lowest loss over a sample of centers."""
+        pulled, gaps = self._compute_gaps(self.map_points(L))
+        # The loss is convex and piecewise linear in the square s of the factor. A hinge with the
+        # gap g < 0 is active for s < -1/g, so the slope decreases as s decreases.
         pull = (1 - self.push_weight) * float(pulled.sum())
         pull += self.push_weight * float(gaps[gaps > 0].sum())
         closing = np.sort(gaps[gaps < 0])[::-1]
@@ -281,159 +297,169 @@ class ListedMargin:
             return float(1 / np.sqrt(mean)) if mean > 0 else 1.0
         return float(1 / np.sqrt(-closing[turning]))
 
-    def _gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
-        """Of a sample of centres: target distances, and by how much they exceed the impostors'."""
-        sample = self._sample(10**6)
-        near = self.targets[sample]
-        rows, slots = np.nonzero(near >= 0)
-        reach = np.full(near.shape, -np.inf)
-        reach[rows, slots] = listed_distances(Z, sample[rows], near[rows, slots])
-        others = self._distances(Z, sample)
-        if self.nearest is not None and self.nearest < others.shape[1]:
-            others = np.partition(others, self.nearest - 1, axis=1)[:, : self.nearest]
-        gaps = reach[:, :, None] - others[:, None, :]
+    def _compute_gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
+        """Return target distances of sampled centers, and their excess over impostor distances."""
+        sample = self._sample_centers(10**6)
+        sample_targets = self.targets[sample]
+        rows, slots = np.nonzero(sample_targets >= 0)
+        reach = np.full(sample_targets.shape, -np.inf)
+        reach[rows, slots] = compute_listed_distances(Z, sample[rows], sample_targets[rows, slots])
+        impostor_distances = self._compute_distances(Z, sample)
+        if self.nearest is not None and self.nearest < impostor_distances.shape[1]:
+            impostor_distances = np.partition(impostor_distances, self.nearest - 1, axis=1)[
+                :, : self.nearest
+            ]
+        gaps = reach[:, :, None] - impostor_distances[:, None, :]
         return reach[np.isfinite(reach)], gaps[np.isfinite(gaps)]
 
-    def _sample(self, n_distances: int) -> Indices:
-        """Some centres, evenly chosen, with about so many distances to all points."""
+    def _sample_centers(self, n_distances: int) -> Indices:
+        """Return evenly chosen centers that have about ``n_distances`` distances to all points."""
         centers = np.flatnonzero((self.targets >= 0).any(axis=1))
-        wanted = max(30, n_distances // self.targets.size)
+        n_requested = max(30, n_distances // self.targets.size)
         return centers[
-            np.unique(np.linspace(0, len(centers) - 1, min(len(centers), wanted)).astype(np.intp))
+            np.unique(
+                np.linspace(0, len(centers) - 1, min(len(centers), n_requested)).astype(np.intp)
+            )
         ]
 
-    def _distances(self, Z: Floats, rows: Indices) -> Matrix:
-        """Squared distances of some rows to all of other classes; infinite to their own."""
+    def _compute_distances(self, Z: Floats, rows: Indices) -> Matrix:
+        """Return squared distances of rows to all points, infinite for points of the same class."""
         mean = Z.mean(axis=0, dtype=np.float64)
-        mine, distances = Z[rows] - mean, np.empty((len(rows), len(Z)))
+        centered, distances = Z[rows] - mean, np.empty((len(rows), len(Z)))
         for block in row_blocks(len(Z), 16 * Z.shape[1]):
-            distances[:, block] = squared_distances(mine, Z[block] - mean)
+            distances[:, block] = squared_distances(centered, Z[block] - mean)
         distances[self.codes[rows, None] == self.codes] = np.inf
         return distances
 
-    def _affordable(self, Z: Floats, radius: Matrix, n_pairs: int) -> float:
-        """The largest factor up to 1 of the radii that lists about ``n_pairs`` pairs."""
-        sample = self._sample(SAMPLED)
-        shares = (self._distances(Z, sample) / radius[sample, None]).ravel()
+    def _find_radius_factor(self, Z: Floats, radius: Matrix, n_pairs: int) -> float:
+        """Return the largest factor up to 1 for which the radii contain about ``n_pairs`` pairs."""
+        sample = self._sample_centers(SAMPLED_DISTANCES)
+        ratios = (self._compute_distances(Z, sample) / radius[sample, None]).ravel()
         n_centers = int((self.targets >= 0).any(axis=1).sum())
-        allowed = int(n_pairs * len(sample) / n_centers)
-        if np.count_nonzero(shares < 1.0) <= allowed:
+        n_allowed = int(n_pairs * len(sample) / n_centers)
+        if np.count_nonzero(ratios < 1.0) <= n_allowed:
             return 1.0
-        return float(np.partition(shares, allowed)[allowed])
+        return float(np.partition(ratios, n_allowed)[n_allowed])
 
     def search(
-        self, L: Matrix, *, keep: bool = False, coarse: bool = False, at_most: int | None = None
+        self, L: Matrix, *, keep: bool = False, coarse: bool = False, max_listed: int | None = None
     ) -> float:
-        """List every pair with an active hinge under L; the share of the loss that was missing.
+        """List every pair with an active hinge under L. Return the missing fraction of the loss.
 
-        ``keep`` retains the pairs listed before, which makes the rounds end; without it the list
-        stays as short as the map is good. ``coarse`` lists the nearest pairs only, where they are
-        too many; so does ``at_most``, a number of pairs.
+        With ``keep``, previously listed pairs remain, so that repeated searches terminate.
+        Otherwise the list contains only the pairs that are close under L. With ``coarse``, or with
+        ``max_listed`` (a number of pairs), only the nearest pairs are listed if there are too many.
         """
-        Z = self.mapped(L)
-        reach = 1.0 + target_distances(Z, self.targets).max(axis=1)
-        # Pairs a little outside come along: they are the next to become active.
+        Z = self.map_points(L)
+        reach = 1.0 + compute_target_distances(Z, self.targets).max(axis=1)
+        # Pairs slightly outside are listed too, because they are the next to become active.
         radius = np.maximum(SLACK * reach, reach + self.smoothing)
-        before = self.evaluate(L).loss
+        loss_before = self.evaluate(L).loss
         pairs: PairList | None
-        complete = True
+        is_full = True
         if self.nearest is not None:
-            pairs, radius = nearest_impostors(
-                Z, self.codes, radius, SPARE_IMPOSTORS * self.nearest, n_threads=self.n_threads
+            pairs, radius = find_nearest_impostors(
+                Z, self.codes, radius, LISTED_PER_NEAREST * self.nearest, n_threads=self.n_threads
             )
         else:
             if coarse:
                 n_centers = int(np.isfinite(reach).sum())
-                numbers = COARSE_NUMBERS if L.size >= WIDE else FEW_NUMBERS
-                at_most = max(PAIRS_PER_CENTER * n_centers, numbers // Z.shape[1])
-            if at_most is not None:
-                factor = self._affordable(Z, radius, at_most)
-                complete = factor == 1.0
+                size = WIDE_COARSE_SIZE if L.size >= WIDE else COARSE_SIZE
+                max_listed = max(PAIRS_PER_CENTER * n_centers, size // Z.shape[1])
+            if max_listed is not None:
+                factor = self._find_radius_factor(Z, radius, max_listed)
+                is_full = factor == 1.0
                 radius = radius * factor
             pairs = find_impostors(
                 Z, self.codes, radius, max_pairs=self.max_pairs, n_threads=self.n_threads
             )
-        self.pairs = self._joined(self.pairs, pairs) if keep else pairs
-        self._listed_at = (L, radius, Z) if complete else None
+        self.pairs = self._join(self.pairs, pairs) if keep else pairs
+        self._listed_at = (L, radius, Z) if is_full else None
         if self.pairs is not None:
             self.compile_for(len(self.pairs.indices) * Z.shape[1])
-        after = self.evaluate(L).loss
-        return (after - before) / after if after > 0 else 0.0
+        loss_after = self.evaluate(L).loss
+        return (loss_after - loss_before) / loss_after if loss_after > 0 else 0.0
 
-    def _joined(self, one: PairList | None, other: PairList | None) -> PairList | None:
-        """Two lists in one; None, for all pairs, where it would be too long."""
-        if one is None or other is None:
+    def _join(self, first: PairList | None, second: PairList | None) -> PairList | None:
+        """Return the union of two lists, or None (all pairs) if it is too long."""
+        if first is None or second is None:
             return None
-        lists = [(pairs.centers, pairs.indices) for pairs in (one, other)]
-        joined = pair_list(lists, len(self.points))
+        lists = [(pairs.centers, pairs.indices) for pairs in (first, second)]
+        joined = make_pair_list(lists, len(self.points))
         return joined if len(joined.indices) <= self.max_pairs else None
 
     def is_complete(self, L: Matrix) -> bool:
-        """Whether the list surely holds every active pair under L, without a search.
+        """Return True if a bound proves that the list contains every active pair under L.
 
-        With M ⪰ αM₀, M₀ being the metric of the last search, unlisted pairs are at least α times
-        their radius then.
+        Let M₀ be the metric of the last search. If M ⪰ αM₀, the squared distance of a pair that is
+        not listed is at least α times the radius at the last search.
         """
         if self.pairs is None:
             return True
         if self._listed_at is None:
             return False
-        before, radius, there = self._listed_at
-        if L is before or np.array_equal(L, before):
+        L_before, radius, Z_before = self._listed_at
+        if L is L_before or np.array_equal(L, L_before):
             return True
-        Z = self.mapped(L)
-        if (table := self._table()) is not None:
+        Z = self.map_points(L)
+        if (table := self._get_table()) is not None:
             reach, distances = table.measure(Z, self.n_threads)
-            needed = reach.max(axis=1) + self.smoothing / 2
-            # Beyond the last that counts nothing does.
-            needed = np.minimum(needed, table.furthest(distances))
+            reach_needed = reach.max(axis=1) + self.smoothing / 2
+            # Impostors beyond the last one that counts do not matter.
+            reach_needed = np.minimum(reach_needed, table.find_last_distances(distances))
         else:
-            needed = 1.0 + target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
-        centers = np.isfinite(needed)
+            reach_needed = (
+                1.0 + compute_target_distances(Z, self.targets).max(axis=1) + self.smoothing / 2
+            )
+        centers = np.isfinite(reach_needed)
         if self.nearest is not None and table is None:
-            listed = self.pairs.centers
-            distances = listed_distances(Z, listed, self.pairs.indices, self.n_threads)
-            last = order_of_nearness(listed, distances) == self.nearest - 1
-            needed[listed[last]] = np.minimum(needed[listed[last]], distances[last])
-        least = self._least_distances(before, L, radius, there, Z)
-        # A little more than needed, for what single precision rounds.
-        return bool(np.all(least[centers] >= (1 + 1e-5) * needed[centers]))
+            centers_listed = self.pairs.centers
+            distances = compute_listed_distances(
+                Z, centers_listed, self.pairs.indices, self.n_threads
+            )
+            is_last = rank_by_distance(centers_listed, distances) == self.nearest - 1
+            reach_needed[centers_listed[is_last]] = np.minimum(
+                reach_needed[centers_listed[is_last]], distances[is_last]
+            )
+        min_distances = self._bound_distances(L_before, L, radius, Z_before, Z)
+        # The factor allows for rounding in single precision.
+        return bool(np.all(min_distances[centers] >= (1 + 1e-5) * reach_needed[centers]))
 
-    def _least_distances(
-        self, before: Matrix, now: Matrix, radius: Matrix, there: Floats, here: Floats
+    def _bound_distances(
+        self, L_before: Matrix, L: Matrix, radius: Matrix, Z_before: Floats, Z: Floats
     ) -> Matrix:
-        """How far at least from each centre all are that were beyond its radius."""
-        if there.shape == here.shape:
-            # No distance can have become less by more than its two points have moved.
-            moved = np.sqrt(np.einsum("ij,ij->i", difference := here - there, difference))
-            lengths = np.sqrt(np.maximum(radius, 0.0)) - moved - moved.max()
-            least = np.maximum(lengths, 0.0) ** 2
+        """Return lower bounds on the squared distances from each center to unlisted points."""
+        if Z_before.shape == Z.shape:
+            # A distance decreases by at most the sum of the displacements of its two points.
+            displacements = np.sqrt(np.einsum("ij,ij->i", difference := Z - Z_before, difference))
+            lengths = np.sqrt(np.maximum(radius, 0.0)) - displacements - displacements.max()
+            min_distances = np.maximum(lengths, 0.0) ** 2
         else:
-            least = np.zeros(len(radius))
-        # Within 10 % none can be left if all are; the bound of the metrics takes longer.
-        if before.ndim > 1 and before.shape[0] < before.shape[1]:
-            return least
-        share = self.shrinkage(before, now)
-        # A centre without targets has a radius of minus infinity, of which 0 times is no number.
-        return np.maximum(least, share * radius) if share > 0 else least
+            min_distances = np.zeros(len(radius))
+        # The metric of a rectangular map is singular, so its bound below would be zero.
+        if L_before.ndim > 1 and L_before.shape[0] < L_before.shape[1]:
+            return min_distances
+        ratio = self.bound_shrinkage(L_before, L)
+        # A center without targets has a radius of minus infinity, and 0 times that is NaN.
+        return np.maximum(min_distances, ratio * radius) if ratio > 0 else min_distances
 
-    def shrinkage(self, before: Matrix, now: Matrix) -> float:
-        """At least so many times the squared distances before are those now."""
-        return shrinkage_of(before, now)
+    def bound_shrinkage(self, previous: Matrix, current: Matrix) -> float:
+        """Return a lower bound on the ratio of current to previous squared distances."""
+        return compute_map_shrinkage(previous, current)
 
 
-def used_columns(L: Matrix) -> Indices:
-    """Columns to which a diagonal map gives a factor: at least one."""
+def find_used_columns(L: Matrix) -> Indices:
+    """Return the columns in which a diagonal map is nonzero, or column 0 if there is none."""
     return np.flatnonzero(L) if L.any() else np.zeros(1, dtype=np.intp)
 
 
-def shrinkage_of(before: Matrix, now: Matrix) -> float:
-    """The largest α with M ⪰ αM₀ for two maps, as far as it is easily known; 0 is always right."""
-    if before.ndim == 1:
-        used = before != 0
-        return float(np.min((now[used] / before[used]) ** 2)) if used.any() else 0.0
-    first = before.T @ before
-    values = linalg.eigvalsh(first)
+def compute_map_shrinkage(previous: Matrix, current: Matrix) -> float:
+    """Return the largest α with M ⪰ αM₀ for two maps, or 0 if it cannot be computed reliably."""
+    if previous.ndim == 1:
+        is_used = previous != 0
+        return float(np.min((current[is_used] / previous[is_used]) ** 2)) if is_used.any() else 0.0
+    M_previous = previous.T @ previous
+    values = linalg.eigvalsh(M_previous)
     if values[0] <= 1e-10 * values[-1]:
-        return 0.0  # too near to singular for the ratio to be trusted
-    return least_eigenvalue(now.T @ now, first)
+        return 0.0  # M₀ is too close to singular for a reliable ratio.
+    return least_eigenvalue(current.T @ current, M_previous)

@@ -173,29 +173,33 @@ class ITML(_LogDetLearner, PairLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _loss(self, points: Matrix, guide: Pairs) -> _Slack:
-        similar, dissimilar = self._usable(points, guide, ROUNDING)
-        self.bounds_ = self._bounds(points)
-        alike = np.arange(len(similar) + len(dissimilar)) < len(similar)
+    def _make_loss(self, points: Matrix, supervision: Pairs) -> _Slack:
+        similar, dissimilar = self._usable(points, supervision, ROUNDING)
+        self.bounds_ = self._choose_bounds(points)
+        is_similar = np.arange(len(similar) + len(dissimilar)) < len(similar)
         return _Slack(
             PairDifferences(points, np.vstack([similar, dissimilar])),
-            alike,
-            np.where(alike, self.bounds_[0], self.bounds_[1]),
+            is_similar,
+            np.where(is_similar, self.bounds_[0], self.bounds_[1]),
             float(self.gamma),
         )
 
-    def _bounds(self, points: Matrix) -> Vector:
+    def _choose_bounds(self, points: Matrix) -> Vector:
         if self.bounds is not None:
-            given = np.asarray(self.bounds, np.float64)
-            if given.shape != (2,) or not np.isfinite(given).all() or not 0 < given[0] <= given[1]:
+            bounds = np.asarray(self.bounds, np.float64)
+            if (
+                bounds.shape != (2,)
+                or not np.isfinite(bounds).all()
+                or not 0 < bounds[0] <= bounds[1]
+            ):
                 raise ValueError(
                     "ITML: bounds must be two numbers (u, l) with 0 < u <= l, on squared "
                     f"distances; got {self.bounds!r}."
                 )
-            return given
+            return bounds
         if len(points) > _ROWS_FOR_BOUNDS:
-            draw = check_random_state(self.random_state)
-            points = points[draw.choice(len(points), _ROWS_FOR_BOUNDS, replace=False)]
+            rng = check_random_state(self.random_state)
+            points = points[rng.choice(len(points), _ROWS_FOR_BOUNDS, replace=False)]
         squared = pdist(points, "sqeuclidean")
         return np.asarray(np.percentile(squared[squared > 0], [5, 95]))
 
@@ -203,36 +207,42 @@ class ITML(_LogDetLearner, PairLearner):
 class _Slack:
     """The loss γ Σ φ(d²/ξ⁰), summed over the pairs that violate their bound."""
 
-    def __init__(self, pairs: PairDifferences, alike: Mask, bounds: Vector, gamma: float) -> None:
-        self.pairs, self.alike, self.bounds, self.gamma = pairs, alike, bounds, gamma
+    def __init__(
+        self, pairs: PairDifferences, is_similar: Mask, bounds: Vector, gamma: float
+    ) -> None:
+        self.pairs, self.is_similar, self.bounds, self.gamma = pairs, is_similar, bounds, gamma
 
     def __call__(self, B: Matrix) -> tuple[float, Matrix]:
         Z = self.pairs.mapped(B)
-        over = self._over(np.einsum("ij,ij->i", Z, Z))
-        if not (over > -1).all():
+        excess = self._compute_excess(np.einsum("ij,ij->i", Z, Z))
+        if not (excess > -1).all():
             return np.inf, np.zeros_like(B)
-        value = self.gamma * float(np.sum(over - np.log1p(over)))
-        return value, 2 * self.pairs.pulled(Z, self._slopes(over))
+        value = self.gamma * float(np.sum(excess - np.log1p(excess)))
+        return value, 2 * self.pairs.pulled(Z, self._compute_slopes(excess))
 
-    def pull(self) -> Matrix:
-        """Return half of the strongest pull of similar pairs (slopes of at most γ/u)."""
-        return self.pairs.scatter(np.where(self.alike, self.gamma / (2 * self.bounds), 0.0))
+    def compute_pull(self) -> Matrix:
+        """Return half of the scatter of similar pairs with the largest possible slopes, γ/u."""
+        return self.pairs.scatter(np.where(self.is_similar, self.gamma / (2 * self.bounds), 0.0))
 
-    def multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float]]:
-        """Return the scatter of sλ and the function θ ↦ γ Σ log(1 - θ s λ ξ⁰/γ)."""
-        over = self._over(self.pairs.squared(B))
-        slopes = self._slopes(over)
-        shares = slopes * self.bounds / self.gamma
+    def compute_multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float]]:
+        """Return the arguments of `log_det_bound` at B.
+
+        They are the scatter of the signed multipliers sλ, and the function
+        θ ↦ γ Σ log(1 - θ s λ ξ⁰/γ) of their scale θ.
+        """
+        excess = self._compute_excess(self.pairs.squared(B))
+        slopes = self._compute_slopes(excess)
+        fractions = slopes * self.bounds / self.gamma
         return (
             self.pairs.scatter(slopes),
-            lambda theta: self.gamma * float(np.sum(np.log1p(-theta * shares))),
+            lambda theta: self.gamma * float(np.sum(np.log1p(-theta * fractions))),
         )
 
-    def _over(self, squared: Vector) -> Vector:
-        """Return ξ/ξ⁰ - 1 for the optimal slacks ξ."""
-        over = squared / self.bounds - 1
-        return np.where(self.alike, np.maximum(over, 0.0), np.minimum(over, 0.0))
+    def _compute_excess(self, squared: Vector) -> Vector:
+        """Return the relative excess ξ/ξ⁰ - 1 of the optimal slacks ξ over their bounds ξ⁰."""
+        excess = squared / self.bounds - 1
+        return np.where(self.is_similar, np.maximum(excess, 0.0), np.minimum(excess, 0.0))
 
-    def _slopes(self, over: Vector) -> Vector:
-        """Return the derivatives of the loss with respect to d²."""
-        return np.asarray(self.gamma / self.bounds * (over / (1 + over)))
+    def _compute_slopes(self, excess: Vector) -> Vector:
+        """Return the derivatives of the loss in the squared distances."""
+        return np.asarray(self.gamma / self.bounds * (excess / (1 + excess)))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from nearfar.base import KernelizedLearner, LearnerTags
 from nearfar.mahalanobis.lmnn import LMNN
-from nearfar.mahalanobis.over_lmnn import TAKEN_OVER, OverLMNN, as_in_the_work
+from nearfar.mahalanobis.over_lmnn import COPIED_ATTRIBUTES, InnerLMNNMixin, use_published_settings
 from nearfar.state import State, object_of
 
 
-class KernelLMNN(OverLMNN, KernelizedLearner):
+class KernelLMNN(InnerLMNNMixin, KernelizedLearner):
     r"""Large margin nearest neighbors (LMNN) in the feature space of a kernel.
 
     With the map :math:`L = \Omega \Phi`, where :math:`\Phi` contains the training points in feature
@@ -26,7 +26,7 @@ class KernelLMNN(OverLMNN, KernelizedLearner):
 
     Parameters
     ----------
-    kernel : str, learner of kernels or callable, default="rbf"
+    kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
         "precomputed"; a kernel learner such as ``AlignmentKernelLearner()``; or a function of two
         points. See Notes.
@@ -59,7 +59,7 @@ class KernelLMNN(OverLMNN, KernelizedLearner):
         As in :class:`LMNN`.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
-    kernel_ : learner of kernels
+    kernel_ : kernel learner
         The fitted kernel learner, if ``kernel`` is one.
 
     Notes
@@ -93,7 +93,7 @@ class KernelLMNN(OverLMNN, KernelizedLearner):
     learner_tags = LearnerTags(reads="instances", learns_from=("labels", "triplets"))
     state = State({"estimator_": object_of(LMNN, q="q", p="d")})
     inner = LMNN
-    taken_over = (*TAKEN_OVER, "classes_")
+    taken_over = (*COPIED_ATTRIBUTES, "classes_")
 
     def _inner(self) -> LMNN:
-        return as_in_the_work(super()._inner())
+        return use_published_settings(super()._inner())

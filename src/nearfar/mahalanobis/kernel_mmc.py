@@ -24,7 +24,7 @@ class KernelMMC(KernelizedLearner):
 
     Parameters
     ----------
-    kernel : str, learner of kernels or callable, default="rbf"
+    kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
         "precomputed"; a kernel learner such as ``AlignmentKernelLearner()``; or a function of two
         points. See Notes.
@@ -52,7 +52,7 @@ class KernelMMC(KernelizedLearner):
         Number of directions used.
     objective_, dual_bound_, duality_gap_ : float
         As in :class:`MMC`.
-    kernel_ : learner of kernels
+    kernel_ : kernel learner
         The fitted kernel learner, if ``kernel`` is one.
 
     Notes

@@ -23,14 +23,14 @@ class KernelPOLA(KernelizedLearner):
     ``n_directions``. Later pairs are mapped to these coordinates.
 
     Use it for a stream of pairs that no linear map separates. Pass rows to ``fit`` that resemble
-    those to come, because only the part of a new point along the directions is used.
+    the points of later pairs, because only the part of a point along the directions is used.
 
     Cost: O(n² p + n²·directions) for the kernel and its eigenvectors, then that of POLA with this
     number of dimensions; O(n p) to map a point. The training points are stored.
 
     Parameters
     ----------
-    kernel : str, learner of kernels or callable, default="rbf"
+    kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
         "precomputed"; a kernel learner such as ``AlignmentKernelLearner()``; or a function of two
         points. See Notes.
@@ -58,7 +58,7 @@ class KernelPOLA(KernelizedLearner):
         Number of directions used.
     b_, n_seen_, n_updates_, n_epochs_, cumulative_loss_, regret_bound_
         As in :class:`POLA`.
-    kernel_ : learner of kernels
+    kernel_ : kernel learner
         The fitted kernel learner, if ``kernel`` is one.
 
     Notes
@@ -121,7 +121,7 @@ class KernelPOLA(KernelizedLearner):
         """
         check_is_fitted(
             self,
-            msg="%(name)s is not fitted: call fit with rows that resemble those to come.",
+            msg="%(name)s is not fitted: call fit with rows that resemble the points of the pairs.",
         )
         points = check_array(
             pairs, dtype=[np.float64, np.float32], allow_nd=True, input_name="pairs"

@@ -57,7 +57,7 @@ class KernelRCA(KernelCoordinates):
 
     Parameters
     ----------
-    kernel : str, learner of kernels or callable, default="rbf"
+    kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian" or "cosine"; a
         kernel learner such as ``AlignmentKernelLearner()``; or a function of two points. See
         Notes.
@@ -70,9 +70,9 @@ class KernelRCA(KernelCoordinates):
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     ridge : float or "auto", default="auto"
-        Value added to the variances: :math:`\rho`, in the units of the kernel and times n. "auto"
-        is a tenth of the mean squared distance in feature space of a point to the mean of its
-        chunklet.
+        Value added to the variances: ``ridge`` is :math:`\rho`, and :math:`\rho / n` is added, in
+        the units of the kernel. "auto" is a tenth of the mean squared distance in feature space of
+        a point to the mean of its chunklet.
     n_components : int or None, default=None
         Dimension of the output. None keeps all.
 
@@ -89,7 +89,7 @@ class KernelRCA(KernelCoordinates):
         values that are not given, and later batches do not change them.
     n_points_ : int
         Number of points in chunklets of at least two points.
-    kernel_ : learner of kernels
+    kernel_ : kernel learner
         The fitted kernel learner, if ``kernel`` is one.
 
     See Also
@@ -200,7 +200,7 @@ class KernelRCA(KernelCoordinates):
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        names, codes = self._groups(len(rows), y, supervision)
+        names, codes = self._encode_chunklets(len(rows), y, supervision)
         if not (codes >= 0).any():
             raise ValueError(
                 "There is no row to learn from: supervision puts no point into a chunklet."
@@ -239,9 +239,9 @@ class KernelRCA(KernelCoordinates):
         self._check_parameters()
         first = not self.__sklearn_is_fitted__()
         rows = self._check_X(X, reset=first)
-        names, codes = self._groups(len(rows), y, supervision)
-        known = codes >= 0
-        if not known.any():
+        names, codes = self._encode_chunklets(len(rows), y, supervision)
+        has_chunklet = codes >= 0
+        if not has_chunklet.any():
             return self
         if first:
             self._learn_kernel(X, y)
@@ -252,25 +252,25 @@ class KernelRCA(KernelCoordinates):
                 f"Earlier batches had chunklets such as {self._names[0]!r}; this batch has "
                 f"{names[0]!r}. Pass either labels or chunklets in all batches."
             )
-        before = {name: code for code, name in enumerate(self._names.tolist())}
-        fresh = [name for name in names.tolist() if name not in before]
-        before |= {name: len(before) + k for k, name in enumerate(fresh)}
-        codes = np.array([before[name] for name in names.tolist()])[codes[known]]
-        more = _exact(rows[known])
-        all_names = label_array(self._names.tolist() + fresh)
-        if len(fresh) < len(names):
+        code_of_name = {name: code for code, name in enumerate(self._names.tolist())}
+        new_names = [name for name in names.tolist() if name not in code_of_name]
+        code_of_name |= {name: len(code_of_name) + k for k, name in enumerate(new_names)}
+        codes = np.array([code_of_name[name] for name in names.tolist()])[codes[has_chunklet]]
+        new_rows = _to_float64(rows[has_chunklet])
+        all_names = label_array(self._names.tolist() + new_names)
+        if len(new_names) < len(names):
             warn(
-                f"{len(names) - len(fresh)} chunklets of earlier batches have more points in this "
-                "batch, so KernelRCA computes everything again. Adding whole chunklets is much "
-                "faster."
+                f"{len(names) - len(new_names)} chunklets of earlier batches have more points in "
+                "this batch, so KernelRCA computes everything again. Adding whole chunklets is "
+                "much faster."
             )
-            everything = np.concatenate([self._rows, more]), np.concatenate([self._codes, codes])
-            self._keep(*self._extended(*everything, None), all_names)
+            combined = np.concatenate([self._rows, new_rows]), np.concatenate([self._codes, codes])
+            self._keep(*self._add_chunklets(*combined, None), all_names)
         else:
-            self._keep(*self._extended(more, codes, self.factor_), all_names)
+            self._keep(*self._add_chunklets(new_rows, codes, self.factor_), all_names)
         return self
 
-    def _groups(
+    def _encode_chunklets(
         self, n: int, y: ArrayLike | None, supervision: Any
     ) -> tuple[NDArray[Any], Indices]:
         """Return the names of the chunklets and the chunklet number of each row, -1 for none."""
@@ -284,56 +284,58 @@ class KernelRCA(KernelCoordinates):
         chunklets = as_chunklets(supervision)
         chunklets.check_n_samples(n)
         codes = np.full(n, -1, np.intp)
-        known = chunklets.labels >= 0
-        names, codes[known] = np.unique(chunklets.labels[known], return_inverse=True)
+        has_chunklet = chunklets.labels >= 0
+        names, codes[has_chunklet] = np.unique(chunklets.labels[has_chunklet], return_inverse=True)
         return names, codes
 
     def _begin(self, rows: Floats, names: NDArray[Any], codes: Indices) -> None:
         """Fit the first batch. All of its rows determine the scale of the kernel."""
-        known = codes >= 0
-        if np.bincount(codes[known]).max() < 2:
+        has_chunklet = codes >= 0
+        if np.bincount(codes[has_chunklet]).max() < 2:
             raise ValueError(
                 "KernelRCA needs a chunklet or class with at least two points; each one has only "
                 "1 sample."
             )
-        self._rows = _exact(rows)
+        self._rows = _to_float64(rows)
         self._gamma = self._choose_gamma()
-        self._keep(*self._extended(_exact(rows[known]), codes[known], None), names)
+        self._keep(
+            *self._add_chunklets(_to_float64(rows[has_chunklet]), codes[has_chunklet], None), names
+        )
 
     def _keep(self, rows: Matrix, codes: Indices, factor: Matrix, names: NDArray[Any]) -> None:
         self._rows, self._codes, self._names = self._once(rows), codes, names
-        self.n_points_ = int(self._paired().sum())
+        self.n_points_ = int(self._mask_paired_rows().sum())
         self.factor_ = factor
         self.__dict__.pop("_coefficients", None)
 
-    def _extended(
-        self, rows: Matrix, codes: Indices, before: Matrix | None
+    def _add_chunklets(
+        self, rows: Matrix, codes: Indices, previous_factor: Matrix | None
     ) -> tuple[Matrix, Indices, Matrix]:
         """Return all rows, their chunklets and the factor after adding whole chunklets."""
         order = np.argsort(codes, kind="stable")
         rows, codes = rows[order], codes[order]
         contrasts = Contrasts(codes)
-        K = self._kernel(rows, _about_mean(self.kernel, rows))
+        K = self._kernel(rows, _center_if_linear(self.kernel, rows))
         if not np.isfinite(K).all():
             raise ValueError(
                 "The kernel has values that are NaN or infinite. Rescale the features of X, or "
                 "choose another kernel or gamma."
             )
-        inner = contrasts.of(contrasts.of(K).T)
-        if before is None and "ridge_" not in vars(self):
+        inner = contrasts.apply(contrasts.apply(K).T)
+        if previous_factor is None and "ridge_" not in vars(self):
             n = int((np.bincount(codes) > 1)[codes].sum())
             self.ridge_ = self._choose_ridge(float(np.trace(inner)) / n, float(np.abs(K).max()))
         inner /= self.ridge_
         inner.flat[:: len(inner) + 1] += 1
-        if before is None:
-            return rows, codes, contrasts.spread(self._inverse_root(inner))
-        cross = contrasts.of(self._image(rows)) / self.ridge_
-        root = self._inverse_root(inner - cross @ cross.T)
-        n, r = before.shape
+        if previous_factor is None:
+            return rows, codes, contrasts.expand(self._invert_cholesky(inner))
+        cross = contrasts.apply(self._map_by_factor(rows)) / self.ridge_
+        root = self._invert_cholesky(inner - cross @ cross.T)
+        n, r = previous_factor.shape
         factor = np.zeros((n + len(rows), r + len(inner)))
-        factor[:n, :r] = before
-        factor[:n, r:] = -before @ (cross.T @ root)
-        factor[n:, r:] = contrasts.spread(root)
+        factor[:n, :r] = previous_factor
+        factor[:n, r:] = -previous_factor @ (cross.T @ root)
+        factor[n:, r:] = contrasts.expand(root)
         return (
             np.concatenate([self._rows, rows]),
             np.concatenate([self._codes, codes]),
@@ -351,7 +353,7 @@ class KernelRCA(KernelCoordinates):
             )
         return _AUTO_RIDGE * scatter
 
-    def _inverse_root(self, inner: Matrix) -> Matrix:
+    def _invert_cholesky(self, inner: Matrix) -> Matrix:
         """Return the transposed inverse of the Cholesky factor."""
         try:
             Q = linalg.cholesky(inner, lower=True)
@@ -362,12 +364,12 @@ class KernelRCA(KernelCoordinates):
             ) from error
         return np.asarray(linalg.lapack.dtrtri(Q, lower=1)[0].T)
 
-    def _image(self, points: Floats) -> Matrix:
-        """Return W'k for each point."""
+    def _map_by_factor(self, points: Floats) -> Matrix:
+        """Return W'k, where k contains the kernel values of a point with the stored rows."""
         image = np.empty((len(points), self.factor_.shape[1]))
-        known = _about_mean(self.kernel, self._rows)
-        for block in row_blocks(len(points), 32 * len(known)):
-            np.matmul(self._kernel(points[block], known), self.factor_, out=image[block])
+        training_rows = _center_if_linear(self.kernel, self._rows)
+        for block in row_blocks(len(points), 32 * len(training_rows)):
+            np.matmul(self._kernel(points[block], training_rows), self.factor_, out=image[block])
         return image
 
     # Learned kernel and coordinates
@@ -388,11 +390,11 @@ class KernelRCA(KernelCoordinates):
         """
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
-        others = rows if Y is None else self._check_X(Y, reset=False)
-        image = self._image(rows)
-        other_image = image if Y is None else self._image(others)
-        plain = self._kernel(rows, _exact(others))
-        return self._scale * (plain - image @ other_image.T / self.ridge_)
+        second_rows = rows if Y is None else self._check_X(Y, reset=False)
+        image = self._map_by_factor(rows)
+        second_image = image if Y is None else self._map_by_factor(second_rows)
+        K = self._kernel(rows, _to_float64(second_rows))
+        return self._scale * (K - image @ second_image.T / self.ridge_)
 
     def pair_distance(self, pairs: ArrayLike) -> Vector:
         """Return the learned distance between the two points of each pair, by the learned kernel.
@@ -410,9 +412,9 @@ class KernelRCA(KernelCoordinates):
         first, second = points[:, 0], points[:, 1]
         if self.kernel == "linear":
             # The difference of two images would lose digits far from zero.
-            image = self._image(first - second)
+            image = self._map_by_factor(first - second)
         else:
-            image = self._image(first) - self._image(second)
+            image = self._map_by_factor(first) - self._map_by_factor(second)
         squares = self._kernel_gaps(first, second)
         squares -= np.einsum("ij,ij->i", image, image) / self.ridge_
         return np.sqrt(self._scale * np.maximum(squares, 0.0))
@@ -472,22 +474,27 @@ class KernelRCA(KernelCoordinates):
     def _scale(self) -> float:
         return self.n_points_ / self.ridge_
 
-    def _paired(self) -> Mask:
+    def _mask_paired_rows(self) -> Mask:
         """Return a mask of the rows in chunklets of at least two points."""
         return np.asarray((np.bincount(self._codes) > 1)[self._codes])
 
     def _solve(self) -> None:
         """Solve RCA with the ridge on the kernel PCA coordinates of the points in chunklets."""
-        paired = self._paired()
+        paired = self._mask_paired_rows()
         rows, n = self._rows[paired], self.n_points_
-        K = self._kernel(rows, _about_mean(self.kernel, self._rows))
+        K = self._kernel(rows, _center_if_linear(self.kernel, self._rows))
         self._means = K.mean(axis=0)
         self._mean = float(self._means.mean())
-        own = K[:, paired]
-        own = own - own.mean(axis=0) - own.mean(axis=1, keepdims=True) + own.mean()
-        values, basis = self._span(own, None)
-        points = basis * values  # K_c P diag(μ)^{-1/2}
-        contrasts = Contrasts(self._codes[paired]).of(points)
+        K_paired = K[:, paired]
+        K_paired = (
+            K_paired
+            - K_paired.mean(axis=0)
+            - K_paired.mean(axis=1, keepdims=True)
+            + K_paired.mean()
+        )
+        values, basis = self._span(K_paired, None)
+        points = basis * values  # Kernel PCA coordinates of the rows.
+        contrasts = Contrasts(self._codes[paired]).apply(points)
         within = contrasts.T @ contrasts
         within.flat[:: len(within) + 1] += self.ridge_
         T = linalg.lapack.dtrtri(linalg.cholesky(within / n, lower=True), lower=1)[0].T
@@ -509,7 +516,7 @@ class KernelRCA(KernelCoordinates):
 
     def _check_state(self, sizes: Sizes) -> None:
         count = vars(self).get("n_points_")
-        paired = int(self._paired().sum())
+        paired = int(self._mask_paired_rows().sum())
         need(type(count) is int and count == paired, "n_points_ does not match the chunklets.")
         degrees = len(self._codes) - len(np.unique(self._codes))
         need(sizes["r"] == degrees, "factor_ does not match the chunklets.")
@@ -520,37 +527,37 @@ class KernelRCA(KernelCoordinates):
 class Contrasts:
     """An orthonormal basis U of the differences within each chunklet, for rows sorted by chunklet.
 
-    For each chunklet it is the Householder reflection that maps its first axis to the mean, without
-    that axis. Applying it takes as long as centering.
+    For each chunklet, U is the Householder reflection that maps the first axis to the mean, without
+    its first column. Applying U takes as long as centering.
     """
 
     def __init__(self, codes: Indices) -> None:
         self.starts = np.flatnonzero(np.diff(codes, prepend=-1))
         sizes = np.diff(self.starts, append=len(codes))
-        self.place = np.repeat(np.arange(len(sizes)), sizes)
-        self.rest = np.ones(len(codes), dtype=bool)
-        self.rest[self.starts] = False
-        self.axis = (1 / np.sqrt(sizes))[self.place]
+        self.chunklet_of_row = np.repeat(np.arange(len(sizes)), sizes)
+        self.is_not_first = np.ones(len(codes), dtype=bool)
+        self.is_not_first[self.starts] = False
+        self.axis = (1 / np.sqrt(sizes))[self.chunklet_of_row]
         self.axis[self.starts] -= 1
-        # Half of the squared norm. A chunklet of one point has no differences and no reflection.
-        self.half = np.where(sizes > 1, 1 - 1 / np.sqrt(sizes), 1.0)
+        # Half of the squared norm of the reflection axis. A single point has none.
+        self.half_norm = np.where(sizes > 1, 1 - 1 / np.sqrt(sizes), 1.0)
 
-    def of(self, M: Matrix) -> Matrix:
-        """Return U'M."""
-        return self._reflected(M)[self.rest]
+    def apply(self, M: Matrix) -> Matrix:
+        """Return U'M, the orthonormal differences of the rows of M within chunklets."""
+        return self._reflect(M)[self.is_not_first]
 
-    def spread(self, M: Matrix) -> Matrix:
-        """Return UM."""
-        padded = np.zeros((len(self.rest), M.shape[1]))
-        padded[self.rest] = M
-        return self._reflected(padded)
+    def expand(self, M: Matrix) -> Matrix:
+        """Return UM, which has one row per point."""
+        padded = np.zeros((len(self.is_not_first), M.shape[1]))
+        padded[self.is_not_first] = M
+        return self._reflect(padded)
 
-    def _reflected(self, M: Matrix) -> Matrix:
-        sums = np.add.reduceat(self.axis[:, None] * M, self.starts) / self.half[:, None]
-        return M - self.axis[:, None] * sums[self.place]
+    def _reflect(self, M: Matrix) -> Matrix:
+        sums = np.add.reduceat(self.axis[:, None] * M, self.starts) / self.half_norm[:, None]
+        return M - self.axis[:, None] * sums[self.chunklet_of_row]
 
 
-def _about_mean(kernel: Any, rows: Matrix) -> Matrix:
+def _center_if_linear(kernel: Any, rows: Matrix) -> Matrix:
     """Return rows for kernel values that matter only up to a constant per point.
 
     The linear kernel uses centered rows, because subtracting the constant from inner products of
@@ -559,5 +566,5 @@ def _about_mean(kernel: Any, rows: Matrix) -> Matrix:
     return rows - rows.mean(axis=0) if isinstance(kernel, str) and kernel == "linear" else rows
 
 
-def _exact(rows: Floats) -> Matrix:
+def _to_float64(rows: Floats) -> Matrix:
     return np.array(rows, dtype=np.float64, order="C")

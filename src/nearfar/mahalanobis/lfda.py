@@ -18,8 +18,8 @@ from nearfar.state import State, floats
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import mixed_whitener, rank_tolerance, total_range
 
-# Inverse scale of a point whose neighbors all equal it, relative to the radius of its class.
-_STEEP = 1e20
+# Inverse scale of a point that equals all of its neighbors, times the radius of its class.
+_MAX_STEEPNESS = 1e20
 # Maximum number of entries of a block, small enough to stay in the processor's cache.
 _BLOCK = 2**18
 
@@ -141,13 +141,14 @@ class LFDA(LinearLearner):
         rows = self._check_X(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(rows))
         statistics = ClassStatistics(pooled=True, exact=True).add(rows, classes, codes)
-        # An orthonormal basis keeps distances; it is small if there are fewer rows than features.
+        # Coordinates in an orthonormal basis preserve distances. There are few coordinates if X has
+        # fewer rows than features.
         B, image = total_range(statistics, standardize=False)
         mean = statistics.mean
         points = np.ascontiguousarray(rows, dtype=np.float64) - mean
         if image is not statistics:
             points = points @ B
-        within, between = local_scatters(points, codes, self.n_neighbors)
+        within, between = compute_local_scatters(points, codes, self.n_neighbors)
         total = image.total_scatter() / len(rows)
         _, T = mixed_whitener(within / len(rows), lambda: total, rank_tolerance(statistics))
         rank = T.shape[1]
@@ -163,12 +164,12 @@ class LFDA(LinearLearner):
             Q, _ = linalg.qr(total @ T, mode="economic")
             T = Q @ (Q.T @ T)
         components = canonical_rows(values, (B @ (T @ axes)).T)
-        self.components_ = self._embedded(components).astype(rows.dtype)
+        self.components_ = self._scale_rows(components).astype(rows.dtype)
         self.mean_ = mean.astype(rows.dtype)
         self.classes_ = classes
         return self
 
-    def _embedded(self, components: Matrix) -> Matrix:
+    def _scale_rows(self, components: Matrix) -> Matrix:
         if self.embedding == "plain":
             return components
         if self.embedding == "weighted":
@@ -178,7 +179,9 @@ class LFDA(LinearLearner):
         return fix_signs(linalg.qr(units.T, mode="economic")[0].T)
 
 
-def local_scatters(points: Matrix, codes: Indices, n_neighbors: int) -> tuple[Matrix, Matrix]:
+def compute_local_scatters(
+    points: Matrix, codes: Indices, n_neighbors: int
+) -> tuple[Matrix, Matrix]:
     """Return the local scatter matrices S_w and S_b.
 
     Let G be the scatter of a class weighted by affinities and S its unweighted scatter. The pairs
@@ -186,7 +189,7 @@ def local_scatters(points: Matrix, codes: Indices, n_neighbors: int) -> tuple[Ma
     contribute the total scatter minus (n_c/n) S for each class.
 
     >>> import numpy as np
-    >>> local_scatters(np.array([[0.0], [1.0], [5.0]]), np.array([0, 0, 1]), 7)[1].round(3)
+    >>> compute_local_scatters(np.array([[0.0], [1.0], [5.0]]), np.array([0, 0, 1]), 7)[1].round(3)
     array([[13.605]])
     """
     n, p = points.shape
@@ -194,34 +197,36 @@ def local_scatters(points: Matrix, codes: Indices, n_neighbors: int) -> tuple[Ma
     within, between = np.zeros((p, p)), points.T @ points
     order = np.argsort(codes, kind="stable")
     for rows in np.split(order, np.cumsum(np.bincount(codes))[:-1]):
-        own = points[rows] - points[rows].mean(axis=0)
-        size = len(own)
+        class_points = points[rows] - points[rows].mean(axis=0)
+        size = len(class_points)
         if size > 1:
-            local = _local_scatter(own, min(n_neighbors, size - 1))
-            within += local / size
-            between += (1 / n - 1 / size) * local - (size / n) * (own.T @ own)
+            class_scatter = _compute_class_scatter(class_points, min(n_neighbors, size - 1))
+            within += class_scatter / size
+            between += (1 / n - 1 / size) * class_scatter - (size / n) * (
+                class_points.T @ class_points
+            )
     return within, between
 
 
-def _local_scatter(points: Matrix, n_neighbors: int) -> Matrix:
+def _compute_class_scatter(points: Matrix, n_neighbors: int) -> Matrix:
     """Return half the sum over pairs of A_ij (x_i - x_j)(x_i - x_j)', that is X'(diag(A1) - A)X."""
     n, p = points.shape
     squares = np.einsum("ij,ij->i", points, points)
     scales = kneighbors(points, n_neighbors=n_neighbors)[0][:, -1]
     # Points whose neighbors are all equal to them have no affinity to other points.
-    most = _STEEP / np.sqrt(max(squares.max(), np.finfo(float).tiny))
-    steepness = 1 / np.maximum(scales, 1 / most)
+    max_steepness = _MAX_STEEPNESS / np.sqrt(max(squares.max(), np.finfo(float).tiny))
+    steepness = 1 / np.maximum(scales, 1 / max_steepness)
     sums, product = np.zeros(n), np.zeros((p, p))
     for block in row_blocks(n, 24 * n, at_most=max(16, _BLOCK // n)):
         # A is symmetric, so each pair is computed once.
-        here, beyond = slice(block.start, None), slice(block.stop, None)
-        A = squared_distances(points[block], points[here], squares[here])
+        from_block, after_block = slice(block.start, None), slice(block.stop, None)
+        A = squared_distances(points[block], points[from_block], squares[from_block])
         A *= -steepness[block, None]
-        A *= steepness[here]
+        A *= steepness[from_block]
         np.exp(A, out=A)
-        own, other = np.split(A, [block.stop - block.start], axis=1)
+        A_block, A_after = np.split(A, [block.stop - block.start], axis=1)
         sums[block] += A.sum(axis=1)
-        sums[beyond] += other.sum(axis=0)
-        crossed = points[block].T @ (other @ points[beyond])
-        product += points[block].T @ (own @ points[block]) + crossed + crossed.T
+        sums[after_block] += A_after.sum(axis=0)
+        crossed = points[block].T @ (A_after @ points[after_block])
+        product += points[block].T @ (A_block @ points[block]) + crossed + crossed.T
     return points.T @ (sums[:, None] * points) - product

@@ -11,26 +11,27 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Floats, Indices
 from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL, OnAxes
-from nearfar.large_margin.held_out import WATCH_EVERY, Watch, mean_errors
+from nearfar.large_margin.held_out import WATCH_EVERY, Watch, average_errors
 from nearfar.large_margin.impostors import check_class_sizes, check_targets
-from nearfar.large_margin.problem import GivenTriplets, duality_gap
+from nearfar.large_margin.problem import FixedTriplets, compute_duality_gap
 from nearfar.mahalanobis.lmnn_defaults import (
-    LOOKS,
-    MOST_OF_NOTHING,
+    MAX_CHECKS,
+    NEAR_ZERO_LOSS,
     Choice,
     check_combination,
-    decided,
-    n_directions,
-    splits_of,
+    count_directions,
+    resolve_auto,
+    split_for_validation,
 )
-from nearfar.mahalanobis.lmnn_run import Run, SubgradientRun, reduced
+from nearfar.mahalanobis.lmnn_run import Run, SubgradientRun, reduce_map_rows
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.summaries.supervision import Triplets
 
-# Tolerance of all passes but the last, which only choose the targets of the next pass.
-_ROUGH = 1e-4
+# Relative tolerance of every pass except the last. An earlier pass only chooses the targets of the
+# next one, so it need not be exact.
+_ROUGH_TOL = 1e-4
 
 
 class LMNN(OnAxes):
@@ -52,12 +53,12 @@ class LMNN(OnAxes):
     and the targets are fixed before training. By default, only the three nearest impostors per
     point count, and the targets are chosen a second time with the metric of the first pass, which
     usually gives fewer errors. With few rows for the number of features, the fit also stops early.
-    With many rows, it keeps the Euclidean distance if that has a lower leave-one-out error.
+    With many rows, LMNN keeps the Euclidean distance if its leave-one-out error is lower.
     ``LMNN(n_impostors=None, n_passes=1, validation_fraction=0.0)`` is the problem of the thesis.
 
-    In :math:`M = L^T L` the problem is convex. L-BFGS solves it over L in whitened coordinates, so
-    the units of the features do not affect the solver. The hinges are rounded at first and
-    sharpened step by step. The solver works on a subset of the impostors and checks at the end
+    The problem is convex in :math:`M = L^T L`. L-BFGS solves it over L in whitened coordinates, so
+    the units of the features do not affect the solver. The hinges are smoothed, and the smoothing
+    is reduced step by step. The solver works on a subset of the impostors and checks at the end
     that none is missing. A square map that has lost rank is accepted only if no direction in M
     lowers the loss. ``dual_bound_`` is a proven lower bound on the loss of any square map, and
     ``duality_gap_`` is the relative distance of the solution from it.
@@ -66,8 +67,15 @@ class LMNN(OnAxes):
     the shape of the classes, only about their neighborhoods. The first targets are the nearest
     rows by Euclidean distance, so scale features that have different units first.
 
-    Cost: O(n² r) for each of a few full impostor searches, done in blocks, where r is the number of
-    rows of L; O(a r + n p r) per evaluation in between, where a is the number of active impostor
+    The defaults suit most data. Set ``n_neighbors`` to the k of the classifier. With hundreds of
+    features, set ``n_components`` for a small output or ``n_pca_components="auto"`` for a faster
+    fit. With thousands of features and few rows, or to interpret one weight per feature, set
+    ``structure="diagonal"``. Change ``n_impostors``, ``n_passes`` and ``validation_fraction`` only
+    to reproduce the thesis or to tune them by cross-validation. The remaining parameters control
+    accuracy, time and repeated fits.
+
+    Cost: O(n² r) for each of a few full impostor searches, done in blocks, for n rows of X and r
+    rows of L; O(a r + n p r) per evaluation in between, for p features and a active impostor
     pairs. No n×n array is stored.
 
     Parameters
@@ -83,9 +91,9 @@ class LMNN(OnAxes):
         Smaller values reduce the influence of points deep inside another class. "auto" tries 3
         first, see Notes. Not used with triplets.
     n_passes : int or "auto", default="auto"
-        Number of passes. Each pass after the first chooses its targets with the metric learned so
-        far and starts from it. With early stopping this is the maximum. "auto" is 2 in most
-        cases, see Notes.
+        Number of passes. A pass is a fit with fixed targets. Each later pass chooses its targets by
+        the metric learned so far and starts from it. With early stopping this is the maximum.
+        "auto" is 2 in most cases, see Notes.
     n_components : int or None, default=None
         Dimension of the output. L has this number of rows. None learns a square map. With many
         features, fewer rows are faster and overfit less.
@@ -95,24 +103,25 @@ class LMNN(OnAxes):
         Notes. The components depend on the units of the features.
     reduction : {"learned", "pca", "truncate"}, default="learned"
         How ``n_components`` rows are obtained. "learned" optimizes the rectangular map, which is
-        not convex. The others learn a square map first and keep the principal axes of the mapped
-        data ("pca") or the leading eigenvectors of M ("truncate").
+        not convex, and is best for few components. "pca" and "truncate" learn a square map and keep
+        the principal axes of the mapped data or the leading eigenvectors of M.
     structure : {"full", "diagonal"}, default="full"
-        "diagonal" learns one weight per feature. It cannot be combined
-        with ``n_components`` or ``n_pca_components``.
+        Form of the map: "full" is any matrix, "diagonal" has one weight per feature. "diagonal"
+        cannot be combined with ``n_components`` or ``n_pca_components``.
     init : str or array of shape (n_components, n_features), default="auto"
         Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
         (directions that separate the class means), "within" (whitened by the within-class
-        covariance) or "random". The rules of "auto" are in Notes.
+        covariance) or "random". The optimum of a square map does not depend on it. The rules of
+        "auto" are in Notes.
     solver : {"lbfgs", "projected_subgradient"}, default="lbfgs"
-        "projected_subgradient" is the algorithm of the thesis [1]_, for comparison only. It stalls
-        if the features have different scales.
+        Optimization algorithm. "projected_subgradient" is the algorithm of the thesis [1]_, for
+        comparison only. It stalls if the features have different scales.
     max_iter : int, default=1000
         Maximum number of iterations. It applies to each pass.
     tol : float, default=1e-6
-        Stop when an iteration lowers the objective by less than this fraction. Hinges are sharpened
-        until the rounding changes the objective by less than 100 times this fraction. See Notes
-        for the exceptions.
+        Stop when an iteration lowers the objective by less than this fraction. The smoothing of the
+        hinges is reduced until it changes the objective by less than 100 times this fraction. See
+        Notes for the exceptions.
     validation_fraction : float in [0, 0.9] or "auto", default="auto"
         Fraction of the rows held out. For early stopping, their k-NN error is checked every 10
         iterations, and the map with the lowest error is kept. 0 fits to convergence. "auto" holds
@@ -122,7 +131,7 @@ class LMNN(OnAxes):
         over several splits.
     refit : bool, default=True
         After early stopping, fit all rows for the number of iterations that was best on the
-        held-out rows.
+        held-out rows. If False, keep the map that was learned without the held-out rows.
     warm_start : bool, default=False
         If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
         is used.
@@ -130,7 +139,8 @@ class LMNN(OnAxes):
         Seed of the random number generator. Used to select the held-out rows and for
         ``init="random"``; the solver is deterministic.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They are used for the impostor search.
+        Number of threads. None means 1, -1 all cores. They are used for the impostor search and to
+        evaluate the loss.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -164,8 +174,8 @@ class LMNN(OnAxes):
         Number of iterations, summed over all passes.
     history_ : dict of lists
         "objective", "step", "active" and "seconds" of each iteration, pass after pass. The
-        objective is that of the solver, with rounded hinges over its current subset of impostors,
-        and at first over a sample of the points.
+        objective is that of the solver: hinges are smoothed and summed over the current subset of
+        impostors, and at first over a sample of the points.
     validation_errors_ : list of float
         k-NN error on the held-out rows at each validation check, pass after pass. Empty without
         early stopping.
@@ -174,9 +184,10 @@ class LMNN(OnAxes):
 
     Notes
     -----
-    In the rules of "auto", n is the number of rows, d the number of directions in which they vary
-    (at most ``n_features``), and r the number of rows of L: ``n_components`` if it is given and
-    ``reduction="learned"``, otherwise d. The first row whose condition holds applies.
+    The table shows what "auto" means. There, n is the number of rows of X, d the rank of the
+    centered X (at most ``n_features``), and r the number of rows of L: ``n_components`` if it is
+    given and ``reduction="learned"``, otherwise d. For each parameter, the first condition that
+    holds applies.
 
     =====================  ===============================================  ======================
     Parameter              Condition                                        Value
@@ -196,14 +207,14 @@ class LMNN(OnAxes):
     init                   ``structure="diagonal"``                         "within"
     init                   n - n_classes < 3 d                              "pca"
     init                   otherwise                                        "within"
-    n_pca_components            ``n_features`` <= 128                            None
-    n_pca_components            otherwise                                        min(64, n // 2 - 1)
+    n_pca_components       ``n_features`` <= 128                            None
+    n_pca_components       otherwise                                        min(64, n // 2 - 1)
     =====================  ===============================================  ======================
 
-    * ``n_impostors`` moves on to the next value if the loss of the solution is more than 98% of the
-      loss of the zero map. With a fixed number, a warning is issued if the solution is close to
-      the zero map, which happens if most points have this many impostors closer than their
-      targets.
+    * ``n_impostors="auto"`` fits with 3 impostors per point. If the loss of the solution is at
+      least 98% of the loss of the zero map, it fits again with 10, and then with all. With a fixed
+      number, a warning is issued if the solution is close to the zero map, which happens if most
+      points have this many impostors closer than their targets.
     * The Euclidean distance, one pass and two passes are compared by their leave-one-out k-NN error
       on up to 5,000 rows if ``n_passes`` and ``validation_fraction`` are both "auto", the table
       gives two passes, L is a square full map and n >= 15 d. The lowest error wins; ties go to more
@@ -348,20 +359,20 @@ class LMNN(OnAxes):
         LMNN
             The fitted estimator.
         """
-        start_from = self.__dict__.get("components_") if self.warm_start else None
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         self.validation_errors_: list[float] = []
         check_combination(self, supervision, target_neighbors)
         if self._fitted_on_axes(
-            rows, start_from, y, target_neighbors=target_neighbors, supervision=supervision
+            rows, previous_map, y, target_neighbors=target_neighbors, supervision=supervision
         ):
             return self
         if supervision is not None:
-            return self._fit_triplets(rows, supervision, start_from)
+            return self._fit_triplets(rows, supervision, previous_map)
         self.classes_, codes = self._check_labels(y, len(rows))
-        directions = n_directions(rows)
-        choice = decided(self, codes, directions, given=target_neighbors is not None)
+        directions = count_directions(rows)
+        choice = resolve_auto(self, codes, directions, has_targets=target_neighbors is not None)
         targets = None
         if target_neighbors is None:
             check_class_sizes(codes, self.classes_, self.n_neighbors, "LMNN")
@@ -375,7 +386,7 @@ class LMNN(OnAxes):
         self.validation_fraction_ = choice.validation_fraction
         for n_impostors in choice.impostors:
             self.n_impostors_ = n_impostors
-            if not self._fit_labels(rows, codes, directions, targets, choice, start_from):
+            if not self._fit_labels(rows, codes, directions, targets, choice, previous_map):
                 return self
         warn(
             f"With n_impostors={self.n_impostors} the learned map is close to zero, because most "
@@ -390,60 +401,64 @@ class LMNN(OnAxes):
         directions: int,
         targets: Indices | None,
         choice: Choice,
-        start_from: Floats | None,
+        previous_map: Floats | None,
     ) -> bool:
         """Fit with ``n_impostors_`` impostors. Return True if the learned map is close to zero."""
-        trained = np.arange(len(rows))
+        training = np.arange(len(rows))
         limits = [self.max_iter] * choice.n_passes
         if self.solver == "projected_subgradient":
-            return self._learn(SubgradientRun(self, rows, codes), trained, limits, targets)
+            return self._learn(SubgradientRun(self, rows, codes), training, limits, targets)
         if choice.validation_fraction == 0:
-            run = Run(self, rows, codes, start_from)
-            vanished = self._learn(run, trained, limits, targets)
-            if choice.weigh and not vanished:
-                self._weigh(run, trained)
-            return vanished
+            run = Run(self, rows, codes, previous_map)
+            is_near_zero = self._learn(run, training, limits, targets)
+            if choice.compares_passes and not is_near_zero:
+                self._compare_passes(run, training)
+            return is_near_zero
         n_trained = (1 - choice.validation_fraction) * len(rows)
-        few = has_few_rows(n_trained, len(self.classes_), directions)
-        splits = splits_of(codes, choice, self.random_state)
+        has_few = has_few_rows(n_trained, len(self.classes_), directions)
+        splits = split_for_validation(codes, choice, self.random_state)
         runs = [
-            Run(self, rows[some], codes[some], start_from, early=True, few=few)
-            for some, _ in splits
+            Run(self, rows[train], codes[train], previous_map, stops_early=True, has_few=has_few)
+            for train, _ in splits
         ]
-        unseen = [(rows[held], codes[held]) for _, held in splits]
-        limits = self._best_limits(runs, unseen, choice.n_passes)
+        validation_sets = [(rows[test], codes[test]) for _, test in splits]
+        limits = self._find_best_limits(runs, validation_sets, choice.n_passes)
         if not self.refit:
             self.n_passes_ = sum(limit > 0 for limit in limits)
             return self._certify(runs[0], splits[0][0], len(rows))
-        run = Run(self, rows, codes, None, early=True, few=few)
-        return self._learn(run, trained, limits)
+        run = Run(self, rows, codes, None, stops_early=True, has_few=has_few)
+        return self._learn(run, training, limits)
 
-    def _best_limits(
-        self, runs: list[Run], unseen: list[tuple[Floats, Indices]], n_passes: int
+    def _find_best_limits(
+        self, runs: list[Run], validation_sets: list[tuple[Floats, Indices]], n_passes: int
     ) -> list[int]:
         """Return the number of iterations per pass with the lowest mean validation error.
 
-        The runs are left at these iterations. A pass that does not lower the error is discarded and
-        is the last one.
+        Each run ends with the map of its best iteration. A pass that does not lower the error is
+        discarded and is the last one.
         """
-        alone = len(runs) == 1
+        has_one_split = len(runs) == 1
         limits: list[int] = []
         cut_off = False
         for _ in range(n_passes):
-            watches, before = [], [(run.L, run.problem) for run in runs]
-            for run, rows in zip(runs, unseen, strict=True):
-                run.begin()
-                watches.append(run.watch(rows, self.patience if alone else LOOKS + 1))
-                limit = self.max_iter if alone else min(self.max_iter, LOOKS * WATCH_EVERY)
-                ended = self._descend(run, limit, self.tol, watches[-1])
-                cut_off |= limit == self.max_iter and not ended
-            errors = mean_errors(watches)
+            watches, previous = [], [(run.L, run.problem) for run in runs]
+            for run, rows in zip(runs, validation_sets, strict=True):
+                run.begin_pass()
+                watches.append(
+                    run.make_watch(rows, self.patience if has_one_split else MAX_CHECKS + 1)
+                )
+                limit = (
+                    self.max_iter if has_one_split else min(self.max_iter, MAX_CHECKS * WATCH_EVERY)
+                )
+                converged = self._descend(run, limit, self.tol, watches[-1])
+                cut_off |= limit == self.max_iter and not converged
+            errors = average_errors(watches)
             best = int(np.argmin(errors))
             # If the errors rose again before the limit, the limit did not cut the fit short.
             cut_off &= best == len(errors) - 1
             self.validation_errors_ += errors
             if best == 0 and limits:
-                for run, (L, problem) in zip(runs, before, strict=True):
+                for run, (L, problem) in zip(runs, previous, strict=True):
                     run.progress.L, run.problem = L, problem
                 break
             limits.append(best * WATCH_EVERY)
@@ -459,43 +474,43 @@ class LMNN(OnAxes):
     # Learning
 
     def _learn(
-        self, run: Run, trained: Indices, limits: Sequence[int], targets: Indices | None = None
+        self, run: Run, training: Indices, limits: Sequence[int], targets: Indices | None = None
     ) -> bool:
         """Run the passes, each with its limit. Return True if the learned map is close to zero."""
-        for number, limit in enumerate(limits):
-            run.begin(targets if number == 0 else None)
+        for index, limit in enumerate(limits):
+            run.begin_pass(targets if index == 0 else None)
             # A pass that only chooses targets need not be exact.
-            tol = self.tol if number == len(limits) - 1 else max(self.tol, _ROUGH)
+            tol = self.tol if index == len(limits) - 1 else max(self.tol, _ROUGH_TOL)
             converged = self._descend(run, limit, tol)
         if not converged and limits[-1] == self.max_iter:
-            warn_of_limit(run.called, self.max_iter)
+            warn_of_limit(run.solver_name, self.max_iter)
         self.n_passes_ = sum(limit > 0 for limit in limits)
-        return self._certify(run, trained, len(trained))
+        return self._certify(run, training, len(training))
 
-    def _weigh(self, run: Run, trained: Indices) -> None:
+    def _compare_passes(self, run: Run, training: Indices) -> None:
         """Keep the map of fewer passes, or the Euclidean distance, if it has fewer errors."""
         maps = [*run.ends, run.L]
-        errors = [run.errors(), *map(run.errors, maps)]
+        errors = [run.count_errors(), *map(run.count_errors, maps)]
         best = min(range(len(errors)), key=lambda passes: (errors[passes], -passes))
         if best == len(maps):
             return
         self.n_passes_ = best
-        run.begin(run.first_targets)
+        run.begin_pass(run.first_targets)
         if best == 0:
-            self.components_ = run.keep_plain()
+            self.components_ = run.set_euclidean()
         else:
             run.progress.L = maps[0]
             if not self._descend(run, self.max_iter, self.tol):
-                warn_of_limit(run.called, self.max_iter)
-        self._certify(run, trained, len(trained))
+                warn_of_limit(run.solver_name, self.max_iter)
+        self._certify(run, training, len(training))
 
-    def _fit_triplets(self, rows: Floats, triplets: Triplets, start_from: Floats | None) -> Self:
+    def _fit_triplets(self, rows: Floats, triplets: Triplets, previous_map: Floats | None) -> Self:
         triplets.check_n_samples(len(rows))
         if len(triplets.indices) == 0:
             raise ValueError("supervision contains no triplets. LMNN needs at least one.")
         self.n_impostors_, self.n_passes_, self.validation_fraction_ = None, 1, 0.0
-        run = Run(self, rows, np.zeros(len(rows), dtype=np.intp), start_from)
-        run.problem = GivenTriplets(
+        run = Run(self, rows, np.zeros(len(rows), dtype=np.intp), previous_map)
+        run.problem = FixedTriplets(
             run.points, triplets.indices, self.push_weight, structure=self.structure
         )
         if not self._descend(run, self.max_iter, self.tol):
@@ -507,16 +522,16 @@ class LMNN(OnAxes):
         try:
             return run.descend(limit, tol, watch)
         finally:
-            # After Ctrl-C too, the estimator keeps the best map found so far.
+            # The estimator keeps the best map found so far, also after Ctrl-C.
             if watch is not None and watch.best is not None:
                 run.progress.L = watch.best
             self._keep(run)
 
     def _keep(self, run: Run) -> None:
-        self.mean_, self.components_ = run.mean, run.components(run.L)
+        self.mean_, self.components_ = run.mean, run.to_components(run.L)
         self.history_, self.n_iter_ = run.progress.history, run.progress.n_iter
 
-    def _certify(self, run: Run, trained: Indices | None = None, n_samples: int = 0) -> bool:
+    def _certify(self, run: Run, training: Indices | None = None, n_samples: int = 0) -> bool:
         """Set the loss and its lower bound. Return True if the learned map is close to zero."""
         problem, L = run.problem, run.L
         assert problem is not None
@@ -524,18 +539,21 @@ class LMNN(OnAxes):
             problem.use_centers(None)
         if not problem.is_complete(L):
             problem.search(L)
-        self.dual_bound_ = problem.dual_bound(L)
+        self.dual_bound_ = problem.compute_dual_bound(L)
         if self.n_components is not None and self.reduction != "learned":
-            L = reduced(self, problem, L, run.white)
-            self.components_ = run.components(L)
+            L = reduce_map_rows(self, problem, L, run.white)
+            self.components_ = run.to_components(L)
             problem.search(L)
-        final = problem.objective(L)
+        final = problem.evaluate_exactly(L)
         self.objective_, self.n_active_ = final.loss, final.n_active
-        self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
-        if trained is not None:
+        self.duality_gap_ = compute_duality_gap(self.dual_bound_, self.objective_)
+        if training is not None:
             targets = problem.all_targets
             self.target_neighbors_ = np.full((n_samples, targets.shape[1]), -1, dtype=np.intp)
-            self.target_neighbors_[trained] = np.where(targets >= 0, trained[targets], -1)
+            self.target_neighbors_[training] = np.where(targets >= 0, training[targets], -1)
         # "auto" increases the number of impostors before the map is exactly zero.
-        share = MOST_OF_NOTHING if self.n_impostors == "auto" else 0.9999
-        return problem.nearest is not None and final.loss >= share * problem.loss_of_nothing()
+        threshold = NEAR_ZERO_LOSS if self.n_impostors == "auto" else 0.9999
+        return (
+            problem.nearest is not None
+            and final.loss >= threshold * problem.compute_zero_map_loss()
+        )

@@ -13,18 +13,18 @@ from nearfar.base.progress import report_of
 from nearfar.base.voter import vote
 from nearfar.blocks import blas_for, effective_threads
 from nearfar.large_margin.held_out import Watch
-from nearfar.large_margin.impostors import target_neighbors
+from nearfar.large_margin.impostors import find_target_neighbors
 from nearfar.large_margin.problem import LargeMargin, Progress
-from nearfar.large_margin.projected_subgradient import projected_subgradient
+from nearfar.large_margin.projected_subgradient import run_projected_subgradient
 from nearfar.large_margin.working_set import is_large
-from nearfar.mahalanobis.lmnn_defaults import MOST_ASKED
+from nearfar.mahalanobis.lmnn_defaults import MAX_ROWS_COMPARED
 from nearfar.mahalanobis.starts import (
     Spread,
     check_start,
+    compute_spread,
+    convert_start,
     has_few_rows,
-    in_coordinates,
-    spread_of,
-    start_map,
+    make_start_map,
 )
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import descending_eigh
@@ -33,18 +33,18 @@ from nearfar.summaries.whitening import moved, unscaled, whitened
 
 # Number of neighbors searched per neighbor that votes, so that ties are included, and number of
 # random orders in which ties are broken.
-_LISTED, _ORDERS = 6, 5
+_LISTED_PER_VOTER, _N_ORDERS = 6, 5
 
 
 class Run:
-    """A descent over some rows with the settings of an LMNN.
+    """One fit with the settings of an LMNN: solver coordinates, current map and passes.
 
-    With ``early=True`` (early stopping) it starts from the Euclidean distance unless ``init`` is
-    given. If the rows are also ``few``, it works in the original coordinates instead of whitened
+    With ``stops_early=True`` the fit starts from the Euclidean distance unless ``init`` is given.
+    If ``has_few`` is also True, the solver works in the original coordinates instead of whitened
     ones.
     """
 
-    called = "LMNN"
+    solver_name = "LMNN"
     #: The problem of the current pass.
     problem: LargeMargin | None = None
     #: The targets of the first pass.
@@ -55,31 +55,35 @@ class Run:
         lmnn: Any,
         rows: Floats,
         codes: Indices,
-        start_from: Floats | None,
+        previous_map: Floats | None,
         *,
-        early: bool = False,
-        few: bool = False,
+        stops_early: bool = False,
+        has_few: bool = False,
     ) -> None:
         self.lmnn, self.rows, self.codes = lmnn, rows, codes
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
         )
         self.mean = statistics.mean.astype(rows.dtype)
-        self.white, self.points = self._coordinates(statistics, early and few)
+        self.white, self.points = self._make_coordinates(statistics, stops_early and has_few)
         #: Final maps of the previous passes.
         self.ends: list[Matrix] = []
-        start = first_map(lmnn, statistics, self.white, start_from, early=early)
+        start = make_initial_map(
+            lmnn, statistics, self.white, previous_map, stops_early=stops_early
+        )
         self.progress = Progress(start, report=report_of(lmnn))
 
-    def _coordinates(self, statistics: ClassStatistics, plain: bool) -> tuple[Matrix, Floats]:
+    def _make_coordinates(
+        self, statistics: ClassStatistics, uses_original: bool
+    ) -> tuple[Matrix, Floats]:
         """Return the map to the solver's coordinates and the points in them.
 
         The map is a vector of factors if the structure is diagonal. The coordinates are white
-        unless ``plain`` is True. Large float32 data stay in float32.
+        unless ``uses_original`` is True. Large float32 data stay in float32.
         """
         dtype = np.float32 if self.rows.dtype == np.float32 and is_large(self.rows) else np.float64
         if self.lmnn.structure == "full":
-            return (unscaled if plain else whitened)(self.rows, statistics, dtype)
+            return (unscaled if uses_original else whitened)(self.rows, statistics, dtype)
         variances = statistics.total_variances()
         spread = np.where(statistics.varying_features(variances), np.sqrt(variances), 0.0)
         factors = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
@@ -90,12 +94,12 @@ class Run:
         """The current map, in the coordinates of the solver."""
         return self.progress.L
 
-    def mapped(self, L: Matrix) -> Floats:
+    def map_points(self, L: Matrix) -> Floats:
         """Return the points mapped by L."""
         assert self.problem is not None
-        return self.problem.mapped(L, self.points)
+        return self.problem.map_points(L, self.points)
 
-    def keep_plain(self) -> Floats:
+    def set_euclidean(self) -> Floats:
         """Set the map to a scaled Euclidean distance and return it as a map of the rows.
 
         The scale, which fits the margin, is rounded to a power of two. Multiplying by it is exact,
@@ -103,35 +107,36 @@ class Run:
         """
         assert self.problem is not None
         identity = np.eye(self.rows.shape[1])
-        L = in_coordinates(identity, self.white, square=True)
-        factor = 2.0 ** np.round(np.log2(self.problem.best_scale(L)))
+        L = convert_start(identity, self.white, square=True)
+        factor = 2.0 ** np.round(np.log2(self.problem.find_best_scale(L)))
         self.progress.L = factor * L
         return (factor * identity).astype(self.mean.dtype)
 
-    def errors(self, L: Matrix | None = None) -> float:
-        """Return the leave-one-out k-NN errors under L, or under the Euclidean distance."""
-        return left_out_errors(
-            self.rows if L is None else self.mapped(L),
+    def count_errors(self, L: Matrix | None = None) -> float:
+        """Return the number of leave-one-out k-NN errors under L; None means Euclidean."""
+        return count_leave_one_out_errors(
+            self.rows if L is None else self.map_points(L),
             self.codes,
             self.lmnn.n_neighbors,
-            drawn=L is not None,
+            randomizes_ties=L is not None,
             n_threads=effective_threads(self.lmnn.n_jobs),
         )
 
-    def components(self, L: Matrix) -> Floats:
+    def to_components(self, L: Matrix) -> Floats:
         """Return a map in the coordinates of the solver as a map of the rows."""
         if self.lmnn.structure == "diagonal":
             return np.diag(L * self.white).astype(self.mean.dtype)
         return np.asarray((L @ self.white.T).astype(self.mean.dtype))
 
-    def begin(self, targets: Indices | None = None) -> None:
+    def begin_pass(self, targets: Indices | None = None) -> None:
         """Start a new pass.
 
-        Targets that are not given are chosen by the rows in the first pass, later by the map.
+        If ``targets`` is None, the first pass chooses them by the Euclidean distance of the rows,
+        and later passes by the current map.
         """
         if targets is None:
-            by = self.rows if self.problem is None else self.mapped(self.L)
-            targets = target_neighbors(by, self.codes, self.lmnn.n_neighbors)
+            metric_rows = self.rows if self.problem is None else self.map_points(self.L)
+            targets = find_target_neighbors(metric_rows, self.codes, self.lmnn.n_neighbors)
         if self.problem is None:
             self.first_targets = targets
         else:
@@ -146,12 +151,14 @@ class Run:
             nearest=self.lmnn.n_impostors_,
         )
 
-    def watch(self, unseen: tuple[Floats, Indices], patience: int) -> Watch:
+    def make_watch(self, validation_set: tuple[Floats, Indices], patience: int) -> Watch:
         """Return a Watch of the k-NN error on rows that are not used for training."""
-        rows = moved(unseen[0], self.mean, self.white, self.points.dtype)
+        rows = moved(validation_set[0], self.mean, self.white, self.points.dtype)
         assert self.problem is not None
-        error = partial(_knn_error, self.problem, rows, unseen[1], self.lmnn.n_neighbors)
-        return Watch(error, patience, keep=True)
+        error = partial(
+            _compute_knn_error, self.problem, rows, validation_set[1], self.lmnn.n_neighbors
+        )
+        return Watch(error, patience, keeps_maps=True)
 
     def descend(self, limit: int, tol: float, watch: Watch | None = None) -> bool:
         """Continue from the end of the last pass. Return False if the limit was reached first."""
@@ -159,10 +166,10 @@ class Run:
         assert problem is not None
         if watch is not None or progress.n_iter > 0 or limit == 0:
             # The rescaled start may turn out to be the best map.
-            progress.L = problem.rescaled(self.L)
+            progress.L = problem.rescale(self.L)
         progress.watch, progress.stopped = watch, False
         if watch is not None:
-            watch.look(self.L)
+            watch.check(self.L)
         if limit == 0:
             return True
         with blas_for(2.0 * self.points.size * len(self.L)):
@@ -172,7 +179,7 @@ class Run:
 class SubgradientRun(Run):
     """The projected subgradient algorithm of Weinberger (2007), on the rows as given."""
 
-    called = "The projected subgradient"
+    solver_name = "The projected subgradient"
 
     def __init__(self, lmnn: Any, rows: Floats, codes: Indices) -> None:
         self.lmnn, self.rows, self.codes = lmnn, rows, codes
@@ -184,7 +191,7 @@ class SubgradientRun(Run):
     def descend(self, limit: int, tol: float, watch: Watch | None = None) -> bool:
         """Start from the identity. Return False if the limit was reached first."""
         assert self.first_targets is not None and watch is None
-        found = projected_subgradient(
+        result = run_projected_subgradient(
             self.points.astype(np.float64, copy=False),
             self.codes,
             self.first_targets,
@@ -192,57 +199,65 @@ class SubgradientRun(Run):
             max_iter=limit,
             tol=tol,
         )
-        self.progress.L, self.progress.history = found.L, found.history
-        return found.converged
+        self.progress.L, self.progress.history = result.L, result.history
+        return result.converged
 
 
-def _knn_error(
-    problem: LargeMargin, unseen: Matrix, truth: Indices, n_neighbors: int, L: Matrix
+def _compute_knn_error(
+    problem: LargeMargin, queries: Matrix, truth: Indices, n_neighbors: int, L: Matrix
 ) -> float:
-    points, queries = problem.mapped(L, problem.points), problem.mapped(L, unseen)
-    _, nearest = kneighbors(points, queries, n_neighbors=min(n_neighbors, len(points)))
+    Z, Z_queries = problem.map_points(L, problem.points), problem.map_points(L, queries)
+    _, nearest = kneighbors(Z, Z_queries, n_neighbors=min(n_neighbors, len(Z)))
     winners = vote(problem.codes[nearest], int(problem.codes.max()) + 1, "shrink")
     return float(np.mean(winners != truth))
 
 
-def left_out_errors(
-    rows: Floats, codes: Indices, n_neighbors: int, *, drawn: bool, n_threads: int | None = None
+def count_leave_one_out_errors(
+    rows: Floats,
+    codes: Indices,
+    n_neighbors: int,
+    *,
+    randomizes_ties: bool,
+    n_threads: int | None = None,
 ) -> float:
     """Return the number of rows that their nearest other rows misclassify.
 
-    At most 5,000 rows are classified. If the map has few entries for the number of rows, it hardly
-    fits single rows, so this estimates the error on new rows. Discrete data have many rows at the
+    At most 5,000 rows are classified. A map with few entries for the number of rows hardly fits
+    single rows, so the result estimates the error on new rows. Discrete data have many rows at the
     same distance. Among the original rows, ties go to the first row. Under a map, rounding would
-    break ties arbitrarily. With ``drawn=True`` ties are therefore broken by a fixed set of random
-    orders, and the mean number of errors is returned.
+    break ties arbitrarily. With ``randomizes_ties=True``, ties are therefore broken by a fixed set
+    of random orders, and the mean number of errors is returned.
     """
     n = len(rows)
-    asked = np.linspace(0, n - 1, min(n, MOST_ASKED)).astype(np.intp)
-    listed = min(n, (_LISTED if drawn else 1) * n_neighbors + 1)
-    D, nearest = kneighbors(rows, rows[asked], n_neighbors=listed, n_threads=n_threads)
+    queries = np.linspace(0, n - 1, min(n, MAX_ROWS_COMPARED)).astype(np.intp)
+    n_listed = min(n, (_LISTED_PER_VOTER if randomizes_ties else 1) * n_neighbors + 1)
+    D, nearest = kneighbors(rows, rows[queries], n_neighbors=n_listed, n_threads=n_threads)
     # Drop the row itself, or the last neighbor if duplicates have displaced the row.
-    others = np.argsort(nearest == asked[:, None], axis=1, kind="stable")[:, :-1]
-    D, nearest = np.take_along_axis(D, others, axis=1), np.take_along_axis(nearest, others, axis=1)
+    kept_order = np.argsort(nearest == queries[:, None], axis=1, kind="stable")[:, :-1]
+    D, nearest = (
+        np.take_along_axis(D, kept_order, axis=1),
+        np.take_along_axis(nearest, kept_order, axis=1),
+    )
     orders = [nearest]
-    if drawn:
-        apart = np.diff(D, axis=1, prepend=0.0) > np.sqrt(np.finfo(rows.dtype).eps) * D[:, -1:]
-        level, random = np.cumsum(apart, axis=1), np.random.default_rng(0)
-        keys = [level + random.permutation(n)[nearest] / n for _ in range(_ORDERS)]
+    if randomizes_ties:
+        is_apart = np.diff(D, axis=1, prepend=0.0) > np.sqrt(np.finfo(rows.dtype).eps) * D[:, -1:]
+        level, random = np.cumsum(is_apart, axis=1), np.random.default_rng(0)
+        keys = [level + random.permutation(n)[nearest] / n for _ in range(_N_ORDERS)]
         orders = [np.take_along_axis(nearest, np.argsort(key, axis=1), axis=1) for key in keys]
-    wrong = [
-        vote(codes[order[:, :n_neighbors]], int(codes.max()) + 1, "shrink") != codes[asked]
-        for order in orders
+    is_wrong = [
+        vote(codes[neighbors[:, :n_neighbors]], int(codes.max()) + 1, "shrink") != codes[queries]
+        for neighbors in orders
     ]
-    return float(np.sum(np.mean(wrong, axis=0)))
+    return float(np.sum(np.mean(is_wrong, axis=0)))
 
 
-def first_map(
+def make_initial_map(
     lmnn: Any,
     statistics: ClassStatistics,
     white: Matrix,
-    start_from: Floats | None,
+    previous_map: Floats | None,
     *,
-    early: bool,
+    stops_early: bool,
 ) -> Matrix:
     """Return the initial map in the coordinates of the solver."""
     p = statistics.n_features
@@ -250,60 +265,60 @@ def first_map(
     if lmnn.n_components is not None and lmnn.n_components > p:
         raise ValueError(f"n_components={lmnn.n_components} is more than the {p} features of X.")
     init = lmnn.init
-    if start_from is not None and start_from.shape == (p if size is None else size, p):
-        init = start_from
-    spread = spread_of(statistics)
+    if previous_map is not None and previous_map.shape == (p if size is None else size, p):
+        init = previous_map
+    spread = compute_spread(statistics)
     if lmnn.structure == "diagonal":
-        return _factors(init, spread, white, lmnn.random_state, early=early)
-    few = has_few_rows(statistics.total_weight, statistics.n_classes, white.shape[1])
-    auto = "identity" if early else "pca" if few else "within"
-    start = start_map(init, spread, size, auto=auto, random_state=lmnn.random_state)
-    return in_coordinates(start, white, square=size is None)
+        return _make_factors(init, spread, white, lmnn.random_state, stops_early=stops_early)
+    has_few = has_few_rows(statistics.total_weight, statistics.n_classes, white.shape[1])
+    auto = "identity" if stops_early else "pca" if has_few else "within"
+    start = make_start_map(init, spread, size, auto=auto, random_state=lmnn.random_state)
+    return convert_start(start, white, square=size is None)
 
 
-def _factors(
+def _make_factors(
     init: str | ArrayLike,
     spread: Spread,
     white: Matrix,
     random_state: int | np.random.RandomState | None,
     *,
-    early: bool,
+    stops_early: bool,
 ) -> Matrix:
     """Return one initial factor per standardized feature."""
-    used = white > 0
+    varies = white > 0
     if not isinstance(init, str) or init == "random":
-        given = start_map(init, spread, None, auto="", random_state=random_state)
-        start = np.where(used, np.diag(given) / np.where(used, white, 1.0), 0.0)
+        L = make_start_map(init, spread, None, auto="", random_state=random_state)
+        start = np.where(varies, np.diag(L) / np.where(varies, white, 1.0), 0.0)
         check_start(start)
         return start
     if init == "lda":
         raise ValueError(
             'init="lda" cannot be combined with structure="diagonal". Use init="within".'
         )
-    start = used.astype(np.float64)
-    if init == "identity" or (init == "auto" and early):
-        start[used] = 1 / white[used]
+    start = varies.astype(np.float64)
+    if init == "identity" or (init == "auto" and stops_early):
+        start[varies] = 1 / white[varies]
     elif init != "pca":
         assert spread.within is not None
         within = np.diag(spread.within) * white**2
         # A feature that is constant within classes gets a large factor, not an infinite one.
-        start[used] = 1 / np.sqrt(np.maximum(within[used], 1e-4))
+        start[varies] = 1 / np.sqrt(np.maximum(within[varies], 1e-4))
     return start
 
 
-def reduced(lmnn: Any, problem: LargeMargin, L: Matrix, white: Matrix) -> Matrix:
+def reduce_map_rows(lmnn: Any, problem: LargeMargin, L: Matrix, white: Matrix) -> Matrix:
     """Return the square map reduced to ``n_components`` rows.
 
     The result is U'L for a matrix U with orthonormal columns.
     """
     assert lmnn.n_components is not None
     if lmnn.reduction == "pca":
-        Z = problem.mapped(L, problem.points)
+        Z = problem.map_points(L, problem.points)
         Z = Z - Z.mean(axis=0)
         spread = Z.T @ Z
     else:  # With A = L white' and M = A'A, these are the leading left singular vectors of A.
         spread = L @ white.T @ white @ L.T
     _, axes = descending_eigh(spread, min(lmnn.n_components, len(L)))
-    cut = axes.T @ L
+    rows = axes.T @ L
     # Rows beyond the rank of the data stay zero.
-    return np.vstack([cut, np.zeros((lmnn.n_components - len(cut), L.shape[1]))])
+    return np.vstack([rows, np.zeros((lmnn.n_components - len(rows), L.shape[1]))])

@@ -25,11 +25,12 @@ from nearfar.summaries.supervision import Pairs
 _EMPTY = 1e-12
 # Fraction of the mean variance added to each variance before whitening: a compromise between
 # coordinates that suit the pairs and those that suit the penalty.
-_PLAIN = 0.1
+_MIXED_FRACTION = 0.1
 # The search for a separating metric is skipped if more than this fraction of the pairs, and more
-# than this number, are misclassified. It has at most _LOOKS iterations, in steps of _LOOK.
-_MISJUDGED, _FEW = 0.1, 20
-_LOOKS, _LOOK = 500, 25
+# than this number, are misclassified.
+_MAX_ERROR_RATE, _MAX_ERRORS = 0.1, 20
+# Maximum number of iterations of this search, and number of iterations between two checks.
+_MAX_SEARCH_ITERATIONS, _SEARCH_STEP = 500, 25
 
 
 class LogisticMetric(PairLearner):
@@ -198,17 +199,17 @@ class LogisticMetric(PairLearner):
         """
         return np.asarray(expit(self.mu_ - self.pair_distance(pairs) ** 2))
 
-    def _learn(self, rows: Floats, guide: Pairs) -> None:
+    def _learn(self, rows: Floats, supervision: Pairs) -> None:
         p = rows.shape[1]
         if self.n_components is not None and self.n_components > p:
             raise ValueError(
                 f"n_components={self.n_components} is more than the {p} features of X."
             )
         frame = scaled(rows)
-        similar, dissimilar = self._usable(frame.points, guide)
+        similar, dissimilar = self._usable(frame.points, supervision)
         pairs = PairDifferences(frame.points, np.vstack([similar, dissimilar]))
         sign = np.repeat([1.0, -1.0], [len(similar), len(dissimilar)])
-        # In units of u, the penalty depends on M alone.
+        # Divide the points by u, which removes u from the penalty.
         scatter = pairs.scatter() / pairs.n_pairs
         u = float(np.sqrt(np.trace(scatter)))
         frame = Scaled(frame.points / u, frame.mean, frame.unit * u)
@@ -217,55 +218,55 @@ class LogisticMetric(PairLearner):
         if self.structure == "full":
             problem = _Full(pairs, sign, self.l2, scatter / u**2)
         else:
-            problem = _Axes(pairs, sign, self.l2, self._axes(frame))
-        found = Descent(problem.start())
+            problem = _Axes(pairs, sign, self.l2, self._find_axes(frame))
+        descent = Descent(problem.make_start())
         try:
-            self._descend(problem, found)
-            self.dual_bound_ = problem.bound(found.point)
-            self.separable_ = problem.can_be_parted(found.point)
-            wanted = p if self.n_components is None else self.n_components
-            if isinstance(problem, _Full) and wanted < problem.size:
-                found.point = problem.cut(found.point, wanted)
-                self._descend(problem, found)
+            self._descend(problem, descent)
+            self.dual_bound_ = problem.compute_bound(descent.point)
+            self.separable_ = problem.is_separable(descent.point)
+            n_rows = p if self.n_components is None else self.n_components
+            if isinstance(problem, _Full) and n_rows < problem.size:
+                descent.point = problem.reduce_rows(descent.point, n_rows)
+                self._descend(problem, descent)
         finally:
-            # After Ctrl-C too, the estimator keeps the best metric found so far.
-            L = problem.components(found.point)
+            # The estimator keeps the best metric found so far, also after Ctrl-C.
+            L = problem.compute_components(descent.point)
             # Rows beyond the number of directions in which pairs differ are zero.
             missing = 0 if self.n_components is None else max(0, self.n_components - len(L))
             self._keep(np.vstack([L, np.zeros((missing, p))]), frame, rows.dtype)
-            self.mu_ = float(found.point[-1])
+            self.mu_ = float(descent.point[-1])
             if isinstance(problem, _Axes):
-                self.gamma_ = problem.gamma(found.point) / frame.unit**2
-            self.history_, self.n_iter_ = found.history, found.n_iter
-        self.objective_ = problem.objective(found.point)[0]
+                self.gamma_ = problem.compute_gamma(descent.point) / frame.unit**2
+            self.history_, self.n_iter_ = descent.history, descent.n_iter
+        self.objective_ = problem.evaluate(descent.point)[0]
         self.duality_gap_ = 1 - self.dual_bound_ / self.objective_
-        if not found.converged:
+        if not descent.converged:
             warn_of_limit(type(self).__name__, self.max_iter)
 
-    def _descend(self, problem: Any, found: Descent) -> None:
-        with blas_for(4.0 * problem.pairs.n_pairs * len(found.point)):
+    def _descend(self, problem: Any, descent: Descent) -> None:
+        with blas_for(4.0 * problem.pairs.n_pairs * len(descent.point)):
             descend_with_proof(
-                problem.objective,
-                found,
+                problem.evaluate,
+                descent,
                 lambda point: problem.prove(point, 10 * self.tol),
                 max_iter=self.max_iter,
                 tol=self.tol,
-                bounds=optimize.Bounds(problem.least()),
+                bounds=optimize.Bounds(problem.get_lower_bounds()),
                 report=report_of(self),
             )
 
-    def _axes(self, frame: Scaled) -> Matrix:
+    def _find_axes(self, frame: Scaled) -> Matrix:
         """Return the leading principal axes of all rows, of shape (p, K)."""
         points = frame.points if self.center else frame.points + frame.mean / frame.unit
         return descending_eigh(points.T @ points, self.n_components)[1]
 
 
-class Judged(NamedTuple):
+class PairLosses(NamedTuple):
     """The loss over the pairs, its slope in each squared distance, and error probabilities."""
 
     loss: float
     slopes: Vector
-    likely: Vector
+    error_probabilities: Vector
 
 
 class _Likelihood:
@@ -274,40 +275,42 @@ class _Likelihood:
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float) -> None:
         self.pairs, self.sign, self.l2 = pairs, sign, l2
 
-    def judged(self, squared: Vector, mu: float) -> Judged:
+    def judge_pairs(self, squared: Vector, mu: float) -> PairLosses:
         z = self.sign * (squared - mu)
-        likely = expit(z)
-        return Judged(float(np.logaddexp(0.0, z).sum()), self.sign * likely, likely)
+        error_probabilities = expit(z)
+        return PairLosses(
+            float(np.logaddexp(0.0, z).sum()), self.sign * error_probabilities, error_probabilities
+        )
 
-    def multipliers(self, squared: Vector, mu: float) -> tuple[float, Vector]:
-        """Return a point of the dual: its entropy and the weight s·p of each pair.
+    def compute_multipliers(self, squared: Vector, mu: float) -> tuple[float, Vector]:
+        """Return a dual point: its entropy, and the signed error probability s·p of each pair.
 
         Any p in [0, 1] with Σ s p ≤ 0 gives the bound Σ H(p) + min over M of ⟨Σ s p dd', M⟩ plus
         the penalty. The bound does not depend on μ.
         """
-        p = self.judged(squared, mu).likely
-        alike, unlike = p[self.sign > 0].sum(), p[self.sign < 0].sum()
-        if alike > unlike:
-            p = np.where(self.sign > 0, p * (unlike / alike), p)
+        p = self.judge_pairs(squared, mu).error_probabilities
+        similar_sum, dissimilar_sum = p[self.sign > 0].sum(), p[self.sign < 0].sum()
+        if similar_sum > dissimilar_sum:
+            p = np.where(self.sign > 0, p * (dissimilar_sum / similar_sum), p)
         return float((entr(p) + entr(1 - p)).sum()), self.sign * p
 
-    def _bounded(self, entropy: float, excess: float) -> float:
-        """Return the bound, given the squared norm of the part that the penalty must balance."""
+    def _bound_objective(self, entropy: float, excess: float) -> float:
+        """Return the lower bound, given the squared norm of the negative part of the scatter."""
         if excess == 0:
             return max(0.0, entropy)
         return max(0.0, entropy - excess / (2 * self.l2)) if self.l2 > 0 else 0.0
 
-    def parts(self, point: Vector) -> bool:
+    def separates(self, point: Vector) -> bool:
         """Return True if all similar pairs are closer than all dissimilar pairs."""
-        squared = self.squared(point)
+        squared = self.compute_squared(point)
         return bool(squared[self.sign > 0].max() < squared[self.sign < 0].min())
 
     def is_hopeless(self, point: Vector) -> bool:
         """Return True if too many pairs are misclassified to look for a separating metric."""
-        wrong = np.count_nonzero(self.sign * (self.squared(point) - point[-1]) > 0)
-        return bool(wrong > max(_MISJUDGED * len(self.sign), _FEW))
+        n_errors = np.count_nonzero(self.sign * (self.compute_squared(point) - point[-1]) > 0)
+        return bool(n_errors > max(_MAX_ERROR_RATE * len(self.sign), _MAX_ERRORS))
 
-    def squared(self, point: Vector) -> Vector:
+    def compute_squared(self, point: Vector) -> Vector:
         """Return the squared distances."""
         raise NotImplementedError
 
@@ -318,8 +321,11 @@ class _Full(_Likelihood):
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float, scatter: Matrix) -> None:
         super().__init__(pairs, sign, l2)
         values, axes = descending_eigh(scatter)
-        kept = values > _EMPTY * values[0]
-        values, axes = values[kept] + _PLAIN * values[kept].mean(), axes[:, kept]
+        is_nonzero = values > _EMPTY * values[0]
+        values, axes = (
+            values[is_nonzero] + _MIXED_FRACTION * values[is_nonzero].mean(),
+            axes[:, is_nonzero],
+        )
         white, self.unwhite = axes / np.sqrt(values), axes * np.sqrt(values)
         self.white = white
         self.inner = PairDifferences(pairs.points @ white, pairs.pairs)
@@ -327,79 +333,81 @@ class _Full(_Likelihood):
         # The penalty needs the norm of M in the original features.
         self.metric = white.T @ white
 
-    def start(self) -> Vector:
+    def make_start(self) -> Vector:
         """Return a point with a mean squared distance of 1 and μ = 1."""
         return np.append(np.eye(self.size) / np.sqrt(self.size), 1.0)
 
-    def least(self) -> Vector:
+    def get_lower_bounds(self) -> Vector:
         return np.append(np.full(self.n_rows * self.size, -np.inf), 0.0)
 
-    def factor(self, point: Vector) -> Matrix:
+    def reshape_factor(self, point: Vector) -> Matrix:
         return point[:-1].reshape(self.n_rows, self.size)
 
-    def cut(self, point: Vector, n_rows: int) -> Vector:
+    def reduce_rows(self, point: Vector, n_rows: int) -> Vector:
         """Reduce the factor to ``n_rows`` rows, initially the leading directions of M."""
-        _, lengths, axes = linalg.svd(self.components(point), full_matrices=False)
+        _, lengths, axes = linalg.svd(self.compute_components(point), full_matrices=False)
         self.n_rows = n_rows
         return np.append((lengths[:, None] * axes)[:n_rows] @ self.unwhite, point[-1])
 
-    def squared(self, point: Vector) -> Vector:
-        return self.inner.squared(self.factor(point))
+    def compute_squared(self, point: Vector) -> Vector:
+        return self.inner.squared(self.reshape_factor(point))
 
-    def components(self, point: Vector) -> Matrix:
-        return self.factor(point) @ self.white.T
+    def compute_components(self, point: Vector) -> Matrix:
+        return self.reshape_factor(point) @ self.white.T
 
-    def objective(self, point: Vector) -> tuple[float, Vector]:
-        L = self.factor(point)
+    def evaluate(self, point: Vector) -> tuple[float, Vector]:
+        L = self.reshape_factor(point)
         Z = self.inner.mapped(L)
-        loss, slopes, _ = self.judged(np.einsum("ij,ij->i", Z, Z), point[-1])
+        loss, slopes, _ = self.judge_pairs(np.einsum("ij,ij->i", Z, Z), point[-1])
         LK = L @ self.metric
         B = LK @ L.T
         gradient = 2 * (self.inner.pulled(Z, slopes) + self.l2 * B @ LK)
         return loss + self.l2 / 2 * float(np.vdot(B, B)), np.append(gradient, -slopes.sum())
 
-    def bound(self, point: Vector) -> float:
-        entropy, weights = self.multipliers(self.squared(point), point[-1])
+    def compute_bound(self, point: Vector) -> float:
+        entropy, weights = self.compute_multipliers(self.compute_squared(point), point[-1])
         Q = self.unwhite @ self.inner.scatter(weights) @ self.unwhite.T
         values = linalg.eigvalsh((Q + Q.T) / 2)
         # Ignore negative eigenvalues that are rounding errors.
         below = np.where(values < -1e-13 * np.abs(values).max(), values, 0.0)
-        return self._bounded(entropy, float((below**2).sum()))
+        return self._bound_objective(entropy, float((below**2).sum()))
 
-    def prove(self, point: Vector, least: float) -> tuple[float, Vector | None]:
+    def prove(self, point: Vector, min_gain: float) -> tuple[float, Vector | None]:
         """Return the gap, and a better point if the factor has lost a rank that it needs."""
-        L, mu = self.factor(point), point[-1]
-        value = self.objective(point)[0]
-        slopes = self.judged(self.squared(point), mu).slopes
+        L, mu = self.reshape_factor(point), point[-1]
+        value = self.evaluate(point)[0]
+        slopes = self.judge_pairs(self.compute_squared(point), mu).slopes
         if len(L) < self.size:  # With fewer rows the problem is not convex.
             return 0.0, None
         K = self.metric
         slope = self.inner.scatter(slopes) + self.l2 * K @ L.T @ L @ K
         better = escape(
-            lambda L: self.objective(np.append(L, mu))[0], L, (slope + slope.T) / 2, least=least
+            lambda L: self.evaluate(np.append(L, mu))[0], L, (slope + slope.T) / 2, least=min_gain
         )
-        return 1 - self.bound(point) / value, None if better is None else np.append(better, mu)
+        return 1 - self.compute_bound(point) / value, None if better is None else np.append(
+            better, mu
+        )
 
-    def can_be_parted(self, point: Vector) -> bool:
-        """Return True if the likelihood alone is found to have no maximum.
+    def is_separable(self, point: Vector) -> bool:
+        """Return True if the search shows that the likelihood without penalty has no maximum.
 
         If all pairs can be separated, the loss without the penalty decreases towards zero by a
         fraction of itself at each step. Otherwise it converges to a positive value.
         """
-        alike = self.inner.scatter((self.sign > 0).astype(np.float64))
-        if whitener(alike, _EMPTY).shape[1] < self.size:
+        similar_scatter = self.inner.scatter((self.sign > 0).astype(np.float64))
+        if whitener(similar_scatter, _EMPTY).shape[1] < self.size:
             return True
-        held, self.l2 = self.l2, 0.0
-        found, bounds = Descent(point), optimize.Bounds(self.least())
+        l2, self.l2 = self.l2, 0.0
+        descent, bounds = Descent(point), optimize.Bounds(self.get_lower_bounds())
         try:
-            while not self.parts(found.point):
-                ended = found.converged or found.n_iter >= _LOOKS
-                if ended or self.is_hopeless(found.point):
+            while not self.separates(descent.point):
+                ended = descent.converged or descent.n_iter >= _MAX_SEARCH_ITERATIONS
+                if ended or self.is_hopeless(descent.point):
                     return False
-                limit = found.n_iter + _LOOK
-                descend(self.objective, found, max_iter=limit, tol=1e-5, bounds=bounds)
+                limit = descent.n_iter + _SEARCH_STEP
+                descend(self.evaluate, descent, max_iter=limit, tol=1e-5, bounds=bounds)
         finally:
-            self.l2 = held
+            self.l2 = l2
         return True
 
 
@@ -411,52 +419,52 @@ class _Axes(_Likelihood):
         self.axes = fix_signs(axes.T).T
         W = pairs.mapped(self.axes.T) ** 2
         means = W.mean(axis=0)
-        used = means > _EMPTY * means.max()
-        self.units = np.where(used, 1 / (means + _PLAIN * means.mean()), 0.0)
+        varies = means > _EMPTY * means.max()
+        self.units = np.where(varies, 1 / (means + _MIXED_FRACTION * means.mean()), 0.0)
         self.W = W * self.units
 
-    def start(self) -> Vector:
+    def make_start(self) -> Vector:
         """Return a point with a mean squared distance of 1 and μ = 1."""
         return np.append((self.units > 0) / self.W.mean(axis=0).sum(), 1.0)
 
-    def least(self) -> Vector:
+    def get_lower_bounds(self) -> Vector:
         return np.zeros(len(self.units) + 1)
 
-    def gamma(self, point: Vector) -> Vector:
+    def compute_gamma(self, point: Vector) -> Vector:
         return point[:-1] * self.units
 
-    def squared(self, point: Vector) -> Vector:
+    def compute_squared(self, point: Vector) -> Vector:
         return np.asarray(self.W @ point[:-1])
 
-    def components(self, point: Vector) -> Matrix:
-        return np.sqrt(self.gamma(point))[:, None] * self.axes.T
+    def compute_components(self, point: Vector) -> Matrix:
+        return np.sqrt(self.compute_gamma(point))[:, None] * self.axes.T
 
-    def objective(self, point: Vector) -> tuple[float, Vector]:
-        gamma = self.gamma(point)
-        loss, slopes, _ = self.judged(self.squared(point), point[-1])
+    def evaluate(self, point: Vector) -> tuple[float, Vector]:
+        gamma = self.compute_gamma(point)
+        loss, slopes, _ = self.judge_pairs(self.compute_squared(point), point[-1])
         gradient = self.W.T @ slopes + self.l2 * gamma * self.units
         return loss + self.l2 / 2 * float(gamma @ gamma), np.append(gradient, -slopes.sum())
 
-    def bound(self, point: Vector) -> float:
-        entropy, weights = self.multipliers(self.squared(point), point[-1])
-        used = self.units > 0
-        Q = (self.W.T @ weights)[used] / self.units[used]
-        return self._bounded(entropy, float((np.minimum(Q, 0.0) ** 2).sum()))
+    def compute_bound(self, point: Vector) -> float:
+        entropy, weights = self.compute_multipliers(self.compute_squared(point), point[-1])
+        varies = self.units > 0
+        Q = (self.W.T @ weights)[varies] / self.units[varies]
+        return self._bound_objective(entropy, float((np.minimum(Q, 0.0) ** 2).sum()))
 
-    def prove(self, point: Vector, least: float) -> tuple[float, None]:
+    def prove(self, point: Vector, min_gain: float) -> tuple[float, None]:
         """Return the gap. The weights cannot get stuck in a point of low rank."""
-        return 1 - self.bound(point) / self.objective(point)[0], None
+        return 1 - self.compute_bound(point) / self.evaluate(point)[0], None
 
-    def can_be_parted(self, point: Vector) -> bool:
-        """Return True if the likelihood alone has no maximum.
+    def is_separable(self, point: Vector) -> bool:
+        """Return True if the likelihood without penalty has no maximum.
 
         This is a linear program: the likelihood increases without limit if some change of the
         weights makes no pair worse and some pairs better.
         """
         if self.is_hopeless(point):
             return False
-        worse = self.sign[:, None] * np.column_stack([self.W, -np.ones(len(self.W))])
-        found = optimize.linprog(
-            worse.sum(axis=0), A_ub=worse, b_ub=np.zeros(len(worse)), bounds=(0, 1)
+        costs = self.sign[:, None] * np.column_stack([self.W, -np.ones(len(self.W))])
+        result = optimize.linprog(
+            costs.sum(axis=0), A_ub=costs, b_ub=np.zeros(len(costs)), bounds=(0, 1)
         )
-        return bool(found.status == 0 and found.fun < -1e-9 * len(worse))
+        return bool(result.status == 0 and result.fun < -1e-9 * len(costs))

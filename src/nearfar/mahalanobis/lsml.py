@@ -166,41 +166,41 @@ class LSML(_LogDetLearner):
             y, n_quadruplets=self.n_quadruplets, random_state=self.random_state
         )
 
-    def _loss(self, points: Matrix, guide: Quadruplets) -> _Residuals:
-        quadruplets = guide.indices
+    def _make_loss(self, points: Matrix, supervision: Quadruplets) -> _Residuals:
+        quadruplets = supervision.indices
         if not len(quadruplets):
             raise ValueError("LSML needs quadruplets; supervision contains none.")
-        weights = _checked(self._weights, len(quadruplets))
-        far = differ(points, quadruplets[:, 2:], ROUNDING)
-        if not far.all():
+        weights = _check_weights(self._weights, len(quadruplets))
+        differs = differ(points, quadruplets[:, 2:], ROUNDING)
+        if not differs.all():
             warn(
-                f"LSML: in {(~far).sum()} of {len(far)} quadruplets the last two points are equal. "
-                "No metric satisfies these quadruplets, and they are left out."
+                f"LSML: in {(~differs).sum()} of {len(differs)} quadruplets the last two points "
+                "are equal. No metric satisfies these quadruplets, and they are left out."
             )
-            quadruplets, weights = quadruplets[far], weights[far]
-        counted = weights > 0
-        if not differ(points, quadruplets[counted][:, :2], ROUNDING).any():
+            quadruplets, weights = quadruplets[differs], weights[differs]
+        is_counted = weights > 0
+        if not differ(points, quadruplets[is_counted][:, :2], ROUNDING).any():
             raise ValueError(
                 "LSML: in every quadruplet of supervision with a positive weight, one of the two "
                 "pairs has zero length. Pass quadruplets of distinct points."
             )
-        return _Residuals(points, quadruplets[counted], weights[counted] / weights.sum())
+        return _Residuals(points, quadruplets[is_counted], weights[is_counted] / weights.sum())
 
 
-def _checked(weights: ArrayLike | None, n: int) -> Vector:
+def _check_weights(weights: ArrayLike | None, n: int) -> Vector:
     if weights is None:
         return np.ones(n)
     try:
-        given = np.asarray(weights, np.float64)
+        checked = np.asarray(weights, np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"LSML: weights must be numbers: {error}") from error
-    if given.shape != (n,):
+    if checked.shape != (n,):
         raise ValueError(
-            f"LSML: weights must have shape {(n,)}, one per quadruplet; got {given.shape}."
+            f"LSML: weights must have shape {(n,)}, one per quadruplet; got {checked.shape}."
         )
-    if not np.isfinite(given).all() or (given < 0).any() or not given.any():
+    if not np.isfinite(checked).all() or (checked < 0).any() or not checked.any():
         raise ValueError("LSML: weights must be finite, non-negative and not all zero.")
-    return given
+    return checked
 
 
 class _Residuals:
@@ -212,25 +212,25 @@ class _Residuals:
 
     def __call__(self, B: Matrix) -> tuple[float, Matrix]:
         Z = self.pairs.mapped(B)
-        value, slopes = self._slopes(np.einsum("ij,ij->i", Z, Z))
+        value, slopes = self._compute_slopes(np.einsum("ij,ij->i", Z, Z))
         return value, 2 * self.pairs.pulled(Z, slopes)
 
-    def pull(self) -> Matrix:
-        """Return half of the strongest pull of near pairs, whose slopes are at most w."""
+    def compute_pull(self) -> Matrix:
+        """Return half of the scatter of near pairs with the largest possible slopes, w."""
         return self.pairs.scatter(np.append(self.weights / 2, np.zeros(len(self.weights))))
 
-    def multipliers(self, B: Matrix) -> tuple[Matrix, None]:
+    def compute_multipliers(self, B: Matrix) -> tuple[Matrix, None]:
         """Return the scatter of the slopes, and None.
 
         The loss is homogeneous of degree one, so nothing is subtracted from the bound.
         """
-        return self.pairs.scatter(self._slopes(self.pairs.squared(B))[1]), None
+        return self.pairs.scatter(self._compute_slopes(self.pairs.squared(B))[1]), None
 
-    def _slopes(self, squared: Vector) -> tuple[float, Vector]:
+    def _compute_slopes(self, squared: Vector) -> tuple[float, Vector]:
         """Return the value and its slopes in the squared distances of near, then of far pairs."""
         near, far = np.sqrt(squared).reshape(2, -1)
-        over = np.maximum(near - far, 0.0)
+        excess = np.maximum(near - far, 0.0)
         tiny = np.finfo(float).tiny
-        weighted = self.weights * over
+        weighted = self.weights * excess
         slopes = np.append(weighted / np.maximum(near, tiny), -weighted / np.maximum(far, tiny))
-        return float(np.sum(weighted * over)), slopes
+        return float(np.sum(weighted * excess)), slopes

@@ -18,7 +18,7 @@ from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.eigen import descending_eigh, some_eigh
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 
-# Maximum number of times that a map of too low rank gets a new direction.
+# Maximum number of new directions for a map whose rank is too low.
 _ESCAPES = 5
 
 
@@ -174,15 +174,15 @@ class MCML(_SoftLearner):
         MCML
             The fitted estimator.
         """
-        start_from = self.__dict__.get("components_") if self.warm_start else None
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        if self._fitted_on_axes(rows, start_from, y):
+        if self._fitted_on_axes(rows, previous_map, y):
             return self
         classes, codes = self._check_labels(y, len(rows))
         self._check_sizes(codes)
         order = np.argsort(codes, kind="stable")
-        self._learn(rows[order], codes[order], start_from)
+        self._learn(rows[order], codes[order], previous_map)
         self.classes_ = classes
         return self
 
@@ -190,64 +190,70 @@ class MCML(_SoftLearner):
     def _n_rows(self) -> None:
         return None
 
-    def _learn(self, rows: Floats, codes: Indices, start_from: Floats | None) -> None:
+    def _learn(self, rows: Floats, codes: Indices, previous_map: Floats | None) -> None:
         """Learn from rows sorted by class."""
         p, size = rows.shape[1], self.n_components
         if size is not None and size > p:
             raise ValueError(f"n_components={size} is more than the {p} features of X.")
-        frame = self._frame(rows, codes)
-        few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
-        found = Descent(self._start(frame, "pca" if few else "within", start_from))
-        rough = self._engine(frame.points, codes, "collapse")
-        engine = rough.with_points(frame.points, codes, precision="double")
-        with self._kept([found], frame):
-            if rough.precision == "single":
+        frame = self._make_frame(rows, codes)
+        has_few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
+        descent = Descent(self._make_start(frame, "pca" if has_few else "within", previous_map))
+        rough_engine = self._make_engine(frame.points, codes, "collapse")
+        engine = rough_engine.with_points(frame.points, codes, precision="double")
+        with self._keep_best([descent], frame):
+            if rough_engine.precision == "single":
                 # Descend in single precision first and finish in double precision.
-                self._descend(rough, found, max(self.tol, 1e-5))
+                self._descend(rough_engine, descent, max(self.tol, 1e-5))
             for _ in range(_ESCAPES):
-                self._descend(engine, found, self.tol)
-                G = engine.metric_gradient(found.point) / len(rows)
-                M = found.point.T @ found.point
+                self._descend(engine, descent, self.tol)
+                G = engine.metric_gradient(descent.point) / len(rows)
+                M = descent.point.T @ descent.point
                 slack = float(np.sum(G * M))
-                (least,), direction = some_eigh(G, 0, 0)
-                if not found.converged or -least <= max(slack, 1e-7):
+                (min_eigenvalue,), direction = some_eigh(G, 0, 0)
+                if not descent.converged or -min_eigenvalue <= max(slack, 1e-7):
                     break
-                found.point = _with_direction(found.point, direction[:, 0], found, engine)
-        self.objective_ = engine.value(found.point)
-        self.optimality_ = max(abs(slack), -float(least))
-        if not found.converged:
+                descent.point = _replace_shortest_direction(
+                    descent.point, direction[:, 0], descent, engine
+                )
+        self.objective_ = engine.value(descent.point)
+        self.optimality_ = max(abs(slack), -float(min_eigenvalue))
+        if not descent.converged:
             warn_of_limit("MCML", self.max_iter)
 
-    def _descend(self, engine: SoftNeighbors, found: Descent, tol: float) -> None:
+    def _descend(self, engine: SoftNeighbors, descent: Descent, tol: float) -> None:
         n = len(engine.X)
 
-        def mean(L: Matrix) -> tuple[float, Matrix]:
+        def evaluate_mean(L: Matrix) -> tuple[float, Matrix]:
             value, gradient = engine.evaluate(L)
             return value / n, gradient / n
 
-        descend(mean, found, max_iter=self.max_iter, tol=tol, report=self._report(n))
+        descend(
+            evaluate_mean, descent, max_iter=self.max_iter, tol=tol, report=self._make_report(n)
+        )
 
-    def _keep(self, found: Descent, frame: SolverFrame) -> None:
-        super()._keep(found, frame)
+    def _keep(self, descent: Descent, frame: SolverFrame) -> None:
+        super()._keep(descent, frame)
         p = len(self.mean_)
         size = p if self.n_components is None else self.n_components
-        values, axes = descending_eigh(found.point.T @ found.point, size)
+        values, axes = descending_eigh(descent.point.T @ descent.point, size)
         rows = np.sqrt(np.maximum(values, 0))[:, None] * axes.T
         components = np.zeros((size, p))
         components[: len(rows)] = rows @ frame.into.T
         self.components_ = components.astype(self.mean_.dtype)
 
 
-def _with_direction(L: Matrix, v: Matrix, found: Descent, engine: SoftNeighbors) -> Matrix:
+def _replace_shortest_direction(
+    L: Matrix, v: Matrix, descent: Descent, engine: SoftNeighbors
+) -> Matrix:
     """Return L with its shortest direction replaced by a step along v that lowers the objective.
 
     If a square map has lost rank, its gradient does not show that another rank is needed.
     """
     values, axes = descending_eigh(L.T @ L)
-    turned = np.sqrt(np.maximum(values, 0))[:, None] * axes.T
-    now = engine.value(L)
+    rotated = np.sqrt(np.maximum(values, 0))[:, None] * axes.T
+    current_value = engine.value(L)
     for step in 10.0 ** np.arange(0, -7, -1):
-        turned[-1] = step * v
-        if engine.value(turned) < now:
-            return turned
+        rotated[-1] = step * v
+        if engine.value(rotated) < current_value:
+            return rotated
     return L

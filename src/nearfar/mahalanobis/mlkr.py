@@ -11,7 +11,7 @@ from scipy import linalg
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL
-from nearfar.mahalanobis.soft_learner import _SoftLearner, best_of
+from nearfar.mahalanobis.soft_learner import _SoftLearner, find_best_descent
 from nearfar.mahalanobis.starts import STARTS
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, none, random_state, real
@@ -169,58 +169,67 @@ class MLKR(_SoftLearner):
         MLKR
             The fitted estimator.
         """
-        start_from = self.__dict__.get("components_") if self.warm_start else None
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        if self._fitted_on_axes(rows, start_from, y):
+        if self._fitted_on_axes(rows, previous_map, y):
             return self
-        self._learn(rows, self._check_values(y, len(rows)), start_from)
+        self._learn(rows, self._check_values(y, len(rows)), previous_map)
         return self
 
-    def _learn(self, rows: Floats, values: Vector, start_from: Floats | None) -> None:
+    def _learn(self, rows: Floats, values: Vector, previous_map: Floats | None) -> None:
         n = len(rows)
         centered = values - values.mean()
         unit = float(np.abs(centered).max())
         unit *= float(np.sqrt(np.mean((centered / unit) ** 2)))
-        frame = self._frame(rows, np.zeros(n, np.intp))
-        engine = self._engine(frame.points, centered / unit, "regression")
+        frame = self._make_frame(rows, np.zeros(n, np.intp))
+        engine = self._make_engine(frame.points, centered / unit, "regression")
 
-        def mean(L: Matrix) -> tuple[float, Matrix]:
+        def evaluate_mean(L: Matrix) -> tuple[float, Matrix]:
             value, gradient = engine.evaluate(L)
             return value / n * unit**2, gradient / n * unit**2
 
         runs: list[Descent] = []
-        report = self._report(n)
-        start = self._start(frame, "pca", start_from)
-        given = start_from is not None and start_from.shape == (len(start), rows.shape[1])
-        widely = isinstance(self.init, str) and self.init == "auto" and self._n_rows and not given
-        with self._kept(runs, frame):
+        report = self._make_report(n)
+        start = self._make_start(frame, "pca", previous_map)
+        resumes = previous_map is not None and previous_map.shape == (len(start), rows.shape[1])
+        starts_square = (
+            isinstance(self.init, str) and self.init == "auto" and self._n_rows and not resumes
+        )
+        with self._keep_best(runs, frame):
             for _ in range(self.n_init):
-                found = Descent(start)
-                runs.append(found)
-                if widely and len(runs) == 1:
+                descent = Descent(start)
+                runs.append(descent)
+                if starts_square and len(runs) == 1:
                     # A few principal axes may not contain the direction that y depends on.
-                    wide = Descent(self._start(frame, "pca", None, init="pca", square=True))
+                    square = Descent(self._make_start(frame, "pca", None, init="pca", square=True))
                     try:
                         descend(
-                            mean, wide, max_iter=_share(self.max_iter), tol=self.tol, report=report
+                            evaluate_mean,
+                            square,
+                            max_iter=_count_square_iterations(self.max_iter),
+                            tol=self.tol,
+                            report=report,
                         )
                     finally:
-                        found.point, found.history = _leading(wide.point, len(start)), wide.history
-                descend(mean, found, max_iter=self.max_iter, tol=self.tol, report=report)
-                start = self._random_start(frame, len(runs))
-        best = best_of(runs)
+                        descent.point, descent.history = (
+                            _keep_leading_directions(square.point, len(start)),
+                            square.history,
+                        )
+                descend(evaluate_mean, descent, max_iter=self.max_iter, tol=self.tol, report=report)
+                start = self._make_random_start(frame, len(runs))
+        best = find_best_descent(runs)
         self.objective_ = engine.value(best.point) * unit**2
         if not best.converged:
             warn_of_limit("MLKR", self.max_iter)
 
 
-def _share(max_iter: int) -> int:
+def _count_square_iterations(max_iter: int) -> int:
     """Return the number of iterations with a square map."""
     return max(1, max_iter // 4)
 
 
-def _leading(L: Matrix, size: int) -> Matrix:
+def _keep_leading_directions(L: Matrix, size: int) -> Matrix:
     """Return the leading directions of a map, by their variance for white points."""
     _, lengths, axes = linalg.svd(L, full_matrices=False)
     rows = np.zeros((size, L.shape[1]))

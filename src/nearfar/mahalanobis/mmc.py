@@ -14,7 +14,7 @@ from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags, PairLearner, report_of
 from nearfar.base.guided import PAIR_PARAMETERS, Scaled, scaled
 from nearfar.blocks import blas_for
-from nearfar.mahalanobis.starts import STARTS, Spread, start_map
+from nearfar.mahalanobis.starts import STARTS, Spread, make_start_map
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend_with_proof, escape
@@ -29,7 +29,7 @@ from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
 # Fraction of the scatter of all pairs that is mixed into a singular scatter of similar pairs.
-_MIXED = 1e-3
+_MIXED_FRACTION = 1e-3
 # Relative eigenvalue below which the data do not vary in a direction.
 _EMPTY = 1e-12
 # Minimum distances in the bound, relative to the mean distance. The bound holds for any minimum;
@@ -69,7 +69,7 @@ class MMC(PairLearner):
         Whether distances or squared distances of dissimilar pairs are summed. "squared" has a
         closed form of rank one, which projects the data onto a line.
     structure : {"full", "diagonal"}, default="full"
-        "diagonal" learns one weight per feature.
+        Form of the map: "full" is any matrix, "diagonal" has one weight per feature.
     solver : {"lbfgs", "projected_gradient"}, default="lbfgs"
         "projected_gradient" is the algorithm of Xing et al. [1]_, for comparison only: gradient
         steps followed by alternating projections onto the constraint and the cone. It converges
@@ -189,7 +189,7 @@ class MMC(PairLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(self, rows: Floats, guide: Pairs) -> None:
+    def _learn(self, rows: Floats, supervision: Pairs) -> None:
         iterates = self.variant == "distance" and self.solver == "projected_gradient"
         if iterates and self.structure == "diagonal":
             raise ValueError(
@@ -197,49 +197,61 @@ class MMC(PairLearner):
                 'solver="lbfgs".'
             )
         frame = scaled(rows)
-        similar, dissimilar = self._usable(frame.points, guide)
-        alike = PairDifferences(frame.points, similar)
-        unlike = PairDifferences(frame.points, dissimilar)
-        near = alike.scatter() / alike.n_pairs
-        far = unlike.scatter() / unlike.n_pairs
-        near, white, unwhite = _bounded(near, far, diagonal=self.structure == "diagonal")
-        inner = _MeanDistance(
+        similar, dissimilar = self._usable(frame.points, supervision)
+        similar_differences = PairDifferences(frame.points, similar)
+        dissimilar_differences = PairDifferences(frame.points, dissimilar)
+        similar_scatter = similar_differences.scatter() / similar_differences.n_pairs
+        dissimilar_scatter = dissimilar_differences.scatter() / dissimilar_differences.n_pairs
+        similar_scatter, white, unwhite = _whiten_similar(
+            similar_scatter, dissimilar_scatter, diagonal=self.structure == "diagonal"
+        )
+        mean_distance = _MeanDistance(
             PairDifferences(frame.points @ white, dissimilar), diagonal=self.structure == "diagonal"
         )
         if self.variant == "squared":
-            L, self.objective_ = self._longest(white.T @ far @ white)
+            L, self.objective_ = self._find_longest(white.T @ dissimilar_scatter @ white)
             self.dual_bound_ = self.objective_
             self.n_iter_, self.history_ = 0, Descent(L).history
-            self._keep(_whole(L) @ white.T, frame, rows.dtype)
+            self._keep(_expand_diagonal(L) @ white.T, frame, rows.dtype)
         elif self.solver == "projected_gradient":
-            inner = _MeanDistance(unlike)
-            L = self._learn_by_projections(inner, near, frame, rows.dtype)
+            mean_distance = _MeanDistance(dissimilar_differences)
+            L = self._learn_by_projections(mean_distance, similar_scatter, frame, rows.dtype)
             # The bound is computed in white coordinates.
-            inner = _MeanDistance(PairDifferences(frame.points @ white, dissimilar))
+            mean_distance = _MeanDistance(PairDifferences(frame.points @ white, dissimilar))
             L = L @ unwhite
-            self.objective_, self.dual_bound_ = inner.mean(L), inner.bound(L)[0]
+            self.objective_, self.dual_bound_ = (
+                mean_distance.mean(L),
+                mean_distance.compute_bound(L)[0],
+            )
         else:
-            spread = Spread(np.cov(frame.points.T, bias=True).reshape(near.shape), near, far)
-            L = self._start(spread, unwhite, frame)
-            L = self._ascend(inner, L, white, frame, rows.dtype)
-            self.objective_, self.dual_bound_ = inner.mean(L), inner.bound(L)[0]
+            spread = Spread(
+                np.cov(frame.points.T, bias=True).reshape(similar_scatter.shape),
+                similar_scatter,
+                dissimilar_scatter,
+            )
+            L = self._make_start(spread, unwhite, frame)
+            L = self._ascend(mean_distance, L, white, frame, rows.dtype)
+            self.objective_, self.dual_bound_ = (
+                mean_distance.mean(L),
+                mean_distance.compute_bound(L)[0],
+            )
         self.duality_gap_ = max(0.0, 1 - self.objective_ / self.dual_bound_)
 
-    def _longest(self, far: Matrix) -> tuple[Matrix, float]:
+    def _find_longest(self, dissimilar_scatter: Matrix) -> tuple[Matrix, float]:
         """Return the direction (or feature) of the longest dissimilar pairs, and their length.
 
         The coordinates are those in which similar pairs are white.
         """
         if self.structure == "diagonal":
-            lengths = np.diag(far)
-            best = int(np.argmax(lengths))
-            return np.eye(len(far))[best], float(lengths[best])
-        values, axes = descending_eigh(far, 1)
+            lengths = np.diag(dissimilar_scatter)
+            longest = int(np.argmax(lengths))
+            return np.eye(len(dissimilar_scatter))[longest], float(lengths[longest])
+        values, axes = descending_eigh(dissimilar_scatter, 1)
         return fix_signs(axes.T), float(values[0])
 
-    def _start(self, spread: Spread, unwhite: Matrix, frame: Scaled) -> Matrix:
+    def _make_start(self, spread: Spread, unwhite: Matrix, frame: Scaled) -> Matrix:
         """Return the initial map in white coordinates."""
-        first = start_map(
+        first = make_start_map(
             self.init,
             spread,
             None,
@@ -261,45 +273,50 @@ class MMC(PairLearner):
         return np.asarray(L / np.linalg.norm(L))
 
     def _ascend(
-        self, inner: _MeanDistance, start: Matrix, white: Matrix, frame: Scaled, dtype: Any
+        self, mean_distance: _MeanDistance, start: Matrix, white: Matrix, frame: Scaled, dtype: Any
     ) -> Matrix:
-        found = Descent(start)
+        descent = Descent(start)
 
         def prove(L: Matrix) -> tuple[float, Matrix | None]:
-            bound, slope = inner.bound(L)
-            gap = 1 - inner.mean(L) / bound
-            return gap, escape(lambda L: -inner.mean(L), L, slope, least=10 * self.tol)
+            bound, slope = mean_distance.compute_bound(L)
+            gap = 1 - mean_distance.mean(L) / bound
+            return gap, escape(lambda L: -mean_distance.mean(L), L, slope, least=10 * self.tol)
 
         try:
-            with blas_for(4.0 * inner.n_pairs * start.size):
+            with blas_for(4.0 * mean_distance.n_pairs * start.size):
                 descend_with_proof(
-                    inner.minus,
-                    found,
+                    mean_distance.evaluate_negative,
+                    descent,
                     prove,
                     max_iter=self.max_iter,
                     tol=self.tol,
-                    report=_rising(report_of(self)),
+                    report=_negate_report(report_of(self)),
                 )
         finally:
-            # After Ctrl-C too, the estimator keeps the best map found so far.
-            L = found.point / np.linalg.norm(found.point)
-            self._keep(_whole(L) @ white.T, frame, dtype)
-            self.history_ = found.history | {
-                "objective": [-value for value in found.history["objective"]]
+            # The estimator keeps the best map found so far, also after Ctrl-C.
+            L = descent.point / np.linalg.norm(descent.point)
+            self._keep(_expand_diagonal(L) @ white.T, frame, dtype)
+            self.history_ = descent.history | {
+                "objective": [-value for value in descent.history["objective"]]
             }
-            self.n_iter_ = found.n_iter
-        if not found.converged:
+            self.n_iter_ = descent.n_iter
+        if not descent.converged:
             warn_of_limit(type(self).__name__, self.max_iter)
         return L
 
     def _learn_by_projections(
-        self, inner: _MeanDistance, near: Matrix, frame: Scaled, dtype: Any
+        self, mean_distance: _MeanDistance, similar_scatter: Matrix, frame: Scaled, dtype: Any
     ) -> Matrix:
         """Run the projected gradient method of Xing et al."""
-        steps = Descent(np.eye(len(near)) / np.trace(near))
+        steps = Descent(np.eye(len(similar_scatter)) / np.trace(similar_scatter))
         try:
-            projected_gradient(
-                inner, near, steps, max_iter=self.max_iter, tol=self.tol, report=report_of(self)
+            maximize_by_projections(
+                mean_distance,
+                similar_scatter,
+                steps,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                report=report_of(self),
             )
         finally:
             L = psd_factor(steps.point)
@@ -310,34 +327,37 @@ class MMC(PairLearner):
         return L
 
 
-class Bounded(NamedTuple):
+class SimilarScatter(NamedTuple):
     """Scatter of similar pairs, coordinates T (p, r) in which it is white, and their inverse."""
 
-    near: Matrix
+    scatter: Matrix
     white: Matrix
     unwhite: Matrix
 
 
-def _bounded(near: Matrix, far: Matrix, *, diagonal: bool) -> Bounded:
-    """Return the scatter of similar pairs, with some of all pairs mixed in if it is singular."""
+def _whiten_similar(similar: Matrix, dissimilar: Matrix, *, diagonal: bool) -> SimilarScatter:
+    """Return the whitened scatter of similar pairs.
+
+    If it is singular, a fraction of the scatter of all pairs is mixed in.
+    """
     if diagonal:
-        near, far = np.diag(np.diag(near)), np.diag(np.diag(far))
-    both = (near + far) / 2
-    (T, U), n_directions = range_whitener(near, _EMPTY), whitener(both, _EMPTY).shape[1]
+        similar, dissimilar = np.diag(np.diag(similar)), np.diag(np.diag(dissimilar))
+    average = (similar + dissimilar) / 2
+    (T, U), n_directions = range_whitener(similar, _EMPTY), whitener(average, _EMPTY).shape[1]
     if T.shape[1] < n_directions:
         warn(
             f"Similar pairs differ in {T.shape[1]} directions, dissimilar pairs in more, so the "
             "distances of dissimilar pairs are not bounded. "
-            f"{_MIXED:.1%} of the scatter of all pairs is mixed into that of the similar pairs. "
-            "Pass more similar pairs to avoid this.",
+            f"{_MIXED_FRACTION:.1%} of the scatter of all pairs is mixed into that of the similar "
+            "pairs. Pass more similar pairs to avoid this.",
         )
-        near = (1 - _MIXED) * near + _MIXED * both
-        T, U = range_whitener(near, _EMPTY)
+        similar = (1 - _MIXED_FRACTION) * similar + _MIXED_FRACTION * average
+        T, U = range_whitener(similar, _EMPTY)
     if diagonal:  # There are as many coordinates as features, some of them constant.
-        lengths = np.sqrt(np.diag(near))
+        lengths = np.sqrt(np.diag(similar))
         inverse = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
         T, U = np.diag(inverse), np.diag(lengths)
-    return Bounded(near, T, U)
+    return SimilarScatter(similar, T, U)
 
 
 class _MeanDistance:
@@ -349,119 +369,121 @@ class _MeanDistance:
         if diagonal:
             self._squares = differences.mapped(np.eye(differences.points.shape[1])) ** 2
 
-    def lengths(self, L: Matrix) -> Vector:
-        """Return the distance of each pair under L, not normalized."""
+    def compute_lengths(self, L: Matrix) -> Vector:
+        """Return the distance of each pair under L, without dividing L by its norm."""
         if self._squares is not None:
             return np.sqrt(self._squares @ L**2)
         return np.sqrt(self.differences.squared(L))
 
     def mean(self, L: Matrix) -> float:
-        """Return the objective."""
-        return float(self.lengths(L).mean() / np.linalg.norm(L))
+        """Return the objective: the mean distance under L / |L|."""
+        return float(self.compute_lengths(L).mean() / np.linalg.norm(L))
 
-    def minus(self, L: Matrix) -> tuple[float, Matrix]:
+    def evaluate_negative(self, L: Matrix) -> tuple[float, Matrix]:
         """Return the negative objective and its gradient."""
         norm = float(np.linalg.norm(L))
         if self._squares is not None:
-            r = self.lengths(L)
-            slopes = L * (self._squares.T @ _inverse(r))
+            r = self.compute_lengths(L)
+            slopes = L * (self._squares.T @ _invert_or_zero(r))
         else:
             Z = self.differences.mapped(L)
             r = np.sqrt(np.einsum("ij,ij->i", Z, Z))
-            slopes = self.differences.pulled(Z, _inverse(r))
+            slopes = self.differences.pulled(Z, _invert_or_zero(r))
         value = float(r.mean()) / norm
         return -value, (value / norm**2) * L - slopes / (self.n_pairs * norm)
 
-    def bound(self, L: Matrix) -> tuple[float, Matrix]:
+    def compute_bound(self, L: Matrix) -> tuple[float, Matrix]:
         """Return an upper bound for M of trace 1, and the gradient in M of the negative objective.
 
         By concavity, the mean of √(d'Md) is at most the mean of r/2 + d'Md/(2r) for any r > 0.
         """
-        r = self.lengths(L / np.linalg.norm(L))
-        found = []
+        r = self.compute_lengths(L / np.linalg.norm(L))
+        candidates = []
         for floor in _FLOORS:
-            used = np.maximum(r, floor * r.mean())
-            G, largest = self._linearized(0.5 / used)
+            floored = np.maximum(r, floor * r.mean())
+            G, max_eigenvalue = self._linearize(0.5 / floored)
             identity = np.ones(len(G)) if G.ndim == 1 else np.eye(len(G))
-            found.append((float(np.sqrt(2 * largest * used.mean())), r.mean() / 2 * identity - G))
-        return min(found, key=lambda bound_and_slope: bound_and_slope[0])
+            candidates.append(
+                (float(np.sqrt(2 * max_eigenvalue * floored.mean())), r.mean() / 2 * identity - G)
+            )
+        return min(candidates, key=lambda bound_and_slope: bound_and_slope[0])
 
-    def _linearized(self, weights: Vector) -> tuple[Matrix, float]:
-        """Return the mean of w dd' (or its diagonal) and its largest eigenvalue."""
+    def _linearize(self, weights: Vector) -> tuple[Matrix, float]:
+        """Return the weighted mean of dd' (or its diagonal), and its largest eigenvalue."""
         if self._squares is not None:
             diagonal = self._squares.T @ weights / self.n_pairs
             return diagonal, float(diagonal.max())
         G = self.differences.scatter(weights) / self.n_pairs
         return G, float(some_eigh(G, len(G) - 1, len(G) - 1)[0][0])
 
-    def ascent(self, A: Matrix) -> tuple[float, Matrix]:
+    def evaluate_in_metric(self, A: Matrix) -> tuple[float, Matrix]:
         """Return the mean of √(d'Ad) and its gradient in A."""
-        r = self.lengths(psd_factor(A))
+        r = self.compute_lengths(psd_factor(A))
         floored = np.maximum(r, 1e-9 * r.mean())
         return float(r.mean()), self.differences.scatter(0.5 / floored) / self.n_pairs
 
 
-def projected_gradient(
-    inner: Any,
-    near: Matrix,
-    found: Descent,
+def maximize_by_projections(
+    objective: Any,
+    scatter: Matrix,
+    descent: Descent,
     *,
     max_iter: int,
     tol: float,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> None:
-    """Maximize a concave function of A ⪰ 0, ⟨A, near⟩ ≤ 1, by the method of Xing et al.
+    """Maximize a concave function of A ⪰ 0, ⟨A, scatter⟩ ≤ 1, by the method of Xing et al.
 
-    Each step follows the part of the gradient that leaves ⟨A, near⟩ unchanged. Alternating
+    Each step follows the part of the gradient that leaves ⟨A, scatter⟩ unchanged. Alternating
     projections onto the half-space and the cone follow. If the function increased, the step is
     kept and the next one is 5% longer, otherwise the step is halved. The method stops when the step
     is shorter than ``tol`` times the norm of A.
     """
-    began, square = perf_counter(), float(np.vdot(near, near))
+    began, square = perf_counter(), float(np.vdot(scatter, scatter))
 
-    def half_space(A: Matrix) -> Matrix:
-        return project_halfspace(A, near, 1.0)
+    def project_on_half_space(A: Matrix) -> Matrix:
+        return project_halfspace(A, scatter, 1.0)
 
-    value, G = inner.ascent(found.point)
-    length = 0.1 * float(np.linalg.norm(found.point))
-    while found.n_iter < max_iter:
-        along = G - np.vdot(G, near) / square * near
-        size = float(np.linalg.norm(along))
-        A = found.point
+    value, G = objective.evaluate_in_metric(descent.point)
+    length = 0.1 * float(np.linalg.norm(descent.point))
+    while descent.n_iter < max_iter:
+        tangent = G - np.vdot(G, scatter) / square * scatter
+        size = float(np.linalg.norm(tangent))
+        A = descent.point
         if size > 0:
             trial = alternating_projection(
-                A + length / size * along,
-                [half_space, project_psd],
+                A + length / size * tangent,
+                [project_on_half_space, project_psd],
                 tol=1e-6 * float(np.linalg.norm(A)),
                 max_iter=_ROUNDS,
             ).point
-            trial /= max(1.0, float(np.vdot(trial, near)))
-            new, slope = inner.ascent(trial)
-            if new > value:
-                found.point, value, G = trial, new, slope
-        rose = found.point is not A
-        length *= 1.05 if rose else 0.5
-        step = length / float(np.linalg.norm(found.point))
+            trial /= max(1.0, float(np.vdot(trial, scatter)))
+            trial_value, slope = objective.evaluate_in_metric(trial)
+            if trial_value > value:
+                descent.point, value, G = trial, trial_value, slope
+        improved = descent.point is not A
+        length *= 1.05 if improved else 0.5
+        step = length / float(np.linalg.norm(descent.point))
         notes = {"objective": value, "step": step, "seconds": perf_counter() - began}
         for name, number in notes.items():
-            found.history[name].append(number)
+            descent.history[name].append(number)
         if report is not None:
             report(notes)
         if step < tol or size == 0:
-            found.converged = True
+            descent.converged = True
             return
 
 
-def _inverse(r: Vector) -> Vector:
+def _invert_or_zero(r: Vector) -> Vector:
     """Return 1/r, or 0 where r is 0."""
     return np.divide(1.0, r, out=np.zeros_like(r), where=r > 0)
 
 
-def _whole(L: Matrix) -> Matrix:
+def _expand_diagonal(L: Matrix) -> Matrix:
     return np.diag(L) if L.ndim == 1 else L
 
 
-def _rising(
+def _negate_report(
     report: Callable[[dict[str, float]], None] | None,
 ) -> Callable[[dict[str, float]], None] | None:
     """Return a report function that restores the sign of the objective."""

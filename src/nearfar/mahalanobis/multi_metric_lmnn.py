@@ -16,13 +16,13 @@ from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.base.progress import open_channel, report_of
 from nearfar.base.voter import vote
 from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
-from nearfar.large_margin.energy_costs import center_costs, impostor_costs
+from nearfar.large_margin.energy_costs import compute_center_costs, compute_impostor_costs
 from nearfar.large_margin.held_out import Watch, hold_out
-from nearfar.large_margin.impostors import target_neighbors
-from nearfar.large_margin.many_metrics import ManyMetrics, cell_target_distances
-from nearfar.large_margin.problem import Progress, duality_gap
+from nearfar.large_margin.impostors import find_target_neighbors
+from nearfar.large_margin.many_metrics import ManyMetrics, compute_cell_target_distances
+from nearfar.large_margin.problem import Progress, compute_duality_gap
 from nearfar.mahalanobis.lmnn import LMNN
-from nearfar.mahalanobis.over_lmnn import lmnn_of_the_work
+from nearfar.mahalanobis.over_lmnn import copy_published_lmnn
 from nearfar.mahalanobis.starts import has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import array, boolean, having, integer, none, one_of, random_state, real
@@ -179,7 +179,7 @@ class MultiMetricLMNN(NeighborVoter):
             The fitted estimator.
         """
         self._check_parameters()
-        lmnn = lmnn_of_the_work(self.estimator, self)
+        lmnn = copy_published_lmnn(self.estimator, self)
         if lmnn.structure != "full" or lmnn.solver != "lbfgs":
             raise ValueError(
                 'MultiMetricLMNN needs an estimator with structure="full" and solver="lbfgs".'
@@ -198,76 +198,95 @@ class MultiMetricLMNN(NeighborVoter):
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
         self._check_neighbors(len(rows))
-        regions = self._divide(rows, codes)
+        regions = self._assign_regions(rows, codes)
         self.validation_errors_: list[float] = []
         open_channel(self, lmnn.verbose)
         try:
             if self.validation_fraction == 0:
                 self.estimator_ = lmnn.fit(rows, codes)
-                self._train(rows, codes, regions)
+                self._train_maps(rows, codes, regions)
             else:
-                self._fit_in_time(lmnn, rows, codes, regions)
+                self._fit_with_early_stopping(lmnn, rows, codes, regions)
         finally:
-            # After Ctrl-C too, keep the maps found so far, if there are any.
+            # Keep the maps found so far, also after Ctrl-C.
             if "components_" in vars(self):
                 self._rows, self._codes = rows, codes
-                self._targets = target_neighbors(rows, codes, lmnn.n_neighbors)
+                self._targets = find_target_neighbors(rows, codes, lmnn.n_neighbors)
                 self.regions_ = regions
         return self
 
-    def _fit_in_time(self, lmnn: LMNN, rows: Floats, codes: Indices, regions: Indices) -> None:
+    def _fit_with_early_stopping(
+        self, lmnn: LMNN, rows: Floats, codes: Indices, regions: Indices
+    ) -> None:
         """Stop early by the error on held-out rows, then fit all rows for as many iterations."""
         seed = int(check_random_state(self.random_state).randint(2**31))
-        trained, held = hold_out(codes, self.validation_fraction, seed)
+        training, validation = hold_out(codes, self.validation_fraction, seed)
         # Classes and regions that would be held out completely stay in the training rows.
-        seen = np.isin(codes[held], codes[trained]) & np.isin(regions[held], regions[trained])
-        trained, held = np.sort(np.append(trained, held[~seen])), held[seen]
-        plain = has_few_rows(len(trained), len(self.classes_), rows.shape[1])
+        is_covered = np.isin(codes[validation], codes[training]) & np.isin(
+            regions[validation], regions[training]
+        )
+        training, validation = (
+            np.sort(np.append(training, validation[~is_covered])),
+            validation[is_covered],
+        )
+        uses_original = has_few_rows(len(training), len(self.classes_), rows.shape[1])
         if lmnn.validation_fraction != 0:
             # The single map uses the same held-out rows.
             lmnn.set_params(validation_fraction=self.validation_fraction, refit=False)
             lmnn.set_params(random_state=seed)
             self.estimator_ = lmnn.fit(rows, codes)
         else:
-            self.estimator_ = lmnn.fit(rows[trained], codes[trained])
-        unseen = (rows[held], codes[held])
-        best = self._train(rows[trained], codes[trained], regions[trained], unseen, plain=plain)
+            self.estimator_ = lmnn.fit(rows[training], codes[training])
+        validation_set = (rows[validation], codes[validation])
+        best = self._train_maps(
+            rows[training],
+            codes[training],
+            regions[training],
+            validation_set,
+            uses_original=uses_original,
+        )
         if self.refit:
             self.estimator_ = clone(lmnn).set_params(refit=True).fit(rows, codes)
-            self._train(rows, codes, regions, max_iter=best, plain=plain)
+            self._train_maps(rows, codes, regions, max_iter=best, uses_original=uses_original)
 
-    def _divide(self, rows: Floats, codes: Indices) -> Indices:
+    def _assign_regions(self, rows: Floats, codes: Indices) -> Indices:
         self._centroids: NDArray[Any] | None = None
         if not isinstance(self.partition, str):
-            given = np.asarray(self.partition)
-            if given.shape != (len(rows),) or given.dtype.kind not in "iu" or given.min() < 0:
+            region_numbers = np.asarray(self.partition)
+            if (
+                region_numbers.shape != (len(rows),)
+                or region_numbers.dtype.kind not in "iu"
+                or region_numbers.min() < 0
+            ):
                 raise ValueError(
                     f"partition must contain one non-negative integer for each of the {len(rows)} "
-                    f"rows; got shape {given.shape} and dtype {given.dtype}."
+                    f"rows; got shape {region_numbers.shape} and dtype {region_numbers.dtype}."
                 )
-            used, regions = np.unique(given, return_inverse=True)
-            self._centroids = np.stack([rows[given == region].mean(axis=0) for region in used])
+            used_regions, regions = np.unique(region_numbers, return_inverse=True)
+            self._centroids = np.stack(
+                [rows[region_numbers == region].mean(axis=0) for region in used_regions]
+            )
             return regions.astype(np.intp)
         if self.partition == "labels":
             return codes
-        wanted = len(self.classes_) if self.n_regions is None else self.n_regions
-        if wanted > len(rows):
-            raise ValueError(f"n_regions={wanted} is more than the {len(rows)} rows of X.")
-        means = KMeans(wanted, n_init=10, random_state=self.random_state).fit(rows)
+        n_regions = len(self.classes_) if self.n_regions is None else self.n_regions
+        if n_regions > len(rows):
+            raise ValueError(f"n_regions={n_regions} is more than the {len(rows)} rows of X.")
+        means = KMeans(n_regions, n_init=10, random_state=self.random_state).fit(rows)
         # Some regions may be empty if points coincide.
-        used, regions = np.unique(means.labels_, return_inverse=True)
-        self._centroids = means.cluster_centers_[used]
+        used_regions, regions = np.unique(means.labels_, return_inverse=True)
+        self._centroids = means.cluster_centers_[used_regions]
         return regions.astype(np.intp)
 
-    def _train(
+    def _train_maps(
         self,
         rows: Floats,
         codes: Indices,
         regions: Indices,
-        unseen: tuple[Floats, Indices] | None = None,
+        validation_set: tuple[Floats, Indices] | None = None,
         *,
         max_iter: int | None = None,
-        plain: bool = False,
+        uses_original: bool = False,
     ) -> int:
         """Train all maps jointly. Return the number of iterations that was best on unseen rows."""
         lmnn = self.estimator_
@@ -275,31 +294,31 @@ class MultiMetricLMNN(NeighborVoter):
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
         )
-        white, points = (unscaled if plain else whitened)(rows, statistics)
+        white, points = (unscaled if uses_original else whitened)(rows, statistics)
         self.mean_ = statistics.mean.astype(rows.dtype)
         single = lmnn.components_.astype(np.float64) @ np.linalg.pinv(white.T)
         problem = ManyMetrics(
             points,
             codes,
-            target_neighbors(rows, codes, lmnn.n_neighbors),
+            find_target_neighbors(rows, codes, lmnn.n_neighbors),
             regions,
             lmnn.push_weight,
             n_threads=effective_threads(lmnn.n_jobs),
             nearest=lmnn.n_impostors_,
         )
         watch = None
-        if unseen is not None and len(unseen[0]):
-            queries = (unseen[0] - statistics.mean).astype(np.float64) @ white
+        if validation_set is not None and len(validation_set[0]):
+            queries = (validation_set[0] - statistics.mean).astype(np.float64) @ white
             watch = Watch(
-                lambda L: _knn_error(
-                    L, points, codes, regions, queries, unseen[1], lmnn.n_neighbors
+                lambda L: _compute_knn_error(
+                    L, points, codes, regions, queries, validation_set[1], lmnn.n_neighbors
                 ),
                 self.patience,
             )
         start = np.repeat(single[None], n_regions, axis=0)
         progress = Progress(start, watch=watch, report=report_of(self))
         if watch is not None:
-            watch.look(progress.L)  # The single map may be the best one.
+            watch.check(progress.L)  # The single map may be the best one.
         limit = lmnn.max_iter if max_iter is None else max_iter
         converged = True
         try:
@@ -314,18 +333,18 @@ class MultiMetricLMNN(NeighborVoter):
         if watch is not None:
             self.validation_errors_ = watch.errors
         problem.search(progress.L)
-        final = problem.objective(progress.L)
+        final = problem.evaluate_exactly(progress.L)
         self.objective_, self.n_active_ = final.loss, final.n_active
-        self.dual_bound_ = problem.dual_bound(progress.L)
-        self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
+        self.dual_bound_ = problem.compute_dual_bound(progress.L)
+        self.duality_gap_ = compute_duality_gap(self.dual_bound_, self.objective_)
         if not converged and max_iter is None:
             warn_of_limit("MultiMetricLMNN", lmnn.max_iter, "the max_iter of its estimator")
         return progress.n_iter if watch is None else watch.best_iteration
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        fits = self._centroids is not None or sizes["regions"] == sizes["c"]
-        need(fits, "components_: there are regions without a centroid.")
+        has_centroids = self._centroids is not None or sizes["regions"] == sizes["c"]
+        need(has_centroids, "components_: there are regions without a centroid.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "regions_")
@@ -338,10 +357,10 @@ class MultiMetricLMNN(NeighborVoter):
         return self.rule == "knn"
 
     def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:
-        points = self._placed(self._rows)
-        queries = points if X is None else self._placed(self._check_X(X, reset=False))
+        points = self._center_points(self._rows)
+        queries = points if X is None else self._center_points(self._check_X(X, reset=False))
         maps = self.components_.astype(np.float64)
-        return _nearest(maps, points, self.regions_, queries, k, itself=X is not None)
+        return _find_nearest(maps, points, self.regions_, queries, k, allows_itself=X is not None)
 
     def energies(self, X: ArrayLike) -> Matrix:
         """Return the energy of each point under each label; the lowest energy is the prediction.
@@ -357,7 +376,7 @@ class MultiMetricLMNN(NeighborVoter):
         """
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
-        return self._energies(self._placed(rows), self._cells_of(rows))
+        return self._compute_energies(self._center_points(rows), self._find_regions(rows))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the label of each point by the ``rule``.
@@ -380,10 +399,10 @@ class MultiMetricLMNN(NeighborVoter):
             return self.n_neighbors
         return min(self.estimator_.n_neighbors, len(self._rows))
 
-    def _placed(self, rows: Floats) -> Matrix:
+    def _center_points(self, rows: Floats) -> Matrix:
         return (rows - self.mean_).astype(np.float64)
 
-    def _cells_of(self, rows: Floats) -> Indices | None:
+    def _find_regions(self, rows: Floats) -> Indices | None:
         """Return the region of each new point by its nearest centroid.
 
         Return None if regions are classes: a point then belongs to the region of the assumed label.
@@ -392,61 +411,71 @@ class MultiMetricLMNN(NeighborVoter):
             return None
         return kneighbors(self._centroids, rows, n_neighbors=1)[1][:, 0]
 
-    def _energies(self, queries: Matrix, query_cells: Indices | None) -> Matrix:
+    def _compute_energies(self, queries: Matrix, query_regions: Indices | None) -> Matrix:
         order = np.argsort(self._codes, kind="stable")
         n_classes = len(self.classes_)
         edges = np.concatenate([[0], np.cumsum(np.bincount(self._codes, minlength=n_classes))])
-        points, regions = self._placed(self._rows)[order], self.regions_[order]
+        points, regions = self._center_points(self._rows)[order], self.regions_[order]
         maps = self.components_.astype(np.float64)
         mapped = [points @ L.T for L in maps]
         targets = self._targets[order]
-        place = np.empty(len(order), dtype=np.intp)
-        place[order] = np.arange(len(order))
-        targets = np.where(targets >= 0, place[targets], -1)
-        reach = 1.0 + cell_target_distances(mapped, regions, targets)
+        position = np.empty(len(order), dtype=np.intp)
+        position[order] = np.arange(len(order))
+        targets = np.where(targets >= 0, position[targets], -1)
+        reach = 1.0 + compute_cell_target_distances(mapped, regions, targets)
         mu, k = self.estimator_.push_weight, min(self.estimator_.n_neighbors, len(self._rows))
         energies = np.empty((len(queries), n_classes))
         for block in row_blocks(len(queries), 8 * (len(maps) + 4) * len(points), at_most=1024):
-            asked = [queries[block] @ L.T for L in maps]
-            under = [squared_distances(a, Z) for a, Z in zip(asked, mapped, strict=True)]
-            distances = np.empty_like(under[0])
-            for region, part in enumerate(under):
-                distances[:, regions == region] = part[:, regions == region]
-            energies[block] = center_costs(distances, edges, k, mu)
-            if query_cells is None:
+            mapped_queries = [queries[block] @ L.T for L in maps]
+            distances_by_region = [
+                squared_distances(a, Z) for a, Z in zip(mapped_queries, mapped, strict=True)
+            ]
+            distances = np.empty_like(distances_by_region[0])
+            for region, region_distances in enumerate(distances_by_region):
+                distances[:, regions == region] = region_distances[:, regions == region]
+            energies[block] = compute_center_costs(distances, edges, k, mu)
+            if query_regions is None:
                 for c in range(n_classes):
-                    costs = impostor_costs(under[c], edges, reach)
+                    costs = compute_impostor_costs(distances_by_region[c], edges, reach)
                     energies[block, c] += mu * (costs.sum(axis=1) - costs[:, c])
             else:
-                own = np.stack(under)[query_cells[block], np.arange(len(asked[0]))]
-                costs = impostor_costs(own, edges, reach)
+                own_distances = np.stack(distances_by_region)[
+                    query_regions[block], np.arange(len(mapped_queries[0]))
+                ]
+                costs = compute_impostor_costs(own_distances, edges, reach)
                 energies[block] += mu * (costs.sum(axis=1, keepdims=True) - costs)
         return energies
 
 
-def _nearest(
-    L: Matrix, points: Matrix, regions: Indices, queries: Matrix, k: int, *, itself: bool = True
+def _find_nearest(
+    L: Matrix,
+    points: Matrix,
+    regions: Indices,
+    queries: Matrix,
+    k: int,
+    *,
+    allows_itself: bool = True,
 ) -> tuple[Matrix, Indices]:
     """Return the k nearest points, merged over the regions and sorted by (distance, row)."""
-    found_distances, found_rows = [], []
+    all_distances, all_rows = [], []
     for region, part in enumerate(L):
         members = np.flatnonzero(regions == region)
         if not len(members):
             continue
-        wanted = min(k if itself else k + 1, len(members))
+        n_requested = min(k if allows_itself else k + 1, len(members))
         distances, nearest = kneighbors(
-            points[members] @ part.T, queries @ part.T, n_neighbors=wanted
+            points[members] @ part.T, queries @ part.T, n_neighbors=n_requested
         )
-        found_distances.append(distances)
-        found_rows.append(members[nearest])
-    distances, rows = np.hstack(found_distances), np.hstack(found_rows)
-    if not itself:
+        all_distances.append(distances)
+        all_rows.append(members[nearest])
+    distances, rows = np.hstack(all_distances), np.hstack(all_rows)
+    if not allows_itself:
         distances = np.where(rows == np.arange(len(queries))[:, None], np.inf, distances)
     best = np.lexsort((rows, distances), axis=1)[:, :k]
     return np.take_along_axis(distances, best, 1), np.take_along_axis(rows, best, 1)
 
 
-def _knn_error(
+def _compute_knn_error(
     L: Matrix,
     points: Matrix,
     codes: Indices,
@@ -455,6 +484,6 @@ def _knn_error(
     truth: Indices,
     n_neighbors: int,
 ) -> float:
-    _, nearest = _nearest(L, points, regions, queries, min(n_neighbors, len(points)))
+    _, nearest = _find_nearest(L, points, regions, queries, min(n_neighbors, len(points)))
     winners = vote(codes[nearest], int(codes.max()) + 1, "shrink")
     return float(np.mean(winners != truth))

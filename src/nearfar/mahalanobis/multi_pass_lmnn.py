@@ -13,13 +13,13 @@ from nearfar.base import LearnerTags, LinearLearner
 from nearfar.base.progress import lent_channel
 from nearfar.large_margin.held_out import hold_out
 from nearfar.mahalanobis.lmnn import LMNN
-from nearfar.mahalanobis.over_lmnn import OverLMNN, lmnn_of_the_work
+from nearfar.mahalanobis.over_lmnn import InnerLMNNMixin, copy_published_lmnn
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.parameters import having, integer, none, one_of, random_state, real
 from nearfar.state import State, list_of, object_of, whole
 
 
-class MultiPassLMNN(OverLMNN, LinearLearner):
+class MultiPassLMNN(InnerLMNNMixin, LinearLearner):
     r"""LMNN run several times, each pass with targets chosen by the metric of the previous pass.
 
     With :math:`L_p` the map of pass p,
@@ -137,12 +137,14 @@ class MultiPassLMNN(OverLMNN, LinearLearner):
             The fitted estimator.
         """
         self._check_parameters()
-        lmnn_of_the_work(self.estimator, self)
+        copy_published_lmnn(self.estimator, self)
         rows = self._check_X(X, reset=True, min_samples=2)
         labels, codes = self._check_labels(y, len(rows))
         self.validation_errors_: list[float] = []
-        n_passes = self._choose(rows, codes) if self.n_passes == "validate" else self.n_passes
-        self.passes_ = self._run(rows, labels[codes], int(n_passes))
+        n_passes = (
+            self._choose_n_passes(rows, codes) if self.n_passes == "validate" else self.n_passes
+        )
+        self.passes_ = self._fit_passes(rows, labels[codes], int(n_passes))
         last = self.passes_[-1]
         self.components_ = last.components_
         for earlier in self.passes_[-2::-1]:
@@ -150,32 +152,32 @@ class MultiPassLMNN(OverLMNN, LinearLearner):
         self.mean_ = self.passes_[0].mean_
         self.n_passes_ = len(self.passes_)
         self.classes_ = labels
-        self._take_over(last)
+        self._copy_fitted(last)
         return self
 
-    def _run(self, rows: Floats, labels: NDArray[Any], n_passes: int) -> list[LMNN]:
+    def _fit_passes(self, rows: Floats, labels: NDArray[Any], n_passes: int) -> list[LMNN]:
         passes: list[LMNN] = []
         for _ in range(n_passes):
-            lmnn = lmnn_of_the_work(self.estimator, self)
+            lmnn = copy_published_lmnn(self.estimator, self)
             with lent_channel(self, lmnn):
                 passes.append(lmnn.fit(rows, labels))
             rows = lmnn.transform(rows)
         return passes
 
-    def _choose(self, rows: Floats, codes: NDArray[np.intp]) -> int:
+    def _choose_n_passes(self, rows: Floats, codes: NDArray[np.intp]) -> int:
         """Return the number of passes with the fewest errors on held-out rows."""
-        trained, held = hold_out(codes, self.validation_fraction, self.random_state)
-        points, queries, labels = rows[trained], rows[held], codes[trained]
+        training, validation = hold_out(codes, self.validation_fraction, self.random_state)
+        points, queries, labels = rows[training], rows[validation], codes[training]
         errors = self.validation_errors_
         while len(errors) <= self.max_passes:
             if errors:
                 with warnings.catch_warnings():
                     # The fit on all rows issues the same warnings.
                     warnings.simplefilter("ignore")
-                    lmnn = lmnn_of_the_work(self.estimator, self).fit(points, labels)
+                    lmnn = copy_published_lmnn(self.estimator, self).fit(points, labels)
                 points, queries = lmnn.transform(points), lmnn.transform(queries)
             knn = KNNClassifier(n_neighbors=min(self.n_neighbors, len(points))).fit(points, labels)
-            errors.append(1 - float(knn.score(queries, codes[held])))
+            errors.append(1 - float(knn.score(queries, codes[validation])))
             if len(errors) > 1 and errors[-1] == 0:
                 break  # Another pass cannot have a lower error.
         return 1 + int(np.argmin(errors[1:]))

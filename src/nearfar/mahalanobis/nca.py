@@ -11,7 +11,12 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL
-from nearfar.mahalanobis.soft_learner import SolverFrame, _SoftLearner, best_of, softened
+from nearfar.mahalanobis.soft_learner import (
+    SolverFrame,
+    _SoftLearner,
+    find_best_descent,
+    shrink_start,
+)
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
@@ -20,11 +25,11 @@ from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.whitening import standardized
 
-# n_neighbors="auto": number of rows up to which all points are neighbors, and the number of
-# neighbors above it.
+# n_neighbors="auto": number of rows up to which all points are neighbors, and number of neighbors
+# if there are more rows.
 _ALL_UP_TO, _NEIGHBORS = 10_000, 100
-# Number of rows of the subset on which a large fit starts, and its fraction of max_iter.
-_SUBSET, _SUBSET_SHARE = 3_000, 0.3
+# Number of rows of the subset on which a large fit starts, and fraction of max_iter spent on it.
+_SUBSET, _SUBSET_FRACTION = 3_000, 0.3
 # Number of iterations until the lists are first renewed. It doubles after each renewal.
 _FIRST_LISTS = 10
 
@@ -69,8 +74,8 @@ class NCA(_SoftLearner):
         Number of nearest points under the current map that can be selected. The lists are renewed
         as the map changes. None uses all points. "auto" is None up to 10,000 rows, otherwise 100.
     l2 : float, default=0.0
-        Weight of the penalty: of :math:`n u^2 \|L\|_F^2`, where u² is the mean variance over the
-        directions in which the data vary.
+        Weight of the penalty: the factor of :math:`n u^2 \|L\|_F^2`, where u² is the mean variance
+        over the directions in which the data vary.
     n_init : int, default=1
         Number of starts. The best result is kept. The first start is ``init``, the others are
         random maps.
@@ -96,7 +101,7 @@ class NCA(_SoftLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     objective_ : float
-        f or g at the solution over all neighbors, minus the penalty. f is at most n.
+        Value of f or g at the solution, over all neighbors, minus the penalty. f is at most n.
     n_pca_components_ : int or None
         Number of principal components used; None if X was not projected.
     n_iter_ : int
@@ -213,82 +218,82 @@ class NCA(_SoftLearner):
         NCA
             The fitted estimator.
         """
-        start_from = self.__dict__.get("components_") if self.warm_start else None
+        previous_map = self.__dict__.get("components_") if self.warm_start else None
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        if self._fitted_on_axes(rows, start_from, y):
+        if self._fitted_on_axes(rows, previous_map, y):
             return self
         classes, codes = self._check_labels(y, len(rows))
         self._check_sizes(codes)
         order = np.argsort(codes, kind="stable")
-        self._learn(rows[order], codes[order], start_from)
+        self._learn(rows[order], codes[order], previous_map)
         self.classes_ = classes
         return self
 
-    def _learn(self, rows: Floats, codes: Indices, start_from: Floats | None) -> None:
+    def _learn(self, rows: Floats, codes: Indices, previous_map: Floats | None) -> None:
         """Learn from rows sorted by class."""
-        frame = self._frame(rows, codes)
-        few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
-        if self._plainly(start_from, rows.shape[1]):
-            start = softened(np.eye(frame.into.shape[1]), frame)
+        frame = self._make_frame(rows, codes)
+        has_few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
+        if self._starts_from_identity(previous_map, rows.shape[1]):
+            start = shrink_start(np.eye(frame.into.shape[1]), frame)
         else:
-            start = self._start(frame, "pca" if few else "within", start_from)
-        engine = self._engine(frame.points, codes, self.objective)
-        lowered = _Lowered(engine, self._penalty(frame))
+            start = self._make_start(frame, "pca" if has_few else "within", previous_map)
+        engine = self._make_engine(frame.points, codes, self.objective)
+        loss = _NegativeMean(engine, self._make_penalty(frame))
         runs: list[Descent] = []
-        with self._kept(runs, frame):
+        with self._keep_best(runs, frame):
             for _ in range(self.n_init):
                 runs.append(Descent(start))
-                self._run(runs[-1], lowered)
-                runs[-1].objective = lowered.value(runs[-1].point)
-                start = self._random_start(frame, len(runs))
-        best = best_of(runs)
+                self._run(runs[-1], loss)
+                runs[-1].objective = loss.value(runs[-1].point)
+                start = self._make_random_start(frame, len(runs))
+        best = find_best_descent(runs)
         self.objective_ = -best.objective * len(rows)
         if not best.converged:
             warn_of_limit("NCA", self.max_iter)
 
-    def _plainly(self, start_from: Floats | None, p: int) -> bool:
+    def _starts_from_identity(self, previous_map: Floats | None, p: int) -> bool:
         """Return True if the descent starts from the identity in the solver's coordinates."""
-        auto = isinstance(self.init, str) and self.init == "auto"
-        goes_on = start_from is not None and start_from.shape == (p, p)
-        return auto and self.n_components in (None, p) and not goes_on
+        is_auto = isinstance(self.init, str) and self.init == "auto"
+        resumes = previous_map is not None and previous_map.shape == (p, p)
+        return is_auto and self.n_components in (None, p) and not resumes
 
-    def _run(self, found: Descent, lowered: _Lowered) -> None:
+    def _run(self, descent: Descent, loss: _NegativeMean) -> None:
         """Run one descent, over all neighbors or over lists of the nearest ones."""
-        n = len(lowered.engine.X)
+        n = len(loss.engine.X)
         k = self.n_neighbors
         if k == "auto":
             k = None if n <= _ALL_UP_TO else _NEIGHBORS
-        report = self._report(n)
+        report = self._make_report(n)
         if k is None or k >= n - 1:
-            descend(lowered, found, max_iter=self.max_iter, tol=self.tol, report=report)
+            descend(loss, descent, max_iter=self.max_iter, tol=self.tol, report=report)
             return
         if n > _ALL_UP_TO:
-            some = lowered.subset(_SUBSET, self.random_state)
-            limit = max(1, int(_SUBSET_SHARE * self.max_iter))
-            descend(some, found, max_iter=limit, tol=10 * self.tol, report=report)
-        pace = _FIRST_LISTS
-        while found.n_iter < self.max_iter:
-            listed = lowered.listed(found.point, k)
-            before, limit = found.n_iter, min(self.max_iter, found.n_iter + pace)
-            first = listed(found.point)[0]
-            descend(listed, found, max_iter=limit, tol=self.tol, report=report)
-            gained = first - found.objective
+            subset_loss = loss.restrict_to_subset(_SUBSET, self.random_state)
+            limit = max(1, int(_SUBSET_FRACTION * self.max_iter))
+            descend(subset_loss, descent, max_iter=limit, tol=10 * self.tol, report=report)
+        n_iterations = _FIRST_LISTS
+        while descent.n_iter < self.max_iter:
+            listed_loss = loss.restrict_to_lists(descent.point, k)
+            n_before, limit = descent.n_iter, min(self.max_iter, descent.n_iter + n_iterations)
+            first = listed_loss(descent.point)[0]
+            descend(listed_loss, descent, max_iter=limit, tol=self.tol, report=report)
+            gain = first - descent.objective
             # Convergence on old lists does not count: stop only if new lists bring no improvement.
-            if found.converged and (
-                found.n_iter - before <= 2 or gained <= 10 * self.tol * abs(first)
+            if descent.converged and (
+                descent.n_iter - n_before <= 2 or gain <= 10 * self.tol * abs(first)
             ):
                 return
-            found.converged = False
-            pace *= 2
+            descent.converged = False
+            n_iterations *= 2
 
-    def _penalty(self, frame: SolverFrame) -> Matrix:
+    def _make_penalty(self, frame: SolverFrame) -> Matrix:
         """Return the quadratic form of the penalty in the solver's coordinates."""
         unit = float(frame.statistics.total_variances().sum()) / frame.into.shape[1]
         return self.l2 * unit * (frame.into.T @ frame.into)
 
 
-class _Lowered:
+class _NegativeMean:
     """The function to minimize: minus the mean of the objective over the rows, plus the penalty."""
 
     def __init__(
@@ -300,42 +305,42 @@ class _Lowered:
         """Return the value and the gradient."""
         n = len(self.engine.X)
         value, gradient = self.engine.evaluate(L, self.neighbors)
-        drag = L @ self.penalty
-        return float(np.sum(L * drag)) - value / n, 2 * drag - gradient / n
+        penalty_gradient = L @ self.penalty
+        return float(np.sum(L * penalty_gradient)) - value / n, 2 * penalty_gradient - gradient / n
 
     def value(self, L: Matrix) -> float:
         """Return the value over all neighbors, in double precision."""
         value = self.engine.value(L)
         return float(np.sum(L * (L @ self.penalty))) - value / len(self.engine.X)
 
-    def subset(self, size: int, seed: Any) -> _Lowered:
+    def restrict_to_subset(self, size: int, seed: Any) -> _NegativeMean:
         """Return the same function for a random subset of the rows, over all neighbors."""
         engine = self.engine
         rng = check_random_state(seed)
         rows = np.sort(rng.choice(len(engine.X), size, replace=False))
         _, y = np.unique(engine.y[rows], return_inverse=True)
-        return _Lowered(engine.with_points(engine.X[rows], y.reshape(-1)), self.penalty)
+        return _NegativeMean(engine.with_points(engine.X[rows], y.reshape(-1)), self.penalty)
 
-    def listed(self, L: Matrix, k: int) -> _Lowered:
+    def restrict_to_lists(self, L: Matrix, k: int) -> _NegativeMean:
         """Return the same function over lists of the k nearest neighbors under L."""
         engine = self.engine
         Z = (engine.X @ L.T).astype(np.float32)
         _, lists = kneighbors(Z, n_neighbors=k)
         if engine.objective == "log":
-            _with_own(lists, Z, engine.y)
-        return _Lowered(engine, self.penalty, lists)
+            _add_own_class(lists, Z, engine.y)
+        return _NegativeMean(engine, self.penalty, lists)
 
 
-def _with_own(lists: Indices, Z: Floats, y: Indices) -> None:
+def _add_own_class(lists: Indices, Z: Floats, y: Indices) -> None:
     """Make sure that each list contains a point of the same class.
 
     Where there is none, the nearest point of the class replaces the last point of the list.
     """
-    lacking = ~(y[lists] == y[:, None]).any(axis=1)
-    for label in np.unique(y[lacking]):
+    has_no_own = ~(y[lists] == y[:, None]).any(axis=1)
+    for label in np.unique(y[has_no_own]):
         members = np.flatnonzero(y == label)
-        asked = np.flatnonzero(lacking[members])
+        queries = np.flatnonzero(has_no_own[members])
         if len(members) > 1:
-            _, nearest = kneighbors(Z[members], Z[members[asked]], n_neighbors=2)
-            itself = nearest[:, 0] == asked
-            lists[members[asked], -1] = members[np.where(itself, nearest[:, 1], nearest[:, 0])]
+            _, nearest = kneighbors(Z[members], Z[members[queries]], n_neighbors=2)
+            is_itself = nearest[:, 0] == queries
+            lists[members[queries], -1] = members[np.where(is_itself, nearest[:, 1], nearest[:, 0])]

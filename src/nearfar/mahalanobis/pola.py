@@ -21,16 +21,17 @@ from nearfar.state import State, floats, number, optional, whole
 from nearfar.summaries.supervision import Pairs
 
 # Maximum number of pairs whose losses are computed in one product.
-_AHEAD = 1024
-# Number of pairs without a loss after which one product for many pairs is faster.
-_QUIET = 8
+_MAX_BLOCK = 1024
+# Number of consecutive pairs without a loss after which the losses of a whole block of pairs are
+# computed in one product, which is then faster.
+_QUIET_PAIRS = 8
 # Losses below this are rounding errors, for example of a pair that was just processed. The margin
 # is 1.
-_LOSS = 1e-12
+_MIN_LOSS = 1e-12
 # A negative eigenvalue smaller than this fraction of the trace is a rounding error.
 _ROUNDING = 1e-14
 # Minimum value of tol: smaller losses are rounding errors, because losses are differences from 1.
-_NO_LOSS = 1e-12
+_MIN_TOL = 1e-12
 
 
 class POLA(PairLearner):
@@ -59,8 +60,8 @@ class POLA(PairLearner):
     Parameters
     ----------
     threshold_floor : float or None, default=1.0
-        Minimum of b, which is also its initial value; 1 as published. None sets no minimum and
-        starts at 1.
+        Minimum of the threshold b, which is also its initial value; 1 as published. None sets no
+        minimum and starts at 1.
     max_epochs : int, default=1
         Maximum number of passes of ``fit`` over the pairs.
     tol : float, default=0.0
@@ -186,32 +187,32 @@ class POLA(PairLearner):
 
     # Learning from rows
 
-    def _learn(self, rows: Floats, guide: Pairs) -> None:
-        differences, sign = self._differences(rows, guide)
-        online = self._begin(differences, rows)
+    def _learn(self, rows: Floats, supervision: Pairs) -> None:
+        differences, sign = self._compute_differences(rows, supervision)
+        online = self._start_state(differences, rows)
         differences /= self.scale_
         random = check_random_state(self.random_state)
         self.n_epochs_ = 0
-        largest = np.inf
-        enough = max(self.tol, _NO_LOSS)
+        max_loss = np.inf
+        tolerance = max(self.tol, _MIN_TOL)
         try:
-            while self.n_epochs_ < self.max_epochs and largest > enough:
+            while self.n_epochs_ < self.max_epochs and max_loss > tolerance:
                 self.n_epochs_ += 1
                 order = random.permutation(len(sign)) if self.shuffle else slice(None)
-                online.walk(differences[order], sign[order])
+                online.process(differences[order], sign[order])
                 if self.max_epochs > 1:
-                    largest = float(online.losses(differences, sign).max())
+                    max_loss = float(online.compute_losses(differences, sign).max())
         finally:
-            # After Ctrl-C too, the estimator keeps the current metric.
-            self._take(online, rows.dtype)
+            # The estimator keeps the current metric, also after Ctrl-C.
+            self._store(online, rows.dtype)
         if not online.M.any():
             warn(
                 "No pair had a loss, so the metric is still zero and all distances are zero. POLA "
                 "needs dissimilar pairs to learn from."
             )
-        if self.max_epochs > 1 and largest > enough:
+        if self.max_epochs > 1 and max_loss > tolerance:
             warn(
-                f"POLA still has a loss of {largest:.2g} after max_epochs={self.max_epochs}. "
+                f"POLA still has a loss of {max_loss:.2g} after max_epochs={self.max_epochs}. "
                 "Increase max_epochs or tol. Possibly no metric separates all pairs.",
                 ConvergenceWarning,
             )
@@ -238,20 +239,20 @@ class POLA(PairLearner):
         first = not self.__sklearn_is_fitted__()
         self._check_parameters()
         rows = np.ascontiguousarray(self._check_X(X, reset=first, min_samples=2))
-        differences, sign = self._differences(rows, self._guide(rows, y, supervision))
-        return self._go_on(differences, sign, rows)
+        differences, sign = self._compute_differences(rows, self._guide(rows, y, supervision))
+        return self._process_batch(differences, sign, rows)
 
-    def _differences(self, rows: Floats, pairs: Pairs) -> tuple[Matrix, Vector]:
+    def _compute_differences(self, rows: Floats, pairs: Pairs) -> tuple[Matrix, Vector]:
         """Return the differences of the pairs and their signs, interleaved in proportion.
 
         The sign is +1 for similar and -1 for dissimilar pairs.
         """
         similar, dissimilar = self._usable(rows, pairs)
-        every = np.vstack([similar, dissimilar])
+        indices = np.vstack([similar, dissimilar])
         sign = np.repeat([1.0, -1.0], [len(similar), len(dissimilar)])
-        order = _evenly(len(similar), len(dissimilar))
-        left, right = every[order].T
-        return rows[left].astype(np.float64) - rows[right], sign[order]
+        order = _interleave(len(similar), len(dissimilar))
+        first, second = indices[order].T
+        return rows[first].astype(np.float64) - rows[second], sign[order]
 
     # Learning from a stream
 
@@ -290,44 +291,46 @@ class POLA(PairLearner):
             self._forget()
             self.n_features_in_ = points.shape[2]
         differences = points[:, 0].astype(np.float64) - points[:, 1]
-        equal = (signs == -1) & ~differences.any(axis=1)
-        if equal.any():
+        is_equal = (signs == -1) & ~differences.any(axis=1)
+        if is_equal.any():
             warn(
-                f"{np.count_nonzero(equal)} of {np.count_nonzero(signs == -1)} dissimilar pairs "
+                f"{np.count_nonzero(is_equal)} of {np.count_nonzero(signs == -1)} dissimilar pairs "
                 "have zero length. No metric separates equal points, and POLA leaves them out."
             )
-        kept = ~equal
-        return self._go_on(
-            differences[kept],
-            signs[kept].astype(np.float64),
+        is_usable = ~is_equal
+        return self._process_batch(
+            differences[is_usable],
+            signs[is_usable].astype(np.float64),
             points.reshape(-1, points.shape[2]),
         )
 
-    def _go_on(self, differences: Matrix, sign: Vector, rows: Floats) -> Self:
+    def _process_batch(self, differences: Matrix, sign: Vector, rows: Floats) -> Self:
         """Process a batch, from scratch or from the current metric."""
         if self.__sklearn_is_fitted__():
-            online, dtype = self._resumed(), self.components_.dtype
+            online, dtype = self._resume(), self.components_.dtype
         else:
-            online, dtype = self._begin(differences, rows), rows.dtype
+            online, dtype = self._start_state(differences, rows), rows.dtype
         try:
-            online.walk(differences / self.scale_, sign)
+            online.process(differences / self.scale_, sign)
         finally:
-            self._take(online, dtype)
+            self._store(online, dtype)
         return self
 
     # State
 
-    def _begin(self, differences: Matrix, rows: Floats) -> Online:
+    def _start_state(self, differences: Matrix, rows: Floats) -> OnlineState:
         self.mean_ = rows.mean(axis=0, dtype=np.float64).astype(rows.dtype)
-        self.scale_ = _root_mean_square(differences) if self.scale == "auto" else float(self.scale)
-        return Online(
+        self.scale_ = (
+            _compute_root_mean_square(differences) if self.scale == "auto" else float(self.scale)
+        )
+        return OnlineState(
             np.zeros((rows.shape[1], rows.shape[1]), order="F"),
             1.0 if self.threshold_floor is None else float(self.threshold_floor),
             self.threshold_floor,
         )
 
-    def _resumed(self) -> Online:
-        return Online(
+    def _resume(self) -> OnlineState:
+        return OnlineState(
             np.array(self._metric, order="F"),
             self.b_,
             self.threshold_floor,
@@ -337,7 +340,7 @@ class POLA(PairLearner):
             self._widest,
         )
 
-    def _take(self, online: Online, dtype: Any) -> None:
+    def _store(self, online: OnlineState, dtype: Any) -> None:
         M = (online.M + online.M.T) / 2
         self._metric = np.ascontiguousarray(M)
         self._widest = online.widest
@@ -351,7 +354,7 @@ class POLA(PairLearner):
 
 
 @dataclass
-class Online:
+class OnlineState:
     """The state (M, b) and statistics of the pairs. M is in Fortran order and changed in place."""
 
     M: Matrix
@@ -360,52 +363,54 @@ class Online:
     n_seen: int = 0
     n_updates: int = 0
     cumulative: float = 0.0
-    widest: float = 1.0  # The largest |x|⁴ + 1.
+    widest: float = 1.0  # Largest |x|⁴ + 1 over all differences x.
 
     def __post_init__(self) -> None:
         self.trace = float(self.M.trace())
 
-    def losses(self, X: Matrix, sign: Vector) -> Vector:
+    def compute_losses(self, X: Matrix, sign: Vector) -> Vector:
         """Return the losses of pairs with the differences X."""
         return np.maximum(
             1 - sign * (self.b - np.einsum("ij,ij->i", X @ self.M, X, optimize=False)), 0.0
         )
 
-    def walk(self, X: Matrix, sign: Vector) -> None:
+    def process(self, X: Matrix, sign: Vector) -> None:
         """Process pairs in their order.
 
         If losses are rare, the losses of many pairs are computed in one product, up to the first
-        pair with a loss. The block has about twice as many pairs as were needed the last time.
+        pair with a loss. A block has about twice as many pairs as were used of the last block.
         """
         X = np.ascontiguousarray(X)
         squares = np.einsum("ij,ij->i", X, X).tolist()
         self.widest = max(self.widest, max(squares, default=0.0) ** 2 + 1)
-        signs, n, begun = sign.tolist(), len(X), self.n_seen
-        at = quiet = 0
-        while at < n:
-            if quiet < _QUIET:
-                x, s = X[at], signs[at]
+        signs, n, n_before = sign.tolist(), len(X), self.n_seen
+        position = quiet = 0
+        while position < n:
+            if quiet < _QUIET_PAIRS:
+                x, s = X[position], signs[position]
                 loss = 1 - s * (self.b - blas.ddot(x, blas.dsymv(1.0, self.M, x)))
-                if loss > _LOSS:
-                    self._step(x, s, loss, squares[at])
+                if loss > _MIN_LOSS:
+                    self._step(x, s, loss, squares[position])
                     quiet = 0
                 else:
                     quiet += 1
-                at += 1
+                position += 1
             else:
-                part = slice(at, at + min(2 * quiet, _AHEAD))
-                losses = self.losses(X[part], sign[part])
-                first = int((losses > _LOSS).argmax())
-                if losses[first] > _LOSS:
-                    at += first
-                    self._step(X[at], signs[at], float(losses[first]), squares[at])
-                    at, quiet = at + 1, first
+                block = slice(position, position + min(2 * quiet, _MAX_BLOCK))
+                losses = self.compute_losses(X[block], sign[block])
+                first = int((losses > _MIN_LOSS).argmax())
+                if losses[first] > _MIN_LOSS:
+                    position += first
+                    self._step(
+                        X[position], signs[position], float(losses[first]), squares[position]
+                    )
+                    position, quiet = position + 1, first
                 else:
-                    at, quiet = min(part.stop, n), quiet + len(losses)
-            self.n_seen = begun + at
+                    position, quiet = min(block.stop, n), quiet + len(losses)
+            self.n_seen = n_before + position
 
     def _step(self, x: Vector, sign: float, loss: float, square: float) -> None:
-        """Project onto the (M, b) without this loss, then onto those with M ⪰ 0 and b ≥ floor.
+        """Project (M, b) onto the nearest values without this loss, then onto M ⪰ 0 and b ≥ floor.
 
         ``square`` is |x|².
         """
@@ -415,43 +420,43 @@ class Online:
         blas.dger(-sign * alpha, x, x, a=self.M, overwrite_a=1)
         self.trace -= sign * alpha * square
         if sign > 0:
-            self._to_cone(alpha * square)
+            self._project_to_cone(alpha * square)
         self.b += sign * alpha
         if self.floor is not None and self.b < self.floor:
             self.b = self.floor
 
-    def _to_cone(self, lowered: float) -> None:
+    def _project_to_cone(self, decrease: float) -> None:
         """Remove the single negative eigenvalue that M may have.
 
-        It is not less than minus ``lowered``.
+        The eigenvalue is at least ``-decrease``.
         """
-        rounding = _ROUNDING * (abs(self.trace) + lowered)
-        if 2 * lowered <= rounding:  # After many epochs a step can be negligible.
+        rounding = _ROUNDING * (abs(self.trace) + decrease)
+        if 2 * decrease <= rounding:  # After many epochs a step can be negligible.
             return
-        values, vectors, found, _, info = lapack.dsyevr(
-            self.M, range="V", vl=-2 * lowered - 1e3 * rounding, vu=-rounding
+        values, vectors, n_negative, _, info = lapack.dsyevr(
+            self.M, range="V", vl=-2 * decrease - 1e3 * rounding, vu=-rounding
         )
-        if info or found > 1:
+        if info or n_negative > 1:
             # LAPACK fails on some clusters of equal eigenvalues.
             values, vectors = np.linalg.eigh(self.M)
-            found = int(values[0] < -rounding)
-        if found:
+            n_negative = int(values[0] < -rounding)
+        if n_negative:
             v = vectors[:, 0]
             blas.dger(-values[0], v, v, a=self.M, overwrite_a=1)
             self.trace -= values[0]
 
 
-def _evenly(n_similar: int, n_dissimilar: int) -> Indices:
-    """Return the order that interleaves two kinds of pairs, listed one after the other.
+def _interleave(n_similar: int, n_dissimilar: int) -> Indices:
+    """Return an order that interleaves similar pairs, listed first, with dissimilar pairs.
 
-    >>> _evenly(2, 4).tolist()
+    >>> _interleave(2, 4).tolist()
     [2, 0, 3, 4, 1, 5]
     """
     places = [(np.arange(n) + 0.5) / max(n, 1) for n in (n_similar, n_dissimilar)]
     return np.argsort(np.concatenate(places), kind="stable")
 
 
-def _root_mean_square(differences: Matrix) -> float:
+def _compute_root_mean_square(differences: Matrix) -> float:
     """Return the root mean squared length, without overflow or underflow of the squares."""
     largest = float(np.abs(differences).max(initial=0.0))
     if largest == 0:

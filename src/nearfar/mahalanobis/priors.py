@@ -15,7 +15,7 @@ PRIORS: list[Allowed] = [one_of("isotropic", "identity", "covariance"), array]
 _RANK = 1e-12
 
 
-def prior_factor(prior: str | ArrayLike, points: Matrix, unit: float | Vector = 1.0) -> Matrix:
+def factor_prior(prior: str | ArrayLike, points: Matrix, unit: float | Vector = 1.0) -> Matrix:
     """Return W of shape (r, p) with :math:`M_0 = W^T W`, the prior metric for centered points.
 
     * "isotropic": the identity divided by the mean variance of the points. The mean is taken over
@@ -38,13 +38,13 @@ def prior_factor(prior: str | ArrayLike, points: Matrix, unit: float | Vector = 
     --------
     >>> import numpy as np
     >>> points = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 3.0], [0.0, -3.0]])
-    >>> W = prior_factor("covariance", points)
+    >>> W = factor_prior("covariance", points)
     >>> (W.T @ W).round(3).tolist()
     [[2.0, 0.0], [0.0, 0.222]]
     """
     p = points.shape[1]
     if not isinstance(prior, str):
-        return _given(prior, np.broadcast_to(np.asarray(unit, np.float64), (p,)))
+        return _factor_prior_array(prior, np.broadcast_to(np.asarray(unit, np.float64), (p,)))
     if prior == "identity":
         return np.diag(np.broadcast_to(np.asarray(unit, np.float64), (p,)))
     covariance = points.T @ points / len(points)
@@ -54,27 +54,29 @@ def prior_factor(prior: str | ArrayLike, points: Matrix, unit: float | Vector = 
     return np.ascontiguousarray(T.T)
 
 
-def _given(prior: ArrayLike, unit: Vector) -> Matrix:
+def _factor_prior_array(prior: ArrayLike, unit: Vector) -> Matrix:
     p = len(unit)
-    given = np.asarray(prior, dtype=np.float64)
-    if given.shape != (p, p):
-        raise ValueError(f"prior must have shape {(p, p)}; got {given.shape}.")
-    if not np.isfinite(given).all():
+    M = np.asarray(prior, dtype=np.float64)
+    if M.shape != (p, p):
+        raise ValueError(f"prior must have shape {(p, p)}; got {M.shape}.")
+    if not np.isfinite(M).all():
         raise ValueError("prior contains NaN or infinity.")
-    largest = np.abs(given).max()
-    if largest == 0:
+    max_entry = np.abs(M).max()
+    if max_entry == 0:
         raise ValueError("prior is zero, so all distances are zero. Pass a nonzero matrix.")
-    if np.abs(given - given.T).max() > 1e-8 * largest:
+    if np.abs(M - M.T).max() > 1e-8 * max_entry:
         raise ValueError("prior must be symmetric.")
-    scale = np.sqrt(np.maximum(np.diag(given), 0.0))
-    used = scale > 0
+    scale = np.sqrt(np.maximum(np.diag(M), 0.0))
+    is_positive_scale = scale > 0
     values, axes = descending_eigh(
-        given / np.where(used, scale, 1.0)[:, None] / np.where(used, scale, 1.0)
+        M
+        / np.where(is_positive_scale, scale, 1.0)[:, None]
+        / np.where(is_positive_scale, scale, 1.0)
     )
     if values[-1] < -1e-8 * values[0]:
         raise ValueError(
             "prior must be positive semi-definite; scaled to a unit diagonal it has the eigenvalue "
             f"{values[-1]:.3g}."
         )
-    kept = values > _RANK * values[0]
-    return np.asarray((axes[:, kept] * np.sqrt(values[kept])).T * (scale * unit))
+    is_positive = values > _RANK * values[0]
+    return np.asarray((axes[:, is_positive] * np.sqrt(values[is_positive])).T * (scale * unit))

@@ -11,27 +11,27 @@ from nearfar.solvers.eigen import fix_signs, whitener
 
 # Numbers of nearest points of each class around a center that define a local discriminant.
 _NEARBY = (10, 20)
-# Fraction of the total covariance that is mixed into the covariance of these points.
+# Fraction of the total covariance that is mixed into the within-class covariance of nearby points.
 _MIXED = 0.03
 # Relative eigenvalue below which the data do not vary in a direction.
 _RANK = 1e-12
 
 
-def local_discriminants(
+def find_local_discriminants(
     points: Matrix, codes: Indices, n_basis: int, rng: np.random.RandomState
 ) -> Matrix:
     """Return Fisher directions of the nearest points of each class around k-means centers.
 
-    The nearest 10 and the nearest 20 points of each class around each center give
-    ``n_classes - 1`` directions each. Their within-class covariance is mixed with 3% of the total
-    covariance, because that of few points is noisy. At most ``n_basis`` directions are returned,
-    with unit variance over all points.
+    The nearest 10 and the nearest 20 points of each class around each center give ``n_classes - 1``
+    directions each. Their within-class covariance is mixed with 3% of the total covariance, because
+    the covariance of few points is noisy. At most ``n_basis`` directions are returned, with unit
+    variance over all points.
     """
     n_classes = int(codes.max()) + 1
     T = whitener(points.T @ points / len(points), _RANK)
     white = points @ T
-    each = min(n_classes - 1, T.shape[1])
-    n_centers = -(-n_basis // (len(_NEARBY) * each))
+    n_per_center = min(n_classes - 1, T.shape[1])
+    n_centers = -(-n_basis // (len(_NEARBY) * n_per_center))
     if n_centers >= len(points):
         centers = points
     else:
@@ -42,36 +42,36 @@ def local_discriminants(
         rows[kneighbors(points[rows], centers, n_neighbors=min(max(_NEARBY), len(rows)))[1]]
         for rows in members
     ]
-    found = [
-        _discriminants(white, [rows[block, :k] for rows in nearest], each)
+    bases = [
+        _solve_discriminants(white, [rows[block, :k] for rows in nearest], n_per_center)
         for k in _NEARBY
-        for block in _blocks(len(centers), T.shape[1])
+        for block in _split_problems(len(centers), T.shape[1])
     ]
-    basis = np.vstack(found)
+    basis = np.vstack(bases)
     if len(basis) > n_basis:
         basis = basis[rng.permutation(len(basis))[:n_basis]]
-    return _unit(basis) @ T.T
+    return _normalize_rows(basis) @ T.T
 
 
-def _discriminants(white: Matrix, groups: list[Indices], each: int) -> Matrix:
+def _solve_discriminants(white: Matrix, groups: list[Indices], n_directions: int) -> Matrix:
     """Solve one discriminant problem per row of the groups, all at once."""
     r = white.shape[1]
     within = np.broadcast_to(_MIXED * np.eye(r), (len(groups[0]), r, r)).copy()
     means = []
     for rows in groups:
-        near = white[rows]
-        means.append(near.mean(axis=1))
-        apart = near - means[-1][:, None]
-        within += apart.transpose(0, 2, 1) @ apart / (rows.shape[1] * len(groups))
-    between = np.stack(means, axis=2)  # (centers, r, classes)
+        nearest = white[rows]
+        means.append(nearest.mean(axis=1))
+        centered = nearest - means[-1][:, None]
+        within += centered.transpose(0, 2, 1) @ centered / (rows.shape[1] * len(groups))
+    between = np.stack(means, axis=2)  # Shape (centers, r, classes).
     between -= between.mean(axis=2, keepdims=True)
     factor = np.linalg.cholesky(within)
-    left, _, _ = np.linalg.svd(np.linalg.solve(factor, between), full_matrices=False)
-    axes = np.linalg.solve(factor.transpose(0, 2, 1), left[:, :, :each])
+    left_vectors, _, _ = np.linalg.svd(np.linalg.solve(factor, between), full_matrices=False)
+    axes = np.linalg.solve(factor.transpose(0, 2, 1), left_vectors[:, :, :n_directions])
     return np.asarray(axes.transpose(0, 2, 1).reshape(-1, r))
 
 
-def triplet_differences(
+def find_triplet_directions(
     points: Matrix, triplets: Indices, n_basis: int, rng: np.random.RandomState
 ) -> Matrix:
     """Return directions in which far points are farther than near points, for random triplets.
@@ -84,26 +84,30 @@ def triplet_differences(
     white = points @ T
     r = T.shape[1]
     size = min(r, len(triplets))
-    found: list[Matrix] = []
+    directions: list[Matrix] = []
     count = 0
-    # A group may have no such direction. Most groups have several.
+    # Most groups have several directions with a positive eigenvalue, but some have none.
     for _ in range(4 * n_basis):
         a, near, far = white[triplets[rng.randint(len(triplets), size=size)]].transpose(1, 0, 2)
         values, axes = np.linalg.eigh((a - far).T @ (a - far) - (a - near).T @ (a - near))
-        found.append(axes[:, values > 1e-9 * np.abs(values).max(initial=0.0)].T)
-        count += len(found[-1])
+        directions.append(axes[:, values > 1e-9 * np.abs(values).max(initial=0.0)].T)
+        count += len(directions[-1])
         if count >= n_basis:
             break
-    return _unit(np.vstack(found)[:n_basis]) @ T.T
+    return _normalize_rows(np.vstack(directions)[:n_basis]) @ T.T
 
 
-def _blocks(n: int, r: int) -> list[slice]:
+def _split_problems(n: int, r: int) -> list[slice]:
     """Return slices of problems whose matrices take about 30 MB together."""
     step = max(1, 4_000_000 // (r * r))
     return [slice(start, start + step) for start in range(0, n, step)]
 
 
-def _unit(basis: Matrix) -> Matrix:
+def _normalize_rows(basis: Matrix) -> Matrix:
     lengths = np.linalg.norm(basis, axis=1)
-    kept = lengths > 0
-    return fix_signs(basis[kept] / lengths[kept][:, None]) if kept.any() else basis[:0]
+    is_nonzero = lengths > 0
+    return (
+        fix_signs(basis[is_nonzero] / lengths[is_nonzero][:, None])
+        if is_nonzero.any()
+        else basis[:0]
+    )

@@ -179,11 +179,11 @@ class RCA(StatisticsLearner):
         """
         self._check_parameters()
         rows = self._check_rows(X, reset=not self.__sklearn_is_fitted__())
-        known = self._check_classes(classes)
-        if known is None or supervision is not None:
+        known_classes = self._check_classes(classes)
+        if known_classes is None or supervision is not None:
             return self._add_chunklets(rows, y, supervision, exact=True)
-        self._accumulate(rows, y, None, exact=True, known=known)
-        self._known_classes = known
+        self._accumulate(rows, y, None, exact=True, known=known_classes)
+        self._known_classes = known_classes
         return self
 
     def _add_chunklets(self, rows: Any, y: Any, supervision: Any, *, exact: bool) -> Self:
@@ -195,17 +195,17 @@ class RCA(StatisticsLearner):
             return self._accumulate(rows, labels, labels >= 0, exact=exact)
         chunklets = as_chunklets(supervision)
         chunklets.check_n_samples(len(rows))
-        known = chunklets.labels >= 0
-        if known.all():
+        has_chunklet = chunklets.labels >= 0
+        if has_chunklet.all():
             return self._add(rows, *encode_labels(chunklets.labels), None, exact=exact)
         # Rows in no chunklet are checked here, because they are dropped below.
         assert_all_finite(rows, input_name="X")
-        names, codes = np.unique(chunklets.labels[known], return_inverse=True)
-        return self._add(rows[known], names, codes.reshape(-1), None, exact=exact)
+        names, codes = np.unique(chunklets.labels[has_chunklet], return_inverse=True)
+        return self._add(rows[has_chunklet], names, codes.reshape(-1), None, exact=exact)
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
         """Return C^{-1/2}, or the whitened leading Fisher directions of the chunklets."""
-        V, statistics = self._image(statistics)
+        V, statistics = self._project_statistics(statistics)
         T = within_whitener(statistics, self.shrinkage)
         rank = T.shape[1]
         if self.n_components is not None and self.n_components > rank:
@@ -220,20 +220,22 @@ class RCA(StatisticsLearner):
         if V is not None:
             T = V @ T
         # Rows L whiten C, so the product of their singular values is det(C)^{-1/2} on their span.
-        self.information_ = _log_volume(T)
-        return _root(T) if self.n_components is None else canonical_rows(values, T.T)
+        self.information_ = _compute_log_volume(T)
+        return _compute_root(T) if self.n_components is None else canonical_rows(values, T.T)
 
-    def _image(self, statistics: ClassStatistics) -> tuple[Matrix | None, ClassStatistics]:
+    def _project_statistics(
+        self, statistics: ClassStatistics
+    ) -> tuple[Matrix | None, ClassStatistics]:
         """Return the principal axes, if any are requested, and the statistics along them."""
         # Chunklets of one point have no scatter and would only reduce the covariance.
-        paired = statistics.counts > 1
-        if not paired.any():
+        has_pair = statistics.counts > 1
+        if not has_pair.any():
             raise ValueError(
                 "RCA needs a chunklet or class with at least two points; each one has only 1 "
                 "sample."
             )
-        if not paired.all():
-            statistics = statistics.select(paired)
+        if not has_pair.all():
+            statistics = statistics.select(has_pair)
         if self.n_pca_components is None:
             return None, statistics
         V = leading_axes(statistics, self.n_pca_components)
@@ -243,28 +245,28 @@ class RCA(StatisticsLearner):
     def covariance_(self) -> Matrix:
         """C after shrinkage, computed on access."""
         check_is_fitted(self)
-        V, statistics = self._image(self.statistics_)
+        V, statistics = self._project_statistics(self.statistics_)
         C = within_covariance(statistics, self.shrinkage)
         return C if V is None else V @ C @ V.T
 
 
-def _log_volume(T: Matrix) -> float:
+def _compute_log_volume(T: Matrix) -> float:
     """Return the sum of the logarithms of the singular values of T (p, r)."""
-    used = T[np.abs(T).any(axis=1)]
-    if used.shape[0] == used.shape[1]:
-        return float(np.linalg.slogdet(used)[1])  # Accurate for features of any units.
-    return float(np.log(linalg.svdvals(used)).sum())
+    nonzero_rows = T[np.abs(T).any(axis=1)]
+    if nonzero_rows.shape[0] == nonzero_rows.shape[1]:
+        return float(np.linalg.slogdet(nonzero_rows)[1])  # It is accurate for any units.
+    return float(np.log(linalg.svdvals(nonzero_rows)).sum())
 
 
-def _root(T: NDArray[np.float64]) -> NDArray[np.float64]:
+def _compute_root(T: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return W with ``W.T @ W = T @ T.T``.
 
     W is symmetric if T has full rank. Otherwise it has one row per direction.
     """
-    left, singular, _ = linalg.svd(T, full_matrices=False)
+    left_vectors, singular, _ = linalg.svd(T, full_matrices=False)
     if singular[-1] < 1e-10 * singular[0]:
-        # With features of very different units, the SVD loses the small ones but T does not.
+        # The SVD loses small features if the units are very different, but T does not.
         return fix_signs(T.T)
     if T.shape[1] < T.shape[0]:
-        return fix_signs((left * singular).T)
-    return np.asarray((left * singular) @ left.T)
+        return fix_signs((left_vectors * singular).T)
+    return np.asarray((left_vectors * singular) @ left_vectors.T)

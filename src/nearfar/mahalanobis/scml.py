@@ -15,7 +15,7 @@ from nearfar.base import LearnerTags
 from nearfar.base.guided import GuidedLearner, scaled
 from nearfar.base.progress import Report, report_of
 from nearfar.labels import encode_labels
-from nearfar.mahalanobis.rank_one_bases import local_discriminants, triplet_differences
+from nearfar.mahalanobis.rank_one_bases import find_local_discriminants, find_triplet_directions
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import array, integer, none, one_of, random_state, real
 from nearfar.solvers.descent import Descent, Objective, descend
@@ -25,26 +25,26 @@ from nearfar.summaries.pair_differences import PairDifferences, differ
 from nearfar.summaries.supervision import Triplets
 
 # Default number of directions per feature, and the minimum number of directions.
-_BASES_A_FEATURE = 20
-_FEWEST_BASES = 100
+_DIRECTIONS_PER_FEATURE = 20
+_MIN_DIRECTIONS = 100
 # Widths of the rounded hinge before the linear program, and instead of it if it is too large.
-_ROUNDED = (1.0, 0.1)
-_ROUNDED_FURTHER = (0.01, 0.001)
+_WIDTHS = (1.0, 0.1)
+_FINE_WIDTHS = (0.01, 0.001)
 # Relative decrease at which a stage with a rounded hinge stops, and its maximum number of
 # iterations. A stage only has to find the triplets and directions that may matter.
-_ROUGH = 1e-3
-_STAGE = 30
+_STAGE_TOL = 1e-3
+_STAGE_ITERATIONS = 30
 # Distance from the margin up to which the first linear program contains the hinge of a triplet.
 # Other triplets that violate their margin are assumed to continue to do so.
-_NEAR_THE_HINGE = 0.3
-# Minimum number of these triplets, which is also the number added at once, and their maximum number
-# per direction.
-_FRESH = 500
-_ROWS_A_COLUMN = 10
+_NEAR_HINGE = 0.3
+# Minimum number of triplets in the first linear program, which is also the maximum number added per
+# round, and maximum number of triplets per direction.
+_MIN_TRIPLETS = 500
+_MAX_TRIPLETS_PER_DIRECTION = 10
 # Maximum number of triplets times directions of a linear program, which then takes some seconds.
-_LARGEST = 2_000_000
+_MAX_ENTRIES = 2_000_000
 # Number of entries from which the interior-point method is faster than the simplex method.
-_LARGE = 300_000
+_MANY_ENTRIES = 300_000
 
 
 class SCML(GuidedLearner):
@@ -199,34 +199,37 @@ class SCML(GuidedLearner):
     def _drawn(self, y: Any) -> Any:
         return y  # _learn searches the triplets after the points have been scaled.
 
-    def _learn(self, rows: Floats, guide: Any) -> None:
+    def _learn(self, rows: Floats, supervision: Any) -> None:
         frame = scaled(rows)
         points = frame.points
         codes = None
-        if not isinstance(guide, Triplets):
-            codes = encode_labels(guide)[1]
-            guide = Triplets.from_neighbors(points, codes, n_near=self.n_near, n_far=self.n_far)
-        triplets = _usable(points, guide)
-        basis = self._directions(points, codes, triplets, frame.unit)
-        # Scale every direction to unit variance: w b bᵀ is unchanged by w * size and b / √size.
+        if not isinstance(supervision, Triplets):
+            codes = encode_labels(supervision)[1]
+            supervision = Triplets.from_neighbors(
+                points, codes, n_near=self.n_near, n_far=self.n_far
+            )
+        triplets = _drop_unusable(points, supervision)
+        basis = self._make_directions(points, codes, triplets, frame.unit)
+        # Scale every direction b to unit variance. The metric w b bᵀ does not change if w is
+        # multiplied by the variance.
         sizes = np.mean((points @ basis.T) ** 2, axis=0)
-        used = sizes > 0
-        if not used.any():
+        varies = sizes > 0
+        if not varies.any():
             raise ValueError("SCML: X does not vary along any direction of basis.")
-        own = basis[used] / np.sqrt(sizes[used])[:, None]
-        program = _Program(points, triplets, own, float(self.beta) / sizes[used])
-        found = Descent(np.full(len(own), 1.0 / len(own)))
+        scaled_basis = basis[varies] / np.sqrt(sizes[varies])[:, None]
+        program = _Program(points, triplets, scaled_basis, float(self.beta) / sizes[varies])
+        descent = Descent(np.full(len(scaled_basis), 1.0 / len(scaled_basis)))
         self.basis_ = (basis / frame.unit).astype(rows.dtype)
         try:
-            program.solve(found, self.max_iter, self.tol, report_of(self))
+            program.solve(descent, self.max_iter, self.tol, report_of(self))
         finally:
-            # After Ctrl-C too, the estimator keeps the best metric found so far.
+            # The estimator keeps the best metric found so far, also after Ctrl-C.
             weights = np.zeros(len(basis))
-            weights[used] = found.point / sizes[used]
+            weights[varies] = descent.point / sizes[varies]
             self.weights_ = weights.astype(rows.dtype)
-            self._keep(_map(own, found.point), frame, rows.dtype)
-            self.history_, self.n_iter_ = found.history, found.n_iter
-        self.objective_ = float(program.value(found.point))
+            self._keep(_compose_map(scaled_basis, descent.point), frame, rows.dtype)
+            self.history_, self.n_iter_ = descent.history, descent.n_iter
+        self.objective_ = float(program.value(descent.point))
         self.dual_bound_ = float(program.bound)
         self.duality_gap_ = max(0.0, 1 - self.dual_bound_ / self.objective_)
         if not weights.any():
@@ -234,55 +237,57 @@ class SCML(GuidedLearner):
                 "SCML: all weights are zero, so all points are mapped to one point. The triplets "
                 f"contradict each other, or beta={self.beta:g} is too large."
             )
-        if not found.converged:
+        if not descent.converged:
             warn_of_limit("SCML", self.max_iter)
 
-    def _directions(
+    def _make_directions(
         self, points: Matrix, codes: Indices | None, triplets: Indices, unit: float
     ) -> Matrix:
         p = points.shape[1]
         if not isinstance(self.basis, str):
-            given = np.asarray(self.basis, np.float64)
-            if given.ndim != 2 or given.shape[1] != p or not len(given):
-                raise ValueError(f"SCML: basis must have shape (n_basis, {p}); got {given.shape}.")
-            if not np.isfinite(given).all():
+            directions = np.asarray(self.basis, np.float64)
+            if directions.ndim != 2 or directions.shape[1] != p or not len(directions):
+                raise ValueError(
+                    f"SCML: basis must have shape (n_basis, {p}); got {directions.shape}."
+                )
+            if not np.isfinite(directions).all():
                 raise ValueError("SCML: basis contains NaN or infinity.")
-            return given * unit
-        n_basis = self.n_basis or max(_FEWEST_BASES, _BASES_A_FEATURE * p)
+            return directions * unit
+        n_basis = self.n_basis or max(_MIN_DIRECTIONS, _DIRECTIONS_PER_FEATURE * p)
         rng = check_random_state(self.random_state)
         if self.basis == "lda" and codes is not None:
-            return local_discriminants(points, codes, n_basis, rng)
-        found = triplet_differences(points, triplets, n_basis, rng)
-        if not len(found):
+            return find_local_discriminants(points, codes, n_basis, rng)
+        directions = find_triplet_directions(points, triplets, n_basis, rng)
+        if not len(directions):
             raise ValueError(
                 "SCML: the far points of the triplets are not farther than the near points in any "
                 "direction. Pass an array as basis."
             )
-        return found
+        return directions
 
 
-def _usable(points: Matrix, guide: Triplets) -> Indices:
-    triplets = guide.indices
+def _drop_unusable(points: Matrix, supervision: Triplets) -> Indices:
+    triplets = supervision.indices
     if not len(triplets):
         raise ValueError(
             "SCML needs triplets, but there are none. To learn from labels, some class must have "
             "at least two rows."
         )
-    far = differ(points, triplets[:, [0, 2]])
-    if not far.any():
+    is_usable = differ(points, triplets[:, [0, 2]])
+    if not is_usable.any():
         raise ValueError(
             "SCML: in every triplet the far point equals the anchor. Pass triplets of distinct "
             "points."
         )
-    if not far.all():
+    if not is_usable.all():
         warn(
-            f"SCML: in {(~far).sum()} of {len(far)} triplets the far point equals the anchor. No "
-            "metric satisfies these triplets, and they are left out."
+            f"SCML: in {(~is_usable).sum()} of {len(is_usable)} triplets the far point equals the "
+            "anchor. No metric satisfies these triplets, and they are left out."
         )
-    return np.asarray(triplets[far])
+    return np.asarray(triplets[is_usable])
 
 
-def _map(basis: Matrix, weights: Vector) -> Matrix:
+def _compose_map(basis: Matrix, weights: Vector) -> Matrix:
     """Return L with LᵀL = Σ w b bᵀ and at most as many rows as features."""
     used = weights > 0
     if not used.any():
@@ -297,89 +302,95 @@ class _Program:
     def __init__(self, points: Matrix, triplets: Indices, basis: Matrix, costs: Vector) -> None:
         self.points, self.triplets, self.basis, self.costs = points, triplets, basis, costs
         # Many triplets share a pair, so distances are computed once per distinct pair.
-        (self.near, self.near_of), (self.far, self.far_of) = (
-            _distinct(points, triplets[:, [0, k]]) for k in (1, 2)
+        (self.near_pairs, self.near_of), (self.far_pairs, self.far_of) = (
+            _find_distinct_pairs(points, triplets[:, [0, k]]) for k in (1, 2)
         )
         self.bound = 0.0
 
-    def short_of(self, weights: Vector) -> Vector:
-        """Return how far each triplet is from its margin: 1 + d²(near) - d²(far)."""
+    def compute_violations(self, weights: Vector) -> Vector:
+        """Return the margin violation 1 + d²(near) - d²(far) of each triplet."""
         values, axes = descending_eigh((self.basis * weights[:, None]).T @ self.basis)
         L = (axes * np.sqrt(np.maximum(values, 0.0))).T
-        return 1 + self.near.squared(L)[self.near_of] - self.far.squared(L)[self.far_of]
+        return 1 + self.near_pairs.squared(L)[self.near_of] - self.far_pairs.squared(L)[self.far_of]
 
-    def gains(self, multipliers: Vector) -> Vector:
+    def compute_gains(self, multipliers: Vector) -> Vector:
         """Return the first-order decrease of the hinges per unit of weight on each direction."""
-        pulled: Vector = np.bincount(self.near_of, multipliers, self.near.n_pairs).astype(float)
-        pushed: Vector = np.bincount(self.far_of, multipliers, self.far.n_pairs).astype(float)
-        G = self.far.scatter(pushed) - self.near.scatter(pulled)
+        pulled: Vector = np.bincount(self.near_of, multipliers, self.near_pairs.n_pairs).astype(
+            float
+        )
+        pushed: Vector = np.bincount(self.far_of, multipliers, self.far_pairs.n_pairs).astype(float)
+        G = self.far_pairs.scatter(pushed) - self.near_pairs.scatter(pulled)
         return np.einsum("ij,ij->i", self.basis @ G, self.basis)
 
     def value(self, weights: Vector) -> float:
         """Return the objective."""
-        short = self.short_of(weights)
-        return float(np.maximum(short, 0.0).mean() + self.costs @ weights)
+        violations = self.compute_violations(weights)
+        return float(np.maximum(violations, 0.0).mean() + self.costs @ weights)
 
-    def rounded(self, width: float) -> Objective:
+    def make_rounded_objective(self, width: float) -> Objective:
         """Return the objective with a hinge that is a parabola up to ``width``."""
 
         def objective(weights: Vector) -> tuple[float, Vector]:
-            short = np.maximum(self.short_of(weights), 0.0)
-            slopes = np.minimum(short / width, 1.0)
-            hinges = slopes * (short - slopes * width / 2)
-            gains = self.gains(slopes / len(slopes))
+            violations = np.maximum(self.compute_violations(weights), 0.0)
+            slopes = np.minimum(violations / width, 1.0)
+            hinges = slopes * (violations - slopes * width / 2)
+            gains = self.compute_gains(slopes / len(slopes))
             return float(hinges.mean() + self.costs @ weights), self.costs - gains
 
         return objective
 
     def prove(self, multipliers: Vector) -> Vector:
-        """Raise the bound by multipliers in [0, 1/T], scaled to be feasible.
+        """Raise the lower bound with multipliers in [0, 1/T] that are scaled to be feasible.
 
         Return the gains of the directions.
         """
-        gains = self.gains(multipliers)
-        most = float(np.max(gains / self.costs))
-        self.bound = max(self.bound, float(multipliers.sum()) / max(1.0, most))
+        gains = self.compute_gains(multipliers)
+        max_ratio = float(np.max(gains / self.costs))
+        self.bound = max(self.bound, float(multipliers.sum()) / max(1.0, max_ratio))
         return gains
 
-    def solve(self, found: Descent, max_iter: int, tol: float, report: Report | None) -> None:
-        """Minimize with rounded hinges first, then by linear programs over what matters."""
-        widths = list(_ROUNDED)
+    def solve(self, descent: Descent, max_iter: int, tol: float, report: Report | None) -> None:
+        """Minimize with rounded hinges, then by linear programs over the relevant triplets."""
+        widths = list(_WIDTHS)
         positive = optimize.Bounds(0, np.inf)
         # Stages with less rounding follow if the linear program is too large.
         while widths:
             width = widths.pop(0)
-            rough = width in _ROUNDED
+            rough = width in _WIDTHS
             descend(
-                self.rounded(width),
-                found,
-                max_iter=min(max_iter, found.n_iter + _STAGE) if rough else max_iter,
-                tol=_ROUGH if rough else tol,
+                self.make_rounded_objective(width),
+                descent,
+                max_iter=min(max_iter, descent.n_iter + _STAGE_ITERATIONS) if rough else max_iter,
+                tol=_STAGE_TOL if rough else tol,
                 bounds=positive,
                 report=report,
             )
-            if widths or found.n_iter >= max_iter:
+            if widths or descent.n_iter >= max_iter:
                 continue
-            short = self.short_of(found.point)
-            gains = self.prove(np.clip(short / width, 0, 1) / len(short))
-            if width == _ROUNDED[-1]:
-                columns = self._promising(found.point, gains)
-                size = np.abs(short)
-                rows = _largest(-size, max(_FRESH, _ROWS_A_COLUMN * int(columns.sum())))
-                rows &= (size < _NEAR_THE_HINGE) | _largest(-size, _FRESH)
-                if not self._by_programs(
-                    found, rows, ~rows & (short > 0), columns, max_iter, tol, report
+            violations = self.compute_violations(descent.point)
+            gains = self.prove(np.clip(violations / width, 0, 1) / len(violations))
+            if width == _WIDTHS[-1]:
+                columns = self._select_directions(descent.point, gains)
+                size = np.abs(violations)
+                rows = _mask_largest(
+                    -size, max(_MIN_TRIPLETS, _MAX_TRIPLETS_PER_DIRECTION * int(columns.sum()))
+                )
+                rows &= (size < _NEAR_HINGE) | _mask_largest(-size, _MIN_TRIPLETS)
+                if not self._solve_programs(
+                    descent, rows, ~rows & (violations > 0), columns, max_iter, tol, report
                 ):
-                    widths = list(_ROUNDED_FURTHER)
+                    widths = list(_FINE_WIDTHS)
 
-    def _promising(self, weights: Vector, gains: Vector) -> Mask:
+    def _select_directions(self, weights: Vector, gains: Vector) -> Mask:
         """Return the directions with the largest weights and those with the largest gains."""
-        some = max(4 * self.basis.shape[1], 100)
-        return (_largest(weights, some) & (weights > 0)) | _largest(gains, some // 2)
+        n_selected = max(4 * self.basis.shape[1], 100)
+        return (_mask_largest(weights, n_selected) & (weights > 0)) | _mask_largest(
+            gains, n_selected // 2
+        )
 
-    def _by_programs(
+    def _solve_programs(
         self,
-        found: Descent,
+        descent: Descent,
         rows: Mask,
         linear: Mask,
         columns: Mask,
@@ -387,90 +398,98 @@ class _Program:
         tol: float,
         report: Report | None,
     ) -> bool:
-        """Solve linear programs until nothing that was left out matters.
+        """Solve linear programs until no omitted triplet or direction can lower the objective.
 
         Return False if a program is too large.
         """
-        began = perf_counter() - found.history["seconds"][-1] if found.n_iter else perf_counter()
-        short = self.short_of(found.point)
-        found.objective, found.converged = self.value(found.point), False
-        while found.n_iter < max_iter:
-            solved = self._program(rows, linear, columns)
-            if solved is None:
-                if not linear.any() or rows.sum() * columns.sum() > _LARGEST:
+        began = (
+            perf_counter() - descent.history["seconds"][-1] if descent.n_iter else perf_counter()
+        )
+        violations = self.compute_violations(descent.point)
+        descent.objective, descent.converged = self.value(descent.point), False
+        while descent.n_iter < max_iter:
+            solution = self._solve_program(rows, linear, columns)
+            if solution is None:
+                if not linear.any() or rows.sum() * columns.sum() > _MAX_ENTRIES:
                     return False
                 # Too many triplets were assumed to violate their margin: add more hinges.
-                nearest = _largest(np.where(linear, -np.abs(short), -np.inf), 2 * int(rows.sum()))
+                nearest = _mask_largest(
+                    np.where(linear, -np.abs(violations), -np.inf), 2 * int(rows.sum())
+                )
                 rows, linear = rows | (linear & nearest), linear & ~nearest
                 continue
-            weights, multipliers = solved
+            weights, multipliers = solution
             gains = self.prove(multipliers)
-            short = self.short_of(weights)
-            value = float(np.maximum(short, 0.0).mean() + self.costs @ weights)
-            change = float(np.linalg.norm(weights - found.point))
-            if value < found.objective:
-                found.point, found.objective = weights, value
+            violations = self.compute_violations(weights)
+            value = float(np.maximum(violations, 0.0).mean() + self.costs @ weights)
+            change = float(np.linalg.norm(weights - descent.point))
+            if value < descent.objective:
+                descent.point, descent.objective = weights, value
             notes = {
-                "objective": found.objective,
+                "objective": descent.objective,
                 "step": change / max(float(np.linalg.norm(weights)), np.finfo(float).tiny),
                 "seconds": perf_counter() - began,
             }
             for name, note in notes.items():
-                found.history[name].append(note)
+                descent.history[name].append(note)
             if report is not None:
                 report(notes)
-            missed = ~columns & (gains > self.costs)
-            missed &= _largest(np.where(missed, gains, 0.0), max(self.basis.shape[1], 50))
-            fresh = (short > 0) & ~rows & ~linear
-            fresh &= _largest(np.where(fresh, short, 0.0), _FRESH)
-            fresh |= linear & (short < 0)
-            if found.objective - self.bound <= tol * found.objective or not (
-                fresh.any() or missed.any()
+            missing_columns = ~columns & (gains > self.costs)
+            missing_columns &= _mask_largest(
+                np.where(missing_columns, gains, 0.0), max(self.basis.shape[1], 50)
+            )
+            new_rows = (violations > 0) & ~rows & ~linear
+            new_rows &= _mask_largest(np.where(new_rows, violations, 0.0), _MIN_TRIPLETS)
+            new_rows |= linear & (violations < 0)
+            if descent.objective - self.bound <= tol * descent.objective or not (
+                new_rows.any() or missing_columns.any()
             ):
-                found.converged = True
+                descent.converged = True
                 return True
-            columns |= missed
-            rows, linear = rows | fresh, linear & ~fresh
+            columns |= missing_columns
+            rows, linear = rows | new_rows, linear & ~new_rows
         return True
 
-    def _program(self, rows: Mask, linear: Mask, columns: Mask) -> tuple[Vector, Vector] | None:
+    def _solve_program(
+        self, rows: Mask, linear: Mask, columns: Mask
+    ) -> tuple[Vector, Vector] | None:
         """Solve the program over some triplets and directions in its dual, which has fewer rows.
 
         Triplets in ``linear`` are taken to violate their margin: their multiplier is fixed at 1.
         Return None if the program has no solution or would be too large.
         """
         r, c = np.flatnonzero(rows), np.flatnonzero(columns)
-        if len(r) * len(c) > _LARGEST:
+        if len(r) * len(c) > _MAX_ENTRIES:
             return None
         n, basis = len(self.triplets), self.basis[c]
         gains = np.zeros((len(r), len(c)))
         for sign, k in ((1, 2), (-1, 1)):
             pairs = PairDifferences(self.points, self.triplets[r][:, [0, k]])
             gains += sign * pairs.mapped(basis) ** 2
-        answer = optimize.linprog(
+        result = optimize.linprog(
             -np.ones(len(r)),
             A_ub=gains.T,
-            b_ub=(self.costs - self.gains(linear / n))[c] * n,
+            b_ub=(self.costs - self.compute_gains(linear / n))[c] * n,
             bounds=(0, 1),
-            method="highs-ds" if gains.size < _LARGE else "highs-ipm",
+            method="highs-ds" if gains.size < _MANY_ENTRIES else "highs-ipm",
         )
-        if answer.status != 0:
+        if result.status != 0:
             return None
         weights, multipliers = np.zeros(len(self.basis)), np.zeros(n)
-        weights[c] = np.maximum(-answer.ineqlin.marginals, 0.0)
-        multipliers[r] = np.clip(answer.x, 0, 1) / n
+        weights[c] = np.maximum(-result.ineqlin.marginals, 0.0)
+        multipliers[r] = np.clip(result.x, 0, 1) / n
         multipliers[linear] = 1 / n
         return weights, multipliers
 
 
-def _largest(values: Vector, count: int) -> Mask:
+def _mask_largest(values: Vector, count: int) -> Mask:
     """Return a mask of the ``count`` largest values."""
-    found = np.zeros(len(values), bool)
-    found[np.argsort(-values, kind="stable")[:count]] = True
-    return found
+    mask = np.zeros(len(values), bool)
+    mask[np.argsort(-values, kind="stable")[:count]] = True
+    return mask
 
 
-def _distinct(points: Matrix, pairs: Indices) -> tuple[PairDifferences, Indices]:
+def _find_distinct_pairs(points: Matrix, pairs: Indices) -> tuple[PairDifferences, Indices]:
     """Return the distinct pairs, and for each pair the index of its distinct pair."""
-    keys, places = np.unique(pairs[:, 0] * len(points) + pairs[:, 1], return_inverse=True)
-    return PairDifferences(points, np.column_stack(np.divmod(keys, len(points)))), places
+    keys, positions = np.unique(pairs[:, 0] * len(points) + pairs[:, 1], return_inverse=True)
+    return PairDifferences(points, np.column_stack(np.divmod(keys, len(points)))), positions

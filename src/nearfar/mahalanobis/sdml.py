@@ -12,7 +12,7 @@ from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.guided import PAIR_PARAMETERS, PairLearner, Scaled, scaled
 from nearfar.base.progress import Report, report_of
-from nearfar.mahalanobis.priors import PRIORS, prior_factor
+from nearfar.mahalanobis.priors import PRIORS, factor_prior
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend_with_proof
@@ -21,10 +21,11 @@ from nearfar.state import State, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# balance="auto": its value, and the fraction of the largest valid balance that limits it.
+# Value of balance="auto", and its maximum as a fraction of the largest valid balance.
 _BALANCE = 0.5
-_SHARE_OF_LARGEST = 0.9
-# Entries of M are zero where the dual is farther from its bound than this fraction of the bound.
+_FRACTION_OF_LARGEST = 0.9
+# An entry of M is set to zero if its dual variable is farther from its bound than this fraction of
+# the bound.
 _INSIDE = 1e-3
 
 
@@ -168,14 +169,14 @@ class SDML(PairLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(self, rows: Floats, guide: Pairs) -> None:
+    def _learn(self, rows: Floats, supervision: Pairs) -> None:
         frame = scaled(rows)
         deviations = frame.points.std(axis=0)
         varies = deviations > 0
         points = frame.points[:, varies] / deviations[varies]
-        K = _signed_mean(points, *self._usable(points, guide))
-        inverse = self._inverse_prior(points, frame.unit * deviations[varies], varies)
-        self.balance_ = self._balance(inverse, K)
+        K = _average_signed_scatter(points, *self._usable(points, supervision))
+        inverse = self._invert_prior(points, frame.unit * deviations[varies], varies)
+        self.balance_ = self._choose_balance(inverse, K)
         S = inverse + self.balance_ * K
         if self.sparsity == 0:
             T = whitener(S, 1e-12)
@@ -185,21 +186,21 @@ class SDML(PairLearner):
             self.history_: dict[str, list[float]] = Descent(T).history
             return
         lasso = _Lasso(S, float(self.sparsity))
-        found = Descent(lasso.start())
+        descent = Descent(lasso.make_start())
         try:
-            lasso.solve(found, self.max_iter, self.tol, report_of(self))
+            lasso.solve(descent, self.max_iter, self.tol, report_of(self))
         finally:
-            # After Ctrl-C too, the estimator keeps the best metric found so far.
-            solved = lasso.solution(found.point)
-            L = linalg.cholesky(solved.M, lower=True).T
+            # The estimator keeps the best metric found so far, also after Ctrl-C.
+            solution = lasso.compute_solution(descent.point)
+            L = linalg.cholesky(solution.M, lower=True).T
             self._keep_metric(L, deviations, frame, rows)
-            self.history_, self.n_iter_ = found.history, found.n_iter
-            self.objective_, self.dual_bound_ = solved.objective, solved.bound
-            self.duality_gap_ = solved.gap
-        if not found.converged:
+            self.history_, self.n_iter_ = descent.history, descent.n_iter
+            self.objective_, self.dual_bound_ = solution.objective, solution.bound
+            self.duality_gap_ = solution.gap
+        if not descent.converged:
             warn_of_limit("SDML", self.max_iter)
 
-    def _inverse_prior(self, points: Matrix, unit: Vector, varies: Mask) -> Matrix:
+    def _invert_prior(self, points: Matrix, unit: Vector, varies: Mask) -> Matrix:
         if isinstance(self.prior, str) and self.prior == "covariance":
             return np.asarray(points.T @ points / len(points))
         prior: Any = self.prior
@@ -208,7 +209,7 @@ class SDML(PairLearner):
             if prior.shape != (len(varies),) * 2:
                 raise ValueError(f"prior must have shape {(len(varies),) * 2}; got {prior.shape}.")
             prior = prior[np.ix_(varies, varies)]
-        W = prior_factor(prior, points, unit)
+        W = factor_prior(prior, points, unit)
         if len(W) < points.shape[1]:
             raise ValueError(
                 f"SDML needs a prior of full rank; got rank {len(W)} for {points.shape[1]} "
@@ -217,18 +218,18 @@ class SDML(PairLearner):
         inverse = np.linalg.inv(W)
         return np.asarray(inverse @ inverse.T)
 
-    def _balance(self, inverse: Matrix, K: Matrix) -> float:
+    def _choose_balance(self, inverse: Matrix, K: Matrix) -> float:
         T = whitener(inverse, 1e-12)
-        least = least_eigenvalue(T.T @ K @ T)
-        largest = -1 / least if least < 0 else np.inf
+        min_eigenvalue = least_eigenvalue(T.T @ K @ T)
+        max_balance = -1 / min_eigenvalue if min_eigenvalue < 0 else np.inf
         if isinstance(self.balance, str):
-            return float(min(_BALANCE, _SHARE_OF_LARGEST * largest))
-        if self.balance >= (1 - 1e-9) * largest:
-            digits = 10.0 ** (2 - np.floor(np.log10(largest)))
+            return float(min(_BALANCE, _FRACTION_OF_LARGEST * max_balance))
+        if self.balance >= (1 - 1e-9) * max_balance:
+            digits = 10.0 ** (2 - np.floor(np.log10(max_balance)))
             raise ValueError(
                 f"SDML: with balance={self.balance:g} the problem is unbounded, because dissimilar "
                 "pairs outweigh the prior in some direction. The largest balance that works here "
-                f"is {np.floor(largest * (1 - 1e-6) * digits) / digits:g}."
+                f"is {np.floor(max_balance * (1 - 1e-6) * digits) / digits:g}."
             )
         return float(self.balance)
 
@@ -239,7 +240,7 @@ class SDML(PairLearner):
         self._keep(full, frame, rows.dtype)
 
 
-def _signed_mean(points: Matrix, similar: Indices, dissimilar: Indices) -> Matrix:
+def _average_signed_scatter(points: Matrix, similar: Indices, dissimilar: Indices) -> Matrix:
     n = len(similar) + len(dissimilar)
     sign = np.where(np.arange(n) < len(similar), 1.0, -1.0)
     return PairDifferences(points, np.vstack([similar, dissimilar])).scatter(sign / n)
@@ -262,60 +263,64 @@ class _Lasso:
     def __init__(self, S: Matrix, sparsity: float) -> None:
         self.S, self.sparsity = (S + S.T) / 2, sparsity
         self.upper = np.triu_indices(len(S), 1)
-        # Upper bound of log det W by Hadamard's inequality.
-        self.most = float(np.sum(np.log(np.diag(S))))
+        # Hadamard's inequality gives this upper bound of log det W.
+        self.log_det_limit = float(np.sum(np.log(np.diag(S))))
 
-    def start(self) -> Vector:
-        """Return U that moves entries towards 0. W is then regular if S is semi-definite."""
+    def make_start(self) -> Vector:
+        """Return a U that moves the entries of W toward 0. W is regular if S is semi-definite."""
         off = self.S[self.upper]
         return np.asarray(-off * min(1.0, self.sparsity / np.abs(off).max(initial=1e-300)))
 
-    def at(self, U: Vector) -> Matrix:
+    def form_dual_matrix(self, U: Vector) -> Matrix:
         """Return W = S + U."""
         W = self.S.copy()
         W[self.upper] += U
         W.T[self.upper] = W[self.upper]
         return W
 
-    def solve(self, found: Descent, max_iter: int, tol: float, report: Report | None) -> None:
-        """Run the descent from ``found.point``."""
-        if not len(found.point):  # A single feature leaves no free entries.
-            found.objective, found.converged = float(len(self.S)), True
+    def solve(self, descent: Descent, max_iter: int, tol: float, report: Report | None) -> None:
+        """Run the descent from ``descent.point``."""
+        if not len(descent.point):  # A single feature leaves no free entries.
+            descent.objective, descent.converged = float(len(self.S)), True
             return
         box = optimize.Bounds(-self.sparsity, self.sparsity)
         descend_with_proof(
-            self._dual,
-            found,
-            lambda U: (self.solution(U).gap, None),
+            self._evaluate_dual,
+            descent,
+            lambda U: (self.compute_solution(U).gap, None),
             max_iter=max_iter,
             tol=tol,
             bounds=box,
             report=report,
         )
 
-    def _dual(self, U: Vector) -> tuple[float, Vector]:
+    def _evaluate_dual(self, U: Vector) -> tuple[float, Vector]:
         """Return minus log det W, plus a constant that makes it at least p, and its gradient."""
         try:
-            factor = linalg.cho_factor(self.at(U), lower=True)
+            factor = linalg.cho_factor(self.form_dual_matrix(U), lower=True)
         except linalg.LinAlgError:
             return np.inf, np.zeros_like(U)
-        value = self.most - 2 * float(np.sum(np.log(np.diag(factor[0])))) + len(self.S)
+        value = self.log_det_limit - 2 * float(np.sum(np.log(np.diag(factor[0])))) + len(self.S)
         M = linalg.cho_solve(factor, np.eye(len(self.S)))
         return value, -2 * M[self.upper]
 
-    def solution(self, U: Vector) -> _Solution:
+    def compute_solution(self, U: Vector) -> _Solution:
         """Return M = W⁻¹, with the zeros that the dual implies unless they raise the objective."""
-        W = self.at(np.clip(U, -self.sparsity, self.sparsity))
+        W = self.form_dual_matrix(np.clip(U, -self.sparsity, self.sparsity))
         bound = float(np.linalg.slogdet(W)[1]) + len(W)
         M = np.linalg.inv(W)
         M = (M + M.T) / 2
-        zero = np.zeros(M.shape, bool)
-        zero[self.upper] = np.abs(U) < (1 - _INSIDE) * self.sparsity
-        sparse = np.where(zero | zero.T, 0.0, M)
-        value, rounded = self._objective(M), self._objective(sparse)
-        return _Solution(sparse, rounded, bound) if rounded <= value else _Solution(M, value, bound)
+        is_zero = np.zeros(M.shape, bool)
+        is_zero[self.upper] = np.abs(U) < (1 - _INSIDE) * self.sparsity
+        sparse = np.where(is_zero | is_zero.T, 0.0, M)
+        value, sparse_value = self._evaluate_objective(M), self._evaluate_objective(sparse)
+        return (
+            _Solution(sparse, sparse_value, bound)
+            if sparse_value <= value
+            else _Solution(M, value, bound)
+        )
 
-    def _objective(self, M: Matrix) -> float:
+    def _evaluate_objective(self, M: Matrix) -> float:
         try:
             factor = linalg.cholesky(M, lower=True)
         except linalg.LinAlgError:

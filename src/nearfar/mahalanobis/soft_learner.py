@@ -13,17 +13,17 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.on_axes import OnAxes
 from nearfar.base.progress import report_of
 from nearfar.blocks import blas_for, effective_threads
-from nearfar.mahalanobis.starts import Spread, in_coordinates, spread_of, start_map
+from nearfar.mahalanobis.starts import Spread, compute_spread, convert_start, make_start_map
 from nearfar.solvers.descent import Descent
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import whitened
 
 #: Number of rows up to which double precision costs little extra time.
-FEW = 500
+MAX_ROWS_IN_DOUBLE = 500
 # Maximum mean squared distance of points under the initial map. In many dimensions, a larger map
 # gives each point a single soft neighbor, and the nearest local optimum is poor.
-_SOFT = 25.0
+_MAX_MEAN_DISTANCE = 25.0
 
 
 class SolverFrame(NamedTuple):
@@ -35,7 +35,7 @@ class SolverFrame(NamedTuple):
 
 
 class _SoftLearner(OnAxes):
-    """A learner whose objective is one of those of `SoftNeighbors`.
+    """Base class of learners that optimize one of the objectives of `SoftNeighbors`.
 
     ``_sign`` is -1 if the objective is maximized.
     """
@@ -50,7 +50,7 @@ class _SoftLearner(OnAxes):
     #: descent and the local optimum that it reaches do.
     _coordinates = staticmethod(whitened)
 
-    def _frame(self, rows: Floats, codes: Indices) -> SolverFrame:
+    def _make_frame(self, rows: Floats, codes: Indices) -> SolverFrame:
         """Return the solver's coordinates, and set ``mean_``."""
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
@@ -66,20 +66,20 @@ class _SoftLearner(OnAxes):
                 "has only 1 sample."
             )
 
-    def _engine(self, points: Matrix, y: NDArray[Any], objective: Any) -> SoftNeighbors:
+    def _make_engine(self, points: Matrix, y: NDArray[Any], objective: Any) -> SoftNeighbors:
         return SoftNeighbors(
             points,
             y,
             objective,
-            precision="double" if len(points) <= FEW else "single",
+            precision="double" if len(points) <= MAX_ROWS_IN_DOUBLE else "single",
             n_threads=effective_threads(self.n_jobs),
         )
 
-    def _start(
+    def _make_start(
         self,
         frame: SolverFrame,
         auto: str,
-        start_from: Floats | None,
+        previous_map: Floats | None,
         *,
         init: str | None = None,
         seed: Any = None,
@@ -87,22 +87,22 @@ class _SoftLearner(OnAxes):
     ) -> Matrix:
         """Return the initial map in the solver's coordinates."""
         p, size = frame.statistics.n_features, None if square else self._n_rows
-        chosen = self.init if init is None else init
-        if start_from is not None and start_from.shape == (p if size is None else size, p):
-            chosen = start_from
-        spread = spread_of(frame.statistics)
+        source = self.init if init is None else init
+        if previous_map is not None and previous_map.shape == (p if size is None else size, p):
+            source = previous_map
+        spread = compute_spread(frame.statistics)
         if frame.statistics.n_classes < 2:  # y contains numeric targets, not classes.
             spread = Spread(spread.total)
         seed = self.random_state if seed is None else seed
-        start = start_map(chosen, spread, size, auto=auto, random_state=seed)
-        L = in_coordinates(start, frame.into, square=size is None)
-        return softened(L, frame) if isinstance(chosen, str) else L
+        start = make_start_map(source, spread, size, auto=auto, random_state=seed)
+        L = convert_start(start, frame.into, square=size is None)
+        return shrink_start(L, frame) if isinstance(source, str) else L
 
-    def _random_start(self, frame: SolverFrame, number: int) -> Matrix:
+    def _make_random_start(self, frame: SolverFrame, number: int) -> Matrix:
         seed = self.random_state
         if isinstance(seed, int | np.integer):
             seed = np.random.RandomState([int(seed), number])
-        return self._start(frame, "random", None, init="random", seed=seed)
+        return self._make_start(frame, "random", None, init="random", seed=seed)
 
     @property
     def _n_rows(self) -> int | None:
@@ -110,24 +110,24 @@ class _SoftLearner(OnAxes):
         return self.n_components
 
     @contextmanager
-    def _kept(self, runs: list[Descent], frame: SolverFrame) -> Iterator[None]:
+    def _keep_best(self, runs: list[Descent], frame: SolverFrame) -> Iterator[None]:
         """Keep the best map found so far, also after Ctrl-C or an error."""
         try:
             with blas_for(2.0 * frame.points.size * frame.into.shape[1]):
                 yield
         finally:
             if runs:
-                self._keep(best_of(runs), frame)
+                self._keep(find_best_descent(runs), frame)
 
-    def _keep(self, found: Descent, frame: SolverFrame) -> None:
-        self.components_ = (found.point @ frame.into.T).astype(self.mean_.dtype)
-        self.n_iter_ = found.n_iter
+    def _keep(self, descent: Descent, frame: SolverFrame) -> None:
+        self.components_ = (descent.point @ frame.into.T).astype(self.mean_.dtype)
+        self.n_iter_ = descent.n_iter
         scale = self._sign * len(frame.points)
-        self.history_ = found.history | {
-            "objective": [scale * value for value in found.history["objective"]]
+        self.history_ = descent.history | {
+            "objective": [scale * value for value in descent.history["objective"]]
         }
 
-    def _report(self, n: int) -> Callable[[dict[str, float]], None] | None:
+    def _make_report(self, n: int) -> Callable[[dict[str, float]], None] | None:
         report = report_of(self)
         if report is None:
             return None
@@ -135,12 +135,12 @@ class _SoftLearner(OnAxes):
         return lambda notes: report(notes | {"objective": scale * notes["objective"]})
 
 
-def softened(L: Matrix, frame: SolverFrame) -> Matrix:
+def shrink_start(L: Matrix, frame: SolverFrame) -> Matrix:
     """Return the initial map, scaled down if points would have a single soft neighbor."""
     distance = 2 * float((frame.points @ L.T).var(axis=0).sum())
-    return L * min(1.0, np.sqrt(_SOFT / distance))
+    return L * min(1.0, np.sqrt(_MAX_MEAN_DISTANCE / distance))
 
 
-def best_of(runs: list[Descent]) -> Descent:
+def find_best_descent(runs: list[Descent]) -> Descent:
     """Return the run with the lowest objective."""
     return min(runs, key=lambda run: run.objective)

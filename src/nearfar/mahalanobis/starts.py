@@ -29,13 +29,13 @@ class Spread(NamedTuple):
     between: Matrix | None = None
 
 
-def spread_of(statistics: ClassStatistics) -> Spread:
+def compute_spread(statistics: ClassStatistics) -> Spread:
     """Return the covariances of labeled rows."""
     within, between = statistics.within_scatter(), statistics.between_scatter()
     return Spread(*(S / statistics.total_weight for S in (within + between, within, between)))
 
 
-def start_map(
+def make_start_map(
     init: str | ArrayLike,
     spread: Spread,
     n_components: int | None,
@@ -75,13 +75,13 @@ def start_map(
     Examples
     --------
     >>> import numpy as np
-    >>> start_map("identity", Spread(np.diag([4.0, 1.0])), 1, auto="pca").tolist()
+    >>> make_start_map("identity", Spread(np.diag([4.0, 1.0])), 1, auto="pca").tolist()
     [[1.0, 0.0]]
     >>> within, between = np.diag([4.0, 1.0]), np.diag([0.0, 9.0])
     >>> spread = Spread(within + between, within, between)
-    >>> start_map("auto", spread, None, auto="within").tolist()
+    >>> make_start_map("auto", spread, None, auto="within").tolist()
     [[0.0, 1.0], [0.5, 0.0]]
-    >>> start_map("lda", spread, None, auto="within").tolist()
+    >>> make_start_map("lda", spread, None, auto="within").tolist()
     [[0.0, 1.0], [0.0, 0.0]]
     """
     p = len(spread.total)
@@ -89,31 +89,33 @@ def start_map(
         raise ValueError(f"n_components={n_components} is more than the {p} features of X.")
     size = p if n_components is None else n_components
     if not isinstance(init, str):
-        return _given(init, size, p) * unit
-    kind = auto if init == "auto" else init
-    if kind == "random":
-        return _random(spread, size, random_state)
-    found = {"identity": _identity, "pca": _pca, "lda": _lda, "within": _within}[kind](spread, size)
+        return _check_init_array(init, size, p) * unit
+    name = auto if init == "auto" else init
+    if name == "random":
+        return _make_random(spread, size, random_state)
+    rows = {"identity": _make_identity, "pca": _make_pca, "lda": _make_lda, "within": _make_within}[
+        name
+    ](spread, size)
     start = np.zeros((size, p))
-    start[: len(found)] = found
+    start[: len(rows)] = rows
     return start + 0.0  # Adding zero removes negative zeros.
 
 
-def _identity(spread: Spread, size: int) -> Matrix:
+def _make_identity(spread: Spread, size: int) -> Matrix:
     p = len(spread.total)
     return np.eye(p) if size == p else fix_signs(descending_eigh(spread.total, size)[1].T)
 
 
-def _pca(spread: Spread, size: int) -> Matrix:
+def _make_pca(spread: Spread, size: int) -> Matrix:
     return fix_signs(whitener(spread.total, _EMPTY).T[:size])
 
 
-def _within(spread: Spread, size: int) -> Matrix:
-    return _discriminant(spread, size)[1]
+def _make_within(spread: Spread, size: int) -> Matrix:
+    return _solve_discriminant(spread, size)[1]
 
 
-def _lda(spread: Spread, size: int) -> Matrix:
-    values, rows = _discriminant(spread, size)
+def _make_lda(spread: Spread, size: int) -> Matrix:
+    values, rows = _solve_discriminant(spread, size)
     if not values[0] > 1e-10:
         raise ValueError(
             'init="lda" needs classes whose means differ. Use init="within" or init="pca".'
@@ -121,8 +123,8 @@ def _lda(spread: Spread, size: int) -> Matrix:
     return rows[values > 1e-10 * values[0]]
 
 
-def _discriminant(spread: Spread, size: int) -> tuple[Matrix, Matrix]:
-    """Return between-class variances and directions (rows), white within classes."""
+def _solve_discriminant(spread: Spread, size: int) -> tuple[Matrix, Matrix]:
+    """Return between-class variances, and directions (rows) of unit variance within classes."""
     if spread.within is None or spread.between is None:
         raise ValueError(
             'init="lda" and init="within" need class labels or similar and dissimilar pairs. Use '
@@ -133,24 +135,26 @@ def _discriminant(spread: Spread, size: int) -> tuple[Matrix, Matrix]:
     return values, fix_signs((T @ axes).T)
 
 
-def _random(spread: Spread, size: int, random_state: Any) -> Matrix:
+def _make_random(spread: Spread, size: int, random_state: Any) -> Matrix:
     deviation = np.sqrt(np.diag(spread.total))
     numbers = check_random_state(random_state).normal(size=(size, len(deviation)))
-    used = deviation > 0
-    return np.where(used, numbers / np.where(used, deviation, 1.0), 0.0) / np.sqrt(len(deviation))
+    varies = deviation > 0
+    return np.where(varies, numbers / np.where(varies, deviation, 1.0), 0.0) / np.sqrt(
+        len(deviation)
+    )
 
 
-def _given(init: ArrayLike, rows: int, p: int) -> Matrix:
+def _check_init_array(init: ArrayLike, n_rows: int, p: int) -> Matrix:
     try:
-        given = np.asarray(init, dtype=np.float64)
+        L = np.asarray(init, dtype=np.float64)
     except ValueError as error:
         raise ValueError(f"init must be an array of numbers: {error}") from error
-    if given.shape != (rows, p):
-        raise ValueError(f"init must have shape {(rows, p)}; got {given.shape}.")
-    if not np.isfinite(given).all():
+    if L.shape != (n_rows, p):
+        raise ValueError(f"init must have shape {(n_rows, p)}; got {L.shape}.")
+    if not np.isfinite(L).all():
         raise ValueError("init contains NaN or infinity.")
-    check_start(given)
-    return given
+    check_start(L)
+    return L
 
 
 def has_few_rows(n_rows: float, n_classes: int, n_directions: int) -> bool:
@@ -166,13 +170,13 @@ def check_start(start: Matrix) -> None:
         )
 
 
-def in_coordinates(start: Matrix, into: Matrix, *, square: bool) -> Matrix:
-    """Return L with L into' = A: the map A of X as a map of ``X @ into``, the solver's coordinates.
+def convert_start(start: Matrix, coordinates: Matrix, *, square: bool) -> Matrix:
+    """Convert an initial map A of X to a map L of the solver's coordinates ``X @ coordinates``.
 
-    A square map is rotated so that it has as many rows as there are coordinates.
+    L solves L coordinates' = A. A square map is rotated so that it has one row per coordinate.
     """
-    L = np.asarray(start @ np.linalg.pinv(into.T))
+    L = np.asarray(start @ np.linalg.pinv(coordinates.T))
     check_start(L)
-    if square and len(L) > into.shape[1]:
-        L = np.asarray(linalg.qr(L, mode="r")[0][: into.shape[1]])
+    if square and len(L) > coordinates.shape[1]:
+        L = np.asarray(linalg.qr(L, mode="r")[0][: coordinates.shape[1]])
     return L

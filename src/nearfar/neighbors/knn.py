@@ -12,7 +12,12 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, LocalExplanation, NeighborVoter, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
 from nearfar.base.relevance import names_of_features
-from nearfar.neighbors.linear_votes import explain_linear, kept_rows, linear_map, may_be_linear
+from nearfar.neighbors.linear_votes import (
+    explain_linear,
+    find_linear_map,
+    may_be_linear,
+    to_numeric_rows,
+)
 from nearfar.parameters import integer, one_of
 from nearfar.search.exact_search import kneighbors
 from nearfar.state import State, none_or, optional, table
@@ -120,7 +125,7 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
         self._check_neighbors(len(points))
         self.estimator_, self.classes_ = learner, classes
         self._points, self._codes = points, codes
-        self._rows = kept_rows(X) if learner is not None and may_be_linear(learner) else None
+        self._rows = to_numeric_rows(X) if learner is not None and may_be_linear(learner) else None
         return self
 
     def explain(self, X: ArrayLike) -> LocalExplanation:
@@ -143,18 +148,20 @@ class KNNClassifier(ThroughLearner, NeighborVoter):
         check_is_fitted(self)
         queries, rows, linear = self._queries(X), self._points, None
         if self.estimator_ is not None:
-            kept, given = getattr(self, "_rows", None), kept_rows(X)
-            if kept is not None:
-                linear = linear_map(self.estimator_, kept.astype(np.float64), self._points)
-            if kept is None or given is None or linear is None:
-                raise ValueError(self._why_not(kept))
-            queries, rows = given, kept
+            training_rows, query_rows = getattr(self, "_rows", None), to_numeric_rows(X)
+            if training_rows is not None:
+                linear = find_linear_map(
+                    self.estimator_, training_rows.astype(np.float64), self._points
+                )
+            if training_rows is None or query_rows is None or linear is None:
+                raise ValueError(self._explain_failure(training_rows))
+            queries, rows = query_rows, training_rows
         names = names_of_features(self, rows.shape[1])
         return explain_linear(
             self, X, queries.astype(np.float64), rows.astype(np.float64), linear, names
         )
 
-    def _why_not(self, rows: Floats | None) -> str:
+    def _explain_failure(self, rows: Floats | None) -> str:
         """Return the error message of `explain`: why it fails and what to do."""
         name = type(self.estimator_).__name__
         if rows is None and may_be_linear(self.estimator_):

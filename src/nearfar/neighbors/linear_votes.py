@@ -15,11 +15,12 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base import Estimator, LinearLearner, LocalExplanation, NeighborVoter
 from nearfar.base.relevance import relevance_of
 
-# `linear_map_of` compares a transformation with its matrix on at most this many training rows.
-_TRIED = 500
+# Maximum number of training rows on which `estimate_linear_map` compares a transformation with its
+# matrix.
+_MAX_ROWS_COMPARED = 500
 # Largest deviation that still counts as linear, relative to the largest transformed value, by the
 # item size of the transformed points in bytes.
-_OFF = {4: 1e-3, 8: 1e-6}
+_MAX_DEVIATION = {4: 1e-3, 8: 1e-6}
 
 
 def explain_linear(
@@ -53,20 +54,20 @@ def explain_linear(
     codes = voter._codes[neighbors]
     differences = rows[neighbors] - queries[:, None]
     if linear is None:
-        costs, contributions = np.ones(rows.shape[1]), differences**2
+        diagonal, contributions = np.ones(rows.shape[1]), differences**2
     else:
-        costs = np.einsum("ij,ij->j", linear, linear)
+        diagonal = np.einsum("ij,ij->j", linear, linear)
         contributions = differences * (differences @ linear.T @ linear)
-    share = relevance_of(costs[None], rows.std(axis=0))
+    relevance = relevance_of(diagonal[None], rows.std(axis=0))
     return LocalExplanation(
-        relevance=np.repeat(share, len(queries), axis=0),
+        relevance=np.repeat(relevance, len(queries), axis=0),
         contributions=contributions,
         neighbors=neighbors,
         distances=distances,
         neighbor_labels=voter.classes_[codes],
         labels=voter.predict(mapped),
         feature_names=feature_names,
-        overall=share[0],
+        overall=relevance[0],
         ties=voter.ties,
         one_metric=True,
     )
@@ -75,14 +76,14 @@ def explain_linear(
 def may_be_linear(learner: Any) -> bool:
     """Return False only if the learner is known not to be linear.
 
-    Transformers from outside nearfar may be linear; `linear_map_of` finds out.
+    Transformers from outside nearfar may be linear; `estimate_linear_map` finds out.
     """
     if isinstance(learner, Pipeline):
         return all(may_be_linear(step) for _, step in learner.steps)
     return isinstance(learner, LinearLearner) or not isinstance(learner, Estimator)
 
 
-def kept_rows(X: Any) -> Floats | None:
+def to_numeric_rows(X: Any) -> Floats | None:
     """Return X as a 2-D array of finite numbers, or None if X is sparse or not numeric."""
     if sparse.issparse(X):
         return None
@@ -96,17 +97,17 @@ def kept_rows(X: Any) -> Floats | None:
     return rows.reshape(len(rows), -1)
 
 
-def linear_map(learner: Any, rows: Matrix, points: Floats) -> Matrix | None:
+def find_linear_map(learner: Any, rows: Matrix, points: Floats) -> Matrix | None:
     """Return the matrix with which a fitted learner maps ``rows`` to ``points``.
 
     Returns None if the learner is not linear.
     """
     if isinstance(learner, LinearLearner):
         return np.asarray(learner.components_, dtype=np.float64)
-    return linear_map_of(learner.transform, rows, points)
+    return estimate_linear_map(learner.transform, rows, points)
 
 
-def linear_map_of(
+def estimate_linear_map(
     transform: Callable[[Matrix], NDArray[Any]], rows: Matrix, points: Floats
 ) -> Matrix | None:
     """Estimate the matrix L of a transformation x -> Lx + b.
@@ -117,16 +118,22 @@ def linear_map_of(
     """
     center, steps = rows.mean(axis=0), rows.std(axis=0)
     steps = np.where(steps > 0, steps, 1.0)
-    ends = np.vstack([center, center + np.diag(steps)])
+    probes = np.vstack([center, center + np.diag(steps)])
     with warnings.catch_warnings():
         # A transformer fitted on a DataFrame warns that these rows have no feature names.
         warnings.simplefilter("ignore", UserWarning)
-        made = np.asarray(transform(ends), dtype=np.float64)
-    if made.ndim != 2:
+        mapped = np.asarray(transform(probes), dtype=np.float64)
+    if mapped.ndim != 2:
         return None
-    linear = (made[1:] - made[0]).T / steps
-    some = np.linspace(0, len(rows) - 1, min(_TRIED, len(rows))).astype(np.intp)
-    wanted = points[some].astype(np.float64) - made[0]
-    found = (rows[some] - center) @ linear.T
-    off = _OFF[min(points.dtype.itemsize, 8)] * max(float(abs(wanted).max()), 1e-300)
-    return linear if found.shape == wanted.shape and abs(found - wanted).max() <= off else None
+    linear = (mapped[1:] - mapped[0]).T / steps
+    sample = np.linspace(0, len(rows) - 1, min(_MAX_ROWS_COMPARED, len(rows))).astype(np.intp)
+    expected = points[sample].astype(np.float64) - mapped[0]
+    reproduced = (rows[sample] - center) @ linear.T
+    tolerance = _MAX_DEVIATION[min(points.dtype.itemsize, 8)] * max(
+        float(abs(expected).max()), 1e-300
+    )
+    return (
+        linear
+        if reproduced.shape == expected.shape and abs(reproduced - expected).max() <= tolerance
+        else None
+    )

@@ -110,8 +110,8 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     >>> from sklearn.datasets import load_iris
     >>> from nearfar import LDA, MinimumMahalanobisClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> rule = MinimumMahalanobisClassifier(LDA()).fit(X[::2], y[::2])
-    >>> round(rule.score(X[1::2], y[1::2]), 2)
+    >>> classifier = MinimumMahalanobisClassifier(LDA()).fit(X[::2], y[::2])
+    >>> round(classifier.score(X[1::2], y[1::2]), 2)
     0.97
     """
 
@@ -201,26 +201,26 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         MinimumMahalanobisClassifier
             The fitted classifier.
         """
-        rule = cls(None, **parameters)
-        rule._check_parameters()
-        rule.estimator_, rule.n_features_in_ = None, statistics.n_features
-        return rule._learn(statistics)
+        classifier = cls(None, **parameters)
+        classifier._check_parameters()
+        classifier.estimator_, classifier.n_features_in_ = None, statistics.n_features
+        return classifier._learn(statistics)
 
     def _learn(self, statistics: ClassStatistics) -> Self:
         self.classes_ = statistics.classes
-        T, covariances = self._covariances(statistics)
-        roots, self._log_dets = _inverse_roots(covariances, statistics)
+        T, covariances = self._compute_covariances(statistics)
+        roots, self._log_dets = _compute_inverse_roots(covariances, statistics)
         self._factors = T @ roots
         self._log_priors = np.log(statistics.weights / statistics.total_weight)
         self.means_ = statistics.means
         return self
 
-    def _covariances(self, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+    def _compute_covariances(self, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
         """Return coordinates T (q, r) and the class covariances (c, r, r) in them."""
         if self.shrinkage == "auto":
             B, image, _, W = regularized_within(statistics, "auto", standardize=True)
             T, image = B @ W, image.project(W)
-            C = pooled_covariances(image, self.pooling, self.ddof)
+            C = pool_covariances(image, self.pooling, self.ddof)
             # In these coordinates, the pooled covariance is the identity. Mixing it in does not
             # depend on the units of the features.
             single = (image.counts == 1) & (self.pooling == 0)
@@ -231,7 +231,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
                     C[k] = (1 - AUTO_SHRINKAGE) * C[k] + AUTO_SHRINKAGE * np.eye(T.shape[1])
             return T, C
         T, image = total_range(statistics, standardize=True)
-        C = pooled_covariances(image, self.pooling, self.ddof)
+        C = pool_covariances(image, self.pooling, self.ddof)
         # total_range scaled the features to unit variance, so the identity of the transformed
         # space has the diagonal of T'T in these coordinates.
         units = np.asarray(np.sum(T**2, axis=0))
@@ -261,7 +261,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
             class minus the score of the second, which is positive if the second class is
             predicted. "gaussian" and "posterior" omit a constant that is equal for all classes.
         """
-        scores = self._scores(X)
+        scores = self._compute_scores(X)
         if scores.shape[1] == 2:
             return scores[:, 0] - scores[:, 1]
         return -scores
@@ -278,10 +278,10 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         -------
         ndarray of shape (n_samples,)
         """
-        winners = self._scores(X).argmin(axis=1)
+        winners = self._compute_scores(X).argmin(axis=1)
         return np.asarray(self.classes_[winners])
 
-    def _scores(self, X: ArrayLike) -> Matrix:
+    def _compute_scores(self, X: ArrayLike) -> Matrix:
         check_is_fitted(self)
         points = self._queries(X)
         squares = np.empty((len(points), len(self.classes_)))
@@ -295,7 +295,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         return squares if self.rule == "gaussian" else squares - 2 * self._log_priors
 
 
-def pooled_covariances(statistics: ClassStatistics, pooling: float, ddof: float = 0) -> Matrix:
+def pool_covariances(statistics: ClassStatistics, pooling: float, ddof: float = 0) -> Matrix:
     r"""Return covariances (c, p, p), each a mixture of the class covariance and the pooled one.
 
     .. math:: \frac{(1-\lambda) W_i + \lambda W}{(1-\lambda)(n_i - d) + \lambda (n - c d)}
@@ -313,7 +313,9 @@ def pooled_covariances(statistics: ClassStatistics, pooling: float, ddof: float 
     return stack
 
 
-def _inverse_roots(covariances: Matrix, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+def _compute_inverse_roots(
+    covariances: Matrix, statistics: ClassStatistics
+) -> tuple[Matrix, Matrix]:
     """Return R with RR' = inv(Σ) for each covariance Σ, and log |Σ|."""
     roots = np.empty_like(covariances)
     log_dets = np.empty(len(covariances))

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base import Estimator, LearnerTags
 from nearfar.base.mapping import A_LEARNER
-from nearfar.neighbors.pair_cuts import all_cuts
-from nearfar.neighbors.pair_distances import distances_of_pairs
+from nearfar.neighbors.pair_cuts import find_cuts
+from nearfar.neighbors.pair_distances import compute_learned_distances
 from nearfar.parameters import boolean, check_parameter, none, one_of, real
 from nearfar.state import Sizes, State, Word, agrees, check_state, number
 from nearfar.summaries.index_checks import check_signs, finite_points
@@ -26,12 +26,14 @@ from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Supervi
 Strategy = Literal["accuracy", "f_beta", "max_tpr", "max_tnr"]
 
 
-def _measures(learner: Any, sizes: Sizes) -> bool:
+def _accepts_features(learner: Any, sizes: Sizes) -> bool:
     """Return True if the learner accepts points with ``sizes["p"]`` features."""
     if learner is None:
         return True
-    taken = check_state(learner).get("p")
-    return hasattr(type(learner), "transform") and (taken is None or agrees(taken, "p", sizes))
+    n_features = check_state(learner).get("p")
+    return hasattr(type(learner), "transform") and (
+        n_features is None or agrees(n_features, "p", sizes)
+    )
 
 
 class PairClassifier(ClassifierMixin, Estimator):
@@ -122,7 +124,7 @@ class PairClassifier(ClassifierMixin, Estimator):
     )
     state = State(
         {
-            "estimator_": Word(_measures, "a learner of p features, or None"),
+            "estimator_": Word(_accepts_features, "a learner of p features, or None"),
             "threshold_": number(),
         },
         fitted="threshold_",
@@ -178,17 +180,17 @@ class PairClassifier(ClassifierMixin, Estimator):
         self._check_parameters()
         self._check_rate(self.strategy, self.min_rate)
         points = self._check_pairs(pairs)
-        alike = self._check_signs(y, len(points))
+        is_similar = self._check_signs(y, len(points))
         n_features = points.shape[2]
         learner = self.estimator
         if self.prefit and learner is not None:
             check_is_fitted(learner)
         elif learner is not None:
-            learner = _fitted_on_pairs(clone(learner), points, np.where(alike, 1, -1))
-        distances = _finite_distances(learner, points)
+            learner = _fit_on_pairs(clone(learner), points, np.where(is_similar, 1, -1))
+        distances = _compute_finite_distances(learner, points)
         self.estimator_, self.n_features_in_ = learner, n_features
-        self.threshold_ = best_threshold(
-            distances, alike, self.strategy, beta=self.beta, min_rate=self.min_rate
+        self.threshold_ = find_best_threshold(
+            distances, is_similar, self.strategy, beta=self.beta, min_rate=self.min_rate
         )
         return self
 
@@ -220,17 +222,18 @@ class PairClassifier(ClassifierMixin, Estimator):
             The classifier with the new threshold.
         """
         check_is_fitted(self)
-        given = {"strategy": strategy, "beta": beta, "min_rate": min_rate}
-        chosen: dict[str, Any] = {
-            name: getattr(self, name) if value is None else value for name, value in given.items()
+        overrides = {"strategy": strategy, "beta": beta, "min_rate": min_rate}
+        settings: dict[str, Any] = {
+            name: getattr(self, name) if value is None else value
+            for name, value in overrides.items()
         }
-        for name, value in chosen.items():
+        for name, value in settings.items():
             check_parameter("PairClassifier", name, value, self.parameters[name])
-        self._check_rate(chosen["strategy"], chosen["min_rate"])
+        self._check_rate(settings["strategy"], settings["min_rate"])
         points = self._check_pairs(pairs)
-        alike = self._check_signs(y, len(points))
-        self.threshold_ = best_threshold(
-            _finite_distances(self.estimator_, points), alike, **chosen
+        is_similar = self._check_signs(y, len(points))
+        self.threshold_ = find_best_threshold(
+            _compute_finite_distances(self.estimator_, points), is_similar, **settings
         )
         return self
 
@@ -266,7 +269,7 @@ class PairClassifier(ClassifierMixin, Estimator):
         ndarray of shape (n_pairs,)
         """
         check_is_fitted(self)
-        return _finite_distances(self.estimator_, self._check_pairs(pairs))
+        return _compute_finite_distances(self.estimator_, self._check_pairs(pairs))
 
     def decision_function(self, pairs: ArrayLike) -> Vector:
         """Return the similarity of each pair: the negative distance of its points.
@@ -335,11 +338,11 @@ class PairClassifier(ClassifierMixin, Estimator):
                 f"pairs has 0 sample(s) (shape={points.shape}) while a minimum of 1 is required by "
                 "PairClassifier."
             )
-        known = getattr(self, "n_features_in_", points.shape[2])
-        if points.shape[2] != known:
+        n_features = getattr(self, "n_features_in_", points.shape[2])
+        if points.shape[2] != n_features:
             raise ValueError(
                 f"pairs has points with {points.shape[2]} features, but PairClassifier is "
-                f"expecting {known} features as input."
+                f"expecting {n_features} features as input."
             )
         return points.astype(np.float64, copy=False)
 
@@ -349,13 +352,13 @@ class PairClassifier(ClassifierMixin, Estimator):
                 "PairClassifier requires y to be passed, but the target y is None. Pass +1 for "
                 "each similar pair and -1 for each dissimilar pair."
             )
-        alike = check_signs(y, n_pairs, "y")
-        if alike.all() or not alike.any():
+        is_similar = check_signs(y, n_pairs, "y")
+        if is_similar.all() or not is_similar.any():
             raise ValueError(
-                f"y has only one class ({1 if alike.any() else -1}), but PairClassifier needs "
+                f"y has only one class ({1 if is_similar.any() else -1}), but PairClassifier needs "
                 "similar pairs (+1) and dissimilar pairs (-1)."
             )
-        return alike
+        return is_similar
 
     @staticmethod
     def _check_rate(strategy: Strategy, min_rate: float | None) -> None:
@@ -367,44 +370,45 @@ class PairClassifier(ClassifierMixin, Estimator):
             )
 
 
-# ---------------------------------------------------------------------- the threshold
+# ---------------------------------------------------------------------- threshold
 
 
-def best_threshold(
+def find_best_threshold(
     distances: Vector,
-    alike: NDArray[np.bool_],
+    is_similar: NDArray[np.bool_],
     strategy: Strategy,
     *,
     beta: float = 1.0,
     min_rate: float | None = None,
 ) -> float:
-    """Return the threshold that maximizes the strategy's criterion, the smallest of equal ones.
+    """Return the smallest threshold that maximizes the criterion of the strategy.
 
     >>> import numpy as np
-    >>> alike = np.array([True, True, False, True, False])
-    >>> best_threshold(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), alike, "max_tpr", min_rate=0.5)
+    >>> is_similar = np.array([True, True, False, True, False])
+    >>> distances = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    >>> find_best_threshold(distances, is_similar, "max_tpr", min_rate=0.5)
     4.5
     """
-    cuts = all_cuts(distances, alike)
+    cuts = find_cuts(distances, is_similar)
     if strategy == "accuracy":
-        worth = cuts.accuracies
+        criterion = cuts.accuracies
     elif strategy == "f_beta":
-        found = (1 + beta**2) * cuts.hits
-        worth = found / (cuts.alarms + cuts.hits + beta**2 * cuts.hits[-1])
+        numerator = (1 + beta**2) * cuts.hits
+        criterion = numerator / (cuts.alarms + cuts.hits + beta**2 * cuts.hits[-1])
     else:
         rates = cuts.hit_rates, 1 - cuts.alarm_rates
-        sought, kept = rates if strategy == "max_tpr" else rates[::-1]
-        worth = np.where(kept >= (min_rate or 0.0), sought, -1.0)
+        maximized_rate, limited_rate = rates if strategy == "max_tpr" else rates[::-1]
+        criterion = np.where(limited_rate >= (min_rate or 0.0), maximized_rate, -1.0)
         # Among thresholds with the best rate, prefer the one with the highest other rate.
-        worth = np.where(worth == worth.max(), kept, -1.0)
-    return float(cuts.thresholds[np.argmax(worth)])
+        criterion = np.where(criterion == criterion.max(), limited_rate, -1.0)
+    return float(cuts.thresholds[np.argmax(criterion)])
 
 
-# ---------------------------------------------------------------------- the learner
+# ---------------------------------------------------------------------- learner
 
 
-def _finite_distances(learner: Any, points: Matrix) -> Vector:
-    distances = distances_of_pairs(learner, points)
+def _compute_finite_distances(learner: Any, points: Matrix) -> Vector:
+    distances = compute_learned_distances(learner, points)
     if not np.isfinite(distances).all():
         row = int(np.argmin(np.isfinite(distances)))
         raise ValueError(
@@ -415,32 +419,32 @@ def _finite_distances(learner: Any, points: Matrix) -> Vector:
     return distances
 
 
-def _fitted_on_pairs(learner: Any, points: Matrix, signs: Indices) -> Any:
+def _fit_on_pairs(learner: Any, points: Matrix, signs: Indices) -> Any:
     """Fit the learner on the points of the pairs, with supervision in the form it accepts."""
-    last = learner.steps[-1][1] if isinstance(learner, Pipeline) else learner
-    if not _is_guided(last):  # It ignores the signs, so contradictory pairs do not matter.
+    last_step = learner.steps[-1][1] if isinstance(learner, Pipeline) else learner
+    if not _is_supervised(last_step):  # An unsupervised learner ignores the signs.
         return learner.fit(Pairs.from_arrays(points, signs, conflicts="keep")[0])
     X, pairs = Pairs.from_arrays(points, signs)
-    guide = guide_of(last, pairs)
+    supervision = derive_supervision(last_step, pairs)
     if not isinstance(learner, Pipeline):
-        return learner.fit(X, supervision=guide)
+        return learner.fit(X, supervision=supervision)
     with config_context(enable_metadata_routing=False):
-        return learner.fit(X, **{f"{learner.steps[-1][0]}__supervision": guide})
+        return learner.fit(X, **{f"{learner.steps[-1][0]}__supervision": supervision})
 
 
-def _is_guided(learner: Any) -> bool:
+def _is_supervised(learner: Any) -> bool:
     """Return True if a learner needs supervision."""
     return hasattr(learner, "learner_tags") and bool(learner.learner_tags.supervised)
 
 
-def guide_of(learner: Any, pairs: Pairs) -> Supervision | None:
+def derive_supervision(learner: Any, pairs: Pairs) -> Supervision | None:
     """Convert pairs to the supervision that a learner accepts, or None if it needs none.
 
     >>> from nearfar import RCA, Pairs
-    >>> guide_of(RCA(), Pairs([[0, 1], [1, 2]], [[3, 4]], n_samples=6))
+    >>> derive_supervision(RCA(), Pairs([[0, 1], [1, 2]], [[3, 4]], n_samples=6))
     Chunklets(1 chunklets of 3 rows, n_samples=6)
     """
-    if not _is_guided(learner):
+    if not _is_supervised(learner):
         return None
     tags = learner.learner_tags
     if "pairs" in tags.learns_from:

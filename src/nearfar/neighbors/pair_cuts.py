@@ -11,7 +11,7 @@ from nearfar.arrays import Vector
 
 
 class Cuts(NamedTuple):
-    """All distinct thresholds and their counts, from "no pair is similar" to "all pairs are".
+    """All distinct thresholds and their counts, from "no pair is similar" to "all are".
 
     A pair is predicted similar if its distance is at most the threshold. ``hits`` counts the
     similar pairs that are predicted similar (true positives), ``alarms`` the dissimilar pairs that
@@ -46,29 +46,29 @@ class Cuts(NamedTuple):
         alarms, misses = self.alarm_rates, 1 - self.hit_rates
         k = int(np.argmax(alarms >= misses))
         gap = (alarms - misses)[k - 1 : k + 1]
-        share = -gap[0] / (gap[1] - gap[0])
-        return float(alarms[k - 1] + share * (alarms[k] - alarms[k - 1]))
+        fraction = -gap[0] / (gap[1] - gap[0])
+        return float(alarms[k - 1] + fraction * (alarms[k] - alarms[k - 1]))
 
 
-def all_cuts(distances: Vector, alike: NDArray[np.bool_]) -> Cuts:
+def find_cuts(distances: Vector, is_similar: NDArray[np.bool_]) -> Cuts:
     """Return all distinct thresholds in ascending order, each midway between two distances.
 
     >>> import numpy as np
-    >>> cuts = all_cuts(np.array([1.0, 3.0, 2.0, 2.0]), np.array([True, False, True, False]))
+    >>> cuts = find_cuts(np.array([1.0, 3.0, 2.0, 2.0]), np.array([True, False, True, False]))
     >>> cuts.thresholds.tolist(), cuts.hits.tolist(), cuts.alarms.tolist()
     ([0.5, 1.5, 2.5, 3.0], [0, 1, 2, 2], [0, 0, 1, 2])
     """
     order = np.argsort(distances, kind="stable")
-    ranked, alike = distances[order], alike[order]
-    # Pairs at the same distance cannot be separated: only the last of them can be a cut.
-    last = np.flatnonzero(np.append(ranked[1:] > ranked[:-1], True))
-    levels = ranked[last]
+    sorted_distances, is_similar = distances[order], is_similar[order]
+    # A threshold cannot separate pairs with equal distances, so it follows the last of them.
+    last = np.flatnonzero(np.append(sorted_distances[1:] > sorted_distances[:-1], True))
+    levels = sorted_distances[last]
     middle = levels[:-1] + (levels[1:] - levels[:-1]) / 2
     # The midpoint of two adjacent floating-point numbers may round up to the larger one.
     middle = np.where(middle < levels[1:], middle, levels[:-1])
     lowest = levels[0] / 2 if levels[0] > 0 else -1.0
     return Cuts(
         np.concatenate([[lowest], middle, levels[-1:]]),
-        np.concatenate([[0], np.cumsum(alike)[last]]),
-        np.concatenate([[0], np.cumsum(~alike)[last]]),
+        np.concatenate([[0], np.cumsum(is_similar)[last]]),
+        np.concatenate([[0], np.cumsum(~is_similar)[last]]),
     )

@@ -12,7 +12,7 @@ from nearfar.arrays import Vector
 from nearfar.blocks import row_blocks
 
 
-def distances_of_pairs(learner: Any, pairs: NDArray[Any]) -> Vector:
+def compute_learned_distances(learner: Any, pairs: NDArray[Any]) -> Vector:
     """Return the learned distance between the two points of each pair.
 
     ``pairs`` has shape (n_pairs, 2, n_features). The distance is the learner's own
@@ -20,23 +20,23 @@ def distances_of_pairs(learner: Any, pairs: NDArray[Any]) -> Vector:
     Pipeline, the last step decides. If the learner is None, the distance is Euclidean.
 
     >>> import numpy as np
-    >>> distances_of_pairs(None, np.array([[[0.0, 0.0], [3.0, 4.0]]])).tolist()
+    >>> compute_learned_distances(None, np.array([[[0.0, 0.0], [3.0, 4.0]]])).tolist()
     [5.0]
     """
     if isinstance(learner, Pipeline):
         if len(learner.steps) > 1:
-            pairs = _mapped(learner[:-1], pairs)
+            pairs = _map_pairs(learner[:-1], pairs)
         learner = learner[-1]
     if hasattr(learner, "pair_distance"):
         return np.asarray(learner.pair_distance(pairs))
     distances = np.empty(len(pairs))
     for block in row_blocks(len(pairs), 64 * pairs.shape[2]):
-        some = pairs[block] if learner is None else _mapped(learner, pairs[block])
-        differences = some[:, 0].astype(np.float64) - some[:, 1]
+        mapped = pairs[block] if learner is None else _map_pairs(learner, pairs[block])
+        differences = mapped[:, 0].astype(np.float64) - mapped[:, 1]
         distances[block] = np.linalg.norm(differences, axis=1)
     return distances
 
 
-def _mapped(transformer: Any, pairs: NDArray[Any]) -> NDArray[Any]:
+def _map_pairs(transformer: Any, pairs: NDArray[Any]) -> NDArray[Any]:
     points = np.asarray(transformer.transform(pairs.reshape(-1, pairs.shape[2])))
     return points.reshape(len(pairs), 2, -1)

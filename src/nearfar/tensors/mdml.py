@@ -13,7 +13,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags, MultilinearLearner, report_of
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.blocks import blas_for
-from nearfar.large_margin.impostors import chosen_targets
+from nearfar.large_margin.impostors import find_checked_targets
 from nearfar.large_margin.mode_metrics import ModeMetrics
 from nearfar.large_margin.problem import Progress
 from nearfar.notices import warn, warn_of_limit
@@ -233,7 +233,7 @@ class MDML(MultilinearLearner):
         size, digits = float(np.abs(stack).max()), 1e-14 if T.dtype == np.float64 else 1e-6
         if size <= digits * float(np.abs(T).max()):
             raise ValueError("MDML: all samples are equal in X. At least two must differ.")
-        targets = chosen_targets(
+        targets = find_checked_targets(
             stack.reshape(len(T), -1), codes, classes, self.n_neighbors, "MDML"
         )
         bases = [_white_basis(stack, mode, digits) for mode in range(stack.ndim - 1)]
@@ -249,7 +249,7 @@ class MDML(MultilinearLearner):
                 self.converged_ = problem.solve(progress, max_iter=limit, tol=self.tol)
         finally:
             # After Ctrl-C, the learner keeps the result of the last step.
-            parts = problem.parts(progress.L)
+            parts = problem.split_modes(progress.L)
             factors = [Q @ W.T for Q, W in zip(bases, parts, strict=True)]
             self._keep_factors(_canonical(factors), mean, T.dtype)
             self.n_iter_ = progress.n_iter
@@ -259,9 +259,9 @@ class MDML(MultilinearLearner):
                 (1 + self.push_weight) * value for value in self.history_["objective"]
             ]
         problem.search(progress.L)
-        final = problem.objective(progress.L)
+        final = problem.evaluate_exactly(progress.L)
         self.objective_, self.n_active_ = (1 + self.push_weight) * final.loss, final.n_active
-        if final.loss >= (1 - 1e-4) * problem.loss_of_nothing() > 0:
+        if final.loss >= (1 - 1e-4) * problem.compute_zero_map_loss() > 0:
             warn(
                 f"MDML: with push_weight={self.push_weight} the optimal metrics are zero: for most "
                 "points, impostors are nearer than targets. Use a larger push_weight, or a smaller "

@@ -316,7 +316,10 @@ def test_nothing_is_overwritten_unless_asked(roll, here, capsys):
         (["--color", "name"], "'name': it has 200 different texts, but marks can tell 60 apart"),
         (["--drop", "zz"], "drop: there is no column 'zz'"),
         (["--neighbors", "300"], r"--neighbors 300 must be less than .* 200\."),
-        (["--set", "slack_penality=1"], "mvu has no parameter 'slack_penality'. Did you mean 'slack_penalty'"),
+        (
+            ["--set", "slack_penality=1"],
+            "mvu has no parameter 'slack_penality'. Did you mean 'slack_penalty'",
+        ),
         (["--set", "slack_penalty"], "--set slack_penalty: write it as name=value"),
         (["--set", "n_neighbors=3"], "--set n_neighbors=3: say --neighbors 3"),
         (["--set", "constraints=none"], "constraints must be 'inequality' or"),

@@ -19,7 +19,7 @@ from nearfar.base.local_voter import LocalVoter
 from nearfar.base.relevance import share_text
 from nearfar.blocks import row_blocks
 from nearfar.neighbors.knn import KNNClassifier
-from nearfar.neighbors.linear_votes import explain_linear, linear_map_of, may_be_linear
+from nearfar.neighbors.linear_votes import estimate_linear_map, explain_linear, may_be_linear
 from nearfar.words import hyphened, listed
 
 #: Numbers of training rows before a map that a model keeps for explanations, at most.
@@ -169,7 +169,9 @@ def _explain_knn(
                 "it keeps only mapped rows: it was made by an older version, or they were more "
                 f"than {MOST_KEPT:,} numbers. Fit it again, to fewer rows."
             )
-        linear = linear_map_of(lambda part: map_through(back, part), _floats(rows), last._points)
+        linear = estimate_linear_map(
+            lambda part: map_through(back, part), _floats(rows), last._points
+        )
         if linear is None:
             raise ValueError(_cannot(called))
         mapped = map_through(back, queries)

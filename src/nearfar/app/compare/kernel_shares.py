@@ -21,8 +21,9 @@ def kernels_of(chain: Pipeline | None) -> dict[str, Any] | None:
 
 def kernels_in(learner: Any) -> dict[str, Any] | None:
     """The same of one step."""
-    for part in ("kernel_", "estimator_"):  # of a method with a kernel, of a machine
-        learner = getattr(learner, part, learner)
+    # An MKLClassifier stores its kernel learner as estimator_, a method with a kernel as kernel_.
+    inner = (getattr(learner, name, None) for name in ("estimator_", "kernel_"))
+    learner = next((one for one in inner if isinstance(one, KernelLearner)), learner)
     if not isinstance(learner, KernelLearner) or not len(getattr(learner, "shares_", ())):
         return None
     gap = getattr(learner, "duality_gap_", None)

@@ -41,7 +41,7 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.base import LinearLearner
 from nearfar.blocks import row_blocks
 from nearfar.evaluation.measures import Measure
-from nearfar.neighbors.pair_classifier import Strategy, best_threshold, guide_of
+from nearfar.neighbors.pair_classifier import Strategy, derive_supervision, find_best_threshold
 from nearfar.summaries.supervision import Pairs, Supervision
 
 MEASURE = Measure(
@@ -178,7 +178,7 @@ def told_by(learner: Any, pairs: Pairs) -> Supervision | None:
     if isinstance(learner, str):
         return None
     if hasattr(learner, "learner_tags"):
-        return guide_of(learner, pairs)
+        return derive_supervision(learner, pairs)
     return pairs if "supervision" in signature(learner.fit).parameters else None
 
 
@@ -311,7 +311,7 @@ def run_pair_fold(
     tuned = perf_counter() - began
     final = judged(problem, choice.setting, train, test)
     codes = problem.codes[test]
-    threshold = best_threshold(final.fitted, problem.codes[train] == 1, problem.strategy)
+    threshold = find_best_threshold(final.fitted, problem.codes[train] == 1, problem.strategy)
     unit = float(np.median(final.fitted)) or 1.0
     rates = error_rates(final.distances, codes, threshold)
     result: dict[str, Any] = {

@@ -41,7 +41,7 @@ from nearfar.app.tables.inputs import as_table
 from nearfar.app.tables.reading import left_to_drop, read_data, read_judged_pairs
 from nearfar.app.tables.traps import Trap
 from nearfar.arrays import Indices
-from nearfar.neighbors.pair_classifier import best_threshold
+from nearfar.neighbors.pair_classifier import find_best_threshold
 from nearfar.summaries.supervision import Pairs
 from nearfar.words import count, percent
 
@@ -167,7 +167,7 @@ class PairKind(RowKind):
         for train, test in inner_pair_splits("full", problem.ends, problem.codes, problem.same):
             found = judged(problem, chosen.setting, train, test)
             alike = problem.codes[train] == 1
-            threshold = best_threshold(found.fitted, alike, problem.strategy)
+            threshold = find_best_threshold(found.fitted, alike, problem.strategy)
             both = error_rates(found.distances, problem.codes[test], threshold)
             rates.append([both["missed"] or 0.0, both["false_alike"] or 0.0])
         if not rates:
