@@ -18,7 +18,7 @@ from nearfar import LLE, MVU, Isomap, LaplacianEigenmaps, VariationalMVU
 from nearfar.datasets import make_sensor_network
 from nearfar.evaluation import embedding_quality, procrustes_error
 from nearfar.manifold import sensor_localization
-from nearfar.manifold.bad_edges import hitting_scores, pruned_graph
+from nearfar.manifold.bad_edges import compute_hitting_scores, prune_graph
 from nearfar.solvers.stress_descent import descend_stress
 from nearfar.solvers.unfolding import Edges
 from nearfar.summaries.neighbor_graph import NeighborGraph
@@ -738,8 +738,8 @@ def see_sweep(row: Numbers) -> str:
 def fit_bad_edges(_: Any) -> tuple[Numbers, Arrays]:
     roll = swiss_roll(600, seed=2, noise=0.8)
     graph = NeighborGraph.from_points(roll.X, n_neighbors=7)
-    whole, left = edges_of(graph), edges_of(pruned_graph(graph, n_steps=7))
-    scores = hitting_scores(graph, whole, 7)
+    whole, left = edges_of(graph), edges_of(prune_graph(graph, n_steps=7))
+    scores = compute_hitting_scores(graph, whole, 7)
     kept = np.isin(whole @ [600, 1], left @ [600, 1])
     bad = np.abs(roll.angle[whole[:, 0]] - roll.angle[whole[:, 1]]) > 2
     higher = scores[~bad][:, None] > scores[bad]

@@ -115,10 +115,10 @@ def test_a_nearly_constant_kernel_keeps_its_digits():
 
 
 def test_anchor_of_two_kernels():
-    found = alignment_weights([LINEAR6, NARROW6], Y6, centered=False)
-    assert found.value == pytest.approx(2.66342846, abs=1e-7)
-    assert found.alignment == pytest.approx(0.44390474, abs=1e-7)
-    assert found.weights == pytest.approx([0.00467504, 0.3358185], abs=1e-6)
+    result = alignment_weights([LINEAR6, NARROW6], Y6, centered=False)
+    assert result.value == pytest.approx(2.66342846, abs=1e-7)
+    assert result.alignment == pytest.approx(0.44390474, abs=1e-7)
+    assert result.weights == pytest.approx([0.00467504, 0.3358185], abs=1e-6)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -129,18 +129,18 @@ def test_weights_reach_the_optimum_of_the_conic_program(centered, labelled, clas
     y = y[:labelled]
     b, Q, T = parts(kernels, y, centered)
     mu = cp.Variable(4)
-    found = alignment_weights(kernels, y, centered=centered)
-    assert found.value == pytest.approx(largest(b, Q, mu, [mu >= 0]), rel=1e-6)
-    assert (found.weights >= 0).all()
-    assert found.value == pytest.approx(b @ found.weights, rel=1e-9)
-    assert found.weights @ Q @ found.weights == pytest.approx(1)
-    assert found.gap == pytest.approx(0, abs=1e-9)
+    result = alignment_weights(kernels, y, centered=centered)
+    assert result.value == pytest.approx(largest(b, Q, mu, [mu >= 0]), rel=1e-6)
+    assert (result.weights >= 0).all()
+    assert result.value == pytest.approx(b @ result.weights, rel=1e-9)
+    assert result.weights @ Q @ result.weights == pytest.approx(1)
+    assert result.gap == pytest.approx(0, abs=1e-9)
     if labelled == 30:
-        assert found.alignment == pytest.approx(
-            alignment(found.kernel, target_kernel(y), centered=centered)
+        assert result.alignment == pytest.approx(
+            alignment(result.kernel, target_kernel(y), centered=centered)
         )
         best = max(target_alignment(K, y, centered) for K in kernels)
-        assert found.alignment >= best - 1e-12
+        assert result.alignment >= best - 1e-12
     # Mode "independent".
     own = alignment_weights(kernels, y, kernel_family="independent", centered=centered)
     unit = own.weights * np.sqrt(np.diag(Q))
@@ -148,12 +148,12 @@ def test_weights_reach_the_optimum_of_the_conic_program(centered, labelled, clas
         (b / np.sqrt(np.diag(Q))) / (b / np.sqrt(np.diag(Q))).sum()
     )
     assert own.weights @ Q @ own.weights == pytest.approx(1)
-    assert own.value <= own.bound == pytest.approx(found.value)
+    assert own.value <= own.bound == pytest.approx(result.value)
     # Mode "signed".
     signed = alignment_weights(kernels, y, kernel_family="signed", centered=centered)
     K = sum(mu[i] * kernel for i, kernel in enumerate(kernels))
     assert signed.value == pytest.approx(largest(b, Q, mu, [(K + K.T) / 2 >> 0]), rel=1e-5)
-    assert signed.bound >= signed.value >= found.value * (1 - 1e-9)
+    assert signed.bound >= signed.value >= result.value * (1 - 1e-9)
     assert linalg.eigvalsh(signed.kernel)[0] >= -1e-9 * np.trace(signed.kernel)
     # Mode "free".
     free = alignment_weights(None, y, kernel_family="free", centered=centered, n_points=30)
@@ -171,19 +171,19 @@ def test_closed_form_of_directions(centered):
     b, Q, _ = parts([np.outer(v, v) for v in V.T], y, centered)
     assert pytest.approx(np.eye(6), abs=1e-9) == Q
     mu = cp.Variable(6)
-    found = alignment_weights(
+    result = alignment_weights(
         [kernels[1]], y, kernel_family="rank_one", centered=centered, n_directions=6
     )
-    assert found.value == pytest.approx(largest(b, Q, mu, [mu >= 0]), rel=1e-6)
-    assert found.weights == pytest.approx(b / np.linalg.norm(b))
+    assert result.value == pytest.approx(largest(b, Q, mu, [mu >= 0]), rel=1e-6)
+    assert result.weights == pytest.approx(b / np.linalg.norm(b))
 
 
 def test_copies_and_constant_kernels_do_no_harm():
     kernels, y = kernels_and_labels()
-    found = alignment_weights(kernels, y)
+    result = alignment_weights(kernels, y)
     more = [*kernels, 2 * kernels[1], np.ones((30, 30))]
     again = alignment_weights(more, y)
-    assert again.value == pytest.approx(found.value)
+    assert again.value == pytest.approx(result.value)
     assert again.weights[-1] == 0
 
 
@@ -196,8 +196,8 @@ def test_a_function_gives_the_same_and_few_kernels_are_kept():
         calls.append(i)
         return kernels[i]
 
-    found = alignment_weights(made, y)
-    assert found.weights == pytest.approx(alignment_weights(np.array(kernels), y).weights)
+    result = alignment_weights(made, y)
+    assert result.weights == pytest.approx(alignment_weights(np.array(kernels), y).weights)
     assert len(calls) < 8 * 8
 
 

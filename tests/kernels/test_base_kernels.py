@@ -39,20 +39,20 @@ def by_scikit_learn(A, B):
 @pytest.mark.parametrize("unit_diagonal", [False, True])
 def test_values_are_those_of_scikit_learn(unit_diagonal):
     base = BaseKernels(ASKED, X, NAMES, unit_diagonal)
-    among = base.over(X)
-    for i, (wanted, own, others) in enumerate(
+    among = base.build_kernel_set(X)
+    for i, (expected, own, others) in enumerate(
         zip(by_scikit_learn(Z, X), by_scikit_learn(X, X), by_scikit_learn(Z, Z), strict=True)
     ):
         if unit_diagonal:
-            wanted = wanted / np.sqrt(np.outer(others.diagonal(), own.diagonal()))
+            expected = expected / np.sqrt(np.outer(others.diagonal(), own.diagonal()))
             own = own / np.sqrt(np.outer(own.diagonal(), own.diagonal()))
-        np.testing.assert_allclose(base.values(i, Z, X), wanted, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(base.values(i, Z, X), expected, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(among.rows(i, slice(3, 9)), own[3:9], rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(among.diagonals()[i], own.diagonal(), rtol=1e-10)
         assert among.traces[i] == pytest.approx(own.trace())
     weights = np.arange(7.0)
-    wanted = sum(w * base.values(i, Z, X) for i, w in enumerate(weights))
-    np.testing.assert_allclose(base.weighted(weights, Z, X), wanted, rtol=1e-10)
+    expected = sum(w * base.values(i, Z, X) for i, w in enumerate(weights))
+    np.testing.assert_allclose(base.compute_weighted_sum(weights, Z, X), expected, rtol=1e-10)
 
 
 def test_auto_is_ten_kernels_that_units_and_shifts_do_not_change():
@@ -71,9 +71,9 @@ def test_auto_is_ten_kernels_that_units_and_shifts_do_not_change():
 
 def test_widths_share_one_matrix_and_others_keep_none():
     base = BaseKernels("auto", X)
-    (squares,) = base.over(X)._distances.values()
+    (squares,) = base.build_kernel_set(X)._distances.values()
     assert squares.shape == (37, 37)
-    assert not BaseKernels("features", X).over(X)._distances
+    assert not BaseKernels("features", X).build_kernel_set(X)._distances
 
 
 def test_features_have_one_kernel_each():
@@ -119,6 +119,6 @@ def test_kernels_that_are_zero_or_overflow_are_refused():
     constant = np.column_stack([X, np.full(len(X), 7.0)])
     base = BaseKernels(["rbf", ("linear", {"columns": [5]})], constant)
     with pytest.raises(ValueError, match="kernels\\[1\\] \\(linear of x5\\) .* do not vary"):
-        base.over(constant)
+        base.build_kernel_set(constant)
     with pytest.raises(ValueError, match="too large for kernels"):
         BaseKernels("auto", 1e200 * X)

@@ -28,15 +28,15 @@ def test_decisions_are_those_of_a_machine_on_the_learned_kernel(learner, classes
     own = (AlignmentKernelLearner() if learner is None else learner).fit(X_[::2], y[::2])
     machine = SVC(C=3.0, kernel="precomputed").fit(own.kernel(X_[::2]), y[::2])
     classifier = MKLClassifier(learner, C=3.0).fit(X_[::2], y[::2])
-    wanted = machine.decision_function(own.kernel(X_, X_[::2]))
-    np.testing.assert_allclose(classifier.decision_function(X_), wanted, atol=1e-6)
+    expected = machine.decision_function(own.kernel(X_, X_[::2]))
+    np.testing.assert_allclose(classifier.decision_function(X_), expected, atol=1e-6)
     np.testing.assert_array_equal(classifier.predict(X_), machine.predict(own.kernel(X_, X_[::2])))
     np.testing.assert_array_equal(classifier.weights_, own.weights_)
     assert classifier.kernel_names_ == own.kernel_names_
 
 
 def test_only_learners_of_kernels_are_taken():
-    with pytest.raises(ValueError, match="estimator must be None, or a learner of a kernel"):
+    with pytest.raises(ValueError, match="estimator must be None, or a kernel learner"):
         MKLClassifier(Euclidean()).fit(X, Y)
     with pytest.raises(ValueError, match="no kernel values for other points"):
         MKLClassifier(AlignmentKernelLearner(kernel_family="free")).fit(X, Y)
@@ -57,7 +57,7 @@ def test_conformal_machine_step_by_step(data, n_rounds):
     else:
         X, y = load_iris(return_X_y=True)
     gamma = 1 / X[::2].var(axis=0).sum()
-    found = ConformalSVC(C=2.0, width=0.7, n_rounds=n_rounds).fit(X[::2], y[::2])
+    result = ConformalSVC(C=2.0, width=0.7, n_rounds=n_rounds).fit(X[::2], y[::2])
     K, c = pairwise.rbf_kernel(X[::2], gamma=gamma), np.ones(len(X[::2]))
     across, other = pairwise.rbf_kernel(X, X[::2], gamma=gamma), np.ones(len(X))
     machine = SVC(C=2.0, kernel="precomputed").fit(K, y[::2])
@@ -66,9 +66,9 @@ def test_conformal_machine_step_by_step(data, n_rounds):
         size = np.sqrt(np.mean(stretched(X[::2], centers, 0.7) ** 2))
         c, other = stretched(X[::2], centers, 0.7, size), stretched(X, centers, 0.7, size)
         machine = SVC(C=2.0, kernel="precomputed").fit(K * np.outer(c, c), y[::2])
-    wanted = machine.decision_function(across * np.outer(other, c))
-    np.testing.assert_allclose(found.decision_function(X), wanted, atol=1e-6)
-    np.testing.assert_array_equal(found.support_, machine.support_)
+    expected = machine.decision_function(across * np.outer(other, c))
+    np.testing.assert_allclose(result.decision_function(X), expected, atol=1e-6)
+    np.testing.assert_array_equal(result.support_, machine.support_)
 
 
 def test_width_is_that_between_support_vectors():

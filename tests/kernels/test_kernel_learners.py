@@ -96,9 +96,9 @@ def test_alignment_learner_is_the_program_of_its_kernels(classes):
     solved(problem)
     learner = AlignmentKernelLearner(NAMED).fit(X, y)
     assert learner.objective_ == pytest.approx(problem.value, rel=1e-6)
-    wanted = mu.value / [np.linalg.norm(K) for K in kernels]
-    found = learner.weights_ / learner.weights_.max()
-    np.testing.assert_allclose(found, wanted / wanted.max(), atol=1e-3)
+    expected = mu.value / [np.linalg.norm(K) for K in kernels]
+    result = learner.weights_ / learner.weights_.max()
+    np.testing.assert_allclose(result, expected / expected.max(), atol=1e-3)
     assert 0 <= learner.duality_gap_ < 1e-9
 
 
@@ -117,8 +117,8 @@ def test_easy_mkl_is_its_program_and_static_weights_are_those_of_matrices():
     assert learner.objective_ == pytest.approx(problem.value, rel=1e-5)
     assert learner.bound_ <= problem.value * (1 + 1e-6)
     z = signs * gamma.value
-    wanted = np.array([z @ K @ z for K in kernels])
-    np.testing.assert_allclose(learner.weights_, wanted / wanted.sum(), atol=1e-5)
+    expected = np.array([z @ K @ z for K in kernels])
+    np.testing.assert_allclose(learner.weights_, expected / expected.sum(), atol=1e-5)
     np.testing.assert_allclose(EasyMKL.weights_of(kernels, Y, 0.2), learner.weights_, atol=1e-9)
 
 
@@ -126,8 +126,8 @@ def test_average_has_kernels_of_equal_trace():
     kernels = kernels_of(X, X, X.mean(axis=0))
     learner = AverageKernelLearner(NAMED).fit(X, Y)
     np.testing.assert_allclose(learner.weights_ * [np.trace(K) for K in kernels], 9.0)
-    wanted = sum(36 / 4 / np.trace(K) * K for K in kernels)
-    np.testing.assert_allclose(learner.kernel(X), wanted, rtol=1e-10)
+    expected = sum(36 / 4 / np.trace(K) * K for K in kernels)
+    np.testing.assert_allclose(learner.kernel(X), expected, rtol=1e-10)
 
 
 MODES = [
@@ -173,8 +173,8 @@ def test_new_points_have_the_kernel_and_its_distances(learner):
     # Distances between points in the span are exact.
     both = np.vstack([X[:5], X[3:8]])
     again = learner.transform(both)
-    wanted = squared(learner.kernel(both), *2 * (learner.kernel(both).diagonal(),))
-    np.testing.assert_allclose(cdist(again, again, "sqeuclidean"), wanted, atol=1e-6)
+    expected = squared(learner.kernel(both), *2 * (learner.kernel(both).diagonal(),))
+    np.testing.assert_allclose(cdist(again, again, "sqeuclidean"), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("cls", [AlignmentKernelLearner, MarginKernelLearner])

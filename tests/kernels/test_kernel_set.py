@@ -13,7 +13,7 @@ from nearfar.kernels import (
     margin_weights,
     target_kernel,
 )
-from nearfar.kernels.kernel_set import KernelSet, check_kernel, kernel_set
+from nearfar.kernels.kernel_set import KernelSet, check_kernel, make_kernel_set
 
 Y = np.arange(12) % 2
 GOOD = np.random.default_rng(0).standard_normal((12, 12))
@@ -143,7 +143,7 @@ def test_a_negative_eigenvalue_that_hides_is_found_by_the_method():
     # Its smallest eigenvalue is -2; that of any 300 of its points is 0.25.
     sign = 2.0 * y - 1
     K = np.eye(n) - 3 / n * np.outer(sign, sign)
-    kernel_set([K], n)
+    make_kernel_set([K], n)
     with pytest.raises(ValueError, match=r"kernels\[0\] must be positive semi-definite"):
         margin_weights([K, np.eye(n)], y, C=1.0)
 
@@ -163,5 +163,5 @@ def test_a_set_of_ones_own():
     kernels = [np.exp(squares / -(10.0**i)) for i in range(3)]
     for learner in LEARNERS:
         own, given = learner(Widths(squares), Y), learner(kernels, Y)
-        own, given = (getattr(found, "weights", found) for found in (own, given))
+        own, given = (getattr(result, "weights", result) for result in (own, given))
         assert own == pytest.approx(given, abs=1e-9)

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from nearfar.kernels import margin_value, margin_weights, vc_confidence
-from nearfar.kernels.margin_value import primal_value
+from nearfar.kernels.margin_value import compute_primal_value
 
 T6 = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]], float)
 Y6 = np.array([-1, -1, -1, 1, 1, 1])
@@ -191,9 +191,9 @@ ANCHORS = [
 
 @pytest.mark.parametrize(("C", "dual_ridge", "value", "weights"), ANCHORS)
 def test_anchors_of_two_kernels(C, dual_ridge, value, weights):
-    found = margin_weights([LINEAR6, NARROW6], Y6, C=C, dual_ridge=dual_ridge, trace=6, tol=1e-7)
-    assert found.value == pytest.approx(value, rel=1e-6)
-    assert found.weights == pytest.approx(weights, abs=1e-3)
+    result = margin_weights([LINEAR6, NARROW6], Y6, C=C, dual_ridge=dual_ridge, trace=6, tol=1e-7)
+    assert result.value == pytest.approx(value, rel=1e-6)
+    assert result.weights == pytest.approx(weights, abs=1e-3)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -202,17 +202,17 @@ def test_weights_reach_the_optimum_of_the_conic_program(C, dual_ridge, classes):
     X, y = rows(20, classes)
     kernels = kernels_of(X)
     optimum, weights = program(kernels, y, C, dual_ridge, 20.0)
-    found = margin_weights(kernels, y, C=C, dual_ridge=dual_ridge, tol=1e-5)
-    assert found.bound <= optimum * (1 + 1e-6)
-    assert optimum * (1 - 1e-6) <= found.value
-    assert found.value == pytest.approx(optimum, rel=1e-4)
-    assert found.bound == pytest.approx(proven(found, kernels, y, dual_ridge, 20.0), rel=1e-9)
-    assert found.weights @ [np.trace(K) for K in kernels] == pytest.approx(20)
-    assert found.weights == pytest.approx(weights, abs=0.15 * np.abs(weights).max())
+    result = margin_weights(kernels, y, C=C, dual_ridge=dual_ridge, tol=1e-5)
+    assert result.bound <= optimum * (1 + 1e-6)
+    assert optimum * (1 - 1e-6) <= result.value
+    assert result.value == pytest.approx(optimum, rel=1e-4)
+    assert result.bound == pytest.approx(proven(result, kernels, y, dual_ridge, 20.0), rel=1e-9)
+    assert result.weights @ [np.trace(K) for K in kernels] == pytest.approx(20)
+    assert result.weights == pytest.approx(weights, abs=0.15 * np.abs(weights).max())
     # Compute the functional of the learned kernel in another way.
-    assert margin_value(found.kernel, y, C, dual_ridge) == pytest.approx(found.value, rel=1e-4)
-    assert np.all(found.alpha >= 0) and (C is None or found.alpha.max() <= C)
-    values, bounds = ([step[k] for step in found.history] for k in ("value", "bound"))
+    assert margin_value(result.kernel, y, C, dual_ridge) == pytest.approx(result.value, rel=1e-4)
+    assert np.all(result.alpha >= 0) and (C is None or result.alpha.max() <= C)
+    values, bounds = ([step[k] for step in result.history] for k in ("value", "bound"))
     assert np.all(np.diff(values) <= 0) and np.all(np.diff(bounds) >= 0)
 
 
@@ -220,12 +220,12 @@ def test_weights_read_as_variables_would_not_do():
     """The weights are the multipliers of the forms; the forms themselves are far from them."""
     X, y = rows(20)
     kernels = kernels_of(X)
-    found = margin_weights(kernels, y, tol=1e-5)
-    z = signs_of(y)[0] * found.alpha
+    result = margin_weights(kernels, y, tol=1e-5)
+    z = signs_of(y)[0] * result.alpha
     forms = np.array([z @ K @ z / np.trace(K) for K in kernels])
     wrong = forms / (forms @ [np.trace(K) for K in kernels]) * 20
     assert margin_value(sum(w * K for w, K in zip(wrong, kernels, strict=True)), y, 1.0) > (
-        1.01 * found.value
+        1.01 * result.value
     )
 
 
@@ -236,14 +236,14 @@ def test_norms_reach_the_optimum_of_the_conic_program(p, C, dual_ridge, classes,
     X, y = rows(20, classes)
     kernels, y = kernels_of(X), y[:labelled]
     optimum, _ = program(kernels, y, C, dual_ridge, 20.0, p)
-    found = margin_weights(kernels, y, C=C, dual_ridge=dual_ridge, norm=p, tol=2e-5)
-    assert found.bound * (1 - 1e-6) <= optimum <= found.value * (1 + 1e-6)
-    assert found.value == pytest.approx(optimum, rel=1e-4)
-    assert found.bound == pytest.approx(proven(found, kernels, y, dual_ridge, 20.0, p), rel=1e-8)
-    sizes = found.weights * [np.trace(K) for K in kernels]
+    result = margin_weights(kernels, y, C=C, dual_ridge=dual_ridge, norm=p, tol=2e-5)
+    assert result.bound * (1 - 1e-6) <= optimum <= result.value * (1 + 1e-6)
+    assert result.value == pytest.approx(optimum, rel=1e-4)
+    assert result.bound == pytest.approx(proven(result, kernels, y, dual_ridge, 20.0, p), rel=1e-8)
+    sizes = result.weights * [np.trace(K) for K in kernels]
     assert np.linalg.norm(sizes, p) == pytest.approx(20)
-    learned = found.kernel[:labelled, :labelled]
-    assert margin_value(learned, y, C, dual_ridge) == pytest.approx(found.value, rel=1e-4)
+    learned = result.kernel[:labelled, :labelled]
+    assert margin_value(learned, y, C, dual_ridge) == pytest.approx(result.value, rel=1e-4)
 
 
 @pytest.mark.parametrize(("C", "dual_ridge"), [(1.0, 0.0), (None, 0.5), (None, 0.0)])
@@ -252,26 +252,28 @@ def test_signed_weights_reach_the_optimum_over_the_span(C, dual_ridge, labelled)
     X, y = rows(14, seed=1)
     kernels, y = kernels_of(X)[:3], y[:labelled]
     optimum = conic(kernels, y, C, dual_ridge, 14.0)
-    found = margin_weights(kernels, y, C=C, dual_ridge=dual_ridge, kernel_family="signed", tol=5e-4)
-    assert found.bound * (1 - 1e-5) <= optimum <= found.value * (1 + 1e-5)
-    assert found.value == pytest.approx(optimum, rel=1e-3)
-    assert found.weights @ [np.trace(K) for K in kernels] == pytest.approx(14)
-    assert linalg.eigvalsh(found.kernel)[0] >= -1e-9 * 14
+    result = margin_weights(
+        kernels, y, C=C, dual_ridge=dual_ridge, kernel_family="signed", tol=5e-4
+    )
+    assert result.bound * (1 - 1e-5) <= optimum <= result.value * (1 + 1e-5)
+    assert result.value == pytest.approx(optimum, rel=1e-3)
+    assert result.weights @ [np.trace(K) for K in kernels] == pytest.approx(14)
+    assert linalg.eigvalsh(result.kernel)[0] >= -1e-9 * 14
     # The bound that alpha alone proves is the minimum of its plane over the cone.
     z = np.zeros(14)
-    z[:labelled] = signs_of(y)[0] * found.alpha
+    z[:labelled] = signs_of(y)[0] * result.alpha
     mu = cp.Variable(3)
     K = sum(mu[i] * kernel for i, kernel in enumerate(kernels))
-    plane = 2 * found.alpha.sum() - dual_ridge * found.alpha @ found.alpha
+    plane = 2 * result.alpha.sum() - dual_ridge * result.alpha @ result.alpha
     plane -= sum(mu[i] * (z @ kernel @ z) for i, kernel in enumerate(kernels))
     proof = solved(cp.Problem(cp.Minimize(plane), [(K + K.T) / 2 >> 0, cp.trace(K) == 14]))
-    assert found.bound * (1 - 1e-5) <= proof <= optimum * (1 + 1e-5)
+    assert result.bound * (1 - 1e-5) <= proof <= optimum * (1 + 1e-5)
     # With S of the cuts, no program is needed: all kernels have the same multiple of the trace.
-    S = found.psd_cuts @ found.psd_cuts.T
+    S = result.psd_cuts @ result.psd_cuts.T
     multiples = [(z @ kernel @ z + np.sum(S * kernel)) / np.trace(kernel) for kernel in kernels]
     assert multiples == pytest.approx([multiples[0]] * 3, rel=1e-2)
-    if (found.weights < -1e-3).any():
-        assert found.value < margin_weights(kernels, y, C=C, dual_ridge=dual_ridge, tol=1e-5).bound
+    if (result.weights < -1e-3).any():
+        assert result.value < margin_weights(kernels, y, C=C, dual_ridge=dual_ridge, tol=1e-5).bound
 
 
 def test_points_without_a_label_count_by_their_trace():
@@ -279,10 +281,12 @@ def test_points_without_a_label_count_by_their_trace():
     kernels, y = kernels_of(X), y[:15]
     for C, dual_ridge in KINDS[1:3]:
         optimum, _ = program(kernels, y, C, dual_ridge, 10.0)
-        found = margin_weights(np.array(kernels), y, C=C, dual_ridge=dual_ridge, trace=10, tol=1e-5)
-        assert found.value == pytest.approx(optimum, rel=1e-4)
-        assert found.bound == pytest.approx(proven(found, kernels, y, dual_ridge, 10.0), rel=1e-9)
-        assert found.kernel.shape == (24, 24) and np.trace(found.kernel) == pytest.approx(10)
+        result = margin_weights(
+            np.array(kernels), y, C=C, dual_ridge=dual_ridge, trace=10, tol=1e-5
+        )
+        assert result.value == pytest.approx(optimum, rel=1e-4)
+        assert result.bound == pytest.approx(proven(result, kernels, y, dual_ridge, 10.0), rel=1e-9)
+        assert result.kernel.shape == (24, 24) and np.trace(result.kernel) == pytest.approx(10)
 
 
 @pytest.mark.parametrize(("C", "dual_ridge"), [(None, 0.0), (0.02, 0.0), (1.0, 0.3), (None, 1.0)])
@@ -294,19 +298,19 @@ def test_free_kernel_is_the_closed_form(C, dual_ridge):
         if C is None and dual_ridge == 0
         else conic(None, y, C, dual_ridge, 5.0, 9)
     )
-    found = margin_weights(
+    result = margin_weights(
         None, y, C=C, dual_ridge=dual_ridge, kernel_family="free", trace=5, n_points=9
     )
-    assert found.value == pytest.approx(optimum, rel=1e-6)
-    assert found.gap == pytest.approx(0, abs=1e-9)
-    assert found.weights is None
+    assert result.value == pytest.approx(optimum, rel=1e-6)
+    assert result.gap == pytest.approx(0, abs=1e-9)
+    assert result.weights is None
     # The solution repeats the labels and is zero for other points.
-    assert not found.kernel[7:].any() and np.linalg.matrix_rank(found.kernel) == 1
-    assert np.trace(found.kernel) == pytest.approx(5)
+    assert not result.kernel[7:].any() and np.linalg.matrix_rank(result.kernel) == 1
+    assert np.trace(result.kernel) == pytest.approx(5)
     other = margin_weights(
         [np.eye(9), np.ones((9, 9)) + np.eye(9)], y, C=C, dual_ridge=dual_ridge, trace=5
     )
-    assert found.value <= other.value
+    assert result.value <= other.value
 
 
 def test_signed_weights_of_several_classes():
@@ -314,12 +318,12 @@ def test_signed_weights_of_several_classes():
     kernels = kernels_of(X)[:3]
     for C, dual_ridge, labelled in ((1.0, 0.0, 15), (None, 0.5, 10)):
         optimum = conic(kernels, y[:labelled], C, dual_ridge, 15.0)
-        found = margin_weights(
+        result = margin_weights(
             kernels, y[:labelled], C=C, dual_ridge=dual_ridge, kernel_family="signed", tol=5e-4
         )
-        assert found.bound * (1 - 1e-5) <= optimum <= found.value * (1 + 1e-5)
-        assert found.value == pytest.approx(optimum, rel=1e-3)
-        assert linalg.eigvalsh(found.kernel)[0] >= -1e-9 * 15
+        assert result.bound * (1 - 1e-5) <= optimum <= result.value * (1 + 1e-5)
+        assert result.value == pytest.approx(optimum, rel=1e-3)
+        assert linalg.eigvalsh(result.kernel)[0] >= -1e-9 * 15
 
 
 @pytest.mark.parametrize(("C", "dual_ridge"), KINDS)
@@ -330,31 +334,33 @@ def test_directions_of_one_kernel(C, dual_ridge, classes, labelled):
     K = np.exp(-cdist(X, X, "sqeuclidean") / 4)
     V = linalg.eigh(K)[1][:, ::-1][:, :8]
     optimum, _ = program([np.outer(v, v) for v in V.T], y, C, dual_ridge, 16.0)
-    found = margin_weights(
+    result = margin_weights(
         K, y, C=C, dual_ridge=dual_ridge, kernel_family="rank_one", n_directions=8, tol=5e-5
     )
-    assert found.value == pytest.approx(optimum, rel=1e-4)
-    assert found.bound <= optimum * (1 + 1e-6)
-    assert np.abs(np.sum(found.directions * V, axis=0)) == pytest.approx(np.ones(8))
-    assert found.kernel == pytest.approx((found.directions * found.weights) @ found.directions.T)
+    assert result.value == pytest.approx(optimum, rel=1e-4)
+    assert result.bound <= optimum * (1 + 1e-6)
+    assert np.abs(np.sum(result.directions * V, axis=0)) == pytest.approx(np.ones(8))
+    assert result.kernel == pytest.approx(
+        (result.directions * result.weights) @ result.directions.T
+    )
 
 
 def test_one_kernel_is_scaled_to_the_trace():
     X, y = rows()
     K = X @ X.T
-    found = margin_weights([K], y, trace=3)
-    assert found.weights == pytest.approx([3 / np.trace(K)])
-    assert len(found.history) == 1
+    result = margin_weights([K], y, trace=3)
+    assert result.weights == pytest.approx([3 / np.trace(K)])
+    assert len(result.history) == 1
 
 
 def test_intercept_serves_the_learned_kernel():
     X, y = rows(60, seed=2)
     kernels = kernels_of(X)
-    found = margin_weights(kernels, y, C=1.0, tol=1e-5)
+    result = margin_weights(kernels, y, C=1.0, tol=1e-5)
     sign = signs_of(y)[0]
-    decision = found.kernel @ (sign * found.alpha) + found.intercept
-    machine = SVC(C=1.0, kernel="precomputed", tol=1e-6).fit(found.kernel, y)
-    assert decision == pytest.approx(machine.decision_function(found.kernel), abs=0.05)
+    decision = result.kernel @ (sign * result.alpha) + result.intercept
+    machine = SVC(C=1.0, kernel="precomputed", tol=1e-6).fit(result.kernel, y)
+    assert decision == pytest.approx(machine.decision_function(result.kernel), abs=0.05)
 
 
 def test_kernels_may_come_from_a_function_and_as_float32():
@@ -378,9 +384,9 @@ def test_a_limit_of_rounds_is_told_and_still_proven():
     kernels = kernels_of(X)
     for norm in (1.0, 1.5):
         with pytest.warns(ConvergenceWarning, match="after 2 rounds, at a gap of"):
-            found = margin_weights(kernels, y, max_iter=2, tol=1e-7, norm=norm)
+            result = margin_weights(kernels, y, max_iter=2, tol=1e-7, norm=norm)
         best = margin_weights(kernels, y, norm=norm, tol=1e-4)
-        assert found.bound <= best.value and best.bound <= found.value
+        assert result.bound <= best.value and best.bound <= result.value
 
 
 def test_inputs_are_not_changed():
@@ -400,9 +406,9 @@ def test_inputs_are_not_changed():
 def test_a_thousand_rows_are_proven(C, dual_ridge):
     X, y = rows(1000)
     kernels = kernels_of(X)
-    found = margin_weights(kernels, y, C=C, dual_ridge=dual_ridge)
-    assert 0 <= found.gap <= 1e-3
-    assert found.bound == pytest.approx(proven(found, kernels, y, dual_ridge, 1000.0), rel=1e-9)
+    result = margin_weights(kernels, y, C=C, dual_ridge=dual_ridge)
+    assert 0 <= result.gap <= 1e-3
+    assert result.bound == pytest.approx(proven(result, kernels, y, dual_ridge, 1000.0), rel=1e-9)
 
 
 @pytest.mark.parametrize("C", [None, 0.3, 5.0])
@@ -411,12 +417,12 @@ def test_the_intercept_of_squared_hinges_makes_the_objective_least(C):
     for n in (2, 9, 60):
         y = np.where(np.arange(n) % 3 == 1, 1.0, -1.0)
         f, dual_ridge = random.normal(size=n) + 0.3 * y, 0.7
-        value, b = primal_value(f, 2.0, y, C, dual_ridge)
+        value, b = compute_primal_value(f, 2.0, y, C, dual_ridge)
 
         def at(b, f=f, y=y):
             slack = 1 - y * (f + b)
             a = np.clip(slack / 0.7, 0, C)
             return 2.0 + a @ (2 * slack - 0.7 * a)
 
-        found = optimize.minimize_scalar(at, bounds=(-9, 9), options={"xatol": 1e-10})
-        assert value == pytest.approx(at(b)) and value <= found.fun * (1 + 1e-12)
+        result = optimize.minimize_scalar(at, bounds=(-9, 9), options={"xatol": 1e-10})
+        assert value == pytest.approx(at(b)) and value <= result.fun * (1 + 1e-12)

@@ -54,8 +54,8 @@ def test_a_penalty_of_c_times_the_slacks_is_a_box_of_half():
 
 def test_multipliers_are_zero_beside_the_margin():
     """The survey prints that all multipliers are positive; off the margin they are zero."""
-    found = margin_weights([LINEAR, NARROW], Y, C=10.0, tol=1e-6)
-    assert (found.alpha == 0).any() and (found.alpha > 0).any()
+    result = margin_weights([LINEAR, NARROW], Y, C=10.0, tol=1e-6)
+    assert (result.alpha == 0).any() and (result.alpha > 0).any()
 
 
 def test_the_functional_is_convex_in_the_kernel_for_it_is_linear_given_alpha():
@@ -91,9 +91,9 @@ def test_the_largest_t_is_infinite():
 
 def test_a_matrix_of_trace_and_norm_one_has_rank_one():
     """Equation 43 requires both, but no combination of the base kernels has both."""
-    found = alignment_weights([LINEAR, NARROW], Y, centered=False)
-    assert np.linalg.norm(found.kernel) == pytest.approx(1)
-    assert np.trace(found.kernel) > 1.1
+    result = alignment_weights([LINEAR, NARROW], Y, centered=False)
+    assert np.linalg.norm(result.kernel) == pytest.approx(1)
+    assert np.trace(result.kernel) > 1.1
     for share in np.linspace(0, 1, 11):
         K = share * LINEAR / np.trace(LINEAR) + (1 - share) * NARROW / np.trace(NARROW)
         assert np.trace(K) == pytest.approx(1) and np.linalg.norm(K) < 0.9
@@ -107,10 +107,10 @@ def test_the_most_aligned_of_all_matrices_has_nothing_for_points_without_a_label
     K = cp.Variable((n, n), PSD=True)
     product = cp.sum(cp.multiply(target_kernel(Y[:known]), K[:known, :known]))
     value = solved(cp.Problem(cp.Maximize(product), [cp.norm(K, "fro") <= 1]))
-    found = alignment_weights(None, Y[:known], kernel_family="free", centered=False, n_points=n)
-    assert found.value == pytest.approx(value, rel=1e-6) == known
-    assert found.kernel == pytest.approx(K.value, abs=1e-4)
-    assert not found.kernel[known:].any()
+    result = alignment_weights(None, Y[:known], kernel_family="free", centered=False, n_points=n)
+    assert result.value == pytest.approx(value, rel=1e-6) == known
+    assert result.kernel == pytest.approx(K.value, abs=1e-4)
+    assert not result.kernel[known:].any()
 
 
 def test_the_program_bounds_the_whole_kernel_and_alignment_the_part_with_labels():
@@ -156,6 +156,6 @@ def test_kernels_with_negative_eigenvalues_of_rounding_are_taken():
     """A conic modeler rejects such a kernel, because its quadratic form is not convex."""
     K = LINEAR - 1e-9 * np.trace(LINEAR) * np.eye(16)
     assert not cp.quad_form(cp.Variable(16), np.outer(SIGN, SIGN) * K).is_convex()
-    found = margin_weights([K, NARROW], Y, C=1.0, tol=1e-5)
+    result = margin_weights([K, NARROW], Y, C=1.0, tol=1e-5)
     other = margin_weights([LINEAR, NARROW], Y, C=1.0, tol=1e-5)
-    assert found.value == pytest.approx(other.value, rel=1e-4)
+    assert result.value == pytest.approx(other.value, rel=1e-4)

@@ -12,9 +12,9 @@ from sklearn.datasets import make_swiss_roll
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar import MVU, Isomap
-from nearfar.manifold.bad_edges import hitting_scores, pruned_graph
-from nearfar.manifold.cliques import clique_dependencies, clique_pairs
-from nearfar.manifold.mvu import intrinsic_dimension
+from nearfar.manifold.bad_edges import compute_hitting_scores, prune_graph
+from nearfar.manifold.cliques import find_clique_dependencies, list_clique_pairs
+from nearfar.manifold.mvu import estimate_intrinsic_dimension
 from nearfar.persistence import load, save
 from nearfar.solvers.proven_bound import exceeds
 from nearfar.solvers.unfolding import (
@@ -68,8 +68,8 @@ def test_a_ring_becomes_a_regular_polygon(solve, constraints, n):
     here = np.arange(n)
     edges = Edges.from_pairs(np.column_stack([here, (here + 1) % n]), np.ones(n), n)
     problem = Problem(edges, constraints)
-    found = solve(problem, tol=1e-8)
-    proof = certify(problem, found.factor, found.weights)
+    result = solve(problem, tol=1e-8)
+    proof = certify(problem, result.factor, result.weights)
     weight = 1 / (4 * np.sin(np.pi / n) ** 2)
     assert proof.value == pytest.approx(n * weight, rel=1e-6)
     assert proof.bound.value == pytest.approx(n * weight, rel=1e-6)
@@ -106,8 +106,8 @@ def test_a_path_becomes_a_straight_line(solve, constraints, n):
     here = np.arange(n - 1)
     edges = Edges.from_pairs(np.column_stack([here, here + 1]), np.ones(n - 1), n)
     problem = Problem(edges, constraints)
-    found = solve(problem, tol=1e-8)
-    proof = certify(problem, found.factor, found.weights)
+    result = solve(problem, tol=1e-8)
+    proof = certify(problem, result.factor, result.weights)
     assert proof.value == pytest.approx(n * (n**2 - 1) / 12, rel=1e-6)
     weights = (here + 1) * (n - 1 - here) / 2
     np.testing.assert_allclose(proof.bound.weights, weights, rtol=1e-4)
@@ -132,8 +132,8 @@ def test_flat_data_keep_their_shape(constraints, solver):
 def test_a_complete_graph_leaves_only_the_data(solve):
     X = np.random.RandomState(0).standard_normal((14, 3))
     edges = all_pairs(X)
-    found = solve(Problem(edges, "inequality"), tol=1e-9)
-    Y = repaired(Problem(edges), edges.centered(found.factor))
+    result = solve(Problem(edges, "inequality"), tol=1e-9)
+    Y = repaired(Problem(edges), edges.centered(result.factor))
     assert edges.trace(Y) == pytest.approx(np.trace(gram(X)), rel=1e-6)
     np.testing.assert_allclose(Y @ Y.T, gram(X), atol=1e-4 * np.abs(gram(X)).max())
 
@@ -161,8 +161,8 @@ def test_optimum_is_that_of_a_conic_solver(solve, name):
     pairs, D, _ = mvu_oracle.edges(X, angles)
     edges = Edges.from_pairs(pairs, D, len(X))
     problem = Problem(edges, constraints, "max" if sign > 0 else "min", price)
-    found = solve(problem)
-    proof = certify(problem, found.factor, found.weights)
+    result = solve(problem)
+    proof = certify(problem, result.factor, result.weights)
     stored = json.loads(mvu_oracle.STORED.read_text())[name]
     assert stored["status"].startswith("optimal")
     assert proof.value == pytest.approx(stored["value"], rel=1e-4)
@@ -277,20 +277,20 @@ def test_l1_weights_stay_within_the_price_and_less_of_it_is_unbounded():
 @pytest.mark.slow
 def test_low_rank_leaves_saddle_points():
     X, _ = roll(500)
-    pairs = MVU(n_neighbors=5)._pairs(X)[0]
+    pairs = MVU(n_neighbors=5)._find_pairs(X)[0]
     D = ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1)
     problem = Problem(Edges(500, pairs[:, 0], pairs[:, 1], D / D.mean()))
-    found = low_rank(problem, n_columns=1)  # On a line, every other direction leaves the saddle.
-    assert certify(problem, found.factor, found.weights).gap < 1e-5
-    assert found.factor.shape[1] > 1
+    result = low_rank(problem, n_columns=1)  # On a line, every other direction leaves the saddle.
+    assert certify(problem, result.factor, result.weights).gap < 1e-5
+    assert result.factor.shape[1] > 1
 
 
 def test_a_small_gap_at_a_point_that_is_not_feasible_counts_for_nothing():
     X, _ = roll(60, noise=0.2)
     problem = Problem(Edges.from_pairs(*mvu_oracle.edges(X, True)[:2], 60))
-    found = interior_point(problem)
-    too_long = 1.1 * found.factor
-    proof = certify(problem, too_long, found.weights)
+    result = interior_point(problem)
+    too_long = 1.1 * result.factor
+    proof = certify(problem, too_long, result.weights)
     assert problem.value(too_long) > proof.bound.value
     assert problem.residual(proof.factor) < 1e-12
     assert proof.residual == pytest.approx(0.21, rel=1e-3) and 0 <= proof.gap < 1e-6
@@ -425,10 +425,10 @@ def test_equalities_are_met_by_moving_points_a_little():
     X = mvu_oracle.data(8)
     edges = Edges.from_pairs(*mvu_oracle.edges(X, True)[:2], len(X))
     problem = Problem(edges, "equality")
-    found = interior_point(problem)
-    rough = found.factor + 1e-4 * np.random.RandomState(0).standard_normal(found.factor.shape)
+    result = interior_point(problem)
+    rough = result.factor + 1e-4 * np.random.RandomState(0).standard_normal(result.factor.shape)
     assert problem.residual(rough) > 1e-4
-    proof = certify(problem, rough, found.weights)
+    proof = certify(problem, rough, result.weights)
     assert problem.residual(proof.factor) < 1e-9 and proof.met
     assert proof.residual == pytest.approx(problem.residual(edges.centered(rough)))
     assert 0 <= proof.gap < 1e-2
@@ -441,16 +441,16 @@ def test_eigenvalues_are_proven_from_below_whatever_their_sign(weights):
     edges = Edges.from_pairs(pairs, np.ones(11), 12)
     true = least_eigenvalue(12, pairs, weights)
     assert true * weights[0] > 0
-    found = proven_eigenvalue(edges, weights)
-    assert found <= true and found == pytest.approx(true, rel=1e-6)
+    result = proven_eigenvalue(edges, weights)
+    assert result <= true and result == pytest.approx(true, rel=1e-6)
     assert exceeds(edges, weights, true - 1e-6) and not exceeds(edges, weights, true + 1e-6)
 
 
 def test_low_rank_stops_where_nothing_is_left_to_gain():
     here = np.arange(12)
     edges = Edges.from_pairs(np.column_stack([here, (here + 1) % 12]), np.ones(12), 12)
-    found = low_rank(Problem(edges, "l1", price=100.0), tol=1e-17, max_iter=200)
-    assert found.history["gap"][-1] < 1e-12 and found.n_iter < 150
+    result = low_rank(Problem(edges, "l1", price=100.0), tol=1e-17, max_iter=200)
+    assert result.history["gap"][-1] < 1e-12 and result.n_iter < 150
 
 
 def test_the_other_solver_is_tried_where_one_gives_up(monkeypatch):
@@ -556,7 +556,7 @@ def test_a_random_walk_finds_short_cuts():
     graph = NeighborGraph.from_points(X, n_neighbors=7)
     upper = sparse.triu(graph.symmetrized(), format="coo")
     ends = np.stack([upper.row, upper.col], axis=1)
-    scores = hitting_scores(graph, ends)
+    scores = compute_hitting_scores(graph, ends)
     bad = np.abs(arc[ends[:, 0]] - arc[ends[:, 1]]) > 15
     assert 3 < bad.sum() < 200
     ranks = np.argsort(np.argsort(scores))
@@ -564,7 +564,7 @@ def test_a_random_walk_finds_short_cuts():
     lengths = np.argsort(np.argsort(-upper.data))
     assert auc > 0.85
     assert auc > 1 - (lengths[bad].mean() - (bad.sum() - 1) / 2) / (~bad).sum()
-    cut = pruned_graph(graph)
+    cut = prune_graph(graph)
     assert cut.connected_components()[0] == graph.connected_components()[0]
     kept = sparse.triu(cut.symmetrized(), format="coo")
     worse = np.abs(arc[kept.row] - arc[kept.col]) > 15
@@ -590,7 +590,7 @@ def test_hitting_probabilities_are_those_of_walks():
 
     ends = np.array([[0, 1], [1, 2], [2, 3]])
     expected = [hit(a, b, 5) + hit(b, a, 5) for a, b in ends]
-    np.testing.assert_allclose(hitting_scores(graph, ends, 5), expected)
+    np.testing.assert_allclose(compute_hitting_scores(graph, ends, 5), expected)
 
 
 @pytest.mark.slow
@@ -616,7 +616,7 @@ def test_locked_up_is_a_trace_no_larger_than_that_of_the_data(
     mvu = MVU(objective=objective, constraints=constraints)
     mvu._interrupt = None
     mvu.eigenvalues_, mvu.trace_, mvu.gram_trace_ = np.array([trace, 0.0]), trace, 1.0
-    mvu._judge_lock(np.zeros((2, 2)))
+    mvu._check_locked(np.zeros((2, 2)))
     assert mvu.locked_up_ == locked
 
 
@@ -626,13 +626,13 @@ def test_pruning_leaves_no_part_alone():
     graph = NeighborGraph.from_points(X, n_neighbors=6)
     with pytest.warns(UserWarning, match="2 parts"):
         linked = linked_graph(graph, X)
-    cut = pruned_graph(linked)
+    cut = prune_graph(linked)
     # Connected, although a walk rarely crosses the bridge.
     assert cut.connected_components()[0] == 1
     link = linked.symmetrized()[:40][:, 40:]
     assert (cut.symmetrized()[:40][:, 40:] != link).nnz == 0
-    scores = hitting_scores(linked, np.argwhere(link.toarray() > 0) + [0, 40])
-    others = hitting_scores(linked, np.argwhere(graph.to_sparse().toarray() > 0))
+    scores = compute_hitting_scores(linked, np.argwhere(link.toarray() > 0) + [0, 40])
+    others = compute_hitting_scores(linked, np.argwhere(graph.to_sparse().toarray() > 0))
     assert scores.max() < np.quantile(others, 0.01)
 
 
@@ -642,8 +642,8 @@ def test_a_link_is_a_single_edge_without_a_clique():
     graph = NeighborGraph.from_points(X, n_neighbors=4)
     with pytest.warns(UserWarning, match="2 parts"):
         linked = linked_graph(graph, X)
-    own = set(map(tuple, clique_pairs(graph).tolist()))
-    more = set(map(tuple, clique_pairs(linked).tolist())) - own
+    own = set(map(tuple, list_clique_pairs(graph).tolist()))
+    more = set(map(tuple, list_clique_pairs(linked).tolist())) - own
     assert len(more) == 1 and {i < 30 for i in next(iter(more))} == {True, False}
     with pytest.warns(UserWarning, match="2 parts"):
         mvu = MVU(n_neighbors=4).fit(X)
@@ -659,8 +659,8 @@ def test_points_at_no_distance_are_one_of_more_weight():
     merged, groups = whole.merged()
     assert merged.n_points == 40 and merged.masses.sum() == 43
     np.testing.assert_array_equal(groups[[3, 40, 41, 17, 42]], groups[[3, 3, 3, 17, 17]])
-    found = [solve(Problem(merged), tol=1e-8) for solve in SOLVERS]
-    for one in found:
+    result = [solve(Problem(merged), tol=1e-8) for solve in SOLVERS]
+    for one in result:
         proof = certify(Problem(merged), one.factor, one.weights)
         Y = proof.factor[groups]
         assert proof.gap < 1e-6 and merged.trace(proof.factor) == pytest.approx((Y**2).sum())
@@ -698,14 +698,14 @@ def hinged_bodies():
 def test_bodies_on_a_hinge_swing_apart():
     X, edges, N, largest = hinged_bodies()
     problem = Problem(edges, "equality")
-    found = unfold_on_face(problem, N, tol=1e-9)
-    assert found.face.basis.shape == (11, 6)  # three directions per body
-    proof = certify(problem, found.factor, found.weights, -np.inf, found.face)
+    result = unfold_on_face(problem, N, tol=1e-9)
+    assert result.face.basis.shape == (11, 6)  # three directions per body
+    proof = certify(problem, result.factor, result.weights, -np.inf, result.face)
     assert proof.met and 0 <= proof.gap < 1e-7
     assert proof.value == pytest.approx(largest, rel=1e-6)
     assert proof.bound.value >= largest * (1 - 1e-12)
     # Check the certificate independently: the weights are valid on the face.
-    B, w = found.face.basis, proof.bound.weights
+    B, w = result.face.basis, proof.bound.weights
     np.testing.assert_allclose(B.T @ B, np.eye(6), atol=1e-12)
     assert np.abs(N.T @ B).max() < 1e-12 and np.abs(B.sum(axis=0)).max() < 1e-12
     moment = B.T @ edges.laplacian(w).toarray() @ B
@@ -728,14 +728,14 @@ def test_doubt_about_the_face_goes_into_the_bound():
     """A basis moved to where the weights are larger must not improve the bound."""
     _, edges, N, largest = hinged_bodies()
     problem = Problem(edges, "equality")
-    found = unfold_on_face(problem, N, tol=1e-10)
-    B = found.face.basis
-    pull = edges.laplacian(found.weights) @ B
+    result = unfold_on_face(problem, N, tol=1e-10)
+    B = result.face.basis
+    pull = edges.laplacian(result.weights) @ B
     moved = B + 1e-6 * (pull - B @ (B.T @ pull))
     bounds = []
     for off in (0.0, float(np.linalg.norm(N.T @ moved))):
-        wrong = found.face._replace(basis=moved, off=off)
-        bounds.append(certify(problem, found.factor, found.weights, -np.inf, wrong).bound.value)
+        wrong = result.face._replace(basis=moved, off=off)
+        bounds.append(certify(problem, result.factor, result.weights, -np.inf, wrong).bound.value)
     assert bounds[0] < largest < bounds[1] < largest * 1.01
 
 
@@ -743,12 +743,12 @@ def test_dependencies_of_cliques_are_all_there_are():
     random = np.random.default_rng(0)
     flat = random.normal(size=(40, 2)) @ random.normal(size=(2, 5))
     graph = NeighborGraph.from_points(flat, n_neighbors=5)
-    N = clique_dependencies(flat, graph, np.full(40, 5))
+    N = find_clique_dependencies(flat, graph, np.full(40, 5))
     assert N.shape == (40, 40 * 3)  # six points in two dimensions
     assert np.abs(N.T @ np.column_stack([flat, np.ones(40)])).max() < 1e-12
     wide = random.normal(size=(40, 5))
     graph = NeighborGraph.from_points(wide, n_neighbors=5)
-    assert clique_dependencies(wide, graph, np.full(40, 5)).shape == (40, 0)
+    assert find_clique_dependencies(wide, graph, np.full(40, 5)).shape == (40, 0)
 
 
 @pytest.mark.parametrize(("k", "word"), [(5, "almost lock"), (6, "lock")])
@@ -786,7 +786,7 @@ def test_lock_up_is_noticed():
     ],
 )
 def test_intrinsic_dimension_is_where_eigenvalues_drop(values, dimension):
-    assert intrinsic_dimension(np.array(values, float)) == dimension
+    assert estimate_intrinsic_dimension(np.array(values, float)) == dimension
 
 
 # ---------------------------------------------------------------------- the estimator
@@ -907,7 +907,7 @@ def test_awkward_data_give_finite_coordinates(X, constraints):
 
 def test_laplacian_spectra_agree_with_dense_ones():
     X, _ = roll(400)
-    pairs = MVU(n_neighbors=5)._pairs(X)[0]
+    pairs = MVU(n_neighbors=5)._find_pairs(X)[0]
     random = np.random.RandomState(0)
     masses = random.uniform(1, 3, 400)
     edges = Edges(400, pairs[:, 0], pairs[:, 1], np.ones(len(pairs)), masses)

@@ -90,11 +90,11 @@ def test_double_centring_is_that_with_the_centring_matrix():
 def test_first_eigenvalues_and_share_of_a_matrix():
     values = np.array([5.0, 3, 1, -2, -1])
     Q = linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]
-    found = leading_spectrum(Q * values @ Q.T, 2)
-    np.testing.assert_allclose(found.values, [5, 3])
-    assert found.negative_share == pytest.approx(3 / 12)
+    result = leading_spectrum(Q * values @ Q.T, 2)
+    np.testing.assert_allclose(result.values, [5, 3])
+    assert result.negative_share == pytest.approx(3 / 12)
     assert share_of_negative(np.array([1.0, 1e-18, -1e-18])) == 0
-    assert (np.abs(found.vectors).max(axis=0) == found.vectors.max(axis=0)).all()
+    assert (np.abs(result.vectors).max(axis=0) == result.vectors.max(axis=0)).all()
     nothing = leading_spectrum(np.zeros((4, 4)), 2)
     assert not nothing.values.any() and nothing.negative_share == 0
 
@@ -105,12 +105,12 @@ def test_lanczos_finds_what_the_dense_solver_finds(monkeypatch):
     B = double_centered(D**2)
     exact = leading_spectrum(B, 3)
     monkeypatch.setattr(spectral_step, "_DENSE", 100)
-    found = leading_spectrum(B, 3)
-    np.testing.assert_allclose(found.values, exact.values)
-    np.testing.assert_allclose(found.vectors, exact.vectors, atol=1e-8)
+    result = leading_spectrum(B, 3)
+    np.testing.assert_allclose(result.values, exact.values)
+    np.testing.assert_allclose(result.vectors, exact.vectors, atol=1e-8)
     # Distances of another norm are not Euclidean. The estimate is accurate to 20%.
     assert exact.negative_share > 0.1
-    assert found.negative_share == pytest.approx(exact.negative_share, rel=0.2)
+    assert result.negative_share == pytest.approx(exact.negative_share, rel=0.2)
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -126,8 +126,8 @@ def test_smallest_eigenpairs_of_a_sparse_matrix(broken, monkeypatch):
         monkeypatch.setattr(spectral_step, "splu", fails)
     constant = np.full(400, 1 / 20)
     values, vectors = smallest_eigenpairs(L, 3, constant)
-    wanted, axes = linalg.eigh(L.toarray())
-    np.testing.assert_allclose(values, wanted[1:4], rtol=1e-8)
+    expected, axes = linalg.eigh(L.toarray())
+    np.testing.assert_allclose(values, expected[1:4], rtol=1e-8)
     same_up_to_signs(vectors, axes[:, 1:4], 1e-7)
     np.testing.assert_allclose(constant @ vectors, 0, atol=1e-12)
 
@@ -170,10 +170,10 @@ def test_elimination_finds_the_shortest_paths(kind, monkeypatch):
     plan = shortest_paths._elimination(lengths)
     assert (plan is None) == (kind == "wide")
     paths, order = all_shortest_paths(lengths)
-    wanted = dense_paths(lengths)
+    expected = dense_paths(lengths)
     assert sorted(order) == list(range(200))
-    np.testing.assert_allclose(paths, wanted[np.ix_(order, order)], rtol=1e-12)
-    assert np.isinf(paths).any() == (kind == "two rolls" or not np.isfinite(wanted).all())
+    np.testing.assert_allclose(paths, expected[np.ix_(order, order)], rtol=1e-12)
+    assert np.isinf(paths).any() == (kind == "two rolls" or not np.isfinite(expected).all())
 
 
 # ---------------------------------------------------------------------- links and distinct rows
@@ -233,11 +233,11 @@ def test_joined_rows_are_those_of_the_graph_with_the_query_in_it():
     X, queries = rng.normal(size=(50, 2)), rng.normal(size=(5, 2))
     D = cdist(X, X)
     reach = np.sort(D, axis=1)[:, 4]
-    found = joined_rows(X, queries, n_neighbors=4, reach=reach).toarray()
-    for query, row in zip(queries, found, strict=True):
+    result = joined_rows(X, queries, n_neighbors=4, reach=reach).toarray()
+    for query, row in zip(queries, result, strict=True):
         with_query = NeighborGraph.from_points(np.vstack([X, query]), n_neighbors=4)
-        wanted = with_query.symmetrized()[[50]].toarray()[0, :50]
-        np.testing.assert_allclose(row, wanted, atol=1e-12)
+        expected = with_query.symmetrized()[[50]].toarray()[0, :50]
+        np.testing.assert_allclose(row, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", [*GRAPH_METHODS, EigenEmbedding, MDS])
@@ -259,8 +259,8 @@ def test_scaling_of_the_toy_set_has_the_known_eigenvalues():
         ClassicalMDS(5, metric="precomputed").fit(cdist(T6, T6)),
     ):
         # Distances that were not squared would give other eigenvalues.
-        wanted = [10.88600094, 6.61399906, 0, 0, 0]
-        np.testing.assert_allclose(learner.eigenvalues_, wanted, atol=1e-7)
+        expected = [10.88600094, 6.61399906, 0, 0, 0]
+        np.testing.assert_allclose(learner.eigenvalues_, expected, atol=1e-7)
         assert learner.negative_share_ == pytest.approx(0, abs=1e-12)
         np.testing.assert_allclose(cdist(*[learner.embedding_] * 2), cdist(T6, T6), atol=1e-7)
 
@@ -302,8 +302,8 @@ def test_the_negative_eigenvalue_of_a_star_is_reported(rays):
     negative = 2 * (rays - 1) - (2 * rays + 4 * rays * (rays - 1)) / (2 * n)
     assert negative > 0.1
     np.testing.assert_allclose(learner.eigenvalues_, 2)
-    wanted = negative / (2 * (rays - 1) + negative)
-    assert learner.negative_share_ == pytest.approx(wanted)
+    expected = negative / (2 * (rays - 1) + negative)
+    assert learner.negative_share_ == pytest.approx(expected)
     with pytest.warns(UserWarning, match="only .* have a positive eigenvalue"):
         full = ClassicalMDS(rays, metric="precomputed").fit(star)
     assert not full.embedding_[:, -1].any()
@@ -390,9 +390,9 @@ def test_isomap_beyond_the_dense_solver_is_the_same(monkeypatch):
     X, _ = roll(500)
     exact = Isomap(n_neighbors=8).fit(X)
     monkeypatch.setattr(spectral_step, "_DENSE", 100)
-    found = Isomap(n_neighbors=8).fit(X)
-    np.testing.assert_allclose(found.embedding_, exact.embedding_, atol=1e-8)
-    assert found.negative_share_ == pytest.approx(exact.negative_share_, rel=0.25)
+    result = Isomap(n_neighbors=8).fit(X)
+    np.testing.assert_allclose(result.embedding_, exact.embedding_, atol=1e-8)
+    assert result.negative_share_ == pytest.approx(exact.negative_share_, rel=0.25)
 
 
 def test_landmarks_that_are_all_rows_make_isomap():
@@ -581,8 +581,8 @@ def heat(X, k, tau=None):
 
 def test_eigenmaps_of_the_toy_set_have_the_known_eigenvalues():
     learner = LaplacianEigenmaps(5, n_neighbors=5, width=2).fit(T6)
-    wanted = [0.62745703, 1.00275594, 1.1336603, 1.53630002, 1.69982671]
-    np.testing.assert_allclose(learner.eigenvalues_, wanted, atol=1e-7)
+    expected = [0.62745703, 1.00275594, 1.1336603, 1.53630002, 1.69982671]
+    np.testing.assert_allclose(learner.eigenvalues_, expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("n", [200, 500])
@@ -622,8 +622,8 @@ def test_eigenmaps_place_new_points_by_the_formula():
     sums = heat(X, 6).sum(axis=1)
     kernel = K / 300 / np.sqrt(np.outer(K.mean(axis=1), sums / 300))
     v = learner.embedding_ * np.sqrt(sums)[:, None]
-    wanted = kernel @ v / (1 - learner.eigenvalues_) / np.sqrt(K.sum(axis=1))[:, None]
-    np.testing.assert_allclose(learner.transform(new), wanted, rtol=1e-8)
+    expected = kernel @ v / (1 - learner.eigenvalues_) / np.sqrt(K.sum(axis=1))[:, None]
+    np.testing.assert_allclose(learner.transform(new), expected, rtol=1e-8)
     np.testing.assert_array_equal(learner.transform(X), learner.embedding_)
 
 
@@ -840,14 +840,14 @@ def test_new_points_have_the_least_stress_to_those_in_place(metric):
     rng = np.random.default_rng(0)
     X = 7 * rng.normal(size=(50, 3))
     mds = MDS(metric_mds=metric).fit(X[:40])
-    wanted = cdist(X[40:], X[:40])
+    expected = cdist(X[40:], X[:40])
     if not metric:
         isotonic = IsotonicRegression(out_of_bounds="clip")
         isotonic.fit(pdist(X[:40]), pdist(mds.embedding_))
-        wanted = isotonic.predict(wanted.ravel()).reshape(wanted.shape)
+        expected = isotonic.predict(expected.ravel()).reshape(expected.shape)
 
     def stress(Y):
-        return ((cdist(Y, mds.embedding_) - wanted) ** 2).sum(axis=1)
+        return ((cdist(Y, mds.embedding_) - expected) ** 2).sum(axis=1)
 
     placed = mds.transform(X[40:])
     for step in ([0.1, 0], [-0.1, 0], [0, 0.1], [0, -0.1]):
@@ -876,10 +876,10 @@ def test_random_projections_keep_squared_lengths_on_average(kind):
 def test_random_projections_are_as_long_as_the_bound_says():
     X = np.random.default_rng(0).normal(size=(60, 2000))
     learner = RandomProjection(eps=0.5).fit(X)
-    wanted = int(4 * np.log(60) / (0.5**2 / 2 - 0.5**3 / 3))
-    assert learner.components_.shape == (wanted, 2000)
+    expected = int(4 * np.log(60) / (0.5**2 / 2 - 0.5**3 / 3))
+    assert learner.components_.shape == (expected, 2000)
     gram = learner.components_ @ learner.components_.T
-    np.testing.assert_allclose(gram, np.eye(wanted) * 2000 / wanted, atol=1e-9)
+    np.testing.assert_allclose(gram, np.eye(expected) * 2000 / expected, atol=1e-9)
     ratios = pdist(learner.transform(X), "sqeuclidean") / pdist(X, "sqeuclidean")
     assert (np.abs(ratios - 1) < 0.5).all()
     exact = RandomProjection().fit(X[:, :30])

@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearfar import LandmarkMVU, NeighborGraph, VariationalMVU
 from nearfar.evaluation import embedding_quality, procrustes_error
-from nearfar.manifold.basis_unfolding import root, unfold_in
-from nearfar.manifold.cliques import clique_pairs
-from nearfar.manifold.landmark_mvu import farthest_points, tied_to
+from nearfar.manifold.basis_unfolding import compute_root, unfold_in_basis
+from nearfar.manifold.cliques import list_clique_pairs
+from nearfar.manifold.landmark_mvu import compute_interpolation_matrix, select_farthest_rows
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.proven_bound import exceeds, mixed_bound
 from nearfar.solvers.stress_descent import descend_stress
@@ -25,7 +25,7 @@ from nearfar.solvers.variational_program import unfold_with_inequalities, unfold
 def network(n=40, k=4, p=3, seed=0):
     """Return a graph of close points with squared lengths of mean 1."""
     X = np.random.default_rng(seed).normal(size=(n, p))
-    pairs = clique_pairs(NeighborGraph.from_points(X, n_neighbors=k))
+    pairs = list_clique_pairs(NeighborGraph.from_points(X, n_neighbors=k))
     squared = ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1)
     return Edges(n, pairs[:, 0], pairs[:, 1], squared / squared.mean())
 
@@ -56,12 +56,12 @@ def curve(n):
 def test_pairs_are_all_within_a_row_and_its_neighbours():
     X = np.random.default_rng(0).normal(size=(30, 2))
     graph = NeighborGraph.from_points(X, n_neighbors=4)
-    wanted = set()
+    expected = set()
     for i in range(30):
         clique = [i, *graph.neighbors[i]]
-        wanted |= {(min(a, b), max(a, b)) for a in clique for b in clique if a != b}
-    assert set(map(tuple, clique_pairs(graph).tolist())) == wanted
-    alone = set(map(tuple, clique_pairs(graph, angles=False).tolist()))
+        expected |= {(min(a, b), max(a, b)) for a in clique for b in clique if a != b}
+    assert set(map(tuple, list_clique_pairs(graph).tolist())) == expected
+    alone = set(map(tuple, list_clique_pairs(graph, angles=False).tolist()))
     assert alone == {(min(i, j), max(i, j)) for i in range(30) for j in graph.neighbors[i]}
 
 
@@ -75,28 +75,28 @@ def test_slack_program_is_solved_as_by_a_conic_solver(price):
     _, Q = laplacian_basis(edges, 6)
     rows = edges.differences(Q)
     C = np.diag([3.0, 2.0, 1.0, 1.0, 0.5, 0.1])
-    found = unfold_with_slack(rows, edges.squared, C, price)
+    result = unfold_with_slack(rows, edges.squared, C, price)
     Z = cp.Variable((6, 6), PSD=True)
     lengths = cp.sum(cp.multiply(rows @ Z, rows), axis=1)
     objective = cp.trace(C @ Z) - price * cp.sum_squares(lengths - edges.squared)
     oracle = cp.Problem(cp.Maximize(objective))
     solved(oracle)
-    assert found.value == pytest.approx(oracle.value, rel=1e-6)
-    assert found.gap < 1e-8 and found.bound >= found.value
-    own = np.einsum("ea,ab,eb->e", rows, found.Z, rows) - edges.squared
-    assert found.value == pytest.approx(np.sum(C * found.Z) - price * own @ own)
-    assert np.linalg.eigvalsh(found.Z)[0] > -1e-9 * np.linalg.eigvalsh(found.Z)[-1]
+    assert result.value == pytest.approx(oracle.value, rel=1e-6)
+    assert result.gap < 1e-8 and result.bound >= result.value
+    own = np.einsum("ea,ab,eb->e", rows, result.Z, rows) - edges.squared
+    assert result.value == pytest.approx(np.sum(C * result.Z) - price * own @ own)
+    assert np.linalg.eigvalsh(result.Z)[0] > -1e-9 * np.linalg.eigvalsh(result.Z)[-1]
 
 
 def test_inequality_program_is_solved_as_by_a_conic_solver():
     cp = pytest.importorskip("cvxpy")
     X, _ = roll(60)
-    pairs = clique_pairs(NeighborGraph.from_points(X, n_neighbors=5))
+    pairs = list_clique_pairs(NeighborGraph.from_points(X, n_neighbors=5))
     edges = Edges.from_pairs(pairs, ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1), 60)
     edges = edges.scaled(1 / edges.squared.mean())
     _, Q = laplacian_basis(edges, 6)
     rows = edges.differences(Q)
-    found = unfold_with_inequalities(rows, edges.squared, np.eye(6))
+    result = unfold_with_inequalities(rows, edges.squared, np.eye(6))
     Z = cp.Variable((6, 6), PSD=True)
     lengths = cp.sum(cp.multiply(rows @ Z, rows), axis=1)
     oracle = cp.Problem(cp.Maximize(cp.trace(Z)), [lengths <= edges.squared])
@@ -105,47 +105,47 @@ def test_inequality_program_is_solved_as_by_a_conic_solver():
         oracle.solve(solver="CLARABEL")
     # The conic solver may report an inaccurate result. The optimum is in our bracket, shown below.
     assert oracle.status in ("optimal", "optimal_inaccurate")
-    assert oracle.value == pytest.approx(found.value, rel=1e-4)
-    assert found.value <= found.bound <= found.value * (1 + 1e-5)
-    assert (np.einsum("ea,ab,eb->e", rows, found.Z, rows) <= edges.squared * (1 + 1e-9)).all()
-    assert (found.weights >= 0).all()
-    moment = rows.T @ (found.weights[:, None] * rows)
+    assert oracle.value == pytest.approx(result.value, rel=1e-4)
+    assert result.value <= result.bound <= result.value * (1 + 1e-5)
+    assert (np.einsum("ea,ab,eb->e", rows, result.Z, rows) <= edges.squared * (1 + 1e-9)).all()
+    assert (result.weights >= 0).all()
+    moment = rows.T @ (result.weights[:, None] * rows)
     least = np.linalg.eigvalsh(moment)[0]
-    assert found.bound == pytest.approx(found.weights @ edges.squared / least)
+    assert result.bound == pytest.approx(result.weights @ edges.squared / least)
 
 
 def test_many_functions_are_proven_optimal_from_any_start():
     """Weights whose moment exceeds C bound every Z, and a feasible Z is within 2e-6 of them."""
     X, _ = curve(100)
     graph = NeighborGraph.from_points(X, n_neighbors=8)
-    pairs = clique_pairs(graph)
+    pairs = list_clique_pairs(graph)
     edges = Edges.from_pairs(pairs, ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1), 100)
     edges = edges.scaled(1 / edges.squared.mean())
     Phi = reconstruction_matrix(weight_matrix(X, graph.indptr, graph.indices))
-    Q = edges.centered(tied_to(Phi, farthest_points(graph, 0, 40)))
+    Q = edges.centered(compute_interpolation_matrix(Phi, select_farthest_rows(graph, 0, 40)))
     rows, C = edges.differences(Q), Q.T @ Q
-    by_paths = unfold_in(Problem(edges, "inequality"), Q)
+    by_paths = unfold_in_basis(Problem(edges, "inequality"), Q)
     by_smoothness = unfold_with_inequalities(rows, edges.squared, C)
     assert by_paths.value == pytest.approx(by_smoothness.value, rel=3e-6)
-    for found in by_paths, by_smoothness:
-        assert np.linalg.eigvalsh(found.Z)[0] > -1e-9 * np.linalg.eigvalsh(found.Z)[-1]
-        assert (np.einsum("ea,ab,eb->e", rows, found.Z, rows) <= edges.squared * (1 + 1e-9)).all()
-        assert found.value == pytest.approx(np.sum(C * found.Z), rel=1e-9)
-        assert (found.weights >= 0).all()
-        excess = np.linalg.eigvalsh(rows.T @ (found.weights[:, None] * rows) - C)
+    for result in by_paths, by_smoothness:
+        assert np.linalg.eigvalsh(result.Z)[0] > -1e-9 * np.linalg.eigvalsh(result.Z)[-1]
+        assert (np.einsum("ea,ab,eb->e", rows, result.Z, rows) <= edges.squared * (1 + 1e-9)).all()
+        assert result.value == pytest.approx(np.sum(C * result.Z), rel=1e-9)
+        assert (result.weights >= 0).all()
+        excess = np.linalg.eigvalsh(rows.T @ (result.weights[:, None] * rows) - C)
         assert excess[0] > -1e-9 * excess[-1]
-        assert found.weights @ edges.squared == pytest.approx(found.bound)
-        assert 0 <= found.gap < 2e-6
+        assert result.weights @ edges.squared == pytest.approx(result.bound)
+        assert 0 <= result.gap < 2e-6
 
 
 def test_no_edge_of_many_is_too_long():
     edges = network(400, k=6, p=2)
     _, Q = laplacian_basis(edges, 5)
     rows = edges.differences(Q)
-    found = unfold_with_inequalities(rows, edges.squared, np.eye(5))
-    lengths = np.einsum("ea,ab,eb->e", rows, found.Z, rows)
+    result = unfold_with_inequalities(rows, edges.squared, np.eye(5))
+    lengths = np.einsum("ea,ab,eb->e", rows, result.Z, rows)
     assert (lengths <= edges.squared * (1 + 1e-9)).all()
-    assert found.gap < 1e-5
+    assert result.gap < 1e-5
 
 
 @pytest.mark.parametrize("n", [6, 13])
@@ -155,11 +155,11 @@ def test_path_and_ring_in_a_full_basis_have_their_closed_forms(n):
         (ring(n), n / (4 * np.sin(np.pi / n) ** 2)),
     ]:
         _, Q = laplacian_basis(edges, n - 1)
-        found = unfold_in(Problem(edges, "inequality"), Q)
-        assert found.value == pytest.approx(trace, rel=2e-6)
-        assert found.bound == pytest.approx(trace, rel=2e-6)
+        result = unfold_in_basis(Problem(edges, "inequality"), Q)
+        assert result.value == pytest.approx(trace, rel=2e-6)
+        assert result.bound == pytest.approx(trace, rel=2e-6)
     e = np.arange(1, n)
-    of_path = unfold_in(Problem(path(n), "inequality"), laplacian_basis(path(n), n - 1)[1])
+    of_path = unfold_in_basis(Problem(path(n), "inequality"), laplacian_basis(path(n), n - 1)[1])
     np.testing.assert_allclose(of_path.weights, e * (n - e) / 2, rtol=1e-3)
 
 
@@ -168,7 +168,9 @@ def test_full_basis_reaches_the_optimum_of_all_gram_matrices():
     n, price = 20, 5.0
     edges = network(n, k=3)
     problem = Problem(edges, "squared", price=price)
-    values = [unfold_in(problem, laplacian_basis(edges, m)[1]).value for m in (2, 5, 10, n - 1)]
+    values = [
+        unfold_in_basis(problem, laplacian_basis(edges, m)[1]).value for m in (2, 5, 10, n - 1)
+    ]
     assert (np.diff(values) >= -1e-7).all()  # More functions never decrease it.
     K = cp.Variable((n, n), PSD=True)
     i, j = edges.first, edges.second
@@ -186,7 +188,7 @@ def test_units_and_mixtures_of_basis_functions_do_not_matter():
     mixed = Q @ np.random.default_rng(0).normal(size=(5, 5)) * 1e4
     for constraints in ("squared", "inequality"):
         problem = Problem(edges, constraints, price=3.0)
-        one, two = unfold_in(problem, Q), unfold_in(problem, mixed)
+        one, two = unfold_in_basis(problem, Q), unfold_in_basis(problem, mixed)
         assert one.value == pytest.approx(two.value, rel=1e-5)
         K = Q @ one.Z @ Q.T
         np.testing.assert_allclose(mixed @ two.Z @ mixed.T, K, atol=1e-3 * np.abs(K).max())
@@ -205,38 +207,38 @@ def by_hand(edges, Y, price, reward=1.0, one_sided=False):
 def test_descent_ends_where_another_library_cannot_descend(one_sided):
     edges = network(30)
     Y = np.random.default_rng(1).normal(size=(30, 2))
-    found = descend_stress(edges, Y, price=2.0, one_sided=one_sided, max_iter=2000, tol=1e-14)
-    assert found.converged
-    assert found.value == pytest.approx(by_hand(edges, found.factor, 2.0, 1.0, one_sided))
+    result = descend_stress(edges, Y, price=2.0, one_sided=one_sided, max_iter=2000, tol=1e-14)
+    assert result.converged
+    assert result.value == pytest.approx(by_hand(edges, result.factor, 2.0, 1.0, one_sided))
 
     def objective(y):
         return by_hand(edges, y.reshape(-1, 2), 2.0, 1.0, one_sided)
 
-    slope = optimize.approx_fprime(found.factor.ravel(), objective, 1e-6)
-    assert np.abs(slope).max() < 1e-3 * np.abs(found.factor).max()
-    again = optimize.minimize(objective, found.factor.ravel())
-    assert again.fun == pytest.approx(found.value, rel=1e-6)
+    slope = optimize.approx_fprime(result.factor.ravel(), objective, 1e-6)
+    assert np.abs(slope).max() < 1e-3 * np.abs(result.factor).max()
+    again = optimize.minimize(objective, result.factor.ravel())
+    assert again.fun == pytest.approx(result.value, rel=1e-6)
     # The pulls of the edges are multipliers: (L_w - I) Y = 0.
-    pulled = edges.laplacian(found.weights) @ found.factor
-    np.testing.assert_allclose(pulled, found.factor, atol=1e-3)
-    np.testing.assert_allclose(found.factor.mean(axis=0), 0, atol=1e-10)
+    pulled = edges.laplacian(result.weights) @ result.factor
+    np.testing.assert_allclose(pulled, result.factor, atol=1e-3)
+    np.testing.assert_allclose(result.factor.mean(axis=0), 0, atol=1e-10)
 
 
 def test_descent_never_climbs():
     edges = network(80, k=5)
-    found = descend_stress(
+    result = descend_stress(
         edges, np.random.default_rng(0).normal(size=(80, 3)), price=30.0, max_iter=80
     )
-    assert (np.diff(found.history["objective"]) <= 1e-9).all()
+    assert (np.diff(result.history["objective"]) <= 1e-9).all()
 
 
 def test_fixed_points_stay():
     edges = network(30)
     Y = np.random.default_rng(0).normal(size=(30, 2)) + 7
     fixed = np.arange(30) < 4
-    found = descend_stress(edges, Y, price=1.0, reward=0.0, fixed=fixed)
-    np.testing.assert_array_equal(found.factor[fixed], Y[fixed])
-    assert found.value < by_hand(edges, Y, 1.0, 0.0)
+    result = descend_stress(edges, Y, price=1.0, reward=0.0, fixed=fixed)
+    np.testing.assert_array_equal(result.factor[fixed], Y[fixed])
+    assert result.value < by_hand(edges, Y, 1.0, 0.0)
 
 
 # ---------------------------------------------------------------------- the bound
@@ -258,7 +260,7 @@ def test_pivots_prove_eigenvalues():
 def test_bounds_from_any_weights_hold(constraints):
     edges = network(25, k=3)
     problem = Problem(edges, constraints, price=4.0)
-    full = unfold_in(problem, laplacian_basis(edges, 24)[1])
+    full = unfold_in_basis(problem, laplacian_basis(edges, 24)[1])
     random = np.random.default_rng(0)
     for _ in range(10):
         w = full.weights + random.normal(size=len(edges)) * random.choice([0.0, 0.1, 1.0, 10.0])
@@ -440,8 +442,8 @@ def test_landmarks_hold_the_other_rows_by_least_error():
     X, _ = roll(150)
     graph = NeighborGraph.from_points(X, n_neighbors=6)
     Phi = reconstruction_matrix(weight_matrix(X, graph.indptr, graph.indices))
-    landmarks = farthest_points(graph, 0, 12)
-    Q = tied_to(Phi, landmarks)
+    landmarks = select_farthest_rows(graph, 0, 12)
+    Q = compute_interpolation_matrix(Phi, landmarks)
     np.testing.assert_allclose(Q.sum(axis=1), 1, atol=1e-6)
     random = np.random.default_rng(0)
     Y = Q @ random.normal(size=(12, 2))
@@ -455,7 +457,7 @@ def test_landmarks_hold_the_other_rows_by_least_error():
 def test_landmarks_are_far_apart_along_the_graph():
     X, _ = roll(300)
     graph = NeighborGraph.from_points(X, n_neighbors=6)
-    chosen = farthest_points(graph, 5, 10)
+    chosen = select_farthest_rows(graph, 5, 10)
     assert 5 in chosen and len(set(chosen)) == 10
     between = graph.geodesics(chosen)[:, chosen] + 1e9 * np.eye(10)
     # No row is farther from all landmarks than two landmarks are from each other.
@@ -599,5 +601,5 @@ def test_progress_is_printed(capsys):
 
 def test_root_of_a_matrix():
     A = np.random.default_rng(0).normal(size=(4, 3))
-    R = root(A @ A.T)
+    R = compute_root(A @ A.T)
     np.testing.assert_allclose(R @ R.T, A @ A.T, atol=1e-12)

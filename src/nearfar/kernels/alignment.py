@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearfar.arrays import Matrix
-from nearfar.kernels.kernel_set import GivenKernels, as_matrix
+from nearfar.kernels.kernel_set import MatrixKernels, as_matrix
 from nearfar.labels import encode_labels
 
 
@@ -52,7 +52,7 @@ def alignment(K: ArrayLike, L: ArrayLike, centered: bool = False) -> float:
         raise ValueError(
             f"K and L must have the same shape; got {pair[0].shape} and {pair[1].shape}."
         )
-    return _cosine(GivenKernels(pair).grams(centered), centered)
+    return _compute_cosine(MatrixKernels(pair).compute_grams(centered), centered)
 
 
 def center_kernel(K: ArrayLike) -> Matrix:
@@ -75,7 +75,7 @@ def center_kernel(K: ArrayLike) -> Matrix:
            [-0.5,  0.5]])
     """
     values = np.array(as_matrix(K, "K"), dtype=np.float64)
-    _refuse_infinite(values)
+    _check_finite(values)
     values -= values.mean(axis=0)
     values -= values.mean(axis=1)[:, None]
     return values
@@ -104,7 +104,7 @@ def target_kernel(y: ArrayLike) -> Matrix:
            [-0.5,  1. , -0.5],
            [-0.5, -0.5,  1. ]])
     """
-    classes, codes = target_codes(y)
+    classes, codes = encode_classes(y)
     return np.where(codes[:, None] == codes, 1.0, -1 / (classes - 1))
 
 
@@ -133,19 +133,19 @@ def target_alignment(K: ArrayLike, y: ArrayLike, centered: bool = False) -> floa
     0.7071
     """
     matrix = as_matrix(K, "K")
-    F = target_factor(y, centered)
+    F = compute_target_factor(y, centered)
     if len(F) != len(matrix):
         raise ValueError(
             f"y must have one label per point of K; got {len(F)} labels and {len(matrix)} points."
         )
-    own = GivenKernels([matrix])
-    product = float(own.forms(F).sum())
+    kernels = MatrixKernels([matrix])
+    product = float(kernels.compute_forms(F).sum())
     target = float(np.sum((F.T @ F) ** 2))
-    gram = np.array([[own.grams(centered)[0, 0], product], [product, target]])
-    return _cosine(gram, centered)
+    gram = np.array([[kernels.compute_grams(centered)[0, 0], product], [product, target]])
+    return _compute_cosine(gram, centered)
 
 
-def target_codes(y: ArrayLike) -> tuple[int, np.ndarray]:
+def encode_classes(y: ArrayLike) -> tuple[int, np.ndarray]:
     """Return the number of classes, which must be at least 2, and the class of each row."""
     classes, codes = encode_labels(y)
     if len(classes) < 2:
@@ -153,19 +153,19 @@ def target_codes(y: ArrayLike) -> tuple[int, np.ndarray]:
     return len(classes), codes
 
 
-def target_factor(y: ArrayLike, centered: bool) -> Matrix:
-    """Return a factor F of the target kernel F F', centered on request."""
-    J, codes = target_codes(y)
+def compute_target_factor(y: ArrayLike, centered: bool) -> Matrix:
+    """Return a factor F of the target kernel F F'. With ``centered=True``, F is centered."""
+    J, codes = encode_classes(y)
     if J == 2:
         F = np.where(codes == 1, 1.0, -1.0)[:, None]
     else:
-        # Rows are sqrt(J/(J-1)) (e_c - mean); their inner products are 1 and -1/(J-1).
+        # The rows are sqrt(J/(J-1)) (e_c - mean). Their inner products are 1 and -1/(J-1).
         F = np.sqrt(J / (J - 1)) * (np.eye(J) - 1 / J)[codes]
     return F - F.mean(axis=0) if centered else F
 
 
-def _cosine(gram: Matrix, centered: bool) -> float:
-    _refuse_infinite(gram)
+def _compute_cosine(gram: Matrix, centered: bool) -> float:
+    _check_finite(gram)
     for k, name in enumerate("KL"):
         if not gram[k, k] > 0:
             raise ValueError(
@@ -175,7 +175,7 @@ def _cosine(gram: Matrix, centered: bool) -> float:
     return float(np.clip(gram[0, 1] / np.sqrt(gram[0, 0]) / np.sqrt(gram[1, 1]), -1, 1))
 
 
-def _refuse_infinite(values: Matrix) -> None:
+def _check_finite(values: Matrix) -> None:
     if not np.isfinite(values).all():
         raise ValueError(
             "K must be finite, but an entry is NaN, infinite, or too large to be squared."

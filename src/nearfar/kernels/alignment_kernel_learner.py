@@ -47,7 +47,7 @@ class AlignmentKernelLearner(KernelProgram):
     n_directions : int, "auto" or None, default="auto"
         Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
         None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
-        ``kernel_family="rank_one"`` differs, see Notes.
+        See Notes for ``kernel_family="rank_one"``.
 
     Attributes
     ----------
@@ -70,8 +70,8 @@ class AlignmentKernelLearner(KernelProgram):
     n_directions_ : int
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
-        Predicted labels of the rows in ``unlabeled``. Set only if ``unlabeled`` was passed to
-        ``fit``, and not with ``kernel_family="free"``.
+        Predicted labels of the rows in ``unlabeled``. This attribute exists only if ``unlabeled``
+        was passed to ``fit``, and not with ``kernel_family="free"``.
 
     See Also
     --------
@@ -88,7 +88,7 @@ class AlignmentKernelLearner(KernelProgram):
       its options. The option ``columns`` selects features by index or name. See
       ``nearfar.kernels.BaseKernels``.
 
-    The modes are
+    The kernel families are
 
     - "nonneg": weights :math:`\mu \ge 0`;
     - "independent": each kernel, scaled to norm 1, is weighted by its own alignment;
@@ -142,8 +142,8 @@ class AlignmentKernelLearner(KernelProgram):
         self.n_directions = n_directions
 
     def _solve(self, kernels: Any, codes: NDArray[np.intp], **options: Any) -> AlignmentWeights:
-        found = alignment_weights(
+        result = alignment_weights(
             kernels, codes, kernel_family=self.kernel_family, centered=self.centered, **options
         )
-        self.alignment_ = float(found.alignment)
-        return found
+        self.alignment_ = float(result.alignment)
+        return result

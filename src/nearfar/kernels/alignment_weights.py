@@ -13,16 +13,16 @@ from scipy.optimize import nnls
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.kernels.alignment import target_factor
-from nearfar.kernels.kernel_set import DirectionKernels, Kernels, KernelSet, kernel_set
-from nearfar.kernels.leading_directions import leading_directions
+from nearfar.kernels.alignment import compute_target_factor
+from nearfar.kernels.kernel_set import DirectionKernels, Kernels, KernelSet, make_kernel_set
+from nearfar.kernels.leading_directions import find_leading_directions
 from nearfar.kernels.psd_cone import Cone
 from nearfar.notices import warn
 from nearfar.parameters import boolean, check_parameter, integer, none, one_of, real
 
 AlignmentMode = Literal["nonneg", "independent", "signed", "free", "rank_one"]
-# Eigenvalues of the Gram matrix of normalized kernels below this fraction of the largest are
-# rounding errors.
+# Eigenvalues of the Gram matrix of the scaled kernels are rounding errors if they are below this
+# fraction of the largest eigenvalue.
 _ROUNDING = 1e-13
 
 
@@ -42,7 +42,7 @@ class AlignmentWeights:
         Upper bound on ``value`` over all weights of the family. ``kernel_family="independent"``
         does not optimize; its bound is that of "nonneg".
     gap : float
-        ``(bound - value) / value``.
+        Relative gap ``(bound - value) / value``.
     alignment : float
         ``value`` divided by the norm of the target. If all points are labeled, it is the alignment.
     directions : ndarray of shape (n, n_directions) or None
@@ -66,7 +66,7 @@ class AlignmentWeights:
         """Learned kernel of all points, computed on first use."""
         if isinstance(self._kernels, KernelSet):
             assert self.weights is not None
-            return self._kernels.weighted(self.weights)
+            return self._kernels.compute_weighted_sum(self.weights)
         return np.asarray(self._kernels)
 
 
@@ -83,7 +83,7 @@ def alignment_weights(
 ) -> AlignmentWeights:
     r"""Return the kernel weights whose sum has the largest alignment with the labels.
 
-    They solve
+    The weights μ solve
 
     .. math:: \max_\mu\; b^T\mu, \qquad \mu^T Q \mu \le 1, \qquad
         b_i = \langle K_i, T \rangle_F,\; Q_{ij} = \langle K_i, K_j \rangle_F,
@@ -101,8 +101,8 @@ def alignment_weights(
     * "free": any positive semi-definite matrix. The solution is T divided by its norm: it repeats
       the labels and is zero for unlabeled points.
 
-    Try it first: it needs one pass over the kernels, has no parameter C, and supports any number of
-    classes.
+    Try this function first: it needs one pass over the kernels, has no parameter C, and supports
+    any number of classes.
 
     Parameters
     ----------
@@ -111,9 +111,9 @@ def alignment_weights(
         IndexError; with m kernels, it is called about m/3 times per kernel. "rank_one" needs one
         kernel, "free" None.
     y : array-like of shape (n_labeled,)
-        Labels of the first points. It can be shorter than the kernels.
+        Labels of the first points. The number of labels can be less than the number of points.
     kernel_family : {"nonneg", "independent", "signed", "free", "rank_one"}, default="nonneg"
-        Set of weights or matrices, as listed above.
+        Set of weights or matrices over which to optimize, as listed above.
     centered : bool, default=True
         Center the kernels (over all points) and the target (over the labeled points) first.
         Without centering, a constant kernel is aligned with classes of unequal size.
@@ -157,86 +157,89 @@ def alignment_weights(
     >>> from nearfar.kernels import alignment_weights
     >>> X, y = load_iris(return_X_y=True)
     >>> kernels = [X @ X.T, rbf_kernel(X, gamma=0.1), rbf_kernel(X, gamma=1.0)]
-    >>> found = alignment_weights(kernels, y)
-    >>> bool((found.weights >= 0).all())
+    >>> result = alignment_weights(kernels, y)
+    >>> bool((result.weights >= 0).all())
     True
-    >>> round(found.alignment, 3)
+    >>> round(result.alignment, 3)
     0.789
     """
     owner = "alignment_weights"
-    modes = one_of("nonneg", "independent", "signed", "free", "rank_one")
-    check_parameter(owner, "kernel_family", kernel_family, [modes])
+    families = one_of("nonneg", "independent", "signed", "free", "rank_one")
+    check_parameter(owner, "kernel_family", kernel_family, [families])
     check_parameter(owner, "centered", centered, [boolean])
     check_parameter(owner, "n_directions", n_directions, [none, integer(1)])
     check_parameter(owner, "n_points", n_points, [none, integer(1)])
     check_parameter(owner, "tol", tol, [real(0, open_low=True)])
     check_parameter(owner, "max_iter", max_iter, [integer(1)])
-    for name, given, wanted in (
+    for name, setting, required_family in (
         ("n_directions", n_directions, "rank_one"),
         ("n_points", n_points, "free"),
     ):
-        if given is not None and kernel_family != wanted:
+        if setting is not None and kernel_family != required_family:
             raise ValueError(
-                f'{name} can be set only with kernel_family="{wanted}"; got '
+                f'{name} can be set only with kernel_family="{required_family}"; got '
                 f"kernel_family={kernel_family!r}."
             )
-    F = target_factor(y, centered)
+    F = compute_target_factor(y, centered)
     target = float(np.sqrt(np.sum((F.T @ F) ** 2)))
     if kernel_family == "free":
-        return _free(kernels, F, target, n_points)
+        return _solve_free(kernels, F, target, n_points)
     if kernel_family == "rank_one":
-        V = leading_directions(kernels, len(F), n_directions, centered=centered)[1]
+        V = find_leading_directions(kernels, len(F), n_directions, centered=centered)[1]
         base: KernelSet = DirectionKernels(V)
-        products = _Products(base.forms(F).sum(axis=1), np.eye(V.shape[1]))
-        refuse_unaligned(products.b)
+        products = _Products(base.compute_forms(F).sum(axis=1), np.eye(V.shape[1]))
+        check_aligned(products.b)
         x = np.maximum(products.b, 0) / np.linalg.norm(np.maximum(products.b, 0))
         bound = float(products.b @ x)
     else:
         V = None
-        base = kernel_set(kernels, len(F))  # type: ignore[arg-type]
-        products = _unit_products(base, F, centered)
-        refuse_unaligned(products.b)
-        x, bound = _nonneg(products)
+        base = make_kernel_set(kernels, len(F))  # type: ignore[arg-type]
+        products = _compute_unit_products(base, F, centered)
+        check_aligned(products.b)
+        x, bound = _solve_nonneg(products)
         if kernel_family == "independent":
             x = np.maximum(products.b, 0)
         elif kernel_family == "signed":
-            x, bound = _signed(base, products, x, tol, max_iter)
+            x, bound = _solve_signed(base, products, x, tol, max_iter)
     x = x / np.sqrt(x @ products.Q @ x)
     value = float(products.b @ x)
-    bound = max(bound, value)  # rounding errors can put it below
+    bound = max(bound, value)  # Rounding errors can put the bound below the value.
     return AlignmentWeights(x * products.scale, value, bound, value / target, V, base)
 
 
-def refuse_unaligned(b: Vector) -> None:
+def check_aligned(b: Vector) -> None:
     """Raise if no kernel has a positive product with the target."""
     if not b.max() > 0:
         raise ValueError(
             "kernels: no kernel is aligned with y (the largest product with the target kernel is "
-            f"{b.max():.3g}), so no weighted sum is. Use other kernels."
+            f"{b.max():.3g}), so no weighted sum is aligned either. Use other kernels."
         )
 
 
 class _Products(NamedTuple):
-    """Products of the scaled kernels with the target (b) and with each other (Q)."""
+    """Frobenius products of the scaled kernels with the target (b) and with each other (Q)."""
 
     b: Vector
     Q: Matrix
     scale: float | Vector = 1.0
 
 
-def _unit_products(base: KernelSet, F: Matrix, centered: bool) -> _Products:
-    """Return the products of kernels scaled to norm 1. Constant kernels get scale 0."""
-    Q = base.grams(centered)
+def _compute_unit_products(base: KernelSet, F: Matrix, centered: bool) -> _Products:
+    """Return the products of the kernels scaled to norm 1.
+
+    A kernel that is constant up to rounding gets scale 0.
+    """
+    Q = base.compute_grams(centered)
     lengths = np.sqrt(np.diag(Q))
     # Centering a constant kernel leaves rounding errors of about 1e-16 times its trace.
-    nothing = lengths <= 1e-12 * base.traces
-    scale = np.where(nothing, 0.0, 1 / np.where(nothing, 1.0, lengths))
-    return _Products(base.forms(F).sum(axis=1) * scale, Q * np.outer(scale, scale), scale)
+    is_constant = lengths <= 1e-12 * base.traces
+    scale = np.where(is_constant, 0.0, 1 / np.where(is_constant, 1.0, lengths))
+    return _Products(base.compute_forms(F).sum(axis=1) * scale, Q * np.outer(scale, scale), scale)
 
 
-def _nonneg(products: _Products) -> tuple[Vector, float]:
+def _solve_nonneg(products: _Products) -> tuple[Vector, float]:
     """Return the best nonnegative weights, and an upper bound on their objective."""
-    R, root = _factor(products.Q)
+    R, root = _factorize(products.Q)
     goal = root @ products.b
     x = nnls(R, goal)[0]
     x = x / np.sqrt(x @ products.Q @ x)
@@ -245,7 +248,7 @@ def _nonneg(products: _Products) -> tuple[Vector, float]:
     return x, max(float(np.linalg.norm(root @ v)), float(products.b @ x))
 
 
-def _signed(
+def _solve_signed(
     base: KernelSet, products: _Products, start: Vector, tol: float, max_iter: int
 ) -> tuple[Vector, float]:
     """Return weights of any sign for which the sum is positive semi-definite, and a bound.
@@ -254,7 +257,7 @@ def _signed(
     """
     assert isinstance(products.scale, np.ndarray)
     cone = Cone(base, products.scale)
-    root = _factor(products.Q)[1]
+    root = _factorize(products.Q)[1]
     free = root @ products.b
     center = np.full(len(start), 1 / len(start))
     best, value, bound = start, float(products.b @ start), np.inf
@@ -265,13 +268,13 @@ def _signed(
         A = cuts @ root.T
         z = free + A.T @ nnls(A.T, -free)[0] if len(A) else free
         bound = min(bound, float(np.linalg.norm(z)))
-        point, new, _ = cone.drawn_back(root.T @ z, center)
-        reached = float(products.b @ point / np.sqrt(point @ products.Q @ point))
-        if reached > value:
-            best, value = point, reached
-        if bound - value <= tol * value or not len(new):
+        point, new_cuts, _ = cone.move_into_cone(root.T @ z, center)
+        point_value = float(products.b @ point / np.sqrt(point @ products.Q @ point))
+        if point_value > value:
+            best, value = point, point_value
+        if bound - value <= tol * value or not len(new_cuts):
             break
-        cuts = np.vstack([cuts, new])
+        cuts = np.vstack([cuts, new_cuts])
     else:
         warn(
             f"alignment_weights stopped after {max_iter} rounds, at a gap of "
@@ -281,15 +284,17 @@ def _signed(
     return best, bound
 
 
-def _factor(Q: Matrix) -> tuple[Matrix, Matrix]:
+def _factorize(Q: Matrix) -> tuple[Matrix, Matrix]:
     """Return R with Q = R'R, and its transposed pseudo-inverse. Q can be singular."""
     values, V = linalg.eigh(Q)
-    good = values > _ROUNDING * values[-1]
-    roots = np.sqrt(values[good])[:, None]
-    return roots * V[:, good].T, V[:, good].T / roots
+    is_significant = values > _ROUNDING * values[-1]
+    roots = np.sqrt(values[is_significant])[:, None]
+    return roots * V[:, is_significant].T, V[:, is_significant].T / roots
 
 
-def _free(kernels: object, F: Matrix, target: float, n_points: int | None) -> AlignmentWeights:
+def _solve_free(
+    kernels: object, F: Matrix, target: float, n_points: int | None
+) -> AlignmentWeights:
     if kernels is not None:
         raise ValueError(
             'kernel_family="free" optimizes over all matrices, so kernels must be None.'

@@ -17,9 +17,9 @@ class AverageKernelLearner(KernelCombination):
     r"""Mean of kernels, each scaled to the same trace: a baseline for learned weights.
 
     The weights of m kernels of n rows are :math:`\mu_i = n / (m\, \mathrm{tr} K_i)`. They do not
-    depend on the labels. Use it as the baseline: learned weights that are not better are not worth
-    their computing time, and with few rows they often are not. Labels are used only for
-    ``transduction_``, but they are always checked.
+    depend on the labels. Use this learner as the baseline. Learned weights are worth their
+    computing time only if they are better, and with few rows they often are not better. Labels are
+    used only for ``transduction_``, but they are always checked.
 
     Cost: one sum of the m kernels, O(m n²); O(m n) for the kernel values of a new point. The fitted
     learner stores the training points. Fitting needs one n × n matrix.
@@ -45,8 +45,8 @@ class AverageKernelLearner(KernelCombination):
     n_directions_ : int
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
-        Predicted labels of the rows in ``unlabeled``. Set only if ``unlabeled`` was passed to
-        ``fit``.
+        Predicted labels of the rows in ``unlabeled``. This attribute exists only if ``unlabeled``
+        was passed to ``fit``.
 
     See Also
     --------

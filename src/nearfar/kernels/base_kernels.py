@@ -24,16 +24,16 @@ OPTIONS: dict[str, dict[str, Allowed]] = {
     "laplacian": {"gamma": real(0, open_low=True)},
     "cosine": {},
 }
-# Scales of the RBF kernels of "auto", in units of 1 over the median squared distance.
-_WIDTHS = tuple(2.0**power for power in range(-3, 4))
-# Upper limit for the number of rows from which medians are computed.
-_SOME = 1000
+# Values of gamma of the RBF kernels of "auto", as multiples of 1 over the median squared distance.
+_RBF_SCALES = tuple(2.0**power for power in range(-3, 4))
+# Upper limit for the number of rows from which the median distance is computed.
+_MAX_MEDIAN_ROWS = 1000
 # Number of floats per block, chosen so that a few blocks fit into the CPU cache.
-_IN_CACHE = 1 << 16
+_BLOCK_FLOATS = 1 << 16
 
 
-class _One(NamedTuple):
-    """Specification of one kernel. If gamma is None, it is ``times`` its default value."""
+class _KernelSpec(NamedTuple):
+    """Specification of one kernel. If ``gamma`` is None, ``times`` the default gamma is used."""
 
     kind: str
     columns: tuple[int, ...]
@@ -78,7 +78,7 @@ class BaseKernels:
     kinds, gammas, degrees, coefs : ndarray of shape (n_kernels,)
         Type and options of each kernel.
     columns : ndarray of shape (n_kernels, n_features)
-        1 for the features that a kernel uses, else 0.
+        Matrix with the entry 1 for each feature that a kernel uses, else 0.
 
     Notes
     -----
@@ -131,24 +131,26 @@ class BaseKernels:
         unit_diagonal: bool = False,
     ) -> None:
         X = np.asarray(rows, dtype=np.float64)
-        asked = parse_kernels(kernels, X.shape[1], feature_names)
+        specs = parse_kernels(kernels, X.shape[1], feature_names)
         with np.errstate(over="ignore", invalid="ignore"):
             self.mean = X.mean(axis=0)
-            natural = _NaturalWidths(X - self.mean)
+            default_gammas = _DefaultGammas(X - self.mean)
             self.gammas = np.array(
                 [
-                    one.times * natural.gamma(one) if one.gamma is None else one.gamma
-                    for one in asked
+                    spec.times * default_gammas.get_gamma(spec)
+                    if spec.gamma is None
+                    else spec.gamma
+                    for spec in specs
                 ]
             )
-        self.kinds = np.array([one.kind for one in asked])
-        self.degrees = np.array([float(one.degree) for one in asked])
-        self.coefs = np.array([one.coef0 for one in asked])
-        self.columns = np.zeros((len(asked), X.shape[1]), dtype=np.uint8)
-        for i, one in enumerate(asked):
-            self.columns[i, list(one.columns)] = 1
+        self.kinds = np.array([spec.kind for spec in specs])
+        self.degrees = np.array([float(spec.degree) for spec in specs])
+        self.coefs = np.array([spec.coef0 for spec in specs])
+        self.columns = np.zeros((len(specs), X.shape[1]), dtype=np.uint8)
+        for i, spec in enumerate(specs):
+            self.columns[i, list(spec.columns)] = 1
         self.unit_diagonal = unit_diagonal
-        self.names = np.array([self._name(i, feature_names) for i in range(len(asked))])
+        self.names = np.array([self._make_name(i, feature_names) for i in range(len(specs))])
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -161,30 +163,30 @@ class BaseKernels:
 
     def values(self, i: int, X: Matrix, Z: Matrix) -> Matrix:
         """Return the values of kernel i between the rows of X and Z."""
-        return self.weighted(np.eye(len(self))[i], X, Z)
+        return self.compute_weighted_sum(np.eye(len(self))[i], X, Z)
 
-    def weighted(self, weights: Vector, X: Matrix, Z: Matrix) -> Matrix:
+    def compute_weighted_sum(self, weights: Vector, X: Matrix, Z: Matrix) -> Matrix:
         """Return the weighted sum of the kernels between the rows of X and Z."""
         K = np.zeros((len(X), len(Z)))
         used = np.flatnonzero(weights).tolist()
         first, second = _Points(self, X), _Points(self, Z)
-        for block in row_blocks(len(X), 32 * len(Z), at_most=max(1, _IN_CACHE // len(Z))):
-            between = _Between(self, first, block, second)
+        for block in row_blocks(len(X), 32 * len(Z), at_most=max(1, _BLOCK_FLOATS // len(Z))):
+            block_kernels = _BlockKernels(self, first, block, second)
             for i in used:
-                K[block] += weights[i] * between.values(i)
+                K[block] += weights[i] * block_kernels.values(i)
         return K
 
-    def over(self, rows: Matrix) -> KernelSet:
+    def build_kernel_set(self, rows: Matrix) -> KernelSet:
         """Return the kernels among rows as a KernelSet, which computes them block by block."""
         return RowKernels(self, rows)
 
     def diagonal(self, i: int, squares: Vector) -> Vector:
         """Return the values of kernel i of points with themselves, from their squared norms."""
         if self.unit_diagonal:
-            return (self._own(i, squares) > 0).astype(float)
-        return self._own(i, squares)
+            return (self._compute_diagonal(i, squares) > 0).astype(float)
+        return self._compute_diagonal(i, squares)
 
-    def _own(self, i: int, squares: Vector) -> Vector:
+    def _compute_diagonal(self, i: int, squares: Vector) -> Vector:
         if self.kinds[i] == "linear":
             return squares
         if self.kinds[i] == "poly":
@@ -193,18 +195,20 @@ class BaseKernels:
             return (squares > 0).astype(float)
         return np.ones_like(squares)
 
-    def _name(self, i: int, feature_names: Sequence[str] | None) -> str:
+    def _make_name(self, i: int, feature_names: Sequence[str] | None) -> str:
         kind = str(self.kinds[i])
         name = f"poly {self.degrees[i]:.0f}" if kind == "poly" else kind
         if kind in ("rbf", "laplacian"):
             name += f" {self.gammas[i]:.3g}"
-        read = np.flatnonzero(self.columns[i]).tolist()
-        if len(read) == self.columns.shape[1] and (len(read) > 1 or feature_names is None):
+        columns = np.flatnonzero(self.columns[i]).tolist()
+        if len(columns) == self.columns.shape[1] and (len(columns) > 1 or feature_names is None):
             return name
-        if len(read) > 3:
-            return f"{name} of {len(read)} features"
-        called = [f"x{k}" if feature_names is None else str(feature_names[k]) for k in read]
-        return f"{name} of {', '.join(called)}"
+        if len(columns) > 3:
+            return f"{name} of {len(columns)} features"
+        column_names = [
+            f"x{k}" if feature_names is None else str(feature_names[k]) for k in columns
+        ]
+        return f"{name} of {', '.join(column_names)}"
 
 
 # ---------------------------------------------------------------------- parsing
@@ -212,225 +216,247 @@ class BaseKernels:
 
 def parse_kernels(
     kernels: Any, n_features: int, feature_names: Sequence[str] | None = None
-) -> list[_One]:
-    """Return the specified kernels. Raises ValueError that names the kernel that is not valid."""
-    every = tuple(range(n_features))
+) -> list[_KernelSpec]:
+    """Return the specifications of the kernels.
+
+    Raises a ValueError with the index of the kernel if a kernel is not valid.
+    """
+    all_columns = tuple(range(n_features))
     if isinstance(kernels, str) and kernels == "auto":
-        plain = [_One("linear", every, None, 1.0, 1, 0.0)]
-        polys = [_One("poly", every, None, 1.0, degree, 1.0) for degree in (2, 3)]
-        return plain + polys + [_One("rbf", every, None, times, 1, 0.0) for times in _WIDTHS]
+        linear = [_KernelSpec("linear", all_columns, None, 1.0, 1, 0.0)]
+        polys = [_KernelSpec("poly", all_columns, None, 1.0, degree, 1.0) for degree in (2, 3)]
+        return (
+            linear
+            + polys
+            + [_KernelSpec("rbf", all_columns, None, times, 1, 0.0) for times in _RBF_SCALES]
+        )
     if isinstance(kernels, str) and kernels == "features":
-        return [_One("rbf", (k,), None, 1.0, 1, 0.0) for k in every]
+        return [_KernelSpec("rbf", (k,), None, 1.0, 1, 0.0) for k in all_columns]
     if isinstance(kernels, str) and kernels in OPTIONS:
         kernels = [kernels]
     if not isinstance(kernels, list | tuple) or not kernels:
         raise ValueError(
             'kernels must be "auto", "features" or a list of kernels, whose names are '
-            f"{', '.join(OPTIONS)}; got {_shown(kernels)}."
+            f"{', '.join(OPTIONS)}; got {_describe(kernels)}."
         )
-    return [_parse(one, i, n_features, feature_names) for i, one in enumerate(kernels)]
+    return [_parse(item, i, n_features, feature_names) for i, item in enumerate(kernels)]
 
 
-def _parse(one: Any, i: int, n_features: int, feature_names: Sequence[str] | None) -> _One:
-    name, options = (one, {}) if isinstance(one, str) else _pair(one, i)
+def _parse(item: Any, i: int, n_features: int, feature_names: Sequence[str] | None) -> _KernelSpec:
+    name, options = (item, {}) if isinstance(item, str) else _split_pair(item, i)
     if name not in OPTIONS:
         raise ValueError(
-            f"kernels[{i}]: unknown kernel {_shown(name)}; expected one of {', '.join(OPTIONS)}."
+            f"kernels[{i}]: unknown kernel {_describe(name)}; expected one of {', '.join(OPTIONS)}."
         )
-    known = OPTIONS[name]
+    allowed_options = OPTIONS[name]
     for key, value in options.items():
         if key == "columns":
             continue
-        if key not in known:
+        if key not in allowed_options:
             raise ValueError(
-                f"kernels[{i}]: unknown option {_shown(key)} of {name}; expected one of "
-                f"{', '.join([*known, 'columns'])}."
+                f"kernels[{i}]: unknown option {_describe(key)} of {name}; expected one of "
+                f"{', '.join([*allowed_options, 'columns'])}."
             )
-        if not known[key].accepts(value):
+        if not allowed_options[key].accepts(value):
             raise ValueError(
-                f"kernels[{i}]: {key} must be {known[key].description}; got {_shown(value)}."
+                f"kernels[{i}]: {key} must be {allowed_options[key].description}; got "
+                f"{_describe(value)}."
             )
-    columns = _columns(options.get("columns"), i, n_features, feature_names)
+    columns = _parse_columns(options.get("columns"), i, n_features, feature_names)
     gamma = float(options["gamma"]) if "gamma" in options else None
     degree, coef0 = int(options.get("degree", 3)), float(options.get("coef0", 1.0))
-    return _One(name, columns, gamma, 1.0, degree, coef0)
+    return _KernelSpec(name, columns, gamma, 1.0, degree, coef0)
 
 
-def _pair(one: Any, i: int) -> tuple[Any, Mapping[str, Any]]:
+def _split_pair(item: Any, i: int) -> tuple[Any, Mapping[str, Any]]:
     if (
-        isinstance(one, list | tuple)
-        and len(one) == 2
-        and isinstance(one[0], str)
-        and isinstance(one[1], Mapping)
+        isinstance(item, list | tuple)
+        and len(item) == 2
+        and isinstance(item[0], str)
+        and isinstance(item[1], Mapping)
     ):
-        return one[0], one[1]
+        return item[0], item[1]
     matrices = " For matrices, use nearfar.kernels.margin_weights or alignment_weights."
     raise ValueError(
         f"kernels[{i}] must be the name of a kernel, or a pair of a name and a dict of options; "
-        f"got {_shown(one)}.{matrices if isinstance(one, np.ndarray) else ''}"
+        f"got {_describe(item)}.{matrices if isinstance(item, np.ndarray) else ''}"
     )
 
 
-def _columns(
+def _parse_columns(
     columns: Any, i: int, n_features: int, feature_names: Sequence[str] | None
 ) -> tuple[int, ...]:
     if columns is None:
         return tuple(range(n_features))
     if isinstance(columns, str | int | np.integer):
         columns = [columns]
-    listed = list(columns) if isinstance(columns, Sequence | np.ndarray | range) else []
-    places: dict[str, int] = {}
+    requested = list(columns) if isinstance(columns, Sequence | np.ndarray | range) else []
+    positions: dict[str, int] = {}
     if feature_names is not None:
-        places = {str(name): k for k, name in enumerate(feature_names)}
-    found = []
-    for column in listed:
+        positions = {str(name): k for k, name in enumerate(feature_names)}
+    indices = []
+    for column in requested:
         if isinstance(column, str):
-            if column not in places:
-                known = (
+            if column not in positions:
+                hint = (
                     "X has no feature names"
-                    if not places
-                    else f"X has {', '.join(list(places)[:5])}"
+                    if not positions
+                    else f"X has {', '.join(list(positions)[:5])}"
                 )
                 raise ValueError(
-                    f"kernels[{i}]: unknown column {column!r}; {known}"
-                    f"{', ...' if len(places) > 5 else ''}."
+                    f"kernels[{i}]: unknown column {column!r}; {hint}"
+                    f"{', ...' if len(positions) > 5 else ''}."
                 )
-            found.append(places[column])
+            indices.append(positions[column])
         elif (
             isinstance(column, int | np.integer)
             and not isinstance(column, bool)
             and 0 <= column < n_features
         ):
-            found.append(int(column))
+            indices.append(int(column))
         else:
             raise ValueError(
                 f"kernels[{i}]: columns must be names, or indices from 0 to {n_features - 1}; got "
-                f"{_shown(column)}."
+                f"{_describe(column)}."
             )
-    if not found:
+    if not indices:
         raise ValueError(
-            f"kernels[{i}]: columns must list at least one column; got {_shown(columns)}."
+            f"kernels[{i}]: columns must list at least one column; got {_describe(columns)}."
         )
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(indices)))
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape}"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-class _NaturalWidths:
+class _DefaultGammas:
     """Default values of gamma, computed once per kernel type and set of columns."""
 
     def __init__(self, rows: Matrix) -> None:
         self.rows = rows
-        self.some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _SOME)).astype(np.intp)]
-        self.known: dict[tuple[str, tuple[int, ...]], float] = {}
+        self.sample = rows[
+            np.linspace(0, len(rows) - 1, min(len(rows), _MAX_MEDIAN_ROWS)).astype(np.intp)
+        ]
+        self.cache: dict[tuple[str, tuple[int, ...]], float] = {}
 
-    def gamma(self, one: _One) -> float:
-        if (one.kind, one.columns) not in self.known:
-            self.known[one.kind, one.columns] = self._gamma(one.kind, list(one.columns))
-        return self.known[one.kind, one.columns]
+    def get_gamma(self, spec: _KernelSpec) -> float:
+        if (spec.kind, spec.columns) not in self.cache:
+            self.cache[spec.kind, spec.columns] = self._compute_gamma(spec.kind, list(spec.columns))
+        return self.cache[spec.kind, spec.columns]
 
-    def _gamma(self, kind: str, columns: list[int]) -> float:
+    def _compute_gamma(self, kind: str, columns: list[int]) -> float:
         if kind != "rbf":
             return compute_gamma(self.rows[:, columns], kind)
-        squares = cdist(self.some[:, columns], self.some[:, columns], "sqeuclidean")
-        apart = squares[squares > 0]
-        return convert_to_gamma(float(np.median(apart)) if apart.size else 0.0)
+        squares = cdist(self.sample[:, columns], self.sample[:, columns], "sqeuclidean")
+        nonzero = squares[squares > 0]
+        return convert_to_gamma(float(np.median(nonzero)) if nonzero.size else 0.0)
 
 
 # ---------------------------------------------------------------------- values
 
 
 class _Points:
-    """Centered rows: the columns that each kernel uses, and their squared norms."""
+    """Centered rows, with the columns that each kernel uses and the squared norms in them."""
 
     def __init__(self, base: BaseKernels, rows: Matrix) -> None:
         self.base, self.rows = base, rows - base.mean
-        self._parts: dict[bytes, tuple[Matrix, Vector]] = {}
+        self._selections: dict[bytes, tuple[Matrix, Vector]] = {}
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def part(self, i: int) -> tuple[Matrix, Vector]:
-        """Return the columns of the rows that kernel i uses, and their squared norms."""
-        read = self.base.columns[i]
-        key = read.tobytes()
-        if key not in self._parts:
-            rows = self.rows if read.all() else np.ascontiguousarray(self.rows[:, read > 0])
-            self._parts[key] = rows, np.einsum("ij,ij->i", rows, rows)
-        return self._parts[key]
+    def select_columns(self, i: int) -> tuple[Matrix, Vector]:
+        """Return the rows in the columns that kernel i uses, and their squared norms."""
+        columns = self.base.columns[i]
+        key = columns.tobytes()
+        if key not in self._selections:
+            rows = self.rows if columns.all() else np.ascontiguousarray(self.rows[:, columns > 0])
+            self._selections[key] = rows, np.einsum("ij,ij->i", rows, rows)
+        return self._selections[key]
 
 
-class _Between:
-    """Kernels between a block of points and other points, with shared intermediate results."""
+class _BlockKernels:
+    """Kernels between a block of points and other points, which share intermediate results."""
 
     def __init__(
         self,
         base: BaseKernels,
         points: _Points,
         block: slice,
-        others: _Points,
+        second_points: _Points,
         distances: Mapping[bytes, Matrix] | None = None,
     ) -> None:
-        self.base, self.points, self.block, self.others = base, points, block, others
+        self.base, self.points, self.block, self.second_points = base, points, block, second_points
         self._distances = {key: D[block] for key, D in (distances or {}).items()}
         self._products: dict[bytes, Matrix] = {}
         self._last: tuple[bytes, float, Matrix] | None = None
 
     def values(self, i: int) -> Matrix:
-        """Return kernel i. The array must not be modified."""
+        """Return the values of kernel i. The array must not be modified."""
         base, kind = self.base, self.base.kinds[i]
-        rows, squares = (part[self.block] for part in self.points.part(i))
-        others, other_squares = self.others.part(i)
+        rows, squares = (item[self.block] for item in self.points.select_columns(i))
+        second_rows, second_squares = self.second_points.select_columns(i)
         if kind == "rbf":
-            return self._rbf(i)
+            return self._compute_rbf(i)
         if kind == "laplacian":
-            return np.asarray(np.exp(-base.gammas[i] * cdist(rows, others, "cityblock")))
-        K = self._product(i)
+            return np.asarray(np.exp(-base.gammas[i] * cdist(rows, second_rows, "cityblock")))
+        K = self._compute_product(i)
         if kind == "poly":
-            level = base.gammas[i] * K + base.coefs[i]
-            K = level.copy()
+            linear_part = base.gammas[i] * K + base.coefs[i]
+            K = linear_part.copy()
             for _ in range(int(base.degrees[i]) - 1):
-                K *= level
+                K *= linear_part
         if kind == "cosine" or base.unit_diagonal:
-            # The diagonal of "cosine" is 1; its scale is that of the linear kernel.
-            own = (lambda s: s) if kind == "cosine" else (lambda s: base._own(i, s))
-            K = K * _inverse_root(own(squares))[:, None] * _inverse_root(own(other_squares))
+            # "cosine" is the linear kernel scaled to unit diagonal.
+            compute_diagonal = (
+                (lambda s: s) if kind == "cosine" else (lambda s: base._compute_diagonal(i, s))
+            )
+            K = (
+                K
+                * _compute_inverse_root(compute_diagonal(squares))[:, None]
+                * _compute_inverse_root(compute_diagonal(second_squares))
+            )
         return K
 
-    def _rbf(self, i: int) -> Matrix:
+    def _compute_rbf(self, i: int) -> Matrix:
         key, gamma = self.base.columns[i].tobytes(), float(self.base.gammas[i])
         if self._last is not None and self._last[0] == key and gamma == 2 * self._last[1]:
-            K = np.square(self._last[2])  # ten times faster than the exponential
+            K = np.square(self._last[2])  # Ten times faster than the exponential.
         else:
-            K = -gamma * self.squared(i)
+            K = -gamma * self.compute_squared(i)
             np.exp(K, out=K)
         self._last = key, gamma, K
         return K
 
-    def squared(self, i: int) -> Matrix:
-        """Return squared distances in the columns of kernel i."""
+    def compute_squared(self, i: int) -> Matrix:
+        """Return the squared distances in the columns that kernel i uses."""
         key = self.base.columns[i].tobytes()
         if key not in self._distances:
-            squares, others = self.points.part(i)[1][self.block], self.others.part(i)[1]
-            D = -2 * self._product(i)
-            D += others
+            squares, second_squares = (
+                self.points.select_columns(i)[1][self.block],
+                self.second_points.select_columns(i)[1],
+            )
+            D = -2 * self._compute_product(i)
+            D += second_squares
             D += squares[:, None]
             self._distances[key] = np.maximum(D, 0, out=D)
         return self._distances[key]
 
-    def _product(self, i: int) -> Matrix:
+    def _compute_product(self, i: int) -> Matrix:
         key = self.base.columns[i].tobytes()
         if key not in self._products:
-            self._products[key] = self.points.part(i)[0][self.block] @ self.others.part(i)[0].T
+            self._products[key] = (
+                self.points.select_columns(i)[0][self.block]
+                @ self.second_points.select_columns(i)[0].T
+            )
         return self._products[key]
 
 
-def _inverse_root(values: Vector) -> Vector:
+def _compute_inverse_root(values: Vector) -> Vector:
     positive = values > 0
     return np.where(positive, 1 / np.sqrt(np.where(positive, values, 1.0)), 0.0)
 
@@ -438,20 +464,23 @@ def _inverse_root(values: Vector) -> Vector:
 class RowKernels(KernelSet):
     """Base kernels among training rows.
 
-    Only one matrix is stored: the squared distances in the columns that most RBF kernels use.
+    If several RBF kernels use the same columns, one matrix is stored: the squared distances in the
+    columns that most RBF kernels use.
     """
 
     def __init__(self, base: BaseKernels, rows: Matrix) -> None:
         self.base, self.points = base, _Points(base, rows)
         self.n_kernels, self.n_points = len(base), len(rows)
-        self._block: tuple[slice, _Between] | None = None
+        self._cached_block: tuple[slice, _BlockKernels] | None = None
         self._distances: dict[bytes, Matrix] = {}
-        widths = [base.columns[i].tobytes() for i in np.flatnonzero(base.kinds == "rbf")]
-        if widths and widths.count(shared := max(widths, key=widths.count)) > 1:
-            first: Indices = np.flatnonzero(base.kinds == "rbf")[[widths.index(shared)]]
+        rbf_columns = [base.columns[i].tobytes() for i in np.flatnonzero(base.kinds == "rbf")]
+        if rbf_columns and rbf_columns.count(shared := max(rbf_columns, key=rbf_columns.count)) > 1:
+            rbf_index: Indices = np.flatnonzero(base.kinds == "rbf")[[rbf_columns.index(shared)]]
             D = np.empty((len(rows), len(rows)))
             for block in self.blocks():
-                D[block] = _Between(base, self.points, block, self.points).squared(int(first[0]))
+                D[block] = _BlockKernels(base, self.points, block, self.points).compute_squared(
+                    int(rbf_index[0])
+                )
             self._distances[shared] = D
         for i, trace in enumerate(self.traces):
             if not (np.isfinite(trace) and trace > 0):
@@ -462,13 +491,15 @@ class RowKernels(KernelSet):
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
         """Return a block of rows of kernel i."""
-        if self._block is None or self._block[0] != block:
-            between = _Between(self.base, self.points, block, self.points, self._distances)
-            self._block = block, between
-        return self._block[1].values(i)
+        if self._cached_block is None or self._cached_block[0] != block:
+            block_kernels = _BlockKernels(
+                self.base, self.points, block, self.points, self._distances
+            )
+            self._cached_block = block, block_kernels
+        return self._cached_block[1].values(i)
 
     def diagonals(self) -> Matrix:
         """Return the diagonals of the kernels without computing the kernels."""
         return np.array(
-            [self.base.diagonal(i, self.points.part(i)[1]) for i in range(self.n_kernels)]
+            [self.base.diagonal(i, self.points.select_columns(i)[1]) for i in range(self.n_kernels)]
         )

@@ -13,7 +13,7 @@ from nearfar.base import LearnerTags
 from nearfar.base.kernel_coordinates import compute_gamma
 from nearfar.base.kernel_learner import exact
 from nearfar.kernels.base_kernels import OPTIONS, BaseKernels
-from nearfar.kernels.kernel_svm import KernelSVM, fitted_svc
+from nearfar.kernels.kernel_svm import KernelSVM, fit_svc
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.state import Sizes, State, floats, need, number, object_of
 
@@ -33,7 +33,7 @@ class ConformalSVC(KernelSVM):
     Use it for comparison if an SVM works well: it is sometimes slightly better, and as often
     slightly worse. The features should have similar scales.
 
-    Cost: that of ``n_rounds`` + 1 support vector machines per pair of classes. The fitted
+    Cost: ``n_rounds`` + 1 support vector machines per pair of classes. The fitted
     classifier stores their support vectors. Fitting needs an n × n matrix.
 
     Parameters
@@ -139,11 +139,11 @@ class ConformalSVC(KernelSVM):
         self._check_parameters()
         rows = exact(self._check_X(X, reset=True))
         self.classes_, codes = self._check_labels(y, len(rows), min_classes=1)
-        self._base = BaseKernels([(self.kernel, self._options(rows))], rows)
+        self._base = BaseKernels([(self.kernel, self._get_options(rows))], rows)
         self._centers, self._size, self.width_ = rows[:0], 1.0, 1.0
         self._vectors = rows[:0]
         if len(self.classes_) == 1:
-            self._keep_nothing()
+            self._store_empty()
             return self
         K = self._base.values(0, rows, rows)
         if not np.isfinite(K).all():
@@ -151,42 +151,42 @@ class ConformalSVC(KernelSVM):
                 "The kernel has NaN or infinite values. Rescale the features of X, or choose "
                 "another kernel or gamma."
             )
-        machine = fitted_svc(K, codes, self.C)
+        machine = fit_svc(K, codes, self.C)
         for _ in range(self.n_rounds):
             self._centers = rows[machine.support_]
-            self.width_ = self._width()
+            self.width_ = self._compute_width()
             self._size = 1.0
-            c = self._stretch(rows)
+            c = self._compute_stretch(rows)
             self._size = float(np.sqrt(np.mean(c**2)))
             c /= self._size
-            machine = fitted_svc(K * np.outer(c, c), codes, self.C)
+            machine = fit_svc(K * np.outer(c, c), codes, self.C)
         self._vectors = rows[machine.support_]
-        self._keep_machine(machine)
+        self._store_svm(machine)
         return self
 
-    def _options(self, rows: Matrix) -> dict[str, Any]:
+    def _get_options(self, rows: Matrix) -> dict[str, Any]:
         if "gamma" not in OPTIONS[self.kernel]:
             return {}
         gamma = compute_gamma(rows, self.kernel) if self.gamma is None else float(self.gamma)
         return {"gamma": gamma}
 
-    def _width(self) -> float:
+    def _compute_width(self) -> float:
         if self.width is not None:
             return float(self.width)
         # With narrower regions, rows far from the boundary would have kernel values near zero.
         distances = cdist(self._centers, self._centers)
-        apart = distances[distances > 0]
-        return float(np.median(apart)) if apart.size else 1.0
+        nonzero = distances[distances > 0]
+        return float(np.median(nonzero)) if nonzero.size else 1.0
 
-    def _stretch(self, rows: Matrix) -> Vector:
-        """Return c at rows, or 1 if the kernel is not stretched."""
+    def _compute_stretch(self, rows: Matrix) -> Vector:
+        """Return the factor c of each row, which is 1 if the kernel is not stretched."""
         if not len(self._centers):
             return np.ones(len(rows))
         squares = cdist(rows / self.width_, self._centers / self.width_, "sqeuclidean")
         return np.asarray(np.exp(-squares / 2).sum(axis=1) / self._size)
 
     def _values(self, rows: Matrix) -> Matrix:
-        stretched = np.outer(self._stretch(rows), self._stretch(self._vectors))
+        stretched = np.outer(self._compute_stretch(rows), self._compute_stretch(self._vectors))
         return stretched * self._base.values(0, rows, self._vectors)
 
     def _check_state(self, sizes: Sizes) -> None:

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.kernels.kernel_combination import COMBINATION_PARAMETERS, KernelCombination
-from nearfar.kernels.kernel_set import Kernels, KernelSet, kernel_set
-from nearfar.kernels.margin_value import MarginSolution, one_against_rest, solve_margin
+from nearfar.kernels.kernel_set import Kernels, KernelSet, make_kernel_set
+from nearfar.kernels.margin_value import MarginSolution, encode_one_vs_rest, solve_margin
 from nearfar.parameters import check_parameter, real
 
 
@@ -66,8 +66,8 @@ class EasyMKL(KernelCombination):
     n_directions_ : int
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
-        Predicted labels of the rows in ``unlabeled``. Set only if ``unlabeled`` was passed to
-        ``fit``.
+        Predicted labels of the rows in ``unlabeled``. This attribute exists only if ``unlabeled``
+        was passed to ``fit``.
 
     See Also
     --------
@@ -142,10 +142,10 @@ class EasyMKL(KernelCombination):
         return easy_mkl_weights(kernels, y, regularization)
 
     def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
-        found = _solve(kernels, one_against_rest(codes), float(self.regularization))
-        self.objective_, self.bound_ = found.objective, found.bound
-        self.duality_gap_ = (found.objective - found.bound) / max(found.objective, 1e-300)
-        return found.weights
+        solution = _solve(kernels, encode_one_vs_rest(codes), float(self.regularization))
+        self.objective_, self.bound_ = solution.objective, solution.bound
+        self.duality_gap_ = (solution.objective - solution.bound) / max(solution.objective, 1e-300)
+        return solution.weights
 
 
 def easy_mkl_weights(
@@ -196,54 +196,61 @@ def easy_mkl_weights(
     array([0.1 , 0.44, 0.46])
     """
     check_parameter("easy_mkl_weights", "regularization", regularization, [real(0, 1)])
-    signs = one_against_rest(y)
-    return _solve(unit_diagonal(kernel_set(kernels, signs.shape[1])), signs, regularization).weights
+    signs = encode_one_vs_rest(y)
+    return _solve(
+        scale_to_unit_diagonal(make_kernel_set(kernels, signs.shape[1])), signs, regularization
+    ).weights
 
 
-class _Found(NamedTuple):
-    """Weights with sum 1, and the objective of the quadratic program with its lower bound."""
+class _Solution(NamedTuple):
+    """Weights with sum 1, the objective of the quadratic program, and its lower bound."""
 
     weights: Vector
     objective: float
     bound: float
 
 
-def _solve(base: KernelSet, signs: Matrix, regularization: float) -> _Found:
-    """Return the weights of kernels that have unit diagonal."""
+def _solve(base: KernelSet, signs: Matrix, regularization: float) -> _Solution:
+    """Return the weights of kernels with unit diagonal."""
     n = signs.shape[1]
     if regularization == 1:
-        gammas = np.array([_uniform(sign) for sign in signs])
+        gammas = np.array([_make_uniform_weights(sign) for sign in signs])
         objective = bound = float(np.sum(gammas**2))
     else:
-        mean = base.weighted(np.full(base.n_kernels, 1 / base.n_kernels), n)
-        found = [
+        mean = base.compute_weighted_sum(np.full(base.n_kernels, 1 / base.n_kernels), n)
+        solutions = [
             solve_margin(mean, sign, None, regularization / (1 - regularization)) for sign in signs
         ]
-        if not all(np.isfinite(solution.value) for solution in found):
+        if not all(np.isfinite(solution.value) for solution in solutions):
             raise ValueError(
                 "regularization=0 needs classes whose convex hulls do not intersect in the mean "
                 "kernel, but they do. Set regularization above 0."
             )
-        gammas = np.array([2 * solution.alpha / solution.alpha.sum() for solution in found])
-        objective = (1 - regularization) * sum(_of_hulls(solution) for solution in found)
+        gammas = np.array([2 * solution.alpha / solution.alpha.sum() for solution in solutions])
+        objective = (1 - regularization) * sum(
+            _compute_hull_objective(solution) for solution in solutions
+        )
         # The margin functional is 4 over the squared distance between the convex hulls.
-        bound = min(objective, (1 - regularization) * sum(4 / solution.value for solution in found))
-    weights = np.maximum(base.forms((signs * gammas).T).sum(axis=1), 0)
-    # Weights are squared distances between means of unit vectors. Rounding errors are below this.
+        bound = min(
+            objective, (1 - regularization) * sum(4 / solution.value for solution in solutions)
+        )
+    weights = np.maximum(base.compute_forms((signs * gammas).T).sum(axis=1), 0)
+    # The weights are squared distances between means of unit vectors. Weights below this limit are
+    # rounding errors.
     if not weights.max() > 16 * np.finfo(float).eps * len(signs):
         raise ValueError(
             "kernels: no kernel separates the classes of y; their distance is zero in all of them."
         )
-    return _Found(np.asarray(weights / weights.sum()), float(objective), float(bound))
+    return _Solution(np.asarray(weights / weights.sum()), float(objective), float(bound))
 
 
-def _of_hulls(solution: MarginSolution) -> float:
-    """Return the quadratic form, plus ridge, of multipliers scaled to sum 1 in each class."""
+def _compute_hull_objective(solution: MarginSolution) -> float:
+    """Return the objective of the dual variables after scaling them to sum 1 in each class."""
     total = float(solution.alpha.sum())
     return 4 * (2 * total - solution.bound) / total**2
 
 
-def unit_diagonal(kernels: KernelSet) -> KernelSet:
+def scale_to_unit_diagonal(kernels: KernelSet) -> KernelSet:
     """Return the kernels scaled to unit diagonal, or the same set if the diagonals are 1."""
     diagonals = kernels.diagonals()
     if np.abs(diagonals - 1).max() <= 1e-12:
@@ -266,5 +273,5 @@ class _UnitDiagonal(KernelSet):
         return rows
 
 
-def _uniform(sign: Vector) -> Vector:
+def _make_uniform_weights(sign: Vector) -> Vector:
     return np.where(sign > 0, 1 / (sign > 0).sum(), 1 / (sign < 0).sum())

@@ -19,14 +19,15 @@ from nearfar.solvers.projections import project_psd, psd_factor
 from nearfar.state import State, floats, number
 from nearfar.summaries.supervision import Pairs
 
-# Upper limit for the number of entries of B, or of pairs if they are fewer. Above it, a step of the
-# solver takes minutes.
-_MOST = 6000
+# Upper limit for the number of entries of B or the number of pairs, whichever is smaller. Above the
+# limit, a step of the solver takes minutes.
+_MAX_UNKNOWNS = 6000
 # Number of similar and of dissimilar pairs that are drawn if B has too many entries to solve for.
-_WIDE = 1000
+_N_PAIRS_IF_WIDE = 1000
 # Eigenvalues of B up to this fraction of the weighted squared lengths of the pairs count as zero.
-_EMPTY = 1e-6
-# Negative eigenvalues up to this fraction of the largest are rounding or the solver's tolerance.
+_MIN_EIGENVALUE = 1e-6
+# Negative eigenvalues up to this fraction of the largest absolute eigenvalue are caused by rounding
+# or by the tolerance of the solver.
 _ROUNDING = 1e-5
 
 #: Allowed parameter values of the program, which KernelIdealizedMetric uses too.
@@ -172,10 +173,10 @@ class IdealizedMetric(PairLearner):
         self.random_state = random_state
 
     def _drawn(self, y: Any) -> Pairs:
-        wide = _n_entries(self.n_features_in_) > _MOST
+        is_wide = _count_entries(self.n_features_in_) > _MAX_UNKNOWNS
         n_similar, n_dissimilar = (
-            _WIDE if wide and given is None else given
-            for given in (self.n_similar, self.n_dissimilar)
+            _N_PAIRS_IF_WIDE if is_wide and n_pairs is None else n_pairs
+            for n_pairs in (self.n_similar, self.n_dissimilar)
         )
         return Pairs.from_labels(
             y,
@@ -184,44 +185,48 @@ class IdealizedMetric(PairLearner):
             random_state=self.random_state,
         )
 
-    def _learn(self, rows: Floats, guide: Pairs) -> None:
+    def _learn(self, rows: Floats, supervision: Pairs) -> None:
         frame, p = scaled(rows), rows.shape[1]
-        base = _checked_base(self.base_metric, p)
-        alike, unlike = self._usable(frame.points, guide)
-        self._check_size(len(alike) + len(unlike), p)
-        pairs = np.vstack([alike, unlike])
-        similar = np.arange(len(pairs)) < len(alike)
+        base = _check_base(self.base_metric, p)
+        similar_pairs, dissimilar_pairs = self._usable(frame.points, supervision)
+        self._check_size(len(similar_pairs) + len(dissimilar_pairs), p)
+        pairs = np.vstack([similar_pairs, dissimilar_pairs])
+        is_similar = np.arange(len(pairs)) < len(similar_pairs)
         differences = frame.points[pairs[:, 0]] - frame.points[pairs[:, 1]]
-        # The points were divided by a unit. Multiplying the penalties by its square keeps B.
+        # The points were divided by frame.unit. The factor frame.unit**2 makes up for this.
         price = (
-            np.where(similar, self.C_similar / len(alike), self.C_dissimilar / len(unlike))
+            np.where(
+                is_similar,
+                self.C_similar / len(similar_pairs),
+                self.C_dissimilar / len(dissimilar_pairs),
+            )
             * frame.unit**2
         )
         squared = np.einsum("ij,ij->i", differences @ base, differences)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = idealized_program(
+            solution = idealized_program(
                 differences,
-                similar,
+                is_similar,
                 squared,
                 price,
                 float(self.nu),
                 cone=self.psd == "constrain",
                 tol=float(self.tol),
             )
-        if not np.isfinite([found.objective, found.bound]).all():
+        if not np.isfinite([solution.objective, solution.bound]).all():
             raise ValueError(
                 "IdealizedMetric: the program overflows, because B grows with C_dissimilar and "
                 "with the fourth power of the scale of X. Rescale the features of X, or decrease "
                 "C_similar and C_dissimilar."
             )
-        pulls = float(found.alpha @ np.einsum("ij,ij->i", differences, differences))
-        self._repair(found.matrix, _EMPTY * pulls)
-        floor = float(price[~similar] @ squared[~similar])
-        self.ideal_weight_ = found.gamma * frame.unit**2
-        self.alpha_ = found.alpha / frame.unit**2
-        self.objective_, self.n_iter_ = found.objective, found.n_iter
-        self.duality_gap_ = max(0.0, found.objective - found.bound) / max(
-            abs(found.objective), floor, np.finfo(float).tiny
+        size = float(solution.alpha @ np.einsum("ij,ij->i", differences, differences))
+        self._repair(solution.matrix, _MIN_EIGENVALUE * size)
+        zero_objective = float(price[~is_similar] @ squared[~is_similar])
+        self.ideal_weight_ = solution.gamma * frame.unit**2
+        self.alpha_ = solution.alpha / frame.unit**2
+        self.objective_, self.n_iter_ = solution.objective, solution.n_iter
+        self.duality_gap_ = max(0.0, solution.objective - solution.bound) / max(
+            abs(solution.objective), zero_objective, np.finfo(float).tiny
         )
         self._keep(psd_factor(self.matrix_) * frame.unit, frame, rows.dtype)
         if self.duality_gap_ > 10 * self.tol:
@@ -232,31 +237,31 @@ class IdealizedMetric(PairLearner):
             )
 
     def _check_size(self, n_pairs: int, p: int) -> None:
-        n_entries = _n_entries(p)
-        if self.psd == "constrain" and n_entries > _MOST:
+        n_entries = _count_entries(p)
+        if self.psd == "constrain" and n_entries > _MAX_UNKNOWNS:
             raise ValueError(
                 f"psd='constrain' solves for all {n_entries} entries of a {p} x {p} matrix, which "
                 'is possible for at most 108 features. Use psd="project", or reduce X to fewer '
                 "features first."
             )
-        if min(n_pairs, n_entries) > _MOST:
+        if min(n_pairs, n_entries) > _MAX_UNKNOWNS:
             raise ValueError(
                 f"{n_pairs} pairs of {p} features are too many for IdealizedMetric, which solves "
-                f"for all pairs or for the {n_entries} entries of B. Use at most {_MOST} pairs "
-                "(n_similar, n_dissimilar), or reduce X to fewer features first."
+                f"for all pairs or for the {n_entries} entries of B. Use at most {_MAX_UNKNOWNS} "
+                "pairs (n_similar, n_dissimilar), or reduce X to fewer features first."
             )
 
-    def _repair(self, B: Matrix, empty: float) -> None:
+    def _repair(self, B: Matrix, min_eigenvalue: float) -> None:
         values = linalg.eigvalsh(B)
         self.negative_share_ = float(-values[values < 0].sum() / np.abs(values).sum())
-        indefinite = values[0] < -_ROUNDING * np.abs(values).max()
-        if self.psd == "raise" and indefinite:
+        is_indefinite = values[0] < -_ROUNDING * np.abs(values).max()
+        if self.psd == "raise" and is_indefinite:
             raise ValueError(
                 f"psd='raise': B has the eigenvalue {values[0]:.3g} (the largest is "
                 f'{values[-1]:.3g}), so it does not define a metric. Use psd="constrain" for the '
                 'best B without negative eigenvalues, or psd="project".'
             )
-        if not values[-1] > empty:
+        if not values[-1] > min_eigenvalue:
             raise ValueError(
                 "IdealizedMetric: B has no positive eigenvalue, so all distances would be zero. "
                 "Similar pairs differ more than dissimilar ones in every direction. Increase "
@@ -265,13 +270,13 @@ class IdealizedMetric(PairLearner):
         self.matrix_ = B if self.psd == "none" else project_psd(B)
 
 
-def _n_entries(p: int) -> int:
+def _count_entries(p: int) -> int:
     """Return the number of free entries of a symmetric matrix."""
     return p * (p + 1) // 2
 
 
-def _checked_base(base: ArrayLike | None, p: int) -> Matrix:
-    """Return the matrix of the original distance, checked."""
+def _check_base(base: ArrayLike | None, p: int) -> Matrix:
+    """Return the matrix of the original distance. Raises a ValueError if it is not valid."""
     if base is None:
         return np.eye(p)
     M = np.asarray(base, np.float64)

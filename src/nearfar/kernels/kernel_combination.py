@@ -17,7 +17,7 @@ from nearfar.kernels.kernel_set import KernelSet
 from nearfar.parameters import Allowed, instance, integer, none, one_of
 from nearfar.state import Sizes, State, floats, need, object_of
 
-#: Allowed parameter values of all these learners. The list of kernels is parsed in ``fit``.
+#: Allowed parameter values of all kernel combinations. ``fit`` parses the list of kernels.
 COMBINATION_PARAMETERS: dict[str, Sequence[Allowed]] = {
     "kernels": [instance(str, list, tuple, description='"auto", "features" or a list of kernels')],
     "n_directions": [none, integer(1), one_of("auto")],
@@ -39,7 +39,7 @@ class KernelCombination(KernelLearner):
         },
         fitted="weights_",
     )
-    #: True if the base kernels are scaled to unit diagonal.
+    #: Whether the base kernels are scaled to unit diagonal.
     unit_diagonal: ClassVar[bool] = False
 
     kernels: Any
@@ -61,7 +61,7 @@ class KernelCombination(KernelLearner):
         y : array-like of shape (n_samples,)
             Class labels.
         unlabeled : array-like of shape (n_others, n_features), optional
-            Points without labels. They are included in traces and norms, and ``transduction_``
+            Points without labels. Traces and norms include these points, and ``transduction_``
             contains their predicted labels.
 
         Returns
@@ -94,9 +94,9 @@ class KernelCombination(KernelLearner):
         i : int
             Index of the kernel, in the order of ``kernel_names_``.
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points for the rows of the result.
         Z : array-like of shape (n_others, n_features), optional
-            Other points. None uses X.
+            Points for the columns of the result. None uses X.
 
         Returns
         -------
@@ -112,34 +112,34 @@ class KernelCombination(KernelLearner):
 
     def _learn(self, points: Matrix, codes: NDArray[np.intp]) -> None:
         """Compute the weights, and store the learned kernel."""
-        kernels = self._base.over(points)
+        kernels = self._base.build_kernel_set(points)
         weights = self._weigh(kernels, codes)
         self._keep_weights(weights, kernels.traces, len(points))
         self.kernel_names_ = self._base.names.tolist()
-        self._keep_kernel(points, kernels.weighted(self.weights_))
+        self._keep_kernel(points, kernels.compute_weighted_sum(self.weights_))
 
     def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
         """Return the weights of the kernels, of any scale. May set fitted attributes."""
         raise NotImplementedError
 
     def _keep_weights(self, weights: Vector, traces: Vector, n: int) -> None:
-        """Store the weights, scaled by `_scaled`, and the fractions of the trace."""
+        """Store the weights, scaled by `_scale_weights`, and the fractions of the trace."""
         total = float(weights @ traces)
         self.shares_ = np.asarray(weights * traces / total)
-        self.weights_ = self._scaled(weights, n / total)
+        self.weights_ = self._scale_weights(weights, n / total)
 
-    def _scaled(self, weights: Vector, factor: float) -> Vector:
+    def _scale_weights(self, weights: Vector, factor: float) -> Vector:
         return np.asarray(weights * factor)
 
     def _transduce(self, points: Matrix, codes: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the class codes that an SVM predicts for the unlabeled points."""
-        labeled, others = points[: len(codes)], points[len(codes) :]
+        labeled, unlabeled = points[: len(codes)], points[len(codes) :]
         machine = SVC(C=getattr(self, "C", None) or 1.0, kernel="precomputed")
         machine.fit(self._values(labeled, labeled), codes)
-        return np.asarray(machine.predict(self._values(others, labeled)))
+        return np.asarray(machine.predict(self._values(unlabeled, labeled)))
 
     def _values(self, first: Matrix, second: Matrix) -> Matrix:
-        return self._base.weighted(self.weights_, first, second)
+        return self._base.compute_weighted_sum(self.weights_, first, second)
 
     def _base_values(self, i: int, first: Matrix, second: Matrix) -> Matrix:
         return self._base.values(i, first, second)

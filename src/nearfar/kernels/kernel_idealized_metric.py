@@ -160,20 +160,23 @@ class KernelIdealizedMetric(KernelizedLearner):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points, or their kernel values if ``kernel="precomputed"``.
+            Points for the rows of the result, or their kernel values if ``kernel="precomputed"``.
         Z : array-like of shape (n_others, n_features), optional
-            Other points. None uses X.
+            Points for the columns of the result. None uses X.
 
         Returns
         -------
         ndarray of shape (n_samples, n_others)
         """
         check_is_fitted(self)
-        first = self._features(X)
-        return np.asarray(first @ (first if Z is None else self._features(Z)).T)
+        first = self._compute_features(X)
+        return np.asarray(first @ (first if Z is None else self._compute_features(Z)).T)
 
-    def _features(self, X: ArrayLike) -> Matrix:
-        """Return Ωk. The kernel values k need not be centered, as the rows of Ω sum to zero."""
+    def _compute_features(self, X: ArrayLike) -> Matrix:
+        """Return Ωk for the kernel values k of points.
+
+        The kernel values need not be centered, because the rows of Ω sum to zero.
+        """
         rows = self._check_X(X, reset=False)
         return np.asarray(self._kernel(rows) @ self.coefficients_.T)
 

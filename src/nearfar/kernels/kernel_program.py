@@ -1,9 +1,9 @@
-"""Base class of kernel learners that optimize the weights in one of several modes."""
+"""Base class of kernel learners that optimize over one of several kernel families."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from nearfar.state import Sizes, State, floats, need
 
 
 class KernelProgram(KernelCombination):
-    r"""Base class of kernel learners with several modes; subclasses implement `_solve`.
+    r"""Base class of kernel learners with `kernel_family`; subclasses implement `_solve`.
 
     With ``kernel_family="rank_one"``, the kernels are :math:`v_i v_i^T`, where :math:`v_i` are the
     leading eigenvectors of the mean of the base kernels. A new point with values k of the mean
@@ -25,14 +25,15 @@ class KernelProgram(KernelCombination):
     training points. The learned kernel is :math:`\sum_i \mu_i v_i(x) v_i(z)`.
     """
 
-    state = State({"_shares": floats("m")})
+    state = State({"_mean_weights": floats("m")})
+    renamed: ClassVar = {"_shares": "_mean_weights"}
 
     kernel_family: Any
     objective_: float
     bound_: float
     duality_gap_: float
     #: Weights of the base kernels in the kernel whose eigenvectors are used.
-    _shares: Vector
+    _mean_weights: Vector
 
     def _solve(
         self, kernels: Any, codes: NDArray[np.intp], **options: Any
@@ -41,25 +42,25 @@ class KernelProgram(KernelCombination):
         raise NotImplementedError
 
     def _learn(self, points: Matrix, codes: NDArray[np.intp]) -> None:
-        kernels = self._base.over(points)
+        kernels = self._base.build_kernel_set(points)
         if self.kernel_family == "free":
             self._learn_matrix(points, codes)
         elif self.kernel_family == "rank_one":
             self._learn_directions(kernels, points, codes)
         else:
             super()._learn(points, codes)
-            self._shares = self.weights_
+            self._mean_weights = self.weights_
 
     def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
-        weights = self._noted(self._solve(kernels, codes))
+        weights = self._store_objective(self._solve(kernels, codes))
         assert weights is not None
         return weights
 
     def _learn_matrix(self, points: Matrix, codes: NDArray[np.intp]) -> None:
         """Fit with ``kernel_family="free"``: no weights, no kernel values for new points."""
-        self._noted(self._solve(None, codes, n_points=len(points)))
+        self._store_objective(self._solve(None, codes, n_points=len(points)))
         self.weights_, self.shares_, self.kernel_names_ = np.empty(0), np.empty(0), []
-        self._shares = np.zeros(len(self._base))
+        self._mean_weights = np.zeros(len(self._base))
         self._rows, self._basis, self._offset = points, np.empty((len(points), 0)), np.empty(0)
 
     def _learn_directions(
@@ -67,11 +68,11 @@ class KernelProgram(KernelCombination):
     ) -> None:
         """Fit the weights of eigenvectors of the mean kernel (``kernel_family="rank_one"``)."""
         n = len(points)
-        self._shares = n / (kernels.n_kernels * kernels.traces)
-        K = kernels.weighted(self._shares)
-        wanted = {"auto": None, None: n}.get(self.n_directions, self.n_directions)  # type: ignore
-        found = self._solve([K], codes, n_directions=wanted)
-        weights, V = self._noted(found), found.directions
+        self._mean_weights = n / (kernels.n_kernels * kernels.traces)
+        K = kernels.compute_weighted_sum(self._mean_weights)
+        n_directions = {"auto": None, None: n}.get(self.n_directions, self.n_directions)  # type: ignore
+        result = self._solve([K], codes, n_directions=n_directions)
+        weights, V = self._store_objective(result), result.directions
         assert weights is not None and V is not None
         # Eigenvectors of a centered kernel are orthogonal to constant vectors.
         means = K.mean(axis=0) if getattr(self, "centered", False) else np.zeros(n)
@@ -81,11 +82,11 @@ class KernelProgram(KernelCombination):
         self._rows, self._basis, self._offset = points, V / values, means @ (V / values)
         self.n_directions_ = int((self.weights_ > 0).sum())
 
-    def _noted(self, found: AlignmentWeights | MarginWeights) -> Vector | None:
+    def _store_objective(self, result: AlignmentWeights | MarginWeights) -> Vector | None:
         """Store the objective and its bound, and return the weights."""
-        self.objective_, self.bound_ = float(found.value), float(found.bound)
-        self.duality_gap_ = float(found.gap)
-        return found.weights
+        self.objective_, self.bound_ = float(result.value), float(result.bound)
+        self.duality_gap_ = float(result.gap)
+        return result.weights
 
     # ------------------------------------------------------------------ new points
 
@@ -103,17 +104,17 @@ class KernelProgram(KernelCombination):
     def _base_values(self, i: int, first: Matrix, second: Matrix) -> Matrix:
         if self.kernel_family != "rank_one":
             return super()._base_values(i, first, second)
-        return np.outer(self._directions(first)[:, i], self._directions(second)[:, i])
+        return np.outer(self._extend_directions(first)[:, i], self._extend_directions(second)[:, i])
 
-    def _directions(self, rows: Matrix) -> Matrix:
-        """Return the eigenvectors, extended to rows."""
-        return self._project(rows, partial(self._base.weighted, self._shares))
+    def _extend_directions(self, rows: Matrix) -> Matrix:
+        """Return the values of the eigenvectors at rows, by Nyström's formula."""
+        return self._project(rows, partial(self._base.compute_weighted_sum, self._mean_weights))
 
     def _coordinates(self, rows: Matrix) -> Matrix:
         if self.kernel_family != "rank_one":
             return super()._coordinates(rows)
         used = self.weights_ > 0
-        return np.asarray(self._directions(rows)[:, used] * np.sqrt(self.weights_[used]))
+        return np.asarray(self._extend_directions(rows)[:, used] * np.sqrt(self.weights_[used]))
 
     @property
     def _n_features_out(self) -> int:
@@ -125,5 +126,5 @@ class KernelProgram(KernelCombination):
 
     def _check_state(self, sizes: Sizes) -> None:
         need(np.isfinite(self.weights_).all(), "weights_ must be finite.")
-        wanted = {"free": 0, "rank_one": sizes["d"]}.get(self.kernel_family, sizes["m"])
-        need(sizes["w"] == wanted, "weights_ must have one number per kernel or direction.")
+        n_expected = {"free": 0, "rank_one": sizes["d"]}.get(self.kernel_family, sizes["m"])
+        need(sizes["w"] == n_expected, "weights_ must have one number per kernel or direction.")

@@ -13,13 +13,14 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.blocks import row_blocks
 from nearfar.solvers.eigen import least_eigenvalue
 
-# A kernel of up to _WHOLE rows is fully checked for negative eigenvalues. Of a larger kernel, a
-# submatrix of _TESTED rows is checked.
-_WHOLE, _TESTED = 500, 300
+# A kernel of up to _MAX_FULL_CHECK rows is fully checked for negative eigenvalues. For a larger
+# kernel, only a submatrix of _N_CHECKED_ROWS rows is checked.
+_MAX_FULL_CHECK, _N_CHECKED_ROWS = 500, 300
 # Number of floats that are processed at a time, so that they fit into the CPU cache.
-_IN_CACHE = 1 << 16
-# Number of kernels kept in memory when all pairs of kernels from a function are needed.
-_KEPT = 3
+_BLOCK_FLOATS = 1 << 16
+# Number of kernels in memory while the products of all pairs of kernels are computed, if a function
+# returns the kernels.
+_N_IN_MEMORY = 3
 # Negative eigenvalues up to this fraction of the trace, and asymmetry up to this fraction of the
 # largest entries, are rounding errors.
 _ROUNDING = 1e-8
@@ -44,7 +45,7 @@ class KernelSet:
 
     n_kernels: int
     n_points: int
-    #: True if single rows of all kernels are cheap to read, so that loops can go over rows first.
+    #: Whether single rows of all kernels are cheap to read. If so, loops go over rows first.
     by_rows = True
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
@@ -59,108 +60,127 @@ class KernelSet:
         return self._traces
 
     def diagonals(self) -> Matrix:
-        """Return the diagonals of the kernels, (n_kernels, n_points)."""
-        return self._by_rows(lambda rows, block: rows[:, block].diagonal())
+        """Return the diagonals of the kernels, as an array of shape (n_kernels, n_points)."""
+        return self._apply_by_blocks(lambda rows, block: rows[:, block].diagonal())
 
-    def weighted(self, weights: Vector, n: int | None = None) -> Matrix:
+    def compute_weighted_sum(self, weights: Vector, n: int | None = None) -> Matrix:
         """Return the weighted sum of the kernels for the first n points."""
         n = self.n_points if n is None else n
         K = np.zeros((n, n))
         used = [i for i in range(self.n_kernels) if weights[i] != 0]
         if self.by_rows:
             # A few rows of the sum stay in the CPU cache while all kernels are added.
-            for block in row_blocks(n, 8 * n, at_most=max(1, _IN_CACHE // n)):
+            for block in row_blocks(n, 8 * n, at_most=max(1, _BLOCK_FLOATS // n)):
                 for i in used:
                     K[block] += weights[i] * self.rows(i, block)[:, :n]
         else:
             for i in used:
-                for block in row_blocks(n, 8 * n, at_most=max(1, _IN_CACHE // n)):
+                for block in row_blocks(n, 8 * n, at_most=max(1, _BLOCK_FLOATS // n)):
                     K[block] += weights[i] * self.rows(i, block)[:, :n]
         return K
 
-    def images(self, V: Matrix) -> Iterator[Matrix]:
+    def multiply(self, V: Matrix) -> Iterator[Matrix]:
         """Yield the product of each kernel with V, whose rows are the first points."""
         n = len(V)
-        yield from self._by_rows(lambda rows, block: rows[:, :n] @ V, n)
+        yield from self._apply_by_blocks(lambda rows, block: rows[:, :n] @ V, n)
 
-    def products(self, V: Matrix, others: Sequence[Matrix]) -> Matrix:
-        r"""Return :math:`\sum_k v_k^T K_i w_k` for each kernel i and each W in ``others``."""
-        return np.array([[np.vdot(image, W) for W in others] for image in self.images(V)])
+    def compute_products(self, V: Matrix, matrices: Sequence[Matrix]) -> Matrix:
+        r"""Return :math:`\sum_k v_k^T K_i w_k` for each kernel i and each W in ``matrices``."""
+        return np.array([[np.vdot(image, W) for W in matrices] for image in self.multiply(V)])
 
-    def forms(self, U: Matrix) -> Matrix:
-        r"""Return :math:`u_k^T K_i u_k` for kernels i and columns k, (n_kernels, n_columns)."""
-        return np.array([np.einsum("ij,ij->j", image, U) for image in self.images(U)])
+    def compute_forms(self, U: Matrix) -> Matrix:
+        r"""Return :math:`u_k^T K_i u_k` for each kernel i and each column :math:`u_k` of U."""
+        return np.array([np.einsum("ij,ij->j", image, U) for image in self.multiply(U)])
 
-    def grams(self, centered: bool) -> Matrix:
-        r"""Return all :math:`\langle K_i, K_j \rangle_F`, of centered kernels on request.
+    def compute_grams(self, centered: bool) -> Matrix:
+        r"""Return the matrix of all products :math:`\langle K_i, K_j \rangle_F`.
 
-        Entries are centered before they are multiplied, because the difference of a sum of products
-        and a product of sums loses all significant digits if a kernel is nearly constant.
+        With ``centered=True``, the entries are centered before they are multiplied. The faster
+        formula, a sum of products minus a product of sums, loses all significant digits if a kernel
+        is nearly constant.
         """
         m = self.n_kernels
-        means = self._row_means() if centered else None
+        means = self._compute_row_means() if centered else None
         G = np.zeros((m, m))
         if self.by_rows:
             self._add_grams(G, range(m), means)
             return G
-        for first in range(0, m, _KEPT):
-            kept = {i: np.array(self.rows(i, slice(None))) for i in range(first, m)[:_KEPT]}
+        for first in range(0, m, _N_IN_MEMORY):
+            loaded = {
+                i: np.array(self.rows(i, slice(None))) for i in range(first, m)[:_N_IN_MEMORY]
+            }
             for j in range(first, m):
-                pair = sorted({*kept, j})
-                if j in kept and j != first:
+                indices = sorted({*loaded, j})
+                if j in loaded and j != first:
                     continue
-                one = _Some({**kept, j: kept[j] if j in kept else self.rows(j, slice(None))})
-                one._add_grams(G, pair, means, only=None if j in kept else j)
+                subset = _KernelSubset(
+                    {**loaded, j: loaded[j] if j in loaded else self.rows(j, slice(None))}
+                )
+                subset._add_grams(G, indices, means, partner=None if j in loaded else j)
         return G
 
     def _add_grams(
-        self, G: Matrix, which: Sequence[int], means: Matrix | None, only: int | None = None
+        self,
+        G: Matrix,
+        kernel_indices: Sequence[int],
+        means: Matrix | None,
+        partner: int | None = None,
     ) -> None:
-        """Add the products of some kernels to G; if ``only`` is given, those with this kernel."""
-        n, index = self.n_points, np.array(which)
-        sums = np.zeros((len(index), len(index)))
-        size = max(1, 4 * _IN_CACHE // (n * len(index)))
-        stack = np.empty((len(index), size * n))
+        """Write the products of the kernels with these indices to G.
+
+        If ``partner`` is set, only the products with this kernel are written.
+        """
+        n, indices = self.n_points, np.array(kernel_indices)
+        sums = np.zeros((len(indices), len(indices)))
+        size = max(1, 4 * _BLOCK_FLOATS // (n * len(indices)))
+        stack = np.empty((len(indices), size * n))
         if means is not None:
             columns = means - means.mean(axis=1)[:, None]
-        for block in row_blocks(n, 8 * n * len(index), at_most=size):
+        for block in row_blocks(n, 8 * n * len(indices), at_most=size):
             rows = block.stop - block.start
-            part = stack[:, : rows * n]
-            for k, i in enumerate(index):
-                own = part[k].reshape(rows, n)
+            entries = stack[:, : rows * n]
+            for k, i in enumerate(indices):
+                kernel_rows = entries[k].reshape(rows, n)
                 if means is None:
-                    np.copyto(own, self.rows(i, block))
+                    np.copyto(kernel_rows, self.rows(i, block))
                 else:
-                    np.subtract(self.rows(i, block), columns[i], out=own)
-                    own -= means[i, block, None]
-            sums += part @ part.T
-        if only is None:
-            G[np.ix_(index, index)] = sums
+                    np.subtract(self.rows(i, block), columns[i], out=kernel_rows)
+                    kernel_rows -= means[i, block, None]
+            sums += entries @ entries.T
+        if partner is None:
+            G[np.ix_(indices, indices)] = sums
         else:
-            at = int(np.flatnonzero(index == only)[0])
-            others = np.arange(len(index)) != at
-            G[only, index[others]] = G[index[others], only] = sums[at, others]
+            position = int(np.flatnonzero(indices == partner)[0])
+            is_other = np.arange(len(indices)) != position
+            G[partner, indices[is_other]] = G[indices[is_other], partner] = sums[position, is_other]
 
-    def _row_means(self) -> Matrix:
-        return self._by_rows(lambda rows, block: rows.mean(axis=1, dtype=float))
+    def _compute_row_means(self) -> Matrix:
+        return self._apply_by_blocks(lambda rows, block: rows.mean(axis=1, dtype=float))
 
-    def _by_rows(self, found: Callable[[Any, slice], Any], n: int | None = None) -> Matrix:
-        """Apply ``found`` to blocks of rows of each kernel, and return (n_kernels, n, ...)."""
+    def _apply_by_blocks(
+        self, function: Callable[[Any, slice], Any], n: int | None = None
+    ) -> Matrix:
+        """Return the results of ``function`` for blocks of rows of each kernel.
+
+        The result has shape (n_kernels, n, ...).
+        """
         blocks, kernels = list(self.blocks(n)), range(self.n_kernels)
-        if self.by_rows:  # kernels can share intermediate results of a block
-            parts = [[found(self.rows(i, b), b) for i in kernels] for b in blocks]
-            return np.concatenate([np.array(part, dtype=float) for part in parts], axis=1)
+        if self.by_rows:  # The kernels can share intermediate results of a block.
+            block_results = [[function(self.rows(i, b), b) for i in kernels] for b in blocks]
+            return np.concatenate(
+                [np.array(results, dtype=float) for results in block_results], axis=1
+            )
         return np.array(
-            [np.concatenate([found(self.rows(i, b), b) for b in blocks]) for i in kernels], float
+            [np.concatenate([function(self.rows(i, b), b) for b in blocks]) for i in kernels], float
         )
 
     def blocks(self, n: int | None = None) -> Iterator[slice]:
         """Yield the blocks of rows that are processed at a time."""
-        at_most = max(1, 8 * _IN_CACHE // self.n_points)
+        at_most = max(1, 8 * _BLOCK_FLOATS // self.n_points)
         return row_blocks(self.n_points if n is None else n, 8 * self.n_points, at_most=at_most)
 
 
-class GivenKernels(KernelSet):
+class MatrixKernels(KernelSet):
     """Set of kernels that are passed as matrices."""
 
     def __init__(self, matrices: Sequence[NDArray[np.floating[Any]]]) -> None:
@@ -171,28 +191,30 @@ class GivenKernels(KernelSet):
         """Return a block of rows of kernel i."""
         return self.matrices[i][block]
 
-    def weighted(self, weights: Vector, n: int | None = None) -> Matrix:
+    def compute_weighted_sum(self, weights: Vector, n: int | None = None) -> Matrix:
         """Return the weighted sum of the kernels for the first n points."""
-        whole = n is None or n == self.n_points
-        if not whole or any(K.dtype != float or not K.flags.c_contiguous for K in self.matrices):
-            return super().weighted(weights, n)
+        is_complete = n is None or n == self.n_points
+        if not is_complete or any(
+            K.dtype != float or not K.flags.c_contiguous for K in self.matrices
+        ):
+            return super().compute_weighted_sum(weights, n)
         K = np.zeros((self.n_points, self.n_points))
         total, flat = K.reshape(-1), [matrix.reshape(-1) for matrix in self.matrices]
         # BLAS multiplies and adds in one pass, without a temporary array.
-        for start in range(0, total.size, _IN_CACHE):
-            part = slice(start, start + _IN_CACHE)
+        for start in range(0, total.size, _BLOCK_FLOATS):
+            entries = slice(start, start + _BLOCK_FLOATS)
             for i in np.flatnonzero(weights):
-                linalg.blas.daxpy(flat[i][part], total[part], a=weights[i])
+                linalg.blas.daxpy(flat[i][entries], total[entries], a=weights[i])
         return K
 
-    def images(self, V: Matrix) -> Iterator[Matrix]:
+    def multiply(self, V: Matrix) -> Iterator[Matrix]:
         """Yield the product of each kernel with V, whose rows are the first points."""
         for K in self.matrices:
             yield K[: len(V), : len(V)] @ V
 
 
-class CalledKernels(KernelSet):
-    """Set of kernels that a function of an index returns. One is kept in memory at a time."""
+class FunctionKernels(KernelSet):
+    """Set of kernels that a function of an index returns. One kernel is in memory at a time."""
 
     by_rows = False
 
@@ -200,21 +222,21 @@ class CalledKernels(KernelSet):
         self.function = function
         self.n_kernels = n_kernels
         self._last: tuple[int, Any] = (-1, None)
-        self.n_points = len(self._matrix(0))
+        self.n_points = len(self._get_matrix(0))
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
         """Return a block of rows of kernel i."""
-        return self._matrix(i)[block]
+        return self._get_matrix(i)[block]
 
-    def _matrix(self, i: int) -> Any:
+    def _get_matrix(self, i: int) -> Any:
         if self._last[0] != i:
-            self._last = (-1, None)  # free the previous kernel first
+            self._last = (-1, None)  # Free the previous kernel first.
             self._last = (i, as_matrix(self.function(i), f"kernels({i})"))
         return self._last[1]
 
 
-class _Some(KernelSet):
-    """A few matrices, accessed by their original indices."""
+class _KernelSubset(KernelSet):
+    """A few of the kernels of a set, accessed by their indices in the set."""
 
     def __init__(self, matrices: dict[int, Any]) -> None:
         self.matrices = matrices
@@ -233,25 +255,27 @@ class DirectionKernels(KernelSet):
 
     @property
     def traces(self) -> Vector:
-        """Traces of the kernels, all 1."""
+        """Traces of the kernels, which are all 1."""
         return np.ones(self.n_kernels)
 
     def rows(self, i: int, block: slice) -> Matrix:
         """Return a block of rows of kernel i."""
         return np.outer(self.V[block, i], self.V[:, i])
 
-    def weighted(self, weights: Vector, n: int | None = None) -> Matrix:
+    def compute_weighted_sum(self, weights: Vector, n: int | None = None) -> Matrix:
         """Return the weighted sum of the kernels for the first n points."""
         used = np.flatnonzero(weights)
         V = self.V[:n, used]
         return np.asarray((V * weights[used]) @ V.T)
 
-    def products(self, V: Matrix, others: Sequence[Matrix]) -> Matrix:
+    def compute_products(self, V: Matrix, matrices: Sequence[Matrix]) -> Matrix:
         """Return the same as the base class, computed from coordinates along the columns."""
-        own = self.V[: len(V)].T @ V
-        return np.array([np.einsum("ij,ij->i", own, self.V[: len(V)].T @ W) for W in others]).T
+        coordinates = self.V[: len(V)].T @ V
+        return np.array(
+            [np.einsum("ij,ij->i", coordinates, self.V[: len(V)].T @ W) for W in matrices]
+        ).T
 
-    def forms(self, U: Matrix) -> Matrix:
+    def compute_forms(self, U: Matrix) -> Matrix:
         """Return the same as the base class, computed from coordinates along the columns."""
         return np.asarray((self.V[: len(U)].T @ U) ** 2)
 
@@ -259,46 +283,55 @@ class DirectionKernels(KernelSet):
 # ---------------------------------------------------------------------- reading and checks
 
 
-def kernel_set(kernels: Kernels | KernelSet, n_labels: int) -> KernelSet:
+def make_kernel_set(kernels: Kernels | KernelSet, n_labels: int) -> KernelSet:
     """Return the kernels as a KernelSet, after checking each matrix.
 
     Matrices must be symmetric, positive semi-definite, of the same size and not zero. Above 500
-    points, negative eigenvalues are searched only in a submatrix of 300 points. The methods raise
-    if they meet a negative eigenvalue that this check missed.
+    points, only a submatrix of 300 points is checked for negative eigenvalues. Methods that find a
+    negative eigenvalue later raise an error.
     """
-    given = _read(kernels)
-    if n_labels > given.n_points:
+    result = _read_kernels(kernels)
+    if n_labels > result.n_points:
         raise ValueError(
-            f"y has {n_labels} labels, but the kernels have {given.n_points} points. y can be "
+            f"y has {n_labels} labels, but the kernels have {result.n_points} points. y can be "
             "shorter than the kernels (the first points are then labeled), but not longer."
         )
-    checked = isinstance(given, GivenKernels | CalledKernels)
-    traces = np.empty(given.n_kernels)
-    for i in range(given.n_kernels) if checked else ():
-        rows = given.rows(i, slice(None))
-        name = f"kernels[{i}]" if isinstance(given, GivenKernels) else f"kernels({i})"
-        if rows.shape != (given.n_points, given.n_points):
+    needs_check = isinstance(result, MatrixKernels | FunctionKernels)
+    traces = np.empty(result.n_kernels)
+    for i in range(result.n_kernels) if needs_check else ():
+        rows = result.rows(i, slice(None))
+        name = f"kernels[{i}]" if isinstance(result, MatrixKernels) else f"kernels({i})"
+        if rows.shape != (result.n_points, result.n_points):
             raise ValueError(
-                f"kernels must all have the same size; kernels[0] has {given.n_points} points, "
+                f"kernels must all have the same size; kernels[0] has {result.n_points} points, "
                 f"{name} has shape {rows.shape}."
             )
         traces[i] = check_kernel(rows, name)
-    if checked:
-        given._traces = traces
-    return given
+    if needs_check:
+        result._traces = traces
+    return result
 
 
 def check_kernel(K: NDArray[Any], name: str = "K") -> float:
-    """Return the trace of a kernel matrix. Raises if it is not a kernel."""
+    """Return the trace of a kernel matrix. Raises a ValueError if K is not a kernel."""
     rounding = 1e-5 if K.dtype == np.float32 else _ROUNDING
-    _refuse_asymmetric(K, name, rounding)
+    _check_symmetric(K, name, rounding)
     n, trace = len(K), float(np.trace(K, dtype=float))
-    some = np.linspace(0, n - 1, n if n <= _WHOLE else _TESTED).astype(np.intp)
-    least = _negative(K if len(some) == n else K[np.ix_(some, some)], rounding * max(trace, 0.0))
-    if least is not None:
-        found = f"is {least:.6g}" if len(some) == n else f"is at most {least:.6g}"
+    checked_rows = np.linspace(0, n - 1, n if n <= _MAX_FULL_CHECK else _N_CHECKED_ROWS).astype(
+        np.intp
+    )
+    min_eigenvalue = _find_negative_eigenvalue(
+        K if len(checked_rows) == n else K[np.ix_(checked_rows, checked_rows)],
+        rounding * max(trace, 0.0),
+    )
+    if min_eigenvalue is not None:
+        description = (
+            f"is {min_eigenvalue:.6g}"
+            if len(checked_rows) == n
+            else f"is at most {min_eigenvalue:.6g}"
+        )
         raise ValueError(
-            f"{name} must be positive semi-definite; its smallest eigenvalue {found}. "
+            f"{name} must be positive semi-definite; its smallest eigenvalue {description}. "
             "Use nearfar.distributions.repair_kernel to get the nearest kernel."
         )
     if not trace > 0:
@@ -306,10 +339,11 @@ def check_kernel(K: NDArray[Any], name: str = "K") -> float:
     return trace
 
 
-def _refuse_asymmetric(K: NDArray[Any], name: str, rounding: float) -> None:
+def _check_symmetric(K: NDArray[Any], name: str, rounding: float) -> None:
     """Raise if a matrix is not symmetric or not finite."""
     n = len(K)
-    # Multiply rows and columns by the same random vector: they differ if one entry is asymmetric.
+    # Multiply K and its transpose by the same random vector. The products differ if any entry is
+    # asymmetric.
     probe = np.random.default_rng(0).uniform(1, 2, n).astype(K.dtype)
     probe[::2] *= -1
     with np.errstate(all="ignore"):
@@ -333,15 +367,16 @@ def _refuse_asymmetric(K: NDArray[Any], name: str, rounding: float) -> None:
         )
 
 
-def _negative(K: NDArray[Any], slack: float) -> float | None:
+def _find_negative_eigenvalue(K: NDArray[Any], slack: float) -> float | None:
     """Return the smallest eigenvalue if it is below minus the slack, else None."""
     shifted = np.array(K, dtype=float, order="F")
     shifted.flat[:: len(K) + 1] += slack
-    # A Cholesky factorization shows that there is none, ten times faster than eigenvalues do.
+    # A Cholesky factorization shows that no eigenvalue is negative, ten times faster than computing
+    # the eigenvalues.
     if slack > 0 and linalg.lapack.dpotrf(shifted, overwrite_a=True)[1] == 0:
         return None
-    least = least_eigenvalue(np.asarray(K, dtype=float))
-    return least if least < -slack else None
+    min_eigenvalue = least_eigenvalue(np.asarray(K, dtype=float))
+    return min_eigenvalue if min_eigenvalue < -slack else None
 
 
 def as_kernel(K: ArrayLike, name: str = "K") -> Matrix:
@@ -351,11 +386,11 @@ def as_kernel(K: ArrayLike, name: str = "K") -> Matrix:
     return values
 
 
-def _read(kernels: Any) -> KernelSet:
+def _read_kernels(kernels: Any) -> KernelSet:
     if isinstance(kernels, KernelSet):
         return kernels
     if callable(kernels):
-        return CalledKernels(kernels, _count(kernels))
+        return FunctionKernels(kernels, _count_kernels(kernels))
     if kernels is None:
         raise ValueError('kernels is None, which is allowed only with kernel_family="free".')
     if isinstance(kernels, np.ndarray) and kernels.ndim not in (1, 3):
@@ -366,33 +401,37 @@ def _read(kernels: Any) -> KernelSet:
     matrices = [as_matrix(K, f"kernels[{i}]") for i, K in enumerate(kernels)]
     if not matrices:
         raise ValueError("kernels is empty, but at least one kernel is needed.")
-    return GivenKernels(matrices)
+    return MatrixKernels(matrices)
 
 
-def _count(function: Any) -> int:
-    """Return the number of kernels of a function: its length, or calls until IndexError."""
+def _count_kernels(function: Any) -> int:
+    """Return the number of kernels of a function.
+
+    It is the length of the function object, or the first index for which the call raises
+    IndexError.
+    """
     if hasattr(function, "__len__"):
-        number = len(function)
+        n_kernels = len(function)
     else:
-        number = 0
+        n_kernels = 0
         while True:
             try:
-                function(number)
+                function(n_kernels)
             except IndexError:
                 break
-            number += 1
-            if number == 10_000:
+            n_kernels += 1
+            if n_kernels == 10_000:
                 raise ValueError(
                     "kernels, a function of an index, must raise IndexError for an index beyond "
                     "its last kernel, but it did not for any index below 10000."
                 )
-    if not number:
+    if not n_kernels:
         raise ValueError("kernels is empty, but at least one kernel is needed.")
-    return number
+    return n_kernels
 
 
 def as_matrix(K: Any, name: str) -> Any:
-    """Return a square matrix of float64 or float32. Nothing else is checked."""
+    """Return K as a square matrix of float64 or float32. Only the shape and dtype are checked."""
     try:
         matrix = np.asarray(K)
         if matrix.dtype not in (np.float64, np.float32):

@@ -1,4 +1,4 @@
-"""Base class of support vector machines on kernel values that model files can store."""
+"""Base class of support vector machines that are fitted on kernel values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nearfar.state import Sizes, State, floats, indices, labels, need, whole
 class KernelSVM(ClassifierMixin, Estimator):
     """Base class of classifiers that fit scikit-learn's ``SVC`` on kernel values.
 
-    Subclasses implement ``fit``, which calls `_keep_machine`, and `_values`. There is one SVM per
+    Subclasses implement ``fit``, which calls `_store_svm`, and `_values`. There is one SVM per
     pair of classes, with positive decision values for the second class. The support vectors and
     their coefficients are stored.
     """
@@ -66,7 +66,7 @@ class KernelSVM(ClassifierMixin, Estimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to classify.
 
         Returns
         -------
@@ -90,7 +90,7 @@ class KernelSVM(ClassifierMixin, Estimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points.
+            Points to classify.
 
         Returns
         -------
@@ -101,7 +101,7 @@ class KernelSVM(ClassifierMixin, Estimator):
             return np.asarray(self.classes_[(decisions > 0).astype(np.intp)])
         return np.asarray(self.classes_[decisions.argmax(axis=1)])
 
-    def _keep_machine(self, machine: SVC) -> None:
+    def _store_svm(self, machine: SVC) -> None:
         """Store the support vectors and coefficients of an SVC that was fitted to class codes."""
         self._n_rows = int(machine.shape_fit_[0])
         self.support_ = machine.support_.astype(np.intp)
@@ -116,19 +116,19 @@ class KernelSVM(ClassifierMixin, Estimator):
         pairs = list(combinations(range(n_classes), 2))
         self.dual_coef_ = np.zeros((ends[-1], len(pairs)))
         for k, (i, j) in enumerate(pairs):
-            own, other = slice(ends[i], ends[i + 1]), slice(ends[j], ends[j + 1])
+            first_vectors, second_vectors = slice(ends[i], ends[i + 1]), slice(ends[j], ends[j + 1])
             # The decision values of libsvm are positive for the first class of a pair.
-            self.dual_coef_[own, k] = -machine.dual_coef_[j - 1, own]
-            self.dual_coef_[other, k] = -machine.dual_coef_[i, other]
+            self.dual_coef_[first_vectors, k] = -machine.dual_coef_[j - 1, first_vectors]
+            self.dual_coef_[second_vectors, k] = -machine.dual_coef_[i, second_vectors]
         self.intercept_ = -machine.intercept_.astype(float)
 
-    def _keep_nothing(self) -> None:
-        """Store empty arrays, for training data of one class."""
+    def _store_empty(self) -> None:
+        """Store empty arrays if the training data have only one class."""
         self._n_rows = 0
         self.support_ = np.empty(0, dtype=np.intp)
         self.dual_coef_, self.intercept_ = np.empty((0, 0)), np.empty(0)
 
 
-def fitted_svc(K: Matrix, codes: NDArray[np.intp], C: float) -> SVC:
+def fit_svc(K: Matrix, codes: NDArray[np.intp], C: float) -> SVC:
     """Return an SVC fitted on a kernel matrix."""
     return SVC(C=C, kernel="precomputed").fit(K, codes)

@@ -11,7 +11,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags, report_of
 from nearfar.kernels.kernel_combination import COMBINATION_PARAMETERS
 from nearfar.kernels.kernel_program import KernelProgram
-from nearfar.kernels.margin_value import one_against_rest
+from nearfar.kernels.margin_value import encode_one_vs_rest
 from nearfar.kernels.margin_weights import MarginMode, MarginWeights, margin_weights
 from nearfar.parameters import integer, none, one_of, real
 
@@ -59,7 +59,7 @@ class MarginKernelLearner(KernelProgram):
     n_directions : int, "auto" or None, default="auto"
         Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
         None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
-        ``kernel_family="rank_one"`` differs, see Notes.
+        See Notes for ``kernel_family="rank_one"``.
     tol : float, default=1e-3
         Stop when the gap between the objective and its bound is at most this, relative to the
         objective.
@@ -82,19 +82,19 @@ class MarginKernelLearner(KernelProgram):
     duality_gap_ : float
         Difference of the objective and the bound, divided by the objective.
     alpha_ : ndarray of shape (n_samples,), or (n_classes, n_samples) for more than two classes
-        Dual variables that prove the bound. With more than two classes, those of each class against
-        the rest.
+        Dual variables that prove the bound. With more than two classes, row k
+        belongs to the SVM of class k against the rest.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Intercepts of the SVMs with these dual variables on the learned kernel.
     history_ : dict of lists
-        ``objective``, ``bound``, ``gap`` and ``seconds`` after each round.
+        Lists ``objective``, ``bound``, ``gap`` and ``seconds``, with one entry per round.
     n_iter_ : int
         Number of rounds.
     n_directions_ : int
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
-        Predicted labels of the rows in ``unlabeled``. Set only if ``unlabeled`` was passed to
-        ``fit``, and not with ``kernel_family="free"``.
+        Predicted labels of the rows in ``unlabeled``. This attribute exists only if ``unlabeled``
+        was passed to ``fit``, and not with ``kernel_family="free"``.
 
     See Also
     --------
@@ -111,7 +111,7 @@ class MarginKernelLearner(KernelProgram):
       its options. The option ``columns`` selects features by index or name. See
       ``nearfar.kernels.BaseKernels``.
 
-    The modes are
+    The kernel families are
 
     - "nonneg": weights :math:`\mu \ge 0`;
     - "signed": any weights for which the sum is positive semi-definite on the training rows. On new
@@ -182,7 +182,7 @@ class MarginKernelLearner(KernelProgram):
 
     def _solve(self, kernels: Any, codes: NDArray[np.intp], **options: Any) -> MarginWeights:
         report = report_of(self)
-        found = margin_weights(
+        result = margin_weights(
             kernels,
             codes,
             C=self.C,
@@ -192,35 +192,35 @@ class MarginKernelLearner(KernelProgram):
             norm=self.norm,
             tol=self.tol,
             max_iter=self.max_iter,
-            report=None if report is None else lambda state: report(_told(state)),
+            report=None if report is None else lambda state: report(_rename_keys(state)),
             **options,
         )
-        self.alpha_, self.intercept_ = found.alpha, np.atleast_1d(found.intercept)
-        steps = [_told(state) for state in found.history]
+        self.alpha_, self.intercept_ = result.alpha, np.atleast_1d(result.intercept)
+        steps = [_rename_keys(state) for state in result.history]
         self.history_ = {name: [step[name] for step in steps] for name in steps[0]}
         self.n_iter_ = len(steps)
-        if found._interrupt is not None:
-            self._stopped = found._interrupt
-        return found
+        if result._interrupt is not None:
+            self._interrupt = result._interrupt
+        return result
 
     def _learn(self, points: Matrix, codes: NDArray[np.intp]) -> None:
         super()._learn(points, codes)
-        stopped = self.__dict__.pop("_stopped", None)
-        if stopped is not None:  # raise Ctrl-C again after the best weights so far were stored
-            raise stopped
+        interrupt = self.__dict__.pop("_interrupt", None)
+        if interrupt is not None:  # Raise Ctrl-C again: the best weights so far are stored now.
+            raise interrupt
 
-    def _scaled(self, weights: Vector, factor: float) -> Vector:
-        return weights  # the parameter trace has set their scale already
+    def _scale_weights(self, weights: Vector, factor: float) -> Vector:
+        return weights  # The parameter ``trace`` has already set the scale.
 
     def _transduce(self, points: Matrix, codes: NDArray[np.intp]) -> NDArray[np.intp]:
-        labeled, others = points[: len(codes)], points[len(codes) :]
-        beta = one_against_rest(codes) * self.alpha_
-        decisions = self._values(others, labeled) @ beta.T + self.intercept_
+        labeled, unlabeled = points[: len(codes)], points[len(codes) :]
+        beta = encode_one_vs_rest(codes) * self.alpha_
+        decisions = self._values(unlabeled, labeled) @ beta.T + self.intercept_
         if decisions.shape[1] == 1:
             return (decisions[:, 0] > 0).astype(np.intp)
         return np.asarray(decisions.argmax(axis=1))
 
 
-def _told(state: dict[str, Any]) -> dict[str, Any]:
-    """Return a step of the history with the key names that all estimators use."""
+def _rename_keys(state: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of the history with the keys that all estimators use."""
     return {"objective": state["value"], **{k: v for k, v in state.items() if k != "value"}}

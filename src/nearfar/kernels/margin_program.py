@@ -1,4 +1,4 @@
-"""The margin functional of weighted kernels as a convex function of the weights."""
+"""Margin functional of a weighted sum of kernels, as a convex function of the weights."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import numpy as np
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.kernels.kernel_set import KernelSet
-from nearfar.kernels.margin_value import MarginSolution, refuse_inseparable, solve_margin
+from nearfar.kernels.margin_value import MarginSolution, check_separable, solve_margin
 from nearfar.solvers.level_method import Answer, Model, Multipliers
 from nearfar.solvers.norm_ball import dual_norm, mixed_forms
 
-# Tolerance of the first SVMs, and the fraction of the gap that an SVM may leave open before the
-# tolerance is reduced.
-_ROUGH, _OPEN = 5e-3, 0.1
-# At a point without a hard margin, the lower bound is scaled to this many times the best value.
-_STEEP = 10.0
+# Tolerance of the first SVMs. It is reduced if an SVM leaves more than the fraction
+# _MAX_OPEN_FRACTION of the gap open.
+_INITIAL_TOL, _MAX_OPEN_FRACTION = 5e-3, 0.1
+# At a point without a hard margin, the lower bound is scaled to this multiple of the best value.
+_BOUND_MULTIPLE = 10.0
 
 
 class MarginProgram:
-    r"""The function :math:`F(x) = \sum_k w_{C,\tau}(c \sum_i x_i K_i / \mathrm{tr} K_i; y^k)`.
+    r"""Margin functional of :math:`c \sum_i x_i K_i / \mathrm{tr} K_i` as a function of x.
+
+    .. math:: F(x) = \sum_k w_{C,\tau}\Bigl(c \sum_i x_i K_i / \mathrm{tr} K_i; y^k\Bigr),
+
+    where :math:`y^k` are the labels of class k against the rest. For two classes, the sum has one
+    term.
 
     `ask` stores the dual variables found at each point. Convex combinations of them prove bounds.
     """
@@ -46,101 +51,101 @@ class MarginProgram:
         self.n, self.scale = signs.shape[1], total / kernels.traces
         self.bound = -np.inf
         self.value = np.inf
-        self._tol, self._machine_tol = tol, _ROUGH
+        self._tol, self._svm_tol = tol, _INITIAL_TOL
         self._last: list[MarginSolution | None] = [None] * len(signs)
-        self._betas: list[Matrix] = []  # (n, n_classes) each
+        self._betas: list[Matrix] = []  # Each matrix has shape (n, n_classes).
         self._mix = np.empty(0)
         # For each plane of the model, the combination of dual variables that defines it.
         self._planes: list[Vector] = []
-        # Terms of the objective of combinations: the linear term 2 e'alpha, the products with the
-        # ridge, and those with each kernel.
+        # Terms of the objective of combinations of dual variables: the linear term 2 e'alpha, the
+        # quadratic term of the ridge, and the quadratic term of each kernel.
         self.linear = np.empty(0)
         self.ridge = np.empty((0, 0))
         self.forms = np.empty((kernels.n_kernels, 0, 0))
 
     def ask(self, x: Vector) -> Answer:
-        """Solve the SVMs at a point."""
-        K = self.kernels.weighted(self.scale * x, self.n)
+        """Solve the SVMs at the point x, and return the value and the plane of a lower bound."""
+        K = self.kernels.compute_weighted_sum(self.scale * x, self.n)
         solutions = [
-            solve_margin(K, y, self.C, self.dual_ridge, tol=self._machine_tol, start=last)
+            solve_margin(K, y, self.C, self.dual_ridge, tol=self._svm_tol, start=last)
             for y, last in zip(self.signs, self._last, strict=True)
         ]
         del K
         if not self._betas:
             # If equal weights do not separate the rows, no weights do.
-            refuse_inseparable(solutions)
+            check_separable(solutions)
         value = float(sum(solution.value for solution in solutions))
         if np.isfinite(value):
             self._last = list(solutions)
-        alphas = [s.alpha if np.isfinite(s.value) else self._tempered(s) for s in solutions]
-        intercept, slope = self._keep((self.signs * np.array(alphas)).T)
+        alphas = [s.alpha if np.isfinite(s.value) else self._scale_dual(s) for s in solutions]
+        intercept, slope = self._store_dual((self.signs * np.array(alphas)).T)
         self._planes.append(np.eye(1, len(self._betas), len(self._betas) - 1)[0])
-        reached = intercept - float(slope @ x)
+        bound_at_x = intercept - float(slope @ x)
         self.value = min(self.value, value)
-        allowed = max(self.value - self.bound, self._tol * abs(self.value))
-        if np.isfinite(value) and value - reached > _OPEN * allowed:
-            self._machine_tol = max(self._machine_tol / 4, 1e-10)
+        allowed_gap = max(self.value - self.bound, self._tol * abs(self.value))
+        if np.isfinite(value) and value - bound_at_x > _MAX_OPEN_FRACTION * allowed_gap:
+            self._svm_tol = max(self._svm_tol / 4, 1e-10)
         return Answer(x, value, intercept, slope, np.empty((0, len(x))))
 
     def certify(self, multipliers: Multipliers, model: Model) -> float:
-        """Return the bound of a combination of all dual variables so far, and add its plane.
+        """Return the bound of a combination of all dual variables so far, and add a plane for it.
 
         The combined dual variables prove a better bound than the combination of their planes, and
         they need no further SVM.
         """
         mix = np.zeros(len(self._betas))
-        for share, plane in zip(multipliers.planes, self._planes, strict=True):
-            mix[: len(plane)] += share * plane
-        model.add_plane(float(self.linear @ mix - mix @ self.ridge @ mix), self._slope(mix))
+        for fraction, plane in zip(multipliers.planes, self._planes, strict=True):
+            mix[: len(plane)] += fraction * plane
+        model.add_plane(float(self.linear @ mix - mix @ self.ridge @ mix), self._compute_slope(mix))
         self._planes.append(mix)
         return self.prove(mix)
 
     def prove(self, mix: Vector) -> float:
         """Return the bound of a combination of dual variables, and store it if it is the best."""
-        q = self._slope(mix)
+        q = self._compute_slope(mix)
         bound = float(self.linear @ mix - mix @ self.ridge @ mix) - dual_norm(q, self.norm)
         if bound > self.bound:
             self.bound, self._mix = bound, mix.copy()
         return bound
 
-    def _slope(self, mix: Vector) -> Vector:
+    def _compute_slope(self, mix: Vector) -> Vector:
         return mixed_forms(self.forms, mix)
 
-    def alpha(self) -> Matrix:
-        """Return the dual variables that prove the bound, (n_classes, n)."""
-        beta = sum(share * beta for share, beta in zip(self._mix, self._betas, strict=False))
+    def compute_alpha(self) -> Matrix:
+        """Return the dual variables that prove the bound, with one row per class."""
+        beta = sum(fraction * beta for fraction, beta in zip(self._mix, self._betas, strict=False))
         return np.clip(self.signs * np.asarray(beta).T, 0.0, self.C)
 
-    def psd_cuts(self) -> Matrix | None:
-        """Return None, as the dual variables alone prove the bound."""
+    def compute_psd_cuts(self) -> Matrix | None:
+        """Return None, because the dual variables alone prove the bound."""
         return None
 
-    def _keep(self, beta: Matrix) -> tuple[float, Vector]:
+    def _store_dual(self, beta: Matrix) -> tuple[float, Vector]:
         """Store dual variables, and return the intercept and slope of their plane."""
-        old = len(self._betas)
+        n_old = len(self._betas)
         self._betas.append(beta)
-        products = self.scale[:, None] * self.kernels.products(beta, self._betas)
-        self._refuse_negative(products[:, -1])
-        forms = np.empty((len(products), old + 1, old + 1))
-        forms[:, :old, :old] = self.forms
-        forms[:, old, :] = forms[:, :, old] = products
+        products = self.scale[:, None] * self.kernels.compute_products(beta, self._betas)
+        self._check_nonnegative(products[:, -1])
+        forms = np.empty((len(products), n_old + 1, n_old + 1))
+        forms[:, :n_old, :n_old] = self.forms
+        forms[:, n_old, :] = forms[:, :, n_old] = products
         self.forms = forms
-        ridge = np.empty((old + 1, old + 1))
-        ridge[:old, :old] = self.ridge
-        ridge[old] = ridge[:, old] = [
-            self.dual_ridge * np.vdot(beta, other) for other in self._betas
+        ridge = np.empty((n_old + 1, n_old + 1))
+        ridge[:n_old, :n_old] = self.ridge
+        ridge[n_old] = ridge[:, n_old] = [
+            self.dual_ridge * np.vdot(beta, other_beta) for other_beta in self._betas
         ]
         self.ridge = ridge
         self.linear = np.append(self.linear, 2 * np.abs(beta).sum())
         return float(self.linear[-1] - ridge[-1, -1]), products[:, -1]
 
-    def _tempered(self, solution: MarginSolution) -> Vector:
-        """Return scaled dual variables that prove, without overflow, that no hard margin exists."""
+    def _scale_dual(self, solution: MarginSolution) -> Vector:
+        """Scale dual variables that prove that no hard margin exists, to prevent overflow."""
         total = float(solution.alpha.sum())
-        goal = _STEEP * self.value if np.isfinite(self.value) else _STEEP
+        goal = _BOUND_MULTIPLE * self.value if np.isfinite(self.value) else _BOUND_MULTIPLE
         return solution.alpha * (goal / (2 * total)) if total > 0 else solution.alpha
 
-    def _refuse_negative(self, forms: Vector) -> None:
+    def _check_nonnegative(self, forms: Vector) -> None:
         worst = int(np.argmin(forms))
         if forms[worst] < -1e-6 * max(float(np.abs(forms).max()), 1e-300):
             raise ValueError(

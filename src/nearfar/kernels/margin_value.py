@@ -1,4 +1,4 @@
-"""The margin functional of a kernel, which is smaller the larger the margin is."""
+"""The margin functional of a kernel, which decreases as the margin grows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from nearfar.solvers.squared_hinge import squared_hinge
 
 # The convex hulls of two classes intersect if their distance is below this fraction of the rows'
 # root mean square norm.
-_TOUCH = 1e-6
-# Decreasing ridges, as fractions of the mean diagonal, that lead to the hard margin.
-_PATH = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
+_MIN_HULL_DISTANCE = 1e-6
+# Ridges of the sequence of problems that converges to the hard margin, as fractions of the mean
+# diagonal of the kernel.
+_RIDGES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 
 
 def margin_value(
@@ -29,7 +30,7 @@ def margin_value(
 ) -> float:
     r"""Return the margin functional of a kernel.
 
-    It is defined as
+    The margin functional is defined as
 
     .. math:: w_{C,\tau}(K) = \max_\alpha\; 2 e^T\alpha - \alpha^T (G(K) + \tau I)\alpha,
         \qquad 0 \le \alpha \le C,\; y^T\alpha = 0,\; G(K)_{ij} = y_i y_j K_{ij}.
@@ -54,7 +55,7 @@ def margin_value(
         Upper limit for α. None with ``dual_ridge=0`` requires that K separates the classes (hard
         margin); None with ``dual_ridge`` above 0 gives the squared hinge loss.
     dual_ridge : float, default=0.0
-        Ridge τ.
+        Ridge τ that is added to the diagonal of G(K).
 
     Returns
     -------
@@ -82,7 +83,7 @@ def margin_value(
     1.0
     """
     check_margin_parameters("margin_value", C, dual_ridge)
-    signs = one_against_rest(y)
+    signs = encode_one_vs_rest(y)
     kernel = as_kernel(K).copy() if C and dual_ridge else as_kernel(K)
     if len(kernel) != signs.shape[1]:
         raise ValueError(
@@ -90,7 +91,7 @@ def margin_value(
             f"{len(kernel)} points."
         )
     solutions = [solve_margin(kernel, sign, C, dual_ridge, tol=1e-6) for sign in signs]
-    refuse_inseparable(solutions)
+    check_separable(solutions)
     return float(sum(solution.value for solution in solutions))
 
 
@@ -123,27 +124,27 @@ def solve_margin(
     tol: float = 1e-3,
     start: MarginSolution | None = None,
 ) -> MarginSolution:
-    """Return the SVM of one kernel and labels 1 and -1.
+    """Return the solution of the SVM with one kernel and labels 1 and -1.
 
-    A hard margin that does not exist has an infinite value. ``start`` is the solution for a similar
+    If a hard margin does not exist, the value is infinite. ``start`` is the solution for a similar
     kernel. With both C and dual_ridge, the diagonal of K is changed during the call and restored.
     """
     if C is None and dual_ridge == 0:
-        return _hard_margin(K, y, start)
+        return _solve_hard_margin(K, y, start)
     if C is None:
-        begin = None if start is None else (y * start.alpha, start.intercept)
-        beta = squared_hinge(K, y, dual_ridge, begin).beta
+        warm_start = None if start is None else (y * start.alpha, start.intercept)
+        beta = squared_hinge(K, y, dual_ridge, warm_start).beta
     else:
-        beta = _machine(K, y, C, dual_ridge, tol)
-    alpha = _feasible(y * beta, y, C)
+        beta = _fit_svm(K, y, C, dual_ridge, tol)
+    alpha = _make_feasible(y * beta, y, C)
     Kb = K @ (y * alpha)
     norm = float(Kb @ (y * alpha))
-    value, intercept = primal_value(Kb, norm, y, C, dual_ridge)
+    value, intercept = compute_primal_value(Kb, norm, y, C, dual_ridge)
     bound = 2 * float(alpha.sum()) - norm - dual_ridge * float(alpha @ alpha)
     return MarginSolution(alpha, intercept, value, bound)
 
 
-def primal_value(
+def compute_primal_value(
     f: Vector, norm: float, y: Vector, C: float | None, dual_ridge: float
 ) -> tuple[float, float]:
     r"""Return the primal objective of a decision function and the best intercept.
@@ -164,50 +165,63 @@ def primal_value(
     value, intercept : float
     """
     if C is None and dual_ridge == 0:
-        inner, outer = f[y > 0].min(), f[y < 0].max()
-        margin = float(inner - outer) / 2
-        return (norm / margin**2 if margin > 0 else np.inf), -float(inner + outer) / 2
+        min_positive, max_negative = f[y > 0].min(), f[y < 0].max()
+        margin = float(min_positive - max_negative) / 2
+        return (norm / margin**2 if margin > 0 else np.inf), -float(min_positive + max_negative) / 2
     if dual_ridge == 0:
         # As a function of the intercept, the sum of hinges is piecewise linear with breakpoints at
-        # y - f. It decreases until the number of passed breakpoints is that of rows of class 1.
-        bends = np.sort(y - f)
-        positives = int((y > 0).sum())
-        b = float(bends[positives - 1] + bends[positives]) / 2
+        # y - f. It decreases until the number of passed breakpoints equals the number of rows of
+        # class 1.
+        breakpoints = np.sort(y - f)
+        n_positive = int((y > 0).sum())
+        b = float(breakpoints[n_positive - 1] + breakpoints[n_positive]) / 2
         slack = 1 - y * (f + b)
         return norm + 2 * float(C or 0.0) * float(np.maximum(slack, 0).sum()), b
-    b = _balanced(f, y, C, dual_ridge)
+    b = _find_balanced_intercept(f, y, C, dual_ridge)
     slack = 1 - y * (f + b)
     a = np.clip(slack / dual_ridge, 0, C)
     return norm + float(a @ (2 * slack - dual_ridge * a)), b
 
 
-def _balanced(f: Vector, y: Vector, C: float | None, dual_ridge: float) -> float:
+def _find_balanced_intercept(f: Vector, y: Vector, C: float | None, dual_ridge: float) -> float:
     """Return the intercept for which the dual variables of both classes have equal sums.
 
     The difference of the sums decreases with the intercept and is linear between breakpoints.
     """
 
-    def pull(b: float) -> float:
+    def compute_difference(b: float) -> float:
         return float(y @ np.clip((1 - y * (f + b)) / dual_ridge, 0, C))
 
     ends = y - f
-    bends = np.sort(ends if C is None else np.concatenate([ends, ends - y * (dual_ridge * C)]))
-    low, high = 0, len(bends) - 1
+    breakpoints = np.sort(
+        ends if C is None else np.concatenate([ends, ends - y * (dual_ridge * C)])
+    )
+    low, high = 0, len(breakpoints) - 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if pull(bends[middle]) > 0 else (low, middle)
-    at, to = pull(bends[low]), pull(bends[high])
-    share = at / (at - to) if at > to else 0.5
-    return float(bends[low] + share * (bends[high] - bends[low]))
+        low, high = (middle, high) if compute_difference(breakpoints[middle]) > 0 else (low, middle)
+    low_difference, high_difference = (
+        compute_difference(breakpoints[low]),
+        compute_difference(breakpoints[high]),
+    )
+    fraction = (
+        low_difference / (low_difference - high_difference)
+        if low_difference > high_difference
+        else 0.5
+    )
+    return float(breakpoints[low] + fraction * (breakpoints[high] - breakpoints[low]))
 
 
-def one_against_rest(y: ArrayLike) -> Matrix:
-    """Return labels 1 and -1 of each class against the rest; one row for two classes."""
+def encode_one_vs_rest(y: ArrayLike) -> Matrix:
+    """Return labels 1 and -1 for each class against the rest, as rows.
+
+    For two classes there is one row, in which the second class is 1.
+    """
     classes, codes = encode_labels(y)
     if len(classes) < 2:
         raise ValueError(f"y must have at least 2 classes; all labels are {classes.tolist()[0]!r}.")
-    wanted = [1] if len(classes) == 2 else range(len(classes))
-    return np.array([np.where(codes == k, 1.0, -1.0) for k in wanted])
+    class_codes = [1] if len(classes) == 2 else range(len(classes))
+    return np.array([np.where(codes == k, 1.0, -1.0) for k in class_codes])
 
 
 def check_margin_parameters(owner: str, C: float | None, dual_ridge: float) -> None:
@@ -216,7 +230,7 @@ def check_margin_parameters(owner: str, C: float | None, dual_ridge: float) -> N
     check_parameter(owner, "dual_ridge", dual_ridge, [real(0)])
 
 
-def refuse_inseparable(solutions: list[MarginSolution]) -> None:
+def check_separable(solutions: list[MarginSolution]) -> None:
     """Raise if a hard margin does not exist."""
     if not all(np.isfinite(solution.value) for solution in solutions):
         raise ValueError(
@@ -228,10 +242,11 @@ def refuse_inseparable(solutions: list[MarginSolution]) -> None:
 # ---------------------------------------------------------------------- solvers
 
 
-def _machine(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> Vector:
+def _fit_svm(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> Vector:
     """Return the coefficients of an SVM with an upper limit C for the dual variables."""
     n = len(y)
-    # The tolerance applies to gradients, which are of order 1. The limit is that of libsvm itself.
+    # The tolerance applies to gradients, which are of order 1. The number of iterations is limited
+    # as in libsvm.
     machine = SVC(C=C, kernel="precomputed", tol=tol, max_iter=max(1_000_000, 100 * n))
     diagonal = K.diagonal().copy()
     try:
@@ -240,7 +255,8 @@ def _machine(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> V
         # The kernel was checked before; checking it again takes longer than fitting a small SVM.
         unchecked = config_context(assume_finite=True, skip_parameter_validation=True)
         with warnings.catch_warnings(), unchecked:
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the gap to the bound shows it
+            # The gap between value and bound shows whether the SVM converged.
+            warnings.simplefilter("ignore", ConvergenceWarning)
             machine.fit(K, y)
     finally:
         if dual_ridge:
@@ -250,7 +266,7 @@ def _machine(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> V
     return beta
 
 
-def _hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> MarginSolution:
+def _solve_hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> MarginSolution:
     """Return the hard-margin solution, as the limit of the squared hinge with a falling ridge.
 
     The rescaled solution of each ridge gives a value and a bound.
@@ -259,32 +275,32 @@ def _hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> MarginSo
     solution: tuple[Vector, float] | None = None
     if start is not None:
         solution = y * start.alpha, start.intercept
-    best, least = MarginSolution(np.zeros(len(y)), 0.0, np.inf, -np.inf), np.inf
-    for share in _PATH if start is None else _PATH[2:]:
-        solution = squared_hinge(K, y, share * size, solution)
-        alpha = _feasible(y * solution[0], y, None)
+    best, min_value = MarginSolution(np.zeros(len(y)), 0.0, np.inf, -np.inf), np.inf
+    for ridge in _RIDGES if start is None else _RIDGES[2:]:
+        solution = squared_hinge(K, y, ridge * size, solution)
+        alpha = _make_feasible(y * solution[0], y, None)
         Kb = K @ (y * alpha)
         norm, total = float(Kb @ (y * alpha)), float(alpha.sum())
-        if norm <= (_TOUCH * total / 2) ** 2 * size:
+        if norm <= (_MIN_HULL_DISTANCE * total / 2) ** 2 * size:
             # The nearest points of the two convex hulls coincide.
             return MarginSolution(alpha, solution[1], np.inf, np.inf)
-        value, intercept = primal_value(Kb, norm, y, None, 0.0)
-        scale, least = total / norm, min(value, least)
+        value, intercept = compute_primal_value(Kb, norm, y, None, 0.0)
+        scale, min_value = total / norm, min(value, min_value)
         if total * scale > best.bound:
-            best = MarginSolution(scale * alpha, scale * intercept, least, total * scale)
-        if least - best.bound <= 1e-9 * least:
+            best = MarginSolution(scale * alpha, scale * intercept, min_value, total * scale)
+        if min_value - best.bound <= 1e-9 * min_value:
             break
-    return best._replace(value=least)
+    return best._replace(value=min_value)
 
 
-def _feasible(alpha: Vector, y: Vector, C: float | None) -> Vector:
+def _make_feasible(alpha: Vector, y: Vector, C: float | None) -> Vector:
     """Return dual variables within their limits whose sums per class are exactly equal."""
     alpha = np.clip(alpha, 0, C)
-    ups, downs = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
-    if ups > downs > 0:
-        alpha[y > 0] *= downs / ups
-    elif downs > ups > 0:
-        alpha[y < 0] *= ups / downs
-    elif ups != downs:
+    positive_sum, negative_sum = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
+    if positive_sum > negative_sum > 0:
+        alpha[y > 0] *= negative_sum / positive_sum
+    elif negative_sum > positive_sum > 0:
+        alpha[y < 0] *= positive_sum / negative_sum
+    elif positive_sum != negative_sum:
         alpha[:] = 0.0
     return alpha

@@ -11,10 +11,14 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.kernels.kernel_set import DirectionKernels, Kernels, KernelSet, kernel_set
-from nearfar.kernels.leading_directions import leading_directions
+from nearfar.kernels.kernel_set import DirectionKernels, Kernels, KernelSet, make_kernel_set
+from nearfar.kernels.leading_directions import find_leading_directions
 from nearfar.kernels.margin_program import MarginProgram
-from nearfar.kernels.margin_value import check_margin_parameters, one_against_rest, primal_value
+from nearfar.kernels.margin_value import (
+    check_margin_parameters,
+    compute_primal_value,
+    encode_one_vs_rest,
+)
 from nearfar.kernels.signed_program import SignedProgram
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of, real
@@ -38,14 +42,15 @@ class MarginWeights:
     bound : float
         Lower bound on the margin functional over all weights.
     gap : float
-        ``(value - bound) / value``.
+        Relative gap ``(value - bound) / value``.
     alpha : ndarray of shape (n_labeled,), or (n_classes, n_labeled) for more than two classes
-        Feasible dual variables that prove ``bound``. With more than two classes, those of each
-        class against the rest.
+        Feasible dual variables that prove ``bound``. With more than two classes, row k
+        belongs to the SVM of class k against the rest.
     intercept : float, or ndarray of shape (n_classes,)
         Intercepts of the SVMs with these dual variables on ``kernel``.
     history : list of dict
-        ``value``, ``bound``, ``gap`` and ``seconds`` after each support vector machine.
+        Dicts with ``value``, ``bound``, ``gap`` and ``seconds``, one per round of support vector
+        machines.
     directions : ndarray of shape (n, n_directions) or None
         Eigenvectors whose outer products are the kernels with ``kernel_family="rank_one"``.
     psd_cuts : ndarray of shape (n, k) or None
@@ -63,7 +68,7 @@ class MarginWeights:
     directions: Matrix | None = field(default=None, repr=False)
     psd_cuts: Matrix | None = field(default=None, repr=False)
     _kernels: KernelSet | Matrix | None = field(default=None, repr=False)
-    #: The Ctrl-C that stopped the rounds, if any.
+    #: KeyboardInterrupt that stopped the rounds, or None.
     _interrupt: KeyboardInterrupt | None = field(default=None, repr=False)
 
     @property
@@ -76,7 +81,7 @@ class MarginWeights:
         """Learned kernel of all points, computed on first use."""
         if isinstance(self._kernels, KernelSet):
             assert self.weights is not None
-            return self._kernels.weighted(self.weights)
+            return self._kernels.compute_weighted_sum(self.weights)
         return np.asarray(self._kernels)
 
 
@@ -97,7 +102,7 @@ def margin_weights(
 ) -> MarginWeights:
     r"""Return the kernel weights whose sum has the largest margin.
 
-    They solve
+    The weights μ solve
 
     .. math:: \min_\mu\; w_{C,\tau}\Bigl(\sum_i \mu_i K_i\Bigr), \qquad
         \sum_i \mu_i\, \mathrm{tr}\, K_i = c,
@@ -121,8 +126,8 @@ def margin_weights(
         Base kernels. A function is called with 0, 1, ... up to its length, or until it raises
         IndexError. "rank_one" needs one kernel, "free" None.
     y : array-like of shape (n_labeled,)
-        Labels of the first points. It can be shorter than the kernels. With more than two classes,
-        the functionals of each class against the rest are added.
+        Labels of the first points. The number of labels can be less than the number of points. With
+        more than two classes, the functionals of each class against the rest are added.
     C : float, default=1.0
         Upper limit for the dual variables. None with ``dual_ridge=0`` requires a hard margin.
     dual_ridge : float, default=0.0
@@ -131,7 +136,7 @@ def margin_weights(
     trace : float, default=None
         Trace c of the learned kernel if ``norm`` is 1. None uses the number of points.
     kernel_family : {"nonneg", "signed", "free", "rank_one"}, default="nonneg"
-        Set of weights or matrices, as listed above.
+        Set of weights or matrices over which to optimize, as listed above.
     norm : float, default=1.0
         Norm p of the constraint. With p > 1, which needs ``kernel_family="nonneg"``, the constraint
         is :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`. No weight is then exactly 0, and with a
@@ -177,7 +182,7 @@ def margin_weights(
     class. With :math:`S = n_+\alpha_+ = n_-\alpha_-`, the objective is the parabola :math:`4S -
     (\tau + c) S^2 (1/n_+ + 1/n_-)`, for :math:`S \le C\min(n_+, n_-)`. **This family learns
     nothing**: K repeats the labels and is zero for all unlabeled points. Its value is a lower bound
-    for all other modes.
+    for all other families.
 
     References
     ----------
@@ -196,22 +201,24 @@ def margin_weights(
     >>> from nearfar.kernels import margin_weights
     >>> X, y = load_iris(return_X_y=True)
     >>> kernels = [X @ X.T, rbf_kernel(X, gamma=0.1), rbf_kernel(X, gamma=1.0)]
-    >>> found = margin_weights(kernels, y, C=10.0)
-    >>> found.gap <= 1e-3
+    >>> result = margin_weights(kernels, y, C=10.0)
+    >>> result.gap <= 1e-3
     True
-    >>> float(round(found.weights @ [np.trace(K) for K in kernels], 6))
+    >>> float(round(result.weights @ [np.trace(K) for K in kernels], 6))
     150.0
     """
-    _check(C, dual_ridge, trace, kernel_family, norm, n_directions, n_points, tol, max_iter)
-    signs = one_against_rest(y)
+    _check_arguments(
+        C, dual_ridge, trace, kernel_family, norm, n_directions, n_points, tol, max_iter
+    )
+    signs = encode_one_vs_rest(y)
     if kernel_family == "free":
-        return _free(kernels, signs, C, dual_ridge, trace, n_points)
+        return _solve_free(kernels, signs, C, dual_ridge, trace, n_points)
     directions = None
     if kernel_family == "rank_one":
-        directions = leading_directions(kernels, signs.shape[1], n_directions)[1]
+        directions = find_leading_directions(kernels, signs.shape[1], n_directions)[1]
         base: KernelSet = DirectionKernels(directions)
     else:
-        base = kernel_set(kernels, signs.shape[1])  # type: ignore[arg-type]
+        base = make_kernel_set(kernels, signs.shape[1])  # type: ignore[arg-type]
     total = float(base.n_points if trace is None else trace)
     program = (SignedProgram if kernel_family == "signed" else MarginProgram)(
         base, signs, C, dual_ridge, total, tol, norm
@@ -239,7 +246,7 @@ def margin_weights(
         None,
         solution.history,
         directions,
-        program.psd_cuts(),
+        program.compute_psd_cuts(),
         base,
         solution.interrupt,
     )
@@ -249,38 +256,38 @@ def margin_weights(
             f"{result.gap:.2g}, above tol={tol:g}. Increase max_iter or tol.",
             ConvergenceWarning,
         )
-    return _with_machine(result, program.alpha(), signs, C, dual_ridge)
+    return _add_dual_variables(result, program.compute_alpha(), signs, C, dual_ridge)
 
 
-def _with_machine(
-    found: MarginWeights, alpha: Matrix, signs: Matrix, C: float | None, dual_ridge: float
+def _add_dual_variables(
+    result: MarginWeights, alpha: Matrix, signs: Matrix, C: float | None, dual_ridge: float
 ) -> MarginWeights:
     """Return the result with the dual variables that prove the bound, and their intercepts."""
     from dataclasses import replace
 
     n = signs.shape[1]
-    kernel = found.kernel
+    kernel = result.kernel
     values = [
-        primal_value(f, float(f @ (y * a)), y, C, dual_ridge)
+        compute_primal_value(f, float(f @ (y * a)), y, C, dual_ridge)
         for a, y, f in zip(alpha, signs, (kernel[:n, :n] @ (signs * alpha).T).T, strict=True)
     ]
     intercepts = np.array([b for _, b in values])
-    two = len(signs) == 1
+    is_binary = len(signs) == 1
     complete = replace(
-        found,
-        alpha=alpha[0] if two else alpha,
-        intercept=float(intercepts[0]) if two else intercepts,
+        result,
+        alpha=alpha[0] if is_binary else alpha,
+        intercept=float(intercepts[0]) if is_binary else intercepts,
         # At the optimum, rounding errors can put the bound above the value.
-        value=max(min(found.value, float(sum(value for value, _ in values))), found.bound),
+        value=max(min(result.value, float(sum(value for value, _ in values))), result.bound),
     )
     complete.__dict__["kernel"] = kernel
     return complete
 
 
-# ---------------------------------------------------------------------- any matrix
+# ---------------------------------------------------------------------- kernel_family="free"
 
 
-def _free(
+def _solve_free(
     kernels: object,
     signs: Matrix,
     C: float | None,
@@ -303,22 +310,22 @@ def _free(
     if n < len(y):
         raise ValueError(f"n_points must be at least the number of labels in y, {len(y)}; got {n}.")
     c = float(n if trace is None else trace)
-    ups, downs = int((y > 0).sum()), int((y < 0).sum())
-    S = 2 / ((dual_ridge + c) * (1 / ups + 1 / downs))
-    S = S if C is None else min(S, C * min(ups, downs))
-    alpha = np.where(y > 0, S / ups, S / downs)
+    n_positive, n_negative = int((y > 0).sum()), int((y < 0).sum())
+    S = 2 / ((dual_ridge + c) * (1 / n_positive + 1 / n_negative))
+    S = S if C is None else min(S, C * min(n_positive, n_negative))
+    alpha = np.where(y > 0, S / n_positive, S / n_negative)
     z = np.zeros(n)
     z[: len(y)] = y * alpha
     squared = float(z @ z)
     bound = 4 * S - (dual_ridge + c) * squared
     # With K = c zz'/|z|², the decision function is c z at the points, with squared norm c |z|².
-    value, intercept = primal_value(c * z[: len(y)], c * squared, y, C, dual_ridge)
+    value, intercept = compute_primal_value(c * z[: len(y)], c * squared, y, C, dual_ridge)
     step = {"value": value, "bound": bound, "gap": (value - bound) / value, "seconds": 0.0}
     kernel = np.outer(z, z) * (c / squared)
     return MarginWeights(None, value, bound, alpha, intercept, [step], _kernels=kernel)
 
 
-def _check(
+def _check_arguments(
     C: float | None,
     dual_ridge: float,
     trace: float | None,
@@ -340,13 +347,13 @@ def _check(
     check_parameter(owner, "n_points", n_points, [none, integer(1)])
     check_parameter(owner, "tol", tol, [real(0, open_low=True)])
     check_parameter(owner, "max_iter", max_iter, [integer(1)])
-    for name, value, default, wanted in (
+    for name, value, default, required_family in (
         ("norm", norm, 1.0, "nonneg"),
         ("n_directions", n_directions, None, "rank_one"),
         ("n_points", n_points, None, "free"),
     ):
-        if value != default and kernel_family != wanted:
+        if value != default and kernel_family != required_family:
             raise ValueError(
-                f'{name} can be set only with kernel_family="{wanted}"; got '
+                f'{name} can be set only with kernel_family="{required_family}"; got '
                 f"kernel_family={kernel_family!r}."
             )

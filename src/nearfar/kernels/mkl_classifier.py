@@ -12,7 +12,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.base import KernelLearner, LearnerTags
 from nearfar.base.kernel_learner import exact
 from nearfar.kernels.alignment_kernel_learner import AlignmentKernelLearner
-from nearfar.kernels.kernel_svm import KernelSVM, fitted_svc
+from nearfar.kernels.kernel_svm import KernelSVM, fit_svc
 from nearfar.parameters import instance, none, real
 from nearfar.state import Sizes, State, need, none_or, object_of
 
@@ -30,7 +30,7 @@ class MKLClassifier(KernelSVM):
     ``MarginKernelLearner``, the kernel and the SVM optimize the same objective, but narrow kernels
     of noise columns can get large weights, because they separate the training rows.
 
-    Cost: that of the learner, and of one SVM per pair of classes. The fitted classifier stores the
+    Cost: the fit of the learner, and one SVM per pair of classes. The fitted classifier stores the
     training points.
 
     Parameters
@@ -84,9 +84,7 @@ class MKLClassifier(KernelSVM):
     parameters: ClassVar = {
         "estimator": [
             none,
-            instance(
-                KernelLearner, description="a learner of a kernel such as MarginKernelLearner()"
-            ),
+            instance(KernelLearner, description="a kernel learner such as MarginKernelLearner()"),
         ],
         "C": [real(0, open_low=True)],
     }
@@ -118,12 +116,12 @@ class MKLClassifier(KernelSVM):
         self.classes_, codes = self._check_labels(y, len(rows), min_classes=1)
         if len(self.classes_) == 1:
             self.estimator_ = None
-            self._keep_nothing()
+            self._store_empty()
             return self
         learner = AlignmentKernelLearner() if self.estimator is None else clone(self.estimator)
         self.estimator_ = learner.fit(X, y)
         points = exact(rows)
-        self._keep_machine(fitted_svc(learner._values(points, points), codes, self.C))
+        self._store_svm(fit_svc(learner._values(points, points), codes, self.C))
         return self
 
     @property

@@ -8,13 +8,13 @@ from scipy import linalg
 from nearfar.arrays import Matrix, Vector
 from nearfar.kernels.kernel_set import KernelSet
 
-# Directions with eigenvalues of the mean kernel below this fraction of the largest are ignored as
-# rounding errors.
-_EMPTY = 1e-11
-# Negative eigenvalues, relative to the mean kernel, up to this size count as zero.
-_ZERO = 1e-9
-# Upper limit for the number of cuts per point.
-_CUTS = 8
+# Eigenvalues of the mean kernel below this fraction of the largest eigenvalue are rounding errors.
+# Their eigenvectors are ignored.
+_MIN_EIGENVALUE = 1e-11
+# Negative eigenvalues relative to the mean kernel count as zero up to this absolute value.
+_MAX_NEGATIVE = 1e-9
+# Upper limit for the number of cuts that are added per point.
+_MAX_CUTS = 8
 
 
 class Cone:
@@ -26,11 +26,11 @@ class Cone:
 
     def __init__(self, kernels: KernelSet, scale: Vector) -> None:
         self.kernels, self.scale = kernels, scale
-        values, V = linalg.eigh(kernels.weighted(scale / kernels.n_kernels))
-        good = values > _EMPTY * values[-1]
-        self.whitener = V[:, good] / np.sqrt(values[good])
+        values, V = linalg.eigh(kernels.compute_weighted_sum(scale / kernels.n_kernels))
+        is_significant = values > _MIN_EIGENVALUE * values[-1]
+        self.whitener = V[:, is_significant] / np.sqrt(values[is_significant])
 
-    def drawn_back(self, x: Vector, center: Vector) -> tuple[Vector, Matrix, Matrix]:
+    def move_into_cone(self, x: Vector, center: Vector) -> tuple[Vector, Matrix, Matrix]:
         """Move x toward the center until it is in the cone, and return cuts that exclude x.
 
         Returns
@@ -43,14 +43,14 @@ class Cone:
             Vectors u whose quadratic forms :math:`u^T K u` are the cuts.
         """
         W = self.whitener
-        values, vectors = linalg.eigh(W.T @ (self.kernels.weighted(self.scale * x) @ W))
-        if values[0] >= -_ZERO:
+        values, vectors = linalg.eigh(W.T @ (self.kernels.compute_weighted_sum(self.scale * x) @ W))
+        if values[0] >= -_MAX_NEGATIVE:
             return x, np.empty((0, len(x))), np.empty((len(W), 0))
-        U = W @ vectors[:, values < -_ZERO][:, :_CUTS]
+        U = W @ vectors[:, values < -_MAX_NEGATIVE][:, :_MAX_CUTS]
         U /= np.linalg.norm(U, axis=0)
-        forms = self.kernels.forms(U) * self.scale[:, None]
+        forms = self.kernels.compute_forms(U) * self.scale[:, None]
         size = np.abs(forms).max(axis=0)
         U, cuts = U / np.sqrt(size), (forms / size).T
         # Relative to the mean kernel, all eigenvalues of the center, which is the mean, are 1.
-        share = -values[0] / (1 - values[0])
-        return (1 - share) * x + share * center, cuts, U
+        fraction = -values[0] / (1 - values[0])
+        return (1 - fraction) * x + fraction * center, cuts, U

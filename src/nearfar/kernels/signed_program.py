@@ -31,18 +31,18 @@ class SignedProgram(MarginProgram):
     ) -> None:
         super().__init__(kernels, signs, C, dual_ridge, total, tol, norm)
         self.cone = Cone(kernels, self.scale)
-        # A positive semi-definite K of trace c has a Frobenius norm of at most c, which limits each
+        # A positive semi-definite K of trace c has a Frobenius norm of at most c. This limits each
         # weight.
         D = self.scale / total
-        gram = kernels.grams(centered=False) * np.outer(D, D)
-        self.limits = np.sqrt(np.maximum(np.diag(_inverse(gram)), 0.0)) * (1 + 1e-6)
+        gram = kernels.compute_grams(centered=False) * np.outer(D, D)
+        self.limits = np.sqrt(np.maximum(np.diag(_invert(gram)), 0.0)) * (1 + 1e-6)
         self.directions: list[Vector] = []
-        self._weights_of_cuts = np.empty(0)
+        self._cut_weights = np.empty(0)
 
     def ask(self, x: Vector) -> Answer:
-        """Solve the SVMs at x, or at a point of the cone if x is outside."""
+        """Solve the SVMs at x, or at a point of the cone if x is outside the cone."""
         center = np.full(len(x), 1 / len(x))
-        point, cuts, U = self.cone.drawn_back(x, center)
+        point, cuts, U = self.cone.move_into_cone(x, center)
         answer = super().ask(point)
         self.directions.extend(U.T)
         return answer._replace(allowed=cuts)
@@ -52,27 +52,28 @@ class SignedProgram(MarginProgram):
         assert self.limits is not None
         planes, cuts = multipliers.planes, multipliers.allowed
         slope = planes @ model.slopes + cuts @ model.allowed
-        left = slope - multipliers.total
-        bound = float(planes @ model.intercepts) - multipliers.total - np.abs(left) @ self.limits
+        remainder = slope - multipliers.total
+        bound = (
+            float(planes @ model.intercepts) - multipliers.total - np.abs(remainder) @ self.limits
+        )
         if bound > self.bound:
-            self.bound, self._mix, self._weights_of_cuts = float(bound), planes, cuts
+            self.bound, self._mix, self._cut_weights = float(bound), planes, cuts
         return float(bound)
 
-    def _refuse_negative(self, forms: Vector) -> None:
-        """Raise if the quadratic form of a single kernel is negative."""
-        super()._refuse_negative(forms)
+    def _check_nonnegative(self, forms: Vector) -> None:
+        super()._check_nonnegative(forms)
 
-    def psd_cuts(self) -> Matrix | None:
+    def compute_psd_cuts(self) -> Matrix | None:
         """Return vectors u for which the matrix S of the proof is the sum of all uu'."""
-        used = np.flatnonzero(self._weights_of_cuts)
+        used = np.flatnonzero(self._cut_weights)
         if not len(used):
             return np.empty((self.kernels.n_points, 0))
         U = np.array([self.directions[k] for k in used])
-        return np.asarray((np.sqrt(self._weights_of_cuts[used])[:, None] * U).T)
+        return np.asarray((np.sqrt(self._cut_weights[used])[:, None] * U).T)
 
 
-def _inverse(gram: Matrix) -> Matrix:
-    """Return the inverse. Raises if the kernels are linearly dependent."""
+def _invert(gram: Matrix) -> Matrix:
+    """Return the inverse of the Gram matrix. Raises if the kernels are linearly dependent."""
     values, V = linalg.eigh(gram)
     if values[0] <= 1e-12 * values[-1]:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Removal of edges that random walks rarely cross, which are likely shortcuts."""
+"""Removal of likely shortcuts: edges that random walks rarely cross."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from nearfar.blocks import row_blocks
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
-def pruned_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) -> NeighborGraph:
-    r"""Return the graph without the edges that a random walk along the others rarely crosses.
+def prune_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) -> NeighborGraph:
+    r"""Return the graph without edges that random walks along other edges rarely cross.
 
-    An edge is removed, from both lists, if the logarithm of its :func:`hitting_scores` is a low
-    outlier, below :math:`Q_1 - 1.5\,(Q_3 - Q_1)` of the quartiles of all edges. Edges whose removal
-    would split the graph into more components are kept. See Weinberger, K. Q., "Metric Learning
-    with Convex Optimization", 2007, section 3.1.12.
+    An edge is removed, from both lists, if the logarithm of its score is a low outlier, that is,
+    below :math:`Q_1 - 1.5\,(Q_3 - Q_1)` for the quartiles :math:`Q_1` and :math:`Q_3` of all edges.
+    :func:`compute_hitting_scores` defines the score. Edges whose removal would split the graph into
+    more components are kept. See Weinberger, K. Q., "Metric Learning with Convex Optimization",
+    2007, section 3.1.12.
 
     Examples
     --------
@@ -29,28 +30,28 @@ def pruned_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) 
     >>> blocks = np.vstack([rng.normal(0, 1, (30, 2)), rng.normal(0, 1, (30, 2)) + [7, 0]])
     >>> bridge = [[2.5, 0], [4.5, 0]]
     >>> graph = NeighborGraph.from_points(np.vstack([blocks, bridge]), n_neighbors=6)
-    >>> len(pruned_graph(graph).indices) < len(graph.indices)
+    >>> len(prune_graph(graph).indices) < len(graph.indices)
     True
     """
     lengths = graph.symmetrized()
     upper = sparse.triu(lengths, format="coo")
     ends = np.stack([upper.row, upper.col], axis=1)
-    scores = np.log(np.maximum(hitting_scores(graph, ends, n_steps, scale), 1e-300))
-    low, high = np.quantile(scores, [0.25, 0.75])
-    cut = scores < low - 1.5 * (high - low)
-    cut[_needed(ends, cut, scores, graph.n_samples)] = False
+    scores = np.log(np.maximum(compute_hitting_scores(graph, ends, n_steps, scale), 1e-300))
+    lower_quartile, upper_quartile = np.quantile(scores, [0.25, 0.75])
+    is_cut = scores < lower_quartile - 1.5 * (upper_quartile - lower_quartile)
+    is_cut[_find_connecting_edges(ends, is_cut, scores, graph.n_samples)] = False
     n = graph.n_samples
-    gone = ends[cut, 0] * n + ends[cut, 1]
+    removed_codes = ends[is_cut, 0] * n + ends[is_cut, 1]
     rows = np.repeat(np.arange(n), np.diff(graph.indptr))
     codes = np.minimum(rows, graph.indices) * n + np.maximum(rows, graph.indices)
-    kept = ~np.isin(codes, gone)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=n))])
+    is_kept = ~np.isin(codes, removed_codes)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[is_kept], minlength=n))])
     return NeighborGraph(
-        indptr, graph.indices[kept], graph.distances[kept], is_exact=graph.is_exact
+        indptr, graph.indices[is_kept], graph.distances[is_kept], is_exact=graph.is_exact
     )
 
 
-def hitting_scores(
+def compute_hitting_scores(
     graph: NeighborGraph, ends: NDArray[np.integer], n_steps: int = 7, scale: float = 1.0
 ) -> Vector:
     r"""Return the probability that a walk from one end of each edge hits the other end.
@@ -64,37 +65,41 @@ def hitting_scores(
     n = graph.n_samples
     P = graph.symmetrized()
     sigma = max(scale * float(np.median(P.data)), np.finfo(float).tiny)
-    P.data = np.exp(-P.data / sigma) + 1e-300  # Keeps steps possible from a row of long edges.
+    # Without the added constant, a row of long edges could have only zero probabilities.
+    P.data = np.exp(-P.data / sigma) + 1e-300
     sums = np.asarray(P.sum(axis=1)).ravel()
     P = sparse.csr_array(sparse.diags_array(1 / np.maximum(sums, 1e-300)) @ P)
     scores = np.zeros(len(ends))
-    both = [(ends[:, 0], ends[:, 1]), (ends[:, 1], ends[:, 0])]
+    directions = [(ends[:, 0], ends[:, 1]), (ends[:, 1], ends[:, 0])]
     for block in row_blocks(n, 24 * n):
         targets = np.arange(n)[block]
-        own = np.arange(len(targets))
+        columns = np.arange(len(targets))
         F = P[:, block].toarray()
-        total = F.copy()
+        hits = F.copy()
         for _ in range(n_steps - 1):
-            F[targets, own] = 0.0
+            F[targets, columns] = 0.0
             F = P @ F
-            total += F
-        for start, stop in both:
-            here = (stop >= block.start) & (stop < block.stop)
-            scores[here] += total[start[here], stop[here] - block.start]
+            hits += F
+        for start, stop in directions:
+            in_block = (stop >= block.start) & (stop < block.stop)
+            scores[in_block] += hits[start[in_block], stop[in_block] - block.start]
     return scores
 
 
-def _needed(
-    ends: NDArray[np.integer], cut: NDArray[np.bool_], scores: Vector, n: int
+def _find_connecting_edges(
+    ends: NDArray[np.integer], is_cut: NDArray[np.bool_], scores: Vector, n: int
 ) -> NDArray[np.intp]:
-    """Return the cut edges needed to keep the components connected, in order of score."""
-    kept = ends[~cut]
-    graph = sparse.coo_array((np.ones(len(kept)), kept.T), shape=(n, n)).tocsr()
+    """Return the cut edges without which the graph would have more components.
+
+    Edges with high scores are preferred.
+    """
+    kept_edges = ends[~is_cut]
+    graph = sparse.coo_array((np.ones(len(kept_edges)), kept_edges.T), shape=(n, n)).tocsr()
     _, labels = csgraph.connected_components(graph, directed=False)
-    needed = []
-    for edge in np.flatnonzero(cut)[np.argsort(-scores[cut], kind="stable")]:
-        here, there = labels[ends[edge]]
-        if here != there:
-            labels[labels == there] = here
-            needed.append(edge)
-    return np.array(needed, np.intp)
+    connecting_edges = []
+    for edge in np.flatnonzero(is_cut)[np.argsort(-scores[is_cut], kind="stable")]:
+        first_label, second_label = labels[ends[edge]]
+        if first_label != second_label:
+            labels[labels == second_label] = first_label
+            connecting_edges.append(edge)
+    return np.array(connecting_edges, np.intp)

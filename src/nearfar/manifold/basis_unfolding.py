@@ -1,4 +1,4 @@
-"""Base class of VariationalMVU and LandmarkMVU: solve within a basis, refine, certify."""
+"""Base class of VariationalMVU and LandmarkMVU, which unfold within a basis."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base.progress import report_of
-from nearfar.manifold.cliques import clique_pairs, squared_lengths
+from nearfar.manifold.cliques import compute_squared_lengths, list_clique_pairs
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
-from nearfar.manifold.placing import PLACING, _Unfolding
+from nearfar.manifold.placing import OUT_OF_SAMPLE_METHODS, _Unfolding
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, one_of, random_state, real
 from nearfar.solvers.proven_bound import mixed_bound
@@ -40,6 +40,7 @@ from nearfar.solvers.variational_program import (
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph, part_of_graph
 from nearfar.summaries.weighted_graph import neighbor_graph
 
+#: Allowed parameter values of VariationalMVU and LandmarkMVU.
 BASIS_PARAMETERS: dict[str, list[Allowed]] = {
     **GRAPH_PARAMETERS,
     "constraints": [one_of("squared", "inequality")],
@@ -48,26 +49,28 @@ BASIS_PARAMETERS: dict[str, list[Allowed]] = {
     "refine": [boolean],
     "max_iter": [integer(1)],
     "bound_iter": [integer(0)],
-    "out_of_sample": PLACING,
+    "out_of_sample": OUT_OF_SAMPLE_METHODS,
     "reg": [real(0, open_low=True)],
     "on_disconnected": [one_of("link", "raise", "components")],
     "random_state": [random_state],
     "verbose": [integer(0)],
 }
-# Default ω / (1 - ω) times λ_2 of the graph: gives a slack of a few percent of the edge lengths.
+# Default of ω / (1 - ω) times λ_2, the second eigenvalue of the graph Laplacian. The slack is then
+# a few percent of the edge lengths.
 _AUTOMATIC_PRICE = 20.0
 # Rows are merged if their squared distance is at most this multiple of the mean squared edge.
-_ONE_POINT = 1e-12
+_MERGE_TOLERANCE = 1e-12
 # Relative gap of the program within the basis above which to warn.
 _LARGE_GAP = 1e-3
-# Noise that moves a factor off a saddle point before the steps for the bound. Unit: mean edge.
+# Standard deviation of the noise that moves a factor off a saddle point before the steps for the
+# bound. The unit is the root mean square edge length.
 _NOISE = 0.1
 
 
 class _BasisUnfolding(_Unfolding):
     """Base class of estimators that unfold within the span of a few functions on the graph.
 
-    Subclasses implement ``_basis``.
+    Subclasses implement ``_compute_basis``.
     """
 
     n_neighbors: int
@@ -83,70 +86,75 @@ class _BasisUnfolding(_Unfolding):
     edges_: Indices
 
     @abstractmethod
-    def _basis(self, points: Floats, graph: NeighborGraph, edges: Edges, first: Indices) -> Matrix:
+    def _compute_basis(
+        self, points: Floats, graph: NeighborGraph, edges: Edges, representatives: Indices
+    ) -> Matrix:
         """Return basis functions (n, m) on the points of the edges.
 
-        Almost identical rows are merged to one point. ``first`` has one row index per point.
+        Almost identical rows are merged to one point. ``representatives`` contains the index of one
+        row per point.
         """
 
     def _embed(self, points: Floats) -> Matrix:
         graph = neighbor_graph(points, self.n_neighbors)
-        self._listed, self._labels = self.n_neighbors, None
+        self._n_neighbors, self._labels = self.n_neighbors, None
         if self.on_disconnected == "components":
-            n_parts, labels = graph.connected_components()
-            self._labels = labels.astype(np.intp) if n_parts > 1 else None
+            n_labels, labels = graph.connected_components()
+            self._labels = labels.astype(np.intp) if n_labels > 1 else None
         else:
             graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
         if self._labels is None:
             return self._gather(points, [self._unfold(points, graph, np.arange(len(points)))])
-        parts = []
-        for code in range(int(self._labels.max()) + 1):
-            rows = np.flatnonzero(self._labels == code)
-            parts.append(self._unfold(points[rows], part_of_graph(graph, rows), rows))
+        components = []
+        for label in range(int(self._labels.max()) + 1):
+            rows = np.flatnonzero(self._labels == label)
+            components.append(self._unfold(points[rows], part_of_graph(graph, rows), rows))
             if self._interrupt is not None:
                 break  # The remaining components stay at the origin.
-        return self._gather(points, parts)
+        return self._gather(points, components)
 
-    def _unfold(self, points: Floats, graph: NeighborGraph, rows: Indices) -> _Part:
+    def _unfold(self, points: Floats, graph: NeighborGraph, rows: Indices) -> _Component:
         """Unfold one connected component, in the units of the data."""
-        given, unit = unit_edges(points, clique_pairs(graph, angles=self.angles))
-        edges, groups = given.merged(_ONE_POINT)
-        first = np.unique(groups, return_index=True)[1]  # one row per merged point
-        basis = edges.centered(self._basis(points, graph, edges, first))
-        slack_penalty, price = self._price(edges)
+        all_edges, unit = scale_edges(points, list_clique_pairs(graph, angles=self.angles))
+        edges, groups = all_edges.merged(_MERGE_TOLERANCE)
+        representatives = np.unique(groups, return_index=True)[1]  # One row per merged point.
+        basis = edges.centered(self._compute_basis(points, graph, edges, representatives))
+        slack_penalty, price = self._compute_price(edges)
         problem = Problem(edges, self.constraints, price=price)
-        found = unfold_in(problem, basis)
-        if not found.gap < _LARGE_GAP:
+        solution = unfold_in_basis(problem, basis)
+        if not solution.gap < _LARGE_GAP:
             warn(
                 f"{type(self).__name__}: the program within the basis stopped with a gap of "
-                f"{found.gap:.1e} after {found.n_iter} steps. A likely cause are edge lengths of "
-                'very different size. Use constraints="squared", or remove outliers.',
+                f"{solution.gap:.1e} after {solution.n_iter} steps. The edge lengths probably "
+                'differ too much. Use constraints="squared", or remove outliers.',
                 ConvergenceWarning,
             )
-        factor, steps = self._descents(problem, basis, root(found.Z))
-        weights = steps[-1].weights if steps else found.weights
+        factor, steps = self._run_descents(problem, basis, compute_root(solution.Z))
+        weights = steps[-1].weights if steps else solution.weights
         refining = steps[: 2 * self.refine]
         factors = [factor, *(step.factor for step in (steps if self.refine else []))]
-        proof = _Proof.of(problem, factors, weights)
-        places = _columns(edges, refining[-1].factor if refining else factor, self.n_components)
-        slack = edges.squared_lengths(places) - edges.squared
-        return _Part(
+        proof = _Proof.from_factors(problem, factors, weights)
+        coordinates = _take_leading_axes(
+            edges, refining[-1].factor if refining else factor, self.n_components
+        )
+        slack = edges.squared_lengths(coordinates) - edges.squared
+        return _Component(
             rows=rows,
-            factor=proof.factor[groups] * np.sqrt(unit),  # back from merged points to rows
+            factor=proof.factor[groups] * np.sqrt(unit),  # Maps merged points back to rows.
             values=proof.values * unit,
-            places=places[groups] * np.sqrt(unit),
+            coordinates=coordinates[groups] * np.sqrt(unit),
             objective=proof.value * unit,
             bound=proof.bound.value * unit,
             residual=proof.residual,
-            edges=rows[first[edges.pairs]],
+            edges=rows[representatives[edges.pairs]],
             weights=proof.bound.weights,
-            basis_gap=found.gap,
+            basis_gap=solution.gap,
             slack=slack,
             slack_penalty=slack_penalty,
             steps=steps,
         )
 
-    def _descents(
+    def _run_descents(
         self, problem: Problem, basis: Matrix, start: Matrix
     ) -> tuple[Matrix, list[StressDescent]]:
         """Return the factor within the basis and the descents that refine it.
@@ -155,27 +163,29 @@ class _BasisUnfolding(_Unfolding):
         """
         edges, factor, steps = problem.edges, basis @ start, list[StressDescent]()
 
-        def go_on(Y: Matrix, max_iter: int, stage: str) -> bool:
+        def run_stage(Y: Matrix, max_iter: int, stage: str) -> bool:
             steps.append(self._descend(problem, Y, max_iter, stage))
             return steps[-1].interrupt is None
 
         if self.refine and not (
-            go_on(factor, self.max_iter, "unfolding")
-            and go_on(
-                _columns(edges, steps[0].factor, self.n_components), self.max_iter, "flattening"
+            run_stage(factor, self.max_iter, "unfolding")
+            and run_stage(
+                _take_leading_axes(edges, steps[0].factor, self.n_components),
+                self.max_iter,
+                "flattening",
             )
         ):
             return factor, steps
         if self.bound_iter:
             # Leave the saddle point. This improves the bound and does not change the embedding.
-            wide = steps[0].factor if steps else factor
+            wide_factor = steps[0].factor if steps else factor
             noise = check_random_state(self.random_state).standard_normal(basis.shape)
-            start = _columns(edges, wide, basis.shape[1]) + _NOISE * noise
-            go_on(start, self.bound_iter, "proving the bound")
+            start = _take_leading_axes(edges, wide_factor, basis.shape[1]) + _NOISE * noise
+            run_stage(start, self.bound_iter, "proving the bound")
         return factor, steps
 
-    def _price(self, edges: Edges) -> tuple[float, float]:
-        """Return ω and the price of slack, ω / (1 - ω)."""
+    def _compute_price(self, edges: Edges) -> tuple[float, float]:
+        """Return ω and ω / (1 - ω), the price of slack."""
         if self.slack_penalty == "auto":
             values, _ = laplacian_basis(edges, 1)
             price = _AUTOMATIC_PRICE / float(values[0])
@@ -190,13 +200,13 @@ class _BasisUnfolding(_Unfolding):
         )
 
     def _descend(self, problem: Problem, Y: Matrix, max_iter: int, stage: str) -> StressDescent:
-        watch, report = report_of(self), None
-        if watch is not None:
+        send, report = report_of(self), None
+        if send is not None:
 
             def report(Y: Matrix, row: dict[str, float]) -> None:
-                watch({"stage": stage, "of": max_iter, "residual": problem.residual(Y)} | row)
+                send({"stage": stage, "of": max_iter, "residual": problem.residual(Y)} | row)
 
-        found = descend_stress(
+        descent = descend_stress(
             problem.edges,
             Y,
             price=problem.price,
@@ -204,44 +214,49 @@ class _BasisUnfolding(_Unfolding):
             max_iter=max_iter,
             report=report,
         )
-        if found.interrupt is not None:
+        if descent.interrupt is not None:
             self._interrupt = UnfoldingInterrupted(
-                Unfolding(found.factor, found.weights, 0, found.history)
+                Unfolding(descent.factor, descent.weights, 0, descent.history)
             )
-        return found
+        return descent
 
-    def _gather(self, points: Floats, parts: list[_Part]) -> Matrix:
+    def _gather(self, points: Floats, components: list[_Component]) -> Matrix:
         """Combine the components into one block-diagonal K and set the fitted attributes."""
-        self.factor_, self.eigenvalues_ = gathered(
-            len(points), [(part.rows, part.factor, part.values) for part in parts]
+        self.factor_, self.eigenvalues_ = combine_components(
+            len(points),
+            [(component.rows, component.factor, component.values) for component in components],
         )
-        places = np.zeros((len(points), self.n_components))
-        for part in parts:
-            places[part.rows] = part.places
+        coordinates = np.zeros((len(points), self.n_components))
+        for component in components:
+            coordinates[component.rows] = component.coordinates
         self.trace_ = float(self.eigenvalues_.sum())
-        self.objective_ = sum(part.objective for part in parts)
-        self.dual_bound_ = sum(part.bound for part in parts)
+        self.objective_ = sum(component.objective for component in components)
+        self.dual_bound_ = sum(component.bound for component in components)
         self.duality_gap_ = relative_gap(self.objective_, self.dual_bound_)
-        self.primal_residual_ = max(part.residual for part in parts)
-        self.edges_ = np.concatenate([part.edges for part in parts])
-        self.edge_weights_ = np.concatenate([part.weights for part in parts])
-        self.basis_gap_ = max(part.basis_gap for part in parts)
-        self.stress_ = float(np.sqrt(np.mean(np.concatenate([part.slack for part in parts]) ** 2)))
-        self.slack_penalty_ = max(part.slack_penalty for part in parts)
-        steps = [step for part in parts for step in part.steps]
+        self.primal_residual_ = max(component.residual for component in components)
+        self.edges_ = np.concatenate([component.edges for component in components])
+        self.edge_weights_ = np.concatenate([component.weights for component in components])
+        self.basis_gap_ = max(component.basis_gap for component in components)
+        self.stress_ = float(
+            np.sqrt(np.mean(np.concatenate([component.slack for component in components]) ** 2))
+        )
+        self.slack_penalty_ = max(component.slack_penalty for component in components)
+        steps = [step for component in components for step in component.steps]
         names = ("objective", "step", "seconds")
-        self.history_ = {name: [x for step in steps for x in step.history[name]] for name in names}
+        self.history_ = {
+            name: [value for step in steps for value in step.history[name]] for name in names
+        }
         self.n_iter_ = sum(step.n_iter for step in steps)
-        return places
+        return coordinates
 
 
-class _Part(NamedTuple):
+class _Component(NamedTuple):
     """Unfolding of one connected component, in the units of the data."""
 
     rows: Indices
     factor: Matrix
     values: Vector
-    places: Matrix
+    coordinates: Matrix
     objective: float
     bound: float
     residual: float
@@ -263,7 +278,7 @@ class _Proof(NamedTuple):
     bound: Bound
 
     @classmethod
-    def of(cls, problem: Problem, factors: list[Matrix], weights: Vector) -> _Proof:
+    def from_factors(cls, problem: Problem, factors: list[Matrix], weights: Vector) -> _Proof:
         feasible = [repaired(problem, Y) for Y in factors]
         best = int(np.argmax([problem.value(Y) for Y in feasible]))
         values, Y = turned_to_axes(problem.edges, feasible[best])
@@ -271,54 +286,59 @@ class _Proof(NamedTuple):
         return cls(Y, values, problem.value(Y), residual, mixed_bound(problem, weights))
 
 
-def gathered(n: int, parts: list[tuple[Indices, Matrix, Vector]]) -> tuple[Matrix, Vector]:
+def combine_components(
+    n: int, components: list[tuple[Indices, Matrix, Vector]]
+) -> tuple[Matrix, Vector]:
     """Return a block-diagonal factor of all components, with columns sorted by eigenvalue."""
-    widths = [len(values) for _, _, values in parts]
+    widths = [len(values) for _, _, values in components]
     factor = np.zeros((n, sum(widths)))
-    for (rows, block, _), end in zip(parts, np.cumsum(widths), strict=True):
+    for (rows, block, _), end in zip(components, np.cumsum(widths), strict=True):
         factor[rows, end - block.shape[1] : end] = block
-    values = np.concatenate([values for _, _, values in parts])
+    values = np.concatenate([values for _, _, values in components])
     order = np.argsort(-values, kind="stable")
     return factor[:, order], values[order]
 
 
 class UnitEdges(NamedTuple):
-    """Edges scaled to squared lengths of mean 1, and the factor that restores their unit."""
+    """Edges scaled to squared lengths of mean 1, and the factor that undoes the scaling."""
 
     edges: Edges
     unit: float
 
 
-def unit_edges(points: Floats, pairs: NDArray[np.intp]) -> UnitEdges:
-    """Return the scaled edges between rows. Scaling before squaring prevents underflow."""
+def scale_edges(points: Floats, pairs: NDArray[np.intp]) -> UnitEdges:
+    """Return edges between rows, scaled to squared lengths of mean 1, and the scale factor.
+
+    Lengths are scaled before they are squared, which prevents underflow.
+    """
     spread = np.ptp(points.astype(np.float64), axis=0)
     size = float(np.linalg.norm(spread / spread.max()) * spread.max())
-    squared = squared_lengths(points.astype(np.float64) / size, pairs)
+    squared = compute_squared_lengths(points.astype(np.float64) / size, pairs)
     mean = float(squared.mean())
     edges = Edges(len(points), pairs[:, 0], pairs[:, 1], squared / mean)
     return UnitEdges(edges, mean * size**2)
 
 
-def unfold_in(problem: Problem, basis: Matrix) -> Unfolded:
-    """Return the best Gram matrix within the span of centered basis functions."""
+def unfold_in_basis(problem: Problem, basis: Matrix) -> Unfolded:
+    """Return the Gram matrix with the best objective in the span of centered basis functions."""
     edges = problem.edges
-    rows = edges.differences(basis)
+    differences = edges.differences(basis)
     C = basis.T @ (edges.masses[:, None] * basis)
     if problem.constraints == "inequality":
         Y = landmark_start(edges)
         start = linalg.lstsq(C, basis.T @ (edges.masses[:, None] * Y))[0]
-        return unfold_with_inequalities(rows, edges.squared, C, start)
-    return unfold_with_slack(rows, edges.squared, C, problem.price)
+        return unfold_with_inequalities(differences, edges.squared, C, start)
+    return unfold_with_slack(differences, edges.squared, C, problem.price)
 
 
-def root(Z: Matrix) -> Matrix:
+def compute_root(Z: Matrix) -> Matrix:
     """Return R with R R' = Z for a positive semidefinite Z."""
     values, vectors = linalg.eigh(Z)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def _columns(edges: Edges, Y: Matrix, count: int) -> Matrix:
-    """Return the first ``count`` principal axes of Y, padded with zero columns."""
+def _take_leading_axes(edges: Edges, Y: Matrix, count: int) -> Matrix:
+    """Return the coordinates of Y on its first ``count`` principal axes, padded with zeros."""
     _, axes = turned_to_axes(edges, Y)
     axes = axes[:, :count]
     return np.pad(axes, ((0, 0), (0, count - axes.shape[1])))

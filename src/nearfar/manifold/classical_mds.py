@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Embedding, LearnerTags
-from nearfar.manifold.graph_embedding import pairwise_tags
+from nearfar.manifold.graph_embedding import set_pairwise_tag
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.spectral_step import (
     distance_axes,
@@ -46,8 +46,8 @@ class ClassicalMDS(Embedding):
         Dimension of the output.
     metric : {"euclidean", "precomputed"}, default="euclidean"
         Distance between samples: "euclidean" if X contains points, "precomputed" if X is an (n, n)
-        array of distances (not squared). ``transform`` then expects distances of new points (rows)
-        to training points.
+        array of distances (not squared). In the latter case, ``transform`` expects the distances
+        from new points (rows) to training points.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class ClassicalMDS(Embedding):
         positive is zero.
     negative_share_ : float
         Sum of the absolute negative eigenvalues of B, as a fraction of the sum of all absolute
-        eigenvalues. Estimated if there are more than 1000 rows.
+        eigenvalues. The value is estimated if there are more than 1000 rows.
 
     See Also
     --------
@@ -102,7 +102,7 @@ class ClassicalMDS(Embedding):
         self.metric = metric
 
     def __sklearn_tags__(self) -> Any:
-        return pairwise_tags(super().__sklearn_tags__(), self.metric == "precomputed")
+        return set_pairwise_tag(super().__sklearn_tags__(), self.metric == "precomputed")
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Embed points, or objects with the given distances.
@@ -126,11 +126,11 @@ class ClassicalMDS(Embedding):
                 f"n_components={self.n_components} must be less than n_samples={len(rows)}."
             )
         if self.metric == "precomputed":
-            places = self._scale(checked_distances(rows))
+            coordinates = self._scale(check_distances(rows))
         else:
-            places = self._project(rows)
+            coordinates = self._project(rows)
         warn_of_empty("ClassicalMDS", self.eigenvalues_)
-        self.embedding_ = places.astype(rows.dtype)
+        self.embedding_ = coordinates.astype(rows.dtype)
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
@@ -160,10 +160,10 @@ class ClassicalMDS(Embedding):
         if self.metric == "precomputed":
             if (exact < 0).any():
                 raise ValueError("X must contain distances, but some entries are negative.")
-            placed = -0.5 * (exact**2 @ self._axes - self._means @ self._axes)
+            new_coordinates = -0.5 * (exact**2 @ self._axes - self._means @ self._axes)
         else:
-            placed = (exact - self._means) @ self._axes
-        return np.asarray(placed, dtype=rows.dtype)
+            new_coordinates = (exact - self._means) @ self._axes
+        return np.asarray(new_coordinates, dtype=rows.dtype)
 
     def _project(self, rows: Floats) -> Matrix:
         """Project rows onto their principal axes: B is the Gram matrix of the centered rows."""
@@ -172,10 +172,10 @@ class ClassicalMDS(Embedding):
         self._means = exact.mean(axis=0)
         centered = exact - self._means
         values, axes = principal_axes(centered)
-        empty = max(0, q - len(values))
-        self.eigenvalues_ = np.pad(values[:q], (0, empty))
+        n_missing = max(0, q - len(values))
+        self.eigenvalues_ = np.pad(values[:q], (0, n_missing))
         self.negative_share_ = 0.0
-        self._axes = np.pad(axes[:, :q], ((0, 0), (0, empty)))
+        self._axes = np.pad(axes[:, :q], ((0, 0), (0, n_missing)))
         return np.asarray(centered @ self._axes)
 
     def _scale(self, distances: Matrix) -> Matrix:
@@ -189,7 +189,7 @@ class ClassicalMDS(Embedding):
         return first_solution(values, vectors)
 
 
-def checked_distances(X: Floats) -> Matrix:
+def check_distances(X: Floats) -> Matrix:
     """Return a symmetric float64 distance matrix. Raises if X is not a distance matrix."""
     D = X.astype(np.float64)
     if D.shape[0] != D.shape[1]:

@@ -11,49 +11,53 @@ from scipy import sparse
 from nearfar.blocks import row_blocks
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
-# Singular values below this, relative to the size of a clique, count as zero.
+# Singular values below this count as zero. Each clique is scaled to norm 1 first.
 _DEPENDENT = 1e-10
 
 
-def clique_pairs(
-    graph: NeighborGraph, *, angles: bool = True, listed: NDArray[np.intp] | None = None
+def list_clique_pairs(
+    graph: NeighborGraph, *, angles: bool = True, n_neighbors: NDArray[np.intp] | None = None
 ) -> NDArray[np.intp]:
     """Return all pairs among each row and its neighbors, or only pairs of a row and a neighbor.
 
     The distances among a row and its neighbors also fix the ``angles``. Each pair appears once, the
-    smaller index first, in sorted order. ``listed`` is the number of neighbors of each row (by
-    default the length of the shortest list). Later entries, which linking adds, are single edges.
+    smaller index first, in sorted order. ``n_neighbors`` is the number of neighbors of each row (by
+    default the length of the shortest list). Further entries of a row were added to link the graph.
+    Each of them gives one pair.
 
     Examples
     --------
     >>> graph = NeighborGraph([0, 2, 3, 4], [1, 2, 0, 0], [1.0, 1.0, 1.0, 1.0])
-    >>> clique_pairs(graph).tolist()
+    >>> list_clique_pairs(graph).tolist()
     [[0, 1], [0, 2]]
     >>> graph = NeighborGraph.from_points([[0.0], [1.0], [2.5], [4.5]], n_neighbors=2)
-    >>> clique_pairs(graph, angles=False).tolist(), clique_pairs(graph).tolist()
+    >>> list_clique_pairs(graph, angles=False).tolist(), list_clique_pairs(graph).tolist()
     ([[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]], [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]])
     """
     n = graph.n_samples
     counts = np.diff(graph.indptr)
     rows = np.repeat(np.arange(n), counts)
-    found = [_codes(rows, graph.indices, n)]
-    lengths = np.full(n, counts.min()) if listed is None else listed
+    codes = [_encode_pairs(rows, graph.indices, n)]
+    lengths = np.full(n, counts.min()) if n_neighbors is None else n_neighbors
     for k in np.unique(lengths[lengths > 1]) if angles else ():
         starts = graph.indptr[:-1][lengths == k]
         first, second = np.triu_indices(k, 1)
         for block in row_blocks(len(starts), 16 * len(first)):
-            near = graph.indices[starts[block, None] + np.arange(k)]
-            found.append(_codes(near[:, first].ravel(), near[:, second].ravel(), n))
-    return np.stack(np.divmod(np.unique(np.concatenate(found)), n), axis=1)
+            neighbors = graph.indices[starts[block, None] + np.arange(k)]
+            codes.append(
+                _encode_pairs(neighbors[:, first].ravel(), neighbors[:, second].ravel(), n)
+            )
+    return np.stack(np.divmod(np.unique(np.concatenate(codes)), n), axis=1)
 
 
-def clique_dependencies(
-    points: NDArray[Any], graph: NeighborGraph, listed: NDArray[np.intp]
+def find_clique_dependencies(
+    points: NDArray[Any], graph: NeighborGraph, n_neighbors: NDArray[np.intp]
 ) -> sparse.csr_array:
-    """Return weights, as columns, with which a clique's points sum to 0 and that sum to 0.
+    """Return the linear dependencies among the points of each clique, as columns of weights.
 
-    A clique is a row and its neighbors. The columns are orthonormal within each clique. There are
-    none if neighbors are fewer than dimensions and in general position.
+    A clique is a row and its neighbors. The weights of a column sum to 0, and so do the points of
+    the clique multiplied by these weights. The columns are orthonormal within each clique. If a
+    row has fewer neighbors than dimensions and these are in general position, its clique has none.
 
     Examples
     --------
@@ -61,17 +65,17 @@ def clique_dependencies(
 
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> graph = NeighborGraph.from_points(X, n_neighbors=2)
-    >>> N = clique_dependencies(X, graph, np.full(4, 2))
+    >>> N = find_clique_dependencies(X, graph, np.full(4, 2))
     >>> N.shape, bool(abs(N.T @ np.column_stack([X, np.ones(4)])).max() < 1e-12)
     ((4, 4), True)
     """
     n = graph.n_samples
     blocks = [sparse.csr_array((n, 0))]
-    for k in np.unique(listed[listed > 1]):
-        rows = np.flatnonzero(listed == k)
+    for k in np.unique(n_neighbors[n_neighbors > 1]):
+        rows = np.flatnonzero(n_neighbors == k)
         for block in row_blocks(len(rows), 16 * (k + 1) * (points.shape[1] + k)):
-            near = graph.indices[graph.indptr[rows[block]][:, None] + np.arange(k)]
-            cliques = np.column_stack([rows[block], near])
+            neighbors = graph.indices[graph.indptr[rows[block]][:, None] + np.arange(k)]
+            cliques = np.column_stack([rows[block], neighbors])
             P = points[cliques].astype(np.float64)
             P -= P.mean(axis=1, keepdims=True)
             size = np.linalg.norm(P, axis=(1, 2), keepdims=True)
@@ -80,16 +84,18 @@ def clique_dependencies(
             P = np.concatenate([P / size, np.ones((len(P), k + 1, 1))], axis=2)
             U, s, _ = np.linalg.svd(P, full_matrices=True)
             ranks = (s > _DEPENDENT).sum(axis=1)
-            which, own = np.nonzero(np.arange(k + 1) >= ranks[:, None])
-            columns = np.repeat(np.arange(len(which)), k + 1)
-            entries = U[which, :, own].ravel(), (cliques[which].ravel(), columns)
-            blocks.append(sparse.csr_array(entries, shape=(n, len(which))))
+            clique_indices, vector_indices = np.nonzero(np.arange(k + 1) >= ranks[:, None])
+            columns = np.repeat(np.arange(len(clique_indices)), k + 1)
+            entries = (
+                U[clique_indices, :, vector_indices].ravel(),
+                (cliques[clique_indices].ravel(), columns),
+            )
+            blocks.append(sparse.csr_array(entries, shape=(n, len(clique_indices))))
     return sparse.hstack(blocks, format="csr")
 
 
-def squared_lengths(X: NDArray[Any], pairs: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return squared distances of pairs of rows, from differences in float64."""
-
+def compute_squared_lengths(X: NDArray[Any], pairs: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the squared distances of pairs of rows, computed in float64."""
     lengths = np.empty(len(pairs))
     for block in row_blocks(len(pairs), 24 * X.shape[1]):
         first, second = pairs[block].T
@@ -98,5 +104,5 @@ def squared_lengths(X: NDArray[Any], pairs: NDArray[np.intp]) -> NDArray[np.floa
     return lengths
 
 
-def _codes(first: NDArray[np.intp], second: NDArray[np.intp], n: int) -> NDArray[np.intp]:
+def _encode_pairs(first: NDArray[np.intp], second: NDArray[np.intp], n: int) -> NDArray[np.intp]:
     return np.unique(np.minimum(first, second) * n + np.maximum(first, second))

@@ -1,4 +1,4 @@
-"""Spectral embeddings in one framework: one matrix, two solutions, one formula for new points."""
+"""Common framework of the spectral embeddings."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     GRAPH_PARAMETERS,
     _GraphEmbedding,
-    interpolated,
-    reach,
+    find_neighbor_radii,
+    interpolate_new_points,
 )
-from nearfar.manifold.isomap import query_paths, squared_geodesics
+from nearfar.manifold.isomap import compute_squared_geodesics, iterate_query_paths
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.barycentric import (
@@ -41,11 +41,11 @@ from nearfar.summaries.weighted_graph import affinities, edge_scale
 
 SpectralMethod = Literal["mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"]
 
-_OF_DISTANCES = ("mds", "isomap")
+_DISTANCE_METHODS = ("mds", "isomap")
 
 
 class EigenEmbedding(_GraphEmbedding):
-    r"""Common framework of the spectral embeddings, with both solutions.
+    r"""Spectral embedding by one of five methods, in a common framework.
 
     Each method computes an n×n matrix H from its data, normalizes it, and computes eigenpairs
     :math:`(\lambda_t, v_t)`:
@@ -78,10 +78,10 @@ class EigenEmbedding(_GraphEmbedding):
     n_components : int, default=2
         Dimension of the output.
     method : str, default="laplacian_eigenmaps"
-        Method name from the table.
+        Name of the method, from the table above.
     solution : {1, 2} or "auto", default="auto"
-        Solution to compute. "auto" uses the one in the table. LLE does not support solution 1,
-        because its eigenvalues do not represent inner products.
+        Solution to compute. "auto" uses the solution in the table above. LLE does not support
+        solution 1, because its eigenvalues do not represent inner products.
     n_neighbors : int or None, default=5
         Number of neighbors per row. None uses all other rows. MDS ignores it.
     weights : {"heat", "uniform"}, default="heat"
@@ -212,41 +212,46 @@ class EigenEmbedding(_GraphEmbedding):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        held = vars(self)
-        joined = self.method in ("spectral_clustering", "laplacian_eigenmaps")
+        attributes = vars(self)
+        uses_affinities = self.method in ("spectral_clustering", "laplacian_eigenmaps")
         need(
             (self._graph is None) == (self.method == "mds"),
             "_graph must be None for method mds and set otherwise.",
         )
-        need((self._sums is None) != joined, "_sums must be set for affinity methods only.")
-        needed = {"_means"} if self.method in _OF_DISTANCES else set()
-        needed |= {"_reach", "_width"} if joined else set()
-        needed |= set() if self.method == "mds" else {"_listed"}
-        need(needed <= held.keys(), f"method {self.method} needs {', '.join(sorted(needed))}.")
-        need(held.get("_solution") in (1, 2), "_solution must be 1 or 2.")
+        need(
+            (self._sums is None) != uses_affinities, "_sums must be set for affinity methods only."
+        )
+        required = {"_means"} if self.method in _DISTANCE_METHODS else set()
+        required |= {"_reach", "_width"} if uses_affinities else set()
+        required |= set() if self.method == "mds" else {"_n_neighbors"}
+        need(
+            required <= attributes.keys(),
+            f"method {self.method} needs {', '.join(sorted(required))}.",
+        )
+        need(attributes.get("_solution") in (1, 2), "_solution must be 1 or 2.")
 
     def _embed(self, points: Floats) -> Matrix:
         n = len(points)
-        self._solution = self._chosen_solution()
+        self._solution = self._resolve_solution()
         self._graph, self._sums = None, None
         if self.method != "mds":
-            self._graph = self._connected(points, self.n_neighbors or n - 1)
-        H = self._matrix(points)
-        if self.method in _OF_DISTANCES:
+            self._graph = self._build_connected_graph(points, self.n_neighbors or n - 1)
+        H = self._compute_matrix(points)
+        if self.method in _DISTANCE_METHODS:
             self._means = H.mean(axis=0)
             H = double_centered(H)
         elif self.method != "lle":
             self._sums = H.sum(axis=1)
             H = H / np.sqrt(np.outer(self._sums, self._sums))
-        values, vectors, self.negative_share_ = self._eigenpairs(H)
+        values, vectors, self.negative_share_ = self._compute_eigenpairs(H)
         self.eigenvalues_ = values.copy()
         self.eigenvectors_ = fix_signs(vectors.T).T
         if self._solution == 1:
             warn_of_empty("EigenEmbedding", values)
-        return self._finished(self._solved(), self._sums)
+        return self._scale_solution(self._compute_solution(), self._sums)
 
-    def _eigenpairs(self, H: Matrix) -> tuple[Matrix, Matrix, float]:
-        """Return the eigenpairs of the table and the negative fraction of the spectrum."""
+    def _compute_eigenpairs(self, H: Matrix) -> tuple[Matrix, Matrix, float]:
+        """Return the eigenvalues and eigenvectors that the method uses, and ``negative_share_``."""
         q = self.n_components
         if self.method == "lle":
             # Shift the constant vector, whose eigenvalue is 0, to the other end of the spectrum.
@@ -256,41 +261,41 @@ class EigenEmbedding(_GraphEmbedding):
             return values[::-1][:q], vectors[:, ::-1][:, :q], 0.0
         if self.method == "laplacian_eigenmaps":
             assert self._sums is not None
-            # This trivial eigenvector has eigenvalue 1, which the next line shifts to -2.
+            # The trivial eigenvector has eigenvalue 1. Subtracting 3 moves it to the end, at -2.
             trivial = np.sqrt(self._sums / self._sums.sum())
             values, vectors = descending_eigh(H - 3 * np.outer(trivial, trivial))
             return values[:q], vectors[:, :q], share_of_negative(np.append(values[:-1], 1.0))
         values, vectors = descending_eigh(H)
         return values[:q], vectors[:, :q], share_of_negative(values)
 
-    def _chosen_solution(self) -> int:
+    def _resolve_solution(self) -> int:
         if self.solution == "auto":
-            return 1 if self.method in _OF_DISTANCES else 2
+            return 1 if self.method in _DISTANCE_METHODS else 2
         if self.method == "lle" and self.solution == 1:
             raise ValueError('method="lle" does not support solution=1. Use solution=2 or "auto".')
         return int(self.solution)
 
-    def _matrix(self, points: Floats) -> Matrix:
-        """Return the matrix H of the class docstring."""
+    def _compute_matrix(self, points: Floats) -> Matrix:
+        """Return the n×n matrix H of the method, as listed in the class docstring."""
         if self._graph is None:
             exact = points.astype(np.float64)
             return np.asarray(cdist(exact, exact, "sqeuclidean"))
         if self.method == "isomap":
-            return squared_geodesics(self._graph, np.arange(len(points)))
+            return compute_squared_geodesics(self._graph, np.arange(len(points)))
         if self.method == "lle":
             W = weight_matrix(points, self._graph.indptr, self._graph.indices, self.reg)
             return np.asarray(reconstruction_matrix(W).toarray())
         lengths = self._graph.symmetrized()
-        self._reach = reach(self._graph, self._listed)
+        self._reach = find_neighbor_radii(self._graph, self._n_neighbors)
         self._width = edge_scale(lengths) if self.width is None else float(self.width)
         return np.asarray(affinities(lengths, self.weights, self._width).toarray())
 
-    def _solved(self) -> Matrix:
+    def _compute_solution(self) -> Matrix:
         if self._solution == 1:
             return first_solution(self.eigenvalues_, self.eigenvectors_)
         return self.eigenvectors_
 
-    def _finished(self, Y: Matrix, sums: Matrix | None) -> Matrix:
+    def _scale_solution(self, Y: Matrix, sums: Matrix | None) -> Matrix:
         """Apply the method's final scaling to the solution."""
         if self.method == "lle":
             return np.asarray(np.sqrt(len(self._points)) * Y)
@@ -304,7 +309,9 @@ class EigenEmbedding(_GraphEmbedding):
 
     def _place(self, queries: Floats) -> Matrix:
         if self.method == "lle":
-            return interpolated(self._points, self._places, queries, self._listed, self.reg)
+            return interpolate_new_points(
+                self._points, self._coordinates, queries, self._n_neighbors, self.reg
+            )
         values = self.eigenvalues_
         if self._solution == 2 and not is_positive(values).all():
             raise ValueError(
@@ -312,37 +319,47 @@ class EigenEmbedding(_GraphEmbedding):
                 "Fit with a smaller n_components."
             )
         axes = (first_axes if self._solution == 1 else second_axes)(values, self.eigenvectors_)
-        placed = np.empty((len(queries), len(values)))
+        new_coordinates = np.empty((len(queries), len(values)))
         for block in row_blocks(len(queries), 64 * len(self._points)):
-            if self.method in _OF_DISTANCES:
-                squared = self._squared(queries[block])
+            if self.method in _DISTANCE_METHODS:
+                squared = self._compute_squared_distances(queries[block])
                 means = squared.mean(axis=1, keepdims=True)
                 K = -0.5 * (squared - self._means - means + self._means.mean())
-                placed[block] = self._finished(K @ axes, None)
+                new_coordinates[block] = self._scale_solution(K @ axes, None)
             else:
                 assert self._sums is not None
-                H = self._affinities_of(queries[block])
+                H = self._compute_affinities(queries[block])
                 sums = H.sum(axis=1)
                 K = H / np.sqrt(np.outer(sums, self._sums))
-                placed[block] = self._finished(K @ axes, sums)
-        return placed
+                new_coordinates[block] = self._scale_solution(K @ axes, sums)
+        return new_coordinates
 
-    def _squared(self, queries: Floats) -> Matrix:
-        """Return squared distances of new points to training rows, direct or along the graph."""
+    def _compute_squared_distances(self, queries: Floats) -> Matrix:
+        """Return squared distances from new points to training rows.
+
+        Method "isomap" measures them along the graph, "mds" directly.
+        """
         if self._graph is None:
             a, b = queries.astype(np.float64), self._points.astype(np.float64)
             return np.asarray(cdist(a, b, "sqeuclidean"))
-        distances, indices = kneighbors(self._points, queries, n_neighbors=self._listed)
-        paths = [part for _, part in query_paths(self._graph, distances, indices)]
+        distances, indices = kneighbors(self._points, queries, n_neighbors=self._n_neighbors)
+        paths = [
+            block_paths for _, block_paths in iterate_query_paths(self._graph, distances, indices)
+        ]
         return np.concatenate(paths) ** 2
 
-    def _affinities_of(self, queries: Floats) -> Matrix:
-        """Return affinities of new points. A training row keeps the edges it has in the graph."""
+    def _compute_affinities(self, queries: Floats) -> Matrix:
+        """Return the affinities between new points and training rows.
+
+        A point equal to a training row gets the edges of that row in the graph.
+        """
         assert self._graph is not None
-        lengths = joined_rows(self._points, queries, n_neighbors=self._listed, reach=self._reach)
+        lengths = joined_rows(
+            self._points, queries, n_neighbors=self._n_neighbors, reach=self._reach
+        )
         H = affinities(lengths, self.weights, self._width).toarray()
-        nearest, which = kneighbors(self._points, queries, n_neighbors=1)
-        known = nearest[:, 0] == 0
-        own = affinities(self._graph.symmetrized(), self.weights, self._width)
-        H[known] = own[which[known, 0]].toarray()
+        nearest_distances, nearest_rows = kneighbors(self._points, queries, n_neighbors=1)
+        is_training_row = nearest_distances[:, 0] == 0
+        training_affinities = affinities(self._graph.symmetrized(), self.weights, self._width)
+        H[is_training_row] = training_affinities[nearest_rows[is_training_row, 0]].toarray()
         return np.asarray(H)

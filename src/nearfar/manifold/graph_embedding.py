@@ -1,9 +1,9 @@
-"""Base classes of the graph embeddings: parameters, the graph, interpolation of new points."""
+"""Base classes of the graph embeddings, and interpolation of new points."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,8 +32,8 @@ AFFINITY_PARAMETERS: dict[str, list[Allowed]] = {
     "weights": [one_of("heat", "uniform")],
     "width": [none, real(0, open_low=True)],
 }
-# Eigenvalues below this, relative to the largest diagonal entry, count as zero: they are rounding
-# errors.
+# Eigenvalues below this multiple of the largest diagonal entry are rounding errors and count as
+# zero.
 _ZERO = 1e-16
 
 
@@ -43,19 +43,20 @@ class _Embedding(Embedding):
     Subclasses implement ``_embed``, which receives distinct rows, and ``_place``.
     """
 
-    state = State({"_points": table("n", "p"), "_places": floats("n", "q")}, rows="_points")
+    state = State({"_points": table("n", "p"), "_coordinates": floats("n", "q")}, rows="_points")
+    renamed: ClassVar = {"_places": "_coordinates"}
 
     n_components: int
     _points: Floats
-    _places: Matrix
+    _coordinates: Matrix
 
     @abstractmethod
     def _embed(self, points: Floats) -> Matrix:
-        """Return coordinates (n, n_components) of distinct training rows. May set attributes."""
+        """Return the coordinates (n, n_components) of distinct rows. May set fitted attributes."""
 
     @abstractmethod
     def _place(self, queries: Floats) -> Matrix:
-        """Return coordinates of new points."""
+        """Return the coordinates of new points."""
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Embed the training points.
@@ -74,14 +75,14 @@ class _Embedding(Embedding):
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        points, where = distinct(rows, self.n_components)
+        points, inverse = distinct(rows, self.n_components)
         self._points = points
-        self._places = self._embed(points)
-        self.embedding_ = self._places[where].astype(rows.dtype)
+        self._coordinates = self._embed(points)
+        self.embedding_ = self._coordinates[inverse].astype(rows.dtype)
         return self
 
     def _transform(self, X: ArrayLike) -> Floats:
-        """Map new points, keeping their dtype."""
+        """Return the coordinates of new points, in the dtype of X."""
         check_is_fitted(self)
         rows = self._check_X(X, reset=False)
         return self._place(rows).astype(rows.dtype)
@@ -90,13 +91,14 @@ class _Embedding(Embedding):
 class _GraphEmbedding(_Embedding):
     """Base class of embeddings that use the graph of nearest neighbors."""
 
-    state = State({"_listed": optional(whole(low=1, most="n"))})
+    state = State({"_n_neighbors": optional(whole(low=1, most="n"))})
+    renamed: ClassVar = {"_listed": "_n_neighbors"}
 
     on_disconnected: Disconnected
-    _listed: int  # number of neighbors per row
+    _n_neighbors: int  # Number of neighbors per row that the fit used.
 
-    def _connected(self, points: Floats, n_neighbors: int) -> NeighborGraph:
-        self._listed = n_neighbors
+    def _build_connected_graph(self, points: Floats, n_neighbors: int) -> NeighborGraph:
+        self._n_neighbors = n_neighbors
         graph = neighbor_graph(points, n_neighbors)
         return linked_graph(graph, points, on_disconnected=self.on_disconnected)
 
@@ -126,12 +128,15 @@ class _LocalEmbedding(_GraphEmbedding):
         """
         return self._transform(X)
 
-    def _bottom(self, S: sparse.csr_array) -> tuple[Matrix, Matrix]:
-        """Return the smallest eigenvalues and unit-variance coordinates. Warn if not unique."""
+    def _find_smallest_eigenpairs(self, S: sparse.csr_array) -> tuple[Matrix, Matrix]:
+        """Return the smallest eigenvalues and coordinates of unit variance.
+
+        Warns if the embedding is not unique.
+        """
         n, q = S.shape[0], self.n_components
-        more = min(q + 1, n - 1)
-        values, vectors = smallest_eigenpairs(S, more, np.full(n, 1 / np.sqrt(n)))
-        if more > q and values[q] <= _ZERO * S.diagonal().max():
+        n_eigenpairs = min(q + 1, n - 1)
+        values, vectors = smallest_eigenpairs(S, n_eigenpairs, np.full(n, 1 / np.sqrt(n)))
+        if n_eigenpairs > q and values[q] <= _ZERO * S.diagonal().max():
             warn(
                 f"{type(self).__name__}: the embedding is not unique, because more than "
                 f"n_components={q} eigenvalues are zero. Some groups of rows have only each other "
@@ -140,31 +145,36 @@ class _LocalEmbedding(_GraphEmbedding):
         return values[:q], np.sqrt(n) * vectors[:, :q]
 
     def _place(self, queries: Floats) -> Matrix:
-        return interpolated(self._points, self._places, queries, self._listed, self.reg)
+        return interpolate_new_points(
+            self._points, self._coordinates, queries, self._n_neighbors, self.reg
+        )
 
 
-def interpolated(
-    points: Floats, places: Matrix, queries: Floats, n_neighbors: int, reg: float
+def interpolate_new_points(
+    points: Floats, coordinates: Matrix, queries: Floats, n_neighbors: int, reg: float
 ) -> Matrix:
     """Return coordinates of new points as weighted sums of their neighbors' coordinates."""
     _, indices = kneighbors(points, queries, n_neighbors=n_neighbors)
     weights = interpolating_weights(points, queries, indices, reg)
-    return np.einsum("ij,ijk->ik", weights, places[indices])
+    return np.einsum("ij,ijk->ik", weights, coordinates[indices])
 
 
-def reach(graph: NeighborGraph, n_neighbors: int) -> Matrix:
-    """Return each row's distance to its last neighbor, ignoring edges added to link the graph."""
+def find_neighbor_radii(graph: NeighborGraph, n_neighbors: int) -> Matrix:
+    """Return the distance of each row to its farthest neighbor.
+
+    Edges that were added to link the graph are ignored.
+    """
     return graph.distances[graph.indptr[:-1] + n_neighbors - 1]
 
 
-def normalized_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:
+def normalize_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:
     """Return D^(-1/2) W D^(-1/2) and the square roots of the degrees."""
     roots = np.sqrt(np.asarray(W.sum(axis=1)).reshape(-1))
     scale = sparse.diags_array(1 / roots)
     return sparse.csr_array(scale @ W @ scale), roots
 
 
-def pairwise_tags(tags: Any, given: bool) -> Any:
-    """Set the tag that says whether X contains pairwise distances, and return the tags."""
-    tags.input_tags.pairwise = given
+def set_pairwise_tag(tags: Any, is_pairwise: bool) -> Any:
+    """Set the tag ``pairwise``, which means that X contains distances, and return the tags."""
+    tags.input_tags.pairwise = is_pairwise
     return tags

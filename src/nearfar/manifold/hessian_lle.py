@@ -57,7 +57,7 @@ class HessianLLE(_LocalEmbedding):
         Smallest eigenvalues of the sum of :math:`H_i^T H_i`, ascending, without the constant
         vector's zero.
     n_neighbors_ : int
-        Number of neighbors used.
+        Number of neighbors that the fit used.
 
     See Also
     --------
@@ -79,8 +79,8 @@ class HessianLLE(_LocalEmbedding):
     >>> rolled = np.column_stack([np.cos(sheet[:, 0]), np.sin(sheet[:, 0]), sheet[:, 1]])
     >>> Y = HessianLLE().fit_transform(rolled)
     >>> flat = sheet - sheet.mean(axis=0)
-    >>> rest = flat - Y @ np.linalg.lstsq(Y, flat, rcond=None)[0]
-    >>> bool(np.linalg.norm(rest) < 0.01 * np.linalg.norm(flat))
+    >>> residual = flat - Y @ np.linalg.lstsq(Y, flat, rcond=None)[0]
+    >>> bool(np.linalg.norm(residual) < 0.01 * np.linalg.norm(flat))
     True
     """
 
@@ -106,33 +106,38 @@ class HessianLLE(_LocalEmbedding):
 
     def _embed(self, points: Floats) -> Matrix:
         q, n = self.n_components, len(points)
-        least = q * (q + 3) // 2
-        k = least + 5 if self.n_neighbors is None else self.n_neighbors
-        if k <= least:
+        min_neighbors = q * (q + 3) // 2
+        k = min_neighbors + 5 if self.n_neighbors is None else self.n_neighbors
+        if k <= min_neighbors:
             raise ValueError(
-                f"n_neighbors={k} is too small: HessianLLE needs more than q(q+3)/2 = {least} "
-                f"neighbors for n_components={q}."
+                f"n_neighbors={k} is too small: HessianLLE needs more than q(q+3)/2 = "
+                f"{min_neighbors} neighbors for n_components={q}."
             )
         if self.n_neighbors is None:
-            k = max(min(k, n - 1), least + 1)
+            k = max(min(k, n - 1), min_neighbors + 1)
         self.n_neighbors_ = k
-        graph = self._connected(points, k)
-        self.eigenvalues_, Y = self._bottom(hessian_matrix(points, graph, q))
+        graph = self._build_connected_graph(points, k)
+        self.eigenvalues_, Y = self._find_smallest_eigenpairs(
+            build_hessian_matrix(points, graph, q)
+        )
         return Y
 
 
-def hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse.csr_array:
-    r"""Return the sparse sum over all rows of :math:`H_i^T H_i`, for which ``S @ 1 = 0``."""
+def build_hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse.csr_array:
+    r"""Return the sparse matrix S, the sum over all rows of :math:`H_i^T H_i`.
+
+    S maps the constant vector to zero. The tangent spaces have q dimensions.
+    """
     n, n_pairs = len(points), q * (q + 1) // 2
     counts = np.diff(graph.indptr)
     blocks = []
-    for count in np.unique(counts):  # Edges added to link the graph make some lists longer.
+    for count in np.unique(counts):  # Edges that link the graph make some lists longer.
         rows = np.flatnonzero(counts == count)
         neighbors = graph.indices[graph.indptr[rows, None] + np.arange(count)]
         H = np.empty((len(rows), n_pairs, count))
         size = 8 * count * (2 * points.shape[1] + 4 * count)
         for block in row_blocks(len(rows), size, at_most=2048):
-            H[block] = _local_hessians(points, neighbors[block], q)
+            H[block] = _estimate_local_hessians(points, neighbors[block], q)
         columns = np.broadcast_to(neighbors[:, None], H.shape)
         indptr = count * np.arange(len(rows) * n_pairs + 1)
         blocks.append(
@@ -142,8 +147,11 @@ def hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse.csr_a
     return sparse.csr_array(stacked.T @ stacked)
 
 
-def _local_hessians(points: Floats, neighbors: NDArray[np.intp], q: int) -> Matrix:
-    """Return estimators (m, q(q+1)/2, k) of second derivatives, with orthonormal rows."""
+def _estimate_local_hessians(points: Floats, neighbors: NDArray[np.intp], q: int) -> Matrix:
+    """Return matrices (m, q(q+1)/2, k) that estimate second derivatives from k values.
+
+    The rows of each matrix are orthonormal.
+    """
     m, k = neighbors.shape
     centers = np.asarray(points[neighbors].mean(axis=1, dtype=np.float64))
     G = local_grams(points, centers, neighbors)

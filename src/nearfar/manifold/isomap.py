@@ -28,7 +28,7 @@ from nearfar.state import State, floats, object_of
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
 # Number of rows whose distances to all rows enter the residual variance.
-_JUDGED = 200
+_N_SAMPLED_ROWS = 200
 
 
 class _GeodesicEmbedding(_GraphEmbedding):
@@ -45,7 +45,7 @@ class _GeodesicEmbedding(_GraphEmbedding):
     _shift: Matrix
     # Shortest paths start at the queries if there are fewer of them than this fraction of the
     # number of landmarks, and at the landmarks otherwise.
-    _few: ClassVar[float] = 1.0
+    _max_query_fraction: ClassVar[float] = 1.0
 
     def transform(self, X: ArrayLike) -> Floats:
         r"""Map points by Nyström's formula for squared distances along the graph.
@@ -74,33 +74,39 @@ class _GeodesicEmbedding(_GraphEmbedding):
         """
         return self._transform(X)
 
-    def _landmark_rows(self) -> Indices:
+    def _get_landmarks(self) -> Indices:
         return np.arange(len(self._points))
 
     def _place(self, queries: Floats) -> Matrix:
-        distances, indices = kneighbors(self._points, queries, n_neighbors=self._listed)
-        landmarks = self._landmark_rows()
-        if len(queries) < self._few * len(landmarks):
-            products = self._from_queries(distances, indices, landmarks)
+        distances, indices = kneighbors(self._points, queries, n_neighbors=self._n_neighbors)
+        landmarks = self._get_landmarks()
+        if len(queries) < self._max_query_fraction * len(landmarks):
+            products = self._multiply_from_queries(distances, indices, landmarks)
         else:
-            products = self._from_landmarks(distances, indices, landmarks)
+            products = self._multiply_from_landmarks(distances, indices, landmarks)
         return -0.5 * products - self._shift
 
-    def _from_queries(self, distances: Matrix, indices: Indices, landmarks: Indices) -> Matrix:
-        """Multiply squared distances by the axes, searching paths from each query."""
+    def _multiply_from_queries(
+        self, distances: Matrix, indices: Indices, landmarks: Indices
+    ) -> Matrix:
+        """Return squared distances times the axes, searching paths from each query."""
         products = np.empty((len(indices), self._axes.shape[1]))
-        for block, paths in query_paths(self._graph, distances, indices):
+        for block, paths in iterate_query_paths(self._graph, distances, indices):
             products[block] = paths[:, landmarks] ** 2 @ self._axes
         return products
 
-    def _from_landmarks(self, distances: Matrix, indices: Indices, landmarks: Indices) -> Matrix:
-        """Multiply squared distances by the axes, searching paths from each landmark."""
+    def _multiply_from_landmarks(
+        self, distances: Matrix, indices: Indices, landmarks: Indices
+    ) -> Matrix:
+        """Return squared distances times the axes, searching paths from each landmark."""
         m = len(indices)
         lengths = self._graph.symmetrized()
         products = np.zeros((m, self._axes.shape[1]))
         for block in row_blocks(len(landmarks), 8 * (3 * m + 2 * len(self._points))):
             paths = csgraph.dijkstra(lengths, directed=True, indices=landmarks[block])
-            products += _through_neighbors(paths.T, distances, indices) ** 2 @ self._axes[block]
+            products += (
+                _find_paths_through_neighbors(paths.T, distances, indices) ** 2 @ self._axes[block]
+            )
         return products
 
 
@@ -142,10 +148,11 @@ class Isomap(_GeodesicEmbedding):
         Largest eigenvalues of B, in descending order.
     negative_share_ : float
         Sum of the absolute negative eigenvalues of B, as a fraction of the sum of all absolute
-        eigenvalues: 0 for Euclidean distances. Estimated if there are more than 1000 rows.
+        eigenvalues: 0 for Euclidean distances. The value is estimated if there are more than 1000
+        rows.
     residual_variance_ : float
-        1 - r², where r is the correlation between distances along the graph and distances in the
-        embedding, computed from 200 rows to all rows.
+        Residual variance 1 - r², where r is the correlation between distances along the graph and
+        distances in the embedding, computed from up to 200 rows to all rows.
 
     See Also
     --------
@@ -172,7 +179,8 @@ class Isomap(_GeodesicEmbedding):
     state = State({"_axes": floats("n", "q")})
     settings = ({"n_neighbors": 10},)
     parameters: ClassVar = {**GRAPH_PARAMETERS}
-    _few = 0.2  # Beyond this, computing all shortest paths at once is faster.
+    # With more queries, computing all shortest paths in one call is faster.
+    _max_query_fraction = 0.2
 
     def __init__(
         self,
@@ -185,42 +193,51 @@ class Isomap(_GeodesicEmbedding):
         self.n_neighbors = n_neighbors
         self.on_disconnected = on_disconnected
 
-    def _from_landmarks(self, distances: Matrix, indices: Indices, landmarks: Indices) -> Matrix:
-        """Multiply squared distances by the axes, computing all shortest paths at once."""
+    def _multiply_from_landmarks(
+        self, distances: Matrix, indices: Indices, landmarks: Indices
+    ) -> Matrix:
+        """Return squared distances times the axes, from the shortest paths of all rows."""
         paths, order = all_shortest_paths(self._graph.symmetrized())
-        place = np.argsort(order)[indices]
+        ordered_indices = np.argsort(order)[indices]
         products = np.empty((len(indices), self._axes.shape[1]))
         for block in row_blocks(len(indices), 24 * len(paths), at_most=256):
-            shortest = _through_neighbors(paths, distances[block], place[block])
+            shortest = _find_paths_through_neighbors(
+                paths, distances[block], ordered_indices[block]
+            )
             products[block] = shortest**2 @ self._axes[order]
         return products
 
     def _embed(self, points: Floats) -> Matrix:
         n = len(points)
-        self._graph = self._connected(points, self.n_neighbors)
+        self._graph = self._build_connected_graph(points, self.n_neighbors)
         paths, order = all_shortest_paths(self._graph.symmetrized())
-        judged = np.linspace(0, n - 1, min(n, _JUDGED)).astype(np.intp)
-        some = paths[judged]
-        paths *= paths  # In place: only one array of this size is allocated.
+        sampled = np.linspace(0, n - 1, min(n, _N_SAMPLED_ROWS)).astype(np.intp)
+        sampled_paths = paths[sampled]
+        paths *= paths  # In place, because a second array of this size may not fit into memory.
         means = np.empty(n)
         means[order] = paths.mean(axis=0)
         B = double_centered(paths, in_place=True)
-        values, ordered, self.negative_share_ = leading_spectrum(B, self.n_components)
-        vectors = np.empty_like(ordered)
-        vectors[order] = ordered
+        values, ordered_vectors, self.negative_share_ = leading_spectrum(B, self.n_components)
+        vectors = np.empty_like(ordered_vectors)
+        vectors[order] = ordered_vectors
         vectors = fix_signs(vectors.T).T
         warn_of_empty("Isomap", values)
         self.eigenvalues_ = values
         self._axes = distance_axes(values, vectors)
         # The eigenvectors sum to zero, so only the column means contribute.
         self._shift = -0.5 * means @ self._axes
-        places = first_solution(values, vectors)
-        self.residual_variance_ = residual_variance(some, places[order], judged)
-        return places
+        coordinates = first_solution(values, vectors)
+        self.residual_variance_ = compute_residual_variance(
+            sampled_paths, coordinates[order], sampled
+        )
+        return coordinates
 
 
-def squared_geodesics(graph: NeighborGraph, sources: Indices) -> Matrix:
-    """Return the squared lengths (n_sources, n) of shortest paths, using one array of that size."""
+def compute_squared_geodesics(graph: NeighborGraph, sources: Indices) -> Matrix:
+    """Return the squared lengths of the shortest paths from the sources to all rows.
+
+    The result has shape (n_sources, n). No second array of this size is allocated.
+    """
     n = graph.n_samples
     lengths = graph.symmetrized()
     squared = np.empty((len(sources), n))
@@ -230,7 +247,7 @@ def squared_geodesics(graph: NeighborGraph, sources: Indices) -> Matrix:
     return squared
 
 
-def query_paths(
+def iterate_query_paths(
     graph: NeighborGraph, distances: Matrix, indices: Indices
 ) -> Iterator[tuple[slice, Matrix]]:
     """Yield blocks of queries with the lengths of their shortest paths to all rows.
@@ -246,30 +263,33 @@ def query_paths(
             (distances[block].ravel(), indices[block].ravel(), k * np.arange(m + 1)), (m, n)
         )
         # Edges go from queries to rows and not back, so that no path crosses another query.
-        whole = _stacked(lengths, edges)
-        paths = csgraph.dijkstra(whole, directed=True, indices=n + np.arange(m))
+        combined_graph = _stack_graphs(lengths, edges)
+        paths = csgraph.dijkstra(combined_graph, directed=True, indices=n + np.arange(m))
         yield block, np.asarray(paths[:, :n])
 
 
-def _through_neighbors(paths: Matrix, distances: Matrix, neighbors: Indices) -> Matrix:
-    """Return the length of the shortest path of each query through one of its neighbors."""
+def _find_paths_through_neighbors(paths: Matrix, distances: Matrix, neighbors: Indices) -> Matrix:
+    """Return the lengths of the shortest paths from each query, through one of its neighbors."""
     shortest = np.full((len(neighbors), paths.shape[1]), np.inf)
     for j in range(neighbors.shape[1]):
         np.minimum(shortest, paths[neighbors[:, j]] + distances[:, j, None], out=shortest)
     return shortest
 
 
-def residual_variance(paths: Matrix, places: Matrix, rows: Indices) -> float:
-    """Return 1 - r² between path lengths from some rows and distances in the embedding."""
-    distances = np.sqrt(((places[rows, None] - places) ** 2).sum(axis=2))
+def compute_residual_variance(paths: Matrix, coordinates: Matrix, rows: Indices) -> float:
+    """Return 1 - r², with the correlation r of path lengths and distances in the embedding.
+
+    ``paths`` contains the lengths of the paths from ``rows`` to all rows.
+    """
+    distances = np.sqrt(((coordinates[rows, None] - coordinates) ** 2).sum(axis=2))
     if not distances.any():
         return 1.0
     r = np.corrcoef(paths.ravel(), distances.ravel())[0, 1]
     return max(0.0, 1 - float(r) ** 2)
 
 
-def _stacked(lengths: sparse.csr_array, edges: sparse.csr_array) -> sparse.csr_array:
-    """Join the rows' graph and the queries' edges, keeping edges of length zero explicit."""
+def _stack_graphs(lengths: sparse.csr_array, edges: sparse.csr_array) -> sparse.csr_array:
+    """Return the graph of rows and queries, in which edges of length zero stay explicit."""
     n, m = lengths.shape[0], edges.shape[0]
     return sparse.csr_array(
         (

@@ -21,7 +21,7 @@ from nearfar.solvers.spectral_step import (
 )
 
 # Kernels that have no negative eigenvalues for any parameters.
-_POSITIVE = ("linear", "rbf", "laplacian", "cosine")
+_PSD_KERNELS = ("linear", "rbf", "laplacian", "cosine")
 
 
 class KernelPCA(KernelCoordinates, Embedding):
@@ -43,7 +43,7 @@ class KernelPCA(KernelCoordinates, Embedding):
     ----------
     n_components : int, default=2
         Dimension of the output.
-    kernel : str, learner of kernels or callable, default="rbf"
+    kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine",
         "precomputed", a kernel learner such as ``AlignmentKernelLearner()``, or a function of two
         points. See Notes.
@@ -66,8 +66,8 @@ class KernelPCA(KernelCoordinates, Embedding):
         eigenvalue that is not positive is zero.
     negative_share_ : float
         Sum of the absolute negative eigenvalues, as a fraction of the sum of all absolute
-        eigenvalues: 0 for a positive semidefinite kernel ("sigmoid" is not always). Estimated if
-        there are more than 1000 rows.
+        eigenvalues: 0 for a positive semidefinite kernel. The kernel "sigmoid" is not always
+        positive semidefinite. The value is estimated if there are more than 1000 rows.
     kernel_ : kernel learner
         Fitted copy of ``kernel``, if that is a kernel learner.
 
@@ -103,7 +103,7 @@ class KernelPCA(KernelCoordinates, Embedding):
     learner_tags = LearnerTags(reads="instances", supervised=False)
     parameters: ClassVar = {
         "n_components": [integer(1)],
-        **{name: kinds for name, kinds in KERNEL_PARAMETERS.items() if name != "n_directions"},
+        **{name: allowed for name, allowed in KERNEL_PARAMETERS.items() if name != "n_directions"},
     }
 
     def __init__(
@@ -123,7 +123,7 @@ class KernelPCA(KernelCoordinates, Embedding):
 
     @property
     def n_directions(self) -> int:  # type: ignore[override]
-        """Same as ``n_components``, under the name that all kernel methods use."""
+        """Number of components, under the parameter name of the other kernel methods."""
         return self.n_components
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -154,18 +154,18 @@ class KernelPCA(KernelCoordinates, Embedding):
         K -= K.mean(axis=1, keepdims=True)
         K -= self._means - self._mean
         values, vectors, self.negative_share_ = leading_spectrum(
-            K, self.n_components, positive=self._is_learned() or self.kernel in _POSITIVE
+            K, self.n_components, positive=self._is_learned() or self.kernel in _PSD_KERNELS
         )
-        good = is_positive(values)
-        if not good.any():
+        has_variance = is_positive(values)
+        if not has_variance.any():
             raise ValueError(
                 "The kernel maps all points to the same point, so the embedding would be zero. Use "
                 "another kernel or other kernel parameters."
             )
         warn_of_empty("KernelPCA", values)
         self.eigenvalues_ = values
-        self._basis = first_axes(values, vectors)[:, good]
-        self.n_directions_ = int(good.sum())
+        self._basis = first_axes(values, vectors)[:, has_variance]
+        self.n_directions_ = int(has_variance.sum())
         self.embedding_ = first_solution(values, vectors).astype(rows.dtype)
         self.coefficients_ = first_axes(values, vectors).T.copy()
         return self

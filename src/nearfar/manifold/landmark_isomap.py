@@ -10,7 +10,11 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
-from nearfar.manifold.isomap import _GeodesicEmbedding, residual_variance, squared_geodesics
+from nearfar.manifold.isomap import (
+    _GeodesicEmbedding,
+    compute_residual_variance,
+    compute_squared_geodesics,
+)
 from nearfar.parameters import integer, random_state
 from nearfar.solvers.spectral_step import (
     distance_axes,
@@ -66,8 +70,8 @@ class LandmarkIsomap(_GeodesicEmbedding):
         Sum of the absolute negative eigenvalues of the landmarks' matrix, as a fraction of the sum
         of all absolute eigenvalues.
     residual_variance_ : float
-        1 - r², where r is the correlation between distances along the graph and distances in the
-        embedding, computed from up to 200 landmarks to all rows.
+        Residual variance 1 - r², where r is the correlation between distances along the graph and
+        distances in the embedding, computed from up to 200 landmarks to all rows.
 
     See Also
     --------
@@ -121,24 +125,26 @@ class LandmarkIsomap(_GeodesicEmbedding):
                 f"n_landmarks={self.n_landmarks} must be greater than n_components="
                 f"{self.n_components}."
             )
-        self._graph = self._connected(points, self.n_neighbors)
-        drawn = check_random_state(self.random_state).choice(n, m, replace=False)
-        self.landmarks_ = np.sort(drawn)
-        squared = squared_geodesics(self._graph, self.landmarks_)
-        between = squared[:, self.landmarks_]
-        means = between.mean(axis=0)
+        self._graph = self._build_connected_graph(points, self.n_neighbors)
+        landmarks = check_random_state(self.random_state).choice(n, m, replace=False)
+        self.landmarks_ = np.sort(landmarks)
+        squared = compute_squared_geodesics(self._graph, self.landmarks_)
+        squared_between = squared[:, self.landmarks_]
+        means = squared_between.mean(axis=0)
         values, vectors, self.negative_share_ = leading_spectrum(
-            double_centered(between, in_place=True), self.n_components
+            double_centered(squared_between, in_place=True), self.n_components
         )
         warn_of_empty("LandmarkIsomap", values)
         self.eigenvalues_ = values
         self._axes = distance_axes(values, vectors)
         self._shift = -0.5 * means @ self._axes
-        places = -0.5 * (squared.T @ self._axes) - self._shift
-        judged = np.linspace(0, m - 1, min(m, 200)).astype(np.intp)
-        paths = np.sqrt(squared[judged])
-        self.residual_variance_ = residual_variance(paths, places, self.landmarks_[judged])
-        return places
+        coordinates = -0.5 * (squared.T @ self._axes) - self._shift
+        sampled = np.linspace(0, m - 1, min(m, 200)).astype(np.intp)
+        paths = np.sqrt(squared[sampled])
+        self.residual_variance_ = compute_residual_variance(
+            paths, coordinates, self.landmarks_[sampled]
+        )
+        return coordinates
 
-    def _landmark_rows(self) -> Indices:
+    def _get_landmarks(self) -> Indices:
         return self.landmarks_

@@ -11,8 +11,8 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
-from nearfar.manifold.basis_unfolding import BASIS_PARAMETERS, _BasisUnfolding, _Part
-from nearfar.manifold.placing import Placing
+from nearfar.manifold.basis_unfolding import BASIS_PARAMETERS, _BasisUnfolding, _Component
+from nearfar.manifold.placing import OutOfSampleMethod
 from nearfar.parameters import integer
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.unfolding import Edges, symmetric_factor
@@ -24,7 +24,7 @@ class LandmarkMVU(_BasisUnfolding):
     r"""Maximum variance unfolding of landmarks, which interpolate all other rows.
 
     Let :math:`\Phi = (I - W)^T (I - W)` be the matrix of locally linear embedding, partitioned into
-    landmarks (l) and other rows (u). The landmarks determine all rows, as those with the least
+    landmarks (l) and other rows (u). The landmarks determine the other rows, which minimize the
     reconstruction error:
 
     .. math::
@@ -67,7 +67,8 @@ class LandmarkMVU(_BasisUnfolding):
     max_iter : int, default=100
         Maximum number of iterations. It applies to each of the two stages of the refinement.
     bound_iter : int, default=200
-        Number of further steps for the bound, which do not change the embedding. 0 means none.
+        Number of further steps that improve ``dual_bound_`` and do not change the embedding. 0
+        skips them.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         Method by which ``transform`` places new points.
     reg : float, default=1e-3
@@ -91,12 +92,12 @@ class LandmarkMVU(_BasisUnfolding):
         Indices of the landmarks among the distinct rows, ascending: up to ``n_landmarks`` per
         component.
     factor_, eigenvalues_, trace_, objective_, primal_residual_, stress_ : ndarrays and floats
-        As in :class:`VariationalMVU`.
+        See :class:`VariationalMVU`.
     dual_bound_, duality_gap_, basis_gap_, edges_, edge_weights_ : ndarrays and floats
-        As in :class:`VariationalMVU`. The bound holds for any K, not only for those of the form
+        See :class:`VariationalMVU`. The bound holds for any K, not only for matrices of the form
         Q L Q'.
     slack_penalty_, n_iter_, history_ : float, int, dict
-        As in :class:`VariationalMVU`.
+        See :class:`VariationalMVU`.
 
     See Also
     --------
@@ -137,7 +138,7 @@ class LandmarkMVU(_BasisUnfolding):
         refine: bool = False,
         max_iter: int = 100,
         bound_iter: int = 200,
-        out_of_sample: Placing = "lle",
+        out_of_sample: OutOfSampleMethod = "lle",
         reg: float = 1e-3,
         on_disconnected: Literal["link", "raise", "components"] = "link",
         random_state: int | np.random.RandomState | None = 0,
@@ -158,47 +159,54 @@ class LandmarkMVU(_BasisUnfolding):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _unfold(self, points: Floats, graph: NeighborGraph, rows: Indices) -> _Part:
-        before = vars(self).get("landmarks_", np.zeros(0, np.intp))  # of earlier components
-        part = super()._unfold(points, graph, rows)
-        self.landmarks_ = np.sort(np.append(before, rows[self.landmarks_]))
-        return part
+    def _unfold(self, points: Floats, graph: NeighborGraph, rows: Indices) -> _Component:
+        earlier_landmarks = vars(self).get("landmarks_", np.zeros(0, np.intp))
+        component = super()._unfold(points, graph, rows)
+        self.landmarks_ = np.sort(np.append(earlier_landmarks, rows[self.landmarks_]))
+        return component
 
-    def _basis(self, points: Floats, graph: NeighborGraph, edges: Edges, first: Indices) -> Matrix:
+    def _compute_basis(
+        self, points: Floats, graph: NeighborGraph, edges: Edges, representatives: Indices
+    ) -> Matrix:
         n = len(points)
         if self.n_landmarks <= self.n_components:
             raise ValueError(
                 f"n_landmarks={self.n_landmarks} must be greater than n_components="
                 f"{self.n_components}."
             )
-        begin = int(check_random_state(self.random_state).randint(n))
-        self.landmarks_ = farthest_points(graph, begin, min(self.n_landmarks, n))
+        first_landmark = int(check_random_state(self.random_state).randint(n))
+        self.landmarks_ = select_farthest_rows(graph, first_landmark, min(self.n_landmarks, n))
         weights = weight_matrix(points, graph.indptr, graph.indices, self.reg)
-        return tied_to(reconstruction_matrix(weights), self.landmarks_)[first]
+        return compute_interpolation_matrix(reconstruction_matrix(weights), self.landmarks_)[
+            representatives
+        ]
 
 
-def farthest_points(graph: NeighborGraph, first: int, count: int) -> Indices:
-    """Return rows, each farthest along the graph from those chosen before, in ascending order."""
+def select_farthest_rows(graph: NeighborGraph, first: int, count: int) -> Indices:
+    """Return ``count`` row indices in ascending order, starting the selection with ``first``.
+
+    Each further row is the one farthest, along the graph, from the rows selected before it.
+    """
     lengths = graph.symmetrized()
-    chosen = [first]
+    selected = [first]
     nearest = csgraph.dijkstra(lengths, indices=first)
-    while len(chosen) < count:
-        chosen.append(int(np.argmax(nearest)))
-        nearest = np.minimum(nearest, csgraph.dijkstra(lengths, indices=chosen[-1]))
-    return np.unique(np.array(chosen, dtype=np.intp))
+    while len(selected) < count:
+        selected.append(int(np.argmax(nearest)))
+        nearest = np.minimum(nearest, csgraph.dijkstra(lengths, indices=selected[-1]))
+    return np.unique(np.array(selected, dtype=np.intp))
 
 
-def tied_to(Phi: sparse.csr_array, landmarks: Indices) -> Matrix:
+def compute_interpolation_matrix(Phi: sparse.csr_array, landmarks: Indices) -> Matrix:
     r"""Return Q: the identity on landmarks, :math:`-\Phi_{uu}^{-1} \Phi_{ul}` on other rows."""
     n = Phi.shape[0]
-    others = np.setdiff1d(np.arange(n), landmarks)
+    other_rows = np.setdiff1d(np.arange(n), landmarks)
     Q = np.zeros((n, len(landmarks)))
     Q[landmarks, np.arange(len(landmarks))] = 1.0
-    if others.size:
-        Phi_uu = Phi[others][:, others].tocsc()
+    if other_rows.size:
+        Phi_uu = Phi[other_rows][:, other_rows].tocsc()
         # The ridge keeps Phi_uu regular if some rows reconstruct each other without landmarks.
         ridge = 1e-12 * float(Phi_uu.diagonal().mean())
-        Phi_uu = Phi_uu + ridge * sparse.eye_array(len(others), format="csc")
-        right = np.asarray(Phi[others][:, landmarks].toarray())
-        Q[others] = -symmetric_factor(Phi_uu).solve(right)
+        Phi_uu = Phi_uu + ridge * sparse.eye_array(len(other_rows), format="csc")
+        Phi_ul = np.asarray(Phi[other_rows][:, landmarks].toarray())
+        Q[other_rows] = -symmetric_factor(Phi_uu).solve(Phi_ul)
     return Q

@@ -15,8 +15,8 @@ from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     GRAPH_PARAMETERS,
     _GraphEmbedding,
-    normalized_affinity,
-    reach,
+    find_neighbor_radii,
+    normalize_affinity,
 )
 from nearfar.solvers.spectral_step import TINY, smallest_eigenpairs
 from nearfar.state import State, floats, number
@@ -65,7 +65,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
     eigenvalues_ : ndarray of shape (n_components,)
         Smallest eigenvalues :math:`\lambda`, ascending, between 0 and 2.
     width_ : float
-        Kernel width used.
+        Kernel width that the fit used.
 
     See Also
     --------
@@ -142,47 +142,53 @@ class LaplacianEigenmaps(_GraphEmbedding):
         return self._transform(X)
 
     def _embed(self, points: Floats) -> Matrix:
-        graph = self._connected(points, self.n_neighbors)
-        self._reach = reach(graph, self.n_neighbors)
+        graph = self._build_connected_graph(points, self.n_neighbors)
+        self._reach = find_neighbor_radii(graph, self.n_neighbors)
         lengths = graph.symmetrized()
         self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
         W = affinities(lengths, self.weights, self.width_)
-        self.eigenvalues_, F = eigenmaps(W, self.n_components)
+        self.eigenvalues_, F = compute_eigenmaps(W, self.n_components)
         return F
 
     def _place(self, queries: Floats) -> Matrix:
-        placed = np.empty((len(queries), self._places.shape[1]))
+        new_coordinates = np.empty((len(queries), self._coordinates.shape[1]))
         for block in row_blocks(len(queries), 16 * len(self._points)):
-            placed[block] = self._placed(queries[block])
-        return placed
+            new_coordinates[block] = self._place_block(queries[block])
+        return new_coordinates
 
-    def _placed(self, queries: Floats) -> Matrix:
-        lengths = joined_rows(self._points, queries, n_neighbors=self._listed, reach=self._reach)
+    def _place_block(self, queries: Floats) -> Matrix:
+        lengths = joined_rows(
+            self._points, queries, n_neighbors=self._n_neighbors, reach=self._reach
+        )
         K = affinities(lengths, self.weights, self.width_)
         sums = np.asarray(K.sum(axis=1)).reshape(-1, 1)
         rows = np.repeat(np.arange(len(queries)), np.diff(lengths.indptr))
-        same = lengths.data == 0
-        keep = 1 - self.eigenvalues_
-        if len(np.unique(rows[same])) < len(queries):
-            _check_invertible(keep)
-        placed = (K @ self._places) / sums / np.where(keep > TINY, keep, 1.0)
-        placed[rows[same]] = self._places[lengths.indices[same]]
-        return np.asarray(placed)
+        is_training_row = lengths.data == 0
+        denominators = 1 - self.eigenvalues_
+        if len(np.unique(rows[is_training_row])) < len(queries):
+            _check_invertible(denominators)
+        new_coordinates = (
+            (K @ self._coordinates) / sums / np.where(denominators > TINY, denominators, 1.0)
+        )
+        new_coordinates[rows[is_training_row]] = self._coordinates[lengths.indices[is_training_row]]
+        return np.asarray(new_coordinates)
 
 
-def eigenmaps(W: sparse.csr_array, n_components: int) -> tuple[Matrix, Matrix]:
+def compute_eigenmaps(W: sparse.csr_array, n_components: int) -> tuple[Matrix, Matrix]:
     r"""Return the smallest eigenpairs of :math:`L f = \lambda D f`, without f = 1."""
-    A, roots = normalized_affinity(W)
+    A, roots = normalize_affinity(W)
     normalized = sparse.csr_array(sparse.eye_array(len(roots), format="csr") - A)
     values, vectors = smallest_eigenpairs(normalized, n_components, roots / np.linalg.norm(roots))
     return values, vectors / roots[:, None]
 
 
-def _check_invertible(keep: Matrix) -> None:
-    good = int(np.argmin(keep > TINY)) if (keep <= TINY).any() else len(keep)
-    if good < len(keep):
+def _check_invertible(denominators: Matrix) -> None:
+    n_valid = (
+        int(np.argmin(denominators > TINY)) if (denominators <= TINY).any() else len(denominators)
+    )
+    if n_valid < len(denominators):
         raise ValueError(
-            f"Cannot map new points with n_components={len(keep)}: the eigenvalue of "
-            f"component {good} is {1 - keep[good]:.4g}, but must be below 1. "
-            f"Fit with n_components={max(good, 1)} or less, or with a smaller n_neighbors."
+            f"Cannot map new points with n_components={len(denominators)}: the eigenvalue of "
+            f"component {n_valid} is {1 - denominators[n_valid]:.4g}, but must be below 1. "
+            f"Fit with n_components={max(n_valid, 1)} or less, or with a smaller n_neighbors."
         )

@@ -1,4 +1,4 @@
-"""Base class of LPP and NPE: centering, PCA, and the generalized eigenproblem."""
+"""Base class of the linear embeddings LPP and NPE."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from nearfar.summaries.weighted_graph import distinct, neighbor_graph
 PCA_PARAMETER: dict[str, list[Allowed]] = {
     "pca": [none, real(0, 1, open_low=True), one_of("auto")],
 }
-# pca="auto" keeps the fraction _SHARE of the variance if there are fewer than _ROWS_A_DIRECTION
-# rows per direction in which X varies.
-_ROWS_A_DIRECTION, _SHARE = 5, 0.99
+# pca="auto" keeps the fraction _VARIANCE_FRACTION of the variance if there are fewer than
+# _MIN_ROWS_PER_DIRECTION rows per direction in which X varies.
+_MIN_ROWS_PER_DIRECTION, _VARIANCE_FRACTION = 5, 0.99
 
 
 class _LinearEmbedding(LinearLearner):
-    """Base class of linear maps that minimize a quadratic form on the graph (``_forms``)."""
+    """Base class of linear maps that minimize a quadratic form on the graph (``_build_forms``)."""
 
     n_components: int
     n_neighbors: int
@@ -35,7 +35,7 @@ class _LinearEmbedding(LinearLearner):
     eigenvalues_: Matrix
 
     @abstractmethod
-    def _forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
+    def _build_forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
         """Return the sparse matrix of the form to minimize, and row weights that fix the scale."""
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -57,7 +57,7 @@ class _LinearEmbedding(LinearLearner):
         rows = self._check_X(X, reset=True, min_samples=2)
         points, _ = distinct(rows, 0)
         mean = points.mean(axis=0, dtype=np.float64)
-        axes = sought_axes(points, mean, self.pca, self.n_components)
+        axes = find_axes(points, mean, self.pca, self.n_components)
         if self.n_components > axes.shape[1]:
             raise ValueError(
                 f"n_components={self.n_components} is too large: X varies in only {axes.shape[1]} "
@@ -65,7 +65,7 @@ class _LinearEmbedding(LinearLearner):
             )
         graph = neighbor_graph(points, self.n_neighbors)
         graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
-        form, weights = self._forms(points, graph)
+        form, weights = self._build_forms(points, graph)
         Z = (points - mean) @ axes
         self.eigenvalues_, directions = smallest_directions(
             Z.T @ (form @ Z), Z.T @ (weights[:, None] * Z), self.n_components
@@ -75,26 +75,28 @@ class _LinearEmbedding(LinearLearner):
         return self
 
 
-def sought_axes(
-    points: Floats, mean: Matrix, pca: float | Literal["auto"] | None, least: int
+def find_axes(
+    points: Floats, mean: Matrix, pca: float | Literal["auto"] | None, min_axes: int
 ) -> Matrix:
-    """Return columns (p, r) that map centered rows to the coordinates used by the eigenproblem.
+    """Return a matrix (p, r) that maps centered rows to the coordinates of the eigenproblem.
 
     Without PCA, these are all directions in which the rows vary, computed after scaling each
     feature to unit variance so that units do not matter. With PCA, these are the directions with
-    the fraction ``pca`` of the variance, and at least ``least`` of them if there are that many.
+    the fraction ``pca`` of the variance, and at least ``min_axes`` of them if there are that many.
     """
     centered = points - mean
     deviations = np.sqrt((centered**2).mean(axis=0))
     # A constant column has a deviation of the size of its mean's rounding error.
     varies = deviations > 10 * np.finfo(np.float64).eps * np.abs(points).max(axis=0, initial=0)
-    unit = np.where(varies, 1 / np.where(varies, deviations, 1.0), 0.0)
-    variances, axes = principal_axes(centered * unit)
+    inverse_deviations = np.where(varies, 1 / np.where(varies, deviations, 1.0), 0.0)
+    variances, axes = principal_axes(centered * inverse_deviations)
     if pca == "auto":
-        pca = None if len(points) >= _ROWS_A_DIRECTION * len(variances) else _SHARE
+        pca = (
+            None if len(points) >= _MIN_ROWS_PER_DIRECTION * len(variances) else _VARIANCE_FRACTION
+        )
     if pca is None or pca == 1 or not len(variances):
-        return np.asarray(unit[:, None] * axes)
+        return np.asarray(inverse_deviations[:, None] * axes)
     variances, axes = principal_axes(np.where(varies, centered, 0.0))
-    kept = int(np.searchsorted(np.cumsum(variances) / variances.sum(), pca - 1e-12)) + 1
-    # Scale by the first deviation, so that the entries are of order one for any data.
-    return axes[:, : max(kept, least)] / np.sqrt(variances[0] / len(points))
+    n_axes = int(np.searchsorted(np.cumsum(variances) / variances.sum(), pca - 1e-12)) + 1
+    # Dividing by the largest standard deviation makes the coordinates of order one for any data.
+    return axes[:, : max(n_axes, min_axes)] / np.sqrt(variances[0] / len(points))

@@ -97,7 +97,7 @@ class LLE(_LocalEmbedding):
         self.on_disconnected = on_disconnected
 
     def _embed(self, points: Floats) -> Matrix:
-        graph = self._connected(points, self.n_neighbors)
+        graph = self._build_connected_graph(points, self.n_neighbors)
         W = weight_matrix(points, graph.indptr, graph.indices, self.reg)
-        self.eigenvalues_, Y = self._bottom(reconstruction_matrix(W))
+        self.eigenvalues_, Y = self._find_smallest_eigenpairs(reconstruction_matrix(W))
         return Y

@@ -52,13 +52,13 @@ class LPP(_LinearEmbedding):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Directions a, as rows.
+        Directions a of the projection, as rows.
     mean_ : ndarray of shape (n_features,)
         Mean of the distinct training rows.
     eigenvalues_ : ndarray of shape (n_components,)
         Smallest eigenvalues, ascending, between 0 and 2.
     width_ : float
-        Kernel width used.
+        Kernel width that the fit used.
 
     See Also
     --------
@@ -106,7 +106,7 @@ class LPP(_LinearEmbedding):
         self.pca = pca
         self.on_disconnected = on_disconnected
 
-    def _forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
+    def _build_forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
         lengths = graph.symmetrized()
         self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
         W = affinities(lengths, self.weights, self.width_)

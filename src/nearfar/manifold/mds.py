@@ -19,8 +19,8 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.spectral_step import principal_axes
 from nearfar.state import State, floats, number
 
-# Number of nearest rows whose mean is the start for a new point.
-_NEAREST = 5
+# Number of nearest rows whose mean position is the start of the solver for a new point.
+_N_START_NEIGHBORS = 5
 
 
 class MDS(_Embedding):
@@ -84,8 +84,12 @@ class MDS(_Embedding):
     """
 
     learner_tags = LearnerTags(reads="instances", supervised=False)
-    renamed: ClassVar = {"metric": "metric_mds"}
-    state = State({"_unit": number(0), "_at": floats("k"), "_fitted": floats("k")})
+    state = State({"_unit": number(0), "_isotonic_x": floats("k"), "_isotonic_y": floats("k")})
+    renamed: ClassVar = {
+        "metric": "metric_mds",
+        "_at": "_isotonic_x",
+        "_fitted": "_isotonic_y",
+    }
     parameters: ClassVar = {
         "n_components": [integer(1)],
         "metric_mds": [boolean],
@@ -139,7 +143,7 @@ class MDS(_Embedding):
         centered = (exact - exact.mean(axis=0)) / self._unit
         _, axes = principal_axes(centered)
         start = np.pad(centered @ axes[:, :q], ((0, 0), (0, max(0, q - axes.shape[1]))))
-        places, _, self.n_iter_ = smacof(
+        coordinates, _, self.n_iter_ = smacof(
             squareform(distances),
             metric=bool(self.metric_mds),
             n_components=q,
@@ -150,55 +154,67 @@ class MDS(_Embedding):
             return_n_iter=True,
             normalized_stress=False,
         )
-        between = pdist(places)
-        self._at, self._fitted = np.array([0.0, 1.0]), np.array([0.0, 1.0])
-        wanted = distances
+        embedded_distances = pdist(coordinates)
+        self._isotonic_x, self._isotonic_y = np.array([0.0, 1.0]), np.array([0.0, 1.0])
+        targets = distances
         if not self.metric_mds:
-            isotonic = IsotonicRegression().fit(distances, between)
-            self._at, self._fitted = isotonic.X_thresholds_, isotonic.y_thresholds_
-            wanted = isotonic.predict(distances)
-        self.stress_ = float(np.linalg.norm(between - wanted) / np.linalg.norm(between))
-        return places * self._unit
+            isotonic = IsotonicRegression().fit(distances, embedded_distances)
+            self._isotonic_x, self._isotonic_y = isotonic.X_thresholds_, isotonic.y_thresholds_
+            targets = isotonic.predict(distances)
+        self.stress_ = float(
+            np.linalg.norm(embedded_distances - targets) / np.linalg.norm(embedded_distances)
+        )
+        return coordinates * self._unit
 
     def _place(self, queries: Floats) -> Matrix:
         points, n = self._points.astype(np.float64), len(self._points)
-        placed = np.empty((len(queries), self._places.shape[1]))
-        nearest = min(_NEAREST, n)
-        for block in row_blocks(len(queries), 8 * n * (3 + 2 * placed.shape[1]), at_most=1024):
-            near, rows = kneighbors(points, queries[block], n_neighbors=nearest)
-            wanted = self._wanted(queries[block].astype(np.float64), points)
-            start = self._places[rows].mean(axis=1)
-            placed[block] = _majorized(self._places, wanted, start, self.max_iter)
-            known = near[:, 0] == 0
-            placed[block.start + np.flatnonzero(known)] = self._places[rows[known, 0]]
-        return placed
+        new_coordinates = np.empty((len(queries), self._coordinates.shape[1]))
+        nearest = min(_N_START_NEIGHBORS, n)
+        for block in row_blocks(
+            len(queries), 8 * n * (3 + 2 * new_coordinates.shape[1]), at_most=1024
+        ):
+            near_distances, rows = kneighbors(points, queries[block], n_neighbors=nearest)
+            targets = self._compute_target_distances(queries[block].astype(np.float64), points)
+            start = self._coordinates[rows].mean(axis=1)
+            new_coordinates[block] = _minimize_stress(
+                self._coordinates, targets, start, self.max_iter
+            )
+            is_training_row = near_distances[:, 0] == 0
+            new_coordinates[block.start + np.flatnonzero(is_training_row)] = self._coordinates[
+                rows[is_training_row, 0]
+            ]
+        return new_coordinates
 
-    def _wanted(self, queries: Matrix, points: Matrix) -> Matrix:
+    def _compute_target_distances(self, queries: Matrix, points: Matrix) -> Matrix:
         """Return the target distances between new points and training rows."""
         distances = np.empty((len(queries), len(points)))
         for row, query in enumerate(queries):
             distances[row] = np.sqrt(((points - query) ** 2).sum(axis=1))
         if self.metric_mds:
             return distances
-        return np.asarray(np.interp(distances / self._unit, self._at, self._fitted) * self._unit)
+        return np.asarray(
+            np.interp(distances / self._unit, self._isotonic_x, self._isotonic_y) * self._unit
+        )
 
 
-def _majorized(places: Matrix, wanted: Matrix, start: Matrix, max_iter: int) -> Matrix:
-    """Return the points (m, q) that each minimize their stress to places (n, q)."""
+def _minimize_stress(coordinates: Matrix, targets: Matrix, start: Matrix, max_iter: int) -> Matrix:
+    """Return m points in q dimensions that minimize their stress to ``coordinates``."""
     y = start.copy()
-    mean = places.mean(axis=0)
-    size = float(np.abs(places).max()) or 1.0
+    mean = coordinates.mean(axis=0)
+    size = float(np.abs(coordinates).max()) or 1.0
     active = np.arange(len(y))
     for _ in range(max_iter):
-        # Compute sum_i r_i (y - y_i) with r = wanted / distance, without an (m, n, q) array.
-        squared = sum((y[active, t, None] - places[:, t]) ** 2 for t in range(places.shape[1]))
+        # Compute sum_i r_i (y - y_i) with r = target / distance, without an (m, n, q) array.
+        squared = sum(
+            (y[active, t, None] - coordinates[:, t]) ** 2 for t in range(coordinates.shape[1])
+        )
         lengths = np.sqrt(squared)
-        ratio = wanted[active] / np.where(lengths > 0, lengths, np.inf)
-        pull = ratio.sum(axis=1, keepdims=True) * y[active] - ratio @ places
-        new = mean + pull / len(places)
-        moved = np.abs(new - y[active]).max(axis=1)
+        ratio = targets[active] / np.where(lengths > 0, lengths, np.inf)
+        pull = ratio.sum(axis=1, keepdims=True) * y[active] - ratio @ coordinates
+        new = mean + pull / len(coordinates)
+        step_lengths = np.abs(new - y[active]).max(axis=1)
         y[active] = new
-        active = active[moved > 1e-7 * size]
+        active = active[step_lengths > 1e-7 * size]
         if not len(active):
             break
     return y

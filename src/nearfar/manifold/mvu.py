@@ -12,11 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.progress import report_of
-from nearfar.manifold.bad_edges import pruned_graph
-from nearfar.manifold.basis_unfolding import gathered, unit_edges
-from nearfar.manifold.cliques import clique_dependencies, clique_pairs
+from nearfar.manifold.bad_edges import prune_graph
+from nearfar.manifold.basis_unfolding import combine_components, scale_edges
+from nearfar.manifold.cliques import find_clique_dependencies, list_clique_pairs
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
-from nearfar.manifold.placing import PLACING, Placing, _Unfolding
+from nearfar.manifold.placing import OUT_OF_SAMPLE_METHODS, OutOfSampleMethod, _Unfolding
 from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.unfolding import (
@@ -37,29 +37,31 @@ from nearfar.solvers.unfolding_low_rank import low_rank
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
 from nearfar.summaries.weighted_graph import neighbor_graph
 
-# With solver="auto": the interior-point solver runs first up to this number of edges. The low-rank
-# solver is fast for inequalities. Other constraints may need many columns, which slow it down.
-_EDGES_FOR_ALL = {"inequality": 600, "equality": 2000, "l1": 2000, "squared": 2000}
-# With solver="auto": up to this number of edges the interior-point solver also runs second, if the
-# relative gap of the low-rank solver exceeds _FAILED.
-_EDGES_AT_MOST = 2000
-_FAILED = 1e-3
-# Default price of L1 slack, as a multiple of the smallest price for which the problem is bounded.
+# With solver="auto", the interior-point solver runs first up to this number of edges. The limit is
+# lower for inequalities, because the low-rank solver is fast for them. Other constraints may need
+# many columns, which slow the low-rank solver down.
+_MAX_INTERIOR_FIRST_EDGES = {"inequality": 600, "equality": 2000, "l1": 2000, "squared": 2000}
+# With solver="auto", the interior-point solver runs second up to this number of edges, if the
+# relative gap of the low-rank solver exceeds _FAILURE_GAP.
+_MAX_INTERIOR_EDGES = 2000
+_FAILURE_GAP = 1e-3
+# Default price of L1 slack, as a multiple of the lowest price for which the problem is bounded.
 _AUTOMATIC_PRICE = 5.0
-# Default ω for squared slack.
+# Default of ω for squared slack.
 _AUTOMATIC_OMEGA = 0.99
 # Points are merged if their squared distance is below this multiple of the mean squared edge.
-_ONE_POINT = 1e-12
-# Rows count as locked if the trace of K is at most this multiple of the data's own trace.
-_LOCKED = 1.001
+_MERGE_TOLERANCE = 1e-12
+# Rows count as locked if the trace of K is at most this multiple of the trace of the data's Gram
+# matrix.
+_MAX_LOCKED_RATIO = 1.001
 # Equalities that increase the trace by at most this fraction also cause the warning about locking.
-_NEARLY_LOCKED = 0.02
-# Maximum fraction of the trace beyond the estimated dimension.
-_BEYOND = 0.05
+_MAX_NEARLY_LOCKED_GAIN = 0.02
+# Maximum fraction of the trace that may remain beyond the estimated dimension.
+_MAX_REMAINING_FRACTION = 0.05
 
 
 class MVU(_Unfolding):
-    r"""Maximum variance unfolding, which spreads rows out but keeps local distances.
+    r"""Maximum variance unfolding, which spreads rows out but preserves local distances.
 
     The centered Gram matrix K of the embedding solves
 
@@ -107,8 +109,8 @@ class MVU(_Unfolding):
         Constraint on the squared length of each edge. See the list above, and Notes for
         equalities on rows with few features.
     slack_penalty : float or "auto", default="auto"
-        Price of slack: used for "l1" and "squared" only, with squared lengths in units of their
-        mean. See Notes for "auto" and for the lower limit with "l1".
+        Price of slack: ω between 0 and 1, for squared lengths of mean 1. Only the constraints "l1"
+        and "squared" use it. See Notes for "auto" and for the lower limit with "l1".
     angles : bool, default=True
         Whether to constrain the distances between neighbors of the same row too.
     objective : {"max", "min"}, default="max"
@@ -152,20 +154,21 @@ class MVU(_Unfolding):
     eigenvalues_ : ndarray of shape (r,)
         Eigenvalues of K, in descending order.
     trace_ : float
-        Trace of K, the sum of its eigenvalues.
+        Trace of K, that is, the sum of the eigenvalues.
     objective_ : float
         Value of the objective: ``trace_``, minus the price of slack divided by :math:`1 - \omega`.
-        Negative for "min".
+        The value is negative for "min".
     dual_bound_ : float
         Certified bound: upper bound on ``objective_`` for "max", lower bound on ``-objective_``
         for "min".
     duality_gap_ : float
-        (bound - p) / bound, where p is the objective of a feasible point; see Notes.
+        Relative duality gap (bound - p) / bound, where p is the objective of a feasible point. See
+        Notes.
     primal_residual_ : float
         Largest relative error of a squared edge length when the solver stopped, before the repair.
-        With inequalities, only edges that are too long count. With slack, the largest slack.
+        With inequalities, only edges that are too long count. With slack, the largest slack counts.
     edges_ : ndarray of shape (n_edges, 2)
-        Pairs of rows with a constraint.
+        Pairs of distinct rows whose distance is constrained.
     edge_weights_ : ndarray of shape (n_edges,)
         Multipliers of the edges, scaled so that they certify the bound. An edge of weight 0 is not
         active. If equalities make neighborhoods rigid, the weights cover the remaining freedom.
@@ -178,12 +181,13 @@ class MVU(_Unfolding):
         Whether ``trace_`` exceeds ``gram_trace_`` by at most 0.1%, so that no row could move. This
         is expected if the data are already flat.
     slack_penalty_ : float
-        ω used by the fit, 1 without slack. With several components, that of the last one.
+        Value of ω that the fit used, or 1 without slack. With several components, the value of the
+        last component.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "trace", "gap", "residual", "step", "active" (number of edges with a weight) and "seconds"
-        of each step. Squared lengths are scaled to mean 1.
+        Values of "trace", "gap", "residual", "step", "active" (number of edges with a weight) and
+        "seconds" at each step. Squared lengths are scaled to mean 1.
 
     See Also
     --------
@@ -258,7 +262,7 @@ class MVU(_Unfolding):
         "prune_edges": [boolean],
         "prune_steps": [integer(1)],
         "prune_scale": [real(0, open_low=True)],
-        "out_of_sample": PLACING,
+        "out_of_sample": OUT_OF_SAMPLE_METHODS,
         "reg": [real(0, open_low=True)],
         "warm_start": [boolean],
         "verbose": [boolean, integer(0)],
@@ -280,7 +284,7 @@ class MVU(_Unfolding):
         prune_edges: bool = False,
         prune_steps: int = 7,
         prune_scale: float = 1.0,
-        out_of_sample: Placing = "lle",
+        out_of_sample: OutOfSampleMethod = "lle",
         reg: float = 1e-3,
         warm_start: bool = False,
         verbose: int = 0,
@@ -330,149 +334,176 @@ class MVU(_Unfolding):
                 'objective="min" with constraints="inequality" has the trivial solution zero. Use '
                 'constraints="equality", "l1" or "squared".'
             )
-        self._listed = self.n_neighbors
-        pairs, labels, dependencies = self._pairs(points)
+        self._n_neighbors = self.n_neighbors
+        pairs, labels, dependencies = self._find_pairs(points)
         self._labels = labels
         codes = np.zeros(len(points), np.intp) if labels is None else labels
-        parts = []
+        components = []
         for code in range(int(codes.max()) + 1):
             rows = np.flatnonzero(codes == code)
-            own = np.searchsorted(rows, pairs[codes[pairs[:, 0]] == code])
-            parts.append(self._unfold(points[rows], own, rows, dependencies[rows]))
+            component_pairs = np.searchsorted(rows, pairs[codes[pairs[:, 0]] == code])
+            components.append(self._unfold(points[rows], component_pairs, rows, dependencies[rows]))
             if self._interrupt is not None:
-                parts += [_nothing(np.flatnonzero(codes > code))] if (codes > code).any() else []
+                components += (
+                    [_make_zero_component(np.flatnonzero(codes > code))]
+                    if (codes > code).any()
+                    else []
+                )
                 break
-        return self._gather(points, codes, parts)
+        return self._gather(points, codes, components)
 
-    def _pairs(self, points: Floats) -> tuple[Indices, Indices | None, sparse.csr_array]:
-        """Return the constrained pairs, the rows' components and the dependencies in cliques.
+    def _find_pairs(self, points: Floats) -> tuple[Indices, Indices | None, sparse.csr_array]:
+        """Return the constrained pairs, the component of each row, and the clique dependencies.
 
-        The components are None unless they are to be unfolded separately.
+        The second item is None unless components are unfolded separately.
         """
         graph = neighbor_graph(points, self.n_neighbors)
         if self.prune_edges:
-            graph = pruned_graph(graph, n_steps=self.prune_steps, scale=self.prune_scale)
-        listed, labels = np.diff(graph.indptr), None
+            graph = prune_graph(graph, n_steps=self.prune_steps, scale=self.prune_scale)
+        n_listed, labels = np.diff(graph.indptr), None
         linked: NeighborGraph = graph
         if self.on_disconnected == "components":
-            n_parts, found = graph.connected_components()
-            labels = found.astype(np.intp) if n_parts > 1 else None
+            n_labels, component_labels = graph.connected_components()
+            labels = component_labels.astype(np.intp) if n_labels > 1 else None
         else:
             linked = linked_graph(graph, points, on_disconnected=self.on_disconnected)
         implied = sparse.csr_array((len(points), 0))
         if self.constraints == "equality" and self.angles and self.solver == "auto":
-            implied = clique_dependencies(points, linked, listed)
-        return clique_pairs(linked, angles=self.angles, listed=listed), labels, implied
+            implied = find_clique_dependencies(points, linked, n_listed)
+        pairs = list_clique_pairs(linked, angles=self.angles, n_neighbors=n_listed)
+        return pairs, labels, implied
 
     def _unfold(
         self, points: Floats, pairs: Indices, rows: Indices, implied: sparse.csr_array
-    ) -> _Part:
+    ) -> _Component:
         """Unfold one connected component, in the units of the data."""
         if len(points) == 1:
-            return _nothing(rows)
-        given, unit = unit_edges(points, pairs)
-        edges, groups = given.merged(_ONE_POINT)
-        problem = Problem(edges, self.constraints, self.objective, self._price(edges))
+            return _make_zero_component(rows)
+        all_edges, unit = scale_edges(points, pairs)
+        edges, groups = all_edges.merged(_MERGE_TOLERANCE)
+        problem = Problem(edges, self.constraints, self.objective, self._compute_price(edges))
         centered = points - points.mean(axis=0, dtype=np.float64)
         gram_trace = float(np.einsum("ij,ij->", centered, centered))
         feasible = problem.sign * gram_trace / unit if self.constraints == "equality" else -np.inf
-        found, proof = self._proven(problem, groups, feasible, implied)
-        residual = proof.residual
+        solution, certificate = self._solve_and_certify(problem, groups, feasible, implied)
+        residual = certificate.residual
         if self.constraints == "inequality":  # The solver may have repaired the solution already.
-            residual = max(residual, found.history["residual"][-1])
-        if not self._is_reached(proof) and self._interrupt is None:
+            residual = max(residual, solution.history["residual"][-1])
+        if not self._has_converged(certificate) and self._interrupt is None:
             warn(
-                f"MVU stopped after {found.n_iter} steps with a duality gap of {proof.gap:.1e} "
-                f"(tol={self.tol:.1e}) and a relative error of squared edge lengths of up to "
-                f"{residual:.1e}. Increase max_iter or tol, or use other constraints: "
-                '"inequality" is the easiest to solve.',
+                f"MVU stopped after {solution.n_iter} steps with a duality gap of "
+                f"{certificate.gap:.1e} (tol={self.tol:.1e}) and a relative error of squared "
+                f"edge lengths of up to {residual:.1e}. Increase max_iter or tol, or use other "
+                'constraints: "inequality" is the easiest to solve.',
                 ConvergenceWarning,
             )
-        values, factor = turned_to_axes(edges, proof.factor)
-        first = np.unique(groups, return_index=True)[1]  # one row per merged point
-        return _Part(
+        values, factor = turned_to_axes(edges, certificate.factor)
+        representatives = np.unique(groups, return_index=True)[1]  # One row per merged point.
+        return _Component(
             rows,
             factor[groups] * np.sqrt(unit),
             values * unit,
-            problem.value(proof.factor) * unit,
-            proof.value * unit,
-            proof.bound.value * unit,
+            problem.value(certificate.factor) * unit,
+            certificate.value * unit,
+            certificate.bound.value * unit,
             residual,
-            rows[first[edges.pairs]],
-            proof.bound.weights,
+            rows[representatives[edges.pairs]],
+            certificate.bound.weights,
             gram_trace,
-            found.n_iter,
-            found.history,
+            solution.n_iter,
+            solution.history,
         )
 
-    def _price(self, edges: Edges) -> float:
-        """Return the price of slack, ω / (1 - ω), and set ``slack_penalty_``."""
+    def _compute_price(self, edges: Edges) -> float:
+        """Return ω / (1 - ω), the price of slack, and set ``slack_penalty_``."""
         self.slack_penalty_ = 1.0
         if self.constraints not in ("l1", "squared"):
             return 1.0
-        least = least_price(edges) if self.constraints == "l1" and self.objective == "max" else 0.0
+        min_price = (
+            least_price(edges) if self.constraints == "l1" and self.objective == "max" else 0.0
+        )
         if self.slack_penalty == "auto":
             price = _AUTOMATIC_OMEGA / (1 - _AUTOMATIC_OMEGA)
             if self.constraints == "l1":
-                price = _AUTOMATIC_PRICE * (least or least_price(edges))
+                price = _AUTOMATIC_PRICE * (min_price or least_price(edges))
         elif self.slack_penalty == 1:
             raise ValueError(
                 "slack_penalty=1 gives the variance no weight. Set slack_penalty to less than 1."
             )
         else:
             price = float(self.slack_penalty) / (1 - float(self.slack_penalty))
-        if price < least:
+        if price < min_price:
             raise ValueError(
                 f"slack_penalty={self.slack_penalty} is too small for L1 slack: the trace would "
-                f"grow without bound. On this graph it must be at least {least / (1 + least):.6g}."
+                f"grow without bound. On this graph it must be at least "
+                f"{min_price / (1 + min_price):.6g}."
             )
         self.slack_penalty_ = price / (1 + price)
         return price
 
-    def _proven(
+    def _solve_and_certify(
         self, problem: Problem, groups: Indices, feasible: float, implied: sparse.csr_array
     ) -> tuple[Unfolding, Certificate]:
-        """Solve and certify. With solver="auto", try the other solver if the first one fails."""
-        on_face = self._on_face(problem, groups, implied)
+        """Return a solution and its certificate.
+
+        With ``solver="auto"``, the second solver is tried if the first one fails.
+        """
+        on_face = self._solve_on_face(problem, groups, implied)
         if on_face is not None:
-            proof = certify(problem, *on_face[:2], feasible, on_face.face)
-            # The other solvers do not converge on many equalities without a definite solution K.
-            many = len(problem.edges) > _EDGES_FOR_ALL["equality"]
-            if many or proof.gap <= max(self.tol, _FAILED) or self._interrupt is not None:
-                return on_face, proof
-        first, second = self._solvers(len(problem.edges))
-        found = self._solve(problem, groups, first)
-        proof = certify(problem, found.factor, found.weights, feasible)
-        gave_up = proof.gap > max(self.tol, _FAILED) and found.n_iter < self.max_iter
-        if second is None or not gave_up or self._interrupt is not None:
-            return found, proof
-        other = self._solve(problem, groups, second)
-        other_proof = certify(problem, other.factor, other.weights, feasible)
-        better = other_proof.gap < proof.gap or self._interrupt is not None
-        return (other, other_proof) if better else (found, proof)
+            certificate = certify(problem, *on_face[:2], feasible, on_face.face)
+            # The other solvers do not converge on many equalities if no feasible K is definite.
+            has_many_edges = len(problem.edges) > _MAX_INTERIOR_FIRST_EDGES["equality"]
+            if (
+                has_many_edges
+                or certificate.gap <= max(self.tol, _FAILURE_GAP)
+                or self._interrupt is not None
+            ):
+                return on_face, certificate
+        first, second = self._select_solvers(len(problem.edges))
+        solution = self._solve(problem, groups, first)
+        certificate = certify(problem, solution.factor, solution.weights, feasible)
+        has_failed = (
+            certificate.gap > max(self.tol, _FAILURE_GAP) and solution.n_iter < self.max_iter
+        )
+        if second is None or not has_failed or self._interrupt is not None:
+            return solution, certificate
+        second_solution = self._solve(problem, groups, second)
+        second_certificate = certify(
+            problem, second_solution.factor, second_solution.weights, feasible
+        )
+        is_better = second_certificate.gap < certificate.gap or self._interrupt is not None
+        return (second_solution, second_certificate) if is_better else (solution, certificate)
 
-    def _is_reached(self, proof: Certificate) -> bool:
-        return proof.gap <= self.tol and proof.met
+    def _has_converged(self, certificate: Certificate) -> bool:
+        return certificate.gap <= self.tol and certificate.met
 
-    def _solvers(self, n_edges: int) -> tuple[str, str | None]:
-        """Return the solver to use and the one to try if it fails."""
+    def _select_solvers(self, n_edges: int) -> tuple[str, str | None]:
+        """Return the first solver, and the second solver or None."""
         if self.solver != "auto":
             return self.solver, None
-        if n_edges <= _EDGES_FOR_ALL[self.constraints]:
+        if n_edges <= _MAX_INTERIOR_FIRST_EDGES[self.constraints]:
             return "interior_point", "low_rank"
-        return "low_rank", "interior_point" if n_edges <= _EDGES_AT_MOST else None
+        return "low_rank", "interior_point" if n_edges <= _MAX_INTERIOR_EDGES else None
 
-    def _on_face(
+    def _solve_on_face(
         self, problem: Problem, groups: Indices, implied: sparse.csr_array
     ) -> Unfolding | None:
-        """Return the solution on the face if rigid cliques leave little freedom, else None."""
-        # Columns (dependencies) that concern this component.
-        here = implied[:, np.diff(implied.tocsc().indptr) > 0]
-        one = np.arange(len(groups))
-        merging = sparse.csr_array((np.ones(len(groups)), (groups, one)))
+        """Return the solution of the special solver for rigid cliques.
+
+        Returns None if this solver does not apply.
+        """
+        # Select the dependencies (columns) of this component.
+        component_dependencies = implied[:, np.diff(implied.tocsc().indptr) > 0]
+        row_indices = np.arange(len(groups))
+        merge_matrix = sparse.csr_array((np.ones(len(groups)), (groups, row_indices)))
         options: dict[str, Any] = {"max_iter": self.max_iter, "report": report_of(self)}
         try:
-            return unfold_on_face(problem, (merging @ here).tocsr(), tol=0.1 * self.tol, **options)
+            return unfold_on_face(
+                problem,
+                (merge_matrix @ component_dependencies).tocsr(),
+                tol=0.1 * self.tol,
+                **options,
+            )
         except UnfoldingInterrupted as interrupt:
             self._interrupt = interrupt
             return interrupt.found
@@ -494,54 +525,61 @@ class MVU(_Unfolding):
             self._interrupt = interrupt
             return interrupt.found
 
-    def _gather(self, points: Floats, codes: Indices, parts: list[_Part]) -> Matrix:
+    def _gather(self, points: Floats, codes: Indices, components: list[_Component]) -> Matrix:
         """Combine the components into one block-diagonal K and set the fitted attributes."""
         sign = 1.0 if self.objective == "max" else -1.0
-        self.factor_, self.eigenvalues_ = gathered(
-            len(points), [(part.rows, part.factor, part.values) for part in parts]
+        self.factor_, self.eigenvalues_ = combine_components(
+            len(points),
+            [(component.rows, component.factor, component.values) for component in components],
         )
-        places = np.zeros((len(points), self.n_components))
-        for part in parts:
-            kept = part.factor[:, : self.n_components]
-            places[part.rows, : kept.shape[1]] = kept
+        coordinates = np.zeros((len(points), self.n_components))
+        for component in components:
+            leading_columns = component.factor[:, : self.n_components]
+            coordinates[component.rows, : leading_columns.shape[1]] = leading_columns
         self.trace_ = float(self.eigenvalues_.sum())
-        self.objective_ = sum(part.objective for part in parts)
-        bound = sum(part.bound for part in parts)
+        self.objective_ = sum(component.objective for component in components)
+        bound = sum(component.bound for component in components)
         self.dual_bound_ = sign * bound
-        self.duality_gap_ = relative_gap(sum(part.value for part in parts), bound)
-        self.primal_residual_ = max(part.residual for part in parts)
-        self.edges_ = np.concatenate([part.edges for part in parts])
-        self.edge_weights_ = np.concatenate([part.weights for part in parts])
-        self.n_iter_ = sum(part.n_iter for part in parts)
+        self.duality_gap_ = relative_gap(sum(component.value for component in components), bound)
+        self.primal_residual_ = max(component.residual for component in components)
+        self.edges_ = np.concatenate([component.edges for component in components])
+        self.edge_weights_ = np.concatenate([component.weights for component in components])
+        self.n_iter_ = sum(component.n_iter for component in components)
         self.history_ = {
-            name: [value for part in parts for value in part.history.get(name, [])]
+            name: [value for component in components for value in component.history.get(name, [])]
             for name in ("trace", "gap", "residual", "step", "active", "seconds")
         }
-        self.intrinsic_dim_ = intrinsic_dimension(self.eigenvalues_)
-        self.gram_trace_ = sum(part.gram_trace for part in parts)
-        self._judge_lock(points)
-        return places
+        self.intrinsic_dim_ = estimate_intrinsic_dimension(self.eigenvalues_)
+        self.gram_trace_ = sum(component.gram_trace for component in components)
+        self._check_locked(points)
+        return coordinates
 
-    def _judge_lock(self, points: Floats) -> None:
-        """Set ``locked_up_``. Warn if rows are locked while n_components loses variance."""
-        exact = self.constraints in ("equality", "inequality") and self.objective == "max"
-        self.locked_up_ = bool(exact and self.trace_ <= _LOCKED * self.gram_trace_)
-        gained = self.trace_ / self.gram_trace_ - 1
-        nearly = self.constraints == "equality" and exact and gained <= _NEARLY_LOCKED
-        beyond = 1 - self.eigenvalues_[: self.n_components].sum() / self.trace_
-        if not (self.locked_up_ or nearly) or beyond <= _BEYOND or self._interrupt is not None:
+    def _check_locked(self, points: Floats) -> None:
+        """Set ``locked_up_``, and warn if the rows are locked and n_components loses variance."""
+        is_exact = self.constraints in ("equality", "inequality") and self.objective == "max"
+        self.locked_up_ = bool(is_exact and self.trace_ <= _MAX_LOCKED_RATIO * self.gram_trace_)
+        gain = self.trace_ / self.gram_trace_ - 1
+        is_nearly_locked = (
+            self.constraints == "equality" and is_exact and gain <= _MAX_NEARLY_LOCKED_GAIN
+        )
+        remaining_fraction = 1 - self.eigenvalues_[: self.n_components].sum() / self.trace_
+        if (
+            not (self.locked_up_ or is_nearly_locked)
+            or remaining_fraction <= _MAX_REMAINING_FRACTION
+            or self._interrupt is not None
+        ):
             return
         result = "lock the rows: the embedding equals that of PCA"
         if not self.locked_up_:
-            result = f"almost lock the rows: variance grows by only {100 * gained:.1f}%"
+            result = f"almost lock the rows: variance grows by only {100 * gain:.1f}%"
         warn(
-            f"The edge constraints {result}, and {100 * beyond:.0f}% of the variance lies beyond "
-            f'n_components={self.n_components}. Lower n_neighbors, or use constraints="inequality",'
-            ' "l1" or "squared".',
+            f"The edge constraints {result}, and {100 * remaining_fraction:.0f}% of the variance "
+            f"lies beyond n_components={self.n_components}. Lower n_neighbors, or use "
+            'constraints="inequality", "l1" or "squared".',
         )
 
 
-class _Part(NamedTuple):
+class _Component(NamedTuple):
     """Unfolding of one connected component, in the units of the data."""
 
     rows: Indices
@@ -558,24 +596,25 @@ class _Part(NamedTuple):
     history: dict[str, list[float]]
 
 
-def _nothing(rows: Indices) -> _Part:
-    """Return a component whose rows are all at the origin."""
+def _make_zero_component(rows: Indices) -> _Component:
+    """Return a component with all rows at the origin."""
     empty = np.zeros((len(rows), 1)), np.zeros(1), 0.0, 0.0, 0.0, 0.0
-    return _Part(rows, *empty, np.zeros((0, 2), np.intp), np.zeros(0), 0.0, 0, {})
+    return _Component(rows, *empty, np.zeros((0, 2), np.intp), np.zeros(0), 0.0, 0, {})
 
 
-def intrinsic_dimension(eigenvalues: Vector) -> int:
+def estimate_intrinsic_dimension(eigenvalues: Vector) -> int:
     """Return the position of the largest drop of descending eigenvalues.
 
     Only positions that leave at most 5% of the sum count. 1e-4 of the sum is added to each
     eigenvalue, so that drops between negligible eigenvalues do not count.
 
-
-    >>> intrinsic_dimension(np.array([50.0, 30.0, 0.01, 0.0001, 1e-9]))
+    Examples
+    --------
+    >>> estimate_intrinsic_dimension(np.array([50.0, 30.0, 0.01, 0.0001, 1e-9]))
     2
     """
-    shares = eigenvalues / eigenvalues.sum()
-    after = np.append(shares[1:], 0.0)
-    drops = (shares + 1e-4) / (after + 1e-4)
-    drops[1 - np.cumsum(shares) > _BEYOND] = 0.0
+    fractions = eigenvalues / eigenvalues.sum()
+    next_fractions = np.append(fractions[1:], 0.0)
+    drops = (fractions + 1e-4) / (next_fractions + 1e-4)
+    drops[1 - np.cumsum(fractions) > _MAX_REMAINING_FRACTION] = 0.0
     return int(np.argmax(drops)) + 1

@@ -48,7 +48,7 @@ class NPE(_LinearEmbedding):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Directions a, as rows.
+        Directions a of the projection, as rows.
     mean_ : ndarray of shape (n_features,)
         Mean of the distinct training rows.
     eigenvalues_ : ndarray of shape (n_components,)
@@ -100,7 +100,7 @@ class NPE(_LinearEmbedding):
         self.pca = pca
         self.on_disconnected = on_disconnected
 
-    def _forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
+    def _build_forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
         weights = weight_matrix(points, graph.indptr, graph.indices, self.reg)
         n = len(points)
         return reconstruction_matrix(weights) / n, np.full(n, 1 / n)

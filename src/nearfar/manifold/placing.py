@@ -1,4 +1,4 @@
-"""Base class of the unfolding methods: new points, separate components, keyboard interrupts."""
+"""Base class of the unfolding methods, and placement of new points."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.manifold.graph_embedding import _GraphEmbedding, interpolated
+from nearfar.manifold.graph_embedding import _GraphEmbedding, interpolate_new_points
 from nearfar.parameters import Allowed, one_of
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.new_points import place_by_program, place_by_stress
 from nearfar.solvers.unfolding import UnfoldingInterrupted
 from nearfar.state import State, indices, none_or
 
-Placing = Literal["lle", "sdp", "sdp_refined"]
+OutOfSampleMethod = Literal["lle", "sdp", "sdp_refined"]
 
 #: Allowed values of the parameter ``out_of_sample``.
-PLACING: list[Allowed] = [one_of("lle", "sdp", "sdp_refined")]
+OUT_OF_SAMPLE_METHODS: list[Allowed] = [one_of("lle", "sdp", "sdp_refined")]
 
 
 class _Unfolding(_GraphEmbedding):
     """Base class of embeddings that preserve distances and place new points by their neighbors.
 
-    ``_embed`` sets ``_labels``, the connected component of each row, if components are unfolded
-    separately. It sets ``_interrupt`` if Ctrl-C stopped it: the best solution so far is kept.
+    If components are unfolded separately, ``_embed`` sets ``_labels``, the connected component of
+    each row. If Ctrl-C stops the fit, ``_embed`` sets ``_interrupt`` and returns the best solution
+    so far.
     """
 
     state = State({"_labels": none_or(indices("n", below="n"))})
     renamed_values: ClassVar = {"out_of_sample": {"sdp-refined": "sdp_refined"}}
 
-    out_of_sample: Placing
+    out_of_sample: OutOfSampleMethod
     reg: float
     _labels: Indices | None
     _interrupt: UnfoldingInterrupted | None
@@ -91,20 +92,22 @@ class _Unfolding(_GraphEmbedding):
     def _place(self, queries: Floats) -> Matrix:
         labels = self._labels
         if labels is None:
-            return self._place_by(np.arange(len(self._points)), queries)
+            return self._place_from_rows(np.arange(len(self._points)), queries)
         _, nearest = kneighbors(self._points, queries, n_neighbors=1)
-        placed = np.empty((len(queries), self._places.shape[1]))
-        for part in np.unique(labels[nearest]):
-            mine = labels[nearest[:, 0]] == part
-            placed[mine] = self._place_by(np.flatnonzero(labels == part), queries[mine])
-        return placed
+        new_coordinates = np.empty((len(queries), self._coordinates.shape[1]))
+        for component in np.unique(labels[nearest]):
+            in_component = labels[nearest[:, 0]] == component
+            new_coordinates[in_component] = self._place_from_rows(
+                np.flatnonzero(labels == component), queries[in_component]
+            )
+        return new_coordinates
 
-    def _place_by(self, rows: Indices, queries: Floats) -> Matrix:
+    def _place_from_rows(self, rows: Indices, queries: Floats) -> Matrix:
         return place_new_points(
             self._points[rows],
-            self._places[rows],
+            self._coordinates[rows],
             queries,
-            n_neighbors=self._listed,
+            n_neighbors=self._n_neighbors,
             method=self.out_of_sample,
             reg=self.reg,
         )
@@ -112,36 +115,36 @@ class _Unfolding(_GraphEmbedding):
 
 def place_new_points(
     points: Floats,
-    places: Matrix,
+    coordinates: Matrix,
     queries: Floats,
     *,
     n_neighbors: int,
-    method: Placing = "lle",
+    method: OutOfSampleMethod = "lle",
     reg: float = 1e-3,
 ) -> Matrix:
     """Return coordinates of new points, computed from their nearest (distinct) training rows.
 
-    Uses the formulas of :meth:`_Unfolding.transform`. Distances between ``places`` are in the
+    Uses the formulas of :meth:`_Unfolding.transform`. Distances between ``coordinates`` are in the
     units of ``points``. At least r + 1 neighbors are used if there are that many rows, where r is
-    the number of columns of ``places``. See Weinberger, K. Q., "Metric Learning with Convex
+    the number of columns of ``coordinates``. See Weinberger, K. Q., "Metric Learning with Convex
     Optimization", 2007, section 3.1.10. Its second constraint as printed is too weak; see the page
     of the guide on errors in the literature.
 
     Examples
     --------
     >>> points = np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]])
-    >>> places, query = points[:, :2] + 7, np.array([[0.5, 0.25, 0]])
-    >>> place_new_points(points, places, query, n_neighbors=3, method="sdp").round(5)
+    >>> coordinates, query = points[:, :2] + 7, np.array([[0.5, 0.25, 0]])
+    >>> place_new_points(points, coordinates, query, n_neighbors=3, method="sdp").round(5)
     array([[7.5 , 7.25]])
     """
-    k = min(len(points), max(n_neighbors, places.shape[1] + 1))
+    k = min(len(points), max(n_neighbors, coordinates.shape[1] + 1))
     if method == "lle":
-        return interpolated(points, places, queries, k, reg)
-    distances, near = kneighbors(points, queries, n_neighbors=k)
-    known, squared = places[near], distances**2
-    placed = place_by_program(known, squared)
+        return interpolate_new_points(points, coordinates, queries, k, reg)
+    distances, neighbors = kneighbors(points, queries, n_neighbors=k)
+    neighbor_coordinates, squared = coordinates[neighbors], distances**2
+    new_coordinates = place_by_program(neighbor_coordinates, squared)
     if method == "sdp_refined":
-        placed = place_by_stress(placed, known, squared)
-    same = distances[:, 0] == 0
-    placed[same] = places[near[same, 0]]
-    return placed
+        new_coordinates = place_by_stress(new_coordinates, neighbor_coordinates, squared)
+    is_training_row = distances[:, 0] == 0
+    new_coordinates[is_training_row] = coordinates[neighbors[is_training_row, 0]]
+    return new_coordinates

@@ -112,12 +112,16 @@ class RandomProjection(StatisticsLearner):
                 f"n_components={q} must not exceed the number of features of X, {p}. Decrease "
                 "n_components."
             )
-        draws = SparseRandomProjection if self.matrix_type == "sparse" else GaussianRandomProjection
-        drawn = draws(q, random_state=self.random_state).fit(np.zeros((2, p))).components_
+        projection_class = (
+            SparseRandomProjection if self.matrix_type == "sparse" else GaussianRandomProjection
+        )
+        matrix = (
+            projection_class(q, random_state=self.random_state).fit(np.zeros((2, p))).components_
+        )
         if self.matrix_type == "sparse":
-            return np.asarray(drawn.toarray(), np.float64)
+            return np.asarray(matrix.toarray(), np.float64)
         if self.matrix_type == "gaussian":
-            return np.asarray(drawn, np.float64)
-        axes, triangle = np.linalg.qr(drawn.T)
+            return np.asarray(matrix, np.float64)
+        axes, triangle = np.linalg.qr(matrix.T)
         # With these signs the basis of the subspace is unique and uniformly distributed.
         return np.sqrt(p / q) * (axes * np.sign(np.diag(triangle))).T

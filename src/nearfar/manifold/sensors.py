@@ -11,18 +11,19 @@ from scipy import linalg
 
 from nearfar.arrays import Matrix
 from nearfar.extras import require
-from nearfar.manifold.basis_unfolding import root, unfold_in
+from nearfar.manifold.basis_unfolding import compute_root, unfold_in_basis
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.solvers.stress_descent import StressDescent, descend_stress
 from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, turned_to_axes
 
-# Default ω / (1 - ω) times λ_2. It allows more slack than unfolding does, because the last stage
-# fits the lengths anyway, and a start that is not stretched may be folded.
-_PRICE = 5.0
+# Default of ω / (1 - ω) times λ_2, the second eigenvalue of the graph Laplacian. It is lower than
+# that of VariationalMVU and allows more slack: the last stage fits the lengths anyway, and a start
+# that is not stretched may be folded.
+_AUTOMATIC_PRICE = 5.0
 
 
 class SensorPlaces(NamedTuple):
-    """Positions found for sensors.
+    """Result of :func:`sensor_localization`: the positions of sensors.
 
     Attributes
     ----------
@@ -70,8 +71,8 @@ def sensor_localization(
     positions are unique up to rotation, reflection and shift, unless anchors fix these.
 
     Use it for sensor networks, and for maps from local distances of any kind. It fails if the graph
-    is not rigid (a part attached to only two sensors may flip), and if distances around a hole that
-    are too long or too numerous dominate. ``stress`` then stays large.
+    is not rigid (a part attached to only two sensors may flip). It also fails if distances measured
+    around a hole are too long, or so numerous that they dominate. ``stress`` then stays large.
 
     Cost: a sparse factorization of the graph, and O(E m) per step for E edges, m = ``n_basis``.
 
@@ -81,21 +82,21 @@ def sensor_localization(
         Pairs of sensors with a measured distance. If a pair is repeated, the shorter distance is
         used.
     distances : array-like of shape (n_edges,)
-        Distances of the pairs: positive, not squared.
+        Distances of the pairs. They must be positive and not squared.
     n_components : int, default=2
         Dimension of the positions.
     n_sensors : int, optional
         Number of sensors. The default is the largest index in ``edges`` plus one.
     anchors : dict, optional
         Known positions, by sensor index. The solution is rotated, reflected and shifted onto them;
-        then they stay fixed while the others move. ``n_components`` + 1 anchors in general position
-        fix the frame.
+        then the anchors stay fixed while the other sensors move. ``n_components`` + 1 anchors in
+        general position fix the frame.
     n_basis : int, default=10
         Number m of basis functions, at least ``n_components``.
     slack_penalty : float or "auto", default="auto"
-        ω between 0 and 1, for squared distances of mean 1. "auto" uses
-        :math:`\omega / (1 - \omega) = 5 / \lambda_2` of the graph Laplacian. Values close to 1
-        barely unfold the network.
+        Weight ω of the slack, between 0 and 1, for squared distances of mean 1. "auto" uses
+        :math:`\omega / (1 - \omega) = 5 / \lambda_2`, with the second eigenvalue of the graph
+        Laplacian. Values close to 1 barely unfold the network.
     max_iter : int, default=300
         Maximum number of steps of each descent.
 
@@ -125,8 +126,8 @@ def sensor_localization(
     >>> from nearfar.evaluation import procrustes_error
     >>> from nearfar.manifold import sensor_localization
     >>> true, edges, distances = make_sensor_network(300, noise=0.1, random_state=0)
-    >>> found = sensor_localization(edges, distances)
-    >>> bool(procrustes_error(true, found.positions) < 0.05)
+    >>> result = sensor_localization(edges, distances)
+    >>> bool(procrustes_error(true, result.positions) < 0.05)
     True
     """
     graph, unit = _check_graph(edges, distances, n_sensors)
@@ -138,31 +139,36 @@ def sensor_localization(
         name, "slack_penalty", slack_penalty, [one_of("auto"), real(0, 1 - 1e-12, open_low=True)]
     )
     check_parameter(name, "max_iter", max_iter, [integer(1)])
-    fixed, held = _check_anchors(anchors, n, n_components)
+    is_anchor, anchor_positions = _check_anchors(anchors, n, n_components)
     values, basis = laplacian_basis(graph, min(n_basis, n - 1))
     price = (
-        _PRICE / float(values[0])
+        _AUTOMATIC_PRICE / float(values[0])
         if slack_penalty == "auto"
         else float(slack_penalty) / (1 - float(slack_penalty))
     )
     problem = Problem(graph, "squared", price=price)
-    factor = basis @ root(unfold_in(problem, basis).Z)
-    start = _leading(graph, factor, n_components)
-    wide = _descend(graph, factor, price=price, max_iter=max_iter)
-    flat = _leading(graph, wide.factor, n_components)
-    last = _descend(graph, flat, price=1.0, reward=0.0, max_iter=max_iter, tol=1e-12)
-    places, n_iter = _leading(graph, last.factor, n_components), wide.n_iter + last.n_iter
-    size = np.sqrt(unit)
-    if fixed.any():
-        places = _onto(places, fixed, held / size)
-        start = _onto(start, fixed, held / size)
-        places[fixed] = held / size
-        last = _descend(
-            graph, places, price=1.0, reward=0.0, fixed=fixed, max_iter=max_iter, tol=1e-12
+    factor = basis @ compute_root(unfold_in_basis(problem, basis).Z)
+    start = _take_leading_axes(graph, factor, n_components)
+    wide_descent = _descend(graph, factor, price=price, max_iter=max_iter)
+    flattened = _take_leading_axes(graph, wide_descent.factor, n_components)
+    final_descent = _descend(graph, flattened, price=1.0, reward=0.0, max_iter=max_iter, tol=1e-12)
+    positions, n_iter = (
+        _take_leading_axes(graph, final_descent.factor, n_components),
+        wide_descent.n_iter + final_descent.n_iter,
+    )
+    length_unit = np.sqrt(unit)
+    if is_anchor.any():
+        positions = _align_to_targets(positions, is_anchor, anchor_positions / length_unit)
+        start = _align_to_targets(start, is_anchor, anchor_positions / length_unit)
+        positions[is_anchor] = anchor_positions / length_unit
+        final_descent = _descend(
+            graph, positions, price=1.0, reward=0.0, fixed=is_anchor, max_iter=max_iter, tol=1e-12
         )
-        places, n_iter = last.factor, n_iter + last.n_iter
-    slack = graph.squared_lengths(places) - graph.squared
-    return SensorPlaces(places * size, start * size, float(np.sqrt(np.mean(slack**2))), n_iter)
+        positions, n_iter = final_descent.factor, n_iter + final_descent.n_iter
+    slack = graph.squared_lengths(positions) - graph.squared
+    return SensorPlaces(
+        positions * length_unit, start * length_unit, float(np.sqrt(np.mean(slack**2))), n_iter
+    )
 
 
 def plot_sensors(
@@ -173,18 +179,19 @@ def plot_sensors(
     anchors: Mapping[int, ArrayLike] | None = None,
     ax: Any = None,
 ) -> Any:
-    """Draw sensors in the plane, with lines to their true positions.
+    """Plot sensors in the plane, with lines to their true positions.
 
     Parameters
     ----------
     places : SensorPlaces or array-like of shape (n_sensors, 2)
-        Positions found.
+        Estimated positions.
     true : array-like of shape (n_sensors, 2), optional
         True positions. Without anchors, ``places`` are rotated, reflected and shifted onto them.
     edges : array-like of int, shape (n_edges, 2), optional
-        Measured pairs, drawn as thin gray lines.
+        Pairs of sensors with a measured distance. They are drawn as thin gray lines.
     anchors : dict, optional
-        Known positions as in :func:`sensor_localization`, drawn as squares.
+        Known positions by sensor index, as in :func:`sensor_localization`. They are drawn as
+        squares.
     ax : matplotlib axes, optional
         Axes to draw on. The default is a new figure.
 
@@ -198,57 +205,65 @@ def plot_sensors(
     >>> from nearfar.datasets import make_sensor_network
     >>> from nearfar.manifold import plot_sensors, sensor_localization
     >>> true, edges, distances = make_sensor_network(100, radius=0.3, random_state=0)
-    >>> found = sensor_localization(edges, distances)
-    >>> ax = plot_sensors(found, true, edges=edges)  # doctest: +SKIP
+    >>> result = sensor_localization(edges, distances)
+    >>> ax = plot_sensors(result, true, edges=edges)  # doctest: +SKIP
     """
-    found = np.asarray(getattr(places, "positions", places), dtype=np.float64)
-    if found.ndim != 2 or found.shape[1] != 2:
-        raise ValueError(f"places must have shape (n_sensors, 2). Got shape {found.shape}.")
+    positions = np.asarray(getattr(places, "positions", places), dtype=np.float64)
+    if positions.ndim != 2 or positions.shape[1] != 2:
+        raise ValueError(f"places must have shape (n_sensors, 2). Got shape {positions.shape}.")
     collections = require("matplotlib.collections", "plot")
     if ax is None:
         figure = require("matplotlib.figure", "plot").Figure(figsize=(6, 6), layout="constrained")
         ax = figure.add_subplot()
     if true is not None:
         target = np.asarray(true, dtype=np.float64)
-        if target.shape != found.shape:
+        if target.shape != positions.shape:
             raise ValueError(
-                f"true and places must have the same shape. Got {target.shape} and {found.shape}."
+                "true and places must have the same shape. Got "
+                f"{target.shape} and {positions.shape}."
             )
         if not anchors:
-            found = _onto(found, np.ones(len(found), dtype=bool), target)
+            positions = _align_to_targets(positions, np.ones(len(positions), dtype=bool), target)
     if edges is not None:
         pairs = np.asarray(edges, dtype=np.intp)
-        lines = collections.LineCollection(found[pairs], colors="0.8", linewidths=0.4, zorder=0)
+        lines = collections.LineCollection(positions[pairs], colors="0.8", linewidths=0.4, zorder=0)
         ax.add_collection(lines)
     if true is not None:
-        errors = np.stack([target, found], axis=1)
+        errors = np.stack([target, positions], axis=1)
         ax.add_collection(
             collections.LineCollection(errors, colors="tab:red", linewidths=0.8, zorder=1)
         )
         ax.scatter(
             *target.T, s=6, facecolors="none", edgecolors="0.4", linewidths=0.5, label="true"
         )
-    ax.scatter(*found.T, s=4, color="tab:blue", label="found")
+    ax.scatter(*positions.T, s=4, color="tab:blue", label="found")
     if anchors:
-        at = found[np.array(list(anchors), dtype=np.intp)]
-        ax.scatter(*at.T, s=36, marker="s", facecolors="none", edgecolors="black", label="anchors")
+        anchor_positions = positions[np.array(list(anchors), dtype=np.intp)]
+        ax.scatter(
+            *anchor_positions.T,
+            s=36,
+            marker="s",
+            facecolors="none",
+            edgecolors="black",
+            label="anchors",
+        )
     ax.set_aspect("equal")
     ax.legend(loc="upper right", fontsize="small")
     return ax
 
 
-def _descend(graph: Edges, places: Matrix, **options: Any) -> StressDescent:
-    """Run the descent. Ctrl-C raises, because no estimator could keep the best solution so far."""
-    found = descend_stress(graph, places, **options)
-    if found.interrupt is not None:
-        raise found.interrupt
-    return found
+def _descend(graph: Edges, positions: Matrix, **options: Any) -> StressDescent:
+    """Run the descent. Ctrl-C raises, because no estimator stores the best solution so far."""
+    descent = descend_stress(graph, positions, **options)
+    if descent.interrupt is not None:
+        raise descent.interrupt
+    return descent
 
 
 def _check_graph(
     edges: ArrayLike, distances: ArrayLike, n_sensors: int | None
 ) -> tuple[Edges, float]:
-    """Return the edges, scaled to squared lengths of mean 1, and their mean before scaling."""
+    """Return the edges, scaled to squared lengths of mean 1, and the mean before scaling."""
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not len(pairs):
         raise ValueError(
@@ -271,14 +286,16 @@ def _check_graph(
     size = float(lengths.max())
     graph = Edges.from_pairs(pairs, (lengths / size) ** 2, n)
     if not len(graph):
-        raise ValueError("edges must join different sensors. All edges join one with itself.")
+        raise ValueError(
+            "edges must join different sensors, but every edge joins a sensor to itself."
+        )
     count, labels = graph.components()
     if count > 1:
         sizes = np.sort(np.bincount(labels))[::-1]
         raise ValueError(
             f"edges do not connect the sensors: there are {count} components, with {sizes[0]} "
             f"sensors in the largest and {sizes[-1]} in the smallest. Relative positions of "
-            "components cannot be determined. Remove the smaller ones, or add edges."
+            "components cannot be determined. Remove the smaller components, or add edges."
         )
     mean = float(graph.squared.mean())
     return graph.scaled(1 / mean), mean * size**2
@@ -288,33 +305,37 @@ def _check_anchors(
     anchors: Mapping[int, ArrayLike] | None, n: int, r: int
 ) -> tuple[NDArray[np.bool_], Matrix]:
     """Return a mask of the anchors, and their positions in the order of the sensors."""
-    fixed = np.zeros(n, dtype=bool)
+    is_anchor = np.zeros(n, dtype=bool)
     if anchors is None or (isinstance(anchors, Mapping) and not anchors):
-        return fixed, np.empty((0, r))
+        return is_anchor, np.empty((0, r))
     if not isinstance(anchors, Mapping):
         raise ValueError(
             f"anchors must be a dict from sensor index to position. Got {type(anchors).__name__}."
         )
     if not all(isinstance(i, int | np.integer) and 0 <= i < n for i in anchors):
         raise ValueError(f"anchors must have keys from 0 to {n - 1}. Got {list(anchors)}.")
-    numbers = sorted(anchors)
-    places = [np.asarray(anchors[i], dtype=np.float64).reshape(-1) for i in numbers]
-    if not all(len(place) == r and np.isfinite(place).all() for place in places):
+    indices = sorted(anchors)
+    positions = [np.asarray(anchors[i], dtype=np.float64).reshape(-1) for i in indices]
+    if not all(len(position) == r and np.isfinite(position).all() for position in positions):
         raise ValueError(f"anchors must have positions of {r} finite numbers each.")
-    held = np.array(places)
-    fixed[np.array(numbers, dtype=np.intp)] = True
-    return fixed, held
+    anchor_positions = np.array(positions)
+    is_anchor[np.array(indices, dtype=np.intp)] = True
+    return is_anchor, anchor_positions
 
 
-def _leading(graph: Edges, Y: Matrix, count: int) -> Matrix:
+def _take_leading_axes(graph: Edges, Y: Matrix, count: int) -> Matrix:
     _, axes = turned_to_axes(graph, Y)
     axes = axes[:, :count]
     return np.pad(axes, ((0, 0), (0, count - axes.shape[1])))
 
 
-def _onto(places: Matrix, which: NDArray[np.bool_], target: Matrix) -> Matrix:
-    """Rotate, reflect and shift places so that some of them come closest to given targets."""
+def _align_to_targets(positions: Matrix, mask: NDArray[np.bool_], target: Matrix) -> Matrix:
+    """Rotate, reflect and shift positions so that those in ``mask`` are closest to ``target``."""
 
-    own = places[which]
-    left, _, right = linalg.svd((own - own.mean(axis=0)).T @ (target - target.mean(axis=0)))
-    return np.asarray((places - own.mean(axis=0)) @ (left @ right) + target.mean(axis=0))
+    selected = positions[mask]
+    left_vectors, _, right_vectors = linalg.svd(
+        (selected - selected.mean(axis=0)).T @ (target - target.mean(axis=0))
+    )
+    return np.asarray(
+        (positions - selected.mean(axis=0)) @ (left_vectors @ right_vectors) + target.mean(axis=0)
+    )

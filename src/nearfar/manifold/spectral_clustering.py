@@ -15,7 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
 from nearfar.blocks import row_blocks
-from nearfar.manifold.graph_embedding import AFFINITY_PARAMETERS, normalized_affinity, reach
+from nearfar.manifold.graph_embedding import (
+    AFFINITY_PARAMETERS,
+    find_neighbor_radii,
+    normalize_affinity,
+)
 from nearfar.parameters import integer, one_of, random_state
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.spectral_step import (
@@ -80,7 +84,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
     cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
         Cluster centers, in the coordinates of ``transform``.
     width_ : float
-        Kernel width used.
+        Kernel width that the fit used.
 
     See Also
     --------
@@ -98,8 +102,8 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
     >>> from nearfar import SpectralClustering
     >>> X, y = make_moons(400, noise=0.05, random_state=0)
     >>> clusters = SpectralClustering(n_clusters=2).fit(X[::2])
-    >>> found = clusters.predict(X[1::2])
-    >>> bool(max((found == y[1::2]).mean(), (found != y[1::2]).mean()) > 0.99)
+    >>> labels = clusters.predict(X[1::2])
+    >>> bool(max((labels == y[1::2]).mean(), (labels != y[1::2]).mean()) > 0.99)
     True
     """
 
@@ -113,13 +117,13 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
             "labels_": indices("samples", below="clusters"),
             "_reach": floats("n"),
             "_roots": floats("n"),
-            "_listed": whole(low=1, most="n"),
+            "_n_neighbors": whole(low=1, most="n"),
             "width_": number(0, open_low=True),
         },
         fitted="labels_",
         rows="_points",
     )
-    renamed: ClassVar = {"tau": "width", "tau_": "width_"}
+    renamed: ClassVar = {"tau": "width", "tau_": "width_", "_listed": "_n_neighbors"}
     parameters: ClassVar = {
         "n_clusters": [integer(1)],
         "n_neighbors": [integer(1)],
@@ -167,30 +171,32 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         rows = self._check_X(X, reset=True, min_samples=2)
         check_squares(rows)
         check_spread(rows)
-        kept, where = distinct_rows(rows)
-        if self.n_clusters >= len(kept):
+        first_rows, inverse = distinct_rows(rows)
+        if self.n_clusters >= len(first_rows):
             raise ValueError(
                 f"n_clusters={self.n_clusters} must be less than the number of distinct rows of "
-                f"X ({len(kept)} of n_samples={len(rows)})."
+                f"X ({len(first_rows)} of n_samples={len(rows)})."
             )
-        points = rows[kept]
+        points = rows[first_rows]
         # With few rows, use all other rows as neighbors instead of raising an error.
         k = min(self.n_neighbors, len(points) - 1)
         graph = neighbor_graph(points, k)
-        n_parts, parts = graph.connected_components()
-        if n_parts > self.n_clusters:
+        n_graph_components, component_labels = graph.connected_components()
+        if n_graph_components > self.n_clusters:
             graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
-            parts = np.zeros_like(parts)
-        self._points, self._reach, self._listed = points, reach(graph, k), k
+            component_labels = np.zeros_like(component_labels)
+        self._points, self._reach, self._n_neighbors = points, find_neighbor_radii(graph, k), k
         lengths = graph.symmetrized()
         self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
         W = affinities(lengths, self.weights, self.width_)
-        A, self._roots = normalized_affinity(W)
-        self.eigenvalues_, self._vectors = leading_of_parts(A, self._roots, parts, self.n_clusters)
-        means = KMeans(self.n_clusters, n_init=10, random_state=self.random_state)
-        labels = means.fit_predict(unit_rows(self._vectors))
-        self.cluster_centers_ = means.cluster_centers_
-        self.labels_ = labels[where].astype(np.intp)
+        A, self._roots = normalize_affinity(W)
+        self.eigenvalues_, self._vectors = find_leading_eigenpairs(
+            A, self._roots, component_labels, self.n_clusters
+        )
+        kmeans = KMeans(self.n_clusters, n_init=10, random_state=self.random_state)
+        labels = kmeans.fit_predict(unit_rows(self._vectors))
+        self.cluster_centers_ = kmeans.cluster_centers_
+        self.labels_ = labels[inverse].astype(np.intp)
         return self
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.intp]:
@@ -224,9 +230,9 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
             Cluster of each point.
         """
         check_is_fitted(self)
-        placed = self._place(self._check_X(X, reset=False))
-        found = pairwise_distances_argmin(placed, self.cluster_centers_)
-        return np.asarray(found, dtype=np.intp)
+        coordinates = self._place(self._check_X(X, reset=False))
+        labels = pairwise_distances_argmin(coordinates, self.cluster_centers_)
+        return np.asarray(labels, dtype=np.intp)
 
     def transform(self, X: ArrayLike) -> Floats:
         r"""Map points by Nyström's formula, then scale them to unit length.
@@ -253,51 +259,55 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         return self._place(rows).astype(rows.dtype)
 
     def _place(self, queries: Floats) -> Matrix:
-        placed = np.empty((len(queries), self._vectors.shape[1]))
+        new_coordinates = np.empty((len(queries), self._vectors.shape[1]))
         axes = second_axes(self.eigenvalues_, self._vectors) / self._roots[:, None]
-        known = unit_rows(self._vectors)
+        training_coordinates = unit_rows(self._vectors)
         for block in row_blocks(len(queries), 16 * len(self._points)):
             lengths = joined_rows(
-                self._points, queries[block], n_neighbors=self._listed, reach=self._reach
+                self._points, queries[block], n_neighbors=self._n_neighbors, reach=self._reach
             )
             # The square root of the point's own sum is omitted: unit_rows cancels it.
-            placed[block] = unit_rows(affinities(lengths, self.weights, self.width_) @ axes)
+            new_coordinates[block] = unit_rows(
+                affinities(lengths, self.weights, self.width_) @ axes
+            )
             rows = np.repeat(np.arange(lengths.shape[0]), np.diff(lengths.indptr))
-            same = lengths.data == 0
-            placed[block.start + rows[same]] = known[lengths.indices[same]]
-        return placed
+            is_training_row = lengths.data == 0
+            new_coordinates[block.start + rows[is_training_row]] = training_coordinates[
+                lengths.indices[is_training_row]
+            ]
+        return new_coordinates
 
     @property
     def _n_features_out(self) -> int:
         return int(self._vectors.shape[1])
 
 
-def leading_of_parts(
-    A: sparse.csr_array, roots: Matrix, parts: NDArray[Any], n_largest: int
+def find_leading_eigenpairs(
+    A: sparse.csr_array, roots: Matrix, component_labels: NDArray[Any], n_largest: int
 ) -> tuple[Matrix, Matrix]:
-    """Return the largest eigenpairs of a normalized graph, each within one connected component.
+    """Return the largest eigenvalues of a normalized graph, and their eigenvectors as columns.
 
-    Lanczos's method could mix or miss the eigenvalues 1 of several components. Here each component
-    has its own eigenvalue 1 by construction.
+    Each eigenvector is nonzero only within one connected component. If Lanczos's method were
+    applied to all rows, it could mix or miss the eigenvalues 1 of several components.
     """
     n = len(roots)
-    found: list[tuple[float, Matrix]] = []
-    for part in range(int(parts.max()) + 1):
-        rows = np.flatnonzero(parts == part)
+    eigenpairs: list[tuple[float, Matrix]] = []
+    for label in range(int(component_labels.max()) + 1):
+        rows = np.flatnonzero(component_labels == label)
         vector = np.zeros(n)
         vector[rows] = roots[rows] / np.linalg.norm(roots[rows])
-        found.append((1.0, vector))
-        more = min(n_largest - 1, len(rows) - 1)
-        if more:
-            inner = A[rows][:, rows]
-            normalized = sparse.csr_array(sparse.eye_array(len(rows), format="csr") - inner)
-            values, vectors = smallest_eigenpairs(normalized, more, vector[rows])
-            for value, inside in zip(values, vectors.T, strict=True):
+        eigenpairs.append((1.0, vector))
+        n_further = min(n_largest - 1, len(rows) - 1)
+        if n_further:
+            block = A[rows][:, rows]
+            normalized = sparse.csr_array(sparse.eye_array(len(rows), format="csr") - block)
+            values, vectors = smallest_eigenpairs(normalized, n_further, vector[rows])
+            for value, component_vector in zip(values, vectors.T, strict=True):
                 vector = np.zeros(n)
-                vector[rows] = inside
-                found.append((1 - float(value), vector))
-    found.sort(key=lambda pair: -pair[0])  # stable
-    leading = found[:n_largest]
+                vector[rows] = component_vector
+                eigenpairs.append((1 - float(value), vector))
+    eigenpairs.sort(key=lambda pair: -pair[0])
+    leading = eigenpairs[:n_largest]
     return np.array([value for value, _ in leading]), fix_signs(
         np.array([vector for _, vector in leading])
     ).T

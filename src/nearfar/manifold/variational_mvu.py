@@ -9,7 +9,7 @@ import numpy as np
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
 from nearfar.manifold.basis_unfolding import BASIS_PARAMETERS, _BasisUnfolding
-from nearfar.manifold.placing import Placing
+from nearfar.manifold.placing import OutOfSampleMethod
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.spectral_step import smallest_eigenpairs
@@ -55,7 +55,8 @@ class VariationalMVU(_BasisUnfolding):
         Number m of basis functions, at least ``n_components``. More functions slow the program down
         and rarely improve the result.
     basis : {"laplacian", "lle"}, default="laplacian"
-        Lowest eigenvectors of the graph Laplacian, or of the matrix of locally linear embedding.
+        Basis functions: the lowest eigenvectors of the graph Laplacian ("laplacian") or of the
+        matrix of locally linear embedding ("lle").
     constraints : {"squared", "inequality"}, default="squared"
         Constraint on the squared length of each edge: "squared" allows deviations at a price,
         "inequality" forbids edges to become longer. See Notes.
@@ -69,8 +70,8 @@ class VariationalMVU(_BasisUnfolding):
         Maximum number of iterations. It applies to each of the two stages of the refinement. Far
         more iterations in the first stage crumple the sheet.
     bound_iter : int, default=200
-        Number of further steps for the bound, which do not change the embedding. They are in m
-        dimensions. 0 means none.
+        Number of further steps that improve ``dual_bound_`` and do not change the embedding. The
+        steps are in m dimensions. 0 skips them.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         Method by which ``transform`` places new points.
     reg : float, default=1e-3
@@ -91,35 +92,36 @@ class VariationalMVU(_BasisUnfolding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     factor_ : ndarray of shape (n_distinct, n_columns)
-        Y in all dimensions, on its principal axes: :math:`K = Y Y^T`. K has one block per
-        component.
+        Matrix Y with :math:`K = Y Y^T`, in all dimensions, rotated to its principal axes. K has one
+        block per component.
     eigenvalues_ : ndarray of shape (n_columns,)
         Eigenvalues of K, in descending order.
     trace_ : float
         Trace of K.
     objective_ : float
-        Trace minus the price of slack.
+        Value of the objective: the trace of K minus the price of slack.
     primal_residual_ : float
         Largest relative slack of a squared length. With inequalities, only edges that are too long
         count.
     dual_bound_ : float
         Certified upper bound on the objective of any K.
     duality_gap_ : float
-        (bound - objective) / bound.
+        Relative duality gap (bound - objective) / bound.
     basis_gap_ : float
         Relative duality gap of Z within the basis.
     stress_ : float
         Root mean square of the slack in ``embedding_``, relative to the mean squared length.
     edges_ : ndarray of shape (n_edges, 2)
-        Pairs of distinct rows with a constraint.
+        Pairs of distinct rows whose distance is constrained.
     edge_weights_ : ndarray of shape (n_edges,)
         Multipliers of the edges, which certify the bound.
     slack_penalty_ : float
-        ω used by the fit. With several components, the largest.
+        Value of ω that the fit used. With several components, the largest value.
     n_iter_ : int
         Number of iterations.
     history_ : dict
-        "objective" (which the descent minimizes), "step" and "seconds" of each step of all stages.
+        Values of "objective" (which the descent minimizes), "step" and "seconds" at each step of
+        all stages.
 
     See Also
     --------
@@ -175,7 +177,7 @@ class VariationalMVU(_BasisUnfolding):
         refine: bool = True,
         max_iter: int = 100,
         bound_iter: int = 200,
-        out_of_sample: Placing = "lle",
+        out_of_sample: OutOfSampleMethod = "lle",
         reg: float = 1e-3,
         on_disconnected: Literal["link", "raise", "components"] = "link",
         random_state: int | np.random.RandomState | None = 0,
@@ -197,7 +199,9 @@ class VariationalMVU(_BasisUnfolding):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _basis(self, points: Floats, graph: NeighborGraph, edges: Edges, first: Indices) -> Matrix:
+    def _compute_basis(
+        self, points: Floats, graph: NeighborGraph, edges: Edges, representatives: Indices
+    ) -> Matrix:
         if self.n_basis < self.n_components:
             raise ValueError(
                 f"n_basis={self.n_basis} must be at least n_components={self.n_components}."
@@ -208,5 +212,5 @@ class VariationalMVU(_BasisUnfolding):
         weights = weight_matrix(points, graph.indptr, graph.indices, self.reg)
         constant = np.full(len(points), len(points) ** -0.5)
         return np.asarray(
-            smallest_eigenpairs(reconstruction_matrix(weights), m, constant)[1][first]
+            smallest_eigenpairs(reconstruction_matrix(weights), m, constant)[1][representatives]
         )

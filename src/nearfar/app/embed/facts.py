@@ -18,7 +18,7 @@ from nearfar.evaluation.quality import (
     embedding_quality,
     rank_trustworthiness,
 )
-from nearfar.manifold.mvu import intrinsic_dimension
+from nearfar.manifold.mvu import estimate_intrinsic_dimension
 from nearfar.words import count, percent, small_percent
 
 Floats = NDArray[Any]
@@ -214,7 +214,7 @@ def spectrum(learner: Learner, n_drawn: int) -> dict[str, Any]:
     dimension = None
     if len(values) > 1:
         rest = max(0.0, 1.0 - float(shares.sum()))
-        dimension = intrinsic_dimension(np.append(shares, rest) if rest > 1e-9 else shares)
+        dimension = estimate_intrinsic_dimension(np.append(shares, rest) if rest > 1e-9 else shares)
         # No drop can be seen behind the last that is known, unless there are no others.
         every = name in ("MVU", "PCA") and rest <= 1e-9
         dimension = dimension if dimension < len(values) or every else None
