@@ -295,7 +295,7 @@ def test_a_small_gap_at_a_point_that_is_not_feasible_counts_for_nothing():
 # ---------------------------------------------------------------------- the certificate by hand
 
 
-def least_eigenvalue(n, pairs, weights):
+def min_eigenvalue(n, pairs, weights):
     """Return the smallest eigenvalue of the weights' Laplacian on centered vectors, densely."""
     L = np.zeros((n, n))
     for (i, j), w in zip(pairs, weights, strict=True):
@@ -362,7 +362,7 @@ def test_the_certificate_is_what_its_definition_says(name, solver, constraints, 
         return sign * (Y**2).sum() - cost.get(constraints, 0.0)
 
     # The weights are feasible for the dual, and the bound follows from them.
-    assert least_eigenvalue(len(X), mvu.edges_, w) >= sign - 1e-7 * max(1, 1e-6 * np.abs(w).max())
+    assert min_eigenvalue(len(X), mvu.edges_, w) >= sign - 1e-7 * max(1, 1e-6 * np.abs(w).max())
     if constraints == "inequality":
         assert (w >= 0).all()
     if constraints == "l1":
@@ -431,7 +431,7 @@ def test_equalities_are_met_by_moving_points_a_little():
 def test_eigenvalues_are_proven_from_below_whatever_their_sign(weights):
     pairs = np.column_stack([np.arange(11), np.arange(1, 12)])
     edges = Edges.from_pairs(pairs, np.ones(11), 12)
-    true = least_eigenvalue(12, pairs, weights)
+    true = min_eigenvalue(12, pairs, weights)
     assert true * weights[0] > 0
     found = proven_eigenvalue(edges, weights)
     assert found <= true and found == pytest.approx(true, rel=1e-6)

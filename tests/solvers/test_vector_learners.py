@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
 from nearfar.solvers.fisher_direction import Scores, fisher_direction, scale_and_intercept
-from nearfar.solvers.hinge_program import hinge_program, hinge_program_near
+from nearfar.solvers.hinge_program import solve_hinge_program, solve_hinge_program_locally
 from nearfar.solvers.hyperplanes import lifted, row_space
 from nearfar.solvers.label_ridge import label_ridge
 from nearfar.solvers.minimax_probability import minimax_direction
@@ -113,10 +113,10 @@ def test_rows_far_from_their_margin_may_be_left_out(gap, C):
     X, y = overlapping(900, 6, gap=gap, share=0.3)
     given = (y[:, None] * np.column_stack([X, np.ones(900)]), np.ones(900), np.full(900, C))
     given += (np.append(np.ones(6), 0.0), np.zeros(7))
-    whole = hinge_program(*given)
+    whole = solve_hinge_program(*given)
     far_off = np.random.default_rng(0).standard_normal(900)  # a guess that tells nothing
     for short in (None, 1 - given[0] @ whole.x, far_off):
-        found = hinge_program_near(*given, short)
+        found = solve_hinge_program_locally(*given, short)
         assert np.isclose(found.objective, whole.objective, rtol=1e-9)
         assert np.allclose(found.x, whole.x, atol=1e-4)
         assert -1e-12 <= found.gap / whole.objective <= 1e-9

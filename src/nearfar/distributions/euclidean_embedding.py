@@ -13,12 +13,12 @@ from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.spectral_step import (
     Spectrum,
     distance_axes,
-    double_centered,
+    double_center,
     first_solution,
     is_positive,
     leading_spectrum,
     smallest_eigenvalue,
-    warn_of_empty,
+    warn_about_zero_coordinates,
 )
 from nearfar.state import State, floats, number
 
@@ -172,7 +172,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
         squared = D**2
         means = squared.mean(axis=0)
         self.shift_ = 0.0
-        found = self._spectrum(double_centered(squared, in_place=self.indefinite != "shift"))
+        found = self._spectrum(double_center(squared, in_place=self.indefinite != "shift"))
         self.negative_share_ = found.negative_share
         if self.indefinite == "raise" and found.negative_share > _ROUNDING:
             raise ValueError(
@@ -181,13 +181,13 @@ class EuclideanEmbedding(_DistributionEmbedding):
                 "metric."
             )
         if self.indefinite == "shift" and found.negative_share > 0:
-            self.shift_ = -2 * smallest_eigenvalue(double_centered(squared))
+            self.shift_ = -2 * smallest_eigenvalue(double_center(squared))
             squared += self.shift_
             np.fill_diagonal(squared, 0.0)
             means = squared.mean(axis=0)
-            found = self._spectrum(double_centered(squared, in_place=True))
+            found = self._spectrum(double_center(squared, in_place=True))
         values, vectors = self._kept(found)
-        warn_of_empty("EuclideanEmbedding", values)
+        warn_about_zero_coordinates("EuclideanEmbedding", values)
         self.eigenvalues_, self._means = values, means
         self._axes = distance_axes(values, vectors)
         return first_solution(values, vectors)

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Matrix
 from nearfar.parameters import check_parameter, integer
 from nearfar.solvers.kernel_repair import checked_square, exponential_kernel, quantile_width
-from nearfar.solvers.spectral_step import double_centered, share_of_negative
+from nearfar.solvers.spectral_step import compute_negative_share, double_center
 from nearfar.words import count, percent
 
 # Violations of the triangle inequality up to this value, relative to the median, count as rounding
@@ -159,7 +159,7 @@ def metric_report(
         _all_triples(D) if every <= max_triples else _sampled_triples(D, max_triples, random_state)
     )
     largest, triple = worst
-    centered = np.asarray(np.linalg.eigvalsh(double_centered(D**2)), np.float64)
+    centered = np.asarray(np.linalg.eigvalsh(double_center(D**2)), np.float64)
     sigma = _typical(D) or 1.0 if width is None else width
     kernel = np.linalg.eigvalsh(exponential_kernel(D, sigma))
     return MetricReport(
@@ -169,7 +169,7 @@ def metric_report(
         worst_triple=triple,
         n_triples=looked,
         is_exhaustive=every <= max_triples,
-        negative_share=share_of_negative(centered) if D.any() else 0.0,
+        negative_share=compute_negative_share(centered) if D.any() else 0.0,
         smallest_eigenvalue=float(centered[0]),
         largest_eigenvalue=float(centered[-1]),
         kernel_width=float(sigma),

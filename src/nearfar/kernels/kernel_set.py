@@ -11,7 +11,7 @@ from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.blocks import row_blocks
-from nearfar.solvers.eigen import least_eigenvalue
+from nearfar.solvers.eigen import min_eigenvalue
 
 # A kernel of up to _WHOLE rows is fully checked for negative eigenvalues. Of a larger kernel, a
 # submatrix of _TESTED rows is checked.
@@ -340,7 +340,7 @@ def _negative(K: NDArray[Any], slack: float) -> float | None:
     # A Cholesky factorization shows that there is none, ten times faster than eigenvalues do.
     if slack > 0 and linalg.lapack.dpotrf(shifted, overwrite_a=True)[1] == 0:
         return None
-    least = least_eigenvalue(np.asarray(K, dtype=float))
+    least = min_eigenvalue(np.asarray(K, dtype=float))
     return least if least < -slack else None
 
 

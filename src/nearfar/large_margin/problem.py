@@ -31,7 +31,7 @@ from nearfar.large_margin.triplet_loss import (
     weigh_hinges,
 )
 from nearfar.large_margin.working_set import COARSE_NUMBERS, WIDE, ListedMargin, Structure
-from nearfar.solvers.eigen import least_eigenvalue, some_eigh
+from nearfar.solvers.eigen import min_eigenvalue, partial_eigh
 
 # Tuned for the time of a whole fit on digits, letter and generated sets; none moves the optimum.
 FIRST_CHECK, LAST_CHECK = 5, 20  # iterations between full searches, at first and later
@@ -242,7 +242,7 @@ class LargeMargin(ListedMargin):
         kept = min(kept, self.max_rows - 1)
         here = self.evaluate(L).loss
         slope, _ = self._slope(L, self.smoothing)
-        values, vectors = some_eigh(slope, 0, min(MORE_ROWS, self.max_rows - kept) - 1)
+        values, vectors = partial_eigh(slope, 0, min(MORE_ROWS, self.max_rows - kept) - 1)
         values = values[values < 0]
         if not len(values):
             return False
@@ -426,7 +426,7 @@ def least_ratio(Q: Matrix, P: Matrix) -> float:
         return float(np.min(Q / (P + 1e-12 * P.mean())))
     ridged = P + 1e-12 * np.trace(P) / len(P) * np.eye(len(P))
     try:
-        return least_eigenvalue(Q, ridged)
+        return min_eigenvalue(Q, ridged)
     except linalg.LinAlgError:  # P is nothing but rounding
         return -np.inf
 

@@ -32,7 +32,7 @@ from nearfar.large_margin.triplet_loss import (
     full_loss,
     measure,
 )
-from nearfar.solvers.eigen import least_eigenvalue
+from nearfar.solvers.eigen import min_eigenvalue
 
 Structure = Literal["full", "diagonal"]
 
@@ -436,4 +436,4 @@ def shrinkage_of(before: Matrix, now: Matrix) -> float:
     values = linalg.eigvalsh(first)
     if values[0] <= 1e-10 * values[-1]:
         return 0.0  # too near to singular for the ratio to be trusted
-    return least_eigenvalue(now.T @ now, first)
+    return min_eigenvalue(now.T @ now, first)

@@ -15,7 +15,7 @@ from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, none, random_state, real
 from nearfar.solvers.descent import Descent, descend
-from nearfar.solvers.eigen import descending_eigh, some_eigh
+from nearfar.solvers.eigen import descending_eigh, partial_eigh
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 
 # Maximum number of times that a map of too low rank gets a new direction.
@@ -208,7 +208,7 @@ class MCML(_SoftLearner):
                 G = engine.metric_gradient(found.point) / len(rows)
                 M = found.point.T @ found.point
                 slack = float(np.sum(G * M))
-                (least,), direction = some_eigh(G, 0, 0)
+                (least,), direction = partial_eigh(G, 0, 0)
                 if not found.converged or -least <= max(slack, 1e-7):
                     break
                 found.point = _with_direction(found.point, direction[:, 0], found, engine)

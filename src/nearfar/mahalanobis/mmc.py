@@ -18,7 +18,7 @@ from nearfar.mahalanobis.starts import STARTS, Spread, start_map
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend_with_proof, escape
-from nearfar.solvers.eigen import descending_eigh, fix_signs, range_whitener, some_eigh, whitener
+from nearfar.solvers.eigen import descending_eigh, fix_signs, partial_eigh, range_whitener, whitener
 from nearfar.solvers.projections import (
     alternating_projection,
     project_halfspace,
@@ -392,7 +392,7 @@ class _MeanDistance:
             diagonal = self._squares.T @ weights / self.n_pairs
             return diagonal, float(diagonal.max())
         G = self.differences.scatter(weights) / self.n_pairs
-        return G, float(some_eigh(G, len(G) - 1, len(G) - 1)[0][0])
+        return G, float(partial_eigh(G, len(G) - 1, len(G) - 1)[0][0])
 
     def ascent(self, A: Matrix) -> tuple[float, Matrix]:
         """Return the mean of √(d'Ad) and its gradient in A."""

@@ -16,7 +16,7 @@ from nearfar.mahalanobis.priors import PRIORS, prior_factor
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend_with_proof
-from nearfar.solvers.eigen import least_eigenvalue, whitener
+from nearfar.solvers.eigen import min_eigenvalue, whitener
 from nearfar.state import State, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
@@ -219,7 +219,7 @@ class SDML(PairLearner):
 
     def _balance(self, inverse: Matrix, K: Matrix) -> float:
         T = whitener(inverse, 1e-12)
-        least = least_eigenvalue(T.T @ K @ T)
+        least = min_eigenvalue(T.T @ K @ T)
         largest = -1 / least if least < 0 else np.inf
         if isinstance(self.balance, str):
             return float(min(_BALANCE, _SHARE_OF_LARGEST * largest))

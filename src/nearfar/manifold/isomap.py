@@ -19,10 +19,10 @@ from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.shortest_paths import all_shortest_paths
 from nearfar.solvers.spectral_step import (
     distance_axes,
-    double_centered,
+    double_center,
     first_solution,
     leading_spectrum,
-    warn_of_empty,
+    warn_about_zero_coordinates,
 )
 from nearfar.state import State, floats, object_of
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
@@ -204,12 +204,12 @@ class Isomap(_GeodesicEmbedding):
         paths *= paths  # In place: only one array of this size is allocated.
         means = np.empty(n)
         means[order] = paths.mean(axis=0)
-        B = double_centered(paths, in_place=True)
+        B = double_center(paths, in_place=True)
         values, ordered, self.negative_share_ = leading_spectrum(B, self.n_components)
         vectors = np.empty_like(ordered)
         vectors[order] = ordered
         vectors = fix_signs(vectors.T).T
-        warn_of_empty("Isomap", values)
+        warn_about_zero_coordinates("Isomap", values)
         self.eigenvalues_ = values
         self._axes = distance_axes(values, vectors)
         # The eigenvectors sum to zero, so only the column means contribute.

@@ -14,9 +14,9 @@ from nearfar.manifold.isomap import _GeodesicEmbedding, residual_variance, squar
 from nearfar.parameters import integer, random_state
 from nearfar.solvers.spectral_step import (
     distance_axes,
-    double_centered,
+    double_center,
     leading_spectrum,
-    warn_of_empty,
+    warn_about_zero_coordinates,
 )
 from nearfar.state import State, floats, indices
 from nearfar.summaries.neighbor_graph import Disconnected
@@ -128,9 +128,9 @@ class LandmarkIsomap(_GeodesicEmbedding):
         between = squared[:, self.landmarks_]
         means = between.mean(axis=0)
         values, vectors, self.negative_share_ = leading_spectrum(
-            double_centered(between, in_place=True), self.n_components
+            double_center(between, in_place=True), self.n_components
         )
-        warn_of_empty("LandmarkIsomap", values)
+        warn_about_zero_coordinates("LandmarkIsomap", values)
         self.eigenvalues_ = values
         self._axes = distance_axes(values, vectors)
         self._shift = -0.5 * means @ self._axes

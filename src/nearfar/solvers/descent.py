@@ -10,7 +10,7 @@ import numpy as np
 from scipy import optimize
 
 from nearfar.arrays import Matrix
-from nearfar.solvers.eigen import some_eigh
+from nearfar.solvers.eigen import partial_eigh
 
 #: Of a matrix (or a vector): the value to be lowered, and its gradient.
 Objective = Callable[[Matrix], tuple[float, Matrix]]
@@ -248,7 +248,7 @@ def escape(
         direction[np.argmin(slope)] = 1.0
         lowest, longest, rows = slope.min(), np.abs(L).max(), L
     else:
-        values, vectors = some_eigh(slope, 0, 0)
+        values, vectors = partial_eigh(slope, 0, 0)
         lowest, direction = values[0], vectors[:, 0]
         # Rotated so that the last row is the weakest, which the new one replaces.
         _, singular, axes = np.linalg.svd(L, full_matrices=False)

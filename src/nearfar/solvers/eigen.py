@@ -8,7 +8,9 @@ from scipy import linalg
 from nearfar.arrays import Matrix, Vector
 
 
-def some_eigh(A: Matrix, first: int, last: int, B: Matrix | None = None) -> tuple[Matrix, Matrix]:
+def partial_eigh(
+    A: Matrix, first: int, last: int, B: Matrix | None = None
+) -> tuple[Matrix, Matrix]:
     """Eigenvalues number ``first`` to ``last``, ascending, and their vectors (columns).
 
     LAPACK's driver for a few of them gives up on some clusters of equal eigenvalues, on some
@@ -21,7 +23,7 @@ def some_eigh(A: Matrix, first: int, last: int, B: Matrix | None = None) -> tupl
         return values[first : last + 1], vectors[:, first : last + 1]
 
 
-def least_eigenvalue(A: Matrix, B: Matrix | None = None) -> float:
+def min_eigenvalue(A: Matrix, B: Matrix | None = None) -> float:
     """The least eigenvalue of a symmetric matrix, or of a pencil."""
     try:
         return float(linalg.eigh(A, B, eigvals_only=True, subset_by_index=[0, 0])[0])
@@ -33,7 +35,7 @@ def descending_eigh(S: Matrix, n_largest: int | None = None) -> tuple[Matrix, Ma
     """Eigenvalues and eigenvectors (columns) of a symmetric matrix, largest first."""
     size = len(S)
     keep = size if n_largest is None else min(n_largest, size)
-    values, vectors = some_eigh((S + S.T) / 2, size - keep, size - 1)
+    values, vectors = partial_eigh((S + S.T) / 2, size - keep, size - 1)
     return values[::-1], vectors[:, ::-1]
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from nearfar.arrays import Mask, Matrix, Vector
 from nearfar.solvers.eigen import descending_eigh
-from nearfar.solvers.hinge_program import hinge_program
+from nearfar.solvers.hinge_program import solve_hinge_program
 from nearfar.solvers.projections import project_psd
 from nearfar.solvers.symmetric_vectors import smat, svec_of_squares
 
@@ -93,7 +93,7 @@ def idealized_program(
     floor = float(prices[~similar] @ squared[~similar]) / level
     dimension = p if cone else 0
     if nu < 1:
-        solution = hinge_program(
+        solution = solve_hinge_program(
             np.column_stack([A, -(~similar * 1.0)]),
             h,
             prices,
@@ -106,7 +106,7 @@ def idealized_program(
         )
         alpha = solution.dual
     else:  # gamma is as large as it takes, and every dissimilar pair short of it
-        solution = hinge_program(
+        solution = solve_hinge_program(
             A[similar],
             h[similar],
             prices[similar],

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.hinge_program import HingePoint, centered_move
+from nearfar.solvers.hinge_program import HingePoint, compute_centered_move
 from nearfar.solvers.smoothed_hinges import SmoothedHinges
 
 # Rows so far from the corner, in widths of it and at least, are left out of steps.
@@ -143,9 +143,9 @@ def exact_end(
     .. math:: \min \tfrac12\|W\|^2 + \sum_i c_i \xi_i, \qquad
         y_i f_i + \xi_i - r_i = 1,\quad \xi, r \ge 0,
 
-    in the factors: `hinge_program`, with the scores linear in them at every step and the curvature
-    of the Lagrangian in place of the quadratic term. It has no globalisation, and needs none from
-    where rounded hinges end.
+    in the factors: `solve_hinge_program`, with the scores linear in them at every step and the
+    curvature of the Lagrangian in place of the quadratic term. It has no globalisation, and needs
+    none from where rounded hinges end.
 
     Parameters
     ----------
@@ -183,10 +183,10 @@ def _interior(problem: SmoothedHinges, point: Vector, width: float, max_iter: in
             return state.x
         if not state.factor():
             return None
-        move, length = centered_move(state, share=_STEP, least=1e-3)
+        move, length = compute_centered_move(state, fraction=_STEP, min_centering=1e-3)
         if not (np.isfinite(move.x).all() and length > 1e-8):
             return None
-        state = state.moved(move, length).inside()
+        state = state.take_step(move, length).clip_to_interior()
     return None
 
 

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.parameters import check_parameter, integer, none, one_of, real
-from nearfar.solvers.spectral_step import share_of_negative
+from nearfar.solvers.spectral_step import compute_negative_share
 
 
 def exponential_kernel(D: ArrayLike, width: float | None = None) -> Matrix:
@@ -194,7 +194,7 @@ def repair_kernel(K: ArrayLike, method: Literal["clip", "shift"] = "clip") -> Ke
     _refuse_asymmetric(values, "K")
     eigenvalues, V = linalg.eigh(values)
     smallest = float(eigenvalues[0])
-    mass = share_of_negative(eigenvalues) if values.any() else 0.0
+    mass = compute_negative_share(eigenvalues) if values.any() else 0.0
     if mass == 0:
         return KernelRepair(values.copy(), method, smallest, 0.0, 0.0, None)
     projection = None

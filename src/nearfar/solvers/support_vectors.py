@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.hinge_program import hinge_program, hinge_program_near
+from nearfar.solvers.hinge_program import solve_hinge_program, solve_hinge_program_locally
 from nearfar.solvers.hyperplanes import Hyperplane, about_mean, lifted, row_space
 
 # An objective of a nu-SVM, on samples of length 1, that is nothing but rounding.
@@ -42,7 +42,7 @@ def c_svm(
     rows, labels = Z[counts], y[counts]
     coordinates, basis, mean, scale = _standard(rows)
     # With z = scale * z', w = w' / scale the objective is 1/scale² times that of costs scale² c.
-    solution = hinge_program_near(
+    solution = solve_hinge_program_locally(
         np.column_stack([labels[:, None] * coordinates, labels]),
         np.ones(len(rows)),
         cost[counts] * scale**2,
@@ -108,7 +108,7 @@ def nu_svm(
     if not coordinates.any():  # all samples are one point
         return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, margin=0.0, collapsed=True)
     m = coordinates.shape[1]
-    solution = hinge_program(
+    solution = solve_hinge_program(
         np.column_stack([labels[:, None] * coordinates, labels, -np.ones(len(rows))]),
         np.zeros(len(rows)),
         weight[counts] / weight.sum(),

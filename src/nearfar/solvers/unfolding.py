@@ -34,7 +34,7 @@ from scipy.sparse import csgraph
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, SuperLU, eigsh, splu
 
 from nearfar.arrays import Indices, Matrix, Vector
-from nearfar.solvers.eigen import fix_signs, some_eigh
+from nearfar.solvers.eigen import fix_signs, partial_eigh
 
 Constraints = Literal["equality", "inequality", "l1", "squared"]
 Direction = Literal["max", "min"]
@@ -310,7 +310,7 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
         # Shift the constant vector to the other end of the spectrum.
         far = 2 * float(np.abs(L).sum(axis=0).max()) + 1.0
         dense = L.toarray() + far * np.outer(constant, constant)
-        values, vectors = some_eigh(dense, 0, count - 1)
+        values, vectors = partial_eigh(dense, 0, count - 1)
         return values, vectors / root[:, None]
     lowest, factor = _factor_below(L)
     invert = LinearOperator((n, n), matvec=factor.solve, dtype=np.float64)

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.eigen import least_eigenvalue
+from nearfar.solvers.eigen import min_eigenvalue
 from nearfar.solvers.unfolding import Edges, Move, Problem, Slack, Unfolding, UnfoldingInterrupted
 from nearfar.solvers.unfolding_span import Spanned
 
@@ -315,4 +315,4 @@ def _to_boundary(M: Matrix, dM: Matrix) -> float:
     L = linalg.cholesky(M, lower=True)
     half = linalg.solve_triangular(L, dM, lower=True)
     whole = linalg.solve_triangular(L, half.T, lower=True)
-    return -least_eigenvalue(_symmetric(whole))
+    return -min_eigenvalue(_symmetric(whole))

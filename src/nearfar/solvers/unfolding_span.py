@@ -16,7 +16,7 @@ from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.blocks import row_blocks
-from nearfar.solvers.eigen import some_eigh
+from nearfar.solvers.eigen import partial_eigh
 from nearfar.solvers.unfolding import Edges
 
 # Functions with less than this fraction of the largest variance count as rounding errors.
@@ -63,7 +63,7 @@ class Spanned(Edges):
 
     def eigenpairs(self, weights: Vector, count: int) -> tuple[Vector, Matrix]:
         """Return the smallest eigenpairs of the moment of the weights."""
-        return some_eigh(self.moment(weights), 0, min(count, self.n_points) - 1)
+        return partial_eigh(self.moment(weights), 0, min(count, self.n_points) - 1)
 
 
 class DenseSystem:

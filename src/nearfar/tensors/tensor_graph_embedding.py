@@ -18,7 +18,7 @@ from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.mode_subspaces import n_for_share, ordered_eigh, signed_columns
 from nearfar.solvers.shortest_paths import all_shortest_paths
-from nearfar.solvers.spectral_step import check_spread, check_squares, double_centered
+from nearfar.solvers.spectral_step import check_spread, check_squares, double_center
 from nearfar.solvers.tensor_algebra import graph_mode_scatter, project_stack
 from nearfar.summaries.mode_scatters import StackScatters
 from nearfar.summaries.neighbor_graph import distinct_rows, linked_graph
@@ -292,7 +292,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         graph = linked_graph(graph, rows)
         paths, order = all_shortest_paths(graph.symmetrized())
         place = np.argsort(order)
-        inner = double_centered(paths[place][:, place] ** 2, in_place=True)
+        inner = double_center(paths[place][:, place] ** 2, in_place=True)
         # Scale the inner products to mean diagonal 1: they grow with the square of the unit of X,
         # while the weights b do not depend on it.
         return variance, (-n / np.trace(inner)) * aslinearoperator(inner)

@@ -21,7 +21,7 @@ from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.blocks import row_blocks
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import Allowed, array, integer, one_of, random_state, real
-from nearfar.solvers.eigen import descending_eigh, some_eigh
+from nearfar.solvers.eigen import descending_eigh, partial_eigh
 from nearfar.solvers.rank_one_ascent import (
     AscentInterrupted,
     Atom,
@@ -29,7 +29,7 @@ from nearfar.solvers.rank_one_ascent import (
     best_atom,
     random_vectors,
 )
-from nearfar.solvers.spectral_step import check_squares, largest_size
+from nearfar.solvers.spectral_step import check_squares, max_abs_value
 from nearfar.solvers.tensor_algebra import (
     contract_except,
     mode_scatter,
@@ -363,9 +363,9 @@ class Residuals:
             np.subtract(flat[part], means[codes[part]], out=rows[n_classes:][part])
         self.n_between = n_classes
         narrow = T.dtype == np.float32
-        size = largest_size(rows)
+        size = max_abs_value(rows)
         # Differences this small are rounding errors of the mean: the tensors are equal.
-        if size <= (1e-6 if narrow else 1e-14) * largest_size(T):
+        if size <= (1e-6 if narrow else 1e-14) * max_abs_value(T):
             size = 0.0
         #: Scatter of all rows, and the part of it that may be due to rounding errors.
         self.total = float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)) if size else 0.0
@@ -472,5 +472,5 @@ def _leading(B: Matrix, W: Matrix, weight: float | None, ridge: float) -> tuple[
         values, vectors = descending_eigh(B - weight * W, 1)
         return float(values[0]), vectors[:, 0]
     last = len(B) - 1
-    values, vectors = some_eigh(B, last, last, W + ridge * np.eye(len(B)))
+    values, vectors = partial_eigh(B, last, last, W + ridge * np.eye(len(B)))
     return float(values[0]), vectors[:, 0] / linalg.norm(vectors[:, 0])
