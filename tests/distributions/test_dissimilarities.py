@@ -846,7 +846,7 @@ def test_kernels_are_exponentials_of_dissimilarities():
     D = dissimilarity(random_gaussians(9, 2))
     np.testing.assert_allclose(exponential_kernel(D, 3.0), np.exp(-D / 3))
     np.testing.assert_array_equal(exponential_kernel(D), exponential_kernel(D, quantile_width(D)))
-    with pytest.raises(ValueError, match="Give the width that the training kernel has"):
+    with pytest.raises(ValueError, match="Pass the width of the training kernel"):
         exponential_kernel(D[:3])
     with pytest.raises(ValueError, match="width must be"):
         exponential_kernel(D, 0.0)

@@ -11,7 +11,7 @@ from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, n_between
 from nearfar.discriminant.pairwise import MOST_POWER, distances_between, inverse_power
 from nearfar.parameters import integer, none, one_of, real
-from nearfar.solvers.eigen import descending_eigh, fix_signs, pair_scatter
+from nearfar.solvers.eigen import compute_pair_scatter, descending_eigh, fix_signs
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, whitened_means
 
@@ -137,4 +137,4 @@ def fractional_steps(means: Matrix, kept: int, power: float, n_steps: int, alpha
 def weighted_axes(means: Matrix, power: float) -> Matrix:
     """Return the eigenvectors (columns) of the weighted scatter of the means, largest first."""
     weights = inverse_power(distances_between(means), power)
-    return descending_eigh(pair_scatter(means, weights))[1]
+    return descending_eigh(compute_pair_scatter(means, weights))[1]

@@ -10,7 +10,11 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.parameters import check_parameter, integer
-from nearfar.solvers.kernel_repair import checked_square, exponential_kernel, quantile_width
+from nearfar.solvers.kernel_repair import (
+    check_square_dissimilarities,
+    exponential_kernel,
+    quantile_width,
+)
 from nearfar.solvers.spectral_step import compute_negative_share, double_center
 from nearfar.words import count, percent
 
@@ -151,7 +155,7 @@ def metric_report(
     negative fraction of the double-centered spectrum: 24.0%
     smallest eigenvalue of exp(-D/11.64): 0.4798
     """
-    D = checked_square(D)
+    D = check_square_dissimilarities(D)
     check_parameter("metric_report", "max_triples", max_triples, [integer(1)])
     n = len(D)
     every = n * (n - 1) * (n - 2)
@@ -269,7 +273,7 @@ def metric_closure(D: ArrayLike) -> Matrix:
            [1., 0., 2.],
            [3., 2., 0.]])
     """
-    closed = checked_square(D).copy()
+    closed = check_square_dissimilarities(D).copy()
     through = np.empty_like(closed)
     for k in range(len(closed)):
         np.add(closed[:, k, None], closed[k], out=through)

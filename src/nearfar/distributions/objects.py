@@ -24,7 +24,7 @@ from nearfar.distributions.dissimilarities import METRICS, dissimilarity
 from nearfar.distributions.held_pairs import pairs_of
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, none, one_of, real
-from nearfar.solvers.kernel_repair import checked_dissimilarities, checked_square
+from nearfar.solvers.kernel_repair import check_dissimilarities, check_square_dissimilarities
 from nearfar.state import (
     Sizes,
     State,
@@ -164,7 +164,7 @@ class OverDistributions(Estimator):
                 _warn_if_saturated(type(self).__name__, D)
             return D, dtype
         rows = self._fit_given(X, min_objects=min_objects)
-        return checked_square(rows), rows.dtype
+        return check_square_dissimilarities(rows), rows.dtype
 
     def _fit_given(self, X: Any, *, min_objects: int) -> Floats:
         """Return precomputed dissimilarities of all training objects. Stores only their number."""
@@ -274,7 +274,7 @@ class OverDistributions(Estimator):
         They are exactly zero if a new object is equal to a training object.
         """
         if new.kind == "precomputed":
-            yield slice(0, len(new.same)), checked_dissimilarities(new.objects, "X")
+            yield slice(0, len(new.same)), check_dissimilarities(new.objects, "X")
             return
         gaussians = self._gaussians_of(new)
         for block in row_blocks(len(gaussians), 16 * self._n_objects):

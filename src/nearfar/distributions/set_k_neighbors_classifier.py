@@ -12,7 +12,7 @@ from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
 from nearfar.distributions.objects import SHARED_PARAMETERS, OverDistributions
 from nearfar.parameters import integer, one_of
-from nearfar.solvers.kernel_repair import checked_dissimilarities
+from nearfar.solvers.kernel_repair import check_dissimilarities
 
 
 class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
@@ -132,7 +132,7 @@ class SetKNeighborsClassifier(NeighborVoter, OverDistributions):
             The fitted estimator.
         """
         if self.metric == "precomputed":
-            checked_dissimilarities(self._fit_given(X, min_objects=1), "X", square=True)
+            check_dissimilarities(self._fit_given(X, min_objects=1), "X", square=True)
         else:
             self._fit_objects(X, min_objects=1)
         classes, self._codes = self._check_labels(y, self._n_objects, min_classes=1)

@@ -23,7 +23,7 @@ class MarginProgram:
     `ask` stores the dual variables found at each point. Convex combinations of them prove bounds.
     """
 
-    #: Limits of the weights for `level_method`. None means nonnegative weights.
+    #: Limits of the weights for `run_level_method`. None means nonnegative weights.
     limits: Vector | None = None
 
     def __init__(

@@ -18,7 +18,7 @@ from nearfar.kernels.margin_value import check_margin_parameters, one_against_re
 from nearfar.kernels.signed_program import SignedProgram
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of, real
-from nearfar.solvers.level_method import StepReport, level_method
+from nearfar.solvers.level_method import StepReport, run_level_method
 from nearfar.solvers.norm_ball import norm_ball_method
 
 MarginMode = Literal["nonneg", "signed", "free", "rank_one"]
@@ -220,7 +220,7 @@ def margin_weights(
             program, norm, base.n_kernels, tol=tol, max_iter=max_iter, report=report
         )
     else:
-        solution = level_method(
+        solution = run_level_method(
             program.ask,
             program.certify,
             np.full(base.n_kernels, 1 / base.n_kernels),

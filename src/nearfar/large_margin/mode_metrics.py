@@ -114,7 +114,7 @@ class ModeMetrics(LargeMargin):
             def value(trial: Matrix, mode: int = mode) -> float:
                 return self.evaluate(self._with(progress.L, mode, trial)).loss
 
-            better = escape(value, W, self.mode_slope(progress.L, mode), least=10 * tol)
+            better = escape(value, W, self.mode_slope(progress.L, mode), min_decrease=10 * tol)
             if better is not None:
                 progress.L = self._with(progress.L, mode, better)
                 return True

@@ -376,7 +376,10 @@ class _Full(_Likelihood):
         K = self.metric
         slope = self.inner.scatter(slopes) + self.l2 * K @ L.T @ L @ K
         better = escape(
-            lambda L: self.objective(np.append(L, mu))[0], L, (slope + slope.T) / 2, least=least
+            lambda L: self.objective(np.append(L, mu))[0],
+            L,
+            (slope + slope.T) / 2,
+            min_decrease=least,
         )
         return 1 - self.bound(point) / value, None if better is None else np.append(better, mu)
 

@@ -268,7 +268,7 @@ class MMC(PairLearner):
         def prove(L: Matrix) -> tuple[float, Matrix | None]:
             bound, slope = inner.bound(L)
             gap = 1 - inner.mean(L) / bound
-            return gap, escape(lambda L: -inner.mean(L), L, slope, least=10 * self.tol)
+            return gap, escape(lambda L: -inner.mean(L), L, slope, min_decrease=10 * self.tol)
 
         try:
             with blas_for(4.0 * inner.n_pairs * start.size):

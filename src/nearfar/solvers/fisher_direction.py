@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.eigen import definite_factor
+from nearfar.solvers.eigen import factor_definite
 
 Bias = Literal["least_squares", "midpoint", "bayes", "literal"]
 
@@ -33,7 +33,7 @@ def fisher_direction(d: Vector, scatter: Matrix, tolerance: float = 1e-12) -> tu
     -------
     ndarray of shape (L,), float
     """
-    R, scale = definite_factor(scatter, tolerance)
+    R, scale = factor_definite(scatter, tolerance)
     w = linalg.cho_solve((R, False), d / scale, check_finite=False) / scale
     return w, float(w @ d)
 

@@ -9,7 +9,7 @@ from scipy import linalg
 from scipy.optimize import brentq
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.eigen import definite_factor
+from nearfar.solvers.eigen import factor_definite
 
 
 class MinimaxDirection(NamedTuple):
@@ -46,7 +46,7 @@ def minimax_direction(
     """
     # Against their sum instead of one of them, so that one class may have no spread of its own.
     total = positive + negative
-    definite_factor(total, tolerance)
+    factor_definite(total, tolerance)
     spread, V = linalg.eigh(positive, total, check_finite=False)
     spread = np.clip(spread, 0.0, 1.0)
     rest = 1 - spread

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.level_method import Answer, LevelSolution, StepReport, told_of_step
+from nearfar.solvers.level_method import Answer, LevelSolution, StepReport, report_step
 
 # Mixtures are sought among so many of the last multipliers, and those the best bound uses.
 _MIXED = 20
@@ -86,7 +86,7 @@ def norm_ball_method(
         history.append(
             {"value": value, "bound": bound, "gap": gap, "seconds": perf_counter() - begun}
         )
-        interrupt = told_of_step(report, history[-1])
+        interrupt = report_step(report, history[-1])
         if gap <= tol or interrupt:
             break
         if gap < 0.5 * before:

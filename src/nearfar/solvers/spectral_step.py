@@ -284,7 +284,7 @@ def smallest_directions(A: Matrix, B: Matrix, n_smallest: int) -> tuple[Matrix, 
 
 
 def first_solution(values: Matrix, vectors: Matrix) -> Matrix:
-    r"""Return solution 1, :math:`\sqrt{\lambda_t} v_{it}`, or 0 where an eigenvalue is negative."""
+    r"""Return solution 1: :math:`\sqrt{\lambda_t} v_{it}`, or 0 for nonpositive eigenvalues."""
     return vectors * np.sqrt(np.where(is_positive(values), values, 0.0))
 
 

@@ -16,7 +16,7 @@ from nearfar.base import LearnerTags, MultilinearLearner
 from nearfar.base.progress import report_of
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.parameters import boolean, integer, one_of, random_state, real
-from nearfar.solvers.eigen import definite_factor
+from nearfar.solvers.eigen import factor_definite
 from nearfar.solvers.mode_subspaces import (
     n_for_share,
     ordered_eigh,
@@ -278,7 +278,7 @@ def _leading_quotients(
     level = np.trace(within) / d or 1.0
     regular = within + ridge * level * np.eye(d)
     try:
-        definite_factor(regular, _EMPTY)
+        factor_definite(regular, _EMPTY)
         values, vectors = linalg.eigh(between, regular, subset_by_index=[d - n_kept, d - 1])
     except linalg.LinAlgError:
         raise ValueError(
