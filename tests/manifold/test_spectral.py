@@ -41,12 +41,12 @@ from nearfar import (
 )
 from nearfar.solvers import shortest_paths, spectral_step
 from nearfar.solvers.barycentric import (
-    barycentric_weights,
-    interpolating_weights,
+    compute_barycentric_weights,
+    compute_interpolating_weights,
     reconstruction_matrix,
     weight_matrix,
 )
-from nearfar.solvers.shortest_paths import all_shortest_paths
+from nearfar.solvers.shortest_paths import compute_all_shortest_paths
 from nearfar.solvers.spectral_step import (
     compute_negative_share,
     double_center,
@@ -137,7 +137,7 @@ def test_smallest_eigenpairs_that_cannot_be_found_raise_in_words(monkeypatch):
         raise RuntimeError("Factor is exactly singular")
 
     monkeypatch.setattr(spectral_step, "splu", fails)
-    monkeypatch.setattr(spectral_step, "_DENSE_AT_MOST", 100)
+    monkeypatch.setattr(spectral_step, "_MAX_DENSE_FALLBACK", 100)
     with pytest.raises(ValueError, match="n_neighbors"):
         LLE().fit(roll(400)[0])
 
@@ -158,7 +158,7 @@ def dense_paths(lengths):
 
 @pytest.mark.parametrize("kind", ["roll", "two rolls", "identical rows", "wide"])
 def test_elimination_finds_the_shortest_paths(kind, monkeypatch):
-    monkeypatch.setattr(shortest_paths, "_LEAST", 1)
+    monkeypatch.setattr(shortest_paths, "_MIN_NODES", 1)
     X, _ = roll(200)
     if kind == "two rolls":
         X = np.vstack([X[:100], X[100:] + 1e3])
@@ -167,9 +167,9 @@ def test_elimination_finds_the_shortest_paths(kind, monkeypatch):
     if kind == "wide":
         X = np.random.default_rng(0).normal(size=(200, 20))
     lengths = NeighborGraph.from_points(X, n_neighbors=4).symmetrized()
-    plan = shortest_paths._elimination(lengths)
+    plan = shortest_paths._plan_elimination(lengths)
     assert (plan is None) == (kind == "wide")
-    paths, order = all_shortest_paths(lengths)
+    paths, order = compute_all_shortest_paths(lengths)
     wanted = dense_paths(lengths)
     assert sorted(order) == list(range(200))
     np.testing.assert_allclose(paths, wanted[np.ix_(order, order)], rtol=1e-12)
@@ -424,7 +424,7 @@ def test_landmarks_come_near_isomap_and_get_their_own_place():
 
 
 def test_weights_of_the_toy_set():
-    weights = barycentric_weights(T6, T6[[3]], np.array([[1, 4]]))
+    weights = compute_barycentric_weights(T6, T6[[3]], np.array([[1, 4]]))
     np.testing.assert_allclose(weights, [[0.5, 0.5]])
 
 
@@ -451,8 +451,8 @@ def test_weights_minimise_what_they_say():
         return ((query - w @ points) ** 2).sum() + (penalties * w**2).sum()
 
     for function, penalties in (
-        (barycentric_weights, np.full(5, 1e-3 * D2.sum())),
-        (interpolating_weights, 1e-3 * 5 * D2),
+        (compute_barycentric_weights, np.full(5, 1e-3 * D2.sum())),
+        (compute_interpolating_weights, 1e-3 * 5 * D2),
     ):
         w = function(points, query[None], np.arange(5)[None])[0]
         for _ in range(50):
@@ -465,7 +465,7 @@ def test_weights_of_new_points_come_to_one_as_they_come_near_a_row():
     X = np.random.default_rng(0).normal(size=(30, 2))
     neighbors = np.argsort(cdist(X[[7]], X))[:, :6]
     for distance in (1e-3, 1e-6, 1e-9, 0.0):
-        w = interpolating_weights(X, X[[7]] + distance, neighbors)[0]
+        w = compute_interpolating_weights(X, X[[7]] + distance, neighbors)[0]
         np.testing.assert_allclose(w, [1, 0, 0, 0, 0, 0], atol=100 * distance)
 
 

@@ -16,7 +16,7 @@ from nearfar.discriminant.oda import weighted_sum
 from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
 from nearfar.parameters import integer
 from nearfar.solvers.gaussian_divergences import kullback_leibler
-from nearfar.solvers.normalized_cut import normalized_cut
+from nearfar.solvers.normalized_cut import cluster_by_normalized_cut
 from nearfar.state import Sizes, State, labels, need, optional
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
@@ -270,7 +270,7 @@ class MODA(Searching, StatisticsLearner):
         for code in range(len(classes)):
             own = codes == code
             wanted = min(self.n_clusters, max(1, int(own.sum()) // 2))
-            cut = normalized_cut(points[own], wanted, random)
+            cut = cluster_by_normalized_cut(points[own], wanted, random)
             part_of[own] = len(owners) + cut
             owners += [code] * (int(cut.max()) + 1)
         return np.array(owners), part_of

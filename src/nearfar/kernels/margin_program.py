@@ -8,7 +8,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.kernels.kernel_set import KernelSet
 from nearfar.kernels.margin_value import MarginSolution, refuse_inseparable, solve_margin
 from nearfar.solvers.level_method import Answer, Model, Multipliers
-from nearfar.solvers.norm_ball import dual_norm, mixed_forms
+from nearfar.solvers.norm_ball import compute_dual_norm, mix_forms
 
 # Tolerance of the first SVMs, and the fraction of the gap that an SVM may leave open before the
 # tolerance is reduced.
@@ -92,13 +92,13 @@ class MarginProgram:
     def prove(self, mix: Vector) -> float:
         """Return the bound of a combination of dual variables, and store it if it is the best."""
         q = self._slope(mix)
-        bound = float(self.linear @ mix - mix @ self.ridge @ mix) - dual_norm(q, self.norm)
+        bound = float(self.linear @ mix - mix @ self.ridge @ mix) - compute_dual_norm(q, self.norm)
         if bound > self.bound:
             self.bound, self._mix = bound, mix.copy()
         return bound
 
     def _slope(self, mix: Vector) -> Vector:
-        return mixed_forms(self.forms, mix)
+        return mix_forms(self.forms, mix)
 
     def alpha(self) -> Matrix:
         """Return the dual variables that prove the bound, (n_classes, n)."""

@@ -15,7 +15,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.kernels.kernel_set import as_kernel
 from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, none, real
-from nearfar.solvers.squared_hinge import squared_hinge
+from nearfar.solvers.squared_hinge import solve_squared_hinge
 
 # The convex hulls of two classes intersect if their distance is below this fraction of the rows'
 # root mean square norm.
@@ -130,7 +130,7 @@ def solve_margin(
         return _hard_margin(K, y, start)
     if C is None:
         begin = None if start is None else (y * start.alpha, start.intercept)
-        beta = squared_hinge(K, y, tau, begin).beta
+        beta = solve_squared_hinge(K, y, tau, begin).beta
     else:
         beta = _machine(K, y, C, tau, tol)
     alpha = _feasible(y * beta, y, C)
@@ -259,7 +259,7 @@ def _hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> MarginSo
         solution = y * start.alpha, start.intercept
     best, least = MarginSolution(np.zeros(len(y)), 0.0, np.inf, -np.inf), np.inf
     for share in _PATH if start is None else _PATH[2:]:
-        solution = squared_hinge(K, y, share * size, solution)
+        solution = solve_squared_hinge(K, y, share * size, solution)
         alpha = _feasible(y * solution[0], y, None)
         Kb = K @ (y * alpha)
         norm, total = float(Kb @ (y * alpha)), float(alpha.sum())

@@ -16,7 +16,7 @@ from nearfar.blocks import row_blocks
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, _GraphEmbedding
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import fix_signs
-from nearfar.solvers.shortest_paths import all_shortest_paths
+from nearfar.solvers.shortest_paths import compute_all_shortest_paths
 from nearfar.solvers.spectral_step import (
     distance_axes,
     double_center,
@@ -187,7 +187,7 @@ class Isomap(_GeodesicEmbedding):
 
     def _from_landmarks(self, distances: Matrix, indices: Indices, landmarks: Indices) -> Matrix:
         """Multiply squared distances by the axes, computing all shortest paths at once."""
-        paths, order = all_shortest_paths(self._graph.symmetrized())
+        paths, order = compute_all_shortest_paths(self._graph.symmetrized())
         place = np.argsort(order)[indices]
         products = np.empty((len(indices), self._axes.shape[1]))
         for block in row_blocks(len(indices), 24 * len(paths), at_most=256):
@@ -198,7 +198,7 @@ class Isomap(_GeodesicEmbedding):
     def _embed(self, points: Floats) -> Matrix:
         n = len(points)
         self._graph = self._connected(points, self.n_neighbors)
-        paths, order = all_shortest_paths(self._graph.symmetrized())
+        paths, order = compute_all_shortest_paths(self._graph.symmetrized())
         judged = np.linspace(0, n - 1, min(n, _JUDGED)).astype(np.intp)
         some = paths[judged]
         paths *= paths  # In place: only one array of this size is allocated.

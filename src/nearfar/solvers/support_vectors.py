@@ -6,7 +6,12 @@ import numpy as np
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.hinge_program import solve_hinge_program, solve_hinge_program_locally
-from nearfar.solvers.hyperplanes import Hyperplane, about_mean, lifted, row_space
+from nearfar.solvers.hyperplanes import (
+    Hyperplane,
+    center_rows,
+    lift_to_features,
+    reduce_to_row_space,
+)
 
 # An objective of a nu-SVM, on samples of length 1, that is nothing but rounding.
 _COLLAPSED = 1e-9
@@ -51,7 +56,7 @@ def c_svm(
         None if scores is None else 1 - labels * scores[counts],
         tol=tol,
     )
-    w = lifted(basis, solution.x[:-1]) / scale
+    w = lift_to_features(basis, solution.x[:-1]) / scale
     dual = np.zeros(len(Z))
     dual[counts] = solution.dual / scale**2
     sums = [float(cost[y == sign].sum()) * scale**2 for sign in (1, -1)]
@@ -119,7 +124,7 @@ def nu_svm(
         floor=_COLLAPSED,
     )
     # All unknowns grow with the scale of the samples: w = scale w', the objective by its square.
-    w = scale * lifted(basis, solution.x[:-2])
+    w = scale * lift_to_features(basis, solution.x[:-2])
     b = scale**2 * solution.x[-2] - mean @ w
     dual = np.zeros(len(Z))
     dual[counts] = solution.dual
@@ -142,8 +147,8 @@ def largest_nu(y: Vector, weight: Vector | None = None) -> float:
 
 def _standard(rows: Matrix) -> tuple[Matrix, Matrix | None, Vector, float]:
     """Centred rows in as few coordinates as they need, of mean square length 1."""
-    offsets, mean = about_mean(rows)
-    coordinates, basis = row_space(offsets)
+    offsets, mean = center_rows(rows)
+    coordinates, basis = reduce_to_row_space(offsets)
     scale = float(np.sqrt(np.mean(np.einsum("ij,ij->i", coordinates, coordinates))))
     scale = scale if scale > 0 else 1.0
     return coordinates / scale, basis, mean, scale

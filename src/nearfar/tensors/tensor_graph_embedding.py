@@ -17,7 +17,7 @@ from nearfar.blocks import row_blocks
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.mode_subspaces import n_for_share, ordered_eigh, signed_columns
-from nearfar.solvers.shortest_paths import all_shortest_paths
+from nearfar.solvers.shortest_paths import compute_all_shortest_paths
 from nearfar.solvers.spectral_step import check_spread, check_squares, double_center
 from nearfar.solvers.tensor_algebra import graph_mode_scatter, project_stack
 from nearfar.summaries.mode_scatters import StackScatters
@@ -290,7 +290,7 @@ class TensorGraphEmbedding(AlternatingLearner):
             weights = weight_matrix(rows, graph.indptr, graph.indices)
             return variance, aslinearoperator(reconstruction_matrix(weights))
         graph = linked_graph(graph, rows)
-        paths, order = all_shortest_paths(graph.symmetrized())
+        paths, order = compute_all_shortest_paths(graph.symmetrized())
         place = np.argsort(order)
         inner = double_center(paths[place][:, place] ** 2, in_place=True)
         # Scale the inner products to mean diagonal 1: they grow with the square of the unit of X,

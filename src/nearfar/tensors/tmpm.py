@@ -10,7 +10,7 @@ from nearfar.base.linear_classifier import MultiClass, RidgeMode, for_each_probl
 from nearfar.parameters import one_of, real
 from nearfar.solvers.alternating_modes import Alternation
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
-from nearfar.solvers.minimax_probability import worst_case_accuracy
+from nearfar.solvers.minimax_probability import compute_worst_case_accuracy
 from nearfar.solvers.two_sides import mpm
 from nearfar.state import State, number
 from nearfar.tensors.tensor_classifier import (
@@ -184,4 +184,4 @@ class TMPM(TensorClassifier):
 
     def _extra(self, task: BinaryTask, found: Alternation, fitted: Fitted) -> dict[str, Any]:
         kappa = 0.0 if fitted.collapsed else fitted.objective
-        return {"kappa_": kappa, "worst_case_accuracy_": worst_case_accuracy(kappa)}
+        return {"kappa_": kappa, "worst_case_accuracy_": compute_worst_case_accuracy(kappa)}
