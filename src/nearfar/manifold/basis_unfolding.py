@@ -18,7 +18,7 @@ from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
 from nearfar.manifold.placing import PLACING, _Unfolding
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, one_of, random_state, real
-from nearfar.solvers.proven_bound import mixed_bound
+from nearfar.solvers.proven_bound import find_mixed_bound
 from nearfar.solvers.stress_descent import StressDescent, descend_stress
 from nearfar.solvers.unfolding import (
     Bound,
@@ -28,12 +28,12 @@ from nearfar.solvers.unfolding import (
     UnfoldingInterrupted,
     laplacian_basis,
     relative_gap,
-    repaired,
-    turned_to_axes,
+    repair_factor,
+    rotate_to_axes,
 )
-from nearfar.solvers.unfolding_low_rank import landmark_start
+from nearfar.solvers.unfolding_low_rank import place_by_landmarks
 from nearfar.solvers.variational_program import (
-    Unfolded,
+    BasisSolution,
     unfold_with_inequalities,
     unfold_with_slack,
 )
@@ -261,11 +261,11 @@ class _Proof(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, factors: list[Matrix], weights: Vector) -> _Proof:
-        feasible = [repaired(problem, Y) for Y in factors]
+        feasible = [repair_factor(problem, Y) for Y in factors]
         best = int(np.argmax([problem.value(Y) for Y in feasible]))
-        values, Y = turned_to_axes(problem.edges, feasible[best])
+        values, Y = rotate_to_axes(problem.edges, feasible[best])
         residual = problem.residual(factors[best])
-        return cls(Y, values, problem.value(Y), residual, mixed_bound(problem, weights))
+        return cls(Y, values, problem.value(Y), residual, find_mixed_bound(problem, weights))
 
 
 def gathered(n: int, parts: list[tuple[Indices, Matrix, Vector]]) -> tuple[Matrix, Vector]:
@@ -296,13 +296,13 @@ def unit_edges(points: Floats, pairs: NDArray[np.intp]) -> UnitEdges:
     return UnitEdges(edges, mean * size**2)
 
 
-def unfold_in(problem: Problem, basis: Matrix) -> Unfolded:
+def unfold_in(problem: Problem, basis: Matrix) -> BasisSolution:
     """Return the best Gram matrix within the span of centered basis functions."""
     edges = problem.edges
     rows = edges.differences(basis)
     C = basis.T @ (edges.masses[:, None] * basis)
     if problem.constraints == "inequality":
-        Y = landmark_start(edges)
+        Y = place_by_landmarks(edges)
         start = linalg.lstsq(C, basis.T @ (edges.masses[:, None] * Y))[0]
         return unfold_with_inequalities(rows, edges.squared, C, start)
     return unfold_with_slack(rows, edges.squared, C, problem.price)
@@ -316,6 +316,6 @@ def root(Z: Matrix) -> Matrix:
 
 def _columns(edges: Edges, Y: Matrix, count: int) -> Matrix:
     """Return the first ``count`` principal axes of Y, padded with zero columns."""
-    _, axes = turned_to_axes(edges, Y)
+    _, axes = rotate_to_axes(edges, Y)
     axes = axes[:, :count]
     return np.pad(axes, ((0, 0), (0, count - axes.shape[1])))

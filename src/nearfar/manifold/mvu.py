@@ -26,14 +26,14 @@ from nearfar.solvers.unfolding import (
     Problem,
     Unfolding,
     UnfoldingInterrupted,
-    least_price,
+    min_price,
     relative_gap,
-    turned_to_axes,
+    rotate_to_axes,
 )
 from nearfar.solvers.unfolding_certificate import Certificate, certify
 from nearfar.solvers.unfolding_face import unfold_on_face
-from nearfar.solvers.unfolding_interior import interior_point
-from nearfar.solvers.unfolding_low_rank import low_rank
+from nearfar.solvers.unfolding_interior import solve_by_interior_point
+from nearfar.solvers.unfolding_low_rank import solve_low_rank
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
 from nearfar.summaries.weighted_graph import neighbor_graph
 
@@ -387,7 +387,7 @@ class MVU(_Unfolding):
                 '"inequality" is the easiest to solve.',
                 ConvergenceWarning,
             )
-        values, factor = turned_to_axes(edges, proof.factor)
+        values, factor = rotate_to_axes(edges, proof.factor)
         first = np.unique(groups, return_index=True)[1]  # one row per merged point
         return _Part(
             rows,
@@ -409,11 +409,11 @@ class MVU(_Unfolding):
         self.omega_ = 1.0
         if self.constraints not in ("l1", "squared"):
             return 1.0
-        least = least_price(edges) if self.constraints == "l1" and self.objective == "max" else 0.0
+        least = min_price(edges) if self.constraints == "l1" and self.objective == "max" else 0.0
         if self.omega == "auto":
             price = _AUTOMATIC_OMEGA / (1 - _AUTOMATIC_OMEGA)
             if self.constraints == "l1":
-                price = _AUTOMATIC_PRICE * (least or least_price(edges))
+                price = _AUTOMATIC_PRICE * (least or min_price(edges))
         elif self.omega == 1:
             raise ValueError("omega=1 gives the variance no weight. Set omega to less than 1.")
         else:
@@ -449,7 +449,7 @@ class MVU(_Unfolding):
         return (other, other_proof) if better else (found, proof)
 
     def _is_reached(self, proof: Certificate) -> bool:
-        return proof.gap <= self.tol and proof.met
+        return proof.gap <= self.tol and proof.is_feasible
 
     def _solvers(self, n_edges: int) -> tuple[str, str | None]:
         """Return the solver to use and the one to try if it fails."""
@@ -472,13 +472,13 @@ class MVU(_Unfolding):
             return unfold_on_face(problem, (merging @ here).tocsr(), tol=0.1 * self.tol, **options)
         except UnfoldingInterrupted as interrupt:
             self._interrupt = interrupt
-            return interrupt.found
+            return interrupt.result
 
     def _solve(self, problem: Problem, groups: Indices, solver: str) -> Unfolding:
         options: dict[str, Any] = {"max_iter": self.max_iter, "report": report_of(self)}
         try:
             if solver == "interior_point":
-                return interior_point(problem, tol=0.1 * self.tol, **options)
+                return solve_by_interior_point(problem, tol=0.1 * self.tol, **options)
             start = self._start
             if start is not None:
                 start = (
@@ -486,10 +486,10 @@ class MVU(_Unfolding):
                     if len(start) == len(groups)
                     else None
                 )
-            return low_rank(problem, start=start, tol=self.tol, **options)
+            return solve_low_rank(problem, start=start, tol=self.tol, **options)
         except UnfoldingInterrupted as interrupt:
             self._interrupt = interrupt
-            return interrupt.found
+            return interrupt.result
 
     def _gather(self, points: Floats, codes: Indices, parts: list[_Part]) -> Matrix:
         """Combine the components into one block-diagonal K and set the fitted attributes."""

@@ -13,9 +13,9 @@ where the kind of constraint determines which :math:`\xi` are allowed and what t
 * :class:`Problem`: edges, kind of constraint, direction, price of slack; value and residual of a
   factor Y of :math:`K = Y Y^T`;
 * :func:`laplacian_eigenpairs` of the Laplacian of edge weights, :func:`laplacian_basis` of the
-  unweighted graph, :func:`turned_to_axes` for the principal axes of a factor;
+  unweighted graph, :func:`rotate_to_axes` for the principal axes of a factor;
 * :func:`dual_bound`: a bound on the objective of any K, from any edge weights;
-* :func:`repaired`: a feasible factor close to a given one.
+* :func:`repair_factor`: a feasible factor close to a given one.
 
 The solvers are in ``unfolding_interior`` (small problems, n×n matrices) and ``unfolding_low_rank``.
 ``unfolding_certificate`` certifies their results.
@@ -43,10 +43,10 @@ Direction = Literal["max", "min"]
 _DENSE = 200
 
 
-class _Places(NamedTuple):
-    """Position of each point, edge and reversed edge in a sparse matrix stored by columns."""
+class _SparsityPattern(NamedTuple):
+    """Positions of points, edges and reversed edges in a sparse matrix stored by columns."""
 
-    where: Indices
+    positions: Indices
     indices: NDArray[np.int32]
     indptr: NDArray[np.int32]
 
@@ -77,9 +77,9 @@ class Edges:
         lengths = np.asarray(squared, np.float64)
         keep = ends[:, 0] < ends[:, 1]
         ends, lengths = ends[keep], lengths[keep]
-        codes, where = np.unique(ends[:, 0] * n_points + ends[:, 1], return_inverse=True)
+        codes, groups = np.unique(ends[:, 0] * n_points + ends[:, 1], return_inverse=True)
         shortest = np.full(len(codes), np.inf)
-        np.minimum.at(shortest, where.reshape(-1), lengths)
+        np.minimum.at(shortest, groups.reshape(-1), lengths)
         return cls(n_points, *np.divmod(codes, n_points), shortest)
 
     def __len__(self) -> int:
@@ -114,23 +114,23 @@ class Edges:
 
     def laplacian(self, weights: Vector, diagonal: Vector | float = 0.0) -> sparse.csc_array:
         r"""Return :math:`L_w = \sum_e w_e (e_i - e_j)(e_i - e_j)^T` plus a diagonal."""
-        n, places = self.n_points, self._places
+        n, pattern = self.n_points, self._pattern
         degrees = np.bincount(self.first, weights, n) + np.bincount(self.second, weights, n)
         entries = np.empty(n + 2 * len(self))
-        entries[places.where] = np.concatenate([degrees + diagonal, -weights, -weights])
-        return sparse.csc_array((entries, places.indices, places.indptr), shape=(n, n))
+        entries[pattern.positions] = np.concatenate([degrees + diagonal, -weights, -weights])
+        return sparse.csc_array((entries, pattern.indices, pattern.indptr), shape=(n, n))
 
     @cached_property
-    def _places(self) -> _Places:
+    def _pattern(self) -> _SparsityPattern:
         """Sparsity pattern of a Laplacian, cached because many are built from the same edges."""
-        here = np.arange(self.n_points)
-        rows = np.concatenate([here, self.first, self.second])
-        columns = np.concatenate([here, self.second, self.first])
+        diagonal = np.arange(self.n_points)
+        rows = np.concatenate([diagonal, self.first, self.second])
+        columns = np.concatenate([diagonal, self.second, self.first])
         order = np.lexsort((rows, columns))
         indptr = np.searchsorted(columns[order], np.arange(self.n_points + 1))
-        where = np.empty_like(order)
-        where[order] = np.arange(len(order))
-        return _Places(where, rows[order].astype(np.int32), indptr.astype(np.int32))
+        positions = np.empty_like(order)
+        positions[order] = np.arange(len(order))
+        return _SparsityPattern(positions, rows[order].astype(np.int32), indptr.astype(np.int32))
 
     def eigenpairs(self, weights: Vector, count: int) -> tuple[Vector, Matrix]:
         """Return the smallest eigenpairs of the Laplacian; see :func:`laplacian_eigenpairs`."""
@@ -168,9 +168,9 @@ class Edges:
         graph = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(self.n_points,) * 2)
         count, groups = csgraph.connected_components(graph.tocsr(), directed=False)
         pairs = groups[self.pairs[~short]].astype(np.intp)
-        fewer = Edges.from_pairs(pairs, self.squared[~short], int(count))
+        merged = Edges.from_pairs(pairs, self.squared[~short], int(count))
         masses = np.bincount(groups, weights=self.masses, minlength=int(count)).astype(np.float64)
-        return replace(fewer, masses=masses), groups.astype(np.intp)
+        return replace(merged, masses=masses), groups.astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -217,21 +217,26 @@ class Problem:
 class Face(NamedTuple):
     """Functions that span all feasible factors, orthonormal with respect to the masses.
 
-    After multiplication by the square roots of the masses, they are orthogonal to N up to ``off``.
-    ``beside`` is a factorization of N N'.
+    After multiplication by the square roots of the masses, they are orthogonal to the columns of N,
+    the null vectors of all feasible K, up to ``deviation``. ``null_factor`` is a factorization of
+    N N'.
     """
 
     basis: Matrix
-    off: float
-    beside: SuperLU
+    deviation: float
+    null_factor: SuperLU
 
-    def doubt(self, edges: Edges, weights: Vector) -> float:
+    def bound_error(self, edges: Edges, weights: Vector) -> float:
         """Bound the change of the weights' eigenvalues due to errors of the basis."""
         root = np.sqrt(edges.masses)[:, None]
         axes = root * self.basis
         pull = edges.incidence.T @ (weights[:, None] * edges.differences(self.basis)) / root
         pull = pull - axes @ (axes.T @ pull)
-        return 2 * self.off * float(np.sqrt(max(np.sum(pull * self.beside.solve(pull)), 0.0)))
+        return (
+            2
+            * self.deviation
+            * float(np.sqrt(max(np.sum(pull * self.null_factor.solve(pull)), 0.0)))
+        )
 
 
 class Unfolding(NamedTuple):
@@ -248,14 +253,14 @@ class Unfolding(NamedTuple):
 
 
 class UnfoldingInterrupted(KeyboardInterrupt):
-    """Ctrl-C in a solver, with the best result so far in ``found``."""
+    """Ctrl-C in a solver, with the best result so far in ``result``."""
 
-    def __init__(self, found: Unfolding) -> None:
-        super().__init__("interrupted; the best unfolding so far was kept")
-        self.found = found
+    def __init__(self, result: Unfolding) -> None:
+        super().__init__("interrupted; the best unfolding so far is returned")
+        self.result = result
 
 
-def least_price(edges: Edges) -> float:
+def min_price(edges: Edges) -> float:
     r"""Return the price of L1 slack below which the problem is unbounded, :math:`1 / \lambda_2(L)`.
 
     With a lower price, K can grow without limit along the Fiedler vector of the unweighted graph.
@@ -308,8 +313,8 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
     constant = root / np.linalg.norm(root)
     if n <= max(_DENSE, 4 * count):
         # Shift the constant vector to the other end of the spectrum.
-        far = 2 * float(np.abs(L).sum(axis=0).max()) + 1.0
-        dense = L.toarray() + far * np.outer(constant, constant)
+        shift = 2 * float(np.abs(L).sum(axis=0).max()) + 1.0
+        dense = L.toarray() + shift * np.outer(constant, constant)
         values, vectors = partial_eigh(dense, 0, count - 1)
         return values, vectors / root[:, None]
     lowest, factor = _factor_below(L)
@@ -319,14 +324,14 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
     try:
         values, vectors = eigsh(L, k=count + 1, ncv=max(2 * count + 2, 40), **options)
     except ArpackNoConvergence:
-        wide = min(n, 4 * count + 80)
-        values, vectors = eigsh(L, k=count + 1, ncv=wide, maxiter=50 * n, **options)
+        n_vectors = min(n, 4 * count + 80)
+        values, vectors = eigsh(L, k=count + 1, ncv=n_vectors, maxiter=50 * n, **options)
     # Remove the constant vector from the subspace found, and diagonalize the rest.
     vectors -= np.outer(constant, constant @ vectors)
     axes, sizes, _ = linalg.svd(vectors, full_matrices=False)
     axes = axes[:, sizes > 0.5]
-    values, turn = linalg.eigh(axes.T @ (L @ axes))
-    return values[:count], (axes @ turn[:, :count]) / root[:, None]
+    values, rotation = linalg.eigh(axes.T @ (L @ axes))
+    return values[:count], (axes @ rotation[:, :count]) / root[:, None]
 
 
 def _factor_below(L: sparse.csc_array) -> tuple[float, SuperLU]:
@@ -359,7 +364,7 @@ def laplacian_basis(edges: Edges, count: int) -> tuple[Vector, Matrix]:
     return laplacian_eigenpairs(edges, np.ones(len(edges)), count)
 
 
-def turned_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[Vector, Matrix]:
+def rotate_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[Vector, Matrix]:
     """Return the eigenvalues of :math:`K = Y Y^T`, descending, and Y on its principal axes.
 
     Columns are orthogonal with their largest entry positive. Columns whose eigenvalue is below
@@ -367,10 +372,10 @@ def turned_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[V
     """
     Y = edges.centered(Y)
     weighted = Y * np.sqrt(edges.masses)[:, None]
-    values, turn = linalg.eigh(weighted.T @ weighted)
-    values, turn = np.maximum(values[::-1], 0), turn[:, ::-1]
-    kept = max(1, int((values > tolerance * values[0]).sum()))
-    return values[:kept], fix_signs((Y @ turn[:, :kept]).T).T
+    values, rotation = linalg.eigh(weighted.T @ weighted)
+    values, rotation = np.maximum(values[::-1], 0), rotation[:, ::-1]
+    n_kept = max(1, int((values > tolerance * values[0]).sum()))
+    return values[:n_kept], fix_signs((Y @ rotation[:, :n_kept]).T).T
 
 
 class Bound(NamedTuple):
@@ -398,7 +403,7 @@ def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = Non
         eigenvalue = float(laplacian_eigenpairs(problem.edges, w, 1)[0][0])
     if problem.objective == "max":
         if problem.constraints == "l1" and eigenvalue < 1:
-            w, eigenvalue = _mixed(problem, w, eigenvalue)
+            w, eigenvalue = _mix_with_equal(problem, w, eigenvalue)
         if eigenvalue <= 0:
             return Bound(np.inf, w, eigenvalue)
         low, high = 1 / eigenvalue, np.inf
@@ -417,13 +422,13 @@ def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = Non
     return Bound(float(w @ D) + cost, w, best * eigenvalue)
 
 
-def _mixed(problem: Problem, w: Vector, eigenvalue: float) -> tuple[Vector, float]:
+def _mix_with_equal(problem: Problem, w: Vector, eigenvalue: float) -> tuple[Vector, float]:
     """Mix w with the largest allowed weights until λ_2, a concave function of them, is 1."""
-    equal = problem.price / least_price(problem.edges)
+    equal = problem.price / min_price(problem.edges)
     if equal <= max(eigenvalue, 0.0) or equal < 1:
         return w, -np.inf
-    share = (1 - eigenvalue) / (equal - eigenvalue)
-    return (1 - share) * w + share * problem.price, 1.0
+    fraction = (1 - eigenvalue) / (equal - eigenvalue)
+    return (1 - fraction) * w + fraction * problem.price, 1.0
 
 
 def relative_gap(value: float, bound: float) -> float:
@@ -435,11 +440,11 @@ def relative_gap(value: float, bound: float) -> float:
     return (bound - value) / abs(bound)
 
 
-def repaired(problem: Problem, Y: Matrix) -> Matrix:
+def repair_factor(problem: Problem, Y: Matrix) -> Matrix:
     """Return a feasible factor close to Y, shrunk until no edge is too long.
 
     With slack, every Y is feasible and returned as is. For equalities, Y is also returned as is,
-    since shrinking does not repair it; use ``unfolding_certificate.at_length``.
+    since shrinking does not repair it; use ``unfolding_certificate.restore_lengths``.
     """
     if problem.constraints != "inequality":
         return Y
