@@ -11,9 +11,14 @@ from numpy.typing import NDArray
 from nearfar.arrays import Indices, Vector
 from nearfar.blocks import map_in_order, row_blocks
 from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
-from nearfar.search.block_search import BlockProducts, facing, kth_at_most, rows_at_once
-from nearfar.search.candidates import reach_of, reach_of_nearest
-from nearfar.search.placed_rows import PlacedRows, placed
+from nearfar.search.block_search import (
+    BlockProducts,
+    bound_kth_smallest,
+    choose_block_size,
+    fill_right_factor,
+)
+from nearfar.search.candidates import compute_reach, compute_reach_of_nearest
+from nearfar.search.placed_rows import PlacedRows, place_rows
 
 # Products of so many terms take longer than starting threads and limiting those of BLAS.
 _WORTH_THREADS = 2 * 10**9
@@ -54,7 +59,7 @@ def find_impostors_blocks(
     >>> found.centers, found.indices
     (array([1, 2], dtype=int32), array([2, 1], dtype=int32))
     """
-    rows, _ = placed(Z, Z, n_threads)
+    rows, _ = place_rows(Z, Z, n_threads)
     limits = _limits(rows, reach)
     centers = np.flatnonzero(limits >= 0)
     both = among is None and 2 * len(centers) > len(Z)
@@ -62,17 +67,19 @@ def find_impostors_blocks(
     faced = asked if both else _by_class(codes, np.arange(len(Z)) if among is None else among)
     held = None
     if 4 * Z.size <= _BYTES_HELD:
-        held = facing(rows, faced.rows, np.empty((len(faced.rows), Z.shape[1] + 2), np.float32))
+        held = fill_right_factor(
+            rows, faced.rows, np.empty((len(faced.rows), Z.shape[1] + 2), np.float32)
+        )
 
     def impostors(task: _Task) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
         where = asked.rows[task.asked]
         wide = 1 if held is None else _DISTANCES // len(where)
-        products = BlockProducts(rows, rows, where, _FLOAT32, at_least=wide, whole=True)
+        products = BlockProducts(rows, rows, where, _FLOAT32, min_rows=wide, adds_query_norms=True)
         own = limits[where, None]
-        room = np.empty((2, len(where) * products.at_once), bool)
+        room = np.empty((2, len(where) * products.block_size), bool)
         found = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
         n_candidates = 0
-        for block in _steps(task.faced, products.at_once):
+        for block in _steps(task.faced, products.block_size):
             others = faced.rows[block]
             squared = products.of(others) if held is None else products.against(held[block])
             close, back = room[:, : squared.size].reshape(2, *squared.shape)
@@ -109,7 +116,7 @@ def find_impostors_blocks(
         n_threads = 1
     found: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
     n_found = 0
-    needed = n_threads * (6 * rows_at_once(len(Z), Z.shape[1], _FLOAT32) + 12 * Z.shape[1])
+    needed = n_threads * (6 * choose_block_size(len(Z), Z.shape[1], _FLOAT32) + 12 * Z.shape[1])
     tasks = _tasks(asked, faced, later=both, needed=needed)
     for n_candidates, center, other in map_in_order(impostors, tasks, n_threads):
         n_found += n_candidates
@@ -132,17 +139,19 @@ def closer_reach(
     Where there are many rows only some are looked at, of which the nearest bound those of all.
     """
     n, p = Z.shape
-    rows, _ = placed(Z, Z, n_threads)
+    rows, _ = place_rows(Z, Z, n_threads)
     few = _by_class(codes, np.arange(n)).rows[:: 1 if n <= _MANY else min(_SPARSE, n // _MANY)]
-    held = facing(rows, few, np.empty((len(few), p + 2), np.float32))
+    held = fill_right_factor(rows, few, np.empty((len(few), p + 2), np.float32))
     closer = reach.copy()
 
     def shorten(centers: Indices) -> None:
-        products = BlockProducts(rows, rows, centers, _FLOAT32, at_least=len(few), whole=True)
+        products = BlockProducts(
+            rows, rows, centers, _FLOAT32, min_rows=len(few), adds_query_norms=True
+        )
         squared = products.against(held)
         squared[codes[centers, None] == codes[few]] = np.inf
-        near = kth_at_most(squared, n_nearest).astype(np.float64)
-        near = reach_of_nearest(products.norms, near, p, _FLOAT32)
+        near = bound_kth_smallest(squared, n_nearest).astype(np.float64)
+        near = compute_reach_of_nearest(products.norms, near, p, _FLOAT32)
         closer[centers] = np.minimum(closer[centers], near * rows.scale**2)
 
     if n_nearest <= len(few):
@@ -159,7 +168,7 @@ def _limits(rows: PlacedRows, reach: Vector) -> NDArray[np.float32]:
     counts = np.isfinite(reach) & (reach > 0)
     # Differences decide, and round too.
     radius = np.sqrt(np.where(counts, reach, 0)) * (1 + (p + 4) * float(np.finfo(rows.X.dtype).eps))
-    limits = reach_of(rows.squares, radius / rows.scale, p, _FLOAT32)
+    limits = compute_reach(rows.squares, radius / rows.scale, p, _FLOAT32)
     with np.errstate(over="ignore"):
         rounded = np.nextafter(limits.astype(np.float32), np.float32(np.inf))
     return np.where(counts, rounded, np.float32(-1))

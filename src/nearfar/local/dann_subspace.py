@@ -13,7 +13,7 @@ from nearfar.base.local_voter import deviations_of
 from nearfar.base.voter import vote
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.parameters import boolean, integer, none, one_of, real
-from nearfar.search.leading_search import leading_neighbors
+from nearfar.search.leading_search import find_leading_neighbors
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
 from nearfar.state import State, floats, optional, whole
 from nearfar.summaries.local_rows import LocalMetrics, LocalRows
@@ -222,7 +222,7 @@ class DANNSubspace(LinearLearner):
         n, p = mapped.shape
         numbers, k, threads = numbers_to_try(p), min(_VOTERS, n - 1), effective_threads(self.n_jobs)
         asked = np.sort(np.random.default_rng(0).permutation(n)[:_ASKED])
-        found = leading_neighbors(mapped, numbers, asked, n_neighbors=k, n_threads=threads)
+        found = find_leading_neighbors(mapped, numbers, asked, n_neighbors=k, n_threads=threads)
         votes = [vote(codes[near], n_classes, "shrink") for near in found]
         errors = [np.mean(voted != codes[asked]) for voted in votes]
         self.errors_ = np.column_stack([numbers, errors]).astype(np.float64)
