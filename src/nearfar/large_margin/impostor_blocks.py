@@ -81,7 +81,11 @@ def find_impostors_blocks(
         n_candidates = 0
         for block in _steps(task.faced, products.block_size):
             others = faced.rows[block]
-            squared = products.of(others) if held is None else products.against(held[block])
+            squared = (
+                products.compute_block(others)
+                if held is None
+                else products.compute_products(held[block])
+            )
             close, back = room[:, : squared.size].reshape(2, *squared.shape)
             np.less(squared, own, out=close)
             if both:
@@ -148,7 +152,7 @@ def closer_reach(
         products = BlockProducts(
             rows, rows, centers, _FLOAT32, min_rows=len(few), adds_query_norms=True
         )
-        squared = products.against(held)
+        squared = products.compute_products(held)
         squared[codes[centers, None] == codes[few]] = np.inf
         near = bound_kth_smallest(squared, n_nearest).astype(np.float64)
         near = compute_reach_of_nearest(products.norms, near, p, _FLOAT32)

@@ -216,7 +216,7 @@ class LFMSVMClassifier(LocalVoter):
             points, found = block.given.copy(), np.zeros(len(block), dtype=np.bool_)
             for i, asking, others in self._by_pair(rows, block):
                 machine = self.svcs_[i]
-                near, there = machine.boundary(block.standard[asking], others)
+                near, there = machine.find_boundary(block.standard[asking], others)
                 moved = (near - block.standard[asking]) * rows.scale  # exactly 0 if none was found
                 points[asking], found[asking] = points[asking] + moved, there
             return points, found
@@ -290,7 +290,7 @@ class LFMSVMClassifier(LocalVoter):
             queries = rows.queries(rows.given[block])
             for i, asking, others in self._by_pair(rows, queries):
                 if i in one_sided:
-                    found = self.svcs_[i].boundary(queries.standard[asking], others)[1]
+                    found = self.svcs_[i].find_boundary(queries.standard[asking], others)[1]
                     missing += int(np.count_nonzero(~found))
         return missing
 
@@ -311,7 +311,7 @@ class LFMSVMClassifier(LocalVoter):
         weights = np.full(queries.standard.shape, 1 / rows.n_features)
         for i, asking, others in self._by_pair(rows, queries):
             machine, some = self.svcs_[i], queries[asking]
-            points, found = machine.boundary(some.standard, others)
+            points, found = machine.find_boundary(some.standard, others)
             normals = np.abs(machine.gradients(points)[1])
             if self.normalize_gradient:
                 lengths = np.sqrt(np.square(normals).sum(axis=1, keepdims=True))

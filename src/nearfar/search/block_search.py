@@ -57,15 +57,15 @@ class BlockProducts:
         self._row_factor: NDArray[Any] | None = None
         self._buffer = np.empty(len(self._query_factor) * self.block_size, dtype)
 
-    def of(self, block: slice | Indices) -> NDArray[Any]:
+    def compute_block(self, block: slice | Indices) -> NDArray[Any]:
         """Return the values of all queries against one block of at most ``block_size`` rows."""
         if self._row_factor is None:
             self._row_factor = np.empty(
                 (self.block_size, self._query_factor.shape[1]), self._query_factor.dtype
             )
-        return self.against(fill_right_factor(self._rows, block, self._row_factor))
+        return self.compute_products(fill_right_factor(self._rows, block, self._row_factor))
 
-    def against(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def compute_products(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the values against rows prepared by :func:`fill_right_factor`."""
         shape = len(self._query_factor), len(rows)
         return np.matmul(
@@ -76,7 +76,7 @@ class BlockProducts:
         """Yield the first row of each block, and the values of the block."""
         n = len(self._rows.X)
         for begin in range(0, n, self.block_size):
-            yield begin, self.of(slice(begin, min(begin + self.block_size, n)))
+            yield begin, self.compute_block(slice(begin, min(begin + self.block_size, n)))
 
 
 def fill_right_factor(rows: PlacedRows, block: slice | Indices, out: NDArray[Any]) -> NDArray[Any]:
@@ -112,13 +112,13 @@ def find_nearest_by_blocks(
     products = BlockProducts(rows, queries, query_index, dtype, min_rows=2 * n_requested)
     norms = products.norms
     if products.block_size == n:
-        values, candidates = _find_smallest(products.of(slice(n)), n_requested)
+        values, candidates = _find_smallest(products.compute_block(slice(n)), n_requested)
         return values.max(axis=1) + norms, candidates
 
     # The k-th distance in a sample is at least the k-th of all rows. The rounding error is added,
     # so that the sampled rows pass again in their own blocks.
     n_sample = min(products.block_size, max(_MIN_SAMPLE, _SAMPLE_PER_NEIGHBOR * n_requested))
-    sample = products.of(slice(None, None, -(-n // n_sample)))
+    sample = products.compute_block(slice(None, None, -(-n // n_sample)))
     start = np.partition(sample, n_requested - 1, axis=1)[:, n_requested - 1]
     radius = np.sqrt(np.maximum(start + norms, 0))
     best = _Best(start + 4 * bound_rounding(norms, radius, p, dtype), n_requested, dtype)

@@ -290,7 +290,7 @@ def _find_nearest_of_few(
 
     def process_block(block: slice) -> Indices:
         products = BlockProducts(rows, queries, block, _FLOAT32, min_rows=n)
-        values, norms = products.against(row_factor), products.norms
+        values, norms = products.compute_products(row_factor), products.norms
         reach = compute_reach_of_nearest(norms, bound_kth_smallest(values, k) + norms, p, _FLOAT32)
         reach += 4 * p * _TINY / rows.scale**2
         limit = np.nextafter((reach - norms).astype(np.float32), np.float32(np.inf))
@@ -340,7 +340,7 @@ def _list_proposals(
         yield _Proposal(propose_all, _FLOAT64, n)
     elif search == "tree":
         tree = KDTree(rows.block(slice(None), _FLOAT64))
-        # In float64 only ties are uncertain, so few spare candidates suffice for most rows.
+        # In float64 only ties are uncertain. For most rows, few spare candidates suffice.
         for spare in (_N_SPARE_FOR_TREE, SPARE):
             yield _Proposal(propose_by_tree, _FLOAT64, k + spare)
     else:

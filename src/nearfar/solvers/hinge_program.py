@@ -234,7 +234,7 @@ def compute_centered_move(
         center - move.a * move.r,
         center + move.a * move.xi,
         center - move.tau * move.x[-1],
-        point.set_cone_target(move, center),
+        point.compute_cone_target(move, center),
     )
     return move, fraction * point.find_max_step(move)
 
@@ -289,21 +289,21 @@ class HingePoint:
         self.short = h - A @ self.x
         objective = 0.5 * q @ self.x**2 + f @ self.x + cost @ np.maximum(self.short, 0)
         self.pull = A.T @ self.a
-        amiss = np.abs(self.pull - f)[self.free]
+        violation = np.abs(self.pull - f)[self.free]
         if self.positive_last:
-            amiss = np.append(amiss, max(self.pull[-1] - f[-1], 0.0))
-        if amiss.max(initial=0.0) > _FEASIBLE * self.a.sum():
+            violation = np.append(violation, max(self.pull[-1] - f[-1], 0.0))
+        if violation.max(initial=0.0) > _FEASIBLE * self.a.sum():
             return float(objective), -np.inf
-        smooth, over = q > 0, self.pull - f
+        smooth, excess = q > 0, self.pull - f
         if self.cone:
-            over[self.entries] = svec(project_psd(self._matrix(over)))
-        bound = h @ self.a - 0.5 * np.sum(over[smooth] ** 2 / q[smooth])
+            excess[self.entries] = svec(project_psd(self._to_matrix(excess)))
+        bound = h @ self.a - 0.5 * np.sum(excess[smooth] ** 2 / q[smooth])
         # Subtract the largest gain from the remaining violation of the equations, with the current
         # unknowns as its prices.
         price = np.abs(self.x[self.free])
         if self.positive_last:
             price = np.append(price, self.x[-1])
-        return float(objective), float(bound - amiss @ price)
+        return float(objective), float(bound - violation @ price)
 
     def complementarity(self, move: HingeMove | None = None, length: float = 0.0) -> float:
         """Return the mean product of unknowns and multipliers, now or after a step."""
@@ -313,13 +313,13 @@ class HingePoint:
             tau, last = tau + length * move.tau, last + length * move.x[-1]
         products = a @ r + (self.program[2] - a) @ xi + tau * last
         if self.cone:
-            B, Z = self._matrix(self.x), self.Z
+            B, Z = self._to_matrix(self.x), self.Z
             if move is not None:
-                B, Z = B + length * self._matrix(move.x), Z + length * move.Z
+                B, Z = B + length * self._to_matrix(move.x), Z + length * move.Z
             products += np.vdot(B, Z)
         return float(products) / (2 * len(a) + self.positive_last + self.cone)
 
-    def _matrix(self, x: Vector) -> Matrix:
+    def _to_matrix(self, x: Vector) -> Matrix:
         return smat(x[self.entries], self.cone)
 
     def factor(self) -> bool:
@@ -336,19 +336,19 @@ class HingePoint:
             self.amiss[-1] -= self.tau
         if self.cone:
             try:
-                self.inverse = inverse(self._matrix(self.x))
+                self.inverse = inverse(self._to_matrix(self.x))
             except linalg.LinAlgError:
                 return False
             H[self.entries, self.entries] += symmetric_kronecker(self.inverse, self.Z)
             self.amiss[self.entries] -= svec(self.Z)
-        self.cholesky = _cholesky(H)
+        self.cholesky = _factor_cholesky(H)
         return self.cholesky is not None
 
-    def set_cone_target(self, move: HingeMove, center: float) -> Matrix:
+    def compute_cone_target(self, move: HingeMove, center: float) -> Matrix:
         """Return the target of Z: B⁻¹ times the center, minus a step's second-order error."""
         if not self.cone:
             return self.Z
-        return center * self.inverse - sym(self.inverse @ self._matrix(move.x) @ move.Z)
+        return center * self.inverse - sym(self.inverse @ self._to_matrix(move.x) @ move.Z)
 
     def solve_direction(
         self, aim_a: Vector, aim_s: Vector, aim_x: float, aim_Z: Matrix | None = None
@@ -368,7 +368,7 @@ class HingePoint:
         dxi = (aim_s + self.xi * da) / self.s - self.xi
         dtau = (aim_x - self.tau * dx[-1]) / last - self.tau if self.positive_last else 0.0
         if self.cone:
-            pull = pull - sym(self.inverse @ self._matrix(dx) @ self.Z)
+            pull = pull - sym(self.inverse @ self._to_matrix(dx) @ self.Z)
         return HingeMove(dx, da, dr, dxi, float(dtau), pull)
 
     def find_max_step(self, move: HingeMove) -> float:
@@ -382,7 +382,7 @@ class HingePoint:
         if self.positive_last:
             worst = max(worst, -move.x[-1] / self.x[-1], -move.tau / self.tau)
         if self.cone:
-            B, dB = self._matrix(self.x), self._matrix(move.x)
+            B, dB = self._to_matrix(self.x), self._to_matrix(move.x)
             worst = max(worst, 1 / longest_step(B, dB), 1 / longest_step(self.Z, move.Z))
         return min(1.0, 1 / float(worst)) if worst > 0 else 1.0
 
@@ -402,7 +402,7 @@ class HingePoint:
         return self
 
 
-def _cholesky(H: Matrix) -> Matrix | None:
+def _factor_cholesky(H: Matrix) -> Matrix | None:
     """Return the Cholesky factor of H, with a small ridge if necessary, or None if it fails."""
     if not np.isfinite(H).all():
         return None

@@ -114,7 +114,7 @@ class KernelMachine:
 
     # ------------------------------------------------------------------ the boundary
 
-    def boundary(self, X: Matrix, candidates: Matrix) -> tuple[Matrix, Mask]:
+    def find_boundary(self, X: Matrix, candidates: Matrix) -> tuple[Matrix, Mask]:
         """Return a zero of f near each row of X, and a mask of the rows for which one was found.
 
         Each point takes overshooting steps down the gradient of abs(f) until f changes its sign.
@@ -164,7 +164,7 @@ class _Function:
         machine = self.machine
         result = np.empty(len(X))
         for block in row_blocks(len(X), 24 * len(machine.vectors)):
-            K = self._kernel(X[block])
+            K = self._evaluate_kernel(X[block])
             result[block] = K @ machine.coefficients + machine.intercept
         return result
 
@@ -174,7 +174,7 @@ class _Function:
             slope = machine.coefficients @ machine.vectors
             return X @ slope + machine.intercept, np.tile(slope, (len(X), 1))
         if self.is_rbf:
-            K = self._kernel(X)
+            K = self._evaluate_kernel(X)
             K *= machine.coefficients
             sums = K.sum(axis=1)
             slopes = K @ machine.vectors
@@ -187,7 +187,7 @@ class _Function:
         power *= machine.degree * machine.gamma * machine.coefficients
         return values, power @ machine.vectors
 
-    def _kernel(self, X: Matrix) -> Matrix:
+    def _evaluate_kernel(self, X: Matrix) -> Matrix:
         if self.is_rbf:
             lengths = -self.machine.gamma * np.square(X).sum(axis=1)
             K = np.column_stack([X, np.ones(len(X)), lengths]) @ self.scaled_vectors

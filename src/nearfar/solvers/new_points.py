@@ -23,8 +23,9 @@ import numpy as np
 from nearfar.arrays import Matrix
 from nearfar.blocks import row_blocks
 
-# The barrier parameter decreases from 1 to _LAST by this factor, in units of squared distances.
+# Factor by which the barrier parameter decreases in each round.
 _FALL = 0.2
+# Last value of the barrier parameter, in units of squared distances. The first is 1.
 _LAST = 1e-11
 
 
@@ -111,7 +112,7 @@ def _solve_program(neighbors: Matrix, squared: Matrix) -> Matrix:
     A = np.concatenate([-2 * neighbors, np.ones((n, k, 1))], axis=2)
     b = squared - np.einsum("qkr,qkr->qk", neighbors, neighbors)
     x = np.zeros((n, r + 1))
-    x[:, r] = 1.0  # s
+    x[:, r] = 1.0  # The last unknown is s.
     cost = np.zeros(r + 1)
     cost[r] = 1.0
 

@@ -20,9 +20,9 @@ from nearfar.solvers.unfolding import (
     symmetric_factor,
 )
 
-# Goals for λ_2 of the weights alone.
+# Values of λ_2, the smallest eigenvalue on centered vectors, that are tried for the weights alone.
 _ALONE = (1 - 1e-7, 1 - 1e-5, 1 - 1e-4)
-# Goals for λ_2 of mixtures with equal weights.
+# Values of λ_2 that are tried for mixtures of the weights with equal weights.
 _GOALS = (0.999, 0.99, 0.9, 0.7)
 # Number of bisection steps for the fraction of equal weights, and the smallest fraction.
 _N_BISECTIONS = 6
@@ -68,7 +68,7 @@ def exceeds(edges: Edges, weights: Vector, s: float) -> bool:
     """
     try:
         pivots = symmetric_factor(edges.laplacian(weights, -s * edges.masses)).U.diagonal()
-    except RuntimeError:  # a pivot of zero
+    except RuntimeError:  # A pivot is exactly zero.
         return False
     return int((pivots < 0).sum()) == (1 if s > 0 else 0)
 

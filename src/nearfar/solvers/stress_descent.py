@@ -59,10 +59,11 @@ def descend_stress(
     tol: float = 1e-7,
     report: Callable[[Matrix, dict[str, float]], None] | None = None,
 ) -> StressDescent:
-    """Descend from Y, where ``price`` is c and ``reward`` is ρ.
+    """Minimize the stress of a placement by descent from the coordinates Y.
 
-    Squared lengths should have a mean of about 1. With ``one_sided``, only edges that are too long
-    cost. Points that are ``fixed`` do not move; Y is then not centered, and ``reward`` must be 0.
+    In the formula of this module, ``price`` is c and ``reward`` is ρ. Squared lengths should have a
+    mean of about 1. With ``one_sided``, only edges that are too long have a cost. Points that are
+    ``fixed`` do not move. Y is then not centered, and ``reward`` must be 0.
     The descent stops when five steps together reduce the objective by less than the fraction
     ``tol``. ``report`` is called after each step with the coordinates, and with a dict of the step
     number and the new entries of the history.
@@ -72,7 +73,7 @@ def descend_stress(
         Y = edges.centered(Y)
     free = slice(None) if fixed is None else np.flatnonzero(~fixed)
     solve = _create_preconditioner(edges, free)
-    state = objective.at(Y)
+    state = objective.evaluate(Y)
     gradient = _restrict_to_free(state.gradient, fixed)
     along = solve(gradient)
     memory: deque[tuple[Matrix, Matrix, Matrix, float]] = deque(maxlen=_MEMORY)
@@ -92,10 +93,10 @@ def descend_stress(
             if step == 0.0:
                 converged = True
                 break
-            new_state = objective.at(state.Y + step * P)
-            while new_state.value > state.value and step > 1e-12:  # Overshot (rare).
+            new_state = objective.evaluate(state.Y + step * P)
+            while new_state.value > state.value and step > 1e-12:  # The step is too long (rare).
                 step /= 4
-                new_state = objective.at(state.Y + step * P)
+                new_state = objective.evaluate(state.Y + step * P)
             state = new_state
             new_gradient = _restrict_to_free(state.gradient, fixed)
             new_along = solve(new_gradient)
@@ -141,12 +142,12 @@ class _Objective:
         self.edges, self.price, self.reward, self.one_sided = edges, price, reward, one_sided
         self._spread = edges.incidence.T.tocsr()
 
-    def at(self, Y: Matrix) -> _State:
+    def evaluate(self, Y: Matrix) -> _State:
         differences = self.edges.incidence @ Y  # Twice as fast as indexing.
         raw = np.einsum("er,er->e", differences, differences) - self.edges.squared
-        return self._state(Y, differences, raw)
+        return self._create_state(Y, differences, raw)
 
-    def _state(self, Y: Matrix, differences: Matrix, raw: Vector) -> _State:
+    def _create_state(self, Y: Matrix, differences: Matrix, raw: Vector) -> _State:
         slack = np.maximum(raw, 0.0) if self.one_sided else raw
         value = self.price * float(slack @ slack)
         gradient = 4 * self.price * (self._spread @ (slack[:, None] * differences))
@@ -200,7 +201,10 @@ class _Objective:
 def _compute_direction(
     gradient: Matrix, along: Matrix, memory: deque[tuple[Matrix, Matrix, Matrix, float]]
 ) -> Matrix:
-    """Run the two loops of L-BFGS. Products with H0 are combined from stored ones."""
+    """Return the direction of L-BFGS by its two-loop recursion.
+
+    Products with the initial inverse Hessian are combined from stored products.
+    """
     if not memory:
         return -along
     q, z = gradient.copy(), along.copy()
@@ -230,7 +234,7 @@ def _create_preconditioner(edges: Edges, free: slice | NDArray[np.intp]) -> _Sol
 
 
 class _Solver:
-    """Product with H0: solve with the Laplacian on the free points."""
+    """Product with the initial inverse Hessian: a solve with the Laplacian on the free points."""
 
     def __init__(self, edges: Edges, L: sparse.csc_array, free: slice | NDArray[np.intp]) -> None:
         self._edges, self._free = edges, free

@@ -175,7 +175,7 @@ class Edges:
 
 @dataclass(frozen=True)
 class Problem:
-    r"""The problem to maximize :math:`\pm\mathrm{tr} K` minus the price of slack.
+    r"""The problem to maximize :math:`\pm\mathrm{tr} K` of a Gram matrix K minus the cost of slack.
 
     Solvers expect connected edges with squared lengths of mean 1, none of them 0. "inequality"
     allows :math:`\xi \le 0` at no cost. "equality" allows no slack. "l1" and "squared" allow any
@@ -269,7 +269,7 @@ def min_price(edges: Edges) -> float:
     return 1.0 / float(values[0])
 
 
-#: Step of a slack and of its multiplier.
+#: Change of a slack and of its multiplier in one step.
 Move = tuple[Vector, Vector]
 
 
@@ -290,12 +290,12 @@ class Slack:
         return self.z - self.sign * w - self.price
 
     def direction(self, aim: float, correction: Vector, excess: Vector, dw: Vector) -> Move:
-        """Return Newton's step of s and z to s · z = aim, for a given step of the weights."""
+        """Return the Newton step of slack and multiplier to a product of ``aim``, for dw."""
         dz = self.sign * dw - excess
         return (aim - correction - self.s * dz) / self.z - self.s, dz
 
     def advance(self, primal: float, dual: float, move: Move) -> None:
-        """Move s and z by fractions of a step."""
+        """Move the slack and its multiplier by fractions of a step."""
         self.s, self.z = self.s + primal * move[0], self.z + dual * move[1]
 
 
@@ -344,7 +344,7 @@ def _factor_below(L: sparse.csc_array) -> tuple[float, SuperLU]:
             factor = symmetric_factor(L + shift * identity)
             if (factor.U.diagonal() > 0).all():
                 return -shift, factor
-        except RuntimeError:  # a pivot of exactly zero
+        except RuntimeError:  # A pivot is exactly zero.
             pass
         shift *= 10
 

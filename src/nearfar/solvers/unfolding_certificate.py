@@ -105,7 +105,7 @@ def restore_lengths(edges: Edges, Y: Matrix) -> Matrix:
         ridge = 1e-13 * float(normal.diagonal().mean())
         try:
             factor = symmetric_factor(normal + ridge * sparse.eye_array(len(edges), format="csc"))
-        except RuntimeError:  # numerically singular
+        except RuntimeError:  # The system is numerically singular.
             break
         Y = edges.centered(Y - (J.T @ factor.solve(error)).reshape(Y.shape))
     return best

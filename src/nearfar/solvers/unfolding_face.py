@@ -37,7 +37,7 @@ _ZERO = 1e-13
 _REFINEMENTS = 6
 # Maximum number of points for which all eigenvectors are computed.
 _DENSE = 1000
-# Maximum number of rows of Z, and of equalities on it, for which this method is used.
+# Maximum number of rows of Z, and maximum number of equalities, for which this method is used.
 _MAX_ROWS = 600
 _MAX_EDGES = 6000
 # Relative precision to which an equality must follow from others to be dropped.
@@ -52,9 +52,10 @@ def unfold_on_face(
     max_iter: int = 100,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding | None:
-    """Solve equalities over the face, the orthogonal complement of the columns N.
+    """Solve unfolding with equalities on the feasible face, if the face is small.
 
-    Returns None if ``dependencies``, which contains N, has no columns, or if the face is too large.
+    The face is the orthogonal complement of the columns of ``dependencies``, the matrix N of the
+    module's description. Returns None if N has no columns, or if the face is too large.
     """
     edges = problem.edges
     face = find_face(edges, dependencies)
@@ -87,7 +88,10 @@ def unfold_on_face(
 
 
 def find_face(edges: Edges, N: sparse.csr_array) -> Face | None:
-    """Return centered functions orthogonal to N, or None if there are none or too many."""
+    """Return the centered functions orthogonal to the columns of N, or None.
+
+    Returns None if there are no such functions, or too many.
+    """
     if not N.shape[1]:
         return None
     root = np.sqrt(edges.masses)
@@ -116,7 +120,7 @@ def find_face(edges: Edges, N: sparse.csr_array) -> Face | None:
 
 
 def _find_lowest_vectors(M: sparse.csc_array, factor: SuperLU, zero: float) -> Matrix | None:
-    """Return eigenvectors beyond the last zero eigenvalue, or None if there are too many."""
+    """Return all eigenvectors with eigenvalue zero and at least one more, or None if too many."""
     n = M.shape[0]
     if n <= _DENSE:
         return np.asarray(linalg.eigh(M.toarray())[1])
@@ -132,7 +136,7 @@ def _find_lowest_vectors(M: sparse.csc_array, factor: SuperLU, zero: float) -> M
 
 
 def select_independent(rows: Matrix, squared: Vector) -> Indices | None:
-    """Return equalities on Z that imply all others, or None if there are too many."""
+    """Return indices of edges whose equalities imply all others, or None if there are too many."""
     q = rows / np.sqrt(squared)[:, None]
     q = q @ whitener(q.T @ q, EMPTY)  # Give functions of few and of many points equal weight.
     m = q.shape[1]

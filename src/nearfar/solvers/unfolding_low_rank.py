@@ -170,7 +170,8 @@ class _Iterate:
         self.system = _create_system(self.edges, Y.shape[1])
         D = self.edges.squared
         lengths = self.edges.squared_lengths(Y)
-        typical = self.edges.trace(Y) / len(D)  # typical w · D, since these sum to the trace
+        # The products w · D of the edges sum to the trace, so their mean is a typical value.
+        typical = self.edges.trace(Y) / len(D)
         self.w = np.zeros(len(D))
         self.slacks: list[Slack] = []
         # Increase of an edge's squared length, in addition to its slacks, per unit of weight above
@@ -419,7 +420,7 @@ class BlockSystem:
             self._factor = splu(
                 matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options=options
             )
-        except RuntimeError:  # a pivot of exactly zero
+        except RuntimeError:  # A pivot is exactly zero.
             return False
         # Translations have eigenvalues with the sign of the diagonal.
         negative = int((self._factor.U.diagonal() < 0).sum())
