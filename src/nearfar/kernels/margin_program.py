@@ -20,7 +20,7 @@ _STEEP = 10.0
 class MarginProgram:
     r"""The function :math:`F(x) = \sum_k w_{C,\tau}(c \sum_i x_i K_i / \mathrm{tr} K_i; y^k)`.
 
-    `ask` stores the dual variables found at each point. Convex combinations of them prove bounds.
+    `evaluate` stores the dual variables found at each point. Convex combinations of them prove bounds.
     """
 
     #: Limits of the weights for `run_level_method`. None means nonnegative weights.
@@ -52,7 +52,7 @@ class MarginProgram:
         self.ridge = np.empty((0, 0))
         self.forms = np.empty((kernels.n_kernels, 0, 0))
 
-    def ask(self, x: Vector) -> Answer:
+    def evaluate(self, x: Vector) -> Answer:
         """Solve the SVMs at a point."""
         K = self.kernels.weighted(self.scale * x, self.n)
         solutions = [

@@ -221,7 +221,7 @@ def margin_weights(
         )
     else:
         solution = run_level_method(
-            program.ask,
+            program.evaluate,
             program.certify,
             np.full(base.n_kernels, 1 / base.n_kernels),
             limits=program.limits,

@@ -39,11 +39,11 @@ class SignedProgram(MarginProgram):
         self.directions: list[Vector] = []
         self._weights_of_cuts = np.empty(0)
 
-    def ask(self, x: Vector) -> Answer:
+    def evaluate(self, x: Vector) -> Answer:
         """Solve the SVMs at x, or at a point of the cone if x is outside."""
         center = np.full(len(x), 1 / len(x))
         point, cuts, U = self.cone.drawn_back(x, center)
-        answer = super().ask(point)
+        answer = super().evaluate(point)
         self.directions.extend(U.T)
         return answer._replace(allowed=cuts)
 

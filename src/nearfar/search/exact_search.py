@@ -54,8 +54,8 @@ _MAX_QUERIES_PER_BLOCK = 2048
 _MIN_THREAD_FLOPS = 10**8
 # Number of multiplications below which loading faiss takes longer than the search.
 _MIN_FAISS_FLOPS = 10**10
-# Limits for computing the distances of a query to all rows at once: number of rows, number of
-# entries of X, and number of distances per block of queries.
+# Limits up to which the distances of a query to all rows are computed together: number of rows,
+# number of entries of X, and number of distances per block of queries.
 _MAX_SMALL_ROWS, _MAX_SMALL_ENTRIES, _MAX_DISTANCES_PER_BLOCK = 8192, 2**22, 2**20
 # Maximum number of candidates per query of that search: the larger of a fixed number and a number
 # per neighbor. A query with more candidates is searched again.
@@ -250,7 +250,7 @@ def _find_nearest(
             measured, neighbors = rank_candidates(X, Q[query_ids], candidates)
             distances[query_ids], indices[query_ids] = measured[:, :k], neighbors[:, :k]
             # A row within the k-th distance that was not proposed would have a computed squared
-            # distance of at most `reach`. If no other row is below `reach`, there is none.
+            # distance of at most `reach`. If all other rows are beyond `reach`, none was missed.
             radius = measured[:, k - 1] / rows.scale
             reach = compute_reach(queries.squares[query_ids], radius, p, proposal.dtype)
             # Differences were squared without the scale, so they may have underflowed.

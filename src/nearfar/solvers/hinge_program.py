@@ -28,11 +28,11 @@ _PATIENCE = 8
 # Largest violation of the dual's equations, relative to the sum of its multipliers, with which the
 # dual objective counts as a bound.
 _FEASIBLE = 1e-9
-# With more than this number of rows per unknown, the program is first solved on the rows near their
-# corner.
+# Number of rows per unknown above which the program is first solved on the rows near the corner of
+# their hinge.
 _ROWS_PER_UNKNOWN = 4
-# Distances from the corner, in units of the margin, up to which rows are near: first and second
-# attempt.
+# Distances from the corner, in units of the margin, up to which rows count as near, in the first
+# and in the second attempt.
 _REACHES = (0.25, 0.75)
 # Fraction of near rows above which solving on all rows is as fast.
 _MAX_NEAR_FRACTION = 0.7
@@ -298,8 +298,8 @@ class HingePoint:
         if self.cone:
             excess[self.entries] = svec(project_psd(self._to_matrix(excess)))
         bound = h @ self.a - 0.5 * np.sum(excess[smooth] ** 2 / q[smooth])
-        # Subtract the largest gain from the remaining violation of the equations, with the current
-        # unknowns as its prices.
+        # Subtract the effect of the remaining violation of the equations. The current unknowns are
+        # its prices.
         price = np.abs(self.x[self.free])
         if self.positive_last:
             price = np.append(price, self.x[-1])
@@ -345,7 +345,7 @@ class HingePoint:
         return self.cholesky is not None
 
     def compute_cone_target(self, move: HingeMove, center: float) -> Matrix:
-        """Return the target of Z: B⁻¹ times the center, minus a step's second-order error."""
+        """Return the target of the cone's multiplier, corrected to second order."""
         if not self.cone:
             return self.Z
         return center * self.inverse - sym(self.inverse @ self._to_matrix(move.x) @ move.Z)
@@ -395,7 +395,10 @@ class HingePoint:
         return point
 
     def clip_to_interior(self) -> Self:
-        """Move the point off bounds that rounding made it reach, since it could not leave them."""
+        """Move variables off their bounds, where rounding may have put them.
+
+        A variable on its bound could not leave it.
+        """
         cost = self.program[2]
         self.a = np.clip(self.a, 1e-40 * cost, (1 - 1e-15) * cost)
         self.r, self.xi = np.maximum(self.r, 1e-300), np.maximum(self.xi, 1e-300)

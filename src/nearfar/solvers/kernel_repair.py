@@ -97,7 +97,8 @@ def quantile_width(
     if n == m and not values.diagonal().any():
         if n < 2:
             raise ValueError("D has only one object, but a width needs at least one pair.")
-        # In rows of n + 1 entries, the diagonal is the last column, apart from the first entry.
+        # Without its first entry, the matrix reshaped to rows of n + 1 entries has its diagonal in
+        # the last column.
         values = values.reshape(-1)[1:].reshape(n - 1, n + 1)[:, :-1]
     pairs = values.reshape(-1)
     if n_pairs is not None:

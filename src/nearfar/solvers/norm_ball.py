@@ -23,7 +23,7 @@ class Program(Protocol):
     ridge: Matrix
     forms: Matrix
 
-    def ask(self, x: Vector) -> Answer:
+    def evaluate(self, x: Vector) -> Answer:
         """Return the value at x, and a plane below the function."""
 
     def prove(self, mix: Vector) -> float:
@@ -80,7 +80,7 @@ def run_norm_ball_method(
     history: list[dict[str, Any]] = []
     start_time, interrupt = perf_counter(), None
     for _ in range(max_iter):
-        answer = program.ask(x)
+        answer = program.evaluate(x)
         if answer.value < value:
             best, value = x, answer.value
         mix = _find_best_mixture(program, np.append(mix, 0.0), p)

@@ -31,7 +31,7 @@ _MEMORY = 10
 
 
 class StressDescent(NamedTuple):
-    """Result of the descent.
+    """Result of :func:`descend_stress`.
 
     ``weights`` are the pulls of the edges, :math:`2 c (\\|y_i - y_j\\|^2 - D_e)`. Once the gradient
     is zero, they are the multipliers of the edges in unfolding. ``interrupt`` is the Ctrl-C that

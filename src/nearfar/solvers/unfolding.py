@@ -104,16 +104,16 @@ class Edges:
         return sparse.csr_array((signs, columns, 2 * np.arange(m + 1)), shape=(m, self.n_points))
 
     def differences(self, Y: Matrix) -> Matrix:
-        """Return :math:`y_i - y_j` for each edge."""
+        """Return the difference :math:`y_i - y_j` of the end points of each edge."""
         return np.asarray(Y[self.first] - Y[self.second])
 
     def squared_lengths(self, Y: Matrix) -> Vector:
-        r"""Return :math:`\|y_i - y_j\|^2` for each edge."""
+        r"""Return the squared length :math:`\|y_i - y_j\|^2` of each edge."""
         delta = self.differences(Y)
         return np.einsum("er,er->e", delta, delta)
 
     def laplacian(self, weights: Vector, diagonal: Vector | float = 0.0) -> sparse.csc_array:
-        r"""Return :math:`L_w = \sum_e w_e (e_i - e_j)(e_i - e_j)^T` plus a diagonal."""
+        r"""Return the Laplacian :math:`\sum_e w_e (e_i - e_j)(e_i - e_j)^T` plus a diagonal."""
         n, pattern = self.n_points, self._pattern
         degrees = np.bincount(self.first, weights, n) + np.bincount(self.second, weights, n)
         entries = np.empty(n + 2 * len(self))
@@ -194,7 +194,7 @@ class Problem:
 
     @property
     def is_soft(self) -> bool:
-        """Whether every K is feasible at a price."""
+        """Whether violations of the constraints are allowed at a price."""
         return self.constraints in ("l1", "squared")
 
     def value(self, Y: Matrix) -> float:
@@ -290,7 +290,10 @@ class Slack:
         return self.z - self.sign * w - self.price
 
     def direction(self, aim: float, correction: Vector, excess: Vector, dw: Vector) -> Move:
-        """Return the Newton step of slack and multiplier to a product of ``aim``, for dw."""
+        """Return the Newton step of slack and multiplier towards a product of ``aim``.
+
+        The step ``dw`` of the edge weights is given.
+        """
         dz = self.sign * dw - excess
         return (aim - correction - self.s * dz) / self.z - self.s, dz
 
@@ -300,10 +303,11 @@ class Slack:
 
 
 def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vector, Matrix]:
-    r"""Return the smallest eigenpairs of :math:`L_w v = \lambda C v`, without the constant vector.
+    r"""Return the smallest eigenpairs of a weighted Laplacian, without the constant vector.
 
-    C is the diagonal of masses. Vectors are columns, orthonormal with respect to C. Weights may be
-    negative. The shift of the solver is then below all eigenvalues, as the signs of pivots show.
+    They solve :math:`L_w v = \lambda C v`, where C is the diagonal matrix of masses. Vectors are
+    columns, orthonormal with respect to C. Weights may be negative. The shift of the solver is then
+    below all eigenvalues, as the signs of pivots show.
     """
     n = edges.n_points
     count = min(count, n - 1)
@@ -379,7 +383,10 @@ def rotate_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[V
 
 
 class Bound(NamedTuple):
-    """A certified bound on the objective, the edge weights that certify it, and their λ_2."""
+    """A certified bound on the objective, and the edge weights that certify it.
+
+    ``eigenvalue`` is the smallest eigenvalue of the weights' Laplacian on centered vectors.
+    """
 
     value: float
     weights: Vector
@@ -387,7 +394,7 @@ class Bound(NamedTuple):
 
 
 def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = None) -> Bound:
-    r"""Return an upper bound on the objective of any K; infinite if the weights give none.
+    r"""Return an upper bound on the objective of any Gram matrix, or infinity if there is none.
 
     The dual is :math:`\min_w w^T D + \text{cost}(w)` subject to :math:`L_w \succeq \pm I` on
     centered vectors: :math:`w \ge 0` for inequalities, :math:`|w| \le c` for L1 slack, and the cost
@@ -423,7 +430,10 @@ def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = Non
 
 
 def _mix_with_equal(problem: Problem, w: Vector, eigenvalue: float) -> tuple[Vector, float]:
-    """Mix w with the largest allowed weights until λ_2, a concave function of them, is 1."""
+    """Mix w with the largest allowed weights until the smallest eigenvalue is 1.
+
+    The eigenvalue is a concave function of the weights.
+    """
     equal = problem.price / min_price(problem.edges)
     if equal <= max(eigenvalue, 0.0) or equal < 1:
         return w, -np.inf
@@ -432,7 +442,7 @@ def _mix_with_equal(problem: Problem, w: Vector, eigenvalue: float) -> tuple[Vec
 
 
 def relative_gap(value: float, bound: float) -> float:
-    """Return (bound - value) / abs(bound); infinite if undefined."""
+    """Return the relative gap (bound - value) / abs(bound), or infinity if it is undefined."""
     if bound == value:
         return 0.0
     if bound == 0 or not np.isfinite([value, bound]).all():

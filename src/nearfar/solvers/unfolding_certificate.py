@@ -124,7 +124,7 @@ def _compute_length_derivatives(edges: Edges, Y: Matrix) -> sparse.csr_array:
 
 
 def certify_weights(problem: Problem, weights: Vector) -> tuple[Vector, float]:
-    """Return the weights, clipped to the dual's bounds, and a certified bound on λ_2 from below."""
+    """Return the weights, clipped to the dual's bounds, and a certified lower eigenvalue bound."""
     if problem.constraints == "inequality":
         weights = np.maximum(weights, 0.0)
     if problem.constraints == "l1":

@@ -151,7 +151,7 @@ def select_independent(rows: Matrix, squared: Vector) -> Indices | None:
 
 
 def minimize_weights(rows: Matrix, squared: Vector, weights: Vector) -> Vector:
-    r"""Return the smallest weights of all edges with the same moment :math:`\sum_e w_e q_e q_e^T`.
+    r"""Return the smallest edge weights with the same moment :math:`\sum_e w_e q_e q_e^T`.
 
     They certify the same bound, since lengths on the face, and thus :math:`w^T D`, depend on the
     moment alone. Small weights suffer less from rounding. If the moment has more entries than there

@@ -38,11 +38,11 @@ def solve_by_interior_point(
     max_iter: int = 100,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding:
-    """Solve over all Gram matrices, to a relative gap and relative residuals of ``tol``.
+    """Solve the unfolding problem over all Gram matrices, to a relative gap of ``tol``.
 
-    The factor has all columns. Rounding may stop the path before ``tol``, for example on problems
-    without a strictly feasible point. The result is then the best iterate. ``report`` is called at
-    each step with the new entries of the history.
+    Relative residuals are at most ``tol`` too. The factor has all columns. Rounding may stop the
+    path before ``tol``, for example on problems without a strictly feasible point. The result is
+    then the best iterate. ``report`` is called at each step with the new entries of the history.
     """
     start_time = time.perf_counter()
     path = _Path(problem)
@@ -103,28 +103,28 @@ class _CenteredSpace:
         return a * n / 10 * np.eye(n - 1), 10 * np.eye(n - 1)
 
     def lift(self, M: Matrix) -> Matrix:
-        """Return C^(-1/2) P M P' C^(-1/2), over all points."""
+        """Return the matrix M in the coordinates of all points: C^(-1/2) P M P' C^(-1/2)."""
         n = len(self.root)
         S = np.zeros((n, n))
         S[1:, 1:] = M
         return self._reflect(S) / np.outer(self.root, self.root)
 
     def lengths(self, M: Matrix) -> Vector:
-        """Return A(M), the quadratic form of each edge."""
+        """Return the quadratic form of M for each edge."""
         S = self.lift(M)
         i, j = self.edges.first, self.edges.second
         d = np.diag(S)
         return np.asarray(d[i] + d[j] - S[i, j] - S[j, i])
 
     def products(self, M: Matrix) -> Matrix:
-        """Return U M U', over all pairs of edges."""
+        """Return the products U M U' of all pairs of edges."""
         S = self.lift(M)
         i, j = self.edges.first, self.edges.second
         R = np.ascontiguousarray((S[i] - S[j]).T)
         return R[i] - R[j]
 
     def laplacian(self, y: Vector) -> Matrix:
-        """Return A'(y), the Laplacian of the weights."""
+        """Return the Laplacian of the weights y."""
         L = self.edges.laplacian(y).toarray() / np.outer(self.root, self.root)
         return self._reflect(L)[1:, 1:]
 
@@ -144,7 +144,7 @@ class _FunctionSpace:
         self.edges = edges
 
     def start(self, a: float) -> tuple[Matrix, Matrix]:
-        """Return starting values of X and Z well inside, scaled by the edges' moment."""
+        """Return starting values of X and Z well inside the cone, scaled by the edges' moment."""
         W = self.edges.moment(1 / self.edges.squared)
         values, vectors = linalg.eigh(W)
         values = np.maximum(values, 1e-12 * values[-1])
@@ -153,15 +153,15 @@ class _FunctionSpace:
         return a * X / shortest, 10 / float(values[0]) * (vectors * values) @ vectors.T
 
     def lengths(self, M: Matrix) -> Vector:
-        """Return A(M), the quadratic form of each edge."""
+        """Return the quadratic form of M for each edge."""
         return np.einsum("ea,ea->e", self.edges.rows @ M, self.edges.rows)
 
     def products(self, M: Matrix) -> Matrix:
-        """Return q M q', over all pairs of edges."""
+        """Return the products q M q' of all pairs of edges."""
         return np.asarray(self.edges.rows @ M @ self.edges.rows.T)
 
     def laplacian(self, y: Vector) -> Matrix:
-        """Return A'(y), the moment of the weights."""
+        """Return the moment of the weights y, which takes the place of the Laplacian."""
         return self.edges.moment(y)
 
     def factor(self, X: Matrix) -> Matrix:
@@ -170,7 +170,7 @@ class _FunctionSpace:
 
 
 class _Path:
-    """The iterate X, y, Z with its slacks."""
+    """Iterate of the interior-point method: X, the edge weights y, Z, and the slacks."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -265,7 +265,7 @@ class _Path:
     def _direction(
         self, aim: float, predictor: tuple[Matrix, Vector, Matrix, list[Move]] | None
     ) -> tuple[Matrix, Vector, Matrix, list[Move]]:
-        """Return Newton's step to X Z = aim · I, with second-order terms of the last step."""
+        """Return the Newton step to X Z = aim · I, with second-order terms of the predictor."""
         X, inverse = self.X, self.inverse
         target = aim * inverse + _symmetrize(X @ self.F @ inverse)
         corrections = [np.zeros(len(self.y)) for _ in self.slacks]

@@ -74,7 +74,7 @@ def solve_low_rank(
     max_iter: int = 200,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding:
-    """Solve for a factor with few columns, to a relative gap of ``tol``.
+    """Solve the unfolding problem for a factor with few columns, to a relative gap of ``tol``.
 
     The default ``start`` is classical scaling of shortest paths. The default ``n_columns`` is two
     more than the start has, but from 4 to 8 for inequalities and from 10 to 12 for other
@@ -281,7 +281,7 @@ class _Iterate:
     def _direction(
         self, aim: float, corrections: list[Vector]
     ) -> tuple[Matrix, Vector, list[Move]]:
-        """Return Newton's step to slack · multiplier = aim: dY, dw, and (ds, dz) per slack."""
+        """Return the Newton step to slack · multiplier = aim: dY, dw, and (ds, dz) per slack."""
         target = self.over.copy()
         excess = [slack.excess(self.w) for slack in self.slacks]
         for slack, correction, f in zip(self.slacks, corrections, excess, strict=True):
@@ -323,7 +323,7 @@ class _Iterate:
         return primal, dual
 
     def escape(self, values: Vector, vectors: Matrix) -> None:
-        r"""Leave a saddle point along the eigenvectors of :math:`L_w` below 1.
+        r"""Leave a saddle point along eigenvectors of the Laplacian with an eigenvalue below 1.
 
         Adding such an eigenvector, in a spatial direction that the points nearby do not use,
         increases the trace. The slack of the edges limits the step.

@@ -46,7 +46,7 @@ class SpannedEdges(Edges):
         return self.n_points
 
     def differences(self, Y: Matrix) -> Matrix:
-        """Return :math:`q_e^T Y` for each edge."""
+        """Return :math:`q_e^T Y`, the difference of the end points of each edge."""
         return np.asarray(self.rows @ Y)
 
     def centered(self, Y: Matrix) -> Matrix:
@@ -54,7 +54,7 @@ class SpannedEdges(Edges):
         return Y
 
     def moment(self, weights: Vector) -> Matrix:
-        r"""Return :math:`\sum_e w_e q_e q_e^T`, the Laplacian of the weights within the span."""
+        r"""Return the moment :math:`\sum_e w_e q_e q_e^T`, a Laplacian within the span."""
         total = np.zeros((self.n_points, self.n_points))
         for block in row_blocks(len(self), 16 * self.n_points, at_most=4096):
             q = self.rows[block]

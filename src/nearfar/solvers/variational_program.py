@@ -56,7 +56,7 @@ _SMOOTH = 4
 
 
 class BasisSolution(NamedTuple):
-    """Solution in the basis: Z, edge weights, objective, bound, and number of steps."""
+    """Solution within a basis: matrix Z, edge weights, objective, bound, and number of steps."""
 
     Z: Matrix
     weights: Vector
@@ -73,7 +73,7 @@ class BasisSolution(NamedTuple):
 def unfold_with_slack(
     rows: Matrix, squared: Vector, C: Matrix, price: float, tol: float = 1e-9
 ) -> BasisSolution:
-    """Maximize the trace minus the price of squared slack over Z, to a relative gap of ``tol``.
+    """Maximize the trace minus the cost of squared slack, to a relative gap of ``tol``.
 
     ``rows`` are the :math:`q_e`. D has a mean of about 1. C is the identity for an orthonormal,
     centered basis.
@@ -136,7 +136,7 @@ def _compute_slack_direction(
 def unfold_with_inequalities(
     rows: Matrix, squared: Vector, C: Matrix, start: Matrix | None = None, tol: float = 1e-6
 ) -> BasisSolution:
-    r"""Maximize the trace over Z with no edge too long, to a relative gap of ``tol``.
+    r"""Maximize the trace such that no edge is too long, to a relative gap of ``tol``.
 
     Requires D > 0. ``rows`` are the :math:`q_e`, which must be nonzero in every direction in which
     C is. ``start`` is a factor of an initial Z. The result is feasible: the remaining violations
