@@ -20,7 +20,7 @@ _STEEP = 10.0
 class MarginProgram:
     r"""The function :math:`F(x) = \sum_k w_{C,\tau}(c \sum_i x_i K_i / \mathrm{tr} K_i; y^k)`.
 
-    `evaluate` stores the dual variables found at each point. Their convex combinations prove bounds.
+    `evaluate` stores the dual variables of each point. Their convex combinations prove bounds.
     """
 
     #: Limits of the weights for `run_level_method`. None means nonnegative weights.
