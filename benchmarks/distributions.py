@@ -133,7 +133,7 @@ def embedded_sets(short: bool, jobs: int) -> Any:
     from nearfar.distributions import dissimilarity
     from nearfar.solvers.spectral_step import (
         distance_axes,
-        double_centered,
+        double_center,
         first_solution,
         leading_spectrum,
     )
@@ -144,7 +144,7 @@ def embedded_sets(short: bool, jobs: int) -> Any:
     D = dissimilarity(old, n_jobs=jobs)
     D *= D
     means = D.mean(axis=0)
-    spectrum = leading_spectrum(double_centered(D, in_place=True), 10)
+    spectrum = leading_spectrum(double_center(D, in_place=True), 10)
     Y = first_solution(spectrum.values, spectrum.vectors)
     late = Gaussians.from_sets(sets[n:], ridge=old.added_ridge)
     between = dissimilarity(late, old, n_jobs=jobs) ** 2

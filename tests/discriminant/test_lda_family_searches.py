@@ -17,7 +17,7 @@ from nearfar import (
 )
 from nearfar.discriminant.hda import make_volume_objective
 from nearfar.solvers.gaussian_divergences import GaussianFamily
-from nearfar.solvers.normalized_cut import normalized_cut
+from nearfar.solvers.normalized_cut import cluster_by_normalized_cut
 
 # ---------------------------------------------------------------------- data and oracles
 
@@ -387,16 +387,16 @@ def test_normalised_cut_finds_clusters_of_any_shape(n):
     truth = np.arange(n) % 2
     radius = np.where(truth, 5.0, 1.0) + 0.1 * rng.normal(size=n)
     rings = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-    found = normalized_cut(rings, 2, np.random.RandomState(0))
+    found = cluster_by_normalized_cut(rings, 2, np.random.RandomState(0))
     assert max(np.mean(found == truth), np.mean(found != truth)) == 1.0
 
 
 def test_normalised_cut_of_few_distinct_points():
     random = np.random.RandomState(0)
-    assert normalized_cut(np.zeros((9, 2)), 3, random).tolist() == [0] * 9
-    found = normalized_cut(np.repeat([[0.0], [1.0]], 10, axis=0), 3, random)
+    assert cluster_by_normalized_cut(np.zeros((9, 2)), 3, random).tolist() == [0] * 9
+    found = cluster_by_normalized_cut(np.repeat([[0.0], [1.0]], 10, axis=0), 3, random)
     assert len(np.unique(found)) == 2
-    assert normalized_cut(np.array([[1.0, 2.0]]), 2, random).tolist() == [0]
+    assert cluster_by_normalized_cut(np.array([[1.0, 2.0]]), 2, random).tolist() == [0]
 
 
 # ---------------------------------------------------------------------- all of them

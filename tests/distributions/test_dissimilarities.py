@@ -21,7 +21,7 @@ from nearfar.distributions import (
     repair_kernel,
 )
 from nearfar.distributions.dissimilarities import METRICS
-from nearfar.solvers.spectral_step import double_centered
+from nearfar.solvers.spectral_step import double_center
 
 SYMMETRIC = [name for name in METRICS if not name.endswith("kl")]
 AFFINE = [name for name in METRICS if name != "mean"]
@@ -703,7 +703,7 @@ def test_the_riemannian_kernel_is_indefinite_from_three_dimensions_on():
     report = metric_report(D, width)  # D16
     assert report.kernel_smallest_eigenvalue == pytest.approx(-6.76e-4, rel=0.1)
     assert report.is_metric
-    centered = double_centered(D)  # of distances that are not squared
+    centered = double_center(D)  # of distances that are not squared
     assert np.linalg.eigvalsh(centered)[0] == pytest.approx(-0.573, abs=2e-3)
 
 
@@ -848,7 +848,7 @@ def test_kernels_are_exponentials_of_dissimilarities():
     D = dissimilarity(draw_gaussians(9, 2))
     np.testing.assert_allclose(exponential_kernel(D, 3.0), np.exp(-D / 3))
     np.testing.assert_array_equal(exponential_kernel(D), exponential_kernel(D, quantile_width(D)))
-    with pytest.raises(ValueError, match="Give the width that the training kernel has"):
+    with pytest.raises(ValueError, match="Pass the width of the training kernel"):
         exponential_kernel(D[:3])
     with pytest.raises(ValueError, match="width must be"):
         exponential_kernel(D, 0.0)

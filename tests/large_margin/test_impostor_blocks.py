@@ -20,7 +20,7 @@ def blocks(request, monkeypatch):
         )
         monkeypatch.setattr(impostor_blocks, "_ROWS", 13)
         monkeypatch.setattr(impostor_blocks, "_DISTANCES", 200)
-        monkeypatch.setattr(block_search, "_ROWS_AT_ONCE", 16)
+        monkeypatch.setattr(block_search, "_MAX_ROWS_PER_BLOCK", 16)
     if request.param.endswith("nothing held"):
         monkeypatch.setattr(impostor_blocks, "_MAX_BYTES_CONVERTED", 0)
 
@@ -78,7 +78,7 @@ def test_products_without_room_for_rounding_would_miss_impostors(monkeypatch):
     n_wanted = np.count_nonzero(reach[:, None] > D)
     found = find_impostors_blocks(Z, codes, reach, max_pairs=10**6)
     assert len(found.indices) == n_wanted
-    monkeypatch.setattr(impostor_blocks, "reach_of", lambda norms, radius, p, dtype: radius**2)
+    monkeypatch.setattr(impostor_blocks, "compute_reach", lambda norms, radius, p, dtype: radius**2)
     fewer = find_impostors_blocks(Z, codes, reach, max_pairs=10**6)
     assert len(fewer.indices) < n_wanted
 

@@ -145,7 +145,7 @@ def test_who_does_not_arrive_looks_towards_the_nearest_on_the_other_side(few):
     machine = KernelMachine.fit(rows, positive, 1.0, Kernel("rbf", 0.5, 3, 1.0))
     far = 60 * random.normal(size=(40, 2))  # far beyond any gradient step
     far = far[np.abs(machine.gradients(far)[1]).max(axis=1) == 0]
-    points, found = machine.boundary(far, rows)
+    points, found = machine.find_boundary(far, rows)
     sides = np.array([np.sign(machine.decision_function(x[None])[0]) for x in rows])
     beyond = rows[sides == -np.sign(machine.intercept)]
     assert found.all() and len(far) > 20

@@ -21,20 +21,20 @@ from nearfar.solvers.unfolding import (
     Edges,
     Problem,
     UnfoldingInterrupted,
+    compute_min_price,
     dual_bound,
     laplacian_eigenpairs,
-    least_price,
     relative_gap,
-    repaired,
-    turned_to_axes,
+    repair_factor,
+    rotate_to_axes,
 )
-from nearfar.solvers.unfolding_certificate import certify, proven_eigenvalue
-from nearfar.solvers.unfolding_face import face_beside, unfold_on_face
-from nearfar.solvers.unfolding_interior import interior_point
-from nearfar.solvers.unfolding_low_rank import low_rank
+from nearfar.solvers.unfolding_certificate import certify, certify_eigenvalue
+from nearfar.solvers.unfolding_face import find_face, unfold_on_face
+from nearfar.solvers.unfolding_interior import solve_by_interior_point
+from nearfar.solvers.unfolding_low_rank import solve_low_rank
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
 
-SOLVERS = [interior_point, low_rank]
+SOLVERS = [solve_by_interior_point, solve_low_rank]
 
 
 def roll(n, seed=1, noise=0.05):
@@ -74,7 +74,7 @@ def test_a_ring_becomes_a_regular_polygon(solve, constraints, n):
     assert proof.value == pytest.approx(n * weight, rel=1e-6)
     assert proof.bound.value == pytest.approx(n * weight, rel=1e-6)
     np.testing.assert_allclose(proof.bound.weights, weight, rtol=1e-3)
-    values, Y = turned_to_axes(edges, proof.factor)
+    values, Y = rotate_to_axes(edges, proof.factor)
     assert values[0] == pytest.approx(values[1], rel=1e-3)
     assert values[2:].sum() < 1e-5 * values[0]
     np.testing.assert_allclose(np.linalg.norm(Y, axis=1) ** 2, weight, rtol=1e-3)
@@ -111,7 +111,7 @@ def test_a_path_becomes_a_straight_line(solve, constraints, n):
     assert proof.value == pytest.approx(n * (n**2 - 1) / 12, rel=1e-6)
     weights = (here + 1) * (n - 1 - here) / 2
     np.testing.assert_allclose(proof.bound.weights, weights, rtol=1e-4)
-    values, _ = turned_to_axes(edges, proof.factor)
+    values, _ = rotate_to_axes(edges, proof.factor)
     assert values[1:].sum() < 1e-5 * values[0]
 
 
@@ -133,7 +133,7 @@ def test_a_complete_graph_leaves_only_the_data(solve):
     X = np.random.RandomState(0).standard_normal((14, 3))
     edges = all_pairs(X)
     result = solve(Problem(edges, "inequality"), tol=1e-9)
-    Y = repaired(Problem(edges), edges.centered(result.factor))
+    Y = repair_factor(Problem(edges), edges.centered(result.factor))
     assert edges.trace(Y) == pytest.approx(np.trace(gram(X)), rel=1e-6)
     np.testing.assert_allclose(Y @ Y.T, gram(X), atol=1e-4 * np.abs(gram(X)).max())
 
@@ -229,7 +229,7 @@ def test_any_weights_bound_the_optimum():
     X, _ = roll(80, noise=0.3)
     pairs, D, _ = mvu_oracle.edges(X, True)
     edges = Edges.from_pairs(pairs, D, 80)
-    best = certify(Problem(edges), *interior_point(Problem(edges))[:2]).value
+    best = certify(Problem(edges), *solve_by_interior_point(Problem(edges))[:2]).value
     random = np.random.RandomState(0)
     for _ in range(5):
         assert dual_bound(Problem(edges), random.uniform(size=len(D))).value >= best
@@ -244,7 +244,7 @@ def test_a_bound_never_lies_below_a_feasible_value(constraints, objective):
     X = mvu_oracle.data(8)
     pairs, D, unit = mvu_oracle.edges(X, True)
     edges = Edges.from_pairs(pairs, D, 60)
-    problem = Problem(edges, constraints, objective, 5 * least_price(edges))
+    problem = Problem(edges, constraints, objective, 5 * compute_min_price(edges))
     value = problem.value(edges.centered(X / np.sqrt(unit)))  # All edges have their exact lengths.
     random = np.random.RandomState(0)
     for weights in (random.uniform(size=len(D)), random.standard_normal(len(D))):
@@ -258,9 +258,9 @@ def test_l1_weights_stay_within_the_price_and_less_of_it_is_unbounded():
     edges = Edges.from_pairs(*mvu_oracle.edges(X, True)[:2], 60)
     mvu = MVU(n_neighbors=4, constraints="l1").fit(X)
     price = mvu.slack_penalty_ / (1 - mvu.slack_penalty_)
-    assert price == pytest.approx(5 * least_price(edges), rel=1e-6)
+    assert price == pytest.approx(5 * compute_min_price(edges), rel=1e-6)
     assert np.abs(mvu.edge_weights_).max() <= price * (1 + 1e-6)
-    least = least_price(edges)
+    least = compute_min_price(edges)
     assert MVU(
         n_neighbors=4, constraints="l1", slack_penalty=1.02 * least / (1 + 1.02 * least)
     ).fit(X)
@@ -280,7 +280,9 @@ def test_low_rank_leaves_saddle_points():
     pairs = MVU(n_neighbors=5)._find_pairs(X)[0]
     D = ((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2).sum(axis=1)
     problem = Problem(Edges(500, pairs[:, 0], pairs[:, 1], D / D.mean()))
-    result = low_rank(problem, n_columns=1)  # On a line, every other direction leaves the saddle.
+    result = solve_low_rank(
+        problem, n_columns=1
+    )  # On a line, every other direction leaves the saddle.
     assert certify(problem, result.factor, result.weights).gap < 1e-5
     assert result.factor.shape[1] > 1
 
@@ -288,7 +290,7 @@ def test_low_rank_leaves_saddle_points():
 def test_a_small_gap_at_a_point_that_is_not_feasible_counts_for_nothing():
     X, _ = roll(60, noise=0.2)
     problem = Problem(Edges.from_pairs(*mvu_oracle.edges(X, True)[:2], 60))
-    result = interior_point(problem)
+    result = solve_by_interior_point(problem)
     too_long = 1.1 * result.factor
     proof = certify(problem, too_long, result.weights)
     assert problem.value(too_long) > proof.bound.value
@@ -299,7 +301,7 @@ def test_a_small_gap_at_a_point_that_is_not_feasible_counts_for_nothing():
 # ---------------------------------------------------------------------- the certificate by hand
 
 
-def least_eigenvalue(n, pairs, weights):
+def compute_min_eigenvalue(n, pairs, weights):
     """Return the smallest eigenvalue of the weights' Laplacian on centered vectors, densely."""
     L = np.zeros((n, n))
     for (i, j), w in zip(pairs, weights, strict=True):
@@ -370,7 +372,9 @@ def test_the_certificate_is_what_its_definition_says(name, solver, constraints, 
         return sign * (Y**2).sum() - cost.get(constraints, 0.0)
 
     # The weights are feasible for the dual, and the bound follows from them.
-    assert least_eigenvalue(len(X), mvu.edges_, w) >= sign - 1e-7 * max(1, 1e-6 * np.abs(w).max())
+    assert compute_min_eigenvalue(len(X), mvu.edges_, w) >= sign - 1e-7 * max(
+        1, 1e-6 * np.abs(w).max()
+    )
     if constraints == "inequality":
         assert (w >= 0).all()
     if constraints == "l1":
@@ -414,7 +418,7 @@ def test_a_bound_of_nothing_is_no_gap_of_nothing():
 def test_weights_that_prove_nothing_give_way_to_equal_ones(constraints):
     X, _ = roll(60, noise=0.2)
     problem = Problem(Edges.from_pairs(*mvu_oracle.edges(X, True)[:2], 60), constraints, price=50.0)
-    good = interior_point(problem)
+    good = solve_by_interior_point(problem)
     proof = certify(problem, good.factor, -np.ones(len(problem.edges)))
     assert np.isfinite(proof.bound.value) and np.isfinite(proof.gap)
     assert proof.bound.value >= problem.value(proof.factor) * (1 - 1e-6)
@@ -425,11 +429,11 @@ def test_equalities_are_met_by_moving_points_a_little():
     X = mvu_oracle.data(8)
     edges = Edges.from_pairs(*mvu_oracle.edges(X, True)[:2], len(X))
     problem = Problem(edges, "equality")
-    result = interior_point(problem)
+    result = solve_by_interior_point(problem)
     rough = result.factor + 1e-4 * np.random.RandomState(0).standard_normal(result.factor.shape)
     assert problem.residual(rough) > 1e-4
     proof = certify(problem, rough, result.weights)
-    assert problem.residual(proof.factor) < 1e-9 and proof.met
+    assert problem.residual(proof.factor) < 1e-9 and proof.is_feasible
     assert proof.residual == pytest.approx(problem.residual(edges.centered(rough)))
     assert 0 <= proof.gap < 1e-2
     assert np.abs(proof.factor - edges.centered(rough)).max() < 1e-2
@@ -439,9 +443,9 @@ def test_equalities_are_met_by_moving_points_a_little():
 def test_eigenvalues_are_proven_from_below_whatever_their_sign(weights):
     pairs = np.column_stack([np.arange(11), np.arange(1, 12)])
     edges = Edges.from_pairs(pairs, np.ones(11), 12)
-    true = least_eigenvalue(12, pairs, weights)
+    true = compute_min_eigenvalue(12, pairs, weights)
     assert true * weights[0] > 0
-    result = proven_eigenvalue(edges, weights)
+    result = certify_eigenvalue(edges, weights)
     assert result <= true and result == pytest.approx(true, rel=1e-6)
     assert exceeds(edges, weights, true - 1e-6) and not exceeds(edges, weights, true + 1e-6)
 
@@ -449,15 +453,15 @@ def test_eigenvalues_are_proven_from_below_whatever_their_sign(weights):
 def test_low_rank_stops_where_nothing_is_left_to_gain():
     here = np.arange(12)
     edges = Edges.from_pairs(np.column_stack([here, (here + 1) % 12]), np.ones(12), 12)
-    result = low_rank(Problem(edges, "l1", price=100.0), tol=1e-17, max_iter=200)
+    result = solve_low_rank(Problem(edges, "l1", price=100.0), tol=1e-17, max_iter=200)
     assert result.history["gap"][-1] < 1e-12 and result.n_iter < 150
 
 
 def test_the_other_solver_is_tried_where_one_gives_up(monkeypatch):
     def gives_up(problem, **options):
-        return interior_point(problem, **options | {"max_iter": 4})
+        return solve_by_interior_point(problem, **options | {"max_iter": 4})
 
-    monkeypatch.setattr("nearfar.manifold.mvu.interior_point", gives_up)
+    monkeypatch.setattr("nearfar.manifold.mvu.solve_by_interior_point", gives_up)
     X = AWKWARD["roll"][0]
     with pytest.warns(ConvergenceWarning, match="gap of"):
         alone = MVU(n_neighbors=4, solver="interior_point").fit(X)
@@ -701,7 +705,7 @@ def test_bodies_on_a_hinge_swing_apart():
     result = unfold_on_face(problem, N, tol=1e-9)
     assert result.face.basis.shape == (11, 6)  # three directions per body
     proof = certify(problem, result.factor, result.weights, -np.inf, result.face)
-    assert proof.met and 0 <= proof.gap < 1e-7
+    assert proof.is_feasible and 0 <= proof.gap < 1e-7
     assert proof.value == pytest.approx(largest, rel=1e-6)
     assert proof.bound.value >= largest * (1 - 1e-12)
     # Check the certificate independently: the weights are valid on the face.
@@ -717,7 +721,7 @@ def test_bodies_on_a_hinge_swing_apart():
 
 def test_any_weights_bound_what_is_on_a_face():
     _, edges, N, largest = hinged_bodies()
-    problem, face = Problem(edges, "equality"), face_beside(edges, N)
+    problem, face = Problem(edges, "equality"), find_face(edges, N)
     for seed in range(8):
         weights = np.random.default_rng(seed).normal(loc=1.0, size=len(edges))
         bound = certify(problem, np.zeros((11, 1)), weights, -np.inf, face).bound
@@ -734,7 +738,7 @@ def test_doubt_about_the_face_goes_into_the_bound():
     moved = B + 1e-6 * (pull - B @ (B.T @ pull))
     bounds = []
     for off in (0.0, float(np.linalg.norm(N.T @ moved))):
-        wrong = result.face._replace(basis=moved, off=off)
+        wrong = result.face._replace(basis=moved, deviation=off)
         bounds.append(certify(problem, result.factor, result.weights, -np.inf, wrong).bound.value)
     assert bounds[0] < largest < bounds[1] < largest * 1.01
 

@@ -188,7 +188,7 @@ def test_ctrl_c_is_not_swallowed(monkeypatch):
     def impatient(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nearfar.solvers.stress_descent._settled", impatient)
+    monkeypatch.setattr("nearfar.solvers.stress_descent._has_settled", impatient)
     with pytest.raises(KeyboardInterrupt):
         sensor_localization(edges, distances)
 

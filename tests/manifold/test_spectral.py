@@ -41,16 +41,16 @@ from nearfar import (
 )
 from nearfar.solvers import shortest_paths, spectral_step
 from nearfar.solvers.barycentric import (
-    barycentric_weights,
-    interpolating_weights,
+    compute_barycentric_weights,
+    compute_interpolating_weights,
     reconstruction_matrix,
     weight_matrix,
 )
-from nearfar.solvers.shortest_paths import all_shortest_paths
+from nearfar.solvers.shortest_paths import compute_all_shortest_paths
 from nearfar.solvers.spectral_step import (
-    double_centered,
+    compute_negative_share,
+    double_center,
     leading_spectrum,
-    share_of_negative,
     smallest_eigenpairs,
 )
 from nearfar.summaries.neighbor_graph import distinct_rows, joined_rows, linked_graph
@@ -82,8 +82,8 @@ def cosines(A, B):
 def test_double_centring_is_that_with_the_centring_matrix():
     D = squareform(np.random.default_rng(0).uniform(size=28))
     H = np.eye(8) - 1 / 8
-    np.testing.assert_allclose(double_centered(D), -0.5 * H @ D @ H, atol=1e-15)
-    same = double_centered(D, in_place=True)
+    np.testing.assert_allclose(double_center(D), -0.5 * H @ D @ H, atol=1e-15)
+    same = double_center(D, in_place=True)
     assert same is D
 
 
@@ -93,7 +93,7 @@ def test_first_eigenvalues_and_share_of_a_matrix():
     result = leading_spectrum(Q * values @ Q.T, 2)
     np.testing.assert_allclose(result.values, [5, 3])
     assert result.negative_share == pytest.approx(3 / 12)
-    assert share_of_negative(np.array([1.0, 1e-18, -1e-18])) == 0
+    assert compute_negative_share(np.array([1.0, 1e-18, -1e-18])) == 0
     assert (np.abs(result.vectors).max(axis=0) == result.vectors.max(axis=0)).all()
     nothing = leading_spectrum(np.zeros((4, 4)), 2)
     assert not nothing.values.any() and nothing.negative_share == 0
@@ -102,7 +102,7 @@ def test_first_eigenvalues_and_share_of_a_matrix():
 def test_lanczos_finds_what_the_dense_solver_finds(monkeypatch):
     rng = np.random.default_rng(0)
     D = cdist(*[rng.normal(size=(400, 4))] * 2, "cityblock")
-    B = double_centered(D**2)
+    B = double_center(D**2)
     exact = leading_spectrum(B, 3)
     monkeypatch.setattr(spectral_step, "_DENSE", 100)
     result = leading_spectrum(B, 3)
@@ -137,7 +137,7 @@ def test_smallest_eigenpairs_that_cannot_be_found_raise_in_words(monkeypatch):
         raise RuntimeError("Factor is exactly singular")
 
     monkeypatch.setattr(spectral_step, "splu", fails)
-    monkeypatch.setattr(spectral_step, "_DENSE_AT_MOST", 100)
+    monkeypatch.setattr(spectral_step, "_MAX_DENSE_FALLBACK", 100)
     with pytest.raises(ValueError, match="n_neighbors"):
         LLE().fit(roll(400)[0])
 
@@ -158,7 +158,7 @@ def dense_paths(lengths):
 
 @pytest.mark.parametrize("kind", ["roll", "two rolls", "identical rows", "wide"])
 def test_elimination_finds_the_shortest_paths(kind, monkeypatch):
-    monkeypatch.setattr(shortest_paths, "_LEAST", 1)
+    monkeypatch.setattr(shortest_paths, "_MIN_NODES", 1)
     X, _ = roll(200)
     if kind == "two rolls":
         X = np.vstack([X[:100], X[100:] + 1e3])
@@ -167,9 +167,9 @@ def test_elimination_finds_the_shortest_paths(kind, monkeypatch):
     if kind == "wide":
         X = np.random.default_rng(0).normal(size=(200, 20))
     lengths = NeighborGraph.from_points(X, n_neighbors=4).symmetrized()
-    plan = shortest_paths._elimination(lengths)
+    plan = shortest_paths._plan_elimination(lengths)
     assert (plan is None) == (kind == "wide")
-    paths, order = all_shortest_paths(lengths)
+    paths, order = compute_all_shortest_paths(lengths)
     expected = dense_paths(lengths)
     assert sorted(order) == list(range(200))
     np.testing.assert_allclose(paths, expected[np.ix_(order, order)], rtol=1e-12)
@@ -282,7 +282,7 @@ def test_scaling_of_euclidean_distances_is_pca(shape):
 
 def test_what_scaling_loses_is_the_sum_of_squares_of_the_other_eigenvalues():
     D = cdist(*[np.random.default_rng(0).normal(size=(30, 6))] * 2, "cityblock")
-    B = double_centered(D**2)
+    B = double_center(D**2)
     values = linalg.eigvalsh(B)[::-1]
     learner = ClassicalMDS(4, metric="precomputed").fit(D)
     loss = np.linalg.norm(learner.embedding_ @ learner.embedding_.T - B) ** 2
@@ -376,13 +376,13 @@ def test_isomap_on_a_ring_has_many_eigenvalues_and_negative_ones():
     ring = np.column_stack([np.cos(angles), np.sin(angles)])
     learner = Isomap(6, n_neighbors=2).fit(ring)
     paths = np.minimum(np.arange(100), 100 - np.arange(100)) * 2 * np.sin(np.pi / 100)
-    B = double_centered(linalg.circulant(paths) ** 2)
+    B = double_center(linalg.circulant(paths) ** 2)
     shares = np.sort(linalg.eigvalsh(B))[::-1][:6] / np.trace(B)
     np.testing.assert_allclose(learner.eigenvalues_ / np.trace(B), shares)
     np.testing.assert_allclose(shares[:2], 0.608, atol=1e-3)
     values = linalg.eigvalsh(B)
     assert values.min() / np.trace(B) == pytest.approx(-0.152, abs=1e-3)
-    assert learner.negative_share_ == pytest.approx(share_of_negative(values))
+    assert learner.negative_share_ == pytest.approx(compute_negative_share(values))
     assert learner.negative_share_ > 0.2
 
 
@@ -424,7 +424,7 @@ def test_landmarks_come_near_isomap_and_get_their_own_place():
 
 
 def test_weights_of_the_toy_set():
-    weights = barycentric_weights(T6, T6[[3]], np.array([[1, 4]]))
+    weights = compute_barycentric_weights(T6, T6[[3]], np.array([[1, 4]]))
     np.testing.assert_allclose(weights, [[0.5, 0.5]])
 
 
@@ -451,8 +451,8 @@ def test_weights_minimise_what_they_say():
         return ((query - w @ points) ** 2).sum() + (penalties * w**2).sum()
 
     for function, penalties in (
-        (barycentric_weights, np.full(5, 1e-3 * D2.sum())),
-        (interpolating_weights, 1e-3 * 5 * D2),
+        (compute_barycentric_weights, np.full(5, 1e-3 * D2.sum())),
+        (compute_interpolating_weights, 1e-3 * 5 * D2),
     ):
         w = function(points, query[None], np.arange(5)[None])[0]
         for _ in range(50):
@@ -465,7 +465,7 @@ def test_weights_of_new_points_come_to_one_as_they_come_near_a_row():
     X = np.random.default_rng(0).normal(size=(30, 2))
     neighbors = np.argsort(cdist(X[[7]], X))[:, :6]
     for distance in (1e-3, 1e-6, 1e-9, 0.0):
-        w = interpolating_weights(X, X[[7]] + distance, neighbors)[0]
+        w = compute_interpolating_weights(X, X[[7]] + distance, neighbors)[0]
         np.testing.assert_allclose(w, [1, 0, 0, 0, 0, 0], atol=100 * distance)
 
 
@@ -671,7 +671,7 @@ def test_kernel_pca_reports_a_kernel_that_is_none():
     X = np.random.default_rng(0).normal(size=(60, 3))
     K = np.tanh(X @ X.T - 1)
     H = np.eye(60) - 1 / 60
-    share = share_of_negative(linalg.eigvalsh(H @ K @ H))
+    share = compute_negative_share(linalg.eigvalsh(H @ K @ H))
     assert share > 0.01
     learner = KernelPCA(kernel="sigmoid", gamma=1, coef0=-1).fit(X)
     assert learner.negative_share_ == pytest.approx(share)
@@ -1006,7 +1006,7 @@ def test_numbers_whose_squares_overflow_are_refused(method):
     ],
 )
 def test_numbers_whose_squares_underflow_are_refused(method):
-    with pytest.raises(ValueError, match=r"underflow: the largest is .* multiply"):
+    with pytest.raises(ValueError, match=r"underflow: the largest difference is .* Multiply"):
         method().fit(1e-170 * roll(60)[0])
 
 

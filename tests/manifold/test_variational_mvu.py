@@ -16,7 +16,7 @@ from nearfar.manifold.basis_unfolding import compute_root, unfold_in_basis
 from nearfar.manifold.cliques import list_clique_pairs
 from nearfar.manifold.landmark_mvu import compute_interpolation_matrix, select_farthest_rows
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
-from nearfar.solvers.proven_bound import exceeds, mixed_bound
+from nearfar.solvers.proven_bound import exceeds, find_mixed_bound
 from nearfar.solvers.stress_descent import descend_stress
 from nearfar.solvers.unfolding import Edges, Problem, UnfoldingInterrupted, laplacian_basis
 from nearfar.solvers.variational_program import unfold_with_inequalities, unfold_with_slack
@@ -264,11 +264,11 @@ def test_bounds_from_any_weights_hold(constraints):
     random = np.random.default_rng(0)
     for _ in range(10):
         w = full.weights + random.normal(size=len(edges)) * random.choice([0.0, 0.1, 1.0, 10.0])
-        assert mixed_bound(problem, w).value >= full.value * (1 - 1e-6)
-    nearly = mixed_bound(problem, full.weights * 1.001)
+        assert find_mixed_bound(problem, w).value >= full.value * (1 - 1e-6)
+    nearly = find_mixed_bound(problem, full.weights * 1.001)
     assert nearly.value <= full.value * 1.05
-    assert np.isfinite(mixed_bound(problem, np.zeros(len(edges))).value)
-    assert np.isfinite(mixed_bound(problem, -np.ones(len(edges))).value)
+    assert np.isfinite(find_mixed_bound(problem, np.zeros(len(edges))).value)
+    assert np.isfinite(find_mixed_bound(problem, -np.ones(len(edges))).value)
 
 
 # ---------------------------------------------------------------------- VariationalMVU
@@ -533,8 +533,8 @@ def test_bounds_of_converged_weights_are_tight():
     problem = Problem(edges, "inequality")
     weights = np.full(12, 1 / (4 * np.sin(np.pi / 12) ** 2))
     trace = 12 / (4 * np.sin(np.pi / 12) ** 2)
-    assert trace <= mixed_bound(problem, weights).value * (1 + 1e-12)
-    assert mixed_bound(problem, weights).value < trace * (1 + 2e-6)
+    assert trace <= find_mixed_bound(problem, weights).value * (1 + 1e-12)
+    assert find_mixed_bound(problem, weights).value < trace * (1 + 2e-6)
 
 
 LEARNERS = [

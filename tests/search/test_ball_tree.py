@@ -88,7 +88,7 @@ def test_every_ball_holds_its_points_and_bounds_their_distances(kind):
             assert sorted(children) == sorted(node.rows)
         for q in X[rng.integers(0, len(X), 5)] + X.std(axis=0) * rng.normal(size=(5, X.shape[1])):
             nearest = np.linalg.norm(X[node.rows] - q, axis=1).min()
-            assert tree._bound(q, node) <= nearest
+            assert tree._bound_distance(q, node) <= nearest
     assert sorted(tree.nodes[0].rows) == list(range(len(X)))
 
 
@@ -105,7 +105,7 @@ def test_the_tree_leaves_most_points_unseen(monkeypatch):
     tree = MeanSplitBallTree(X)
     seen = []
     monkeypatch.setattr(
-        "nearfar.search.ball_tree._lengths",
+        "nearfar.search.ball_tree._compute_distances",
         lambda points, q: seen.append(len(points)) or np.linalg.norm(points - q, axis=1),
     )
     tree.query(X[:50], k=3)
@@ -122,7 +122,7 @@ def test_bounds_in_squares_would_lose_neighbours(monkeypatch):
     def squared(self, query, node):
         return np.sqrt(max(np.sum((query - node.center) ** 2) - node.radius**2, 0.0))
 
-    monkeypatch.setattr(MeanSplitBallTree, "_bound", squared)
+    monkeypatch.setattr(MeanSplitBallTree, "_bound_distance", squared)
     assert (tree.query(Q, 5)[1] != right).any()
     assert any(
         len(tree.query_radius(q, 0.5)) < (np.linalg.norm(X - q, axis=1) <= 0.5).sum() for q in Q
@@ -134,10 +134,10 @@ def test_leaving_nodes_at_the_kth_distance_would_lose_ties(monkeypatch):
     grid = np.stack(np.meshgrid(np.arange(8.0), np.arange(8.0)), axis=-1).reshape(-1, 2)
     X = np.random.default_rng(0).permutation(grid)
     tree = MeanSplitBallTree(X, leaf_size=1)
-    original = MeanSplitBallTree._bound
+    original = MeanSplitBallTree._bound_distance
     right = tree.query(X, 3)[1]
     np.testing.assert_array_equal(right, brute(X, X)[1][:, :3])
-    monkeypatch.setattr(MeanSplitBallTree, "_bound", lambda *args: original(*args) + 1e-12)
+    monkeypatch.setattr(MeanSplitBallTree, "_bound_distance", lambda *args: original(*args) + 1e-12)
     assert (tree.query(X, 3)[1] != right).any()
 
 

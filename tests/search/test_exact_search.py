@@ -119,19 +119,19 @@ def assert_same(found, expected):
 def blocks(request, monkeypatch):
     """Select the search: all rows at once, one block, small blocks with a threshold, or faiss."""
     if request.param == "some queries at once":
-        monkeypatch.setattr(exact_search, "_CROWD", 12)
-        monkeypatch.setattr(exact_search, "_CROWD_PER_NEIGHBOR", 1)
-        monkeypatch.setattr(exact_search, "_DISTANCES_AT_ONCE", 400 * 7)
+        monkeypatch.setattr(exact_search, "_MAX_CANDIDATES", 12)
+        monkeypatch.setattr(exact_search, "_MAX_CANDIDATES_PER_NEIGHBOR", 1)
+        monkeypatch.setattr(exact_search, "_MAX_DISTANCES_PER_BLOCK", 400 * 7)
     elif request.param.endswith("of rows"):
-        monkeypatch.setattr(exact_search, "_FEW_ROWS", 0)
+        monkeypatch.setattr(exact_search, "_MAX_SMALL_ROWS", 0)
     if request.param.startswith("faiss"):
         pytest.importorskip("faiss")
         monkeypatch.setattr(exact_search, "choose_search", lambda *args, **kwargs: "faiss")
         if request.param == "faiss in parts":
-            monkeypatch.setattr(faiss_search, "_BYTES_AT_ONCE", 1)
+            monkeypatch.setattr(faiss_search, "_MAX_BYTES_PER_BLOCK", 1)
     if request.param == "small blocks of rows":
-        monkeypatch.setattr(block_search, "_ROWS_AT_ONCE", 24)
-        monkeypatch.setattr(block_search, "_SAMPLE", 16)
+        monkeypatch.setattr(block_search, "_MAX_ROWS_PER_BLOCK", 24)
+        monkeypatch.setattr(block_search, "_MIN_SAMPLE", 16)
 
 
 @pytest.mark.by_turns(2)
@@ -247,11 +247,11 @@ def test_identical_rows_and_queries_are_searched_again_only_once(monkeypatch):
     X = np.repeat(random_rows("integers", 20), 300, axis=0)
     measured = []
 
-    def counting(X, Q, columns, rows, original=exact_search.pair_distances):
+    def counting(X, Q, columns, rows, original=exact_search.compute_pair_distances):
         measured.append(len(rows))
         return original(X, Q, columns, rows)
 
-    monkeypatch.setattr(exact_search, "pair_distances", counting)
+    monkeypatch.setattr(exact_search, "compute_pair_distances", counting)
     kneighbors(X, n_neighbors=5, search="blocks")
     # For one query of each distinct row, the first 6 identical rows.
     assert sum(measured) == 6 * len(np.unique(X, axis=0))
@@ -260,11 +260,11 @@ def test_identical_rows_and_queries_are_searched_again_only_once(monkeypatch):
 def test_of_rows_that_are_all_identical_few_pairs_are_measured(monkeypatch):
     measured = []
 
-    def counting(X, Q, columns, rows, original=exact_search.pair_distances):
+    def counting(X, Q, columns, rows, original=exact_search.compute_pair_distances):
         measured.append(len(rows))
         return original(X, Q, columns, rows)
 
-    monkeypatch.setattr(exact_search, "pair_distances", counting)
+    monkeypatch.setattr(exact_search, "compute_pair_distances", counting)
     indices = kneighbors(np.ones((3000, 30)), n_neighbors=5)[1]
     assert (indices[6:] == np.arange(5)).all()
     assert sum(measured) == 6
@@ -274,7 +274,7 @@ def test_ordinary_data_are_searched_once(monkeypatch):
     def fail(*args):
         raise AssertionError("searched again")
 
-    monkeypatch.setattr(exact_search, "_nearest_within", fail)
+    monkeypatch.setattr(exact_search, "_find_nearest_within", fail)
     for kind in ["normal", "offset", "far row", "float32"]:
         X = random_rows(kind)
         queries = X[:-1]  # The far row itself needs the second search.
@@ -282,9 +282,11 @@ def test_ordinary_data_are_searched_once(monkeypatch):
 
 
 def test_without_the_second_search_ties_would_come_out_wrong(monkeypatch):
-    monkeypatch.setattr(exact_search, "_FEW_ROWS", 0)
+    monkeypatch.setattr(exact_search, "_MAX_SMALL_ROWS", 0)
     X = random_rows("bits")
-    monkeypatch.setattr(exact_search, "reach_of", lambda norms, *args: np.full(len(norms), -1.0))
+    monkeypatch.setattr(
+        exact_search, "compute_reach", lambda norms, *args: np.full(len(norms), -1.0)
+    )
     found = kneighbors(X, n_neighbors=5)[1]
     assert (found != brute_kneighbors(X, n_neighbors=5)[1]).any()
 
@@ -292,7 +294,9 @@ def test_without_the_second_search_ties_would_come_out_wrong(monkeypatch):
 def test_at_once_without_room_for_rounding_neighbours_would_be_missed(monkeypatch):
     X = random_rows("tight clusters")
     assert_same(kneighbors(X, n_neighbors=5), brute_kneighbors(X, n_neighbors=5))
-    monkeypatch.setattr(exact_search, "reach_of_nearest", lambda norms, squared, *args: squared)
+    monkeypatch.setattr(
+        exact_search, "compute_reach_of_nearest", lambda norms, squared, *args: squared
+    )
     found = kneighbors(X, n_neighbors=5)[1]
     assert (found != brute_kneighbors(X, n_neighbors=5)[1]).any()
 
@@ -309,7 +313,7 @@ def test_reach_covers_the_rounding_of_the_expanded_form(dtype):
             exact = np.linalg.norm((X[:, None] - X[None]).astype(np.float64), axis=2)
             for i in range(len(X)):
                 own = np.full(len(X), norms[i], np.float64)
-                reach = exact_search.reach_of(own, exact[i], p, np.dtype(dtype))
+                reach = exact_search.compute_reach(own, exact[i], p, np.dtype(dtype))
                 assert (expanded[i] <= reach).all()
 
 
@@ -325,8 +329,8 @@ def test_working_memory_does_not_change_the_result(kind):
 
 @pytest.mark.parametrize("kind", ["normal", "bits", "float16", "tight clusters"])
 def test_threads_do_not_change_the_result(kind, monkeypatch):
-    monkeypatch.setattr(exact_search, "_WORTH_THREADS", 0)
-    monkeypatch.setattr(exact_search, "_QUERIES_AT_ONCE", 37)
+    monkeypatch.setattr(exact_search, "_MIN_THREAD_FLOPS", 0)
+    monkeypatch.setattr(exact_search, "_MAX_QUERIES_PER_BLOCK", 37)
     X = random_rows(kind, n=600)
     one = kneighbors(X, n_neighbors=7, n_threads=1)
     assert_same(kneighbors(X, n_neighbors=7, n_threads=1), one)
@@ -351,12 +355,12 @@ def test_more_ties_than_candidates_come_by_index(blocks):
 def test_a_query_is_searched_again_only_if_rounding_leaves_a_doubt(monkeypatch):
     again = []
 
-    def counting(X, Q, *args, original=exact_search._nearest_within):
+    def counting(X, Q, *args, original=exact_search._find_nearest_within):
         again.append(len(Q))
         return original(X, Q, *args)
 
-    monkeypatch.setattr(exact_search, "_nearest_within", counting)
-    monkeypatch.setattr(exact_search, "_FEW_ROWS", 0)
+    monkeypatch.setattr(exact_search, "_find_nearest_within", counting)
+    monkeypatch.setattr(exact_search, "_MAX_SMALL_ROWS", 0)
     rng = np.random.default_rng(0)
     kneighbors(rng.normal(size=(3000, 200)), n_neighbors=10)
     # Clusters that float32 cannot resolve need only float64 products.
@@ -370,12 +374,12 @@ def test_a_query_is_searched_again_only_if_rounding_leaves_a_doubt(monkeypatch):
 def test_of_few_rows_what_may_be_nearest_is_measured_and_nothing_searched_again(monkeypatch):
     measured = []
 
-    def counting(X, Q, columns, rows, original=exact_search.pair_distances):
+    def counting(X, Q, columns, rows, original=exact_search.compute_pair_distances):
         measured.append(len(rows))
         return original(X, Q, columns, rows)
 
-    monkeypatch.setattr(exact_search, "pair_distances", counting)
-    monkeypatch.setattr(exact_search, "_proposals", lambda *args: iter([]))
+    monkeypatch.setattr(exact_search, "compute_pair_distances", counting)
+    monkeypatch.setattr(exact_search, "_list_proposals", lambda *args: iter([]))
     for kind in ("normal", "float32", "offset", "bits", "tenths"):
         X = random_rows(kind)
         assert_same(kneighbors(X, n_neighbors=5), brute_kneighbors(X, n_neighbors=5))
@@ -405,7 +409,7 @@ def test_memory_mapped_rows_are_not_copied(tmp_path, dtype):
 @pytest.mark.parametrize("kind", ["normal", "integers", "signed zeros", "Fortran order", "float16"])
 def test_identical_rows_follow_each_other(kind):
     X = np.asfortranarray(random_rows(kind, 60)[np.random.default_rng(0).integers(0, 60, 200)])
-    order, starts = candidates.identical_rows(X)
+    order, starts = candidates.find_identical_rows(X)
     sets = np.split(order, np.flatnonzero(starts)[1:])
     expected = {}
     for row, values in enumerate(X):
@@ -420,7 +424,7 @@ def test_rows_of_equal_hash_are_compared(monkeypatch):
 
     monkeypatch.setattr(candidates.np.random, "default_rng", lambda seed: NoWeights())
     X = np.array([[1.0], [1.0], [2.0], [1.0]])
-    order, starts = candidates.identical_rows(X)
+    order, starts = candidates.find_identical_rows(X)
     assert (order.tolist(), starts.tolist()) == ([0, 1, 2, 3], [True, False, True, True])
 
 

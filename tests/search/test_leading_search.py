@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from nearfar.search import block_search
-from nearfar.search.block_search import kth_at_most
+from nearfar.search.block_search import bound_kth_smallest
 from nearfar.search.exact_search import kneighbors
-from nearfar.search.leading_search import leading_neighbors
+from nearfar.search.leading_search import find_leading_neighbors
 
 
 def gaussian(random):
@@ -34,11 +34,11 @@ def constant(random):
 @pytest.mark.parametrize("make", [gaussian, integers, far_away, outlier, constant])
 @pytest.mark.parametrize("parts", [16, 512])
 def test_as_a_search_for_each_number(make, parts, monkeypatch):
-    monkeypatch.setattr(block_search, "_LEAST_PARTS", parts)
+    monkeypatch.setattr(block_search, "_MIN_CHUNKS", parts)
     X, numbers = make(np.random.default_rng(0)), [1, 2, 3, 5, 8]
     for n_threads in (1, 2):
         for asked in (np.arange(len(X)), np.array([5, 1, 39])):
-            found = leading_neighbors(X, numbers, asked, n_neighbors=4, n_threads=n_threads)
+            found = find_leading_neighbors(X, numbers, asked, n_neighbors=4, n_threads=n_threads)
             for q, near in zip(numbers, found, strict=True):
                 wanted = kneighbors(np.ascontiguousarray(X[:, :q]), n_neighbors=4)[1]
                 np.testing.assert_array_equal(near, wanted[asked])
@@ -49,11 +49,11 @@ def test_the_bound_holds_and_is_close(n):
     squares = np.random.default_rng(0).random((50, n)).astype(np.float32)
     ordered = np.sort(squares, axis=1)
     for k in {1, min(5, n), min(40, n), n}:
-        bound = kth_at_most(squares, k)
+        bound = bound_kth_smallest(squares, k)
         assert (bound >= ordered[:, k - 1]).all()
         assert (bound <= ordered[:, min(n, 2 * k + 8) - 1]).all()
 
 
 def test_too_many_neighbors_are_refused():
     with pytest.raises(ValueError, match="n_neighbors must be an integer from 1 to 2"):
-        leading_neighbors(np.eye(3), [1], np.arange(3), n_neighbors=3)
+        find_leading_neighbors(np.eye(3), [1], np.arange(3), n_neighbors=3)

@@ -86,13 +86,13 @@ def test_early_abandon_measures_few_pairs_fully(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1500, 60)) * 0.8 ** np.arange(60)
     parts = []
-    original = early_abandon.pair_distances
+    original = early_abandon.compute_pair_distances
 
     def counting(X, Q, columns, rows):
         parts.append((X.shape[1], len(rows)))
         return original(X, Q, columns, rows)
 
-    monkeypatch.setattr(early_abandon, "pair_distances", counting)
+    monkeypatch.setattr(early_abandon, "compute_pair_distances", counting)
     early_abandon_kneighbors(X, n_neighbors=3)
     whole = sum(pairs for width, pairs in parts if width == 60)
     assert whole < 6 * len(X)
@@ -104,7 +104,7 @@ def test_early_abandon_measures_few_pairs_fully(monkeypatch):
 
 def test_a_bound_without_room_for_rounding_would_lose_neighbours(monkeypatch):
     X = KINDS["tenths"](np.random.default_rng(0)) + 1e7
-    monkeypatch.setattr(early_abandon, "reach_of", lambda norms, radius, p, dtype: radius**2)
+    monkeypatch.setattr(early_abandon, "compute_reach", lambda norms, radius, p, dtype: radius**2)
     try:
         found = early_abandon_kneighbors(X, n_neighbors=6)[1]
     except IndexError:  # fewer than k survivors

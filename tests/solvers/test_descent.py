@@ -152,7 +152,7 @@ def test_no_way_out_where_there_is_none():
     best = np.diag([np.sqrt(3.0), 0.0])
     assert escape(lambda L: objective(L)[0], best, slope(best)) is None
     wide = np.diag([1.0, 1.0])  # of full rank, but not stationary: no row is to spare
-    assert escape(lambda L: objective(L)[0], wide, slope(wide), least=0.5) is None
+    assert escape(lambda L: objective(L)[0], wide, slope(wide), min_decrease=0.5) is None
 
 
 def test_the_way_out_for_a_diagonal():

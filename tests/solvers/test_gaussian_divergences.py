@@ -18,7 +18,7 @@ from nearfar.solvers.gaussian_divergences import (
     make_normal_nodes,
     squared_difference,
 )
-from nearfar.solvers.mixtures import figueiredo_jain, n_parameters
+from nearfar.solvers.mixtures import count_parameters, fit_figueiredo_jain
 from nearfar.solvers.subspaces import (
     Interrupted,
     climb_subspace,
@@ -577,7 +577,7 @@ def three_clusters(n=100, seed=0):
 @pytest.mark.parametrize("seed", range(6))
 def test_mixtures_find_three_clusters_from_twelve(seed):
     X = three_clusters(seed=seed)
-    result = figueiredo_jain(X, max_components=12, random_state=np.random.RandomState(seed))
+    result = fit_figueiredo_jain(X, max_components=12, random_state=np.random.RandomState(seed))
     assert result.n_components == 3 and not result.fallback
     order = np.argsort(result.means @ [1.0, 3.0])
     np.testing.assert_allclose(result.means[order], [[0, 0], [6, 0], [0, 6]], atol=0.5)
@@ -600,12 +600,12 @@ def test_mixtures_find_three_clusters_from_twelve(seed):
 
 def test_in_high_dimension_every_full_component_is_annihilated():
     # N/2 = 430 parameters against 300 rows: without the safeguard nothing would be left.
-    assert n_parameters(40, "full") / 2 == 430
+    assert count_parameters(40, "full") / 2 == 430
     X = np.random.default_rng(0).normal(size=(300, 40))
-    result = figueiredo_jain(X, random_state=np.random.RandomState(0))
+    result = fit_figueiredo_jain(X, random_state=np.random.RandomState(0))
     assert result.fallback and result.n_components == 1
     np.testing.assert_allclose(result.means[0], X.mean(axis=0))
-    spherical = figueiredo_jain(
+    spherical = fit_figueiredo_jain(
         X, covariance_type="spherical", random_state=np.random.RandomState(0)
     )
     assert not spherical.fallback
@@ -614,7 +614,7 @@ def test_in_high_dimension_every_full_component_is_annihilated():
 @pytest.mark.parametrize("covariance_type", ["full", "diagonal", "spherical"])
 def test_one_cluster_is_one_component(covariance_type):
     X = np.random.default_rng(1).normal(size=(300, 3))
-    result = figueiredo_jain(
+    result = fit_figueiredo_jain(
         X, covariance_type=covariance_type, random_state=np.random.RandomState(0)
     )
     assert result.n_components == 1
@@ -624,5 +624,5 @@ def test_mixtures_of_equal_rows_and_of_two_points_stay_finite():
     for X in (np.ones((30, 2)), np.repeat([[0.0, 0.0], [1.0, 1.0]], 20, axis=0)):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            result = figueiredo_jain(X, random_state=np.random.RandomState(0))
+            result = fit_figueiredo_jain(X, random_state=np.random.RandomState(0))
         assert np.isfinite(result.covariances).all() and np.isfinite(result.message_length)

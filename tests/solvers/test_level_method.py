@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nearfar.solvers.level_method import Answer, level_method
+from nearfar.solvers.level_method import Answer, run_level_method
 
 
 def run(A, b, start, limits=None, cuts=None, tol=1e-6):
@@ -28,7 +28,7 @@ def run(A, b, start, limits=None, cuts=None, tol=1e-6):
         off = np.abs(slope - multipliers.total) @ limits
         return float(multipliers.planes @ model.intercepts) - multipliers.total - off
 
-    return level_method(oracle, certify, start, limits=limits, tol=tol), asked
+    return run_level_method(oracle, certify, start, limits=limits, tol=tol), asked
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -8,11 +8,15 @@ from scipy.stats import norm
 from sklearn.linear_model import Ridge
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
-from nearfar.solvers.fisher_direction import Scores, fisher_direction, scale_and_intercept
-from nearfar.solvers.hinge_program import hinge_program, hinge_program_near
-from nearfar.solvers.hyperplanes import lifted, row_space
+from nearfar.solvers.fisher_direction import (
+    Scores,
+    compute_scale_and_intercept,
+    find_fisher_direction,
+)
+from nearfar.solvers.hinge_program import solve_hinge_program, solve_hinge_program_locally
+from nearfar.solvers.hyperplanes import lift_to_features, reduce_to_row_space
 from nearfar.solvers.label_ridge import label_ridge
-from nearfar.solvers.minimax_probability import minimax_direction
+from nearfar.solvers.minimax_probability import find_minimax_direction
 from nearfar.solvers.support_vectors import c_svm, compute_max_nu, nu_svm
 
 
@@ -113,10 +117,10 @@ def test_rows_far_from_their_margin_may_be_left_out(gap, C):
     X, y = overlapping(900, 6, gap=gap, share=0.3)
     given = (y[:, None] * np.column_stack([X, np.ones(900)]), np.ones(900), np.full(900, C))
     given += (np.append(np.ones(6), 0.0), np.zeros(7))
-    whole = hinge_program(*given)
+    whole = solve_hinge_program(*given)
     far_off = np.random.default_rng(0).standard_normal(900)  # a guess that tells nothing
     for short in (None, 1 - given[0] @ whole.x, far_off):
-        result = hinge_program_near(*given, short)
+        result = solve_hinge_program_locally(*given, short)
         assert np.isclose(result.objective, whole.objective, rtol=1e-9)
         assert np.allclose(result.x, whole.x, atol=1e-4)
         assert -1e-12 <= result.gap / whole.objective <= 1e-9
@@ -252,7 +256,7 @@ def test_label_ridge_is_ridge_regression_and_the_system_of_the_machine(n, L, wei
 def test_mpm_of_the_fixture():
     X, y = fixture()
     m_plus, m_minus, S_plus, S_minus = moments(X, y)
-    result = minimax_direction(m_plus - m_minus, S_plus, S_minus)
+    result = find_minimax_direction(m_plus - m_minus, S_plus, S_minus)
     assert np.isclose(result.kappa, 1.17437168, atol=1e-8)
     assert np.isclose(result.kappa**2 / (1 + result.kappa**2), 0.579682, atol=1e-6)
     b = result.kappa * result.deviations[0] - result.w @ m_plus
@@ -267,7 +271,7 @@ def test_mpm_is_the_conic_program_and_its_dual(seed):
     X[y > 0] *= np.linspace(0.2, 2, 5)
     m_plus, m_minus, S_plus, S_minus = moments(X, y)
     d = m_plus - m_minus
-    result = minimax_direction(d, S_plus, S_minus)
+    result = find_minimax_direction(d, S_plus, S_minus)
     roots = [np.linalg.cholesky(S).T for S in (S_plus, S_minus)]
     w = cp.Variable(5)
     program = cp.Problem(cp.Minimize(sum(cp.norm(R @ w) for R in roots)), [d @ w == 1])
@@ -298,13 +302,13 @@ def test_mpm_is_the_limit_of_reweighting():
         w = np.linalg.solve(S_plus / beta + S_minus / gamma, d)
         w /= w @ d
         beta, gamma = np.sqrt(w @ S_plus @ w), np.sqrt(w @ S_minus @ w)
-    result = minimax_direction(d, S_plus, S_minus)
+    result = find_minimax_direction(d, S_plus, S_minus)
     assert np.isclose(result.kappa, 1 / (beta + gamma), rtol=1e-9)
     assert np.allclose(result.w, w, atol=1e-6)
 
 
 def test_mpm_of_one_feature_and_of_equal_covariances():
-    result = minimax_direction(np.array([3.0]), np.array([[4.0]]), np.array([[0.25]]))
+    result = find_minimax_direction(np.array([3.0]), np.array([[4.0]]), np.array([[0.25]]))
     assert np.isclose(result.kappa, 3 / 2.5) and np.isclose(result.w[0], 1 / 3)
     # The boundary lies kappa deviations from both means.
     plus, minus = 5.0, 2.0
@@ -313,7 +317,7 @@ def test_mpm_of_one_feature_and_of_equal_covariances():
     assert np.isclose(-b / result.w[0], minus + result.kappa * 0.5)
     S = np.cov(np.random.default_rng(0).standard_normal((4, 30)))
     d = np.arange(1.0, 5)
-    result = minimax_direction(d, S, S)
+    result = find_minimax_direction(d, S, S)
     w = np.linalg.solve(S, d)
     assert np.isclose(result.w @ w, np.linalg.norm(result.w) * np.linalg.norm(w))
 
@@ -321,15 +325,15 @@ def test_mpm_of_one_feature_and_of_equal_covariances():
 def test_mpm_with_swapped_labels_turns_round():
     X, y = overlapping(40, 4, share=0.3)
     m_plus, m_minus, S_plus, S_minus = moments(X, y)
-    one = minimax_direction(m_plus - m_minus, S_plus, S_minus)
-    other = minimax_direction(m_minus - m_plus, S_minus, S_plus)
+    one = find_minimax_direction(m_plus - m_minus, S_plus, S_minus)
+    other = find_minimax_direction(m_minus - m_plus, S_minus, S_plus)
     assert np.isclose(one.kappa, other.kappa) and np.allclose(one.w, -other.w)
 
 
 def test_worst_case_of_mpm():
     X, y = overlapping(200, 3, gap=0.7)
     m_plus, m_minus, S_plus, S_minus = moments(X, y)
-    result = minimax_direction(m_plus - m_minus, S_plus, S_minus)
+    result = find_minimax_direction(m_plus - m_minus, S_plus, S_minus)
     kappa, (sigma, _) = result.kappa, result.deviations
     b = kappa * sigma - result.w @ m_plus
     # The law of two points with these moments that is hardest: one of them on the boundary.
@@ -346,9 +350,9 @@ def test_worst_case_of_mpm():
 
 def test_a_class_without_spread():
     d, S = np.array([1.0, 2.0]), np.diag([1.0, 3.0])
-    result = minimax_direction(d, S, np.zeros((2, 2)))
+    result = find_minimax_direction(d, S, np.zeros((2, 2)))
     assert np.isclose(result.kappa, np.sqrt(d @ np.linalg.solve(S, d)))
-    assert np.isclose(minimax_direction(d, np.zeros((2, 2)), S).kappa, result.kappa)
+    assert np.isclose(find_minimax_direction(d, np.zeros((2, 2)), S).kappa, result.kappa)
 
 
 def test_singular_covariances_need_a_ridge_which_bounds_kappa():
@@ -356,7 +360,7 @@ def test_singular_covariances_need_a_ridge_which_bounds_kappa():
     m_plus, m_minus, S_plus, S_minus = moments(X, y)
     eye = np.eye(20)
     values = [
-        minimax_direction(m_plus - m_minus, S_plus + rho * eye, S_minus + rho * eye).kappa
+        find_minimax_direction(m_plus - m_minus, S_plus + rho * eye, S_minus + rho * eye).kappa
         for rho in (1e-2, 1e-4, 1e-6)
     ]
     # Like one over the root of the ridge.
@@ -372,13 +376,13 @@ def test_fda_of_the_fixture_is_least_squares():
     d, n = m_plus - m_minus, len(X)
     centred = X - X.mean(0)
     total = centred.T @ centred
-    w, ratio = fisher_direction(d, total)
+    w, ratio = find_fisher_direction(d, total)
     assert np.isclose(ratio, 0.05793917, atol=1e-8)
     assert np.isclose(ratio, (w @ d) ** 2 / (w @ total @ w))
     # The total and the within scatter give one direction.
     within = 20 * S_plus + 20 * S_minus
     assert np.allclose(total, within + 10 * np.outer(d, d))
-    other, inner = fisher_direction(d, within)
+    other, inner = find_fisher_direction(d, within)
     assert np.isclose(ratio, inner / (1 + 10 * inner))
     assert np.allclose(w / np.linalg.norm(w), other / np.linalg.norm(other))
     # Regression of the labels.
@@ -387,7 +391,7 @@ def test_fda_of_the_fixture_is_least_squares():
     residual = y - np.column_stack([X, np.ones(n)]) @ slope
     assert np.isclose(1 - residual @ residual / n, 10 * ratio)
     scores = Scores((20, 20), (w @ m_plus, w @ m_minus), (w @ S_plus @ w, w @ S_minus @ w))
-    a, b = scale_and_intercept(scores, "least_squares", float(np.linalg.norm(w)))
+    a, b = compute_scale_and_intercept(scores, "least_squares", float(np.linalg.norm(w)))
     assert np.allclose(a * w, slope[:-1]) and np.isclose(b, slope[-1])
 
 
@@ -399,10 +403,10 @@ def _scores(w, X, y):
 @pytest.mark.parametrize("bias", ["least_squares", "bayes", "midpoint"])
 def test_biases_do_not_depend_on_the_length_of_w_or_on_an_offset(bias):
     X, y = overlapping(60, 4, share=0.2)
-    w = fisher_direction(X[y > 0].mean(0) - X[y < 0].mean(0), np.cov(X.T))[0]
+    w = find_fisher_direction(X[y > 0].mean(0) - X[y < 0].mean(0), np.cov(X.T))[0]
 
     def labels(w, X):
-        a, b = scale_and_intercept(_scores(w, X, y), bias, float(np.linalg.norm(w)))
+        a, b = compute_scale_and_intercept(_scores(w, X, y), bias, float(np.linalg.norm(w)))
         return np.sign(a * (X @ w) + b)
 
     assert (labels(w, X) == labels(7 * w, X)).all()
@@ -411,10 +415,10 @@ def test_biases_do_not_depend_on_the_length_of_w_or_on_an_offset(bias):
 
 def test_the_printed_bias_has_the_wrong_sign_of_the_prior():
     X, y = overlapping(200, 4, share=0.1, gap=0.5)
-    w = fisher_direction(X[y > 0].mean(0) - X[y < 0].mean(0), np.cov(X.T))[0]
+    w = find_fisher_direction(X[y > 0].mean(0) - X[y < 0].mean(0), np.cov(X.T))[0]
     errors = {}
     for bias in ("least_squares", "literal"):
-        a, b = scale_and_intercept(_scores(w, X, y), bias, float(np.linalg.norm(w)))
+        a, b = compute_scale_and_intercept(_scores(w, X, y), bias, float(np.linalg.norm(w)))
         errors[bias] = np.mean(np.sign(a * (X @ w) + b) != y)
     assert errors["least_squares"] < 0.15 and errors["literal"] > 0.4
     # And it depends on the length of w, which no eigenvector fixes: the printed formula as it is.
@@ -426,7 +430,7 @@ def test_the_printed_bias_has_the_wrong_sign_of_the_prior():
 
 def test_bayes_bias_is_the_rule_of_two_gaussians():
     scores = Scores((30.0, 10.0), (2.0, 0.0), (1.5, 1.5))
-    a, b = scale_and_intercept(scores, "bayes", 1.0)
+    a, b = compute_scale_and_intercept(scores, "bayes", 1.0)
     s = np.linspace(-2, 4, 7)
     deviation = np.sqrt(1.5)
     odds = np.log(0.75 * norm.pdf(s, 2, deviation)) - np.log(0.25 * norm.pdf(s, 0, deviation))
@@ -435,7 +439,7 @@ def test_bayes_bias_is_the_rule_of_two_gaussians():
 
 def test_fda_maximises_the_symmetric_divergence_of_equal_gaussians():
     d, S = np.array([1.0, -0.5, 2.0]), np.cov(np.random.default_rng(1).standard_normal((3, 40)))
-    w, _ = fisher_direction(d, S)
+    w, _ = find_fisher_direction(d, S)
 
     def divergence(w):
         gap, variance = w @ d, w @ S @ w
@@ -452,9 +456,9 @@ def test_fda_maximises_the_symmetric_divergence_of_equal_gaussians():
 
 def test_row_space_changes_no_inner_product():
     Z = np.random.default_rng(0).standard_normal((7, 30))
-    short, basis = row_space(Z)
+    short, basis = reduce_to_row_space(Z)
     assert short.shape == (7, 7)
     assert np.allclose(short @ short.T, Z @ Z.T) and np.allclose(basis.T @ basis, np.eye(7))
     w = np.arange(7.0)
-    assert np.allclose(Z @ lifted(basis, w), short @ w)
-    assert row_space(Z.T)[1] is None
+    assert np.allclose(Z @ lift_to_features(basis, w), short @ w)
+    assert reduce_to_row_space(Z.T)[1] is None

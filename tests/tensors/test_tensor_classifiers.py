@@ -198,6 +198,6 @@ def test_singular_covariances_without_a_ridge_name_it(kind):
         X[y == 1] += 0.5
         # Zero columns, and linearly dependent columns.
         for extra in (np.zeros((60, 5, 1)), (X @ np.arange(1.0, 5))[:, :, None]):
-            with pytest.raises(ValueError, match="singular but for rounding. Use a larger ridge"):
+            with pytest.raises(ValueError, match="numerically singular. Use a larger ridge"):
                 kind(ridge=0).fit(np.concatenate([X, extra], axis=2), y)
         assert np.isfinite(kind(ridge=0).fit(X, y).coef_).all()

@@ -10,7 +10,12 @@ from nearfar.base import LearnerTags
 from nearfar.base.linear_classifier import MULTI_CLASS, MultiClass, RidgeMode
 from nearfar.discriminant.two_classes import Sides, TwoSidedClassifier
 from nearfar.parameters import one_of, real
-from nearfar.solvers.fisher_direction import Bias, Scores, fisher_direction, scale_and_intercept
+from nearfar.solvers.fisher_direction import (
+    Bias,
+    Scores,
+    compute_scale_and_intercept,
+    find_fisher_direction,
+)
 from nearfar.solvers.hyperplanes import Hyperplane
 
 
@@ -115,11 +120,11 @@ class FDA(TwoSidedClassifier):
         within = (negative.weight * negative.covariance + positive.weight * positive.covariance) / n
         total = within + class_product * np.outer(d, d)
         total.flat[:: len(d) + 1] += sides.compute_ridge(self.ridge, self.ridge_mode)
-        w, ratio = fisher_direction(d, total, sides.tolerance)
+        w, ratio = find_fisher_direction(d, total, sides.tolerance)
         scores = Scores(
             (positive.weight, negative.weight),
             (float(w @ positive.mean), float(w @ negative.mean)),
             (float(w @ positive.covariance @ w), float(w @ negative.covariance @ w)),
         )
-        a, b = scale_and_intercept(scores, self.bias, float(np.linalg.norm(w)))
+        a, b = compute_scale_and_intercept(scores, self.bias, float(np.linalg.norm(w)))
         return Hyperplane(a * w, b, ratio / n)

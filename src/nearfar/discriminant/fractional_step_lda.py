@@ -15,7 +15,7 @@ from nearfar.discriminant.pairwise import (
     compute_distance_weights,
 )
 from nearfar.parameters import integer, none, one_of, real
-from nearfar.solvers.eigen import descending_eigh, fix_signs, pair_scatter
+from nearfar.solvers.eigen import compute_pair_scatter, descending_eigh, fix_signs
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, whitened_means
 
@@ -147,4 +147,4 @@ def remove_dimensions(
 def compute_weighted_axes(means: Matrix, power: float) -> Matrix:
     """Return the eigenvectors (columns) of the weighted scatter of means, largest value first."""
     weights = compute_distance_weights(compute_class_distances(means), power)
-    return descending_eigh(pair_scatter(means, weights))[1]
+    return descending_eigh(compute_pair_scatter(means, weights))[1]

@@ -16,7 +16,7 @@ from nearfar.discriminant.oda import make_weighted_sum
 from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, SubspaceSearchLearner
 from nearfar.parameters import integer
 from nearfar.solvers.gaussian_divergences import kullback_leibler
-from nearfar.solvers.normalized_cut import normalized_cut
+from nearfar.solvers.normalized_cut import cluster_by_normalized_cut
 from nearfar.state import Sizes, State, labels, need, optional
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
@@ -274,7 +274,7 @@ class MODA(SubspaceSearchLearner, StatisticsLearner):
         for code in range(len(classes)):
             members = codes == code
             n_clusters = min(self.n_clusters, max(1, int(members.sum()) // 2))
-            assignment = normalized_cut(points[members], n_clusters, random)
+            assignment = cluster_by_normalized_cut(points[members], n_clusters, random)
             cluster_codes[members] = len(cluster_classes) + assignment
             cluster_classes += [code] * (int(assignment.max()) + 1)
         return np.array(cluster_classes), cluster_codes

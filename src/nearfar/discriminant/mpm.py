@@ -17,7 +17,7 @@ from nearfar.base.linear_classifier import (
 from nearfar.discriminant.two_classes import Sides, TwoSidedClassifier
 from nearfar.parameters import one_of, real
 from nearfar.solvers.hyperplanes import Hyperplane
-from nearfar.solvers.minimax_probability import minimax_direction, worst_case_accuracy
+from nearfar.solvers.minimax_probability import compute_worst_case_accuracy, find_minimax_direction
 from nearfar.state import State, number
 from nearfar.summaries.class_statistics import ClassStatistics
 
@@ -122,12 +122,14 @@ class MPM(TwoSidedClassifier):
         super()._learn_from(statistics)
         self.kappa_ = self.objective_
         kappas = np.atleast_1d(self.objective_)
-        self.worst_case_accuracy_ = one_or_list([worst_case_accuracy(kappa) for kappa in kappas])
+        self.worst_case_accuracy_ = one_or_list(
+            [compute_worst_case_accuracy(kappa) for kappa in kappas]
+        )
 
     def _solve_sides(self, sides: Sides) -> Hyperplane:
         rho = sides.compute_ridge(self.ridge, self.ridge_mode)
         ridge = np.diag(np.full(len(sides.difference), rho))
-        solution = minimax_direction(
+        solution = find_minimax_direction(
             sides.difference,
             sides.positive.covariance + ridge,
             sides.negative.covariance + ridge,

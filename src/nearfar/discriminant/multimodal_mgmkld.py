@@ -17,7 +17,7 @@ from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, SubspaceSear
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.solvers.gaussian_divergences import KullbackLeibler
-from nearfar.solvers.mixtures import CovarianceType, figueiredo_jain, n_parameters
+from nearfar.solvers.mixtures import CovarianceType, count_parameters, fit_figueiredo_jain
 from nearfar.solvers.subspaces import Interrupted
 from nearfar.state import State, object_of
 from nearfar.summaries.class_statistics import ClassStatistics
@@ -313,7 +313,7 @@ def find_clusters(
     if d < rows.shape[1]:
         _, axes = descending_eigh(centered.T @ centered, d)
         centered = centered @ axes
-    responsibilities = figueiredo_jain(
+    responsibilities = fit_figueiredo_jain(
         centered, max_components=max_clusters, covariance_type=covariance_type, random_state=random
     ).responsibilities
     responsibilities = np.where(responsibilities < _MIN_RESPONSIBILITY, 0.0, responsibilities)
@@ -335,6 +335,8 @@ def choose_mixture_dimension(n: int, covariance_type: CovarianceType) -> int:
     if n < _MIN_ROWS:
         return 0
     feasible_dimensions = [
-        d for d in range(1, _MAX_DIMENSIONS + 1) if n_parameters(d, covariance_type) / 2 <= n / 4
+        d
+        for d in range(1, _MAX_DIMENSIONS + 1)
+        if count_parameters(d, covariance_type) / 2 <= n / 4
     ]
     return max(feasible_dimensions, default=0)

@@ -9,7 +9,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from nearfar.arrays import Matrix
 from nearfar.discriminant.checks import check_classes, choose_n_mean_directions
-from nearfar.solvers.eigen import canonical_rows, descending_eigh, pair_scatter
+from nearfar.solvers.eigen import canonical_rows, compute_pair_scatter, descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, whitened_means
 
@@ -39,7 +39,7 @@ def solve_weighted_pairs(
     n_directions = choose_n_mean_directions(n_components, name, statistics, T.shape[1])
     priors = statistics.weights / statistics.total_weight
     weights = np.outer(priors, priors) * compute_weights(compute_class_distances(means))
-    values, axes = descending_eigh(pair_scatter(means, weights), n_directions)
+    values, axes = descending_eigh(compute_pair_scatter(means, weights), n_directions)
     return values, canonical_rows(values, (T @ axes).T)
 
 

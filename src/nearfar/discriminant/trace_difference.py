@@ -11,10 +11,10 @@ from nearfar.arrays import Matrix
 from nearfar.discriminant.checks import choose_n_components
 from nearfar.parameters import Allowed, one_of, real
 from nearfar.solvers.eigen import (
+    compute_trace_quotient,
     descending_eigh,
     difference_weight,
     fix_signs,
-    quotient_of_traces,
     trace_ratio,
     whitener,
 )
@@ -75,7 +75,7 @@ def maximize_difference(
                 "shrinkage='auto', or shrinkage above 0 if the within-class scatter is not zero."
             )
         # The optimum is the same for all three pairs.
-        weight = quotient_of_traces(trace_ratio(between, within, n_directions), S1, S2)
+        weight = compute_trace_quotient(trace_ratio(between, within, n_directions), S1, S2)
     else:
         weight = difference_weight(within_weight, S1, S2, n_directions, tolerance)
         if np.isinf(weight):

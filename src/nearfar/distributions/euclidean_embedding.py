@@ -13,12 +13,12 @@ from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.spectral_step import (
     Spectrum,
     distance_axes,
-    double_centered,
+    double_center,
     first_solution,
     is_positive,
     leading_spectrum,
     smallest_eigenvalue,
-    warn_of_empty,
+    warn_about_zero_coordinates,
 )
 from nearfar.state import State, floats, number
 
@@ -179,7 +179,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
         means = squared.mean(axis=0)
         self.shift_ = 0.0
         spectrum = self._compute_spectrum(
-            double_centered(squared, in_place=self.indefinite != "shift")
+            double_center(squared, in_place=self.indefinite != "shift")
         )
         self.negative_share_ = spectrum.negative_share
         if self.indefinite == "raise" and spectrum.negative_share > _ROUNDING:
@@ -189,13 +189,13 @@ class EuclideanEmbedding(_DistributionEmbedding):
                 "another metric."
             )
         if self.indefinite == "shift" and spectrum.negative_share > 0:
-            self.shift_ = -2 * smallest_eigenvalue(double_centered(squared))
+            self.shift_ = -2 * smallest_eigenvalue(double_center(squared))
             squared += self.shift_
             np.fill_diagonal(squared, 0.0)
             means = squared.mean(axis=0)
-            spectrum = self._compute_spectrum(double_centered(squared, in_place=True))
+            spectrum = self._compute_spectrum(double_center(squared, in_place=True))
         values, vectors = self._select_components(spectrum)
-        warn_of_empty("EuclideanEmbedding", values)
+        warn_about_zero_coordinates("EuclideanEmbedding", values)
         self.eigenvalues_, self._means = values, means
         self._axes = distance_axes(values, vectors)
         return first_solution(values, vectors)

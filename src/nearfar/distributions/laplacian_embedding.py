@@ -19,7 +19,7 @@ from nearfar.solvers.spectral_step import (
     leading_spectrum,
     second_axes,
     unit_rows,
-    warn_of_empty,
+    warn_about_zero_coordinates,
 )
 from nearfar.state import State, floats, number
 
@@ -232,7 +232,7 @@ class LaplacianEmbedding(_DistributionEmbedding):
             values, vectors, _ = leading_spectrum(K, n_eigenvalues, positive=True)
         selected = slice(int(self.drop_first), None)
         values, vectors = self._pad_with_zeros(values[selected], vectors[:, selected])
-        warn_of_empty("LaplacianEmbedding", values)
+        warn_about_zero_coordinates("LaplacianEmbedding", values)
         self.eigenvalues_ = values
         self._axes = second_axes(values, vectors) / roots[:, None]
         coordinates = np.where(is_positive(values), vectors, 0.0)

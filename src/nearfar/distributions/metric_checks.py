@@ -10,8 +10,12 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.parameters import check_parameter, integer
-from nearfar.solvers.kernel_repair import checked_square, exponential_kernel, quantile_width
-from nearfar.solvers.spectral_step import double_centered, share_of_negative
+from nearfar.solvers.kernel_repair import (
+    check_square_dissimilarities,
+    exponential_kernel,
+    quantile_width,
+)
+from nearfar.solvers.spectral_step import compute_negative_share, double_center
 from nearfar.words import count, percent
 
 # Violations of the triangle inequality up to this value, relative to the median, count as rounding
@@ -151,7 +155,7 @@ def metric_report(
     negative fraction of the double-centered spectrum: 24.0%
     smallest eigenvalue of exp(-D/11.64): 0.4798
     """
-    D = checked_square(D)
+    D = check_square_dissimilarities(D)
     check_parameter("metric_report", "max_triples", max_triples, [integer(1)])
     n = len(D)
     n_all_triples = n * (n - 1) * (n - 2)
@@ -161,7 +165,7 @@ def metric_report(
         else _check_sampled_triples(D, max_triples, random_state)
     )
     largest, triple = worst
-    centered = np.asarray(np.linalg.eigvalsh(double_centered(D**2)), np.float64)
+    centered = np.asarray(np.linalg.eigvalsh(double_center(D**2)), np.float64)
     sigma = _compute_typical(D) or 1.0 if width is None else width
     kernel = np.linalg.eigvalsh(exponential_kernel(D, sigma))
     return MetricReport(
@@ -171,7 +175,7 @@ def metric_report(
         worst_triple=triple,
         n_triples=n_checked,
         is_exhaustive=n_all_triples <= max_triples,
-        negative_share=share_of_negative(centered) if D.any() else 0.0,
+        negative_share=compute_negative_share(centered) if D.any() else 0.0,
         smallest_eigenvalue=float(centered[0]),
         largest_eigenvalue=float(centered[-1]),
         kernel_width=float(sigma),
@@ -274,7 +278,7 @@ def metric_closure(D: ArrayLike) -> Matrix:
            [1., 0., 2.],
            [3., 2., 0.]])
     """
-    closure = checked_square(D).copy()
+    closure = check_square_dissimilarities(D).copy()
     via_k = np.empty_like(closure)
     for k in range(len(closure)):
         np.add(closure[:, k, None], closure[k], out=via_k)

@@ -24,7 +24,7 @@ from nearfar.distributions.dissimilarities import METRICS, dissimilarity
 from nearfar.distributions.held_pairs import compute_pairwise
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, none, one_of, real
-from nearfar.solvers.kernel_repair import checked_dissimilarities, checked_square
+from nearfar.solvers.kernel_repair import check_dissimilarities, check_square_dissimilarities
 from nearfar.state import (
     Sizes,
     State,
@@ -166,7 +166,7 @@ class DistributionEstimator(Estimator):
                 _warn_if_saturated(type(self).__name__, D)
             return D, dtype
         rows = self._fit_precomputed(X, min_objects=min_objects)
-        return checked_square(rows), rows.dtype
+        return check_square_dissimilarities(rows), rows.dtype
 
     def _fit_precomputed(self, X: Any, *, min_objects: int) -> Floats:
         """Return precomputed dissimilarities of all training objects, and store their number."""
@@ -284,7 +284,7 @@ class DistributionEstimator(Estimator):
         A dissimilarity is exactly zero if the new object is equal to the training object.
         """
         if new.kind == "precomputed":
-            yield slice(0, len(new.equal_to)), checked_dissimilarities(new.objects, "X")
+            yield slice(0, len(new.equal_to)), check_dissimilarities(new.objects, "X")
             return
         gaussians = self._get_gaussians(new)
         for block in row_blocks(len(gaussians), 16 * self._n_objects):

@@ -12,7 +12,7 @@ from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
 from nearfar.distributions.objects import SHARED_PARAMETERS, DistributionEstimator
 from nearfar.parameters import integer, one_of
-from nearfar.solvers.kernel_repair import checked_dissimilarities
+from nearfar.solvers.kernel_repair import check_dissimilarities
 
 
 class SetKNeighborsClassifier(NeighborVoter, DistributionEstimator):
@@ -133,7 +133,7 @@ class SetKNeighborsClassifier(NeighborVoter, DistributionEstimator):
             The fitted estimator.
         """
         if self.metric == "precomputed":
-            checked_dissimilarities(self._fit_precomputed(X, min_objects=1), "X", square=True)
+            check_dissimilarities(self._fit_precomputed(X, min_objects=1), "X", square=True)
         else:
             self._fit_objects(X, min_objects=1)
         classes, self._codes = self._check_labels(y, self._n_objects, min_classes=1)

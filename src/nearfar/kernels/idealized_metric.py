@@ -14,7 +14,7 @@ from nearfar.base import LearnerTags, PairLearner
 from nearfar.base.guided import PAIR_PARAMETERS, scaled
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, array, none, one_of, real
-from nearfar.solvers.idealized_program import idealized_program
+from nearfar.solvers.idealized_program import solve_idealized_program
 from nearfar.solvers.projections import project_psd, psd_factor
 from nearfar.state import State, floats, number
 from nearfar.summaries.supervision import Pairs
@@ -204,7 +204,7 @@ class IdealizedMetric(PairLearner):
         )
         squared = np.einsum("ij,ij->i", differences @ base, differences)
         with np.errstate(over="ignore", invalid="ignore"):
-            solution = idealized_program(
+            solution = solve_idealized_program(
                 differences,
                 is_similar,
                 squared,

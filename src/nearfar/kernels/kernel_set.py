@@ -11,7 +11,7 @@ from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.blocks import row_blocks
-from nearfar.solvers.eigen import least_eigenvalue
+from nearfar.solvers.eigen import compute_min_eigenvalue
 
 # A kernel of up to _MAX_FULL_CHECK rows is fully checked for negative eigenvalues. For a larger
 # kernel, only a submatrix of _N_CHECKED_ROWS rows is checked.
@@ -375,7 +375,7 @@ def _find_negative_eigenvalue(K: NDArray[Any], slack: float) -> float | None:
     # the eigenvalues.
     if slack > 0 and linalg.lapack.dpotrf(shifted, overwrite_a=True)[1] == 0:
         return None
-    min_eigenvalue = least_eigenvalue(np.asarray(K, dtype=float))
+    min_eigenvalue = compute_min_eigenvalue(np.asarray(K, dtype=float))
     return min_eigenvalue if min_eigenvalue < -slack else None
 
 

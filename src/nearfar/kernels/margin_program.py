@@ -8,7 +8,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.kernels.kernel_set import KernelSet
 from nearfar.kernels.margin_value import MarginSolution, check_separable, solve_margin
 from nearfar.solvers.level_method import Answer, Model, Multipliers
-from nearfar.solvers.norm_ball import dual_norm, mixed_forms
+from nearfar.solvers.norm_ball import compute_dual_norm, mix_forms
 
 # Tolerance of the first SVMs. It is reduced if an SVM leaves more than the fraction
 # _MAX_OPEN_FRACTION of the gap open.
@@ -25,10 +25,10 @@ class MarginProgram:
     where :math:`y^k` are the labels of class k against the rest. For two classes, the sum has one
     term.
 
-    `ask` stores the dual variables found at each point. Convex combinations of them prove bounds.
+    `evaluate` stores the dual variables of each point. Their convex combinations prove bounds.
     """
 
-    #: Limits of the weights for `level_method`. None means nonnegative weights.
+    #: Limits of the weights for `run_level_method`. None means nonnegative weights.
     limits: Vector | None = None
 
     def __init__(
@@ -63,7 +63,7 @@ class MarginProgram:
         self.ridge = np.empty((0, 0))
         self.forms = np.empty((kernels.n_kernels, 0, 0))
 
-    def ask(self, x: Vector) -> Answer:
+    def evaluate(self, x: Vector) -> Answer:
         """Solve the SVMs at the point x, and return the value and the plane of a lower bound."""
         K = self.kernels.compute_weighted_sum(self.scale * x, self.n)
         solutions = [
@@ -103,13 +103,13 @@ class MarginProgram:
     def prove(self, mix: Vector) -> float:
         """Return the bound of a combination of dual variables, and store it if it is the best."""
         q = self._compute_slope(mix)
-        bound = float(self.linear @ mix - mix @ self.ridge @ mix) - dual_norm(q, self.norm)
+        bound = float(self.linear @ mix - mix @ self.ridge @ mix) - compute_dual_norm(q, self.norm)
         if bound > self.bound:
             self.bound, self._mix = bound, mix.copy()
         return bound
 
     def _compute_slope(self, mix: Vector) -> Vector:
-        return mixed_forms(self.forms, mix)
+        return mix_forms(self.forms, mix)
 
     def compute_alpha(self) -> Matrix:
         """Return the dual variables that prove the bound, with one row per class."""

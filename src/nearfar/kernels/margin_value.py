@@ -15,7 +15,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.kernels.kernel_set import as_kernel
 from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, none, real
-from nearfar.solvers.squared_hinge import squared_hinge
+from nearfar.solvers.squared_hinge import solve_squared_hinge
 
 # The convex hulls of two classes intersect if their distance is below this fraction of the rows'
 # root mean square norm.
@@ -133,7 +133,7 @@ def solve_margin(
         return _solve_hard_margin(K, y, start)
     if C is None:
         warm_start = None if start is None else (y * start.alpha, start.intercept)
-        beta = squared_hinge(K, y, dual_ridge, warm_start).beta
+        beta = solve_squared_hinge(K, y, dual_ridge, warm_start).beta
     else:
         beta = _fit_svm(K, y, C, dual_ridge, tol)
     alpha = _make_feasible(y * beta, y, C)
@@ -277,7 +277,7 @@ def _solve_hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> Ma
         solution = y * start.alpha, start.intercept
     best, min_value = MarginSolution(np.zeros(len(y)), 0.0, np.inf, -np.inf), np.inf
     for ridge in _RIDGES if start is None else _RIDGES[2:]:
-        solution = squared_hinge(K, y, ridge * size, solution)
+        solution = solve_squared_hinge(K, y, ridge * size, solution)
         alpha = _make_feasible(y * solution[0], y, None)
         Kb = K @ (y * alpha)
         norm, total = float(Kb @ (y * alpha)), float(alpha.sum())

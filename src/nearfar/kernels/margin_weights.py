@@ -22,8 +22,8 @@ from nearfar.kernels.margin_value import (
 from nearfar.kernels.signed_program import SignedProgram
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of, real
-from nearfar.solvers.level_method import StepReport, level_method
-from nearfar.solvers.norm_ball import norm_ball_method
+from nearfar.solvers.level_method import StepReport, run_level_method
+from nearfar.solvers.norm_ball import run_norm_ball_method
 
 MarginMode = Literal["nonneg", "signed", "free", "rank_one"]
 
@@ -224,12 +224,12 @@ def margin_weights(
         base, signs, C, dual_ridge, total, tol, norm
     )
     if norm > 1:
-        solution = norm_ball_method(
+        solution = run_norm_ball_method(
             program, norm, base.n_kernels, tol=tol, max_iter=max_iter, report=report
         )
     else:
-        solution = level_method(
-            program.ask,
+        solution = run_level_method(
+            program.evaluate,
             program.certify,
             np.full(base.n_kernels, 1 / base.n_kernels),
             limits=program.limits,

@@ -39,11 +39,11 @@ class SignedProgram(MarginProgram):
         self.directions: list[Vector] = []
         self._cut_weights = np.empty(0)
 
-    def ask(self, x: Vector) -> Answer:
+    def evaluate(self, x: Vector) -> Answer:
         """Solve the SVMs at x, or at a point of the cone if x is outside the cone."""
         center = np.full(len(x), 1 / len(x))
         point, cuts, U = self.cone.move_into_cone(x, center)
-        answer = super().ask(point)
+        answer = super().evaluate(point)
         self.directions.extend(U.T)
         return answer._replace(allowed=cuts)
 

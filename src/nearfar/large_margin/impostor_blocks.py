@@ -11,9 +11,14 @@ from numpy.typing import NDArray
 from nearfar.arrays import Indices, Vector
 from nearfar.blocks import map_in_order, row_blocks
 from nearfar.large_margin.pair_lists import PairList, compute_listed_distances, make_pair_list
-from nearfar.search.block_search import BlockProducts, facing, kth_at_most, rows_at_once
-from nearfar.search.candidates import reach_of, reach_of_nearest
-from nearfar.search.placed_rows import PlacedRows, placed
+from nearfar.search.block_search import (
+    BlockProducts,
+    bound_kth_smallest,
+    choose_block_size,
+    fill_right_factor,
+)
+from nearfar.search.candidates import compute_reach, compute_reach_of_nearest
+from nearfar.search.placed_rows import PlacedRows, place_rows
 
 # Number of multiplications from which threads save more time than they take to start.
 _WORTH_THREADS = 2 * 10**9
@@ -55,7 +60,7 @@ def find_impostors_blocks(
     >>> found.centers, found.indices
     (array([1, 2], dtype=int32), array([2, 1], dtype=int32))
     """
-    rows, _ = placed(Z, Z, n_threads)
+    rows, _ = place_rows(Z, Z, n_threads)
     limits = _compute_limits(rows, reach)
     centers = np.flatnonzero(limits >= 0)
     is_symmetric = among is None and 2 * len(centers) > len(Z)
@@ -67,22 +72,26 @@ def find_impostors_blocks(
     )
     converted = None
     if 4 * Z.size <= _MAX_BYTES_CONVERTED:
-        converted = facing(
+        converted = fill_right_factor(
             rows, candidates.rows, np.empty((len(candidates.rows), Z.shape[1] + 2), np.float32)
         )
 
     def search_task(task: _Task) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
         task_rows = centers_by_class.rows[task.centers]
         min_columns = 1 if converted is None else _DISTANCES // len(task_rows)
-        products = BlockProducts(rows, rows, task_rows, _FLOAT32, at_least=min_columns, whole=True)
+        products = BlockProducts(
+            rows, rows, task_rows, _FLOAT32, min_rows=min_columns, adds_query_norms=True
+        )
         row_limits = limits[task_rows, None]
-        masks = np.empty((2, len(task_rows) * products.at_once), bool)
+        masks = np.empty((2, len(task_rows) * products.block_size), bool)
         chunks = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
         n_candidates = 0
-        for block in _split_slices(task.candidates, products.at_once):
+        for block in _split_slices(task.candidates, products.block_size):
             block_rows = candidates.rows[block]
             squared = (
-                products.of(block_rows) if converted is None else products.against(converted[block])
+                products.compute_block(block_rows)
+                if converted is None
+                else products.compute_products(converted[block])
             )
             is_close, is_close_back = masks[:, : squared.size].reshape(2, *squared.shape)
             np.less(squared, row_limits, out=is_close)
@@ -129,7 +138,9 @@ def find_impostors_blocks(
         n_threads = 1
     chunks: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
     n_total = 0
-    bytes_per_row = n_threads * (6 * rows_at_once(len(Z), Z.shape[1], _FLOAT32) + 12 * Z.shape[1])
+    bytes_per_row = n_threads * (
+        6 * choose_block_size(len(Z), Z.shape[1], _FLOAT32) + 12 * Z.shape[1]
+    )
     tasks = _make_tasks(
         centers_by_class, candidates, later_only=is_symmetric, bytes_per_row=bytes_per_row
     )
@@ -155,19 +166,21 @@ def shorten_reach(
     impostors are upper bounds on those of the nearest impostors.
     """
     n, p = Z.shape
-    rows, _ = placed(Z, Z, n_threads)
+    rows, _ = place_rows(Z, Z, n_threads)
     sample = _sort_by_class(codes, np.arange(n)).rows[
         :: 1 if n <= _MANY_ROWS else min(_SAMPLE_STEP, n // _MANY_ROWS)
     ]
-    converted = facing(rows, sample, np.empty((len(sample), p + 2), np.float32))
+    converted = fill_right_factor(rows, sample, np.empty((len(sample), p + 2), np.float32))
     shorter = reach.copy()
 
     def shorten(centers: Indices) -> None:
-        products = BlockProducts(rows, rows, centers, _FLOAT32, at_least=len(sample), whole=True)
-        squared = products.against(converted)
+        products = BlockProducts(
+            rows, rows, centers, _FLOAT32, min_rows=len(sample), adds_query_norms=True
+        )
+        squared = products.compute_products(converted)
         squared[codes[centers, None] == codes[sample]] = np.inf
-        kth_distance = kth_at_most(squared, n_nearest).astype(np.float64)
-        kth_distance = reach_of_nearest(products.norms, kth_distance, p, _FLOAT32)
+        kth_distance = bound_kth_smallest(squared, n_nearest).astype(np.float64)
+        kth_distance = compute_reach_of_nearest(products.norms, kth_distance, p, _FLOAT32)
         shorter[centers] = np.minimum(shorter[centers], kth_distance * rows.scale**2)
 
     if n_nearest <= len(sample):
@@ -184,7 +197,7 @@ def _compute_limits(rows: PlacedRows, reach: Vector) -> NDArray[np.float32]:
     counts = np.isfinite(reach) & (reach > 0)
     # Distances computed from differences have rounding errors too.
     radius = np.sqrt(np.where(counts, reach, 0)) * (1 + (p + 4) * float(np.finfo(rows.X.dtype).eps))
-    limits = reach_of(rows.squares, radius / rows.scale, p, _FLOAT32)
+    limits = compute_reach(rows.squares, radius / rows.scale, p, _FLOAT32)
     with np.errstate(over="ignore"):
         rounded = np.nextafter(limits.astype(np.float32), np.float32(np.inf))
     return np.where(counts, rounded, np.float32(-1))

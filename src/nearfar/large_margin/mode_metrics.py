@@ -118,7 +118,7 @@ class ModeMetrics(LargeMargin):
                 return self.evaluate(self._replace_mode(progress.L, mode, trial)).loss
 
             better = escape(
-                evaluate_mode, W, self.compute_mode_slope(progress.L, mode), least=10 * tol
+                evaluate_mode, W, self.compute_mode_slope(progress.L, mode), min_decrease=10 * tol
             )
             if better is not None:
                 progress.L = self._replace_mode(progress.L, mode, better)

@@ -31,7 +31,7 @@ from nearfar.large_margin.triplet_loss import (
     weigh_hinges,
 )
 from nearfar.large_margin.working_set import WIDE, WIDE_COARSE_SIZE, ListedMargin, Structure
-from nearfar.solvers.eigen import least_eigenvalue, some_eigh
+from nearfar.solvers.eigen import compute_min_eigenvalue, partial_eigh
 
 # These constants were tuned for the time of a whole fit on the datasets digits and letter and on
 # generated data. None of them changes the optimum.
@@ -262,7 +262,7 @@ class LargeMargin(ListedMargin):
         n_kept = min(n_kept, self.max_rows - 1)
         loss = self.evaluate(L).loss
         slope, _ = self._compute_slope(L, self.smoothing)
-        values, vectors = some_eigh(slope, 0, min(MORE_ROWS, self.max_rows - n_kept) - 1)
+        values, vectors = partial_eigh(slope, 0, min(MORE_ROWS, self.max_rows - n_kept) - 1)
         values = values[values < 0]
         if not len(values):
             return False
@@ -456,7 +456,7 @@ def compute_min_form_ratio(Q: Matrix, P: Matrix) -> float:
         return float(np.min(Q / (P + 1e-12 * P.mean())))
     ridged = P + 1e-12 * np.trace(P) / len(P) * np.eye(len(P))
     try:
-        return least_eigenvalue(Q, ridged)
+        return compute_min_eigenvalue(Q, ridged)
     except linalg.LinAlgError:  # P consists of rounding errors.
         return -np.inf
 

@@ -32,7 +32,7 @@ from nearfar.large_margin.triplet_loss import (
     compute_full_loss,
     measure,
 )
-from nearfar.solvers.eigen import least_eigenvalue
+from nearfar.solvers.eigen import compute_min_eigenvalue
 
 Structure = Literal["full", "diagonal"]
 
@@ -462,4 +462,4 @@ def compute_map_shrinkage(previous: Matrix, current: Matrix) -> float:
     values = linalg.eigvalsh(M_previous)
     if values[0] <= 1e-10 * values[-1]:
         return 0.0  # M₀ is too close to singular for a reliable ratio.
-    return least_eigenvalue(current.T @ current, M_previous)
+    return compute_min_eigenvalue(current.T @ current, M_previous)

@@ -13,7 +13,7 @@ from nearfar.base.local_voter import compute_deviations
 from nearfar.base.voter import vote
 from nearfar.blocks import effective_threads, map_in_order, row_blocks
 from nearfar.parameters import boolean, integer, none, one_of, real
-from nearfar.search.leading_search import leading_neighbors
+from nearfar.search.leading_search import find_leading_neighbors
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
 from nearfar.state import State, floats, optional, whole
 from nearfar.summaries.local_rows import LocalMetrics, LocalRows
@@ -233,7 +233,9 @@ class DANNSubspace(LinearLearner):
             effective_threads(self.n_jobs),
         )
         sample = np.sort(np.random.default_rng(0).permutation(n)[:_MAX_SAMPLE])
-        neighbors = leading_neighbors(mapped, candidates, sample, n_neighbors=k, n_threads=threads)
+        neighbors = find_leading_neighbors(
+            mapped, candidates, sample, n_neighbors=k, n_threads=threads
+        )
         votes = [vote(codes[indices], n_classes, "shrink") for indices in neighbors]
         errors = [np.mean(predicted != codes[sample]) for predicted in votes]
         self.errors_ = np.column_stack([candidates, errors]).astype(np.float64)

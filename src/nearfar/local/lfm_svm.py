@@ -218,7 +218,7 @@ class LFMSVMClassifier(LocalVoter):
             points, has_boundary = block.given.copy(), np.zeros(len(block), dtype=np.bool_)
             for i, indices, pair_rows in self._iterate_pairs(rows, block):
                 machine = self.svcs_[i]
-                boundary, is_found = machine.boundary(block.standard[indices], pair_rows)
+                boundary, is_found = machine.find_boundary(block.standard[indices], pair_rows)
                 # The offset of a query without a boundary point is exactly 0.
                 offsets = (boundary - block.standard[indices]) * rows.scale
                 points[indices], has_boundary[indices] = points[indices] + offsets, is_found
@@ -299,7 +299,9 @@ class LFMSVMClassifier(LocalVoter):
             queries = rows.queries(rows.given[block])
             for i, indices, pair_rows in self._iterate_pairs(rows, queries):
                 if i in one_sided_svms:
-                    has_boundary = self.svcs_[i].boundary(queries.standard[indices], pair_rows)[1]
+                    has_boundary = self.svcs_[i].find_boundary(
+                        queries.standard[indices], pair_rows
+                    )[1]
                     n_missing += int(np.count_nonzero(~has_boundary))
         return n_missing
 
@@ -320,7 +322,7 @@ class LFMSVMClassifier(LocalVoter):
         weights = np.full(queries.standard.shape, 1 / rows.n_features)
         for i, indices, pair_rows in self._iterate_pairs(rows, queries):
             machine, pair_queries = self.svcs_[i], queries[indices]
-            points, has_boundary = machine.boundary(pair_queries.standard, pair_rows)
+            points, has_boundary = machine.find_boundary(pair_queries.standard, pair_rows)
             normals = np.abs(machine.gradients(points)[1])
             if self.normalize_gradient:
                 lengths = np.sqrt(np.square(normals).sum(axis=1, keepdims=True))

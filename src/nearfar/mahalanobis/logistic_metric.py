@@ -382,7 +382,10 @@ class _Full(_Likelihood):
         K = self.metric
         slope = self.inner.scatter(slopes) + self.l2 * K @ L.T @ L @ K
         better = escape(
-            lambda L: self.evaluate(np.append(L, mu))[0], L, (slope + slope.T) / 2, least=min_gain
+            lambda L: self.evaluate(np.append(L, mu))[0],
+            L,
+            (slope + slope.T) / 2,
+            min_decrease=min_gain,
         )
         return 1 - self.compute_bound(point) / value, None if better is None else np.append(
             better, mu

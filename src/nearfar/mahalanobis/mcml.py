@@ -15,7 +15,7 @@ from nearfar.mahalanobis.starts import STARTS, has_few_rows
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import boolean, integer, none, random_state, real
 from nearfar.solvers.descent import Descent, descend
-from nearfar.solvers.eigen import descending_eigh, some_eigh
+from nearfar.solvers.eigen import descending_eigh, partial_eigh
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 
 # Maximum number of new directions for a map whose rank is too low.
@@ -209,7 +209,7 @@ class MCML(_SoftLearner):
                 G = engine.metric_gradient(descent.point) / len(rows)
                 M = descent.point.T @ descent.point
                 slack = float(np.sum(G * M))
-                (min_eigenvalue,), direction = some_eigh(G, 0, 0)
+                (min_eigenvalue,), direction = partial_eigh(G, 0, 0)
                 if not descent.converged or -min_eigenvalue <= max(slack, 1e-7):
                     break
                 descent.point = _replace_shortest_direction(

@@ -18,7 +18,7 @@ from nearfar.mahalanobis.starts import STARTS, Spread, make_start_map
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend_with_proof, escape
-from nearfar.solvers.eigen import descending_eigh, fix_signs, range_whitener, some_eigh, whitener
+from nearfar.solvers.eigen import descending_eigh, fix_signs, partial_eigh, range_whitener, whitener
 from nearfar.solvers.projections import (
     alternating_projection,
     project_halfspace,
@@ -280,7 +280,9 @@ class MMC(PairLearner):
         def prove(L: Matrix) -> tuple[float, Matrix | None]:
             bound, slope = mean_distance.compute_bound(L)
             gap = 1 - mean_distance.mean(L) / bound
-            return gap, escape(lambda L: -mean_distance.mean(L), L, slope, least=10 * self.tol)
+            return gap, escape(
+                lambda L: -mean_distance.mean(L), L, slope, min_decrease=10 * self.tol
+            )
 
         try:
             with blas_for(4.0 * mean_distance.n_pairs * start.size):
@@ -414,7 +416,7 @@ class _MeanDistance:
             diagonal = self._squares.T @ weights / self.n_pairs
             return diagonal, float(diagonal.max())
         G = self.differences.scatter(weights) / self.n_pairs
-        return G, float(some_eigh(G, len(G) - 1, len(G) - 1)[0][0])
+        return G, float(partial_eigh(G, len(G) - 1, len(G) - 1)[0][0])
 
     def evaluate_in_metric(self, A: Matrix) -> tuple[float, Matrix]:
         """Return the mean of √(d'Ad) and its gradient in A."""

@@ -16,7 +16,7 @@ from nearfar.mahalanobis.priors import PRIORS, factor_prior
 from nearfar.notices import warn_of_limit
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend_with_proof
-from nearfar.solvers.eigen import least_eigenvalue, whitener
+from nearfar.solvers.eigen import compute_min_eigenvalue, whitener
 from nearfar.state import State, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
@@ -220,7 +220,7 @@ class SDML(PairLearner):
 
     def _choose_balance(self, inverse: Matrix, K: Matrix) -> float:
         T = whitener(inverse, 1e-12)
-        min_eigenvalue = least_eigenvalue(T.T @ K @ T)
+        min_eigenvalue = compute_min_eigenvalue(T.T @ K @ T)
         max_balance = -1 / min_eigenvalue if min_eigenvalue < 0 else np.inf
         if isinstance(self.balance, str):
             return float(min(_BALANCE, _FRACTION_OF_LARGEST * max_balance))

@@ -18,7 +18,7 @@ from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
 from nearfar.manifold.placing import OUT_OF_SAMPLE_METHODS, _Unfolding
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, boolean, integer, one_of, random_state, real
-from nearfar.solvers.proven_bound import mixed_bound
+from nearfar.solvers.proven_bound import find_mixed_bound
 from nearfar.solvers.stress_descent import StressDescent, descend_stress
 from nearfar.solvers.unfolding import (
     Bound,
@@ -28,12 +28,12 @@ from nearfar.solvers.unfolding import (
     UnfoldingInterrupted,
     laplacian_basis,
     relative_gap,
-    repaired,
-    turned_to_axes,
+    repair_factor,
+    rotate_to_axes,
 )
-from nearfar.solvers.unfolding_low_rank import landmark_start
+from nearfar.solvers.unfolding_low_rank import place_by_landmarks
 from nearfar.solvers.variational_program import (
-    Unfolded,
+    BasisSolution,
     unfold_with_inequalities,
     unfold_with_slack,
 )
@@ -279,11 +279,11 @@ class _Proof(NamedTuple):
 
     @classmethod
     def from_factors(cls, problem: Problem, factors: list[Matrix], weights: Vector) -> _Proof:
-        feasible = [repaired(problem, Y) for Y in factors]
+        feasible = [repair_factor(problem, Y) for Y in factors]
         best = int(np.argmax([problem.value(Y) for Y in feasible]))
-        values, Y = turned_to_axes(problem.edges, feasible[best])
+        values, Y = rotate_to_axes(problem.edges, feasible[best])
         residual = problem.residual(factors[best])
-        return cls(Y, values, problem.value(Y), residual, mixed_bound(problem, weights))
+        return cls(Y, values, problem.value(Y), residual, find_mixed_bound(problem, weights))
 
 
 def combine_components(
@@ -319,13 +319,13 @@ def scale_edges(points: Floats, pairs: NDArray[np.intp]) -> UnitEdges:
     return UnitEdges(edges, mean * size**2)
 
 
-def unfold_in_basis(problem: Problem, basis: Matrix) -> Unfolded:
+def unfold_in_basis(problem: Problem, basis: Matrix) -> BasisSolution:
     """Return the Gram matrix with the best objective in the span of centered basis functions."""
     edges = problem.edges
     differences = edges.differences(basis)
     C = basis.T @ (edges.masses[:, None] * basis)
     if problem.constraints == "inequality":
-        Y = landmark_start(edges)
+        Y = place_by_landmarks(edges)
         start = linalg.lstsq(C, basis.T @ (edges.masses[:, None] * Y))[0]
         return unfold_with_inequalities(differences, edges.squared, C, start)
     return unfold_with_slack(differences, edges.squared, C, problem.price)
@@ -339,6 +339,6 @@ def compute_root(Z: Matrix) -> Matrix:
 
 def _take_leading_axes(edges: Edges, Y: Matrix, count: int) -> Matrix:
     """Return the coordinates of Y on its first ``count`` principal axes, padded with zeros."""
-    _, axes = turned_to_axes(edges, Y)
+    _, axes = rotate_to_axes(edges, Y)
     axes = axes[:, :count]
     return np.pad(axes, ((0, 0), (0, count - axes.shape[1])))

@@ -14,11 +14,11 @@ from nearfar.manifold.graph_embedding import set_pairwise_tag
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.spectral_step import (
     distance_axes,
-    double_centered,
+    double_center,
     first_solution,
     leading_spectrum,
     principal_axes,
-    warn_of_empty,
+    warn_about_zero_coordinates,
 )
 from nearfar.state import State, floats
 
@@ -129,7 +129,7 @@ class ClassicalMDS(Embedding):
             coordinates = self._scale(check_distances(rows))
         else:
             coordinates = self._project(rows)
-        warn_of_empty("ClassicalMDS", self.eigenvalues_)
+        warn_about_zero_coordinates("ClassicalMDS", self.eigenvalues_)
         self.embedding_ = coordinates.astype(rows.dtype)
         return self
 
@@ -182,7 +182,7 @@ class ClassicalMDS(Embedding):
         squared = distances**2
         self._means = squared.mean(axis=0)
         values, vectors, self.negative_share_ = leading_spectrum(
-            double_centered(squared, in_place=True), self.n_components
+            double_center(squared, in_place=True), self.n_components
         )
         self.eigenvalues_ = values
         self._axes = distance_axes(values, vectors)

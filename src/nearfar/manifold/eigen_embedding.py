@@ -27,13 +27,13 @@ from nearfar.solvers.barycentric import (
 )
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.solvers.spectral_step import (
-    double_centered,
+    compute_negative_share,
+    double_center,
     first_axes,
     first_solution,
     is_positive,
     second_axes,
-    share_of_negative,
-    warn_of_empty,
+    warn_about_zero_coordinates,
 )
 from nearfar.state import Sizes, State, floats, need, none_or, number, object_of, optional
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, joined_rows
@@ -239,7 +239,7 @@ class EigenEmbedding(_GraphEmbedding):
         H = self._compute_matrix(points)
         if self.method in _DISTANCE_METHODS:
             self._means = H.mean(axis=0)
-            H = double_centered(H)
+            H = double_center(H)
         elif self.method != "lle":
             self._sums = H.sum(axis=1)
             H = H / np.sqrt(np.outer(self._sums, self._sums))
@@ -247,7 +247,7 @@ class EigenEmbedding(_GraphEmbedding):
         self.eigenvalues_ = values.copy()
         self.eigenvectors_ = fix_signs(vectors.T).T
         if self._solution == 1:
-            warn_of_empty("EigenEmbedding", values)
+            warn_about_zero_coordinates("EigenEmbedding", values)
         return self._scale_solution(self._compute_solution(), self._sums)
 
     def _compute_eigenpairs(self, H: Matrix) -> tuple[Matrix, Matrix, float]:
@@ -264,9 +264,9 @@ class EigenEmbedding(_GraphEmbedding):
             # The trivial eigenvector has eigenvalue 1. Subtracting 3 moves it to the end, at -2.
             trivial = np.sqrt(self._sums / self._sums.sum())
             values, vectors = descending_eigh(H - 3 * np.outer(trivial, trivial))
-            return values[:q], vectors[:, :q], share_of_negative(np.append(values[:-1], 1.0))
+            return values[:q], vectors[:, :q], compute_negative_share(np.append(values[:-1], 1.0))
         values, vectors = descending_eigh(H)
-        return values[:q], vectors[:, :q], share_of_negative(values)
+        return values[:q], vectors[:, :q], compute_negative_share(values)
 
     def _resolve_solution(self) -> int:
         if self.solution == "auto":

@@ -15,7 +15,7 @@ from nearfar.base import Embedding
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
-from nearfar.solvers.barycentric import interpolating_weights
+from nearfar.solvers.barycentric import compute_interpolating_weights
 from nearfar.solvers.spectral_step import smallest_eigenpairs
 from nearfar.state import State, floats, optional, table, whole
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, linked_graph
@@ -155,7 +155,7 @@ def interpolate_new_points(
 ) -> Matrix:
     """Return coordinates of new points as weighted sums of their neighbors' coordinates."""
     _, indices = kneighbors(points, queries, n_neighbors=n_neighbors)
-    weights = interpolating_weights(points, queries, indices, reg)
+    weights = compute_interpolating_weights(points, queries, indices, reg)
     return np.einsum("ij,ijk->ik", weights, coordinates[indices])
 
 

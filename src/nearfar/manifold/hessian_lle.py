@@ -13,7 +13,7 @@ from nearfar.base import LearnerTags
 from nearfar.blocks import row_blocks
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, _LocalEmbedding
 from nearfar.parameters import integer, none, real
-from nearfar.solvers.barycentric import local_grams
+from nearfar.solvers.barycentric import compute_local_grams
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
 
@@ -154,7 +154,7 @@ def _estimate_local_hessians(points: Floats, neighbors: NDArray[np.intp], q: int
     """
     m, k = neighbors.shape
     centers = np.asarray(points[neighbors].mean(axis=1, dtype=np.float64))
-    G = local_grams(points, centers, neighbors)
+    G = compute_local_grams(points, centers, neighbors)
     size = np.trace(G, axis1=1, axis2=2)
     _, axes = np.linalg.eigh(G / np.where(size > 0, size, 1.0)[:, None, None])
     tangent = axes[:, :, : -q - 1 : -1]

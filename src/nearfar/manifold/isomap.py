@@ -16,13 +16,13 @@ from nearfar.blocks import row_blocks
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, _GraphEmbedding
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import fix_signs
-from nearfar.solvers.shortest_paths import all_shortest_paths
+from nearfar.solvers.shortest_paths import compute_all_shortest_paths
 from nearfar.solvers.spectral_step import (
     distance_axes,
-    double_centered,
+    double_center,
     first_solution,
     leading_spectrum,
-    warn_of_empty,
+    warn_about_zero_coordinates,
 )
 from nearfar.state import State, floats, object_of
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
@@ -197,7 +197,7 @@ class Isomap(_GeodesicEmbedding):
         self, distances: Matrix, indices: Indices, landmarks: Indices
     ) -> Matrix:
         """Return squared distances times the axes, from the shortest paths of all rows."""
-        paths, order = all_shortest_paths(self._graph.symmetrized())
+        paths, order = compute_all_shortest_paths(self._graph.symmetrized())
         ordered_indices = np.argsort(order)[indices]
         products = np.empty((len(indices), self._axes.shape[1]))
         for block in row_blocks(len(indices), 24 * len(paths), at_most=256):
@@ -210,18 +210,18 @@ class Isomap(_GeodesicEmbedding):
     def _embed(self, points: Floats) -> Matrix:
         n = len(points)
         self._graph = self._build_connected_graph(points, self.n_neighbors)
-        paths, order = all_shortest_paths(self._graph.symmetrized())
+        paths, order = compute_all_shortest_paths(self._graph.symmetrized())
         sampled = np.linspace(0, n - 1, min(n, _N_SAMPLED_ROWS)).astype(np.intp)
         sampled_paths = paths[sampled]
         paths *= paths  # In place, because a second array of this size may not fit into memory.
         means = np.empty(n)
         means[order] = paths.mean(axis=0)
-        B = double_centered(paths, in_place=True)
+        B = double_center(paths, in_place=True)
         values, ordered_vectors, self.negative_share_ = leading_spectrum(B, self.n_components)
         vectors = np.empty_like(ordered_vectors)
         vectors[order] = ordered_vectors
         vectors = fix_signs(vectors.T).T
-        warn_of_empty("Isomap", values)
+        warn_about_zero_coordinates("Isomap", values)
         self.eigenvalues_ = values
         self._axes = distance_axes(values, vectors)
         # The eigenvectors sum to zero, so only the column means contribute.

@@ -17,7 +17,7 @@ from nearfar.solvers.spectral_step import (
     first_solution,
     is_positive,
     leading_spectrum,
-    warn_of_empty,
+    warn_about_zero_coordinates,
 )
 
 # Kernels that have no negative eigenvalues for any parameters.
@@ -162,7 +162,7 @@ class KernelPCA(KernelCoordinates, Embedding):
                 "The kernel maps all points to the same point, so the embedding would be zero. Use "
                 "another kernel or other kernel parameters."
             )
-        warn_of_empty("KernelPCA", values)
+        warn_about_zero_coordinates("KernelPCA", values)
         self.eigenvalues_ = values
         self._basis = first_axes(values, vectors)[:, has_variance]
         self.n_directions_ = int(has_variance.sum())

@@ -18,9 +18,9 @@ from nearfar.manifold.isomap import (
 from nearfar.parameters import integer, random_state
 from nearfar.solvers.spectral_step import (
     distance_axes,
-    double_centered,
+    double_center,
     leading_spectrum,
-    warn_of_empty,
+    warn_about_zero_coordinates,
 )
 from nearfar.state import State, floats, indices
 from nearfar.summaries.neighbor_graph import Disconnected
@@ -132,9 +132,9 @@ class LandmarkIsomap(_GeodesicEmbedding):
         squared_between = squared[:, self.landmarks_]
         means = squared_between.mean(axis=0)
         values, vectors, self.negative_share_ = leading_spectrum(
-            double_centered(squared_between, in_place=True), self.n_components
+            double_center(squared_between, in_place=True), self.n_components
         )
-        warn_of_empty("LandmarkIsomap", values)
+        warn_about_zero_coordinates("LandmarkIsomap", values)
         self.eigenvalues_ = values
         self._axes = distance_axes(values, vectors)
         self._shift = -0.5 * means @ self._axes

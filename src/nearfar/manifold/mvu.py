@@ -26,14 +26,14 @@ from nearfar.solvers.unfolding import (
     Problem,
     Unfolding,
     UnfoldingInterrupted,
-    least_price,
+    compute_min_price,
     relative_gap,
-    turned_to_axes,
+    rotate_to_axes,
 )
 from nearfar.solvers.unfolding_certificate import Certificate, certify
 from nearfar.solvers.unfolding_face import unfold_on_face
-from nearfar.solvers.unfolding_interior import interior_point
-from nearfar.solvers.unfolding_low_rank import low_rank
+from nearfar.solvers.unfolding_interior import solve_by_interior_point
+from nearfar.solvers.unfolding_low_rank import solve_low_rank
 from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
 from nearfar.summaries.weighted_graph import neighbor_graph
 
@@ -397,7 +397,7 @@ class MVU(_Unfolding):
                 'constraints: "inequality" is the easiest to solve.',
                 ConvergenceWarning,
             )
-        values, factor = turned_to_axes(edges, certificate.factor)
+        values, factor = rotate_to_axes(edges, certificate.factor)
         representatives = np.unique(groups, return_index=True)[1]  # One row per merged point.
         return _Component(
             rows,
@@ -420,12 +420,14 @@ class MVU(_Unfolding):
         if self.constraints not in ("l1", "squared"):
             return 1.0
         min_price = (
-            least_price(edges) if self.constraints == "l1" and self.objective == "max" else 0.0
+            compute_min_price(edges)
+            if self.constraints == "l1" and self.objective == "max"
+            else 0.0
         )
         if self.slack_penalty == "auto":
             price = _AUTOMATIC_OMEGA / (1 - _AUTOMATIC_OMEGA)
             if self.constraints == "l1":
-                price = _AUTOMATIC_PRICE * (min_price or least_price(edges))
+                price = _AUTOMATIC_PRICE * (min_price or compute_min_price(edges))
         elif self.slack_penalty == 1:
             raise ValueError(
                 "slack_penalty=1 gives the variance no weight. Set slack_penalty to less than 1."
@@ -475,7 +477,7 @@ class MVU(_Unfolding):
         return (second_solution, second_certificate) if is_better else (solution, certificate)
 
     def _has_converged(self, certificate: Certificate) -> bool:
-        return certificate.gap <= self.tol and certificate.met
+        return certificate.gap <= self.tol and certificate.is_feasible
 
     def _select_solvers(self, n_edges: int) -> tuple[str, str | None]:
         """Return the first solver, and the second solver or None."""
@@ -506,13 +508,13 @@ class MVU(_Unfolding):
             )
         except UnfoldingInterrupted as interrupt:
             self._interrupt = interrupt
-            return interrupt.found
+            return interrupt.result
 
     def _solve(self, problem: Problem, groups: Indices, solver: str) -> Unfolding:
         options: dict[str, Any] = {"max_iter": self.max_iter, "report": report_of(self)}
         try:
             if solver == "interior_point":
-                return interior_point(problem, tol=0.1 * self.tol, **options)
+                return solve_by_interior_point(problem, tol=0.1 * self.tol, **options)
             start = self._start
             if start is not None:
                 start = (
@@ -520,10 +522,10 @@ class MVU(_Unfolding):
                     if len(start) == len(groups)
                     else None
                 )
-            return low_rank(problem, start=start, tol=self.tol, **options)
+            return solve_low_rank(problem, start=start, tol=self.tol, **options)
         except UnfoldingInterrupted as interrupt:
             self._interrupt = interrupt
-            return interrupt.found
+            return interrupt.result
 
     def _gather(self, points: Floats, codes: Indices, components: list[_Component]) -> Matrix:
         """Combine the components into one block-diagonal K and set the fitted attributes."""

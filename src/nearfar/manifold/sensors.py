@@ -14,7 +14,7 @@ from nearfar.extras import require
 from nearfar.manifold.basis_unfolding import compute_root, unfold_in_basis
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.solvers.stress_descent import StressDescent, descend_stress
-from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, turned_to_axes
+from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, rotate_to_axes
 
 # Default of ω / (1 - ω) times λ_2, the second eigenvalue of the graph Laplacian. It is lower than
 # that of VariationalMVU and allows more slack: the last stage fits the lengths anyway, and a start
@@ -324,7 +324,7 @@ def _check_anchors(
 
 
 def _take_leading_axes(graph: Edges, Y: Matrix, count: int) -> Matrix:
-    _, axes = turned_to_axes(graph, Y)
+    _, axes = rotate_to_axes(graph, Y)
     axes = axes[:, :count]
     return np.pad(axes, ((0, 0), (0, count - axes.shape[1])))
 

@@ -10,20 +10,22 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import blas_threads, map_in_order, row_blocks
-from nearfar.search.candidates import SPARE, check_n_neighbors, ranked, without_self
+from nearfar.search.candidates import SPARE, check_n_neighbors, rank_candidates, remove_self
 from nearfar.search.exact_search import kneighbors
-from nearfar.search.faiss_search import faiss_threads
-from nearfar.search.placed_rows import PlacedRows, placed
+from nearfar.search.faiss_search import set_faiss_threads
+from nearfar.search.placed_rows import PlacedRows, place_rows
 
 INDEXES = ("ivf", "hnsw")
 _FLOAT32 = np.dtype(np.float32)
-# The effort is doubled until this fraction of the neighbors of _SAMPLE rows is found. The recall is
-# then measured on as many other rows.
+# Fraction of the true neighbors that the search must find on a sample. Its effort is doubled until
+# it does.
 _RECALL = 0.95
+# Number of rows in that sample, and in a second sample on which the recall is then measured.
 _SAMPLE = 256
-_LEAST_EFFORT = 8
+# Effort of the first attempt: number of lists, or size of the candidate list.
+_MIN_EFFORT = 8
 # Minimum number of rows per list, below which its center cannot be estimated well.
-_ROWS_IN_A_LIST = 39
+_MIN_ROWS_PER_LIST = 39
 
 _Search = Callable[[Floats, int, int], Indices]
 
@@ -46,87 +48,91 @@ def approximate_kneighbors(
     equal seeds give equal results.
     """
     n = len(X)
-    check_n_neighbors(n_neighbors, n, without_self=True)
+    check_n_neighbors(n_neighbors, n, excludes_self=True)
     random = check_random_state(random_state)
     seed = int(random.randint(np.iinfo(np.int32).max))
-    rows, _ = placed(X, X)
-    search, most = (_parted if kind == "ivf" else _graph)(rows, seed)
-    wanted = n_neighbors + 1  # Each row finds itself.
-    n_candidates = min(wanted + SPARE, n)
+    rows, _ = place_rows(X, X)
+    search, max_effort = (_build_inverted_file if kind == "ivf" else _build_graph)(rows, seed)
+    n_requested = n_neighbors + 1  # Each row finds itself.
+    n_candidates = min(n_requested + SPARE, n)
 
-    def found(asked: Indices, effort: int) -> Indices:
-        return search(rows.block(asked, _FLOAT32), n_candidates, effort)
+    def find_candidates(query_ids: Indices, effort: int) -> Indices:
+        return search(rows.block(query_ids, _FLOAT32), n_candidates, effort)
 
-    def recall_on(sample: Indices, effort: int) -> float:
-        near = kneighbors(X, X[sample], n_neighbors=wanted)[1]
-        hit = (near[:, :, None] == found(sample, effort)[:, None]).any(axis=2)
-        return float(hit[near != sample[:, None]].mean())
+    def measure_recall(sample: Indices, effort: int) -> float:
+        neighbors = kneighbors(X, X[sample], n_neighbors=n_requested)[1]
+        is_found = (neighbors[:, :, None] == find_candidates(sample, effort)[:, None]).any(axis=2)
+        return float(is_found[neighbors != sample[:, None]].mean())
 
-    tuned_on, judged_on = np.array_split(random.permutation(n)[: 2 * _SAMPLE], 2)
-    effort = min(_LEAST_EFFORT, most)
-    while effort < most and recall_on(tuned_on, effort) < _RECALL:
-        effort = min(2 * effort, most)
-    recall = recall_on(judged_on, effort)
+    tuning_rows, test_rows = np.array_split(random.permutation(n)[: 2 * _SAMPLE], 2)
+    effort = min(_MIN_EFFORT, max_effort)
+    while effort < max_effort and measure_recall(tuning_rows, effort) < _RECALL:
+        effort = min(2 * effort, max_effort)
+    recall = measure_recall(test_rows, effort)
 
-    distances = np.empty((n, wanted))
-    indices = np.empty((n, wanted), np.intp)
+    distances = np.empty((n, n_requested))
+    indices = np.empty((n, n_requested), np.intp)
 
-    def settle(block: slice) -> None:
-        asked = np.arange(n)[block]
-        candidates = found(asked, effort)
-        short = np.asarray((candidates < 0).any(axis=1))
-        measured, order = ranked(X, X[block], np.where(short[:, None], 0, candidates))
-        distances[block], indices[block] = measured[:, :wanted], order[:, :wanted]
-        if short.any():  # The index found too few candidates for these rows: search them exactly.
-            again = asked[short]
-            distances[again], indices[again] = kneighbors(
-                X, X[again], n_neighbors=wanted, n_threads=1
+    def process_block(block: slice) -> None:
+        query_ids = np.arange(n)[block]
+        candidates = find_candidates(query_ids, effort)
+        has_too_few = np.asarray((candidates < 0).any(axis=1))
+        measured, order = rank_candidates(
+            X, X[block], np.where(has_too_few[:, None], 0, candidates)
+        )
+        distances[block], indices[block] = measured[:, :n_requested], order[:, :n_requested]
+        if (
+            has_too_few.any()
+        ):  # The index found too few candidates for these rows: search them exactly.
+            incomplete = query_ids[has_too_few]
+            distances[incomplete], indices[incomplete] = kneighbors(
+                X, X[incomplete], n_neighbors=n_requested, n_threads=1
             )
 
     blocks = row_blocks(n, 64 * n_candidates, at_most=1024)
-    for _ in map_in_order(settle, blocks, blas_threads()):
+    for _ in map_in_order(process_block, blocks, blas_threads()):
         pass
-    return *without_self(distances, indices), recall
+    return *remove_self(distances, indices), recall
 
 
-def _parted(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
+def _build_inverted_file(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
     """Build an inverted file. Its effort is the number of lists searched."""
     n, p = rows.X.shape
-    n_parts = max(1, min(int(4 * np.sqrt(n)), n // _ROWS_IN_A_LIST))
-    with faiss_threads(1) as faiss:
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(p), p, n_parts, faiss.METRIC_L2)
+    n_lists = max(1, min(int(4 * np.sqrt(n)), n // _MIN_ROWS_PER_LIST))
+    with set_faiss_threads(1) as faiss:
+        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(p), p, n_lists, faiss.METRIC_L2)
         index.own_fields = False
         index.cp.seed = seed
-        trained = np.random.RandomState(seed).permutation(n)[: 64 * n_parts]
-        index.train(rows.block(np.sort(trained), _FLOAT32))
-        _add(index, rows)
+        training_rows = np.random.RandomState(seed).permutation(n)[: 64 * n_lists]
+        index.train(rows.block(np.sort(training_rows), _FLOAT32))
+        _add_rows(index, rows)
 
     def search(queries: Floats, n_candidates: int, effort: int) -> Indices:
-        with faiss_threads(1) as faiss:
-            how = faiss.SearchParametersIVF(nprobe=effort)
-            return np.asarray(index.search(queries, n_candidates, params=how)[1], np.intp)
+        with set_faiss_threads(1) as faiss:
+            parameters = faiss.SearchParametersIVF(nprobe=effort)
+            return np.asarray(index.search(queries, n_candidates, params=parameters)[1], np.intp)
 
-    return search, n_parts
+    return search, n_lists
 
 
-def _graph(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
+def _build_graph(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
     """Build a hierarchical graph of close rows. Its effort is the size of the candidate list."""
     n, p = rows.X.shape
-    with faiss_threads(1) as faiss:
+    with set_faiss_threads(1) as faiss:
         index = faiss.IndexHNSWFlat(p, 16)
         index.hnsw.efConstruction = 100
         index.hnsw.rng = faiss.RandomGenerator(seed)
-        _add(index, rows)
+        _add_rows(index, rows)
 
     def search(queries: Floats, n_candidates: int, effort: int) -> Indices:
-        with faiss_threads(1) as faiss:
-            how = faiss.SearchParametersHNSW(efSearch=max(effort, n_candidates))
-            return np.asarray(index.search(queries, n_candidates, params=how)[1], np.intp)
+        with set_faiss_threads(1) as faiss:
+            parameters = faiss.SearchParametersHNSW(efSearch=max(effort, n_candidates))
+            return np.asarray(index.search(queries, n_candidates, params=parameters)[1], np.intp)
 
     return search, n
 
 
-def _add(index: Any, rows: PlacedRows) -> None:
+def _add_rows(index: Any, rows: PlacedRows) -> None:
     n, p = rows.X.shape
     for block in row_blocks(n, 4 * p, at_most=1 << 16):
         index.add(rows.block(block, _FLOAT32))

@@ -98,15 +98,17 @@ class MeanSplitBallTree:
             points = self.X[rows]
             center = points.mean(axis=0)
             index = len(self.nodes)
-            self.nodes.append(Ball(center, float(_lengths(points, center).max()), rows, ()))
+            self.nodes.append(
+                Ball(center, float(_compute_distances(points, center).max()), rows, ())
+            )
             if parent >= 0:
-                known = self.nodes[parent]
-                self.nodes[parent] = known._replace(children=(*known.children, index))
+                parent_node = self.nodes[parent]
+                self.nodes[parent] = parent_node._replace(children=(*parent_node.children, index))
             if len(rows) > self.leaf_size:
-                left = _side(points, rng)
+                is_left = _split_at_mean(points, rng)
                 # All on one side: duplicates, or points whose distances are rounding errors.
-                if left.any() and not left.all():
-                    pending += [(rows[left], index), (rows[~left], index)]
+                if is_left.any() and not is_left.all():
+                    pending += [(rows[is_left], index), (rows[~is_left], index)]
 
     def query(self, Q: ArrayLike, k: int = 1) -> tuple[Matrix, Indices]:
         """Find the nearest points to each query.
@@ -136,7 +138,7 @@ class MeanSplitBallTree:
         distances = np.empty((len(queries), k))
         indices = np.empty((len(queries), k), np.intp)
         for row, query in enumerate(queries):
-            distances[row], indices[row] = self._nearest(query, k)
+            distances[row], indices[row] = self._find_nearest(query, k)
         return distances, indices
 
     def query_radius(self, q: ArrayLike, r: float) -> Indices:
@@ -157,61 +159,63 @@ class MeanSplitBallTree:
         query = np.asarray(q, dtype=np.float64)
         if query.shape != self.X.shape[1:]:
             raise ValueError(f"q must have shape {self.X.shape[1:]}; got {query.shape}.")
-        found = [np.zeros(0, np.intp)]
+        hits = [np.zeros(0, np.intp)]
         pending = [0]
         while pending:
             node = self.nodes[pending.pop()]
-            if self._bound(query, node) > r:
+            if self._bound_distance(query, node) > r:
                 continue
             if node.children:
                 pending += node.children
             else:
-                found.append(node.rows[_lengths(self.X[node.rows], query) <= r])
-        return np.sort(np.concatenate(found))
+                hits.append(node.rows[_compute_distances(self.X[node.rows], query) <= r])
+        return np.sort(np.concatenate(hits))
 
-    def _nearest(self, query: Matrix, k: int) -> tuple[Matrix, Indices]:
+    def _find_nearest(self, query: Matrix, k: int) -> tuple[Matrix, Indices]:
         """Search depth first, the child with the closer center first."""
         distances, indices = np.full(k, np.inf), np.full(k, len(self.X), np.intp)
         pending = [0]
         while pending:
             node = self.nodes[pending.pop()]
             # Do not skip at equality: a point as far as the k-th may have a smaller index.
-            if self._bound(query, node) > distances[-1]:
+            if self._bound_distance(query, node) > distances[-1]:
                 continue
             if node.children:
                 # The list is a stack, so the closest child goes last.
                 pending += sorted(
                     node.children,
-                    key=lambda child: -_length(query - self.nodes[child].center),
+                    key=lambda child: -_compute_length(query - self.nodes[child].center),
                 )
             else:
-                distances = np.concatenate([distances, _lengths(self.X[node.rows], query)])
+                distances = np.concatenate(
+                    [distances, _compute_distances(self.X[node.rows], query)]
+                )
                 indices = np.concatenate([indices, node.rows])
                 best = np.lexsort((indices, distances))[:k]
                 distances, indices = distances[best], indices[best]
         return distances, indices
 
-    def _bound(self, query: Matrix, node: Ball) -> float:
+    def _bound_distance(self, query: Matrix, node: Ball) -> float:
         """Return a lower bound on the distance to the node's points, minus the rounding error."""
-        length = _length(query - node.center)
+        length = _compute_length(query - node.center)
         rounding = 4 * (len(query) + 4) * float(np.finfo(np.float64).eps)
         return length - node.radius - rounding * (length + node.radius)
 
 
-def _side(points: Matrix, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _split_at_mean(points: Matrix, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Return a mask of the points beyond the mean along the longest direction."""
     start = points[rng.integers(len(points))]
-    first = points[np.argmax(_lengths(points, start))]
-    second = points[np.argmax(_lengths(points, first))]
-    along = (points - second) @ (first - second)
-    return np.asarray(along > along.mean())
+    first = points[np.argmax(_compute_distances(points, start))]
+    second = points[np.argmax(_compute_distances(points, first))]
+    projections = (points - second) @ (first - second)
+    return np.asarray(projections > projections.mean())
 
 
-def _lengths(points: Matrix, query: Matrix) -> Matrix:
+def _compute_distances(points: Matrix, query: Matrix) -> Matrix:
     difference: NDArray[Any] = points - query
     difference *= difference
     return np.asarray(np.sqrt(difference.sum(axis=1)))
 
 
-def _length(vector: Matrix) -> float:
+def _compute_length(vector: Matrix) -> float:
     return float(np.sqrt(vector @ vector))

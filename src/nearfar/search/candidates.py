@@ -14,52 +14,52 @@ from nearfar.blocks import row_blocks
 # Number of candidates beyond the k-th. The farthest shows whether the cut at k is safe.
 SPARE = 8
 # Maximum number of entries per block of differences, so that the block stays in the cache.
-_NUMBERS_AT_ONCE = 1 << 16
+_MAX_ENTRIES_PER_BLOCK = 1 << 16
 # Approximate number of rows whose median is the center.
-_ROWS_FOR_A_CENTER = 250
+_N_CENTER_ROWS = 250
 
 
-def check_n_neighbors(n_neighbors: int, n_samples: int, *, without_self: bool) -> None:
+def check_n_neighbors(n_neighbors: int, n_samples: int, *, excludes_self: bool) -> None:
     """Raise a ValueError unless n_neighbors is an integer between 1 and the number of rows."""
-    most = n_samples - without_self
-    if most < 1:
+    maximum = n_samples - excludes_self
+    if maximum < 1:
         raise ValueError(
             f"n_neighbors={n_neighbors!r} needs at least 2 rows, because a row is not its own "
             f"neighbor; X has {n_samples} row(s)."
         )
-    whole = isinstance(n_neighbors, Integral) and not isinstance(n_neighbors, bool)
-    if not whole or not 1 <= n_neighbors <= most:
-        of = "rows of X minus the row itself" if without_self else "rows of X"
+    is_integer = isinstance(n_neighbors, Integral) and not isinstance(n_neighbors, bool)
+    if not is_integer or not 1 <= n_neighbors <= maximum:
+        described = "rows of X minus the row itself" if excludes_self else "rows of X"
         raise ValueError(
-            f"n_neighbors must be an integer from 1 to {most} (the number of {of}); "
+            f"n_neighbors must be an integer from 1 to {maximum} (the number of {described}); "
             f"got {n_neighbors!r}."
         )
 
 
-def ranked(X: Floats, Q: Floats, candidates: Indices) -> tuple[Matrix, Indices]:
+def rank_candidates(X: Floats, Q: Floats, candidates: Indices) -> tuple[Matrix, Indices]:
     """Sort each query's candidates by exact distance, then index."""
     indices = np.sort(candidates, axis=1)
     distances = np.empty(indices.shape)
     n_candidates, p = indices.shape[1], X.shape[1]
-    few = max(1, _NUMBERS_AT_ONCE // max(1, n_candidates * p))
-    for block in row_blocks(len(Q), 16 * n_candidates * p, at_most=few):
+    block_size = max(1, _MAX_ENTRIES_PER_BLOCK // max(1, n_candidates * p))
+    for block in row_blocks(len(Q), 16 * n_candidates * p, at_most=block_size):
         difference = np.subtract(X[indices[block]], Q[block][:, None], dtype=np.float64)
-        distances[block] = _lengths(difference.reshape(-1, p)).reshape(-1, n_candidates)
+        distances[block] = _compute_lengths(difference.reshape(-1, p)).reshape(-1, n_candidates)
     order = np.argsort(distances, axis=1, kind="stable")
     return np.take_along_axis(distances, order, 1), np.take_along_axis(indices, order, 1)
 
 
-def pair_distances(X: Floats, Q: Floats, columns: Indices, rows: Indices) -> Matrix:
+def compute_pair_distances(X: Floats, Q: Floats, columns: Indices, rows: Indices) -> Matrix:
     """Return ``||X[columns[m]] - Q[rows[m]]||`` for each pair ``m``, from float64 differences."""
     p = X.shape[1]
     distances = np.empty(len(rows))
-    for pairs in row_blocks(len(rows), 24 * p, at_most=max(1, _NUMBERS_AT_ONCE // p)):
+    for pairs in row_blocks(len(rows), 24 * p, at_most=max(1, _MAX_ENTRIES_PER_BLOCK // p)):
         difference = np.subtract(X[columns[pairs]], Q[rows[pairs]], dtype=np.float64)
-        distances[pairs] = _lengths(difference)
+        distances[pairs] = _compute_lengths(difference)
     return distances
 
 
-def first_of_pairs(
+def select_first_pairs(
     rows: Indices, columns: Indices, distances: Matrix, counts: Indices, k: int
 ) -> tuple[Matrix, Indices]:
     """Return the first ``k`` pairs of each query by distance, then column.
@@ -78,19 +78,19 @@ def first_of_pairs(
     return distances[order], columns[order]
 
 
-def _lengths(difference: Matrix) -> Matrix:
+def _compute_lengths(difference: Matrix) -> Matrix:
     difference *= difference
     # ``sum`` adds each row in the same order at any position in the array; einsum does not.
     return np.sqrt(difference.sum(axis=1))
 
 
-def reach_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
+def compute_reach(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
     """Return the largest squared distance the expanded form may give a row within ``radius``."""
     with np.errstate(over="ignore"):
-        return radius**2 + rounding_of(norms, radius, p, dtype)
+        return radius**2 + bound_rounding(norms, radius, p, dtype)
 
 
-def rounding_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
+def bound_rounding(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
     r"""Bound the error of the expanded squared distance of a row within ``radius``.
 
     Let u be half the spacing of floating-point numbers at 1. For a query q and a row x whose
@@ -105,92 +105,97 @@ def rounding_of(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> 
     """
     limits, exact = np.finfo(dtype), np.finfo(np.float64)
     with np.errstate(over="ignore"):
-        share = 1.1 * (p + 8) * (float(limits.eps) / 2 + float(exact.eps))
-        return share * (2 * np.sqrt(norms) + radius) ** 2 + 4 * p * float(limits.tiny)
+        factor = 1.1 * (p + 8) * (float(limits.eps) / 2 + float(exact.eps))
+        return factor * (2 * np.sqrt(norms) + radius) ** 2 + 4 * p * float(limits.tiny)
 
 
-def reach_of_nearest(norms: Matrix, squared: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
+def compute_reach_of_nearest(
+    norms: Matrix, squared: Matrix, p: int, dtype: np.dtype[Any]
+) -> Matrix:
     r"""Bound the expanded squared distances of the k nearest rows.
 
-    The expanded form gives k rows ``squared`` or less. Let e be the :func:`rounding_of` a row at
-    the square root of ``squared``, which is at most a twentieth of :math:`(2\|q\| + r)^2`. Then k
-    rows are within :math:`r^2 \le squared + 2.3 e`, and the expanded form adds at most another 2.3
-    e for rows within that radius.
+    For k rows, the expanded form gives ``squared`` or less. Let e be the error bound
+    (:func:`bound_rounding`) of a row whose distance r is the square root of ``squared``. It is at
+    most a twentieth of :math:`(2\|q\| + r)^2`. Then k rows are within a squared distance of
+    squared + 2.3 e, and for rows within that radius the expanded form adds at most another 2.3 e.
     """
     squared = np.maximum(squared, 0)
-    return squared + 5 * rounding_of(norms, np.sqrt(squared), p, dtype)
+    return squared + 5 * bound_rounding(norms, np.sqrt(squared), p, dtype)
 
 
-def center_of(X: Floats) -> Matrix:
-    """Return a point in the middle of the data, relative to which the expanded form rounds.
+def compute_center(X: Floats) -> Matrix:
+    """Return a point in the middle of the data, as the origin of expanded squared distances.
 
-    It is a median, because a single distant row would move the mean away from all others. A sample
-    of rows suffices, because any point close to the data works.
+    The point is a median, because a single distant row would move the mean away from all others. A
+    sample of rows suffices, because any point close to the data works.
     """
-    some = X[:: 1 + len(X) // _ROWS_FOR_A_CENTER].T.astype(np.float64, order="C")
-    return middle(some)
+    sample = X[:: 1 + len(X) // _N_CENTER_ROWS].T.astype(np.float64, order="C")
+    return compute_upper_median(sample)
 
 
-def middle(values: Matrix) -> Matrix:
-    """Return the upper median along the last axis, much faster than NumPy for small arrays."""
-    place = values.shape[-1] // 2
-    return np.asarray(np.partition(values, place, axis=-1)[..., place])
+def compute_upper_median(values: Matrix) -> Matrix:
+    """Return the upper median along the last axis, faster than NumPy's median for small arrays."""
+    position = values.shape[-1] // 2
+    return np.asarray(np.partition(values, position, axis=-1)[..., position])
 
 
-def centered(X: Floats, center: Matrix, dtype: np.dtype[Any]) -> Floats:
+def subtract_center(X: Floats, center: Matrix, dtype: np.dtype[Any]) -> Floats:
     """Return ``X - center``, computed in float64 and rounded once to ``dtype``."""
     with np.errstate(over="ignore", invalid="ignore"):
         Z = np.empty(X.shape, dtype)
         np.subtract(X, center, out=Z, dtype=np.float64, casting="same_kind")
-        if not squared_norms(Z).max(initial=0) < np.finfo(dtype).max / 16:
+        if not compute_squared_norms(Z).max(initial=0) < np.finfo(dtype).max / 16:
             raise ValueError(
-                f"Squared distances overflow {dtype}: the largest value found is "
+                f"Squared distances overflow {dtype}: the largest absolute value is "
                 f"{np.abs(X).max():.3g}. Divide the data by a constant."
             )
     return Z
 
 
-def squared_norms(Z: Floats) -> Matrix:
+def compute_squared_norms(Z: Floats) -> Matrix:
     """Return the squared norms of rows, in float64."""
     return np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
 
 
-def without_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
+def remove_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
     """Remove row ``i`` from its own neighbors, or the last neighbor if it is not among them."""
     n, k = indices.shape
-    other = indices != np.arange(n)[:, None]
-    other[other.all(axis=1), -1] = False
-    return distances[other].reshape(n, k - 1), indices[other].reshape(n, k - 1)
+    mask = indices != np.arange(n)[:, None]
+    mask[mask.all(axis=1), -1] = False
+    return distances[mask].reshape(n, k - 1), indices[mask].reshape(n, k - 1)
 
 
-def row_bytes(X: Floats) -> NDArray[np.void]:
-    """View each row as one item. Rows that differ in the sign of a zero count as different."""
+def view_rows_as_bytes(X: Floats) -> NDArray[np.void]:
+    """Return a view with one item per row. Rows that differ in the sign of a zero are different."""
     return X.view(np.dtype((np.void, X.itemsize * X.shape[1])))[:, 0]
 
 
-def identical_rows(X: Floats) -> tuple[Indices, Mask]:
-    """Return an order in which identical rows are adjacent, and a mask of where each set starts.
+def find_identical_rows(X: Floats) -> tuple[Indices, Mask]:
+    """Return an order in which identical rows are adjacent, and a mask of each set's first row.
 
-    Within a set the indices ascend. Rows that differ in the sign of a zero count as different. The
-    function sorts hashes instead of copies of rows, and then compares rows of equal hash.
+    Within a set, indices are in ascending order. Rows that differ in the sign of a zero count as
+    different. The function sorts hashes instead of copies of rows, and then compares rows with
+    equal hashes.
     """
     hashes = np.empty(len(X), np.uint64)
     weights = np.random.default_rng(0).integers(2**64, size=X.shape[1], dtype=np.uint64)
-    size = max(1, _NUMBERS_AT_ONCE // X.shape[1])
+    size = max(1, _MAX_ENTRIES_PER_BLOCK // X.shape[1])
     for block in row_blocks(len(X), 16 * X.shape[1], at_most=size):
-        bits = _bits(X[block]).astype(np.uint64)
+        bits = _view_as_bits(X[block]).astype(np.uint64)
         # The trailing bits of most floats are zero, and multiplication would keep them zero.
         bits ^= bits >> np.uint64(8 * X.itemsize // 2)
         hashes[block] = bits @ weights
     order = np.argsort(hashes, kind="stable")
     starts = np.ones(len(X), bool)
     starts[1:] = hashes[order[1:]] != hashes[order[:-1]]
-    alike = np.flatnonzero(~starts)
-    for block in row_blocks(len(alike), 16 * X.shape[1], at_most=size):
-        here = alike[block]
-        starts[here] = (_bits(X[order[here]]) != _bits(X[order[here - 1]])).any(axis=1)
+    same_hash = np.flatnonzero(~starts)
+    for block in row_blocks(len(same_hash), 16 * X.shape[1], at_most=size):
+        positions = same_hash[block]
+        starts[positions] = (
+            _view_as_bits(X[order[positions]]) != _view_as_bits(X[order[positions - 1]])
+        ).any(axis=1)
     return order, starts
 
 
-def _bits(rows: Floats) -> NDArray[np.unsignedinteger[Any]]:
+def _view_as_bits(rows: Floats) -> NDArray[np.unsignedinteger[Any]]:
     return np.ascontiguousarray(rows).view(f"u{rows.itemsize}")

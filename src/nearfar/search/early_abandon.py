@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import row_blocks
-from nearfar.search.block_search import nearest_by_blocks, rows_at_once
+from nearfar.search.block_search import choose_block_size, find_nearest_by_blocks
 from nearfar.search.candidates import (
     SPARE,
-    center_of,
-    centered,
     check_n_neighbors,
-    pair_distances,
-    ranked,
-    reach_of,
-    squared_norms,
-    without_self,
+    compute_center,
+    compute_pair_distances,
+    compute_reach,
+    compute_squared_norms,
+    rank_candidates,
+    remove_self,
+    subtract_center,
 )
-from nearfar.search.placed_rows import placed
+from nearfar.search.placed_rows import place_rows
 from nearfar.solvers.eigen import descending_eigh
 
 # Fraction of the variance in the leading axes, which one matrix product handles first.
-_LEADING_SHARE = 0.9
+_LEADING_FRACTION = 0.9
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
 
@@ -63,7 +63,7 @@ def early_abandon_kneighbors(
            [1, 0],
            [1, 2]])
     """
-    check_n_neighbors(n_neighbors, len(X), without_self=queries is None)
+    check_n_neighbors(n_neighbors, len(X), excludes_self=queries is None)
     p = X.shape[1]
     if n_leading is not None and not 1 <= n_leading <= p:
         raise ValueError(
@@ -71,46 +71,63 @@ def early_abandon_kneighbors(
         )
     X = np.ascontiguousarray(X)
     if queries is None:
-        return without_self(*_nearest(X, X, n_neighbors + 1, n_leading))
-    return _nearest(X, np.ascontiguousarray(queries), n_neighbors, n_leading)
+        return remove_self(*_find_nearest(X, X, n_neighbors + 1, n_leading))
+    return _find_nearest(X, np.ascontiguousarray(queries), n_neighbors, n_leading)
 
 
-def _nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[Matrix, Indices]:
-    center = center_of(X)
-    points = centered(X, center, _FLOAT64)
+def _find_nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[Matrix, Indices]:
+    center = compute_center(X)
+    points = subtract_center(X, center, _FLOAT64)
     variances, axes = descending_eigh(points.T @ points)
     if n_leading is None:
-        share = np.cumsum(variances) >= _LEADING_SHARE * variances.sum()
-        n_leading = 1 + int(np.argmax(share))
+        is_enough = np.cumsum(variances) >= _LEADING_FRACTION * variances.sum()
+        n_leading = 1 + int(np.argmax(is_enough))
     points = points @ axes
-    queries = points if Q is X else centered(Q, center, _FLOAT64) @ axes
+    queries = points if Q is X else subtract_center(Q, center, _FLOAT64) @ axes
 
     # Scale, so that squares neither overflow nor underflow in float32.
-    scale = float(np.sqrt(max(squared_norms(points).max(), squared_norms(queries).max()))) or 1.0
+    scale = (
+        float(
+            np.sqrt(max(compute_squared_norms(points).max(), compute_squared_norms(queries).max()))
+        )
+        or 1.0
+    )
     leading = (points[:, :n_leading] / scale).astype(np.float32)
-    asked = (queries[:, :n_leading] / scale).astype(np.float32)
-    near_points, near_queries = placed(leading, asked)
+    leading_queries = (queries[:, :n_leading] / scale).astype(np.float32)
+    placed_points, placed_queries = place_rows(leading, leading_queries)
     radius = np.empty(len(Q))
-    for block in row_blocks(len(Q), 24 * rows_at_once(len(X), n_leading, _FLOAT32), at_most=2048):
+    for block in row_blocks(
+        len(Q), 24 * choose_block_size(len(X), n_leading, _FLOAT32), at_most=2048
+    ):
         n_candidates = min(k + SPARE, len(X))
-        _, candidates = nearest_by_blocks(near_points, near_queries, block, n_candidates, _FLOAT32)
-        radius[block] = ranked(X, Q[block], candidates)[0][:, k - 1]
-    reach = _largest_sum(squared_norms(queries), radius, X.shape[1])
-    reach_leading = reach_of(squared_norms(asked), np.sqrt(reach) / scale, n_leading, _FLOAT32)
+        _, candidates = find_nearest_by_blocks(
+            placed_points, placed_queries, block, n_candidates, _FLOAT32
+        )
+        radius[block] = rank_candidates(X, Q[block], candidates)[0][:, k - 1]
+    reach = _bound_sum(compute_squared_norms(queries), radius, X.shape[1])
+    reach_leading = compute_reach(
+        compute_squared_norms(leading_queries), np.sqrt(reach) / scale, n_leading, _FLOAT32
+    )
 
     distances = np.empty((len(Q), k))
     indices = np.empty((len(Q), k), np.intp)
     # (-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2, so one matrix product suffices.
-    right = np.column_stack([leading, squared_norms(leading).astype(np.float32)]).T
+    row_factor = np.column_stack([leading, compute_squared_norms(leading).astype(np.float32)]).T
     # A block of about 2 million sums stays in the cache.
     for block in row_blocks(len(Q), 24 * len(X), at_most=max(16, 2**21 // len(X))):
-        left = np.column_stack([-2 * asked[block], np.ones(len(asked[block]), np.float32)])
-        most = (reach_leading[block] - squared_norms(asked[block])).astype(np.float32)
+        query_factor = np.column_stack(
+            [-2 * leading_queries[block], np.ones(len(leading_queries[block]), np.float32)]
+        )
+        limit = (reach_leading[block] - compute_squared_norms(leading_queries[block])).astype(
+            np.float32
+        )
         # Round up: the conversion to float32 must not remove a pair.
-        near = left @ right <= np.nextafter(most, np.float32(np.inf))[:, None]
-        rows, columns = np.divmod(np.flatnonzero(near), len(X))
-        rows, columns = _survivors(points, queries[block], reach[block], rows, columns, n_leading)
-        measured = pair_distances(X, Q[block], columns, rows)
+        is_near = query_factor @ row_factor <= np.nextafter(limit, np.float32(np.inf))[:, None]
+        rows, columns = np.divmod(np.flatnonzero(is_near), len(X))
+        rows, columns = _drop_distant_pairs(
+            points, queries[block], reach[block], rows, columns, n_leading
+        )
+        measured = compute_pair_distances(X, Q[block], columns, rows)
         # Pairs are sorted by column within each row, and the sort is stable.
         order = np.lexsort((measured, rows))
         first = np.searchsorted(rows, np.arange(block.stop - block.start))
@@ -119,7 +136,7 @@ def _nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[Matri
     return distances, indices
 
 
-def _survivors(
+def _drop_distant_pairs(
     points: NDArray[Any],
     queries: NDArray[Any],
     reach: Matrix,
@@ -131,19 +148,21 @@ def _survivors(
     sums = np.zeros(len(rows))
     start, stop = 0, n_leading
     while start < points.shape[1] and len(rows):
-        part = pair_distances(points[:, start:stop], queries[:, start:stop], columns, rows)
-        sums += part * part
-        kept = np.flatnonzero(sums <= reach[rows])
-        rows, columns, sums = rows[kept], columns[kept], sums[kept]
+        partial_distances = compute_pair_distances(
+            points[:, start:stop], queries[:, start:stop], columns, rows
+        )
+        sums += partial_distances * partial_distances
+        surviving = np.flatnonzero(sums <= reach[rows])
+        rows, columns, sums = rows[surviving], columns[surviving], sums[surviving]
         start, stop = stop, 2 * stop
     return rows, columns
 
 
-def _largest_sum(norms: Matrix, radius: Matrix, p: int) -> Matrix:
+def _bound_sum(norms: Matrix, radius: Matrix, p: int) -> Matrix:
     """Return the largest sum of squares of rotated coordinates of a row within ``radius``.
 
     The errors of centering, rotation (by axes that are orthogonal up to rounding) and summation are
     a multiple of ``p eps (||x|| + ||q||)^2``, like that of the expanded form. Four times the bound
     of the latter is sufficient.
     """
-    return reach_of(norms, radius, 4 * p, _FLOAT64)
+    return compute_reach(norms, radius, 4 * p, _FLOAT64)

@@ -24,55 +24,58 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.blocks import blas_threads, map_in_order, one_blas_thread, row_blocks
 from nearfar.search.block_search import (
     BlockProducts,
-    facing,
-    kth_at_most,
-    nearest_by_blocks,
-    rows_at_once,
+    bound_kth_smallest,
+    choose_block_size,
+    fill_right_factor,
+    find_nearest_by_blocks,
 )
 from nearfar.search.candidates import (
     SPARE,
+    bound_rounding,
     check_n_neighbors,
-    first_of_pairs,
-    identical_rows,
-    pair_distances,
-    ranked,
-    reach_of,
-    reach_of_nearest,
-    rounding_of,
-    without_self,
+    compute_pair_distances,
+    compute_reach,
+    compute_reach_of_nearest,
+    find_identical_rows,
+    rank_candidates,
+    remove_self,
+    select_first_pairs,
 )
-from nearfar.search.faiss_search import nearest_by_faiss
-from nearfar.search.placed_rows import PlacedRows, placed
+from nearfar.search.faiss_search import find_nearest_by_faiss
+from nearfar.search.placed_rows import PlacedRows, place_rows
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _TINY = float(np.finfo(np.float64).tiny)
-_FEW_SPARE = 2
-_QUERIES_AT_ONCE = 2048
+# Number of candidates beyond the k-th that a tree proposes first.
+_N_SPARE_FOR_TREE = 2
+# Maximum number of queries per block.
+_MAX_QUERIES_PER_BLOCK = 2048
 # Number of multiplications below which starting threads takes longer than the products.
-_WORTH_THREADS = 10**8
+_MIN_THREAD_FLOPS = 10**8
 # Number of multiplications below which loading faiss takes longer than the search.
-_WORTH_FAISS = 10**10
-# Limits for computing the distances of a query to all rows at once: number of rows, number of
-# entries of X, and number of distances per block of queries.
-_FEW_ROWS, _FEW_NUMBERS, _DISTANCES_AT_ONCE = 8192, 2**22, 2**20
-# Maximum number of candidates per query of that search, in total and per neighbor (the larger of
-# both counts). A query with more is searched again.
-_CROWD, _CROWD_PER_NEIGHBOR = 256, 8
-# For the search within a radius: maximum number of queries per block, maximum number of pairs per
-# block, and the fraction of queries for which rounding may exceed this fraction of the squared
-# radius before float64 is used.
-_QUERIES_WITHIN = 512
-_PAIRS_AT_ONCE = 2**19
-_ROUGH = 0.05
-# Maximum number of features: minimum number of rows for which trees are faster than blocks. The
-# next constant is the minimum number of queries that is worth building a tree. Measured in
-# benchmarks/results/search.md: trees are 2.6 to 9 times faster on one thread, which leaves a margin
-# for blocks on several threads. With 8 or more features, blocks are faster.
-_ROWS_FOR_A_TREE = {
+_MIN_FAISS_FLOPS = 10**10
+# Limits up to which the distances of a query to all rows are computed together: number of rows,
+# number of entries of X, and number of distances per block of queries.
+_MAX_SMALL_ROWS, _MAX_SMALL_ENTRIES, _MAX_DISTANCES_PER_BLOCK = 8192, 2**22, 2**20
+# Maximum number of candidates per query of that search: the larger of a fixed number and a number
+# per neighbor. A query with more candidates is searched again.
+_MAX_CANDIDATES, _MAX_CANDIDATES_PER_NEIGHBOR = 256, 8
+# Maximum number of queries per block of the search within a radius.
+_MAX_RADIUS_QUERIES = 512
+# Maximum number of pairs per block of the search within a radius.
+_MAX_PAIRS_PER_BLOCK = 2**19
+# The search within a radius uses float64 if, for more than this fraction of queries, rounding may
+# exceed this fraction of the squared radius.
+_MAX_ROUNDING = 0.05
+# Minimum number of rows for which trees are faster than blocks, by maximum number of features.
+# Measured in benchmarks/results/search.md: trees are 2.6 to 9 times faster on one thread, which
+# leaves a margin for blocks on several threads. With 8 or more features, blocks are faster.
+_MIN_TREE_ROWS = {
     "neighbors": {3: 5_000, 5: 20_000},
     "impostors": {2: 60_000, 3: 100_000, 5: 300_000},
 }
-_QUERIES_FOR_A_TREE = 1000
+# Minimum number of queries for which building a tree pays off.
+_MIN_TREE_QUERIES = 1000
 
 
 def kneighbors(
@@ -126,7 +129,7 @@ def kneighbors(
     >>> kneighbors(X, np.array([[2.0]]), n_neighbors=3)
     (array([[1., 1., 1.]]), array([[1, 2, 3]]))
     """
-    check_n_neighbors(n_neighbors, len(X), without_self=queries is None)
+    check_n_neighbors(n_neighbors, len(X), excludes_self=queries is None)
     X = np.asarray(X)
     Q = X if queries is None else np.asarray(queries)
     threads = blas_threads() if n_threads is None else n_threads
@@ -137,9 +140,9 @@ def kneighbors(
     if search not in ("blocks", "tree", "faiss"):
         raise ValueError(f'search must be "auto", "blocks", "tree" or "faiss"; got {search!r}.')
     if queries is None:
-        # One more, since each row finds itself, or only identical rows with a smaller index.
-        return without_self(*_nearest(X, X, n_neighbors + 1, search, threads))
-    return _nearest(X, Q, n_neighbors, search, threads)
+        # Search for one more neighbor, since each row finds itself or identical rows before it.
+        return remove_self(*_find_nearest(X, X, n_neighbors + 1, search, threads))
+    return _find_nearest(X, Q, n_neighbors, search, threads)
 
 
 def radius_neighbors(
@@ -169,17 +172,17 @@ def radius_neighbors(
     X = np.asarray(X)
     Q = X if queries is None else np.asarray(queries)
     counts = np.zeros(len(Q) + 1, np.intp)
-    all_indices, all_distances = [], []
-    for block, rows, columns, distances in pairs_within(X, Q, np.full(len(Q), float(radius))):
+    index_chunks, distance_chunks = [], []
+    for block, rows, columns, distances in find_pairs_within(X, Q, np.full(len(Q), float(radius))):
         if queries is None:
-            other = rows + block.start != columns
-            rows, columns, distances = rows[other], columns[other], distances[other]
+            is_other = rows + block.start != columns
+            rows, columns, distances = rows[is_other], columns[is_other], distances[is_other]
         counts[block.start + 1 : block.stop + 1] = np.bincount(
             rows, minlength=block.stop - block.start
         )
-        all_indices.append(columns)
-        all_distances.append(distances)
-    return np.cumsum(counts), np.concatenate(all_indices), np.concatenate(all_distances)
+        index_chunks.append(columns)
+        distance_chunks.append(distances)
+    return np.cumsum(counts), np.concatenate(index_chunks), np.concatenate(distance_chunks)
 
 
 def choose_search(
@@ -191,7 +194,7 @@ def choose_search(
     work: str = "neighbors",
     n_threads: int = 1,
 ) -> str:
-    """Return the fastest search: ``"tree"``, ``"blocks"`` or ``"faiss"``. All give equal results.
+    """Return the name of the fastest search: "tree", "blocks" or "faiss". All give equal results.
 
     faiss, if installed, is chosen for 100 or more neighbors in 100 or more features on one thread;
     on several threads it is slower than blocks. For few neighbors, blocks are as fast with 768
@@ -207,99 +210,108 @@ def choose_search(
     >>> choose_search(60_000, 3), choose_search(60_000, 3, n_queries=1), choose_search(60_000, 30)
     ('tree', 'blocks', 'blocks')
     """
-    asked = n if n_queries is None else n_queries
-    much = asked * n * p >= _WORTH_FAISS and n_neighbors >= 100 <= p and n_threads == 1
-    if work == "neighbors" and much and find_spec("faiss") is not None:
+    n_asked = n if n_queries is None else n_queries
+    is_large = n_asked * n * p >= _MIN_FAISS_FLOPS and n_neighbors >= 100 <= p and n_threads == 1
+    if work == "neighbors" and is_large and find_spec("faiss") is not None:
         return "faiss"
-    few = asked < _QUERIES_FOR_A_TREE
-    rows = next((rows for most, rows in _ROWS_FOR_A_TREE[work].items() if p <= most), None)
-    at_least = n_threads if work == "impostors" else 1
-    return "blocks" if few or rows is None or n < rows * at_least else "tree"
+    has_few_queries = n_asked < _MIN_TREE_QUERIES
+    min_rows = next(
+        (min_rows for max_features, min_rows in _MIN_TREE_ROWS[work].items() if p <= max_features),
+        None,
+    )
+    factor = n_threads if work == "impostors" else 1
+    return "blocks" if has_few_queries or min_rows is None or n < min_rows * factor else "tree"
 
 
-def _nearest(X: Floats, Q: Floats, k: int, search: str, n_threads: int) -> tuple[Matrix, Indices]:
+def _find_nearest(
+    X: Floats, Q: Floats, k: int, search: str, n_threads: int
+) -> tuple[Matrix, Indices]:
     """Return the ``k`` nearest rows of ``X`` to each row of ``Q``, by distance, then index."""
     if search == "tree":
         # A tree would visit all rows at the same distance. The first k identical rows suffice.
-        kept = _first_of_identical(X, k)
-        if len(kept) < len(X):
-            distances, indices = _nearest(X[kept], Q, k, search, n_threads)
-            return distances, kept[indices]
+        first_rows = _find_first_of_identical(X, k)
+        if len(first_rows) < len(X):
+            distances, indices = _find_nearest(X[first_rows], Q, k, search, n_threads)
+            return distances, first_rows[indices]
     n, p = X.shape
-    rows, queries = placed(X, Q, n_threads)
+    rows, queries = place_rows(X, Q, n_threads)
     distances = np.empty((len(Q), k))
     indices = np.empty((len(Q), k), np.intp)
-    unsure, tied = np.arange(len(Q)), [np.zeros(0, np.intp)]
-    if search == "blocks" and n <= _FEW_ROWS and n * p <= _FEW_NUMBERS:
-        search = "at once"
-        unsure = _nearest_of_few(rows, queries, distances, indices, n_threads)
-    for proposal in _proposals(rows, queries, k, search):
+    uncertain, tied = np.arange(len(Q)), [np.zeros(0, np.intp)]
+    if search == "blocks" and n <= _MAX_SMALL_ROWS and n * p <= _MAX_SMALL_ENTRIES:
+        search = "few rows"
+        uncertain = _find_nearest_of_few(rows, queries, distances, indices, n_threads)
+    for proposal in _list_proposals(rows, queries, k, search):
 
-        def settle(asked: Indices, proposal: _Proposal = proposal) -> tuple[Indices, Indices]:
-            beyond, candidates = proposal.propose(asked, proposal.n_candidates)
-            measured, found = ranked(X, Q[asked], candidates)
-            distances[asked], indices[asked] = measured[:, :k], found[:, :k]
+        def process_block(
+            query_ids: Indices, proposal: _Proposal = proposal
+        ) -> tuple[Indices, Indices]:
+            beyond, candidates = proposal.propose(query_ids, proposal.n_candidates)
+            measured, neighbors = rank_candidates(X, Q[query_ids], candidates)
+            distances[query_ids], indices[query_ids] = measured[:, :k], neighbors[:, :k]
             # A row within the k-th distance that was not proposed would have a computed squared
-            # distance of at most `reach`. If no other row is below `reach`, there is none.
+            # distance of at most `reach`. If all other rows are beyond `reach`, none was missed.
             radius = measured[:, k - 1] / rows.scale
-            reach = reach_of(queries.squares[asked], radius, p, proposal.dtype)
+            reach = compute_reach(queries.squares[query_ids], radius, p, proposal.dtype)
             # Differences were squared without the scale, so they may have underflowed.
-            doubt = beyond <= reach + 4 * p * _TINY / rows.scale**2
+            is_uncertain = beyond <= reach + 4 * p * _TINY / rows.scale**2
             # If all candidates are equally far, a higher precision would not help.
-            ties = doubt & (measured[:, k - 1] == measured[:, -1])
-            return asked[doubt & ~ties], asked[ties]
+            is_tied = is_uncertain & (measured[:, k - 1] == measured[:, -1])
+            return query_ids[is_uncertain & ~is_tied], query_ids[is_tied]
 
-        if not unsure.size:
+        if not uncertain.size:
             break
-        blocks = _query_blocks(unsure, n, p, proposal, n_threads)
-        with _threads_for(len(unsure) * n * p, n_threads) as threads:
-            settled = list(map_in_order(settle, blocks, threads))
+        blocks = _split_queries(uncertain, n, p, proposal, n_threads)
+        with _choose_threads(len(uncertain) * n * p, n_threads) as threads:
+            results = list(map_in_order(process_block, blocks, threads))
         if proposal.n_candidates == n:
             return distances, indices
-        unsure = np.concatenate([unsure[:0], *(doubt for doubt, _ in settled)])
-        tied += [ties for _, ties in settled]
-    again = np.concatenate([unsure, *tied])
-    if again.size:
-        distances[again], indices[again] = _nearest_within(X, Q[again], k, distances[again, -1])
+        uncertain = np.concatenate([uncertain[:0], *(ids for ids, _ in results)])
+        tied += [ids for _, ids in results]
+    remaining = np.concatenate([uncertain, *tied])
+    if remaining.size:
+        distances[remaining], indices[remaining] = _find_nearest_within(
+            X, Q[remaining], k, distances[remaining, -1]
+        )
     return distances, indices
 
 
-def _nearest_of_few(
+def _find_nearest_of_few(
     rows: PlacedRows, queries: PlacedRows, distances: Matrix, indices: Indices, n_threads: int
 ) -> Indices:
-    """Fill in neighbors from all products at once. Return the queries with too many candidates.
+    """Fill in neighbors from products with all rows. Return the queries with too many candidates.
 
-    A bound on the k-th product, plus the rounding error, leaves few rows besides the nearest. All
-    rows below it are measured, so the result is certain.
+    A bound on the k-th product, plus the rounding error, leaves few rows in addition to the
+    nearest. All rows below the bound are measured, so the result is certain.
     """
     (n, p), k = rows.X.shape, indices.shape[1]
-    held = facing(rows, slice(None), np.empty((n, p + 1), np.float32))
-    most = max(_CROWD, _CROWD_PER_NEIGHBOR * k)
+    row_factor = fill_right_factor(rows, slice(None), np.empty((n, p + 1), np.float32))
+    max_candidates = max(_MAX_CANDIDATES, _MAX_CANDIDATES_PER_NEIGHBOR * k)
 
-    def settle(block: slice) -> Indices:
-        products = BlockProducts(rows, queries, block, _FLOAT32, at_least=n)
-        values, norms = products.against(held), products.norms
-        reach = reach_of_nearest(norms, kth_at_most(values, k) + norms, p, _FLOAT32)
+    def process_block(block: slice) -> Indices:
+        products = BlockProducts(rows, queries, block, _FLOAT32, min_rows=n)
+        values, norms = products.compute_products(row_factor), products.norms
+        reach = compute_reach_of_nearest(norms, bound_kth_smallest(values, k) + norms, p, _FLOAT32)
         reach += 4 * p * _TINY / rows.scale**2
         limit = np.nextafter((reach - norms).astype(np.float32), np.float32(np.inf))
         row, column = np.divmod(np.flatnonzero(values <= limit[:, None]), n)
         counts = np.bincount(row, minlength=len(norms))
-        few = counts <= most
-        asked = np.arange(block.start, block.stop)
-        if not few.all():
-            kept = few[row]
-            row, column, counts = (np.cumsum(few) - 1)[row[kept]], column[kept], counts[few]
-        if few.any():
-            measured = pair_distances(rows.X, queries.X[asked[few]], column, row)
-            found = first_of_pairs(row, column, measured, counts, k)
-            distances[asked[few]], indices[asked[few]] = found
-        return asked[~few]
+        has_few = counts <= max_candidates
+        query_ids = np.arange(block.start, block.stop)
+        if not has_few.all():
+            mask = has_few[row]
+            row, column, counts = (np.cumsum(has_few) - 1)[row[mask]], column[mask], counts[has_few]
+        if has_few.any():
+            measured = compute_pair_distances(rows.X, queries.X[query_ids[has_few]], column, row)
+            nearest = select_first_pairs(row, column, measured, counts, k)
+            distances[query_ids[has_few]], indices[query_ids[has_few]] = nearest
+        return query_ids[~has_few]
 
-    with _threads_for(len(indices) * n * p, n_threads) as threads:
+    with _choose_threads(len(indices) * n * p, n_threads) as threads:
         size = -(-len(indices) // threads)
-        size = max(1, min(_DISTANCES_AT_ONCE // n, size))
+        size = max(1, min(_MAX_DISTANCES_PER_BLOCK // n, size))
         blocks = row_blocks(len(indices), threads * (14 * n + 12 * p), at_most=size)
-        return np.concatenate([np.zeros(0, np.intp), *map_in_order(settle, blocks, threads)])
+        return np.concatenate([np.zeros(0, np.intp), *map_in_order(process_block, blocks, threads)])
 
 
 class _Proposal(NamedTuple):
@@ -310,77 +322,84 @@ class _Proposal(NamedTuple):
     n_candidates: int
 
 
-def _proposals(rows: PlacedRows, queries: PlacedRows, k: int, search: str) -> Iterator[_Proposal]:
-    """Yield the methods to try until no query is in doubt."""
+def _list_proposals(
+    rows: PlacedRows, queries: PlacedRows, k: int, search: str
+) -> Iterator[_Proposal]:
+    """Yield the methods to try in turn until all queries are certain."""
     n = len(rows.X)
 
-    def everything(asked: Indices, n_candidates: int) -> tuple[Matrix, Indices]:
-        shape = len(asked), n_candidates
-        return np.full(len(asked), np.inf), np.broadcast_to(np.arange(n), shape)
+    def propose_all(query_ids: Indices, n_candidates: int) -> tuple[Matrix, Indices]:
+        shape = len(query_ids), n_candidates
+        return np.full(len(query_ids), np.inf), np.broadcast_to(np.arange(n), shape)
 
-    def by_tree(asked: Indices, n_candidates: int) -> tuple[Matrix, Indices]:
-        found, candidates = tree.query(queries.block(asked, _FLOAT64), n_candidates)
-        return found[:, -1] ** 2, candidates
+    def propose_by_tree(query_ids: Indices, n_candidates: int) -> tuple[Matrix, Indices]:
+        tree_distances, candidates = tree.query(queries.block(query_ids, _FLOAT64), n_candidates)
+        return tree_distances[:, -1] ** 2, candidates
 
     if k + SPARE >= n:
-        yield _Proposal(everything, _FLOAT64, n)
+        yield _Proposal(propose_all, _FLOAT64, n)
     elif search == "tree":
         tree = KDTree(rows.block(slice(None), _FLOAT64))
-        # In float64 only ties leave a doubt: few spare candidates suffice for most rows.
-        for spare in (_FEW_SPARE, SPARE):
-            yield _Proposal(by_tree, _FLOAT64, k + spare)
+        # In float64 only ties are uncertain. For most rows, few spare candidates suffice.
+        for spare in (_N_SPARE_FOR_TREE, SPARE):
+            yield _Proposal(propose_by_tree, _FLOAT64, k + spare)
     else:
-        in_blocks = partial(nearest_by_blocks, rows, queries)
+        propose_by_blocks = partial(find_nearest_by_blocks, rows, queries)
         if search == "blocks":
-            yield _Proposal(partial(in_blocks, dtype=_FLOAT32), _FLOAT32, k + SPARE)
+            yield _Proposal(partial(propose_by_blocks, dtype=_FLOAT32), _FLOAT32, k + SPARE)
         elif search == "faiss":
-            yield _Proposal(partial(nearest_by_faiss, rows, queries), _FLOAT32, k + SPARE)
-        yield _Proposal(partial(in_blocks, dtype=_FLOAT64), _FLOAT64, k + SPARE)
+            yield _Proposal(partial(find_nearest_by_faiss, rows, queries), _FLOAT32, k + SPARE)
+        yield _Proposal(partial(propose_by_blocks, dtype=_FLOAT64), _FLOAT64, k + SPARE)
 
 
-def _query_blocks(
-    asked: Indices, n: int, p: int, proposal: _Proposal, n_threads: int
+def _split_queries(
+    query_ids: Indices, n: int, p: int, proposal: _Proposal, n_threads: int
 ) -> list[Indices]:
     """Split queries into blocks, equally many per thread, within the memory for blocks."""
-    size, wanted = proposal.dtype.itemsize, proposal.n_candidates
-    at_once = rows_at_once(n, p, proposal.dtype, 2 * wanted)
-    # Bytes per query: product and comparison, the best so far and their ranking, the query.
-    needed = at_once * (size + 1) + (96 + 5 * wanted) * (size + 8) + p * (size + 8)
-    block = next(row_blocks(len(asked), 3 * n_threads * needed, at_most=_QUERIES_AT_ONCE), None)
+    size, n_candidates = proposal.dtype.itemsize, proposal.n_candidates
+    block_size = choose_block_size(n, p, proposal.dtype, 2 * n_candidates)
+    # Memory for the product and its comparison, the best rows and their ranking, and the query.
+    bytes_per_query = (
+        block_size * (size + 1) + (96 + 5 * n_candidates) * (size + 8) + p * (size + 8)
+    )
+    block = next(
+        row_blocks(len(query_ids), 3 * n_threads * bytes_per_query, at_most=_MAX_QUERIES_PER_BLOCK),
+        None,
+    )
     if block is None:
         return []
-    n_blocks = -(-len(asked) // block.stop)
-    return np.array_split(asked, min(len(asked), -(-n_blocks // n_threads) * n_threads))
+    n_blocks = -(-len(query_ids) // block.stop)
+    return np.array_split(query_ids, min(len(query_ids), -(-n_blocks // n_threads) * n_threads))
 
 
 @contextmanager
-def _threads_for(flops: float, n_threads: int) -> Iterator[int]:
-    """Yield the number of threads worth using. Small problems get one, and so does BLAS."""
-    if flops < _WORTH_THREADS:
+def _choose_threads(flops: float, n_threads: int) -> Iterator[int]:
+    """Yield the number of threads to use. Small problems use one thread, also in BLAS."""
+    if flops < _MIN_THREAD_FLOPS:
         with one_blas_thread():
             yield 1
     else:
         yield n_threads
 
 
-def _nearest_within(X: Floats, Q: Floats, k: int, radius: Matrix) -> tuple[Matrix, Indices]:
+def _find_nearest_within(X: Floats, Q: Floats, k: int, radius: Matrix) -> tuple[Matrix, Indices]:
     """Return the ``k`` nearest rows, given that they are within ``radius[i]`` of query ``i``."""
     # Among identical rows, only the first k can be among the k nearest. Identical queries share
     # one search.
-    kept = _first_of_identical(X, k)
-    asked, shared = _distinct(Q)
-    distances = np.empty((len(asked), k))
-    indices = np.empty((len(asked), k), np.intp)
-    found = pairs_within(X, Q[asked], radius[asked], among=kept, dtype=_FLOAT64)
-    for block, rows, columns, within in found:
+    first_rows = _find_first_of_identical(X, k)
+    distinct, groups = _find_distinct(Q)
+    distances = np.empty((len(distinct), k))
+    indices = np.empty((len(distinct), k), np.intp)
+    pairs = find_pairs_within(X, Q[distinct], radius[distinct], among=first_rows, dtype=_FLOAT64)
+    for block, rows, columns, pair_distances in pairs:
         first = np.searchsorted(rows, np.arange(block.stop - block.start))
         nearest = first[:, None] + np.arange(k)
-        distances[block] = within[nearest]
+        distances[block] = pair_distances[nearest]
         indices[block] = columns[nearest]
-    return distances[shared], indices[shared]
+    return distances[groups], indices[groups]
 
 
-def pairs_within(
+def find_pairs_within(
     X: Floats,
     Q: Floats,
     radius: Matrix,
@@ -397,58 +416,60 @@ def pairs_within(
     """
     n, p = X.shape
     n_threads = blas_threads() if n_threads is None else n_threads
-    rows, queries = placed(X, Q, n_threads)
+    rows, queries = place_rows(X, Q, n_threads)
     lengths = radius / rows.scale
     if dtype is None:
-        rounding = rounding_of(queries.squares, lengths, p, _FLOAT32)
-        rough = np.mean(np.sqrt(rounding / _ROUGH) > lengths) > _ROUGH
-        dtype = _FLOAT64 if rough else _FLOAT32
+        rounding = bound_rounding(queries.squares, lengths, p, _FLOAT32)
+        is_rough = np.mean(np.sqrt(rounding / _MAX_ROUNDING) > lengths) > _MAX_ROUNDING
+        dtype = _FLOAT64 if is_rough else _FLOAT32
     if among is not None:
         # Move all other rows to an infinite distance.
         squares = np.full(n, np.inf)
         squares[among] = rows.squares[among]
         rows = replace(rows, squares=squares)
-    reach = reach_of(queries.squares, lengths, p, dtype) + 4 * p * _TINY / rows.scale**2
+    reach = compute_reach(queries.squares, lengths, p, dtype) + 4 * p * _TINY / rows.scale**2
     with np.errstate(over="ignore"):
         limit = np.nextafter((reach - queries.squares).astype(dtype), np.asarray(np.inf, dtype))
 
-    def within(block: slice) -> list[tuple[slice, Indices, Indices, Matrix]]:
-        found: list[tuple[Indices, Indices, Matrix]] = []
-        n_found = 0
+    def search_block(block: slice) -> list[tuple[slice, Indices, Indices, Matrix]]:
+        chunks: list[tuple[Indices, Indices, Matrix]] = []
+        n_pairs = 0
         for begin, values in BlockProducts(rows, queries, block, dtype):
             near = np.flatnonzero(values <= limit[block, None])
             row, column = np.divmod(near, values.shape[1])
             column += begin
-            distances = pair_distances(X, Q[block], column, row)
+            distances = compute_pair_distances(X, Q[block], column, row)
             hits = np.flatnonzero(distances <= radius[block][row])
-            n_found += len(hits)
-            if n_found > _PAIRS_AT_ONCE and block.stop - block.start > 1:
-                found.clear()
+            n_pairs += len(hits)
+            if n_pairs > _MAX_PAIRS_PER_BLOCK and block.stop - block.start > 1:
+                chunks.clear()
                 middle = (block.start + block.stop) // 2
-                return within(slice(block.start, middle)) + within(slice(middle, block.stop))
-            found.append((row[hits], column[hits], distances[hits]))
-        row, column, distances = (np.concatenate(part) for part in zip(*found, strict=True))
+                return search_block(slice(block.start, middle)) + search_block(
+                    slice(middle, block.stop)
+                )
+            chunks.append((row[hits], column[hits], distances[hits]))
+        row, column, distances = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
         # Sort by distance, then row of X, within each query.
         order = np.lexsort((column, distances, row))
         return [(block, row[order], column[order], distances[order])]
 
-    needed = 48 * rows_at_once(n, p, dtype) + 16 * p
-    blocks = row_blocks(len(Q), n_threads * needed, at_most=_QUERIES_WITHIN)
-    with _threads_for(len(Q) * n * p, n_threads) as threads:
-        for parts in map_in_order(within, blocks, threads):
-            yield from parts
+    bytes_per_query = 48 * choose_block_size(n, p, dtype) + 16 * p
+    blocks = row_blocks(len(Q), n_threads * bytes_per_query, at_most=_MAX_RADIUS_QUERIES)
+    with _choose_threads(len(Q) * n * p, n_threads) as threads:
+        for results in map_in_order(search_block, blocks, threads):
+            yield from results
 
 
-def _first_of_identical(X: Floats, k: int) -> Indices:
+def _find_first_of_identical(X: Floats, k: int) -> Indices:
     """Return the rows, in order, that are preceded by fewer than ``k`` identical rows."""
-    order, starts = identical_rows(X)
+    order, starts = find_identical_rows(X)
     preceding = np.arange(len(X)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
     return np.sort(order[preceding < k])
 
 
-def _distinct(X: Floats) -> tuple[Indices, Indices]:
+def _find_distinct(X: Floats) -> tuple[Indices, Indices]:
     """Return the first of each set of identical rows, and for every row the set it belongs to."""
-    order, starts = identical_rows(X)
-    where = np.empty(len(X), np.intp)
-    where[order] = np.cumsum(starts) - 1
-    return order[starts], where
+    order, starts = find_identical_rows(X)
+    groups = np.empty(len(X), np.intp)
+    groups[order] = np.cumsum(starts) - 1
+    return order[starts], groups

@@ -1,4 +1,4 @@
-"""Descent of a smooth objective of a matrix by L-BFGS, with a history and the best so far."""
+"""Minimization of a smooth function of a matrix by L-BFGS, with a history of the iterations."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ import numpy as np
 from scipy import optimize
 
 from nearfar.arrays import Matrix
-from nearfar.solvers.eigen import some_eigh
+from nearfar.solvers.eigen import partial_eigh
 
-#: Of a matrix (or a vector): the value to be lowered, and its gradient.
+#: Function of a matrix (or a vector) that returns the value to minimize and its gradient.
 Objective = Callable[[Matrix], tuple[float, Matrix]]
-# Line searches of one step at most, and past steps that L-BFGS keeps.
+# Maximum number of line search evaluations per iteration.
 _LINE_SEARCHES = 30
+# Number of past steps that L-BFGS stores.
 _MEMORY = 20
-# A proven gap of so many times the tolerance is content; else the tolerance is lowered, and so
-# many times at most.
-_CONTENT = 50
-_FINER = 3
-# Lengths of a new row, over that of the longest.
+# Largest relative gap, in units of the tolerance, with which a descent with proof stops.
+_ACCEPTED_GAP = 50
+# Maximum number of times that the tolerance is divided by 10 if the gap is larger.
+_MAX_REFINEMENTS = 3
+# Lengths tried for a new row, relative to the longest row.
 _LENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003)
 
 
 @dataclass
 class Descent:
-    """Where a descent has come to; made by the caller, so that Ctrl-C leaves the best so far.
+    """State of a descent. The caller creates it, so that the best point is available after Ctrl-C.
 
-    ``converged`` says whether it stopped by itself. The history has the objective, the step (the
-    relative change of the point) and the seconds since the start of each iteration.
+    ``converged`` is True if the descent stopped by its tolerance. For each iteration, the history
+    has the objective, the step (the relative change of the point) and the seconds since the start.
     """
 
     point: Matrix
@@ -42,113 +43,114 @@ class Descent:
 
     @property
     def n_iter(self) -> int:
-        """Iterations done."""
+        """Number of completed iterations."""
         return len(self.history["objective"])
 
 
 def descend(
     objective: Objective,
-    found: Descent,
+    state: Descent,
     *,
     max_iter: int,
     tol: float,
     bounds: optimize.Bounds | None = None,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Descent:
-    """Lower an objective from ``found.point`` on, by L-BFGS.
+    """Minimize an objective by L-BFGS, starting from ``state.point``.
 
-    It stops when two iterations one after the other lower the objective by less than ``tol`` of
-    its absolute value each, or when no step lowers it any more; ``found.converged`` is then true.
-    ``max_iter`` counts the iterations that ``found`` has behind it, so that a descent in stages
-    has one limit.
+    The descent stops when two consecutive iterations each reduce the objective by less than ``tol``
+    times its absolute value, or when no step reduces it. ``state.converged`` is then True.
+    ``max_iter`` includes the iterations that ``state`` already has, so that a descent in several
+    stages has one limit.
 
     Parameters
     ----------
     objective : callable
-        Of a matrix of the shape of ``found.point``: value and gradient. A value that is not finite
-        is a step too far; it may not be so at the start.
-    found : Descent
-        The start; brought up to date at each iteration.
+        Function of a matrix with the shape of ``state.point`` that returns value and gradient. The
+        value must be finite at the start. Elsewhere, a value that is not finite rejects the step.
+    state : Descent
+        The starting point. It is updated at each iteration.
     max_iter : int
-        Iterations at most.
+        Maximum number of iterations.
     tol : float
-        Relative decrease at which it stops.
+        Relative decrease of the objective below which the descent stops.
     bounds : scipy.optimize.Bounds, optional
-        For the entries, row by row.
+        Bounds of the entries in row-major order.
     report : callable, optional
-        Called at each iteration with what the history notes of it.
+        Called at each iteration with the new entries of the history.
 
     Returns
     -------
     Descent
-        ``found``.
+        The updated ``state``.
 
     Examples
     --------
     >>> import numpy as np
-    >>> found = Descent(np.ones((2, 2)))
-    >>> descend(lambda M: (float((M**2).sum()), 2 * M), found, max_iter=50, tol=1e-9).converged
+    >>> state = Descent(np.ones((2, 2)))
+    >>> descend(lambda M: (float((M**2).sum()), 2 * M), state, max_iter=50, tol=1e-9).converged
     True
-    >>> bool(abs(found.point).max() < 1e-6)
+    >>> bool(abs(state.point).max() < 1e-6)
     True
     """
-    shape, began = found.point.shape, perf_counter()
-    before = found.history["seconds"][-1] if found.n_iter else 0.0
-    value, gradient = objective(found.point)
+    shape, start_time = state.point.shape, perf_counter()
+    seconds_before = state.history["seconds"][-1] if state.n_iter else 0.0
+    value, gradient = objective(state.point)
     if not np.isfinite(value):
-        raise ValueError(f"The objective is {value} at the start: there is no step from there.")
-    # In units of the first value: the solver has absolute tolerances of its own.
+        raise ValueError(f"The objective is {value} at the start, but it must be finite.")
+    # Divide by the first value, because the solver also has absolute tolerances.
     unit = abs(value) if value != 0 else 1.0
-    found.objective, found.converged = value, False
-    small = 0
-    # The present point and the last one looked at, each with its value and gradient.
-    here = last = (found.point.ravel(), value / unit, gradient.ravel() / unit)
+    state.objective, state.converged = value, False
+    n_small = 0
+    # The current point and the point evaluated last, each with its value and gradient.
+    current = latest = (state.point.ravel(), value / unit, gradient.ravel() / unit)
 
-    def scaled(flat: Matrix) -> tuple[float, Matrix]:
-        nonlocal last
+    def evaluate_scaled(flat: Matrix) -> tuple[float, Matrix]:
+        nonlocal latest
         value, gradient = objective(flat.reshape(shape))
         if not np.isfinite(value):
-            # As far above as the slope promised below: the line search then takes about the half.
-            start, height, slope = here
-            return height + abs(float(slope @ (flat - start))), -slope
-        last = flat.copy(), value / unit, gradient.ravel() / unit
-        return last[1], last[2]
+            # Report an increase as large as the decrease that the slope predicts: the line search
+            # then halves the step.
+            origin, height, slope = current
+            return height + abs(float(slope @ (flat - origin))), -slope
+        latest = flat.copy(), value / unit, gradient.ravel() / unit
+        return latest[1], latest[2]
 
-    def note(intermediate_result: optimize.OptimizeResult) -> None:
-        nonlocal small, here
-        here = last
+    def record(intermediate_result: optimize.OptimizeResult) -> None:
+        nonlocal n_small, current
+        current = latest
         point = np.array(intermediate_result.x).reshape(shape)
         value = float(intermediate_result.fun) * unit
-        change = np.linalg.norm(point - found.point) / max(
+        change = np.linalg.norm(point - state.point) / max(
             np.linalg.norm(point), np.finfo(float).tiny
         )
-        less = found.objective - value
-        found.point, found.objective = point, value
-        notes = {
+        decrease = state.objective - value
+        state.point, state.objective = point, value
+        entries = {
             "objective": value,
             "step": float(change),
-            "seconds": before + perf_counter() - began,
+            "seconds": seconds_before + perf_counter() - start_time,
         }
-        for name, number in notes.items():
-            found.history[name].append(number)
+        for name, number in entries.items():
+            state.history[name].append(number)
         if report is not None:
-            report(notes)
-        small = small + 1 if less <= tol * abs(value) else 0
-        if small > 1:
-            found.converged = True
+            report(entries)
+        n_small = n_small + 1 if decrease <= tol * abs(value) else 0
+        if n_small > 1:
+            state.converged = True
             raise StopIteration
-        if found.n_iter >= max_iter:
+        if state.n_iter >= max_iter:
             raise StopIteration
 
-    if found.n_iter >= max_iter:
-        return found
+    if state.n_iter >= max_iter:
+        return state
     optimize.minimize(
-        scaled,
-        found.point.ravel(),
+        evaluate_scaled,
+        state.point.ravel(),
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
-        callback=note,
+        callback=record,
         options={
             "maxiter": max_iter,
             "maxfun": 100 * max_iter,
@@ -158,17 +160,17 @@ def descend(
             "gtol": 0.0,
         },
     )
-    if not found.n_iter:  # the start is as low as it gets: one look was needed to know that
-        note(optimize.OptimizeResult(x=here[0], fun=here[1]))
-    # Where no step leads down any more, it has arrived as far as rounding lets it.
-    if found.n_iter < max_iter:
-        found.converged = True
-    return found
+    if not state.n_iter:  # The start is a minimum. Record it, so that the history is not empty.
+        record(optimize.OptimizeResult(x=current[0], fun=current[1]))
+    # If no step reduces the objective, the descent has converged up to rounding.
+    if state.n_iter < max_iter:
+        state.converged = True
+    return state
 
 
 def descend_with_proof(
     objective: Objective,
-    found: Descent,
+    state: Descent,
     prove: Callable[[Matrix], tuple[float, Matrix | None]],
     *,
     max_iter: int,
@@ -176,61 +178,67 @@ def descend_with_proof(
     bounds: optimize.Bounds | None = None,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Descent:
-    """As `descend`, for convex problems that can say how far from the optimum a point is.
+    """Minimize a convex objective as `descend` does, until a bound certifies the result.
 
     Parameters
     ----------
-    objective, found, max_iter, tol, bounds, report
+    objective, state, max_iter, tol, bounds, report
         As in `descend`.
     prove : callable
-        Of a point: its relative gap to a proven bound, and a better point if it is a trap of the
-        factor (see `escape`), else None. Where the gap is more than 50 times ``tol`` the descent
-        goes on from the better point, or with a finer tolerance.
+        Function of a point that returns its relative gap to a proven bound, and a better point if
+        the factorization created a spurious stationary point (see `escape`), else None. If the gap
+        exceeds 50 times ``tol``, the descent continues from the better point, or with a smaller
+        tolerance.
 
     Returns
     -------
     Descent
-        ``found``.
+        The updated ``state``.
     """
-    finer = 0
+    n_refinements = 0
     while True:
         descend(
             objective,
-            found,
+            state,
             max_iter=max_iter,
-            tol=tol * 0.1**finer,
+            tol=tol * 0.1**n_refinements,
             bounds=bounds,
             report=report,
         )
-        if not found.converged:
-            return found
-        gap, better = prove(found.point)
-        if gap <= _CONTENT * tol or (better is None and finer == _FINER):
-            return found
+        if not state.converged:
+            return state
+        gap, better = prove(state.point)
+        if gap <= _ACCEPTED_GAP * tol or (better is None and n_refinements == _MAX_REFINEMENTS):
+            return state
         if better is None:
-            finer += 1
+            n_refinements += 1
         else:
-            found.point = better
+            state.point = better
 
 
 def escape(
-    value: Callable[[Matrix], float], L: Matrix, slope: Matrix, *, least: float = 0.0
+    value: Callable[[Matrix], float], L: Matrix, slope: Matrix, *, min_decrease: float = 0.0
 ) -> Matrix | None:
-    """Leave a stationary point of L that is no optimum of M = LᵀL; None if there is no way.
+    """Leave a stationary point L that is not an optimum of M = LᵀL. Return None if that fails.
 
-    Where L has lost rank its gradient 2LG vanishes although G, the gradient in M, may have a
-    negative eigenvalue; along that eigenvector a convex objective still descends.
+    If L has lost rank, its gradient 2LG vanishes although G, the gradient in M, may have a negative
+    eigenvalue. Along that eigenvector a convex objective still decreases.
 
     Parameters
     ----------
     value : callable
-        The objective.
+        The objective as a function of L.
     L : ndarray of shape (n_components, n_features) or (n_features,)
-        The map; a vector is the diagonal of one.
+        The linear map. A vector is the diagonal of a diagonal map.
     slope : ndarray of shape (n_features, n_features) or (n_features,)
         The gradient G in M, or its diagonal.
-    least : float, default=0
-        By what share of it the objective must become less.
+    min_decrease : float, default=0
+        Minimum relative decrease of the objective.
+
+    Returns
+    -------
+    ndarray of the shape of L, or None
+        A map with a lower objective, or None if none was found.
 
     Examples
     --------
@@ -241,16 +249,16 @@ def escape(
     >>> bool(value(escape(value, L, 2 * (L.T @ L - np.eye(2)))) < value(L))
     True
     """
-    here = value(L)
-    enough = here - least * abs(here)
+    start_value = value(L)
+    threshold = start_value - min_decrease * abs(start_value)
     if L.ndim == 1:
         direction = np.zeros(len(L))
         direction[np.argmin(slope)] = 1.0
         lowest, longest, rows = slope.min(), np.abs(L).max(), L
     else:
-        values, vectors = some_eigh(slope, 0, 0)
+        values, vectors = partial_eigh(slope, 0, 0)
         lowest, direction = values[0], vectors[:, 0]
-        # Rotated so that the last row is the weakest, which the new one replaces.
+        # Rotate L so that the last row is the shortest. The new row replaces it.
         _, singular, axes = np.linalg.svd(L, full_matrices=False)
         longest, rows = singular[0], singular[:, None] * axes
     if lowest >= 0:
@@ -260,6 +268,6 @@ def escape(
             trial = np.where(direction > 0, length * longest, rows)
         else:
             trial = np.vstack([rows[:-1], length * longest * direction])
-        if value(trial) < enough:
+        if value(trial) < threshold:
             return np.asarray(trial)
     return None

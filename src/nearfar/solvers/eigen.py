@@ -1,4 +1,4 @@
-"""Symmetric eigenproblems with the safeguards every spectral method needs."""
+"""Symmetric eigenproblems with safeguards that all spectral methods share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from scipy import linalg
 from nearfar.arrays import Matrix, Vector
 
 
-def some_eigh(A: Matrix, first: int, last: int, B: Matrix | None = None) -> tuple[Matrix, Matrix]:
-    """Eigenvalues number ``first`` to ``last``, ascending, and their vectors (columns).
+def partial_eigh(
+    A: Matrix, first: int, last: int, B: Matrix | None = None
+) -> tuple[Matrix, Matrix]:
+    """Return eigenvalues ``first`` to ``last`` in ascending order, and their vectors as columns.
 
-    LAPACK's driver for a few of them gives up on some clusters of equal eigenvalues, on some
-    processors; that for all of them is slower and does not.
+    On some processors, LAPACK's driver for a subset fails for some clusters of equal eigenvalues.
+    In that case all eigenvalues are computed, by a driver that is slower but does not fail.
     """
     try:
         return linalg.eigh(A, B, subset_by_index=[first, last])
@@ -21,8 +23,8 @@ def some_eigh(A: Matrix, first: int, last: int, B: Matrix | None = None) -> tupl
         return values[first : last + 1], vectors[:, first : last + 1]
 
 
-def least_eigenvalue(A: Matrix, B: Matrix | None = None) -> float:
-    """The least eigenvalue of a symmetric matrix, or of a pencil."""
+def compute_min_eigenvalue(A: Matrix, B: Matrix | None = None) -> float:
+    """Return the smallest eigenvalue of a symmetric matrix A, or of the pencil (A, B)."""
     try:
         return float(linalg.eigh(A, B, eigvals_only=True, subset_by_index=[0, 0])[0])
     except linalg.LinAlgError:
@@ -30,16 +32,19 @@ def least_eigenvalue(A: Matrix, B: Matrix | None = None) -> float:
 
 
 def descending_eigh(S: Matrix, n_largest: int | None = None) -> tuple[Matrix, Matrix]:
-    """Eigenvalues and eigenvectors (columns) of a symmetric matrix, largest first."""
+    """Return eigenvalues and eigenvectors (columns) of a symmetric matrix, largest first."""
     size = len(S)
-    keep = size if n_largest is None else min(n_largest, size)
-    values, vectors = some_eigh((S + S.T) / 2, size - keep, size - 1)
+    n_pairs = size if n_largest is None else min(n_largest, size)
+    values, vectors = partial_eigh((S + S.T) / 2, size - n_pairs, size - 1)
     return values[::-1], vectors[:, ::-1]
 
 
 def fix_signs(components: Matrix) -> Matrix:
-    """Rows with their largest entry positive, so that equal data give equal components."""
-    # Entries within rounding of the largest count as equal; the first of them decides.
+    """Return rows with the sign that makes their largest entry positive.
+
+    Equal data then give equal components.
+    """
+    # Entries that equal the largest up to rounding are ties, and the first of them decides.
     size = np.abs(components)
     decisive = np.argmax(size >= (1 - 1e-6) * size.max(axis=1, keepdims=True), axis=1)
     signs = np.sign(components[np.arange(len(components)), decisive])
@@ -47,17 +52,18 @@ def fix_signs(components: Matrix) -> Matrix:
 
 
 def canonical_rows(values: Matrix, rows: Matrix, tolerance: float = 1e-6) -> Matrix:
-    """Rows of equal value, free up to a rotation, made orthogonal with the longest first.
+    """Return rows with a unique rotation and unique signs.
 
-    Signs are fixed too, so that equal data give equal components on any machine.
+    Rows of equal value are determined only up to a rotation. They are made orthogonal, with the
+    longest first. Equal data then give equal components on any machine.
     """
     rows = rows.copy()
     start = 0
     for stop in range(1, len(values) + 1):
-        same = stop < len(values) and abs(values[stop] - values[start]) <= tolerance * abs(
+        is_equal = stop < len(values) and abs(values[stop] - values[start]) <= tolerance * abs(
             values[start]
         )
-        if not same:
+        if not is_equal:
             if stop - start > 1:
                 _, lengths, axes = linalg.svd(rows[start:stop], full_matrices=False)
                 rows[start:stop] = lengths[:, None] * axes
@@ -66,29 +72,29 @@ def canonical_rows(values: Matrix, rows: Matrix, tolerance: float = 1e-6) -> Mat
 
 
 def whitener(S: Matrix, tolerance: float) -> Matrix:
-    """T (p, r) with ``T.T @ S @ T = I`` on the range of a positive semi-definite S.
+    """Return T (p, r) with ``T.T @ S @ T = I`` on the range of a positive semi-definite S.
 
-    S is brought to unit diagonal first, so that the rank does not depend on the units of the
-    features; directions with an eigenvalue below ``tolerance`` times the largest are dropped.
+    S is scaled to unit diagonal first, so that its rank does not depend on the units of the
+    features. Directions with an eigenvalue below ``tolerance`` times the largest are dropped.
     """
     scale = np.sqrt(np.maximum(np.diag(S), 0.0))
-    used = scale > 0
-    if not used.any():
+    is_used = scale > 0
+    if not is_used.any():
         return np.zeros((len(S), 0))
-    inverse = 1.0 / scale[used]
-    values, vectors = descending_eigh(S[np.ix_(used, used)] * inverse[:, None] * inverse)
-    good = values > tolerance * values[0]
-    T = np.zeros((len(S), int(good.sum())))
-    T[used] = inverse[:, None] * (vectors[:, good] / np.sqrt(values[good]))
+    inverse = 1.0 / scale[is_used]
+    values, vectors = descending_eigh(S[np.ix_(is_used, is_used)] * inverse[:, None] * inverse)
+    is_large = values > tolerance * values[0]
+    T = np.zeros((len(S), int(is_large.sum())))
+    T[is_used] = inverse[:, None] * (vectors[:, is_large] / np.sqrt(values[is_large]))
     return T
 
 
-def definite_factor(S: Matrix, tolerance: float) -> tuple[Matrix, Vector]:
-    """Triangular R (upper) and scales s with ``S = diag(s) @ R.T @ R @ diag(s)``.
+def factor_definite(S: Matrix, tolerance: float) -> tuple[Matrix, Vector]:
+    """Return an upper triangular R and scales s with ``S = diag(s) @ R.T @ R @ diag(s)``.
 
-    A LinAlgError if S is singular: if at unit diagonal one over its condition number, as LAPACK
-    estimates it, is at most ``tolerance``. Whether a factorisation fails is a matter of rounding,
-    and differs between processors.
+    Raises LinAlgError if S is singular: if the reciprocal condition number of S scaled to unit
+    diagonal, as estimated by LAPACK, is at most ``tolerance``. A failed factorization alone would
+    not be a reliable test, since it depends on rounding and differs between processors.
     """
     scale = np.sqrt(np.maximum(np.diag(S), 0.0))
     if scale.all():
@@ -97,14 +103,14 @@ def definite_factor(S: Matrix, tolerance: float) -> tuple[Matrix, Vector]:
         inverse_condition, _ = linalg.lapack.dpocon(R, np.abs(unit).sum(axis=0).max())
         if not failed and inverse_condition > tolerance:
             return R, scale
-    raise linalg.LinAlgError("The covariances are singular but for rounding. Use a larger ridge.")
+    raise linalg.LinAlgError("The covariances are numerically singular. Use a larger ridge.")
 
 
 def range_whitener(S: Matrix, tolerance: float) -> tuple[Matrix, Matrix]:
-    """`whitener` with columns in the range of S, and U = S T, (p, r) both.
+    """Return a whitening matrix T (p, r) with columns in the range of S, and U = S T (p, r).
 
-    ``U @ T.T`` leaves vectors of the range as they are and ``T @ U.T`` projects onto it, so that a
-    map of white coordinates sees nothing of what is off the range.
+    T is as in `whitener`. ``U @ T.T`` does not change vectors in the range of S, and ``T @ U.T``
+    projects onto the range. A map of white coordinates therefore ignores components outside it.
     """
     T = whitener(S, tolerance)
     U = S @ T
@@ -115,52 +121,58 @@ def range_whitener(S: Matrix, tolerance: float) -> tuple[Matrix, Matrix]:
 
 
 def trace_ratio(S1: Matrix, S2: Matrix, n_components: int, max_iter: int = 100) -> Matrix:
-    r"""Orthonormal U (p, q) that maximises :math:`tr(U^T S_1 U) / tr(U^T S_2 U)`.
+    r"""Return the orthonormal U (p, q) that maximizes :math:`tr(U^T S_1 U) / tr(U^T S_2 U)`.
 
-    Iterates :math:`\zeta \leftarrow` ratio, U ← leading eigenvectors of :math:`S_1 - \zeta S_2`,
-    which never lowers the ratio (Newton's method on a convex function of :math:`\zeta`). LDA and
-    DSDC take it for vectors, GTDA for each mode of a tensor.
+    The iteration sets :math:`\zeta` to the ratio and U to the leading eigenvectors of
+    :math:`S_1 - \zeta S_2`. It is Newton's method on a convex function of :math:`\zeta` and never
+    decreases the ratio. LDA and DSDC use it for vectors, GTDA for each mode of a tensor.
     """
     ratio = -np.inf
     _, U = descending_eigh(S1, n_components)
     for _ in range(max_iter):
-        new = quotient_of_traces(U, S1, S2)
-        if new <= ratio + 1e-14 * abs(ratio):
+        new_ratio = compute_trace_quotient(U, S1, S2)
+        if new_ratio <= ratio + 1e-14 * abs(ratio):
             break
-        ratio = new
+        ratio = new_ratio
         _, U = descending_eigh(S1 - ratio * S2, n_components)
     return U
 
 
-def quotient_of_traces(U: Matrix, S1: Matrix, S2: Matrix) -> float:
-    """``trace(U.T @ S1 @ U) / trace(U.T @ S2 @ U)``."""
+def compute_trace_quotient(U: Matrix, S1: Matrix, S2: Matrix) -> float:
+    """Return ``trace(U.T @ S1 @ U) / trace(U.T @ S2 @ U)``."""
     return float(np.sum(U * (S1 @ U)) / np.sum(U * (S2 @ U)))
 
 
 def difference_weight(
     rule: float | str, S1: Matrix, S2: Matrix, n_components: int, tolerance: float
 ) -> float:
-    r"""The weight :math:`\zeta` of the difference :math:`S_1 - \zeta S_2` by a rule.
+    r"""Return the weight :math:`\zeta` of the difference :math:`S_1 - \zeta S_2`.
 
     Parameters
     ----------
     rule : float or {"trace_ratio", "max_eig", "sum_eig"}
-        The number itself; the largest ratio of traces (:func:`trace_ratio`), for which :math:`S_2`
-        must be regular; the largest eigenvalue of :math:`S_2^{-1} S_1`, which leaves no eigenvalue
-        of the difference above 0; or the sum of its ``n_components`` largest, never below the ratio
-        of traces.
+        The weight, or a rule for it; see Notes.
     S1, S2 : ndarray of shape (p, p)
-        Symmetric, positive semi-definite.
+        Symmetric positive semi-definite matrices.
     n_components : int
-        How many directions are sought.
+        Number of directions.
     tolerance : float
-        Relative eigenvalue below which :math:`S_2` is empty: the eigenvalues are those in its
-        range. If there is none, the weight is infinite.
+        Eigenvalues of :math:`S_2` below this, relative to the largest, count as zero. Eigenvalues
+        are computed in the range of :math:`S_2`. If the range is empty, the weight is infinite.
+
+    Notes
+    -----
+    * "trace_ratio" is the largest ratio of traces (:func:`trace_ratio`). :math:`S_2` must be
+      regular.
+    * "max_eig" is the largest eigenvalue of :math:`S_2^{-1} S_1`. No eigenvalue of the difference
+      is then above 0.
+    * "sum_eig" is the sum of the ``n_components`` largest eigenvalues of :math:`S_2^{-1} S_1`,
+      which is never below the ratio of traces.
     """
     if not isinstance(rule, str):
         return float(rule)
     if rule == "trace_ratio":
-        return quotient_of_traces(trace_ratio(S1, S2, n_components), S1, S2)
+        return compute_trace_quotient(trace_ratio(S1, S2, n_components), S1, S2)
     T = whitener(S2, tolerance)
     if not T.size:
         return np.inf
@@ -168,7 +180,7 @@ def difference_weight(
     return float(values[0] if rule == "max_eig" else values.sum())
 
 
-def pair_scatter(points: Matrix, weights: Matrix) -> Matrix:
-    r""":math:`\sum_{i<j} w_{ij} (x_i - x_j)(x_i - x_j)^T` for symmetric weights (n, n)."""
+def compute_pair_scatter(points: Matrix, weights: Matrix) -> Matrix:
+    r"""Return :math:`\sum_{i<j} w_{ij} (x_i - x_j)(x_i - x_j)^T` for symmetric weights (n, n)."""
     centered = points - points.mean(axis=0)
     return centered.T @ (weights.sum(axis=1)[:, None] * centered - weights @ centered)

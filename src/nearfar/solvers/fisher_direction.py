@@ -1,4 +1,4 @@
-"""Fisher's direction between two classes, and the intercepts that go with it."""
+"""Fisher's direction between two classes, and intercepts for it."""
 
 from __future__ import annotations
 
@@ -9,39 +9,43 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.eigen import definite_factor
+from nearfar.solvers.eigen import factor_definite
 
 Bias = Literal["least_squares", "midpoint", "bayes", "literal"]
 
 
-def fisher_direction(d: Vector, scatter: Matrix, tolerance: float = 1e-12) -> tuple[Vector, float]:
-    r"""The maximiser of :math:`(w^T d)^2 / w^T S w`, and the ratio: :math:`w = S^{-1}d`.
+def find_fisher_direction(
+    d: Vector, scatter: Matrix, tolerance: float = 1e-12
+) -> tuple[Vector, float]:
+    r"""Return the maximizer :math:`w = S^{-1}d` of :math:`(w^T d)^2 / w^T S w`, and the maximum.
 
-    One Cholesky factorisation, O(L³). The length of w is that of the solution; w·d is the ratio.
+    The cost is one Cholesky factorization, O(L³). The vector w is not normalized, so that w·d is
+    the maximum of the ratio.
 
     Parameters
     ----------
     d : ndarray of shape (L,)
-        Difference of the means.
+        Difference of the class means.
     scatter : ndarray of shape (L, L)
-        Positive definite.
+        Positive definite within-class scatter S.
     tolerance : float, default=1e-12
-        Where one over its condition number is no more, at unit diagonal, it is singular: a
-        LinAlgError.
+        Largest reciprocal condition number of the scatter, scaled to unit diagonal, with which it
+        counts as singular. A singular scatter raises LinAlgError.
 
     Returns
     -------
     ndarray of shape (L,), float
+        The direction w and the maximum of the ratio.
     """
-    R, scale = definite_factor(scatter, tolerance)
+    R, scale = factor_definite(scatter, tolerance)
     w = linalg.cho_solve((R, False), d / scale, check_finite=False) / scale
     return w, float(w @ d)
 
 
 class Scores(NamedTuple):
-    """What is known of the scores w·x of two classes: weights, means, variances (divisor: weight).
+    """Statistics of the scores w·x of two classes: weights, means and variances.
 
-    The positive class comes first.
+    The positive class comes first. The divisor of a variance is the weight of the class.
     """
 
     weights: tuple[float, float]
@@ -49,27 +53,31 @@ class Scores(NamedTuple):
     variances: tuple[float, float]
 
 
-def scale_and_intercept(scores: Scores, bias: Bias, length: float) -> tuple[float, float]:
-    r"""Factor a for w and intercept b, such that the rule is sign(a w·x + b).
-
-    * "least_squares" regresses the labels ±1 on the scores;
-    * "midpoint" cuts halfway between the class means;
-    * "bayes" is the rule of two Gaussians of equal variance with the shares of the classes as
-      priors;
-    * "literal" is (4.50) of the thesis with w of unit length, with its wrong sign of the prior.
+def compute_scale_and_intercept(scores: Scores, bias: Bias, length: float) -> tuple[float, float]:
+    r"""Return a factor a for w and an intercept b of the classifier sign(a w·x + b).
 
     Parameters
     ----------
     scores : Scores
-        Of w as it is.
-    bias : str
-        Which.
+        Statistics of the scores w·x, where w is not normalized.
+    bias : {"least_squares", "midpoint", "bayes", "literal"}
+        Rule for the intercept; see Notes.
     length : float
         The length of w.
 
     Returns
     -------
     float, float
+        The factor a and the intercept b.
+
+    Notes
+    -----
+    * "least_squares" regresses the labels ±1 on the scores;
+    * "midpoint" places the threshold halfway between the class means;
+    * "bayes" is the Bayes classifier of two Gaussians of equal variance, with the class fractions
+      as priors;
+    * "literal" is equation (4.50) of the thesis for w of unit length, with its wrong sign of the
+      prior.
     """
     (n_plus, n_minus), (m_plus, m_minus) = scores.weights, scores.means
     n = n_plus + n_minus
@@ -80,11 +88,11 @@ def scale_and_intercept(scores: Scores, bias: Bias, length: float) -> tuple[floa
         return 1.0, -(m_plus + m_minus) / 2
     if bias == "literal":
         return 1 / length, (n_minus - n_plus) / n - mean / length
-    share = n_plus * n_minus / n**2
+    class_product = n_plus * n_minus / n**2
     if bias == "least_squares":
-        total = within + share * gap**2
-        a = 2 * share * gap / total
+        total = within + class_product * gap**2
+        a = 2 * class_product * gap / total
         return a, (n_plus - n_minus) / n - a * mean
-    # Classes without spread: as good as certain on either side.
+    # If the classes have no variance, use a large slope: posteriors are then practically certain.
     a = gap / max(within, np.finfo(float).eps * gap**2)
     return a, -a * (m_plus + m_minus) / 2 + log(n_plus / n_minus)

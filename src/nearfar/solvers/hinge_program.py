@@ -1,4 +1,4 @@
-"""Sums of hinges with a quadratic term: the program of support vector machines."""
+"""Interior point solver for a quadratic term plus hinges: the support vector machine problem."""
 
 from __future__ import annotations
 
@@ -20,25 +20,30 @@ from nearfar.solvers.symmetric_vectors import (
     symmetric_kronecker,
 )
 
-# How much of the way to the boundary a step goes; the rest keeps iterates inside.
+# Fraction of the distance to the boundary that a step covers; less than 1 keeps iterates inside.
 _STEP = 0.995
-# Steps that come no nearer to complementarity after which rounding has the word.
+# Number of steps without progress in complementarity after which the solver stops: only rounding
+# errors are left.
 _PATIENCE = 8
-# Equations of the dual hold to so much of its sum before its value is a bound.
+# Largest violation of the dual's equations, relative to the sum of its multipliers, with which the
+# dual objective counts as a bound.
 _FEASIBLE = 1e-9
-# Rows for each unknown of which a program is solved on those near their corner; how near, at first
-# and then; the share of rows above which nothing is spared; what share of the objective the
-# gap may be after first steps on all rows.
-_MANY = 4
+# Number of rows per unknown above which the program is first solved on the rows near the corner of
+# their hinge.
+_ROWS_PER_UNKNOWN = 4
+# Distances from the corner, in units of the margin, up to which rows count as near, in the first
+# and in the second attempt.
 _REACHES = (0.25, 0.75)
-_SPARES = 0.7
-_ROUGH = 0.5
+# Fraction of near rows above which solving on all rows is as fast.
+_MAX_NEAR_FRACTION = 0.7
+# Relative gap at which the first, rough solution on all rows stops.
+_ROUGH_GAP = 0.5
 
 
 class HingeSolution(NamedTuple):
-    """Where the program ends, and how far from the optimum that may be.
+    """Solution of a hinge program with a bound on its distance from the optimum.
 
-    ``objective - bound`` is the duality gap: no point lies below ``bound``.
+    ``objective - bound`` is the duality gap: no point has an objective below ``bound``.
     """
 
     x: Vector
@@ -49,11 +54,11 @@ class HingeSolution(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """How much lower the optimum may be."""
+        """Duality gap: the largest amount by which the optimum may be lower."""
         return self.objective - self.bound
 
 
-def hinge_program(
+def solve_hinge_program(
     A: Matrix,
     h: Vector,
     cost: Vector,
@@ -66,47 +71,48 @@ def hinge_program(
     floor: float = np.finfo(float).tiny,
     max_iter: int = 100,
 ) -> HingeSolution:
-    r"""The least value of :math:`\tfrac12\sum_k q_k x_k^2 + f^T x + \sum_i c_i (h_i - a_i^T x)_+`.
+    r"""Minimize :math:`\tfrac12\sum_k q_k x_k^2 + f^T x + \sum_i c_i (h_i - a_i^T x)_+`.
 
-    A primal-dual interior point method (Mehrotra's predictor and corrector). With the multipliers
-    :math:`0 \le \alpha \le c` of the dual,
+    The solver is a primal-dual interior point method (Mehrotra's predictor-corrector). The dual,
+    with multipliers :math:`0 \le \alpha \le c`, is
 
     .. math:: \max_\alpha\; h^T\alpha - \tfrac12 \sum_{q_k > 0} (A^T\alpha - f)_k^2 / q_k, \qquad
-        (A^T\alpha - f)_k = 0 \text{ where } q_k = 0,
+        (A^T\alpha - f)_k = 0 \text{ where } q_k = 0.
 
-    where :math:`A^T\alpha - f` of unknowns that form a matrix in the cone counts by its positive
-    part, a step is one Cholesky factorisation of :math:`Q + A^T D^{-1} A`, which by Woodbury
-    serves the n×n system :math:`D + A Q^{-1} A^T` of the dual: O(n m²) for A of shape (n, m), some
-    ten to twenty times.
+    For unknowns that form a matrix in the cone, only the positive semi-definite part of
+    :math:`A^T\alpha - f` enters the dual. A step needs one Cholesky factorization of
+    :math:`Q + A^T D^{-1} A`, which by Woodbury's identity also solves the n×n system
+    :math:`D + A Q^{-1} A^T` of the dual. For A of shape (n, m) this costs O(n m²), for about ten to
+    twenty steps.
 
     Parameters
     ----------
     A : ndarray of shape (n, m)
-        Rows of the hinges.
+        Coefficients of the hinges, one row :math:`a_i` per hinge.
     h, cost : ndarray of shape (n,)
-        Where they begin and their costs, which are positive.
+        Thresholds :math:`h_i` of the hinges and their positive costs :math:`c_i`.
     q, f : ndarray of shape (m,)
-        The quadratic and the linear term.
+        Coefficients of the quadratic and of the linear term.
     positive_last : bool
-        Whether the last unknown must not be negative. It has no quadratic term then.
+        Whether the last unknown must be nonnegative. It then has no quadratic term.
     cone : int
-        If not 0, the first unknowns are the `svec` of a symmetric matrix of so many rows, which
-        must be positive semi-definite. They have one quadratic term.
+        If not 0, the first unknowns are the `svec` of a symmetric matrix with this number of rows,
+        which must be positive semi-definite. All of them have the same quadratic coefficient.
     tol, floor : float
-        Gap at which to stop, relative to the objective or to ``floor``, whichever is larger.
+        Stop when the gap is at most ``tol`` times the objective or ``floor``, whichever is larger.
     max_iter : int
-        Most steps.
+        Maximum number of steps.
 
     Returns
     -------
     HingeSolution
-        The best point seen by its objective, with the best bound.
+        The iterate with the lowest objective, and the best bound of all iterates.
     """
     point = HingePoint(A, h, cost, q, f, positive_last, cone)
-    return _followed(point, tol, floor, max_iter)[0]
+    return _follow_path(point, tol, floor, max_iter)[0]
 
 
-def _followed(
+def _follow_path(
     point: HingePoint,
     tol: float,
     floor: float = np.finfo(float).tiny,
@@ -114,15 +120,15 @@ def _followed(
     *,
     rough: float = 0.0,
 ) -> tuple[HingeSolution, HingePoint]:
-    """Steps from a point until the gap is small; the best seen, and the last iterate.
+    """Take steps until the gap is small. Return the best solution and the last iterate.
 
-    With ``rough`` also until that share of the objective is left of the products that make the gap,
-    which are known before the dual is feasible.
+    With ``rough``, also stop when the sum of the complementarity products is below this fraction of
+    the objective. The products approximate the gap before the dual is feasible.
     """
     best = HingeSolution(point.x, point.a, np.inf, -np.inf, 0)
-    least, waited = np.inf, 0
+    min_mu, n_stalled = np.inf, 0
     for step in range(max_iter):
-        objective, bound = point.values()
+        objective, bound = point.evaluate()
         if objective < best.objective:
             best = best._replace(x=point.x, objective=objective)
         if bound > best.bound:
@@ -133,21 +139,21 @@ def _followed(
         mu = point.complementarity()
         if 2 * len(point.a) * mu <= rough * abs(best.objective):
             break
-        waited = 0 if mu < 0.9 * least else waited + 1
-        least = min(least, mu)
-        if waited > _PATIENCE or not point.factor():
+        n_stalled = 0 if mu < 0.9 * min_mu else n_stalled + 1
+        min_mu = min(min_mu, mu)
+        if n_stalled > _PATIENCE or not point.factor():
             break
         try:
-            move, length = centered_move(point)
-        except linalg.LinAlgError:  # on the boundary of the cone, but for rounding
+            move, length = compute_centered_move(point)
+        except linalg.LinAlgError:  # Numerically, the iterate is on the boundary of the cone.
             break
         if not length > 1e-12:
             break
-        point = point.moved(move, length).inside()
+        point = point.take_step(move, length).clip_to_interior()
     return best, point
 
 
-def hinge_program_near(
+def solve_hinge_program_locally(
     A: Matrix,
     h: Vector,
     cost: Vector,
@@ -157,76 +163,84 @@ def hinge_program_near(
     *,
     tol: float = 1e-11,
 ) -> HingeSolution:
-    """The same program, solved on the rows near their corner where that is enough.
+    """Solve a hinge program on the rows near their corner, if these determine the solution.
 
-    Rows far from it have multipliers of nothing or of their cost, and enter as a constant and a
-    linear term. If one of them turns out to lie on the other side, more rows are taken.
+    Rows far from the corner of their hinge have a multiplier of 0 or of their cost, and enter as a
+    constant and a linear term. If one of these rows turns out to lie on the other side of its
+    corner, more rows are included.
 
     Parameters
     ----------
     A, h, cost, q, f, tol
-        As for `hinge_program`.
+        As in `solve_hinge_program`.
     short : ndarray of shape (n,), optional
-        h - A x of a point near the optimum; None for a rough solution on all rows first.
+        Shortfalls h - A x at a point near the optimum. If None, a rough solution on all rows is
+        computed first.
 
     Returns
     -------
     HingeSolution
-        Of all rows: its bound is one for the whole program.
+        The solution for all rows. Its bound is valid for the full program.
     """
     n, m = A.shape
-    if n <= _MANY * m:
-        return hinge_program(A, h, cost, q, f, tol=tol)
-    begun = None
+    if n <= _ROWS_PER_UNKNOWN * m:
+        return solve_hinge_program(A, h, cost, q, f, tol=tol)
+    start_point = None
     if short is None:
-        rough, begun = _followed(HingePoint(A, h, cost, q, f, False), tol, rough=_ROUGH)
+        rough, start_point = _follow_path(
+            HingePoint(A, h, cost, q, f, False), tol, rough=_ROUGH_GAP
+        )
         if rough.gap <= tol * abs(rough.objective):
             return rough
-        short = h - A @ begun.x
+        short = h - A @ start_point.x
     for reach in _REACHES:
         distance = np.abs(short)
-        near = distance <= max(reach, float(np.partition(distance, _MANY * m)[_MANY * m]))
-        if near.mean() > _SPARES:
+        near = distance <= max(
+            reach, float(np.partition(distance, _ROWS_PER_UNKNOWN * m)[_ROWS_PER_UNKNOWN * m])
+        )
+        if near.mean() > _MAX_NEAR_FRACTION:
             break
-        pulls, rest = ~near & (short > 0), ~near & (short <= 0)
-        linear = f - (cost * pulls) @ A
+        at_cost, at_zero = ~near & (short > 0), ~near & (short <= 0)
+        linear = f - (cost * at_cost) @ A
         point = HingePoint(A[near], h[near], cost[near], q, linear, False)
-        if begun is not None:  # go on from there
-            point.x, point.a, point.r = begun.x, begun.a[near], begun.r[near]
-            point.xi, begun = begun.xi[near], None
-        part, _ = _followed(point, tol)
-        short = h - A @ part.x
-        if not ((short[pulls] < 0).any() or (short[rest] > 0).any()) and np.isfinite(part.bound):
-            dual, constant = np.where(pulls, cost, 0.0), float((cost * pulls) @ h)
-            dual[near] = part.dual
-            return part._replace(
-                dual=dual, objective=part.objective + constant, bound=part.bound + constant
+        if start_point is not None:  # Continue from the rough solution.
+            point.x, point.a, point.r = start_point.x, start_point.a[near], start_point.r[near]
+            point.xi, start_point = start_point.xi[near], None
+        solution, _ = _follow_path(point, tol)
+        short = h - A @ solution.x
+        if not ((short[at_cost] < 0).any() or (short[at_zero] > 0).any()) and np.isfinite(
+            solution.bound
+        ):
+            dual, constant = np.where(at_cost, cost, 0.0), float((cost * at_cost) @ h)
+            dual[near] = solution.dual
+            return solution._replace(
+                dual=dual, objective=solution.objective + constant, bound=solution.bound + constant
             )
-    return hinge_program(A, h, cost, q, f, tol=tol)
+    return solve_hinge_program(A, h, cost, q, f, tol=tol)
 
 
-def centered_move(
-    point: HingePoint, *, share: float = _STEP, least: float = 0.0
+def compute_centered_move(
+    point: HingePoint, *, fraction: float = _STEP, min_centering: float = 0.0
 ) -> tuple[HingeMove, float]:
-    """Mehrotra's corrected step from a point that is factorised, and how far to go.
+    """Return Mehrotra's corrected step from a factorized point, and the step length.
 
-    ``least`` bounds how much nearer to complementarity it aims.
+    The step targets at least the fraction ``min_centering`` of the current complementarity.
     """
-    mu, nothing = point.complementarity(), np.zeros(len(point.a))
-    move = point.direction(nothing, nothing, 0.0, point.Z * 0.0)
-    reached = point.complementarity(move, point.longest(move))
-    center = max((max(reached, 0.0) / mu) ** 3, least) * mu
-    move = point.direction(
+    mu, zeros = point.complementarity(), np.zeros(len(point.a))
+    move = point.solve_direction(zeros, zeros, 0.0, point.Z * 0.0)
+    reached = point.complementarity(move, point.find_max_step(move))
+    center = max((max(reached, 0.0) / mu) ** 3, min_centering) * mu
+    move = point.solve_direction(
         center - move.a * move.r,
         center + move.a * move.xi,
         center - move.tau * move.x[-1],
-        point.aim_in_cone(move, center),
+        point.compute_cone_target(move, center),
     )
-    return move, share * point.longest(move)
+    return move, fraction * point.find_max_step(move)
 
 
 class HingeMove(NamedTuple):
-    """A change of the unknowns."""
+    """A step: the change of each unknown of a `HingePoint`."""
 
     x: Vector
     a: Vector
@@ -237,11 +251,12 @@ class HingeMove(NamedTuple):
 
 
 class HingePoint:
-    """An iterate: x, the multipliers a of the hinges and how far each row is beyond or short.
+    """An iterate: x, the hinges' multipliers a, and the surplus r and shortfall xi of each row.
 
-    The margins are A x + xi - r = h with a r = (c - a) xi = 0 at the optimum; tau is the multiplier
-    of a last unknown that must not be negative, Z that of the matrix B in the cone. Their product
-    is linearised as dZ = aim - Z - sym(B⁻¹ dB Z), the aim being B⁻¹ times a number.
+    The rows satisfy A x + xi - r = h, with a r = (c - a) xi = 0 at the optimum. The multiplier of a
+    nonnegative last unknown is tau, and the multiplier of the matrix B in the cone is Z. The
+    condition on the product of B and Z is linearized as dZ = aim - Z - sym(B⁻¹ dB Z), where aim is
+    a multiple of B⁻¹.
     """
 
     def __init__(
@@ -268,46 +283,47 @@ class HingePoint:
         if cone:
             self.x[self.entries] = svec(self.Z)
 
-    def values(self) -> tuple[float, float]:
-        """The objective, and the dual's bound, minus infinity where the dual is not feasible."""
+    def evaluate(self) -> tuple[float, float]:
+        """Return the objective and the dual bound (minus infinity if the dual is infeasible)."""
         A, h, cost, q, f = self.program
         self.short = h - A @ self.x
         objective = 0.5 * q @ self.x**2 + f @ self.x + cost @ np.maximum(self.short, 0)
         self.pull = A.T @ self.a
-        amiss = np.abs(self.pull - f)[self.free]
+        violation = np.abs(self.pull - f)[self.free]
         if self.positive_last:
-            amiss = np.append(amiss, max(self.pull[-1] - f[-1], 0.0))
-        if amiss.max(initial=0.0) > _FEASIBLE * self.a.sum():
+            violation = np.append(violation, max(self.pull[-1] - f[-1], 0.0))
+        if violation.max(initial=0.0) > _FEASIBLE * self.a.sum():
             return float(objective), -np.inf
-        smooth, over = q > 0, self.pull - f
+        smooth, excess = q > 0, self.pull - f
         if self.cone:
-            over[self.entries] = svec(project_psd(self._matrix(over)))
-        bound = h @ self.a - 0.5 * np.sum(over[smooth] ** 2 / q[smooth])
-        # What rounding left amiss is charged at the price of the unknowns.
+            excess[self.entries] = svec(project_psd(self._to_matrix(excess)))
+        bound = h @ self.a - 0.5 * np.sum(excess[smooth] ** 2 / q[smooth])
+        # Subtract the effect of the remaining violation of the equations. The current unknowns are
+        # its prices.
         price = np.abs(self.x[self.free])
         if self.positive_last:
             price = np.append(price, self.x[-1])
-        return float(objective), float(bound - amiss @ price)
+        return float(objective), float(bound - violation @ price)
 
     def complementarity(self, move: HingeMove | None = None, length: float = 0.0) -> float:
-        """The mean product of an unknown and its multiplier, here or after a move."""
+        """Return the mean product of unknowns and multipliers, now or after a step."""
         a, r, xi, tau, last = self.a, self.r, self.xi, self.tau, self.x[-1]
         if move is not None:
             a, r, xi = a + length * move.a, r + length * move.r, xi + length * move.xi
             tau, last = tau + length * move.tau, last + length * move.x[-1]
         products = a @ r + (self.program[2] - a) @ xi + tau * last
         if self.cone:
-            B, Z = self._matrix(self.x), self.Z
+            B, Z = self._to_matrix(self.x), self.Z
             if move is not None:
-                B, Z = B + length * self._matrix(move.x), Z + length * move.Z
+                B, Z = B + length * self._to_matrix(move.x), Z + length * move.Z
             products += np.vdot(B, Z)
         return float(products) / (2 * len(a) + self.positive_last + self.cone)
 
-    def _matrix(self, x: Vector) -> Matrix:
+    def _to_matrix(self, x: Vector) -> Matrix:
         return smat(x[self.entries], self.cone)
 
     def factor(self) -> bool:
-        """Factorise the matrix of the Newton steps from here; False if rounding forbids it."""
+        """Factorize the matrix of the Newton steps. Return False if rounding prevents it."""
         A, _, cost, q, f = self.program
         self.s = cost - self.a
         self.D = self.xi / self.s + self.r / self.a
@@ -320,24 +336,24 @@ class HingePoint:
             self.amiss[-1] -= self.tau
         if self.cone:
             try:
-                self.inverse = inverse(self._matrix(self.x))
+                self.inverse = inverse(self._to_matrix(self.x))
             except linalg.LinAlgError:
                 return False
             H[self.entries, self.entries] += symmetric_kronecker(self.inverse, self.Z)
             self.amiss[self.entries] -= svec(self.Z)
-        self.cholesky = _cholesky(H)
+        self.cholesky = _factor_cholesky(H)
         return self.cholesky is not None
 
-    def aim_in_cone(self, move: HingeMove, center: float) -> Matrix:
-        """For the multiplier of the matrix: B⁻¹ times the center, less what a move left out."""
+    def compute_cone_target(self, move: HingeMove, center: float) -> Matrix:
+        """Return the target of the cone's multiplier, corrected to second order."""
         if not self.cone:
             return self.Z
-        return center * self.inverse - sym(self.inverse @ self._matrix(move.x) @ move.Z)
+        return center * self.inverse - sym(self.inverse @ self._to_matrix(move.x) @ move.Z)
 
-    def direction(
+    def solve_direction(
         self, aim_a: Vector, aim_s: Vector, aim_x: float, aim_Z: Matrix | None = None
     ) -> HingeMove:
-        """The Newton step to products of so much."""
+        """Return the Newton step to the given complementarity products."""
         A, last = self.program[0], self.x[-1]
         g = self.short - aim_s / self.s + aim_a / self.a
         right = A.T @ (g / self.D) - self.amiss
@@ -352,11 +368,11 @@ class HingePoint:
         dxi = (aim_s + self.xi * da) / self.s - self.xi
         dtau = (aim_x - self.tau * dx[-1]) / last - self.tau if self.positive_last else 0.0
         if self.cone:
-            pull = pull - sym(self.inverse @ self._matrix(dx) @ self.Z)
+            pull = pull - sym(self.inverse @ self._to_matrix(dx) @ self.Z)
         return HingeMove(dx, da, dr, dxi, float(dtau), pull)
 
-    def longest(self, move: HingeMove) -> float:
-        """The longest step, at most 1, that makes nothing negative."""
+    def find_max_step(self, move: HingeMove) -> float:
+        """Return the longest step length, at most 1, at which all variables stay nonnegative."""
         worst: float = max(
             np.max(-move.a / self.a),
             np.max(move.a / self.s),
@@ -366,35 +382,38 @@ class HingePoint:
         if self.positive_last:
             worst = max(worst, -move.x[-1] / self.x[-1], -move.tau / self.tau)
         if self.cone:
-            B, dB = self._matrix(self.x), self._matrix(move.x)
+            B, dB = self._to_matrix(self.x), self._to_matrix(move.x)
             worst = max(worst, 1 / longest_step(B, dB), 1 / longest_step(self.Z, move.Z))
         return min(1.0, 1 / float(worst)) if worst > 0 else 1.0
 
-    def moved(self, move: HingeMove, length: float) -> Self:
-        """A step further."""
+    def take_step(self, move: HingeMove, length: float) -> Self:
+        """Return the point after a step."""
         point = copy(self)
         point.x, point.a = self.x + length * move.x, self.a + length * move.a
         point.r, point.xi = self.r + length * move.r, self.xi + length * move.xi
         point.tau, point.Z = self.tau + length * move.tau, self.Z + length * move.Z
         return point
 
-    def inside(self) -> Self:
-        """Off the bounds onto which rounding may put it, from where nothing would move it."""
+    def clip_to_interior(self) -> Self:
+        """Move variables off their bounds, where rounding may have put them.
+
+        A variable on its bound could not leave it.
+        """
         cost = self.program[2]
         self.a = np.clip(self.a, 1e-40 * cost, (1 - 1e-15) * cost)
         self.r, self.xi = np.maximum(self.r, 1e-300), np.maximum(self.xi, 1e-300)
         return self
 
 
-def _cholesky(H: Matrix) -> Matrix | None:
-    """Cholesky of a matrix that is positive definite but for rounding; None if it is not finite."""
+def _factor_cholesky(H: Matrix) -> Matrix | None:
+    """Return the Cholesky factor of H, with a small ridge if necessary, or None if it fails."""
     if not np.isfinite(H).all():
         return None
     level = float(np.trace(H)) / len(H)
     for ridge in (0.0, 1e-16, 1e-13, 1e-10):
         shifted = H.copy()
         shifted.flat[:: len(H) + 1] += ridge * level
-        # Steps are so many and so small that checks of what is known would take half of the time.
+        # Call LAPACK directly: in many small steps, SciPy's input checks would take half the time.
         factor, failed = lapack.dpotrf(shifted, lower=1)
         if not failed:
             return np.asarray(factor)

@@ -1,4 +1,4 @@
-"""Linear classifiers of vectors with labels of ±1: what a learner of one mode must return."""
+"""Linear classifiers of vectors with labels ±1, as returned by the learner of one tensor mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nearfar.arrays import Matrix, Vector
 
 
 class Hyperplane(NamedTuple):
-    """The rule sign(w·z + b), with what it is worth.
+    """The classifier sign(w·z + b), with its objective.
 
     Parameters
     ----------
@@ -21,15 +21,15 @@ class Hyperplane(NamedTuple):
     b : float
         Intercept.
     objective : float
-        What the learner minimises or maximises.
+        Value of the function that the learner minimizes or maximizes.
     gap : float
-        How far from its optimum the objective may be.
+        Bound on the distance of the objective from its optimum.
     dual : ndarray of shape (n_samples,), optional
-        Multipliers of the samples, where the learner has them.
+        Multipliers of the samples, if the learner has any.
     margin : float
-        rho of the nu-SVM; 1 where the margin is no unknown.
+        The margin rho of the nu-SVM, or 1 for learners with a fixed margin.
     collapsed : bool
-        Whether w is zero but for rounding: there is no direction to be had from these samples.
+        Whether w is numerically zero, so that the samples determine no direction.
     """
 
     w: Vector
@@ -41,16 +41,16 @@ class Hyperplane(NamedTuple):
     collapsed: bool = False
 
 
-#: A learner of vectors: from the projected samples, (n, L), to its hyperplane.
+#: Function that fits a hyperplane to projected samples of shape (n, L).
 VectorLearner = Callable[[Matrix], Hyperplane]
 
 
-def row_space(Z: Matrix) -> tuple[Matrix, Matrix | None]:
-    """Coordinates of the rows in an orthonormal basis of their span, where that is smaller.
+def reduce_to_row_space(Z: Matrix) -> tuple[Matrix, Matrix | None]:
+    """Return coordinates of the rows in an orthonormal basis of their span, and the basis (L, n).
 
-    Whatever penalises only the length of w has its optimum in the span of the rows, so that n
-    coordinates do for n rows of more features. Returns the coordinates and the basis (L, n), or Z
-    itself and None.
+    If the penalty depends only on the length of w, the optimum is in the span of the rows, so n
+    coordinates suffice for n rows. If Z has no more features than rows, Z itself and None are
+    returned.
     """
     n, L = Z.shape
     if n >= L:
@@ -59,12 +59,12 @@ def row_space(Z: Matrix) -> tuple[Matrix, Matrix | None]:
     return triangle.T, basis
 
 
-def lifted(basis: Matrix | None, w: Vector) -> Vector:
-    """A vector of the coordinates of `row_space` among the features."""
+def lift_to_features(basis: Matrix | None, w: Vector) -> Vector:
+    """Map a vector from the coordinates of `reduce_to_row_space` back to the features."""
     return w if basis is None else basis @ w
 
 
-def about_mean(Z: Matrix, weight: Vector | None = None) -> tuple[Matrix, Vector]:
-    """Rows about their (weighted) mean, which is second."""
+def center_rows(Z: Matrix, weight: Vector | None = None) -> tuple[Matrix, Vector]:
+    """Return the rows minus their (weighted) mean, and the mean."""
     mean = Z.mean(axis=0) if weight is None else weight @ Z / weight.sum()
     return Z - mean, np.asarray(mean)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.hinge_program import HingePoint, centered_move
+from nearfar.solvers.hinge_program import HingePoint, compute_centered_move
 from nearfar.solvers.smoothed_hinges import SmoothedHinges
 
 # Minimum distance from the corner of the hinge at which rows are left out of the steps. If the
@@ -196,10 +196,10 @@ def _solve_interior(
             return state.x
         if not state.factor():
             return None
-        move, length = centered_move(state, share=_STEP, least=1e-3)
+        move, length = compute_centered_move(state, fraction=_STEP, min_centering=1e-3)
         if not (np.isfinite(move.x).all() and length > 1e-8):
             return None
-        state = state.moved(move, length).inside()
+        state = state.take_step(move, length).clip_to_interior()
     return None
 
 

@@ -1,4 +1,4 @@
-"""Decision functions of support vector machines: values, gradients, and where they are zero."""
+"""Decision functions of support vector machines: values, gradients, and zeros."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.blocks import row_blocks
 from nearfar.state import Sizes, State, choice, floats, indices, need, number, whole
 
-# A walk to the boundary: its steps are this much longer than a linear function would need, so that
-# they cross it, and no longer than this share of the root of the number of features.
+# Length of a step towards the decision boundary, relative to the step that would reach the zero of
+# a linear function. Steps that overshoot cross the boundary.
 _OVERSHOOT = 1.5
-_LONGEST = 0.25
-_STEPS = 40
-# Where a bracket has shrunk to this share of its length the crossing is found.
-_NARROW = 1e-13
-_HALVINGS = 100
-# So many of the nearest points are asked first for one on the other side.
-_FIRST = 64
+# Maximum length of a step, relative to the square root of the number of features.
+_MAX_STEP = 0.25
+# Maximum number of steps towards the boundary.
+_MAX_STEPS = 40
+# Relative width of the bracket, or relative value of f, at which a zero of f is accepted.
+_MIN_WIDTH = 1e-13
+# Maximum number of root-finding steps per bracket.
+_MAX_ROOT_STEPS = 100
+# Number of nearest points that are evaluated first in the search for a point on the other side.
+_N_FIRST_POINTS = 64
 
 
 class Kernel(NamedTuple):
-    """A kernel of scikit-learn, of which gradients are known."""
+    """A kernel of scikit-learn with its parameters, for which gradients are implemented."""
 
     name: str
     gamma: float
@@ -34,22 +37,23 @@ class Kernel(NamedTuple):
 
 
 class KernelMachine:
-    r"""A support vector machine for two classes, :math:`f(x) = \sum_i \alpha_i y_i k(x_i, x) - b`.
+    r"""Support vector machine for two classes, :math:`f(x) = \sum_i \alpha_i y_i k(x_i, x) - b`.
 
     Parameters
     ----------
     kernel : Kernel
-        "rbf", "linear" or "poly".
+        The kernel k, with the name "rbf", "linear" or "poly".
     support : ndarray of shape (m,)
-        Row numbers of the support vectors.
+        Indices of the support vectors among the training rows.
     vectors : ndarray of shape (m, p)
         The support vectors.
     coefficients : ndarray of shape (m,)
-        :math:`\alpha_i y_i`.
+        The coefficients :math:`\alpha_i y_i` of the support vectors.
     intercept : float
-        :math:`-b`.
+        The intercept :math:`-b` of the decision function.
     C : float
-        The largest :math:`\alpha_i`; those below are unbounded.
+        Upper bound of :math:`\alpha_i`. Support vectors with a smaller :math:`\alpha_i` are
+        unbounded.
     """
 
     state = State(
@@ -87,7 +91,7 @@ class KernelMachine:
 
     @classmethod
     def fit(cls, rows: Matrix, positive: Mask, C: float, kernel: Kernel) -> KernelMachine:
-        """Train one on rows of both kinds."""
+        """Train a machine on rows of both classes, where ``positive`` marks the positive class."""
         svc = SVC(
             C=C, kernel=kernel.name, gamma=kernel.gamma, degree=kernel.degree, coef0=kernel.coef0
         ).fit(rows, positive)
@@ -96,185 +100,197 @@ class KernelMachine:
 
     @property
     def unbounded(self) -> Indices:
-        """Which support vectors are unbounded; all, if none is."""
+        """Indices of the unbounded support vectors, or of all if none is unbounded."""
         free = np.flatnonzero(np.abs(self.coefficients) < self.C * (1 - 1e-8))
         return free if free.size else np.arange(len(self.vectors))
 
     def decision_function(self, X: Matrix) -> Vector:
-        """The values f of points."""
+        """Return the values of f at the points X."""
         return _Function(self).values(X)
 
     def gradients(self, X: Matrix) -> tuple[Vector, Matrix]:
-        """The values and gradients of f at points."""
+        """Return the values and gradients of f at the points X."""
         return _Function(self).gradients(X)
 
     # ------------------------------------------------------------------ the boundary
 
-    def boundary(self, X: Matrix, others: Matrix) -> tuple[Matrix, Mask]:
-        """Points near X at which f is zero, and which were found; X itself where none was.
+    def find_boundary(self, X: Matrix, candidates: Matrix) -> tuple[Matrix, Mask]:
+        """Return a zero of f near each row of X, and a mask of the rows for which one was found.
 
-        All points walk downhill, with steps that overshoot, until f has changed its sign, and the
-        crossing is searched on the last step. Where that does not happen, it is searched between
-        the point and the nearest of ``others`` on the other side, if there is one.
+        Each point takes overshooting steps down the gradient of abs(f) until f changes its sign.
+        The zero is then located on the last step. If the sign does not change, the zero is located
+        between the point and the nearest of ``candidates`` on the other side, if there is one.
+        Rows for which no zero is found are returned unchanged.
         """
         f = _Function(self)
-        (starts, ends), (f_starts, f_ends), crossed = _walk(f, X)
-        rest = np.flatnonzero(~crossed)
-        if rest.size:
-            values = f.values(X[rest])
-            nearest, beyond = _nearest_beyond(f, X[rest], values, others)
-            there = nearest >= 0
-            crossed[rest] = there
-            rest, nearest = rest[there], nearest[there]
-            starts[rest], ends[rest] = X[rest], others[nearest]
-            f_starts[rest], f_ends[rest] = values[there], beyond[there]
+        (starts, ends), (f_starts, f_ends), crossed = _walk_downhill(f, X)
+        missing = np.flatnonzero(~crossed)
+        if missing.size:
+            values = f.values(X[missing])
+            nearest, f_nearest = _find_nearest_opposite(f, X[missing], values, candidates)
+            has_opposite = nearest >= 0
+            crossed[missing] = has_opposite
+            missing, nearest = missing[has_opposite], nearest[has_opposite]
+            starts[missing], ends[missing] = X[missing], candidates[nearest]
+            f_starts[missing], f_ends[missing] = values[has_opposite], f_nearest[has_opposite]
         points = X.copy()
-        points[crossed] = _crossings(
+        points[crossed] = _find_crossings(
             f, starts[crossed], ends[crossed], f_starts[crossed], f_ends[crossed]
         )
         return points, crossed
 
     def has_two_sides(self, X: Matrix) -> bool:
-        """Whether f has both signs among points, which include its support vectors."""
-        for some in (self.vectors, X):  # few, and as a rule enough
-            values = self.decision_function(some)
+        """Return True if f has both signs on X, which must include the support vectors."""
+        for points in (self.vectors, X):  # The few support vectors are usually sufficient.
+            values = self.decision_function(points)
             if values.min() < 0 < values.max():
                 return True
         return False
 
 
 class _Function:
-    """The decision function of a machine, with what its evaluations share."""
+    """Decision function of a machine, with precomputed arrays for its evaluations."""
 
     def __init__(self, machine: KernelMachine) -> None:
         self.machine = machine
-        self.rbf, V = machine.kernel == "rbf", machine.vectors
+        self.is_rbf, V = machine.kernel == "rbf", machine.vectors
         scale = {"rbf": 2 * machine.gamma, "linear": 1.0, "poly": machine.gamma}[machine.kernel]
-        self.scaled = np.ascontiguousarray(scale * V.T)
-        if self.rbf:  # squared distances as one product: 2 x.v - |v|^2 - |x|^2
+        self.scaled_vectors = np.ascontiguousarray(scale * V.T)
+        if self.is_rbf:  # One matrix product gives all 2 x.v - |v|^2 - |x|^2.
             lengths = -machine.gamma * np.square(V).sum(axis=1)
-            self.scaled = np.vstack([self.scaled, lengths, np.ones(len(V))])
+            self.scaled_vectors = np.vstack([self.scaled_vectors, lengths, np.ones(len(V))])
 
     def values(self, X: Matrix) -> Vector:
-        """f at points, in blocks."""
         machine = self.machine
-        found = np.empty(len(X))
+        result = np.empty(len(X))
         for block in row_blocks(len(X), 24 * len(machine.vectors)):
-            K = self._kernel(X[block])
-            found[block] = K @ machine.coefficients + machine.intercept
-        return found
+            K = self._evaluate_kernel(X[block])
+            result[block] = K @ machine.coefficients + machine.intercept
+        return result
 
     def gradients(self, X: Matrix) -> tuple[Vector, Matrix]:
-        """f and its gradient at points."""
         machine = self.machine
         if machine.kernel == "linear":
             slope = machine.coefficients @ machine.vectors
             return X @ slope + machine.intercept, np.tile(slope, (len(X), 1))
-        if self.rbf:
-            K = self._kernel(X)
+        if self.is_rbf:
+            K = self._evaluate_kernel(X)
             K *= machine.coefficients
             sums = K.sum(axis=1)
             slopes = K @ machine.vectors
             slopes -= sums[:, None] * X
             slopes *= 2 * machine.gamma
             return sums + machine.intercept, slopes
-        inner = X @ self.scaled + machine.coef0
+        inner = X @ self.scaled_vectors + machine.coef0
         power = inner ** (machine.degree - 1)
         values = (power * inner) @ machine.coefficients + machine.intercept
         power *= machine.degree * machine.gamma * machine.coefficients
         return values, power @ machine.vectors
 
-    def _kernel(self, X: Matrix) -> Matrix:
-        if self.rbf:
+    def _evaluate_kernel(self, X: Matrix) -> Matrix:
+        if self.is_rbf:
             lengths = -self.machine.gamma * np.square(X).sum(axis=1)
-            K = np.column_stack([X, np.ones(len(X)), lengths]) @ self.scaled
+            K = np.column_stack([X, np.ones(len(X)), lengths]) @ self.scaled_vectors
             return np.asarray(np.exp(K, out=K))
-        K = X @ self.scaled
+        K = X @ self.scaled_vectors
         if self.machine.kernel == "poly":
             K += self.machine.coef0
             K **= self.machine.degree
         return np.asarray(K)
 
 
-def _walk(f: _Function, X: Matrix) -> tuple[tuple[Matrix, Matrix], tuple[Vector, Vector], Mask]:
-    """The last two places of each walk, f at both, and whether it has another sign at the last."""
-    longest = _LONGEST * np.sqrt(X.shape[1])
-    before, after = X.copy(), X.copy()
+def _walk_downhill(
+    f: _Function, X: Matrix
+) -> tuple[tuple[Matrix, Matrix], tuple[Vector, Vector], Mask]:
+    """Return the last two positions of each walk, f at both, and whether f changed its sign."""
+    max_length = _MAX_STEP * np.sqrt(X.shape[1])
+    previous, current = X.copy(), X.copy()
     values, slopes = f.gradients(X)
-    f_before, f_after = values.copy(), values.copy()
+    f_previous, f_current = values.copy(), values.copy()
     first = np.sign(values)
     crossed = first == 0
     walking = np.flatnonzero(~crossed)
     values, slopes = values[walking], slopes[walking]
-    for _ in range(_STEPS):
+    for _ in range(_MAX_STEPS):
         steep = np.sqrt(np.square(slopes).sum(axis=1))
-        going = steep > 0
-        if not going.all():
+        is_steep = steep > 0
+        if not is_steep.all():
             walking, values, slopes, steep = (
-                one[going] for one in (walking, values, slopes, steep)
+                array[is_steep] for array in (walking, values, slopes, steep)
             )
         if not walking.size:
             break
         with np.errstate(over="ignore"):
-            length = np.minimum(_OVERSHOOT * np.abs(values) / steep, longest)
-        here = after[walking]
-        before[walking], f_before[walking] = here, values
-        here -= (first[walking] * length / steep)[:, None] * slopes
-        values, slopes = f.gradients(here)
-        after[walking], f_after[walking] = here, values
-        there = np.sign(values) != first[walking]
-        crossed[walking[there]] = True
-        walking, values, slopes = walking[~there], values[~there], slopes[~there]
-    return (before, after), (f_before, f_after), crossed
+            length = np.minimum(_OVERSHOOT * np.abs(values) / steep, max_length)
+        position = current[walking]
+        previous[walking], f_previous[walking] = position, values
+        position -= (first[walking] * length / steep)[:, None] * slopes
+        values, slopes = f.gradients(position)
+        current[walking], f_current[walking] = position, values
+        has_crossed = np.sign(values) != first[walking]
+        crossed[walking[has_crossed]] = True
+        walking, values, slopes = walking[~has_crossed], values[~has_crossed], slopes[~has_crossed]
+    return (previous, current), (f_previous, f_current), crossed
 
 
-def _crossings(f: _Function, starts: Matrix, ends: Matrix, f_low: Vector, f_high: Vector) -> Matrix:
-    """Where f is zero between starts and ends, at which it has different signs.
+def _find_crossings(
+    f: _Function, starts: Matrix, ends: Matrix, f_low: Vector, f_high: Vector
+) -> Matrix:
+    """Return zeros of f between starts and ends, at which f has opposite signs.
 
-    By the method of Anderson and Bjorck for all at once: false position, with the value made less
-    of an end that stays twice, by as much as a parabola through all three would have it.
+    This is the method of Anderson and Bjorck, for all brackets together: false position, where the
+    value at an end that stays twice is reduced according to a parabola through the three points.
     """
-    way = ends - starts
+    segment = ends - starts
     low, high, side = np.zeros(len(starts)), np.ones(len(starts)), np.zeros(len(starts))
-    least = _NARROW * np.maximum(np.abs(f_low), np.abs(f_high))
+    tolerance = _MIN_WIDTH * np.maximum(np.abs(f_low), np.abs(f_high))
     best = np.where(np.abs(f_low) < np.abs(f_high), low, high)
-    open_ = np.flatnonzero((f_low != 0) & (f_high != 0))
-    for _ in range(_HALVINGS):
-        if not open_.size:
+    pending = np.flatnonzero((f_low != 0) & (f_high != 0))
+    for _ in range(_MAX_ROOT_STEPS):
+        if not pending.size:
             break
-        a, b, fa, fb, last = low[open_], high[open_], f_low[open_], f_high[open_], side[open_]
+        a, b, fa, fb, last = (
+            low[pending],
+            high[pending],
+            f_low[pending],
+            f_high[pending],
+            side[pending],
+        )
         t = np.clip((a * fb - b * fa) / (fb - fa), a, b)
-        value = f.values(starts[open_] + t[:, None] * way[open_])
-        best[open_] = t
-        right = np.sign(value) == np.sign(fb)
-        left = 1 - value / np.where(right, fb, fa)
-        left = np.where(left > 0, left, 0.5)
-        f_low[open_] = np.where(right, np.where(last > 0, fa * left, fa), value)
-        f_high[open_] = np.where(right, value, np.where(last < 0, fb * left, fb))
-        low[open_], high[open_] = np.where(right, a, t), np.where(right, t, b)
-        side[open_] = np.where(right, 1.0, -1.0)
-        done = (np.abs(value) <= least[open_]) | ((high - low)[open_] <= _NARROW)
-        open_ = open_[~done]
-    return np.asarray(starts + best[:, None] * way)
+        value = f.values(starts[pending] + t[:, None] * segment[pending])
+        best[pending] = t
+        on_end_side = np.sign(value) == np.sign(fb)
+        damping = 1 - value / np.where(on_end_side, fb, fa)
+        damping = np.where(damping > 0, damping, 0.5)
+        f_low[pending] = np.where(on_end_side, np.where(last > 0, fa * damping, fa), value)
+        f_high[pending] = np.where(on_end_side, value, np.where(last < 0, fb * damping, fb))
+        low[pending], high[pending] = (
+            np.where(on_end_side, a, t),
+            np.where(on_end_side, t, b),
+        )
+        side[pending] = np.where(on_end_side, 1.0, -1.0)
+        done = (np.abs(value) <= tolerance[pending]) | ((high - low)[pending] <= _MIN_WIDTH)
+        pending = pending[~done]
+    return np.asarray(starts + best[:, None] * segment)
 
 
-def _nearest_beyond(
-    f: _Function, X: Matrix, values: Vector, others: Matrix
+def _find_nearest_opposite(
+    f: _Function, X: Matrix, values: Vector, candidates: Matrix
 ) -> tuple[Indices, Vector]:
-    """The nearest of other points at which f has the other sign, or -1; and f there.
+    """Return the index of the nearest candidate at which f has the other sign (or -1), and f there.
 
-    From differences. f is asked of more and more of the nearest, as it takes longer than distances.
+    Since f costs more than distances, it is evaluated at the nearest candidates first.
     """
-    n = len(others)
-    found, f_others = np.full(len(X), -1), np.full(n, np.nan)
+    n = len(candidates)
+    nearest, f_candidates = np.full(len(X), -1), np.full(n, np.nan)
     for block in row_blocks(len(X), 24 * n):
-        distances, size = cdist(X[block], others), 0
-        while size < n and (found[block] < 0).any():
-            size = min(n, 8 * size or _FIRST)
+        distances, size = cdist(X[block], candidates), 0
+        while size < n and (nearest[block] < 0).any():
+            size = min(n, 8 * size or _N_FIRST_POINTS)
             near = distances <= np.partition(distances, size - 1, axis=1)[:, size - 1 : size]
-            new = np.flatnonzero(near.any(axis=0) & np.isnan(f_others))
-            f_others[new] = f.values(others[new])
-            beyond = near & (np.sign(f_others) == -np.sign(values[block, None]))
-            nearest = np.where(beyond, distances, np.inf).argmin(axis=1)
-            found[block] = np.where(beyond.any(axis=1), nearest, -1)
-    return found, f_others[found]
+            unevaluated = np.flatnonzero(near.any(axis=0) & np.isnan(f_candidates))
+            f_candidates[unevaluated] = f.values(candidates[unevaluated])
+            is_opposite = near & (np.sign(f_candidates) == -np.sign(values[block, None]))
+            first_opposite = np.where(is_opposite, distances, np.inf).argmin(axis=1)
+            nearest[block] = np.where(is_opposite.any(axis=1), first_opposite, -1)
+    return nearest, f_candidates[nearest]

@@ -1,4 +1,4 @@
-"""Kernels of dissimilarities, their widths, and the repair of those that are indefinite."""
+"""Exponential kernels of dissimilarities, their widths, and the repair of indefinite kernels."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.parameters import check_parameter, integer, none, one_of, real
-from nearfar.solvers.spectral_step import share_of_negative
+from nearfar.solvers.spectral_step import compute_negative_share
 
 
 def exponential_kernel(D: ArrayLike, width: float | None = None) -> Matrix:
-    r"""The kernel :math:`K_{ij} = \exp(-D_{ij} / \sigma)` of dissimilarities.
+    r"""Return the kernel :math:`K_{ij} = \exp(-D_{ij} / \sigma)` of dissimilarities.
 
     With D from :func:`~nearfar.distributions.dissimilarity` these are the kernels :math:`K_J, K_B,
-    K_H, K_R, K_{JR}, K_{BR}` of the works, for ``SVC(kernel="precomputed")`` or spectral
-    clustering. At every width only :math:`K_H` is positive semi-definite for certain (and that of
-    "mean"); :math:`K_B` is at σ = 1, its width in the works. The others need not be: see
-    :func:`repair_kernel`.
+    K_H, K_R, K_{JR}, K_{BR}` of the literature, for ``SVC(kernel="precomputed")`` or spectral
+    clustering. Only :math:`K_H` and the kernel of "mean" are positive semi-definite at every width.
+    :math:`K_B` is positive semi-definite at σ = 1, the width used in the literature. The other
+    kernels may be indefinite: see :func:`repair_kernel`.
 
     Parameters
     ----------
     D : array-like of shape (n, m)
-        Dissimilarities, finite and not negative; of new objects to old ones, for instance.
+        Finite, nonnegative dissimilarities, for example of new objects to training objects.
     width : float, default=None
-        σ, above 0. By default the median of D, which must then be that of one set of objects with
-        itself; for new objects give the width of the old.
+        The width σ > 0. None uses the median of D, which must then contain the dissimilarities
+        within one set of objects. For new objects, pass the width of the training kernel.
 
     Returns
     -------
     ndarray of shape (n, m)
+        The kernel.
 
     Examples
     --------
@@ -43,13 +44,13 @@ def exponential_kernel(D: ArrayLike, width: float | None = None) -> Matrix:
     array([[1.    , 0.3679],
            [0.3679, 1.    ]])
     """
-    values = checked_dissimilarities(D)
+    values = check_dissimilarities(D)
     check_parameter("exponential_kernel", "width", width, [none, real(0, open_low=True)])
     if width is None:
         if values.shape[0] != values.shape[1] or values.diagonal().any():
             raise ValueError(
-                "width=None takes the median of a square D with zero diagonal; got one of shape "
-                f"{values.shape}. Give the width that the training kernel has."
+                "width=None uses the median of D and needs a square D with zero diagonal; got "
+                f"shape {values.shape}. Pass the width of the training kernel."
             )
         width = quantile_width(values)
     return np.asarray(np.exp(values / -width))
@@ -62,25 +63,26 @@ def quantile_width(
     n_pairs: int | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> float:
-    """A width for the kernel: a quantile of the dissimilarities of different objects.
+    """Return a kernel width: a quantile of the dissimilarities between different objects.
 
-    Each dissimilarity needs its own, since they differ in scale; 0.1, 0.5 and 0.9 are what to try.
+    Dissimilarities differ in scale, so each of them needs a width of its own. The quantiles 0.1,
+    0.5 and 0.9 are good candidates.
 
     Parameters
     ----------
     D : array-like of shape (n, n) or (n, m)
-        Dissimilarities. The diagonal of a square D that is zero there is left out.
+        Dissimilarities. If D is square with a zero diagonal, the diagonal is excluded.
     q : float from 0 to 1, default=0.5
-        Which quantile.
+        The quantile.
     n_pairs : int, default=None
-        Take so many random pairs (1000 are customary) rather than all.
+        Number of random pairs to use, typically 1000. None uses all pairs.
     random_state : int, RandomState instance or None, default=None
-        The seed for them.
+        Seed for the selection of random pairs.
 
     Returns
     -------
     float
-        Above 0.
+        The width, greater than 0.
 
     Examples
     --------
@@ -88,14 +90,15 @@ def quantile_width(
     >>> quantile_width([[0, 1, 2], [1, 0, 4], [2, 4, 0]])
     2.0
     """
-    values = checked_dissimilarities(D)
+    values = check_dissimilarities(D)
     check_parameter("quantile_width", "q", q, [real(0, 1)])
     check_parameter("quantile_width", "n_pairs", n_pairs, [none, integer(1)])
     n, m = values.shape
     if n == m and not values.diagonal().any():
         if n < 2:
-            raise ValueError("D is of one object; there is no pair to take a width from.")
-        # Without the diagonal, each row of the rest is one longer than the matrix.
+            raise ValueError("D has only one object, but a width needs at least one pair.")
+        # Without its first entry, the matrix reshaped to rows of n + 1 entries has its diagonal in
+        # the last column.
         values = values.reshape(-1)[1:].reshape(n - 1, n + 1)[:, :-1]
     pairs = values.reshape(-1)
     if n_pairs is not None:
@@ -103,28 +106,29 @@ def quantile_width(
     width = float(np.quantile(pairs, q))
     if not width > 0:
         raise ValueError(
-            f"The {q:g} quantile of D is 0: so many objects are the same. Take a higher q, or give "
-            "a width."
+            f"The {q:g} quantile of D is 0, because many objects are identical. Use a higher q, or "
+            "pass a width."
         )
     return width
 
 
 @dataclass(frozen=True)
 class KernelRepair:
-    """A kernel made positive semi-definite, and what it took.
+    """A repaired, positive semi-definite kernel, with measures of the change.
 
     Attributes
     ----------
     kernel : ndarray of shape (n, n)
         The repaired kernel.
     method : {"clip", "shift"}
-        How.
+        The repair method.
     smallest_eigenvalue : float
-        Of the kernel before.
+        Smallest eigenvalue of the original kernel.
     negative_share : float
-        The share of its negative eigenvalues, by absolute value.
+        Sum of the original kernel's negative eigenvalues relative to all, by absolute value.
     change : float
-        The Frobenius norm of what was added, relative to that of the kernel before.
+        Frobenius norm of the difference between repaired and original kernel, relative to that of
+        the original kernel.
     """
 
     kernel: Matrix
@@ -135,43 +139,43 @@ class KernelRepair:
     _projection: Matrix | None = field(repr=False)
 
     def rows(self, K: ArrayLike) -> Matrix:
-        """The rows of new objects, shape (m, n), changed as those of the kernel were.
+        """Apply the repair to the kernel rows of new objects. Returns shape (m, n).
 
-        A training object gets its row of the repaired kernel by "clip". By "shift" only the
-        diagonal has changed: the rows of new objects stay as they are.
+        With "clip", the row of a training object becomes its row of the repaired kernel. "shift"
+        changes only the diagonal, so the rows of new objects are returned unchanged.
 
         Parameters
         ----------
         K : array-like of shape (m, n)
-            The kernel of new objects (rows) with the training ones.
+            Kernel between new objects (rows) and training objects (columns).
         """
         values = np.asarray(K, dtype=np.float64)
         if values.ndim != 2 or values.shape[1] != len(self.kernel):
             raise ValueError(
-                f"K must have shape (m, {len(self.kernel)}), new objects by training objects; got "
+                f"K must have shape (m, {len(self.kernel)}): new objects × training objects; got "
                 f"{values.shape}."
             )
         return values.copy() if self._projection is None else values @ self._projection
 
 
 def repair_kernel(K: ArrayLike, method: Literal["clip", "shift"] = "clip") -> KernelRepair:
-    r"""A positive semi-definite kernel near a symmetric matrix.
+    r"""Return a positive semi-definite kernel close to a symmetric matrix.
 
-    With :math:`K = V \Lambda V^T`: "clip" sets negative eigenvalues to zero, which gives the
-    nearest one in the Frobenius norm; "shift" adds :math:`-\lambda_{min} I`, which keeps all
-    entries off the diagonal.
+    For :math:`K = V \Lambda V^T`, "clip" sets negative eigenvalues to zero. The result is the
+    nearest positive semi-definite matrix in the Frobenius norm. "shift" adds
+    :math:`-\lambda_{min} I`, which does not change entries off the diagonal.
 
     Parameters
     ----------
     K : array-like of shape (n, n)
-        Symmetric.
+        Symmetric matrix.
     method : {"clip", "shift"}, default="clip"
-        As above.
+        Repair method: "clip" or "shift" of the eigenvalues, as described above.
 
     Returns
     -------
     KernelRepair
-        With K itself if nothing is negative but for rounding.
+        The repaired kernel, which is K itself if no eigenvalue is negative beyond rounding.
 
     Notes
     -----
@@ -191,30 +195,30 @@ def repair_kernel(K: ArrayLike, method: Literal["clip", "shift"] = "clip") -> Ke
     values = np.asarray(K, dtype=np.float64)
     if values.ndim != 2 or values.shape[0] != values.shape[1] or not len(values):
         raise ValueError(f"K must be a square matrix; got shape {values.shape}.")
-    _refuse_asymmetric(values, "K")
+    _check_symmetric(values, "K")
     eigenvalues, V = linalg.eigh(values)
-    smallest = float(eigenvalues[0])
-    mass = share_of_negative(eigenvalues) if values.any() else 0.0
-    if mass == 0:
-        return KernelRepair(values.copy(), method, smallest, 0.0, 0.0, None)
+    smallest_eigenvalue = float(eigenvalues[0])
+    negative_share = compute_negative_share(eigenvalues) if values.any() else 0.0
+    if negative_share == 0:
+        return KernelRepair(values.copy(), method, smallest_eigenvalue, 0.0, 0.0, None)
     projection = None
     if method == "shift":
         kernel = values.copy()
-        kernel[np.diag_indices_from(kernel)] -= smallest
+        kernel[np.diag_indices_from(kernel)] -= smallest_eigenvalue
     else:
-        good = V[:, eigenvalues > 0]
-        projection = good @ good.T
-        kernel = (good * eigenvalues[eigenvalues > 0]) @ good.T
+        positive_vectors = V[:, eigenvalues > 0]
+        projection = positive_vectors @ positive_vectors.T
+        kernel = (positive_vectors * eigenvalues[eigenvalues > 0]) @ positive_vectors.T
         kernel = (kernel + kernel.T) / 2
     change = float(np.linalg.norm(kernel - values) / np.linalg.norm(values))
-    return KernelRepair(kernel, method, smallest, mass, change, projection)
+    return KernelRepair(kernel, method, smallest_eigenvalue, negative_share, change, projection)
 
 
 # ---------------------------------------------------------------------- checks
 
 
-def checked_dissimilarities(D: ArrayLike, name: str = "D", *, square: bool = False) -> Matrix:
-    """D as a matrix of finite numbers that are not negative."""
+def check_dissimilarities(D: ArrayLike, name: str = "D", *, square: bool = False) -> Matrix:
+    """Return D as a matrix of floats. Raises if an entry is negative or not finite."""
     try:
         values = np.asarray(D, dtype=np.float64)
     except (TypeError, ValueError):
@@ -223,26 +227,26 @@ def checked_dissimilarities(D: ArrayLike, name: str = "D", *, square: bool = Fal
         raise ValueError(f"{name} must be a matrix of dissimilarities; got shape {values.shape}.")
     if square and values.shape[0] != values.shape[1]:
         raise ValueError(f"{name} must be square; got shape {values.shape}.")
-    for bad, what in ((~np.isfinite(values), "finite"), (values < 0, "at least 0")):
+    for bad, expected in ((~np.isfinite(values), "finite"), (values < 0, "at least 0")):
         if bad.any():
             i, j = np.unravel_index(np.argmax(bad), bad.shape)
-            raise ValueError(f"{name} must be {what}; {name}[{i}, {j}] is {values[i, j]}.")
+            raise ValueError(f"{name} must be {expected}; {name}[{i}, {j}] is {values[i, j]}.")
     return values
 
 
-def checked_square(D: ArrayLike) -> Matrix:
-    """D as a symmetric matrix of dissimilarities with zero diagonal."""
-    values = checked_dissimilarities(D, square=True)
+def check_square_dissimilarities(D: ArrayLike) -> Matrix:
+    """Return D as a matrix of floats. Raises unless D is symmetric with a zero diagonal."""
+    values = check_dissimilarities(D, square=True)
     if values.diagonal().any():
         k = int(np.argmax(values.diagonal() != 0))
         raise ValueError(f"The diagonal of D must be 0; D[{k}, {k}] is {values[k, k]}.")
-    _refuse_asymmetric(values, "D", 1e-5 if getattr(D, "dtype", None) == np.float32 else 1e-8)
+    _check_symmetric(values, "D", 1e-5 if getattr(D, "dtype", None) == np.float32 else 1e-8)
     return values
 
 
-def _refuse_asymmetric(values: Matrix, name: str, rounding: float = 1e-8) -> None:
+def _check_symmetric(values: Matrix, name: str, tolerance: float = 1e-8) -> None:
     gap = np.abs(values - values.T)
-    if not gap.max() <= rounding * np.abs(values).max():
+    if not gap.max() <= tolerance * np.abs(values).max():
         i, j = np.unravel_index(np.argmax(gap), gap.shape)
         raise ValueError(
             f"{name} must be symmetric; {name}[{i}, {j}] is {values[i, j]} and {name}[{j}, {i}] is "

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.hyperplanes import Hyperplane, about_mean
+from nearfar.solvers.hyperplanes import Hyperplane, center_rows
 
 
 def label_ridge(Z: Matrix, y: Vector, gamma: float, weight: Vector | None = None) -> Hyperplane:
@@ -31,7 +31,7 @@ def label_ridge(Z: Matrix, y: Vector, gamma: float, weight: Vector | None = None
     Hyperplane
         Hyperplane with normal w and intercept b.
     """
-    rows, mean = about_mean(Z, weight)
+    rows, mean = center_rows(Z, weight)
     level = float(np.mean(y) if weight is None else weight @ y / weight.sum())
     target = y - level
     root = None if weight is None else np.sqrt(weight)

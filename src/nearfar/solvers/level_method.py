@@ -1,8 +1,9 @@
-"""Convex functions over a simplex or a cone of weights, by cutting planes and level steps.
+"""Minimization of convex functions of weights by the level method, a cutting plane method.
 
-An oracle says at a point what the function is at most there, and gives planes below the function
-everywhere. The least value of all planes together bounds the minimum from below; the next point is
-the one nearest to the best so far at which no plane exceeds a level between the two.
+At each point, an oracle returns an upper bound of the function's value there, and a plane that lies
+below the function everywhere. The minimum of the maximum of all planes bounds the function's
+minimum from below. The next point is the point nearest to the best one so far at which no plane
+exceeds a level between that bound and the best value.
 """
 
 from __future__ import annotations
@@ -17,27 +18,28 @@ from scipy.optimize import linprog, nnls
 
 from nearfar.arrays import Matrix, Vector
 
-# The level, between the bound (0) and the best value (1).
+# Position of the level between the bound (0) and the best value (1).
 _LEVEL = 0.3
 
 
-#: What is called with each step.
+#: Function that is called with the history entry of each step.
 StepReport = Callable[[dict[str, Any]], None]
 
 
 class Answer(NamedTuple):
-    """What an oracle says.
+    """Result of an oracle call.
 
     Attributes
     ----------
     point : ndarray of shape (m,)
-        Where ``value`` was taken; another point than asked where that is not allowed.
+        Point at which ``value`` was computed. It differs from the requested point if that is not
+        feasible.
     value : float
-        The function is no more there.
+        Upper bound of the function at ``point``.
     intercept, slope : float, ndarray of shape (m,)
-        It is at least ``intercept - slope @ x`` everywhere.
+        Coefficients of a plane below the function: ``intercept - slope @ x``.
     allowed : ndarray of shape (k, m)
-        Rows h with ``h @ x >= 0`` at all points that are allowed, of which the oracle learned now.
+        New constraints: rows h with ``h @ x >= 0`` at all feasible points.
     """
 
     point: Vector
@@ -48,7 +50,7 @@ class Answer(NamedTuple):
 
 
 class Multipliers(NamedTuple):
-    """Of the planes (they sum to 1), of the rows of ``allowed``, and of the sum of x."""
+    """Multipliers of the planes (with sum 1), of the constraints, and of the sum of x."""
 
     planes: Vector
     allowed: Vector
@@ -56,18 +58,18 @@ class Multipliers(NamedTuple):
 
 
 class LevelSolution(NamedTuple):
-    """The best point, its value, the bound, and what happened; ``history`` has a dict a step."""
+    """The best point, its value, the lower bound, and the history with one dict per step."""
 
     point: Vector
     value: float
     bound: float
     history: list[dict[str, Any]]
-    #: Ctrl-C that ended it early.
+    #: The Ctrl-C that stopped the method early, if any.
     interrupt: KeyboardInterrupt | None = None
 
 
-def told_of_step(report: StepReport | None, state: dict[str, Any]) -> KeyboardInterrupt | None:
-    """Tell of a step; Ctrl-C meanwhile is returned."""
+def report_step(report: StepReport | None, state: dict[str, Any]) -> KeyboardInterrupt | None:
+    """Call ``report`` with the state of a step. Ctrl-C during the call is caught and returned."""
     try:
         if report is not None:
             report(state)
@@ -76,7 +78,7 @@ def told_of_step(report: StepReport | None, state: dict[str, Any]) -> KeyboardIn
     return None
 
 
-def level_method(
+def run_level_method(
     oracle: Callable[[Vector], Answer],
     certify: Callable[[Multipliers, Model], float],
     start: Vector,
@@ -86,32 +88,34 @@ def level_method(
     max_iter: int = 200,
     report: StepReport | None = None,
 ) -> LevelSolution:
-    r"""The minimum of a convex function of x with :math:`\sum_i x_i = 1`.
+    r"""Minimize a convex function of x with :math:`\sum_i x_i = 1`.
 
     Parameters
     ----------
     oracle : callable
-        Of a point, see `Answer`.
+        Function of a point that returns an `Answer`.
     certify : callable
-        The bound that multipliers of the planes prove; it may add planes to the model.
+        Function that returns the bound proven by the multipliers of the planes. It may add planes
+        to the model.
     start : ndarray of shape (m,)
-        An allowed point.
+        A feasible point.
     limits : ndarray of shape (m,), optional
-        No :math:`|x_i|` is larger at any allowed point. By default all x are at least 0.
+        Upper bounds of :math:`|x_i|` at feasible points. By default, all x are nonnegative.
     tol : float
-        Gap between value and bound, relative to the value, at which to stop.
+        Gap between value and bound, relative to the value, at which the method stops.
     max_iter : int
-        Most questions to the oracle.
+        Maximum number of oracle calls.
     report : callable, optional
-        Called with each step of the history. Ctrl-C from it ends the steps.
+        Called with the history entry of each step. Ctrl-C during the call stops the method.
 
     Returns
     -------
     LevelSolution
+        The best point, with its value and a lower bound.
 
     Notes
     -----
-    [1]_ shows that some :math:`1/\text{tol}^2` steps suffice; in practice it is a dozen.
+    [1]_ shows that about :math:`1/\text{tol}^2` steps suffice. In practice about twelve do.
 
     References
     ----------
@@ -121,27 +125,27 @@ def level_method(
     model = Model(len(start), limits)
     best, value, bound = start, np.inf, -np.inf
     history: list[dict[str, Any]] = []
-    begun, point, interrupt = perf_counter(), start, None
+    start_time, point, interrupt = perf_counter(), start, None
     for _ in range(max_iter):
         answer = oracle(point)
         model.add(answer)
         if answer.value < value:
             best, value = answer.point, answer.value
-        lowest, multipliers = model.lowest()
+        lowest, multipliers = model.find_lowest_point()
         bound = max(bound, certify(multipliers, model))
         gap = (value - bound) / abs(value) if np.isfinite(value) else np.inf
         history.append(
-            {"value": value, "bound": bound, "gap": gap, "seconds": perf_counter() - begun}
+            {"value": value, "bound": bound, "gap": gap, "seconds": perf_counter() - start_time}
         )
-        interrupt = told_of_step(report, history[-1])
+        interrupt = report_step(report, history[-1])
         if gap <= tol or interrupt:
             break
-        point = model.level_point(best, lowest, bound + _LEVEL * (value - bound))
+        point = model.project_on_level(best, lowest, bound + _LEVEL * (value - bound))
     return LevelSolution(best, value, bound, history, interrupt)
 
 
 class Model:
-    """Planes below a function, and rows that tell what points are allowed."""
+    """Planes below a function, and linear constraints on feasible points."""
 
     def __init__(self, m: int, limits: Vector | None) -> None:
         self.intercepts, self.slopes = np.empty(0), np.empty((0, m))
@@ -149,28 +153,28 @@ class Model:
         self.allowed = np.eye(m) if limits is None else np.empty((0, m))
 
     def add(self, answer: Answer) -> None:
-        """One plane, and what is known of allowed points."""
+        """Add the plane and the constraints of an oracle's answer."""
         self.add_plane(answer.intercept, answer.slope)
         self.allowed = np.vstack([self.allowed, answer.allowed])
 
     def add_plane(self, intercept: float, slope: Vector) -> None:
-        """A plane alone."""
+        """Add a plane without constraints."""
         self.intercepts = np.append(self.intercepts, intercept)
         self.slopes = np.vstack([self.slopes, slope])
 
-    def lowest(self) -> tuple[Vector, Multipliers]:
-        """Where the largest plane is least, and the multipliers that show it."""
+    def find_lowest_point(self) -> tuple[Vector, Multipliers]:
+        """Return the point that minimizes the maximum of the planes, and the multipliers."""
         m, scale = self.slopes.shape[1], self._scale()
-        planes = len(self.slopes)
+        n_planes = len(self.slopes)
         signed = self.limits is not None
-        rows = self.allowed if signed else self.allowed[m:]
-        # Unknowns x and the height t of all planes: t >= intercept - slope x.
-        A = np.zeros((planes + len(rows), m + 1))
-        A[:planes, :m], A[:planes, m] = -self.slopes / scale, -1.0
-        A[planes:, :m] = -rows
-        right = np.append(-self.intercepts / scale, np.zeros(len(rows)))
+        allowed = self.allowed if signed else self.allowed[m:]
+        # The unknowns are x and the maximum t of the planes, with t >= intercept - slope x.
+        A = np.zeros((n_planes + len(allowed), m + 1))
+        A[:n_planes, :m], A[:n_planes, m] = -self.slopes / scale, -1.0
+        A[n_planes:, :m] = -allowed
+        right = np.append(-self.intercepts / scale, np.zeros(len(allowed)))
         bounds = [(-limit, limit) for limit in self.limits] if signed else [(0, None)] * m  # type: ignore[union-attr]
-        found = linprog(
+        solution = linprog(
             np.append(np.zeros(m), 1.0),
             A_ub=A,
             b_ub=right,
@@ -179,47 +183,47 @@ class Model:
             bounds=[*bounds, (None, None)],
             method="highs",
         )
-        if found.x is None:  # rounding
-            last = np.zeros(planes)
+        if solution.x is None:  # The solver failed because of rounding errors.
+            last = np.zeros(n_planes)
             last[-1] = 1.0
-            return np.full(m, 1 / m), Multipliers(last, np.zeros(len(rows)), 0.0)
-        marginals = np.maximum(-found.ineqlin.marginals, 0)
-        weights = marginals[:planes]
-        weights = weights / weights.sum() if weights.sum() > 0 else np.full(planes, 1 / planes)
-        return found.x[:m], Multipliers(
-            weights, scale * marginals[planes:], -scale * float(found.eqlin.marginals[0])
+            return np.full(m, 1 / m), Multipliers(last, np.zeros(len(allowed)), 0.0)
+        marginals = np.maximum(-solution.ineqlin.marginals, 0)
+        weights = marginals[:n_planes]
+        weights = weights / weights.sum() if weights.sum() > 0 else np.full(n_planes, 1 / n_planes)
+        return solution.x[:m], Multipliers(
+            weights, scale * marginals[n_planes:], -scale * float(solution.eqlin.marginals[0])
         )
 
-    def height(self, x: Vector) -> float:
-        """The largest plane at x."""
+    def evaluate(self, x: Vector) -> float:
+        """Return the maximum of the planes at x."""
         return float(np.max(self.intercepts - self.slopes @ x))
 
-    def level_point(self, center: Vector, lowest: Vector, level: float) -> Vector:
-        """The point nearest to ``center`` where no plane exceeds the level.
+    def project_on_level(self, center: Vector, lowest: Vector, level: float) -> Vector:
+        """Return the point nearest to ``center`` at which no plane exceeds the level.
 
-        Without an answer from the projection, the point of the way to ``lowest`` that does.
+        If the projection fails, return such a point on the segment from ``center`` to ``lowest``.
         """
         m = len(center)
         scale = self._scale()
         A = np.vstack([self.slopes / scale, self.allowed])
         right = np.append((self.intercepts - level) / scale, np.zeros(len(self.allowed)))
         basis = null_space(np.ones((1, m))) if m > 1 else np.empty((1, 0))
-        point = center + basis @ _least_move(A @ basis, right - A @ center)
+        point = center + basis @ _find_shortest_move(A @ basis, right - A @ center)
         if self.limits is None:
             point = np.maximum(point, 0)
             point = point / point.sum() if point.sum() > 0 else center
-        high, low, at = self.height(center), self.height(lowest), self.height(point)
-        if not np.isfinite(at) or at > level + 1e-3 * abs(high - level):
-            share = min(1.0, (high - level) / (high - low)) if high > low else 1.0
-            point = (1 - share) * center + share * lowest
+        high, low, height = self.evaluate(center), self.evaluate(lowest), self.evaluate(point)
+        if not np.isfinite(height) or height > level + 1e-3 * abs(high - level):
+            fraction = min(1.0, (high - level) / (high - low)) if high > low else 1.0
+            point = (1 - fraction) * center + fraction * lowest
         return np.asarray(point)
 
     def _scale(self) -> float:
         return max(float(np.abs(self.slopes).max()), float(np.abs(self.intercepts).max()), 1e-300)
 
 
-def _least_move(A: Matrix, right: Vector) -> Vector:
-    """The shortest z with ``A z >= right`` (Lawson and Hanson's least distance program)."""
+def _find_shortest_move(A: Matrix, right: Vector) -> Vector:
+    """Return the shortest z with ``A z >= right`` (Lawson and Hanson's least distance program)."""
     lengths = np.linalg.norm(A, axis=1)
     rows = lengths > 0
     A, right = A[rows] / lengths[rows, None], right[rows] / lengths[rows]
@@ -232,7 +236,7 @@ def _least_move(A: Matrix, right: Vector) -> Vector:
         u = nnls(E, f, maxiter=50 * E.shape[1])[0]
     except RuntimeError:
         return np.full(A.shape[1], np.nan)
-    left = E @ u - f
-    if not -left[-1] > 0:
+    residual = E @ u - f
+    if not -residual[-1] > 0:
         return np.full(A.shape[1], np.nan)
-    return np.asarray(left[:-1] / -left[-1] * size)
+    return np.asarray(residual[:-1] / -residual[-1] * size)

@@ -1,4 +1,4 @@
-"""The minimax probability machine from the means and covariances of two classes."""
+"""Minimax probability machine, from the means and covariances of two classes."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from scipy import linalg
 from scipy.optimize import brentq
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.eigen import definite_factor
+from nearfar.solvers.eigen import factor_definite
 
 
 class MinimaxDirection(NamedTuple):
-    """Direction w with w·d = 1, kappa, and the deviations of the two classes along w."""
+    """Direction w with w·d = 1, kappa, and the standard deviations of the classes along w."""
 
     w: Vector
     kappa: float
     deviations: tuple[float, float]
 
 
-def minimax_direction(
+def find_minimax_direction(
     d: Vector, positive: Matrix, negative: Matrix, tolerance: float = 1e-12
 ) -> MinimaxDirection:
-    r"""The minimiser of :math:`\sqrt{w^T\Sigma_+ w} + \sqrt{w^T\Sigma_- w}` with w·d = 1.
+    r"""Minimize :math:`\sqrt{w^T\Sigma_+ w} + \sqrt{w^T\Sigma_- w}` subject to w·d = 1.
 
-    It is proportional to :math:`(\tau\Sigma_+ + (1-\tau)\Sigma_-)^{-1} d` with
-    :math:`\tau = \sigma_-/(\sigma_+ + \sigma_-)`: one generalised eigenproblem makes both
-    covariances diagonal, and the root of one equation in :math:`\tau` does the rest. O(L³).
+    The minimizer is proportional to :math:`(\tau\Sigma_+ + (1-\tau)\Sigma_-)^{-1} d` with
+    :math:`\tau = \sigma_-/(\sigma_+ + \sigma_-)`. One generalized eigenproblem diagonalizes both
+    covariances, and :math:`\tau` is the root of a scalar equation. The cost is O(L³).
 
     Parameters
     ----------
     d : ndarray of shape (L,)
-        Difference of the means, not zero.
+        Nonzero difference of the class means.
     positive, negative : ndarray of shape (L, L)
-        Covariances, whose sum is positive definite.
+        Covariances of the classes. Their sum must be positive definite.
     tolerance : float, default=1e-12
-        Where one over the condition number of the sum is no more, at unit diagonal, it is singular:
-        a LinAlgError.
+        Largest reciprocal condition number of the sum of covariances, scaled to unit diagonal, with
+        which it counts as singular. A singular sum raises LinAlgError.
 
     Returns
     -------
     MinimaxDirection
-        kappa is one over the minimum.
+        The direction. Its kappa is the reciprocal of the minimum.
     """
-    # Against their sum instead of one of them, so that one class may have no spread of its own.
+    # Diagonalize relative to the sum of covariances, so that one class may have zero variance.
     total = positive + negative
-    definite_factor(total, tolerance)
-    spread, V = linalg.eigh(positive, total, check_finite=False)
-    spread = np.clip(spread, 0.0, 1.0)
-    rest = 1 - spread
+    factor_definite(total, tolerance)
+    share_plus, V = linalg.eigh(positive, total, check_finite=False)
+    share_plus = np.clip(share_plus, 0.0, 1.0)
+    share_minus = 1 - share_plus
     g = V.T @ d
 
-    def along(tau: float) -> Vector:
-        return np.asarray(g / (tau * spread + (1 - tau) * rest))
+    def direction_at(tau: float) -> Vector:
+        return np.asarray(g / (tau * share_plus + (1 - tau) * share_minus))
 
     def excess(tau: float) -> float:
-        u = along(tau) ** 2
-        plus, minus = np.sqrt(spread @ u), np.sqrt(rest @ u)
+        u = direction_at(tau) ** 2
+        plus, minus = np.sqrt(share_plus @ u), np.sqrt(share_minus @ u)
         return float(minus / (plus + minus) - tau)
 
     low, high = 1e-12, 1 - 1e-12
@@ -67,12 +67,15 @@ def minimax_direction(
         tau = high
     else:
         tau = brentq(excess, low, high, xtol=1e-15, rtol=8.9e-16)
-    u = along(tau)
+    u = direction_at(tau)
     u /= float(u @ g)
-    deviations = float(np.sqrt(spread @ u**2)), float(np.sqrt(rest @ u**2))
+    deviations = float(np.sqrt(share_plus @ u**2)), float(np.sqrt(share_minus @ u**2))
     return MinimaxDirection(V @ u, 1 / sum(deviations), deviations)
 
 
-def worst_case_accuracy(kappa: float) -> float:
-    r"""The accuracy :math:`\kappa^2/(1+\kappa^2)` that no law of these moments falls below."""
+def compute_worst_case_accuracy(kappa: float) -> float:
+    r"""Return :math:`\kappa^2/(1+\kappa^2)`, the minimum accuracy over all distributions.
+
+    The distributions are those with the means and covariances from which kappa was computed.
+    """
     return float(1 - 1 / (1 + kappa**2))

@@ -1,4 +1,4 @@
-"""Least margin functionals over non-negative weights in the unit ball of an l_p norm."""
+"""Minimization over nonnegative weights in the unit ball of an l_p norm."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ import numpy as np
 from scipy.optimize import minimize
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.level_method import Answer, LevelSolution, StepReport, told_of_step
+from nearfar.solvers.level_method import Answer, LevelSolution, StepReport, report_step
 
-# Mixtures are sought among so many of the last multipliers, and those the best bound uses.
+# Number of the most recent multipliers that enter the search for a mixture, in addition to those
+# that the best bound uses.
 _MIXED = 20
 
 
 class Program(Protocol):
-    """What the method asks of a function; see `nearfar.kernels.margin_program`."""
+    """Interface of the function to minimize; see `nearfar.kernels.margin_program`."""
 
     linear: Vector
     ridge: Matrix
     forms: Matrix
 
-    def ask(self, x: Vector) -> Answer:
-        """A value and a plane below the function."""
+    def evaluate(self, x: Vector) -> Answer:
+        """Return the value at x, and a plane below the function."""
 
     def prove(self, mix: Vector) -> float:
-        """The bound of a mixture of the multipliers found so far."""
+        """Return the lower bound from a mixture of the multipliers so far."""
 
 
-def norm_ball_method(
+def run_norm_ball_method(
     program: Program,
     p: float,
     m: int,
@@ -38,33 +39,35 @@ def norm_ball_method(
     max_iter: int = 200,
     report: StepReport | None = None,
 ) -> LevelSolution:
-    r"""The minimum of :math:`F(x) = \max_\alpha a(\alpha) - \sum_i x_i q_i(\alpha)` in a ball.
+    r"""Minimize :math:`F(x) = \max_\alpha a(\alpha) - \sum_i x_i q_i(\alpha)` in a norm ball.
 
-    Over :math:`x \ge 0, \|x\|_p \le 1` with p > 1; a is concave and each q a convex quadratic form.
+    The domain is :math:`x \ge 0, \|x\|_p \le 1` with p > 1. The function a is concave, and each
+    :math:`q_i` is a convex quadratic form.
 
-    Each α bounds the minimum by :math:`a(\alpha) - \|q(\alpha)\|_{p^*}`, :math:`1/p + 1/p^* = 1`,
-    and so does every mixture of them: the best one is sought. The next point is the closed form of
-    [1]_, :math:`x_i \propto (x_i^2 q_i)^{1/(p+1)}`; where that gains little, the x that answers the
-    best mixture, :math:`x_i \propto q_i^{p^*-1}`.
+    Each α gives the lower bound :math:`a(\alpha) - \|q(\alpha)\|_{p^*}`, :math:`1/p + 1/p^* = 1`,
+    and so does every mixture of several α. The method searches for the best mixture. The next point
+    is the closed form of [1]_, :math:`x_i \propto (x_i^2 q_i)^{1/(p+1)}`. If that reduces the gap
+    too little, it is the maximizer for the best mixture, :math:`x_i \propto q_i^{p^*-1}`.
 
     Parameters
     ----------
     program : Program
-        The function.
+        The function to minimize.
     p : float
-        Above 1.
+        Exponent of the norm, greater than 1.
     m : int
         Number of weights.
     tol : float
-        Gap between value and bound, relative to the value, at which to stop.
+        Gap between value and bound, relative to the value, at which the method stops.
     max_iter : int
-        Most points.
+        Maximum number of points at which the function is evaluated.
     report : callable, optional
-        Called with each step of the history. Ctrl-C from it ends the steps.
+        Called with the history entry of each step. Ctrl-C during the call stops the method.
 
     Returns
     -------
     LevelSolution
+        The best point, with its value and a lower bound.
 
     References
     ----------
@@ -75,34 +78,34 @@ def norm_ball_method(
     best, value, bound, gap = x, np.inf, -np.inf, np.inf
     mix = np.empty(0)
     history: list[dict[str, Any]] = []
-    begun, interrupt = perf_counter(), None
+    start_time, interrupt = perf_counter(), None
     for _ in range(max_iter):
-        answer = program.ask(x)
+        answer = program.evaluate(x)
         if answer.value < value:
             best, value = x, answer.value
-        mix = _best_mixture(program, np.append(mix, 0.0), p)
+        mix = _find_best_mixture(program, np.append(mix, 0.0), p)
         bound = max(bound, program.prove(mix))
-        before, gap = gap, (value - bound) / abs(value) if np.isfinite(value) else np.inf
+        previous_gap, gap = gap, (value - bound) / abs(value) if np.isfinite(value) else np.inf
         history.append(
-            {"value": value, "bound": bound, "gap": gap, "seconds": perf_counter() - begun}
+            {"value": value, "bound": bound, "gap": gap, "seconds": perf_counter() - start_time}
         )
-        interrupt = told_of_step(report, history[-1])
+        interrupt = report_step(report, history[-1])
         if gap <= tol or interrupt:
             break
-        if gap < 0.5 * before:
-            x = _unit((x**2 * np.maximum(answer.slope, 0)) ** (1 / (p + 1)), p)
+        if gap < 0.5 * previous_gap:
+            x = _normalize((x**2 * np.maximum(answer.slope, 0)) ** (1 / (p + 1)), p)
         else:
-            x = _answer_to(mixed_forms(program.forms, mix), p)
+            x = _find_maximizer(mix_forms(program.forms, mix), p)
     return LevelSolution(best, value, bound, history, interrupt)
 
 
-def mixed_forms(forms: Matrix, mix: Vector) -> Vector:
-    """The quadratic forms at a mixture."""
+def mix_forms(forms: Matrix, mix: Vector) -> Vector:
+    """Return the values of the quadratic forms at a mixture."""
     return np.asarray(np.einsum("ijk,j,k->i", forms, mix, mix, optimize=True))
 
 
-def dual_norm(q: Vector, p: float) -> float:
-    """The largest ``x @ q`` of x >= 0 with a p-norm of 1 at most; for p = 1, of sum 1."""
+def compute_dual_norm(q: Vector, p: float) -> float:
+    """Return the maximum of ``x @ q`` over x >= 0 with p-norm at most 1 (for p = 1, with sum 1)."""
     if p == 1:
         return float(q.max())
     q = np.maximum(q, 0)
@@ -111,13 +114,13 @@ def dual_norm(q: Vector, p: float) -> float:
     return size * float(((q / size) ** dual).sum() ** (1 / dual)) if size > 0 else 0.0
 
 
-def _answer_to(q: Vector, p: float) -> Vector:
-    """The x of the unit ball with the largest product with q."""
+def _find_maximizer(q: Vector, p: float) -> Vector:
+    """Return the x in the unit ball that maximizes ``x @ q``."""
     q = np.maximum(q, 0)
-    return _unit((q / max(float(q.max()), 1e-300)) ** (1 / (p - 1)), p)
+    return _normalize((q / max(float(q.max()), 1e-300)) ** (1 / (p - 1)), p)
 
 
-def _unit(x: Vector, p: float) -> Vector:
+def _normalize(x: Vector, p: float) -> Vector:
     size = float(x.max())
     if not size > 0:
         return np.full(len(x), len(x) ** (-1 / p))
@@ -125,37 +128,37 @@ def _unit(x: Vector, p: float) -> Vector:
     return np.asarray(x / (x**p).sum() ** (1 / p))
 
 
-def _best_mixture(program: Program, start: Vector, p: float) -> Vector:
-    """The mixture that proves most; it begins from one known, with one more to mix in."""
-    number = len(program.linear)
-    start = start if start.sum() > 0 else np.eye(1, number, number - 1)[0]
-    used = np.flatnonzero((start > 1e-9) | (np.arange(number) >= number - _MIXED))
-    linear, ridge = program.linear[used], program.ridge[np.ix_(used, used)]
-    forms = program.forms[np.ix_(np.arange(len(program.forms)), used, used)]
+def _find_best_mixture(program: Program, start: Vector, p: float) -> Vector:
+    """Return the mixture with the largest bound, starting from the last best mixture."""
+    n_multipliers = len(program.linear)
+    start = start if start.sum() > 0 else np.eye(1, n_multipliers, n_multipliers - 1)[0]
+    indices = np.flatnonzero((start > 1e-9) | (np.arange(n_multipliers) >= n_multipliers - _MIXED))
+    linear, ridge = program.linear[indices], program.ridge[np.ix_(indices, indices)]
+    forms = program.forms[np.ix_(np.arange(len(program.forms)), indices, indices)]
     scale = max(float(np.abs(linear).max()), 1e-300)
 
-    def negative(mix: Vector) -> tuple[float, Vector]:
+    def evaluate_negative(mix: Vector) -> tuple[float, Vector]:
         images = forms @ mix
         q = np.maximum(images @ mix, 0)
-        x = _answer_to(q, p) if q.max() > 0 else np.zeros(len(q))
+        x = _find_maximizer(q, p) if q.max() > 0 else np.zeros(len(q))
         value = linear @ mix - mix @ ridge @ mix - x @ q
         slope = linear - 2 * ridge @ mix - 2 * x @ images
         return float(-value / scale), -slope / scale
 
-    candidates = [start[used], np.eye(1, len(used), len(used) - 1)[0]]
-    first = min(candidates, key=lambda mix: negative(mix)[0])
-    found = minimize(
-        negative,
-        0.9 * first + 0.1 / len(used),
+    candidates = [start[indices], np.eye(1, len(indices), len(indices) - 1)[0]]
+    first = min(candidates, key=lambda mix: evaluate_negative(mix)[0])
+    result = minimize(
+        evaluate_negative,
+        0.9 * first + 0.1 / len(indices),
         jac=True,
         method="SLSQP",
-        bounds=[(0, 1)] * len(used),
+        bounds=[(0, 1)] * len(indices),
         constraints={"type": "eq", "fun": lambda mix: mix.sum() - 1, "jac": np.ones_like},
         options={"maxiter": 200, "ftol": 1e-12},
     ).x
-    found = np.maximum(np.nan_to_num(found), 0)
-    if found.sum() > 0:
-        candidates.append(found / found.sum())
-    mix = np.zeros(number)
-    mix[used] = min(candidates, key=lambda one: negative(one)[0])
+    result = np.maximum(np.nan_to_num(result), 0)
+    if result.sum() > 0:
+        candidates.append(result / result.sum())
+    mix = np.zeros(n_multipliers)
+    mix[indices] = min(candidates, key=lambda mix: evaluate_negative(mix)[0])
     return mix

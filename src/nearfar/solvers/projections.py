@@ -5,11 +5,11 @@ It brings p nearer to every point of the set: for :math:`q \in C`
 
 .. math:: \|p - q\|^2 \ge \|p - P_C(p)\|^2 + \|P_C(p) - q\|^2 .
 
-So projecting onto several sets in turn leads into their intersection, to some point of it
-(:func:`alternating_projection`) or, with Dykstra's corrections, to the nearest one
-(:func:`dykstra`); with gradient steps in between it minimises a convex function over the
-intersection (:func:`gradient_alternating_projection`). Points may be vectors or matrices; norms
-are Euclidean and Frobenius.
+Projecting onto several sets in turn therefore converges to a point in their intersection: to an
+arbitrary one (:func:`alternating_projection`) or, with Dykstra's corrections, to the nearest one
+(:func:`dykstra`). With gradient steps in between, a convex function is minimized over the
+intersection (:func:`gradient_alternating_projection`). Points may be vectors, with the Euclidean
+norm, or matrices, with the Frobenius norm.
 
 References
 ----------
@@ -32,16 +32,16 @@ from nearfar.solvers.eigen import descending_eigh, fix_signs
 
 Projection = Callable[[Matrix], Matrix]
 
-# Eigenvalues below this share of the largest are rounding, not rank.
+# Eigenvalues below this fraction of the largest count as zero.
 _RANK_TOLERANCE = 1e-12
 
 
-class Projected(NamedTuple):
-    """Where an algorithm ended: at the last point, or the best one found.
+class ProjectionResult(NamedTuple):
+    """Result of a projection algorithm: the last point, or the best one found.
 
-    ``converged`` says whether it stopped by ``tol`` and not by ``max_iter``. ``violation`` is the
-    largest distance of the point from one of the sets; not small after many rounds, the sets have
-    perhaps no common point.
+    ``converged`` is True if the algorithm stopped by ``tol``, not by ``max_iter``. ``violation`` is
+    the largest distance of the point from one of the sets. If ``violation`` is not small after many
+    rounds, the sets may have no common point.
     """
 
     point: Matrix
@@ -51,9 +51,10 @@ class Projected(NamedTuple):
 
 
 def project_psd(M: ArrayLike) -> Matrix:
-    """The positive semi-definite matrix nearest to ``M`` in Frobenius norm, exactly symmetric.
+    """Return the positive semi-definite matrix nearest to ``M`` in Frobenius norm.
 
-    Its eigenvalues are those of the symmetric part of ``M``, the negative ones set to 0.
+    Its eigenvalues are those of the symmetric part of ``M``, with negative ones set to 0. The
+    result is exactly symmetric.
 
     Examples
     --------
@@ -61,65 +62,68 @@ def project_psd(M: ArrayLike) -> Matrix:
     array([[1., 0.],
            [0., 0.]])
     """
-    values, vectors = descending_eigh(_square(M))
-    kept = int(np.searchsorted(-values, 0.0))
-    nearest = (vectors[:, :kept] * values[:kept]) @ vectors[:, :kept].T
+    values, vectors = descending_eigh(_check_square(M))
+    n_positive = int(np.searchsorted(-values, 0.0))
+    nearest = (vectors[:, :n_positive] * values[:n_positive]) @ vectors[:, :n_positive].T
     return np.asarray((nearest + nearest.T) / 2)
 
 
 def psd_factor(M: ArrayLike) -> Matrix:
-    """L with ``L.T @ L`` the positive semi-definite matrix nearest to ``M``.
+    """Return L such that ``L.T @ L`` is the positive semi-definite matrix nearest to ``M``.
 
-    Its rows are orthogonal, the longest first: the eigenvectors times the square roots of their
-    eigenvalues. Eigenvalues below 1e-12 of the largest count as 0 and give no row.
+    The rows of L are the eigenvectors times the square roots of their eigenvalues: orthogonal, with
+    the longest first. Eigenvalues below 1e-12 times the largest count as 0 and have no row.
 
     Examples
     --------
     >>> psd_factor([[4, 0], [0, 0]])
     array([[2., 0.]])
     """
-    values, vectors = descending_eigh(_square(M))
-    kept = (values > 0) & (values >= _RANK_TOLERANCE * values[0])
-    return fix_signs(np.sqrt(values[kept])[:, None] * vectors[:, kept].T)
+    values, vectors = descending_eigh(_check_square(M))
+    mask = (values > 0) & (values >= _RANK_TOLERANCE * values[0])
+    return fix_signs(np.sqrt(values[mask])[:, None] * vectors[:, mask].T)
 
 
 def project_halfspace(p: ArrayLike, w: ArrayLike, c: float) -> Matrix:
-    """The point of ``{x : w'x <= c}`` nearest to ``p``; ``p`` itself if it is one.
+    """Return the point of ``{x : w'x <= c}`` nearest to ``p``, which is ``p`` if it is in the set.
 
-    Of matrices the product is ``trace(w.T @ x)``.
+    For matrices the product is ``trace(w.T @ x)``.
 
     Examples
     --------
     >>> project_halfspace([3.0, 1.0], [1.0, 0.0], 2.0)
     array([2., 1.])
     """
-    point, normal = _point_and_normal(p, w)
+    point, normal = _check_point_and_normal(p, w)
     excess = float(np.vdot(normal, point)) - c
     return point - (excess / np.vdot(normal, normal)) * normal if excess > 0 else point
 
 
 def project_hyperplane(p: ArrayLike, w: ArrayLike, c: float) -> Matrix:
-    """The point of ``{x : w'x = c}`` nearest to ``p``; products as in :func:`project_halfspace`.
+    """Return the point of ``{x : w'x = c}`` nearest to ``p``.
+
+    For matrices the product is ``trace(w.T @ x)``.
 
     Examples
     --------
     >>> project_hyperplane([1.0, 1.0], [1.0, 0.0], 2.0)
     array([2., 1.])
     """
-    point, normal = _point_and_normal(p, w)
+    point, normal = _check_point_and_normal(p, w)
     excess = float(np.vdot(normal, point)) - c
     return np.asarray(point - (excess / np.vdot(normal, normal)) * normal)
 
 
 def alternating_projection(
     p: ArrayLike, projections: Sequence[Projection], *, tol: float = 1e-10, max_iter: int = 1000
-) -> Projected:
-    """Some common point of convex sets, by projecting onto one after the other.
+) -> ProjectionResult:
+    """Find a common point of convex sets by projecting onto them in turn.
 
-    It ends after a full round in which neither the round nor any projection of it moved the point
-    by more than ``tol``. The round alone does not tell: if the sets have no common point, the
-    rounds settle into a cycle between their nearest points and move nothing. That case ends at
-    ``max_iter``, with the ``violation`` that remains.
+    The algorithm stops after a round in which neither the round as a whole nor any of its
+    projections moved the point by more than ``tol``. The first condition alone is not sufficient:
+    if the sets have no common point, the projections cycle between the nearest points of the sets,
+    and a round as a whole does not move the point. In that case the algorithm stops at
+    ``max_iter``, and ``violation`` is not small.
 
     Examples
     --------
@@ -129,18 +133,18 @@ def alternating_projection(
     >>> alternating_projection([3.0, 2.0], [left, low]).point
     array([1., 1.])
     """
-    return _in_rounds(p, projections, tol, max_iter, corrected=False)
+    return _project_in_rounds(p, projections, tol, max_iter, uses_corrections=False)
 
 
 def dykstra(
     p: ArrayLike, projections: Sequence[Projection], *, tol: float = 1e-10, max_iter: int = 1000
-) -> Projected:
-    """The common point of convex sets nearest to ``p``: Dykstra's algorithm.
+) -> ProjectionResult:
+    """Find the common point of convex sets nearest to ``p`` by Dykstra's algorithm.
 
-    As :func:`alternating_projection`, but before a set is projected onto again, what its last
-    projection took away is given back. The rule for stopping is the same; here the move of a
-    projection is the change of its correction, and a round may stand still while corrections still
-    grow, which is no end either.
+    As :func:`alternating_projection`, but the change made by the last projection onto a set, its
+    correction, is undone before the next projection onto that set. The stopping rule is the same,
+    where the move of a projection is the change of its correction. A round may leave the point in
+    place while corrections still grow, and the algorithm then continues.
 
     Examples
     --------
@@ -152,7 +156,7 @@ def dykstra(
     >>> dykstra([1.0, 0.5], [below, left]).point.round(6) + 0.0
     array([0., 0.])
     """
-    return _in_rounds(p, projections, tol, max_iter, corrected=True)
+    return _project_in_rounds(p, projections, tol, max_iter, uses_corrections=True)
 
 
 def gradient_alternating_projection(
@@ -164,17 +168,18 @@ def gradient_alternating_projection(
     tol: float = 1e-8,
     max_iter: int = 1000,
     objective: Callable[[Matrix], float] | None = None,
-) -> Projected:
-    r"""Minimise a convex function over the intersection of convex sets.
+) -> ProjectionResult:
+    r"""Minimize a convex function over the intersection of convex sets.
 
-    A step against the gradient, or a subgradient, then one round of projections, again and again.
-    With a constant step this only reaches a neighbourhood of the optimum, so step t has length
-    :math:`step / \sqrt t`; the first is best about the inverse of the curvature. It ends when a
-    step and its round together move the point by at most ``tol``; within this distance of every set
-    a point counts as feasible.
+    The algorithm alternates a step along the negative gradient (or a subgradient) with one round of
+    projections. With a constant step it would only reach a neighborhood of the optimum, so step t
+    has length :math:`step / \sqrt t`. A good first step is about the inverse of the curvature. The
+    algorithm stops when a step and its round together move the point by at most ``tol``. A point
+    within this distance of every set counts as feasible.
 
-    With an ``objective`` the best feasible point met is returned, else the last, which has been
-    projected onto the intersection, as the rounds in between only approach it.
+    If ``objective`` is passed, the result is the feasible iterate with the lowest objective.
+    Otherwise it is the last iterate. The last iterate is projected onto the intersection first,
+    since the rounds only approach it.
 
     Examples
     --------
@@ -183,15 +188,15 @@ def gradient_alternating_projection(
     >>> from functools import partial
     >>> total = partial(project_hyperplane, w=np.ones(2), c=1.0)
     >>> positive = partial(np.maximum, 0.0)
-    >>> found = gradient_alternating_projection(
+    >>> result = gradient_alternating_projection(
     ...     np.zeros(2), [total, positive], lambda p: p - np.array([2.0, 1.0]), step=0.5
     ... )
-    >>> found.point.round(4)
+    >>> result.point.round(4)
     array([1., 0.])
     """
     if not step > 0:
         raise ValueError(f"step must be a number above 0; got {step!r}.")
-    point = _start(p, max_iter)
+    point = _check_start(p, max_iter)
     best, best_value = None, np.inf
     converged, n_iter = False, 0
     while not converged and n_iter < max_iter:
@@ -203,20 +208,25 @@ def gradient_alternating_projection(
         converged = _distance(point, old) <= tol
         if objective is not None:
             value = objective(point)
-            # Measuring the violation costs a second round: only where the value is the best.
-            if value < best_value and _violation(point, projections) <= tol:
+            # The violation costs a second round, so measure it only for the best value so far.
+            if value < best_value and _measure_violation(point, projections) <= tol:
                 best, best_value = point, value
-    # From the last iterate to the nearest feasible point: the value changes least.
+    # The nearest feasible point changes the value of the last iterate least.
     point = dykstra(point, projections, tol=tol, max_iter=max_iter).point
     if objective is not None and best is not None and best_value <= objective(point):
         point = best
-    return Projected(point, n_iter, converged, _violation(point, projections))
+    return ProjectionResult(point, n_iter, converged, _measure_violation(point, projections))
 
 
-def _in_rounds(
-    p: ArrayLike, projections: Sequence[Projection], tol: float, max_iter: int, *, corrected: bool
-) -> Projected:
-    point = _start(p, max_iter)
+def _project_in_rounds(
+    p: ArrayLike,
+    projections: Sequence[Projection],
+    tol: float,
+    max_iter: int,
+    *,
+    uses_corrections: bool,
+) -> ProjectionResult:
+    point = _check_start(p, max_iter)
     corrections = [np.zeros_like(point) for _ in projections]
     converged, n_iter = False, 0
     while not converged and n_iter < max_iter:
@@ -225,15 +235,15 @@ def _in_rounds(
         for index, projection in enumerate(projections):
             old, shifted = point, point + corrections[index]
             point = projection(shifted)
-            if corrected:
+            if uses_corrections:
                 corrections[index] = shifted - point
             largest_move = max(largest_move, _distance(point, old))
         converged = max(largest_move, _distance(point, start)) <= tol
-    return Projected(point, n_iter, converged, _violation(point, projections))
+    return ProjectionResult(point, n_iter, converged, _measure_violation(point, projections))
 
 
-def _violation(p: Matrix, projections: Sequence[Projection]) -> float:
-    """The largest distance from one of the sets."""
+def _measure_violation(p: Matrix, projections: Sequence[Projection]) -> float:
+    """Return the largest distance of p from one of the sets."""
     return max((_distance(projection(p), p) for projection in projections), default=0.0)
 
 
@@ -241,28 +251,28 @@ def _distance(p: Matrix, q: Matrix) -> float:
     return float(np.linalg.norm(p - q))
 
 
-def _start(p: ArrayLike, max_iter: int) -> Matrix:
+def _check_start(p: ArrayLike, max_iter: int) -> Matrix:
     if max_iter < 1:
         raise ValueError(f"max_iter must be at least 1; got {max_iter!r}.")
     point = np.array(p, dtype=np.float64)
     if not np.isfinite(point).all():
-        raise ValueError("p holds NaN or infinite values; give a finite point to start from.")
+        raise ValueError("p contains NaN or infinite values. Pass a finite point to start from.")
     return point
 
 
-def _square(M: ArrayLike) -> Matrix:
+def _check_square(M: ArrayLike) -> Matrix:
     matrix = np.asarray(M, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
         raise ValueError(f"M must be a square matrix; got an array of shape {matrix.shape}.")
     if not np.isfinite(matrix).all():
-        raise ValueError("M holds NaN or infinite values; give a finite matrix.")
+        raise ValueError("M contains NaN or infinite values. Pass a finite matrix.")
     return matrix
 
 
-def _point_and_normal(p: ArrayLike, w: ArrayLike) -> tuple[Matrix, Matrix]:
+def _check_point_and_normal(p: ArrayLike, w: ArrayLike) -> tuple[Matrix, Matrix]:
     point, normal = np.asarray(p, dtype=np.float64), np.asarray(w, dtype=np.float64)
     if point.shape != normal.shape:
         raise ValueError(f"p and w must have the same shape; got {point.shape} and {normal.shape}.")
     if not normal.any():
-        raise ValueError("w is zero, which bounds nothing; give a normal that is not.")
+        raise ValueError("w is zero, but a normal vector must be nonzero.")
     return point, normal

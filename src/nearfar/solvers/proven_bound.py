@@ -20,16 +20,16 @@ from nearfar.solvers.unfolding import (
     symmetric_factor,
 )
 
-# Goals for λ_2 of the weights alone.
+# Values of λ_2, the smallest eigenvalue on centered vectors, that are tried for the weights alone.
 _ALONE = (1 - 1e-7, 1 - 1e-5, 1 - 1e-4)
-# Goals for λ_2 of mixtures with equal weights.
+# Values of λ_2 that are tried for mixtures of the weights with equal weights.
 _GOALS = (0.999, 0.99, 0.9, 0.7)
 # Number of bisection steps for the fraction of equal weights, and the smallest fraction.
-_HALVINGS = 6
-_LEAST_SHARE = 1e-4
+_N_BISECTIONS = 6
+_MIN_FRACTION = 1e-4
 
 
-def mixed_bound(problem: Problem, weights: Vector) -> Bound:
+def find_mixed_bound(problem: Problem, weights: Vector) -> Bound:
     r"""Return a small, always finite bound from mixtures of the weights with equal weights.
 
     Only for maximization of the trace. For inequalities, weights below 0 are set to 0.
@@ -37,26 +37,26 @@ def mixed_bound(problem: Problem, weights: Vector) -> Bound:
     fraction of equal weights, which bisection finds.
     """
     edges = problem.edges
-    own = np.maximum(weights, 0.0) if problem.constraints == "inequality" else weights
+    clipped = np.maximum(weights, 0.0) if problem.constraints == "inequality" else weights
     equal = np.ones(len(edges))
-    equal /= _eigenvalue(edges, equal)
+    equal /= _certify_eigenvalue(edges, equal)
     best = dual_bound(problem, equal, 1.0)
     for goal in (*_ALONE, *_GOALS):
-        if exceeds(edges, own, goal):
-            bound = dual_bound(problem, own, goal)
+        if exceeds(edges, clipped, goal):
+            bound = dual_bound(problem, clipped, goal)
             return bound if bound.value < best.value else best
         if goal in _ALONE:
             continue
-        fails, holds = _LEAST_SHARE, 1.0
-        for _ in range(_HALVINGS):
-            share = np.sqrt(fails * holds)
-            if exceeds(edges, (1 - share) * own + share * equal, goal):
-                holds = share
+        fails, holds = _MIN_FRACTION, 1.0
+        for _ in range(_N_BISECTIONS):
+            fraction = np.sqrt(fails * holds)
+            if exceeds(edges, (1 - fraction) * clipped + fraction * equal, goal):
+                holds = fraction
             else:
-                fails = share
+                fails = fraction
         if holds < 1.0:
-            bound = dual_bound(problem, (1 - holds) * own + holds * equal, goal)
-            best = min(best, bound, key=lambda found: found.value)
+            bound = dual_bound(problem, (1 - holds) * clipped + holds * equal, goal)
+            best = min(best, bound, key=lambda candidate: candidate.value)
     return best
 
 
@@ -68,12 +68,12 @@ def exceeds(edges: Edges, weights: Vector, s: float) -> bool:
     """
     try:
         pivots = symmetric_factor(edges.laplacian(weights, -s * edges.masses)).U.diagonal()
-    except RuntimeError:  # a pivot of zero
+    except RuntimeError:  # A pivot is exactly zero.
         return False
     return int((pivots < 0).sum()) == (1 if s > 0 else 0)
 
 
-def _eigenvalue(edges: Edges, weights: Vector) -> float:
+def _certify_eigenvalue(edges: Edges, weights: Vector) -> float:
     """Return a certified lower bound, close to λ_2, for positive weights."""
     value = float(laplacian_eigenpairs(edges, weights, 1)[0][0])
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""The support vector machine of squared hinges, by Newton's method on its active rows."""
+"""Support vector machine with squared hinge loss, by Newton's method on its active rows."""
 
 from __future__ import annotations
 
@@ -9,132 +9,143 @@ from scipy import linalg
 
 from nearfar.arrays import Mask, Matrix, Vector
 
-# Steps that a start near the solution takes are two or three; from nowhere, about ten.
+# Maximum number of Newton steps. A warm start typically needs two or three, a cold start about ten.
 _MAX_STEPS = 100
-# From nowhere, every so many-th row is solved first, while that leaves so many rows.
-_THIN, _FEW = 4, 100
-# Down to this share of the mean diagonal, a ridge is seen in single precision.
-_SEEN = 1e-2
-# While more than this share of the rows change sides.
-_MOVING = 0.02
+# Cold start: solve on every 4th row first, if at least 100 rows remain.
+_THIN, _MIN_ROWS = 4, 100
+# Minimum ridge, relative to the mean diagonal of K, for which single precision is accurate enough.
+_MIN_RIDGE = 1e-2
+# Fraction of rows that become active or inactive in a step, down to which single precision is used.
+_MAX_CHANGED = 0.02
 
 
-class SquaredHinge(NamedTuple):
+class SquaredHingeSolution(NamedTuple):
     """Coefficients beta = y * alpha of the rows, and the intercept."""
 
     beta: Vector
     intercept: float
 
 
-def squared_hinge(
+def solve_squared_hinge(
     K: Matrix, y: Vector, tau: float, start: tuple[Vector, float] | None = None
-) -> SquaredHinge:
-    r"""The minimiser of :math:`\beta^T K \beta + \tfrac1\tau \sum_i (1 - y_i(K\beta + b)_i)_+^2`.
+) -> SquaredHingeSolution:
+    r"""Minimize :math:`\beta^T K \beta + \tfrac1\tau \sum_i (1 - y_i(K\beta + b)_i)_+^2`.
 
-    Its dual is :math:`\max 2 e^T\alpha - \alpha^T(Y K Y + \tau I)\alpha` over
-    :math:`\alpha \ge 0, y^T\alpha = 0`, with :math:`\beta = y\alpha`. While the rows with a loss,
-    the active ones, stay the same, the problem is a linear system,
-    :math:`(K_{aa} + \tau I)\beta_a + b = y_a,\; e^T\beta_a = 0`: each Newton step solves it and
-    goes along as far as pays, exactly. It ends when the active rows stay. O(a³) a step for a active
-    rows; one matrix of a×a beside K. Without a start it begins at the solution for a quarter of the
-    rows, which costs little and knows most of the active ones, and seeks the others in single
-    precision, in half the time; the steps at the end are in double precision always.
+    The dual is :math:`\max 2 e^T\alpha - \alpha^T(Y K Y + \tau I)\alpha` over
+    :math:`\alpha \ge 0, y^T\alpha = 0`, with :math:`\beta = y\alpha`. For a fixed set of active
+    rows, which are those with a loss, the problem is the linear system
+    :math:`(K_{aa} + \tau I)\beta_a + b = y_a,\; e^T\beta_a = 0`. Each Newton step solves this
+    system, with an exact line search. The method stops when the active rows no longer change. A
+    step costs O(a³) for a active rows, and the memory is one a×a matrix in addition to K.
+
+    Without ``start``, the method first solves the problem for every 4th row, which is cheap and
+    finds most of the active rows. It then finds the other active rows in single precision, which
+    takes half the time. The last steps always use double precision.
 
     Parameters
     ----------
     K : ndarray of shape (n, n)
-        Positive semi-definite.
+        Positive semi-definite kernel matrix.
     y : ndarray of shape (n,)
-        Labels, 1 and -1, both of them.
+        Labels 1 and -1. Both must occur.
     tau : float
-        Positive.
+        Positive regularization, added to the diagonal of K in the dual.
     start : (beta, intercept), optional
-        Where to begin: the solution for a kernel nearby.
+        Warm start, for example the solution for a similar kernel.
 
     Returns
     -------
-    SquaredHinge
+    SquaredHingeSolution
+        The coefficients and the intercept.
     """
-    beta, b = _start(K, y, tau) if start is None else start
+    beta, b = _compute_start(K, y, tau) if start is None else start
     Kb = K @ beta if beta.any() else np.zeros(len(y))
     active = 1 - y * (Kb + b) > 0
-    rough = start is None and tau >= _SEEN * float(np.mean(K.diagonal()))
+    is_rough = start is None and tau >= _MIN_RIDGE * float(np.mean(K.diagonal()))
     for _ in range(_MAX_STEPS):
-        # Without a loss, less of all coefficients is better.
+        # If no row has a loss, smaller coefficients reduce the objective: step towards zero.
         goal, goal_b = np.zeros(len(y)), b
         if active.any():
-            goal, goal_b = _on_active(K, y, tau, active, np.float32 if rough else np.float64)
+            goal, goal_b = _solve_on_active(
+                K, y, tau, active, np.float32 if is_rough else np.float64
+            )
         K_goal = K @ goal
         move, K_move, move_b = goal - beta, K_goal - Kb, goal_b - b
-        slack, fall = 1 - y * (Kb + b), -y * (K_move + move_b)
-        t = _best_length(float(beta @ K_move), float(move @ K_move), slack, fall, tau)
+        slack, slack_change = 1 - y * (Kb + b), -y * (K_move + move_b)
+        t = _find_best_length(float(beta @ K_move), float(move @ K_move), slack, slack_change, tau)
         beta, Kb, b = beta + t * move, Kb + t * K_move, b + t * move_b
-        now = 1 - y * (Kb + b) > 0
-        if rough:
-            rough, active = np.mean(now != active) > _MOVING, now
+        new_active = 1 - y * (Kb + b) > 0
+        if is_rough:
+            is_rough, active = np.mean(new_active != active) > _MAX_CHANGED, new_active
             continue
-        if t == 1.0 and np.array_equal(now, active):
+        if t == 1.0 and np.array_equal(new_active, active):
             break
-        if t * np.abs(move).max() <= 1e-14 * np.abs(beta).max() and np.array_equal(now, active):
+        if t * np.abs(move).max() <= 1e-14 * np.abs(beta).max() and np.array_equal(
+            new_active, active
+        ):
             break
-        active = now
-    return SquaredHinge(beta, b)
+        active = new_active
+    return SquaredHingeSolution(beta, b)
 
 
-def _start(K: Matrix, y: Vector, tau: float) -> tuple[Vector, float]:
-    """The solution for some of the rows, whose losses count for all; or nothing, of a few rows."""
-    beta, few = np.zeros(len(y)), y[::_THIN]
-    if len(few) < _FEW or abs(few.sum()) == len(few):
+def _compute_start(K: Matrix, y: Vector, tau: float) -> tuple[Vector, float]:
+    """Return the solution for every 4th row, or zero coefficients if there are too few rows."""
+    beta, labels = np.zeros(len(y)), y[::_THIN]
+    if len(labels) < _MIN_ROWS or abs(labels.sum()) == len(labels):
         return beta, float(np.mean(y))
-    some = squared_hinge(K[::_THIN, ::_THIN], few, tau / _THIN)
-    beta[::_THIN] = some.beta
-    return beta, some.intercept
+    solution = solve_squared_hinge(K[::_THIN, ::_THIN], labels, tau / _THIN)
+    beta[::_THIN] = solution.beta
+    return beta, solution.intercept
 
 
-def _on_active(
+def _solve_on_active(
     K: Matrix, y: Vector, tau: float, active: Mask, dtype: type[np.floating[Any]] = np.float64
 ) -> tuple[Vector, float]:
-    """The solution if exactly these rows have a loss."""
+    """Return the solution under the assumption that exactly the active rows have a loss."""
     rows = np.flatnonzero(active)
     A = K.copy() if len(rows) == len(K) else K[np.ix_(rows, rows)]
     A = A.astype(dtype, copy=False)
     A.flat[:: len(rows) + 1] += dtype(tau)
-    # The transpose of a symmetric matrix is the same one in the order of LAPACK: no other copy.
+    # The transpose of a symmetric C-ordered array is in LAPACK's order, which avoids a copy.
     (potrf,) = linalg.get_lapack_funcs(("potrf",), (A,))
     factor, info = potrf(A.T, lower=True, overwrite_a=True)
     right = np.column_stack([np.ones(len(rows)), y[rows]]).astype(dtype, copy=False)
     if info == 0:
-        ones, own = linalg.cho_solve((factor, True), right, check_finite=False).T
-    else:  # rounding has eaten tau
+        from_ones, from_labels = linalg.cho_solve((factor, True), right, check_finite=False).T
+    else:  # Numerically singular, because tau is below rounding.
         A = K[np.ix_(rows, rows)]
         A.flat[:: len(rows) + 1] += tau
-        ones, own = linalg.lstsq(A, right, check_finite=False)[0].T
-    b = float(own.sum() / ones.sum())
+        from_ones, from_labels = linalg.lstsq(A, right, check_finite=False)[0].T
+    b = float(from_labels.sum() / from_ones.sum())
     beta = np.zeros(len(y))
-    beta[rows] = own - b * ones
+    beta[rows] = from_labels - b * from_ones
     return beta, b
 
 
-def _best_length(bKm: float, mKm: float, slack: Vector, fall: Vector, tau: float) -> float:
-    """The step t from 0 to 1 of the least objective; exactly 1 where that is as good as any.
+def _find_best_length(
+    bKm: float, mKm: float, slack: Vector, slack_change: Vector, tau: float
+) -> float:
+    """Return the step t in [0, 1] that minimizes the objective, and exactly 1 if 1 is optimal.
 
-    The objective is a sum of pieces of parabolas in t: its derivative grows, and is a straight
-    line between the t at which a slack passes zero.
+    The objective is piecewise quadratic in t. Its derivative is increasing, and linear between the
+    values of t at which a slack changes its sign.
     """
 
     def slope(t: float) -> float:
-        left = np.maximum(slack + t * fall, 0)
-        return 2 * (bKm + t * mKm) + 2 * float(left @ fall) / tau
+        remaining = np.maximum(slack + t * slack_change, 0)
+        return 2 * (bKm + t * mKm) + 2 * float(remaining @ slack_change) / tau
 
-    if slope(1.0) <= 1e-12 * (abs(bKm) + mKm + float(np.abs(slack) @ np.abs(fall)) / tau):
+    if slope(1.0) <= 1e-12 * (abs(bKm) + mKm + float(np.abs(slack) @ np.abs(slack_change)) / tau):
         return 1.0
-    crossing = np.divide(-slack, fall, out=np.full(len(fall), 2.0), where=fall != 0)
+    crossing = np.divide(
+        -slack, slack_change, out=np.full(len(slack_change), 2.0), where=slack_change != 0
+    )
     knots = np.unique(np.concatenate([[0.0, 1.0], crossing[(crossing > 0) & (crossing < 1)]]))
     low, high = 0, len(knots) - 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if slope(knots[middle]) < 0 else (low, middle)
-    at, to = slope(knots[low]), slope(knots[high])
-    if at >= 0:
+    slope_low, slope_high = slope(knots[low]), slope(knots[high])
+    if slope_low >= 0:
         return float(knots[low])
-    return float(knots[low] + (knots[high] - knots[low]) * at / (at - to))
+    return float(knots[low] + (knots[high] - knots[low]) * slope_low / (slope_low - slope_high))

@@ -31,7 +31,7 @@ _MEMORY = 10
 
 
 class StressDescent(NamedTuple):
-    """Result of the descent.
+    """Result of :func:`descend_stress`.
 
     ``weights`` are the pulls of the edges, :math:`2 c (\\|y_i - y_j\\|^2 - D_e)`. Once the gradient
     is zero, they are the multipliers of the edges in unfolding. ``interrupt`` is the Ctrl-C that
@@ -59,10 +59,11 @@ def descend_stress(
     tol: float = 1e-7,
     report: Callable[[Matrix, dict[str, float]], None] | None = None,
 ) -> StressDescent:
-    """Descend from Y, where ``price`` is c and ``reward`` is ρ.
+    """Minimize the stress of a placement by descent from the coordinates Y.
 
-    Squared lengths should have a mean of about 1. With ``one_sided``, only edges that are too long
-    cost. Points that are ``fixed`` do not move; Y is then not centered, and ``reward`` must be 0.
+    In the formula of this module, ``price`` is c and ``reward`` is ρ. Squared lengths should have a
+    mean of about 1. With ``one_sided``, only edges that are too long have a cost. Points that are
+    ``fixed`` do not move. Y is then not centered, and ``reward`` must be 0.
     The descent stops when five steps together reduce the objective by less than the fraction
     ``tol``. ``report`` is called after each step with the coordinates, and with a dict of the step
     number and the new entries of the history.
@@ -71,49 +72,53 @@ def descend_stress(
     if fixed is None:
         Y = edges.centered(Y)
     free = slice(None) if fixed is None else np.flatnonzero(~fixed)
-    solve = _preconditioner(edges, free)
-    state = objective.at(Y)
-    gradient = _free_part(state.gradient, fixed)
+    solve = _create_preconditioner(edges, free)
+    state = objective.evaluate(Y)
+    gradient = _restrict_to_free(state.gradient, fixed)
     along = solve(gradient)
     memory: deque[tuple[Matrix, Matrix, Matrix, float]] = deque(maxlen=_MEMORY)
     history: dict[str, list[float]] = {"objective": [], "step": [], "seconds": []}
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     n_iter, converged = 0, not np.any(gradient)
     interrupt = None
     try:
         while n_iter < max_iter and not converged:
             n_iter += 1
-            P = _direction(gradient, along, memory)
+            P = _compute_direction(gradient, along, memory)
             slope = float(np.sum(gradient * P))
             if slope >= 0:  # The stored steps no longer describe the curvature.
                 memory.clear()
                 P, slope = -along, -float(np.sum(gradient * along))
-            step = objective.best_step(state, P, slope, first=not memory)
+            step = objective.find_best_step(state, P, slope, first=not memory)
             if step == 0.0:
                 converged = True
                 break
-            new_state = objective.at(state.Y + step * P)
-            while new_state.value > state.value and step > 1e-12:  # Overshot (rare).
+            new_state = objective.evaluate(state.Y + step * P)
+            while new_state.value > state.value and step > 1e-12:  # The step is too long (rare).
                 step /= 4
-                new_state = objective.at(state.Y + step * P)
+                new_state = objective.evaluate(state.Y + step * P)
             state = new_state
-            new = _free_part(state.gradient, fixed)
-            new_along = solve(new)
-            moved, changed = step * P, new - gradient
-            product = float(np.sum(moved * changed))
-            if product > 1e-12 * float(np.linalg.norm(moved) * np.linalg.norm(changed)):
-                memory.append((moved, changed, new_along - along, product))
-            gradient, along = new, new_along
+            new_gradient = _restrict_to_free(state.gradient, fixed)
+            new_along = solve(new_gradient)
+            point_change, gradient_change = step * P, new_gradient - gradient
+            product = float(np.sum(point_change * gradient_change))
+            if product > 1e-12 * float(
+                np.linalg.norm(point_change) * np.linalg.norm(gradient_change)
+            ):
+                memory.append((point_change, gradient_change, new_along - along, product))
+            gradient, along = new_gradient, new_along
             row = {
                 "objective": float(state.value),
                 "step": float(step),
-                "seconds": time.perf_counter() - started,
+                "seconds": time.perf_counter() - start_time,
             }
             for name, value in row.items():
                 history[name].append(value)
             if report is not None:
                 report(state.Y, row | {"n_iter": n_iter})
-            converged = _settled(history["objective"], tol, float(edges.squared @ edges.squared))
+            converged = _has_settled(
+                history["objective"], tol, float(edges.squared @ edges.squared)
+            )
     except KeyboardInterrupt as caught:
         interrupt = caught
     factor = edges.centered(state.Y) if fixed is None else state.Y
@@ -137,12 +142,12 @@ class _Objective:
         self.edges, self.price, self.reward, self.one_sided = edges, price, reward, one_sided
         self._spread = edges.incidence.T.tocsr()
 
-    def at(self, Y: Matrix) -> _State:
+    def evaluate(self, Y: Matrix) -> _State:
         differences = self.edges.incidence @ Y  # Twice as fast as indexing.
         raw = np.einsum("er,er->e", differences, differences) - self.edges.squared
-        return self._state(Y, differences, raw)
+        return self._create_state(Y, differences, raw)
 
-    def _state(self, Y: Matrix, differences: Matrix, raw: Vector) -> _State:
+    def _create_state(self, Y: Matrix, differences: Matrix, raw: Vector) -> _State:
         slack = np.maximum(raw, 0.0) if self.one_sided else raw
         value = self.price * float(slack @ slack)
         gradient = 4 * self.price * (self._spread @ (slack[:, None] * differences))
@@ -152,7 +157,7 @@ class _Objective:
             gradient -= 2 * self.reward * self.edges.masses[:, None] * Y
         return _State(Y, differences, raw, slack, value, np.asarray(gradient))
 
-    def best_step(self, state: _State, P: Matrix, slope: float, *, first: bool) -> float:
+    def find_best_step(self, state: _State, P: Matrix, slope: float, *, first: bool) -> float:
         """Minimize along P by Newton's method in the step length, safeguarded by bisection."""
         turn = self.edges.incidence @ P
         linear = 2 * np.einsum("er,er->e", state.differences, turn)
@@ -193,27 +198,32 @@ class _Objective:
         return t if derivatives(t)[0] <= 0 or high == t else low
 
 
-def _direction(
+def _compute_direction(
     gradient: Matrix, along: Matrix, memory: deque[tuple[Matrix, Matrix, Matrix, float]]
 ) -> Matrix:
-    """Run the two loops of L-BFGS. Products with H0 are combined from stored ones."""
+    """Return the direction of L-BFGS by its two-loop recursion.
+
+    Products with the initial inverse Hessian are combined from stored products.
+    """
     if not memory:
         return -along
     q, z = gradient.copy(), along.copy()
     factors = []
-    for moved, changed, mapped, product in reversed(memory):
-        a = float(np.sum(moved * q)) / product
+    for point_change, gradient_change, mapped_change, product in reversed(memory):
+        a = float(np.sum(point_change * q)) / product
         factors.append(a)
-        q -= a * changed
-        z -= a * mapped
-    _, changed, mapped, product = memory[-1]
-    z *= product / float(np.sum(changed * mapped))
-    for (moved, changed, _, product), a in zip(memory, reversed(factors), strict=True):
-        z += (a - float(np.sum(changed * z)) / product) * moved
+        q -= a * gradient_change
+        z -= a * mapped_change
+    _, gradient_change, mapped_change, product = memory[-1]
+    z *= product / float(np.sum(gradient_change * mapped_change))
+    for (point_change, gradient_change, _, product), a in zip(
+        memory, reversed(factors), strict=True
+    ):
+        z += (a - float(np.sum(gradient_change * z)) / product) * point_change
     return -z
 
 
-def _preconditioner(edges: Edges, free: slice | NDArray[np.intp]) -> _Solver:
+def _create_preconditioner(edges: Edges, free: slice | NDArray[np.intp]) -> _Solver:
     # Without this term, edges of zero length would leave points unconstrained.
     weights = edges.squared + 0.01 * float(edges.squared.mean())
     L = edges.laplacian(weights)
@@ -224,26 +234,26 @@ def _preconditioner(edges: Edges, free: slice | NDArray[np.intp]) -> _Solver:
 
 
 class _Solver:
-    """Product with H0: solve with the Laplacian on the free points."""
+    """Product with the initial inverse Hessian: a solve with the Laplacian on the free points."""
 
     def __init__(self, edges: Edges, L: sparse.csc_array, free: slice | NDArray[np.intp]) -> None:
         self._edges, self._free = edges, free
         self._factor = symmetric_factor(L) if L.shape[0] else None
 
     def __call__(self, G: Matrix) -> Matrix:
-        found = np.zeros_like(G)
+        result = np.zeros_like(G)
         if self._factor is not None:
-            found[self._free] = self._factor.solve(np.ascontiguousarray(G[self._free]))
-        return self._edges.centered(found) if isinstance(self._free, slice) else found
+            result[self._free] = self._factor.solve(np.ascontiguousarray(G[self._free]))
+        return self._edges.centered(result) if isinstance(self._free, slice) else result
 
 
-def _free_part(gradient: Matrix, fixed: NDArray[np.bool_] | None) -> Matrix:
+def _restrict_to_free(gradient: Matrix, fixed: NDArray[np.bool_] | None) -> Matrix:
     if fixed is None:
         return np.asarray(gradient - gradient.mean(axis=0))
     return np.where(fixed[:, None], 0.0, gradient)
 
 
-def _settled(values: list[float], tol: float, size: float) -> bool:
+def _has_settled(values: list[float], tol: float, size: float) -> bool:
     if len(values) < 6:
         return False
     # If the stress is almost zero, compare with rounding instead.

@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.hinge_program import hinge_program, hinge_program_near
-from nearfar.solvers.hyperplanes import Hyperplane, about_mean, lifted, row_space
+from nearfar.solvers.hinge_program import solve_hinge_program, solve_hinge_program_locally
+from nearfar.solvers.hyperplanes import (
+    Hyperplane,
+    center_rows,
+    lift_to_features,
+    reduce_to_row_space,
+)
 
 # Objective of a nu-SVM, for samples of mean square length 1, below which it is rounding error.
 _COLLAPSED_OBJECTIVE = 1e-9
@@ -44,7 +49,7 @@ def c_svm(
     coordinates, basis, mean, scale = _standardize(rows)
     # With z = scale * z' and w = w' / scale, the objective is 1/scale² times the objective of the
     # scaled problem, whose costs are scale² c.
-    solution = hinge_program_near(
+    solution = solve_hinge_program_locally(
         np.column_stack([labels[:, None] * coordinates, labels]),
         np.ones(len(rows)),
         cost[is_used] * scale**2,
@@ -53,7 +58,7 @@ def c_svm(
         None if scores is None else 1 - labels * scores[is_used],
         tol=tol,
     )
-    w = lifted(basis, solution.x[:-1]) / scale
+    w = lift_to_features(basis, solution.x[:-1]) / scale
     dual = np.zeros(len(Z))
     dual[is_used] = solution.dual / scale**2
     sums = [float(cost[y == sign].sum()) * scale**2 for sign in (1, -1)]
@@ -111,7 +116,7 @@ def nu_svm(
     if not coordinates.any():  # All samples coincide.
         return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, margin=0.0, collapsed=True)
     m = coordinates.shape[1]
-    solution = hinge_program(
+    solution = solve_hinge_program(
         np.column_stack([labels[:, None] * coordinates, labels, -np.ones(len(rows))]),
         np.zeros(len(rows)),
         weight[is_used] / weight.sum(),
@@ -123,7 +128,7 @@ def nu_svm(
     )
     # With z = scale * z', the solution is w = scale * w', and the objective is scale² times that of
     # the scaled problem.
-    w = scale * lifted(basis, solution.x[:-2])
+    w = scale * lift_to_features(basis, solution.x[:-2])
     b = scale**2 * solution.x[-2] - mean @ w
     dual = np.zeros(len(Z))
     dual[is_used] = solution.dual
@@ -153,8 +158,8 @@ def _standardize(rows: Matrix) -> tuple[Matrix, Matrix | None, Vector, float]:
     If there are fewer rows than features, the rows are coordinates in their span. The other results
     are the basis of the span (or None), the mean and the scale.
     """
-    offsets, mean = about_mean(rows)
-    coordinates, basis = row_space(offsets)
+    offsets, mean = center_rows(rows)
+    coordinates, basis = reduce_to_row_space(offsets)
     scale = float(np.sqrt(np.mean(np.einsum("ij,ij->i", coordinates, coordinates))))
     scale = scale if scale > 0 else 1.0
     return coordinates / scale, basis, mean, scale

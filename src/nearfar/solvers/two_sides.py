@@ -7,9 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.fisher_direction import Scores, fisher_direction
-from nearfar.solvers.hyperplanes import Hyperplane, about_mean, lifted, row_space
-from nearfar.solvers.minimax_probability import minimax_direction
+from nearfar.solvers.fisher_direction import Scores, find_fisher_direction
+from nearfar.solvers.hyperplanes import (
+    Hyperplane,
+    center_rows,
+    lift_to_features,
+    reduce_to_row_space,
+)
+from nearfar.solvers.minimax_probability import find_minimax_direction
 
 # Difference of the class means, as a fraction of the largest entry of the data, below which the
 # means differ only by rounding errors.
@@ -80,10 +85,10 @@ def mpm(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
     if np.linalg.norm(d) <= _MEAN_RTOL * max(Z.max(), -Z.min()):
         return Hyperplane(np.zeros(Z.shape[1]), 0.0, 0.0, collapsed=True)
     ridge = np.diag(np.full(len(d), rho))
-    solution = minimax_direction(
+    solution = find_minimax_direction(
         d, plus.rows.T @ plus.rows + ridge, minus.rows.T @ minus.rows + ridge
     )
-    w = lifted(basis, solution.w)
+    w = lift_to_features(basis, solution.w)
     b = solution.kappa * solution.deviations[0] - solution.w @ plus.mean - w @ center
     return Hyperplane(w, float(b), solution.kappa)
 
@@ -121,8 +126,8 @@ def fda(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
     for group in (plus, minus):
         total += group.weight / n * (group.rows.T @ group.rows)
     total.flat[:: len(d) + 1] += rho
-    w, ratio = fisher_direction(d, total)
-    return Hyperplane(lifted(basis, w), 0.0, ratio / n)
+    w, ratio = find_fisher_direction(d, total)
+    return Hyperplane(lift_to_features(basis, w), 0.0, ratio / n)
 
 
 def _reduce_rows(Z: Matrix) -> tuple[Matrix, Matrix | None, Vector]:
@@ -134,8 +139,8 @@ def _reduce_rows(Z: Matrix) -> tuple[Matrix, Matrix | None, Vector]:
     """
     if len(Z) >= Z.shape[1]:
         return Z, None, np.zeros(Z.shape[1])
-    offsets, center = about_mean(Z)
-    return *row_space(offsets), center
+    offsets, center = center_rows(Z)
+    return *reduce_to_row_space(offsets), center
 
 
 def summarize_scores(scores: Vector, y: Vector, weight: Vector | None = None) -> Scores:

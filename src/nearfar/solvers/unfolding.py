@@ -13,9 +13,9 @@ where the kind of constraint determines which :math:`\xi` are allowed and what t
 * :class:`Problem`: edges, kind of constraint, direction, price of slack; value and residual of a
   factor Y of :math:`K = Y Y^T`;
 * :func:`laplacian_eigenpairs` of the Laplacian of edge weights, :func:`laplacian_basis` of the
-  unweighted graph, :func:`turned_to_axes` for the principal axes of a factor;
+  unweighted graph, :func:`rotate_to_axes` for the principal axes of a factor;
 * :func:`dual_bound`: a bound on the objective of any K, from any edge weights;
-* :func:`repaired`: a feasible factor close to a given one.
+* :func:`repair_factor`: a feasible factor close to a given one.
 
 The solvers are in ``unfolding_interior`` (small problems, n×n matrices) and ``unfolding_low_rank``.
 ``unfolding_certificate`` certifies their results.
@@ -34,7 +34,7 @@ from scipy.sparse import csgraph
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, SuperLU, eigsh, splu
 
 from nearfar.arrays import Indices, Matrix, Vector
-from nearfar.solvers.eigen import fix_signs, some_eigh
+from nearfar.solvers.eigen import fix_signs, partial_eigh
 
 Constraints = Literal["equality", "inequality", "l1", "squared"]
 Direction = Literal["max", "min"]
@@ -43,10 +43,10 @@ Direction = Literal["max", "min"]
 _DENSE = 200
 
 
-class _Places(NamedTuple):
-    """Position of each point, edge and reversed edge in a sparse matrix stored by columns."""
+class _SparsityPattern(NamedTuple):
+    """Positions of points, edges and reversed edges in a sparse matrix stored by columns."""
 
-    where: Indices
+    positions: Indices
     indices: NDArray[np.int32]
     indptr: NDArray[np.int32]
 
@@ -77,9 +77,9 @@ class Edges:
         lengths = np.asarray(squared, np.float64)
         keep = ends[:, 0] < ends[:, 1]
         ends, lengths = ends[keep], lengths[keep]
-        codes, where = np.unique(ends[:, 0] * n_points + ends[:, 1], return_inverse=True)
+        codes, groups = np.unique(ends[:, 0] * n_points + ends[:, 1], return_inverse=True)
         shortest = np.full(len(codes), np.inf)
-        np.minimum.at(shortest, where.reshape(-1), lengths)
+        np.minimum.at(shortest, groups.reshape(-1), lengths)
         return cls(n_points, *np.divmod(codes, n_points), shortest)
 
     def __len__(self) -> int:
@@ -104,33 +104,33 @@ class Edges:
         return sparse.csr_array((signs, columns, 2 * np.arange(m + 1)), shape=(m, self.n_points))
 
     def differences(self, Y: Matrix) -> Matrix:
-        """Return :math:`y_i - y_j` for each edge."""
+        """Return the difference :math:`y_i - y_j` of the end points of each edge."""
         return np.asarray(Y[self.first] - Y[self.second])
 
     def squared_lengths(self, Y: Matrix) -> Vector:
-        r"""Return :math:`\|y_i - y_j\|^2` for each edge."""
+        r"""Return the squared length :math:`\|y_i - y_j\|^2` of each edge."""
         delta = self.differences(Y)
         return np.einsum("er,er->e", delta, delta)
 
     def laplacian(self, weights: Vector, diagonal: Vector | float = 0.0) -> sparse.csc_array:
-        r"""Return :math:`L_w = \sum_e w_e (e_i - e_j)(e_i - e_j)^T` plus a diagonal."""
-        n, places = self.n_points, self._places
+        r"""Return the Laplacian :math:`\sum_e w_e (e_i - e_j)(e_i - e_j)^T` plus a diagonal."""
+        n, pattern = self.n_points, self._pattern
         degrees = np.bincount(self.first, weights, n) + np.bincount(self.second, weights, n)
         entries = np.empty(n + 2 * len(self))
-        entries[places.where] = np.concatenate([degrees + diagonal, -weights, -weights])
-        return sparse.csc_array((entries, places.indices, places.indptr), shape=(n, n))
+        entries[pattern.positions] = np.concatenate([degrees + diagonal, -weights, -weights])
+        return sparse.csc_array((entries, pattern.indices, pattern.indptr), shape=(n, n))
 
     @cached_property
-    def _places(self) -> _Places:
+    def _pattern(self) -> _SparsityPattern:
         """Sparsity pattern of a Laplacian, cached because many are built from the same edges."""
-        here = np.arange(self.n_points)
-        rows = np.concatenate([here, self.first, self.second])
-        columns = np.concatenate([here, self.second, self.first])
+        diagonal = np.arange(self.n_points)
+        rows = np.concatenate([diagonal, self.first, self.second])
+        columns = np.concatenate([diagonal, self.second, self.first])
         order = np.lexsort((rows, columns))
         indptr = np.searchsorted(columns[order], np.arange(self.n_points + 1))
-        where = np.empty_like(order)
-        where[order] = np.arange(len(order))
-        return _Places(where, rows[order].astype(np.int32), indptr.astype(np.int32))
+        positions = np.empty_like(order)
+        positions[order] = np.arange(len(order))
+        return _SparsityPattern(positions, rows[order].astype(np.int32), indptr.astype(np.int32))
 
     def eigenpairs(self, weights: Vector, count: int) -> tuple[Vector, Matrix]:
         """Return the smallest eigenpairs of the Laplacian; see :func:`laplacian_eigenpairs`."""
@@ -168,14 +168,14 @@ class Edges:
         graph = sparse.coo_array((np.ones(len(ends[0])), ends), shape=(self.n_points,) * 2)
         count, groups = csgraph.connected_components(graph.tocsr(), directed=False)
         pairs = groups[self.pairs[~short]].astype(np.intp)
-        fewer = Edges.from_pairs(pairs, self.squared[~short], int(count))
+        merged = Edges.from_pairs(pairs, self.squared[~short], int(count))
         masses = np.bincount(groups, weights=self.masses, minlength=int(count)).astype(np.float64)
-        return replace(fewer, masses=masses), groups.astype(np.intp)
+        return replace(merged, masses=masses), groups.astype(np.intp)
 
 
 @dataclass(frozen=True)
 class Problem:
-    r"""The problem to maximize :math:`\pm\mathrm{tr} K` minus the price of slack.
+    r"""The problem to maximize :math:`\pm\mathrm{tr} K` of a Gram matrix K minus the cost of slack.
 
     Solvers expect connected edges with squared lengths of mean 1, none of them 0. "inequality"
     allows :math:`\xi \le 0` at no cost. "equality" allows no slack. "l1" and "squared" allow any
@@ -194,7 +194,7 @@ class Problem:
 
     @property
     def is_soft(self) -> bool:
-        """Whether every K is feasible at a price."""
+        """Whether violations of the constraints are allowed at a price."""
         return self.constraints in ("l1", "squared")
 
     def value(self, Y: Matrix) -> float:
@@ -217,21 +217,26 @@ class Problem:
 class Face(NamedTuple):
     """Functions that span all feasible factors, orthonormal with respect to the masses.
 
-    After multiplication by the square roots of the masses, they are orthogonal to N up to ``off``.
-    ``beside`` is a factorization of N N'.
+    After multiplication by the square roots of the masses, they are orthogonal to the columns of N,
+    the null vectors of all feasible K, up to ``deviation``. ``null_factor`` is a factorization of
+    N N'.
     """
 
     basis: Matrix
-    off: float
-    beside: SuperLU
+    deviation: float
+    null_factor: SuperLU
 
-    def doubt(self, edges: Edges, weights: Vector) -> float:
+    def bound_error(self, edges: Edges, weights: Vector) -> float:
         """Bound the change of the weights' eigenvalues due to errors of the basis."""
         root = np.sqrt(edges.masses)[:, None]
         axes = root * self.basis
         pull = edges.incidence.T @ (weights[:, None] * edges.differences(self.basis)) / root
         pull = pull - axes @ (axes.T @ pull)
-        return 2 * self.off * float(np.sqrt(max(np.sum(pull * self.beside.solve(pull)), 0.0)))
+        return (
+            2
+            * self.deviation
+            * float(np.sqrt(max(np.sum(pull * self.null_factor.solve(pull)), 0.0)))
+        )
 
 
 class Unfolding(NamedTuple):
@@ -248,14 +253,14 @@ class Unfolding(NamedTuple):
 
 
 class UnfoldingInterrupted(KeyboardInterrupt):
-    """Ctrl-C in a solver, with the best result so far in ``found``."""
+    """Ctrl-C in a solver, with the best result so far in ``result``."""
 
-    def __init__(self, found: Unfolding) -> None:
-        super().__init__("interrupted; the best unfolding so far was kept")
-        self.found = found
+    def __init__(self, result: Unfolding) -> None:
+        super().__init__("interrupted; the best unfolding so far is returned")
+        self.result = result
 
 
-def least_price(edges: Edges) -> float:
+def compute_min_price(edges: Edges) -> float:
     r"""Return the price of L1 slack below which the problem is unbounded, :math:`1 / \lambda_2(L)`.
 
     With a lower price, K can grow without limit along the Fiedler vector of the unweighted graph.
@@ -264,7 +269,7 @@ def least_price(edges: Edges) -> float:
     return 1.0 / float(values[0])
 
 
-#: Step of a slack and of its multiplier.
+#: Change of a slack and of its multiplier in one step.
 Move = tuple[Vector, Vector]
 
 
@@ -285,20 +290,24 @@ class Slack:
         return self.z - self.sign * w - self.price
 
     def direction(self, aim: float, correction: Vector, excess: Vector, dw: Vector) -> Move:
-        """Return Newton's step of s and z to s · z = aim, for a given step of the weights."""
+        """Return the Newton step of slack and multiplier towards a product of ``aim``.
+
+        The step ``dw`` of the edge weights is given.
+        """
         dz = self.sign * dw - excess
         return (aim - correction - self.s * dz) / self.z - self.s, dz
 
     def advance(self, primal: float, dual: float, move: Move) -> None:
-        """Move s and z by fractions of a step."""
+        """Move the slack and its multiplier by fractions of a step."""
         self.s, self.z = self.s + primal * move[0], self.z + dual * move[1]
 
 
 def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vector, Matrix]:
-    r"""Return the smallest eigenpairs of :math:`L_w v = \lambda C v`, without the constant vector.
+    r"""Return the smallest eigenpairs of a weighted Laplacian, without the constant vector.
 
-    C is the diagonal of masses. Vectors are columns, orthonormal with respect to C. Weights may be
-    negative. The shift of the solver is then below all eigenvalues, as the signs of pivots show.
+    They solve :math:`L_w v = \lambda C v`, where C is the diagonal matrix of masses. Vectors are
+    columns, orthonormal with respect to C. Weights may be negative. The shift of the solver is then
+    below all eigenvalues, as the signs of pivots show.
     """
     n = edges.n_points
     count = min(count, n - 1)
@@ -308,9 +317,9 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
     constant = root / np.linalg.norm(root)
     if n <= max(_DENSE, 4 * count):
         # Shift the constant vector to the other end of the spectrum.
-        far = 2 * float(np.abs(L).sum(axis=0).max()) + 1.0
-        dense = L.toarray() + far * np.outer(constant, constant)
-        values, vectors = some_eigh(dense, 0, count - 1)
+        shift = 2 * float(np.abs(L).sum(axis=0).max()) + 1.0
+        dense = L.toarray() + shift * np.outer(constant, constant)
+        values, vectors = partial_eigh(dense, 0, count - 1)
         return values, vectors / root[:, None]
     lowest, factor = _factor_below(L)
     invert = LinearOperator((n, n), matvec=factor.solve, dtype=np.float64)
@@ -319,14 +328,14 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
     try:
         values, vectors = eigsh(L, k=count + 1, ncv=max(2 * count + 2, 40), **options)
     except ArpackNoConvergence:
-        wide = min(n, 4 * count + 80)
-        values, vectors = eigsh(L, k=count + 1, ncv=wide, maxiter=50 * n, **options)
+        n_vectors = min(n, 4 * count + 80)
+        values, vectors = eigsh(L, k=count + 1, ncv=n_vectors, maxiter=50 * n, **options)
     # Remove the constant vector from the subspace found, and diagonalize the rest.
     vectors -= np.outer(constant, constant @ vectors)
     axes, sizes, _ = linalg.svd(vectors, full_matrices=False)
     axes = axes[:, sizes > 0.5]
-    values, turn = linalg.eigh(axes.T @ (L @ axes))
-    return values[:count], (axes @ turn[:, :count]) / root[:, None]
+    values, rotation = linalg.eigh(axes.T @ (L @ axes))
+    return values[:count], (axes @ rotation[:, :count]) / root[:, None]
 
 
 def _factor_below(L: sparse.csc_array) -> tuple[float, SuperLU]:
@@ -339,7 +348,7 @@ def _factor_below(L: sparse.csc_array) -> tuple[float, SuperLU]:
             factor = symmetric_factor(L + shift * identity)
             if (factor.U.diagonal() > 0).all():
                 return -shift, factor
-        except RuntimeError:  # a pivot of exactly zero
+        except RuntimeError:  # A pivot is exactly zero.
             pass
         shift *= 10
 
@@ -359,7 +368,7 @@ def laplacian_basis(edges: Edges, count: int) -> tuple[Vector, Matrix]:
     return laplacian_eigenpairs(edges, np.ones(len(edges)), count)
 
 
-def turned_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[Vector, Matrix]:
+def rotate_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[Vector, Matrix]:
     """Return the eigenvalues of :math:`K = Y Y^T`, descending, and Y on its principal axes.
 
     Columns are orthogonal with their largest entry positive. Columns whose eigenvalue is below
@@ -367,14 +376,17 @@ def turned_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[V
     """
     Y = edges.centered(Y)
     weighted = Y * np.sqrt(edges.masses)[:, None]
-    values, turn = linalg.eigh(weighted.T @ weighted)
-    values, turn = np.maximum(values[::-1], 0), turn[:, ::-1]
-    kept = max(1, int((values > tolerance * values[0]).sum()))
-    return values[:kept], fix_signs((Y @ turn[:, :kept]).T).T
+    values, rotation = linalg.eigh(weighted.T @ weighted)
+    values, rotation = np.maximum(values[::-1], 0), rotation[:, ::-1]
+    n_kept = max(1, int((values > tolerance * values[0]).sum()))
+    return values[:n_kept], fix_signs((Y @ rotation[:, :n_kept]).T).T
 
 
 class Bound(NamedTuple):
-    """A certified bound on the objective, the edge weights that certify it, and their λ_2."""
+    """A certified bound on the objective, and the edge weights that certify it.
+
+    ``eigenvalue`` is the smallest eigenvalue of the weights' Laplacian on centered vectors.
+    """
 
     value: float
     weights: Vector
@@ -382,7 +394,7 @@ class Bound(NamedTuple):
 
 
 def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = None) -> Bound:
-    r"""Return an upper bound on the objective of any K; infinite if the weights give none.
+    r"""Return an upper bound on the objective of any Gram matrix, or infinity if there is none.
 
     The dual is :math:`\min_w w^T D + \text{cost}(w)` subject to :math:`L_w \succeq \pm I` on
     centered vectors: :math:`w \ge 0` for inequalities, :math:`|w| \le c` for L1 slack, and the cost
@@ -398,7 +410,7 @@ def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = Non
         eigenvalue = float(laplacian_eigenpairs(problem.edges, w, 1)[0][0])
     if problem.objective == "max":
         if problem.constraints == "l1" and eigenvalue < 1:
-            w, eigenvalue = _mixed(problem, w, eigenvalue)
+            w, eigenvalue = _mix_with_equal(problem, w, eigenvalue)
         if eigenvalue <= 0:
             return Bound(np.inf, w, eigenvalue)
         low, high = 1 / eigenvalue, np.inf
@@ -417,17 +429,20 @@ def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = Non
     return Bound(float(w @ D) + cost, w, best * eigenvalue)
 
 
-def _mixed(problem: Problem, w: Vector, eigenvalue: float) -> tuple[Vector, float]:
-    """Mix w with the largest allowed weights until λ_2, a concave function of them, is 1."""
-    equal = problem.price / least_price(problem.edges)
+def _mix_with_equal(problem: Problem, w: Vector, eigenvalue: float) -> tuple[Vector, float]:
+    """Mix w with the largest allowed weights until the smallest eigenvalue is 1.
+
+    The eigenvalue is a concave function of the weights.
+    """
+    equal = problem.price / compute_min_price(problem.edges)
     if equal <= max(eigenvalue, 0.0) or equal < 1:
         return w, -np.inf
-    share = (1 - eigenvalue) / (equal - eigenvalue)
-    return (1 - share) * w + share * problem.price, 1.0
+    fraction = (1 - eigenvalue) / (equal - eigenvalue)
+    return (1 - fraction) * w + fraction * problem.price, 1.0
 
 
 def relative_gap(value: float, bound: float) -> float:
-    """Return (bound - value) / abs(bound); infinite if undefined."""
+    """Return the relative gap (bound - value) / abs(bound), or infinity if it is undefined."""
     if bound == value:
         return 0.0
     if bound == 0 or not np.isfinite([value, bound]).all():
@@ -435,11 +450,11 @@ def relative_gap(value: float, bound: float) -> float:
     return (bound - value) / abs(bound)
 
 
-def repaired(problem: Problem, Y: Matrix) -> Matrix:
+def repair_factor(problem: Problem, Y: Matrix) -> Matrix:
     """Return a feasible factor close to Y, shrunk until no edge is too long.
 
     With slack, every Y is feasible and returned as is. For equalities, Y is also returned as is,
-    since shrinking does not repair it; use ``unfolding_certificate.at_length``.
+    since shrinking does not repair it; use ``unfolding_certificate.restore_lengths``.
     """
     if problem.constraints != "inequality":
         return Y

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.proven_bound import exceeds, mixed_bound
+from nearfar.solvers.proven_bound import exceeds, find_mixed_bound
 from nearfar.solvers.unfolding import (
     Bound,
     Edges,
@@ -17,16 +17,16 @@ from nearfar.solvers.unfolding import (
     dual_bound,
     laplacian_eigenpairs,
     relative_gap,
-    repaired,
+    repair_factor,
     symmetric_factor,
 )
 
 #: Largest relative error of a squared edge length with which equalities count as satisfied.
-MET = 1e-6
+EQUALITY_TOLERANCE = 1e-6
 # Relative gap above which mixtures of the weights with equal weights are tried for the bound.
-_POOR = 1e-2
+_POOR_GAP = 1e-2
 # Maximum number of Newton steps that move edges to their lengths.
-_ROUNDS = 8
+_MAX_STEPS = 8
 
 
 class Certificate(NamedTuple):
@@ -34,7 +34,7 @@ class Certificate(NamedTuple):
 
     ``value`` is the objective of a feasible point, ``bound`` an upper bound on the objective and
     ``gap`` their relative difference. ``residual`` belongs to the factor before the repair, and
-    ``met`` is True if the repaired one is feasible (equalities to 1e-6).
+    ``is_feasible`` is True if the repaired factor is feasible (equalities to 1e-6).
     """
 
     factor: Matrix
@@ -42,7 +42,7 @@ class Certificate(NamedTuple):
     bound: Bound
     gap: float
     residual: float
-    met: bool
+    is_feasible: bool
 
 
 def certify(
@@ -62,91 +62,93 @@ def certify(
     """
     Y = problem.edges.centered(Y)
     residual = problem.residual(Y)
-    factor, met = repaired(problem, Y), True
+    factor, is_feasible = repair_factor(problem, Y), True
     if problem.constraints == "equality":
-        factor = at_length(problem.edges, Y)
-        met = problem.residual(factor) <= MET
+        factor = restore_lengths(problem.edges, Y)
+        is_feasible = problem.residual(factor) <= EQUALITY_TOLERANCE
     if face is None:
-        weights, eigenvalue = proven_weights(problem, weights)
+        weights, eigenvalue = certify_weights(problem, weights)
     else:
-        eigenvalue = eigenvalue_on(face, problem.edges, weights)
+        eigenvalue = certify_eigenvalue_on_face(face, problem.edges, weights)
     bound = dual_bound(problem, weights, eigenvalue)
-    value = max(feasible_value, problem.value(factor)) if met else feasible_value
-    if problem.objective == "max" and not relative_gap(value, bound.value) <= _POOR:
-        mixed = mixed_bound(problem, weights)
+    value = max(feasible_value, problem.value(factor)) if is_feasible else feasible_value
+    if problem.objective == "max" and not relative_gap(value, bound.value) <= _POOR_GAP:
+        mixed = find_mixed_bound(problem, weights)
         bound = mixed if mixed.value < bound.value else bound
-    if problem.constraints == "equality" and met:
+    if problem.constraints == "equality" and is_feasible:
         # Subtract the largest gain that the remaining errors of lengths allow, by the weights.
         slack = np.abs(problem.edges.squared_lengths(factor) - problem.edges.squared)
-        gained = float(np.abs(bound.weights) @ slack)
-        value = max(feasible_value, problem.value(factor) - gained)
-    return Certificate(factor, value, bound, relative_gap(value, bound.value), residual, met)
+        max_gain = float(np.abs(bound.weights) @ slack)
+        value = max(feasible_value, problem.value(factor) - max_gain)
+    return Certificate(
+        factor, value, bound, relative_gap(value, bound.value), residual, is_feasible
+    )
 
 
-def at_length(edges: Edges, Y: Matrix) -> Matrix:
+def restore_lengths(edges: Edges, Y: Matrix) -> Matrix:
     r"""Move points as little as possible so that the edges get their lengths.
 
     Newton's method for :math:`\|y_i - y_j\|^2 / D_e = 1`, where each step is the shortest that
     solves the linearized equations. It stops when a step does not reduce the largest error.
     """
-    best, least = Y, np.inf
-    for _ in range(_ROUNDS):
+    best, min_error = Y, np.inf
+    for _ in range(_MAX_STEPS):
         error = edges.squared_lengths(Y) / edges.squared - 1
         largest = float(np.abs(error).max(initial=0.0))
-        if not largest < least:
+        if not largest < min_error:
             break
-        best, least = Y, largest
+        best, min_error = Y, largest
         if largest < 1e-14:
             break
-        J = _length_derivatives(edges, Y)
+        J = _compute_length_derivatives(edges, Y)
         normal = (J @ J.T).tocsc()
         ridge = 1e-13 * float(normal.diagonal().mean())
         try:
             factor = symmetric_factor(normal + ridge * sparse.eye_array(len(edges), format="csc"))
-        except RuntimeError:  # numerically singular
+        except RuntimeError:  # The system is numerically singular.
             break
         Y = edges.centered(Y - (J.T @ factor.solve(error)).reshape(Y.shape))
     return best
 
 
-def _length_derivatives(edges: Edges, Y: Matrix) -> sparse.csr_array:
+def _compute_length_derivatives(edges: Edges, Y: Matrix) -> sparse.csr_array:
     """Return derivatives of the relative squared edge lengths with respect to all coordinates."""
     m, r = len(edges), Y.shape[1]
     delta = 2 * edges.differences(Y) / edges.squared[:, None]
-    own = np.arange(r)
-    columns = np.hstack([r * edges.first[:, None] + own, r * edges.second[:, None] + own])
+    offsets = np.arange(r)
+    columns = np.hstack([r * edges.first[:, None] + offsets, r * edges.second[:, None] + offsets])
     entries = np.hstack([delta, -delta])
     return sparse.csr_array(
         (entries.ravel(), columns.ravel(), 2 * r * np.arange(m + 1)), shape=(m, Y.size)
     )
 
 
-def proven_weights(problem: Problem, weights: Vector) -> tuple[Vector, float]:
-    """Return the weights, clipped to the dual's bounds, and a certified bound on λ_2 from below."""
+def certify_weights(problem: Problem, weights: Vector) -> tuple[Vector, float]:
+    """Return the weights, clipped to the dual's bounds, and a certified lower eigenvalue bound."""
     if problem.constraints == "inequality":
         weights = np.maximum(weights, 0.0)
     if problem.constraints == "l1":
         weights = np.clip(weights, -problem.price, problem.price)
-    return weights, proven_eigenvalue(problem.edges, weights)
+    return weights, certify_eigenvalue(problem.edges, weights)
 
 
-def eigenvalue_on(face: Face, edges: Edges, weights: Vector) -> float:
+def certify_eigenvalue_on_face(face: Face, edges: Edges, weights: Vector) -> float:
     """Return the smallest eigenvalue on the face, minus bounds on rounding and on face errors."""
     rows = edges.differences(face.basis)
     moment = rows.T @ (weights[:, None] * rows)
     size = float(np.linalg.norm(rows.T @ (np.abs(weights)[:, None] * rows)))
-    doubt = face.doubt(edges, weights) + 8 * np.finfo(float).eps * size
-    return float(linalg.eigvalsh((moment + moment.T) / 2)[0]) - doubt
+    error = face.bound_error(edges, weights) + 8 * np.finfo(float).eps * size
+    return float(linalg.eigvalsh((moment + moment.T) / 2)[0]) - error
 
 
-def proven_eigenvalue(edges: Edges, weights: Vector) -> float:
+def certify_eigenvalue(edges: Edges, weights: Vector) -> float:
     """Return a certified lower bound close to the smallest eigenvalue on centered vectors.
 
     The signs of pivots certify it. The margin grows until they agree.
     """
     value = float(laplacian_eigenpairs(edges, weights, 1)[0][0])
     for margin in (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 0.5):
-        less = value - margin * abs(value)
-        if exceeds(edges, weights, less):
-            return less
+        lower_bound = value - margin * abs(value)
+        if exceeds(edges, weights, lower_bound):
+            return lower_bound
     return 0.0 if value > 0 else 10 * value

@@ -28,8 +28,8 @@ from nearfar.solvers.unfolding import (
     UnfoldingInterrupted,
     symmetric_factor,
 )
-from nearfar.solvers.unfolding_interior import interior_point
-from nearfar.solvers.unfolding_span import EMPTY, Spanned
+from nearfar.solvers.unfolding_interior import solve_by_interior_point
+from nearfar.solvers.unfolding_span import EMPTY, SpannedEdges
 
 # Eigenvalues of N N' below this, relative to its mean diagonal, count as zero.
 _ZERO = 1e-13
@@ -37,9 +37,9 @@ _ZERO = 1e-13
 _REFINEMENTS = 6
 # Maximum number of points for which all eigenvectors are computed.
 _DENSE = 1000
-# Maximum number of rows of Z, and of equalities on it, for which this method is used.
-_MOST_ROWS = 600
-_MOST_EDGES = 6000
+# Maximum number of rows of Z, and maximum number of equalities, for which this method is used.
+_MAX_ROWS = 600
+_MAX_EDGES = 6000
 # Relative precision to which an equality must follow from others to be dropped.
 _IMPLIED = 1e-6
 
@@ -52,34 +52,46 @@ def unfold_on_face(
     max_iter: int = 100,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding | None:
-    """Solve equalities over the face, the orthogonal complement of the columns N.
+    """Solve unfolding with equalities on the feasible face, if the face is small.
 
-    Returns None if ``dependencies``, which contains N, has no columns, or if the face is too large.
+    The face is the orthogonal complement of the columns of ``dependencies``, the matrix N of the
+    module's description. Returns None if N has no columns, or if the face is too large.
     """
     edges = problem.edges
-    face = face_beside(edges, dependencies)
+    face = find_face(edges, dependencies)
     if face is None:
         return None
     rows = edges.differences(face.basis)
-    chosen = independent(rows, edges.squared)
-    if chosen is None:
+    selected = select_independent(rows, edges.squared)
+    if selected is None:
         return None
-    small = Problem(Spanned.of(rows[chosen], edges.squared[chosen]), "equality", problem.objective)
+    small = Problem(
+        SpannedEdges.from_rows(rows[selected], edges.squared[selected]),
+        "equality",
+        problem.objective,
+    )
 
-    def of_points(found: Unfolding) -> Unfolding:
+    def expand_to_points(solution: Unfolding) -> Unfolding:
         weights = np.zeros(len(edges))
-        weights[chosen] = found.weights
-        weights = spread(rows, edges.squared, weights)
-        return Unfolding(face.basis @ found.factor, weights, found.n_iter, found.history, face)
+        weights[selected] = solution.weights
+        weights = minimize_weights(rows, edges.squared, weights)
+        return Unfolding(
+            face.basis @ solution.factor, weights, solution.n_iter, solution.history, face
+        )
 
     try:
-        return of_points(interior_point(small, tol=tol, max_iter=max_iter, report=report))
+        return expand_to_points(
+            solve_by_interior_point(small, tol=tol, max_iter=max_iter, report=report)
+        )
     except UnfoldingInterrupted as interrupt:
-        raise UnfoldingInterrupted(of_points(interrupt.found)) from interrupt
+        raise UnfoldingInterrupted(expand_to_points(interrupt.result)) from interrupt
 
 
-def face_beside(edges: Edges, N: sparse.csr_array) -> Face | None:
-    """Return centered functions orthogonal to N, or None if there are none or too many."""
+def find_face(edges: Edges, N: sparse.csr_array) -> Face | None:
+    """Return the centered functions orthogonal to the columns of N, or None.
+
+    Returns None if there are no such functions, or too many.
+    """
     if not N.shape[1]:
         return None
     root = np.sqrt(edges.masses)
@@ -87,7 +99,7 @@ def face_beside(edges: Edges, N: sparse.csr_array) -> Face | None:
     M = (scaled @ scaled.T).tocsc()
     zero = _ZERO * float(M.diagonal().mean())
     factor = symmetric_factor((M + zero * sparse.eye_array(M.shape[0], format="csc")).tocsc())
-    vectors = _lowest(M, factor, zero)
+    vectors = _find_lowest_vectors(M, factor, zero)
     if vectors is None:
         return None
     # Measure the distance of vectors from the null space on N itself, which is not squared.
@@ -101,21 +113,21 @@ def face_beside(edges: Edges, N: sparse.csr_array) -> Face | None:
             return None
         axes, lengths, _ = linalg.svd(axes, full_matrices=False)
         axes = axes[:, lengths > 0.5]
-    if not 0 < axes.shape[1] <= _MOST_ROWS:
+    if not 0 < axes.shape[1] <= _MAX_ROWS:
         return None
-    off = float(np.linalg.norm(scaled.T @ axes)) + np.finfo(float).eps
-    return Face(axes / root[:, None], off, factor)
+    deviation = float(np.linalg.norm(scaled.T @ axes)) + np.finfo(float).eps
+    return Face(axes / root[:, None], deviation, factor)
 
 
-def _lowest(M: sparse.csc_array, factor: SuperLU, zero: float) -> Matrix | None:
-    """Return eigenvectors beyond the last zero eigenvalue, or None if there are too many."""
+def _find_lowest_vectors(M: sparse.csc_array, factor: SuperLU, zero: float) -> Matrix | None:
+    """Return all eigenvectors with eigenvalue zero and at least one more, or None if too many."""
     n = M.shape[0]
     if n <= _DENSE:
         return np.asarray(linalg.eigh(M.toarray())[1])
     invert = LinearOperator((n, n), matvec=factor.solve, dtype=np.float64)
     start = np.random.RandomState(0).standard_normal(n)
     count = 16
-    while count <= min(2 * _MOST_ROWS, n // 2):
+    while count <= min(2 * _MAX_ROWS, n // 2):
         values, vectors = eigsh(M, k=count, sigma=-zero, OPinv=invert, v0=start)
         if values.max() > 10 * zero:
             return np.asarray(vectors)
@@ -123,8 +135,8 @@ def _lowest(M: sparse.csc_array, factor: SuperLU, zero: float) -> Matrix | None:
     return None
 
 
-def independent(rows: Matrix, squared: Vector) -> Indices | None:
-    """Return equalities on Z that imply all others, or None if there are too many."""
+def select_independent(rows: Matrix, squared: Vector) -> Indices | None:
+    """Return indices of edges whose equalities imply all others, or None if there are too many."""
     q = rows / np.sqrt(squared)[:, None]
     q = q @ whitener(q.T @ q, EMPTY)  # Give functions of few and of many points equal weight.
     m = q.shape[1]
@@ -132,14 +144,14 @@ def independent(rows: Matrix, squared: Vector) -> Indices | None:
         _, R, order = linalg.qr(svec_of_squares(q).T, mode="economic", pivoting=True)
         sizes = np.abs(np.diag(R))
         return np.sort(order[: len(sizes)][sizes > _IMPLIED * sizes[0]])
-    if len(q) > _MOST_EDGES:
+    if len(q) > _MAX_EDGES:
         return None
     _, order, rank, _ = linalg.lapack.dpstrf((q @ q.T) ** 2, tol=_IMPLIED**2, lower=1)
     return np.sort(order[:rank] - 1)
 
 
-def spread(rows: Matrix, squared: Vector, weights: Vector) -> Vector:
-    r"""Return the smallest weights of all edges with the same moment :math:`\sum_e w_e q_e q_e^T`.
+def minimize_weights(rows: Matrix, squared: Vector, weights: Vector) -> Vector:
+    r"""Return the smallest edge weights with the same moment :math:`\sum_e w_e q_e q_e^T`.
 
     They certify the same bound, since lengths on the face, and thus :math:`w^T D`, depend on the
     moment alone. Small weights suffer less from rounding. If the moment has more entries than there

@@ -20,69 +20,69 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.solvers.eigen import least_eigenvalue
+from nearfar.solvers.eigen import compute_min_eigenvalue
 from nearfar.solvers.unfolding import Edges, Move, Problem, Slack, Unfolding, UnfoldingInterrupted
-from nearfar.solvers.unfolding_span import Spanned
+from nearfar.solvers.unfolding_span import SpannedEdges
 
 #: Keys of the history, which has one number per step.
 INTERIOR_HISTORY = ("trace", "gap", "residual", "step", "active", "seconds")
 
 # Fraction of the distance to the boundary that a step covers.
-_SHARE = 0.95
+_STEP_FRACTION = 0.95
 
 
-def interior_point(
+def solve_by_interior_point(
     problem: Problem,
     *,
     tol: float = 1e-7,
     max_iter: int = 100,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding:
-    """Solve over all Gram matrices, to a relative gap and relative residuals of ``tol``.
+    """Solve the unfolding problem over all Gram matrices, to a relative gap of ``tol``.
 
-    The factor has all columns. Rounding may stop the path before ``tol``, for example on problems
-    without a strictly feasible point. The result is then the best iterate. ``report`` is called at
-    each step with the new entries of the history.
+    Relative residuals are at most ``tol`` too. The factor has all columns. Rounding may stop the
+    path before ``tol``, for example on problems without a strictly feasible point. The result is
+    then the best iterate. ``report`` is called at each step with the new entries of the history.
     """
-    began = time.perf_counter()
-    at = _Path(problem)
+    start_time = time.perf_counter()
+    path = _Path(problem)
     history: dict[str, list[float]] = {name: [] for name in INTERIOR_HISTORY}
-    best = at.state()
+    best = path.state()
     try:
         for _ in range(max_iter + 1):
-            at.measure()
-            size = np.abs(at.y) * at.D
+            path.measure()
+            size = np.abs(path.y) * path.D
             row = {
-                "trace": float(np.trace(at.X)),
-                "gap": at.gap,
-                "residual": at.primal_residual,
-                "step": at.step,
+                "trace": float(np.trace(path.X)),
+                "gap": path.gap,
+                "residual": path.primal_residual,
+                "step": path.step,
                 "active": float((size > 1e-6 * size.sum() / len(size)).sum()),
-                "seconds": time.perf_counter() - began,
+                "seconds": time.perf_counter() - start_time,
             }
             for name, value in row.items():
                 history[name].append(value)
             if report is not None:
                 report(row)
-            if at.error < best[0]:
-                best = at.state()
-            if at.error <= tol or len(history["gap"]) > max_iter or not at.advance():
+            if path.error < best[0]:
+                best = path.state()
+            if path.error <= tol or len(history["gap"]) > max_iter or not path.advance():
                 break
     except KeyboardInterrupt as interrupt:
         if not history["gap"]:  # No step is complete yet.
             raise
-        raise UnfoldingInterrupted(_result(at, best, history)) from interrupt
-    return _result(at, best, history)
+        raise UnfoldingInterrupted(_make_result(path, best, history)) from interrupt
+    return _make_result(path, best, history)
 
 
-def _result(
-    at: _Path, best: tuple[float, Matrix, Vector], history: dict[str, list[float]]
+def _make_result(
+    path: _Path, best: tuple[float, Matrix, Vector], history: dict[str, list[float]]
 ) -> Unfolding:
     _, X, y = best
-    return Unfolding(at.space.factor(X), y, max(0, len(history["gap"]) - 1), history)
+    return Unfolding(path.space.factor(X), y, max(0, len(history["gap"]) - 1), history)
 
 
-class _Centered:
+class _CenteredSpace:
     """Operators on the complement of the constant vector, by a Householder reflection."""
 
     def __init__(self, edges: Edges) -> None:
@@ -103,48 +103,48 @@ class _Centered:
         return a * n / 10 * np.eye(n - 1), 10 * np.eye(n - 1)
 
     def lift(self, M: Matrix) -> Matrix:
-        """Return C^(-1/2) P M P' C^(-1/2), over all points."""
+        """Return the matrix M in the coordinates of all points: C^(-1/2) P M P' C^(-1/2)."""
         n = len(self.root)
         S = np.zeros((n, n))
         S[1:, 1:] = M
         return self._reflect(S) / np.outer(self.root, self.root)
 
     def lengths(self, M: Matrix) -> Vector:
-        """Return A(M), the quadratic form of each edge."""
+        """Return the quadratic form of M for each edge."""
         S = self.lift(M)
         i, j = self.edges.first, self.edges.second
         d = np.diag(S)
         return np.asarray(d[i] + d[j] - S[i, j] - S[j, i])
 
     def products(self, M: Matrix) -> Matrix:
-        """Return U M U', over all pairs of edges."""
+        """Return the products U M U' of all pairs of edges."""
         S = self.lift(M)
         i, j = self.edges.first, self.edges.second
         R = np.ascontiguousarray((S[i] - S[j]).T)
         return R[i] - R[j]
 
     def laplacian(self, y: Vector) -> Matrix:
-        """Return A'(y), the Laplacian of the weights."""
+        """Return the Laplacian of the weights y."""
         L = self.edges.laplacian(y).toarray() / np.outer(self.root, self.root)
         return self._reflect(L)[1:, 1:]
 
     def factor(self, X: Matrix) -> Matrix:
         """Return Y with K = Y Y', from all eigenvectors with a nonzero eigenvalue."""
-        inner = _root(X)
+        inner = _factor_matrix(X)
         Y = np.zeros((len(self.root), inner.shape[1]))
         Y[1:] = inner
         Y -= np.outer(self.h, self.h @ Y)
         return Y / self.root[:, None]
 
 
-class _OfFunctions:
+class _FunctionSpace:
     """Operators on coefficients of functions, where each edge is a row over all functions."""
 
-    def __init__(self, edges: Spanned) -> None:
+    def __init__(self, edges: SpannedEdges) -> None:
         self.edges = edges
 
     def start(self, a: float) -> tuple[Matrix, Matrix]:
-        """Return starting values of X and Z well inside, scaled by the edges' moment."""
+        """Return starting values of X and Z well inside the cone, scaled by the edges' moment."""
         W = self.edges.moment(1 / self.edges.squared)
         values, vectors = linalg.eigh(W)
         values = np.maximum(values, 1e-12 * values[-1])
@@ -153,30 +153,32 @@ class _OfFunctions:
         return a * X / shortest, 10 / float(values[0]) * (vectors * values) @ vectors.T
 
     def lengths(self, M: Matrix) -> Vector:
-        """Return A(M), the quadratic form of each edge."""
+        """Return the quadratic form of M for each edge."""
         return np.einsum("ea,ea->e", self.edges.rows @ M, self.edges.rows)
 
     def products(self, M: Matrix) -> Matrix:
-        """Return q M q', over all pairs of edges."""
+        """Return the products q M q' of all pairs of edges."""
         return np.asarray(self.edges.rows @ M @ self.edges.rows.T)
 
     def laplacian(self, y: Vector) -> Matrix:
-        """Return A'(y), the moment of the weights."""
+        """Return the moment of the weights y, which takes the place of the Laplacian."""
         return self.edges.moment(y)
 
     def factor(self, X: Matrix) -> Matrix:
         """Return Y with X = Y Y', from all eigenvectors with a nonzero eigenvalue."""
-        return _root(X)
+        return _factor_matrix(X)
 
 
 class _Path:
-    """The iterate X, y, Z with its slacks."""
+    """Iterate of the interior-point method: X, the edge weights y, Z, and the slacks."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         edges = problem.edges
-        self.space: _Centered | _OfFunctions
-        self.space = _OfFunctions(edges) if isinstance(edges, Spanned) else _Centered(edges)
+        self.space: _CenteredSpace | _FunctionSpace
+        self.space = (
+            _FunctionSpace(edges) if isinstance(edges, SpannedEdges) else _CenteredSpace(edges)
+        )
         self.D = D = edges.squared
         n, m = edges.dimension + 1, len(D)
         a = max(1.0, 10 / 3 * float((1 + D).max()))
@@ -231,7 +233,7 @@ class _Path:
                 after += float((slack.s + primal * ds) @ (slack.z + dual * dz))
             centering = min(1.0, max(after / (self.degree * self.mu), 0.0) ** 2)
             moves = self._direction(centering * self.mu, moves)
-            primal, dual = (min(1.0, _SHARE * step) for step in self._steps(*moves))
+            primal, dual = (min(1.0, _STEP_FRACTION * step) for step in self._steps(*moves))
         except (linalg.LinAlgError, ValueError):
             return False
         dX, dy, dZ, slack_moves = moves
@@ -261,17 +263,17 @@ class _Path:
         raise linalg.LinAlgError("the Schur complement is not definite")
 
     def _direction(
-        self, aim: float, before: tuple[Matrix, Vector, Matrix, list[Move]] | None
+        self, aim: float, predictor: tuple[Matrix, Vector, Matrix, list[Move]] | None
     ) -> tuple[Matrix, Vector, Matrix, list[Move]]:
-        """Return Newton's step to X Z = aim · I, with second-order terms of the last step."""
+        """Return the Newton step to X Z = aim · I, with second-order terms of the predictor."""
         X, inverse = self.X, self.inverse
-        target = aim * inverse + _symmetric(X @ self.F @ inverse)
+        target = aim * inverse + _symmetrize(X @ self.F @ inverse)
         corrections = [np.zeros(len(self.y)) for _ in self.slacks]
         quadratic = None
-        if before is not None:
-            quadratic = _symmetric(before[0] @ before[2] @ inverse)
+        if predictor is not None:
+            quadratic = _symmetrize(predictor[0] @ predictor[2] @ inverse)
             target -= quadratic
-            corrections = [ds * dz for ds, dz in before[3]]
+            corrections = [ds * dz for ds, dz in predictor[3]]
         right = self.space.lengths(target) - self.D
         right -= self.give * self.y
         for slack, f, correction in zip(self.slacks, self.f, corrections, strict=True):
@@ -280,7 +282,7 @@ class _Path:
         if not np.isfinite(dy).all():
             raise linalg.LinAlgError("the step is not finite")
         dZ = self.space.laplacian(dy) - self.F
-        dX = aim * inverse - X - _symmetric(X @ dZ @ inverse)
+        dX = aim * inverse - X - _symmetrize(X @ dZ @ inverse)
         if quadratic is not None:
             dX -= quadratic
         moves = [
@@ -290,29 +292,29 @@ class _Path:
         return dX, dy, dZ, moves
 
     def _steps(self, dX: Matrix, dy: Vector, dZ: Matrix, moves: list[Move]) -> tuple[float, float]:
-        """Return the lengths of the primal and the dual step, at most 1 / _SHARE."""
-        primal, dual = _to_boundary(self.X, dX), _to_boundary(self.Z, dZ)
+        """Return the lengths of the primal and the dual step, at most 1 / _STEP_FRACTION."""
+        primal, dual = _inverse_step_to_boundary(self.X, dX), _inverse_step_to_boundary(self.Z, dZ)
         for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
             primal = max(primal, float((-ds / slack.s).max()))
             dual = max(dual, float((-dz / slack.z).max()))
-        most = 1 / _SHARE
-        return 1 / max(primal, 1 / most), 1 / max(dual, 1 / most)
+        max_step = 1 / _STEP_FRACTION
+        return 1 / max(primal, 1 / max_step), 1 / max(dual, 1 / max_step)
 
 
-def _root(X: Matrix) -> Matrix:
+def _factor_matrix(X: Matrix) -> Matrix:
     """Return Y with X = Y Y', from all eigenvectors with a nonzero eigenvalue."""
     values, vectors = linalg.eigh(X)
-    kept = values > 1e-13 * max(values[-1], np.finfo(float).tiny)
-    return np.asarray(vectors[:, kept][:, ::-1] * np.sqrt(values[kept][::-1]))
+    mask = values > 1e-13 * max(values[-1], np.finfo(float).tiny)
+    return np.asarray(vectors[:, mask][:, ::-1] * np.sqrt(values[mask][::-1]))
 
 
-def _symmetric(M: Matrix) -> Matrix:
+def _symmetrize(M: Matrix) -> Matrix:
     return (M + M.T) / 2
 
 
-def _to_boundary(M: Matrix, dM: Matrix) -> float:
+def _inverse_step_to_boundary(M: Matrix, dM: Matrix) -> float:
     """Return the inverse of the step at which M + step · dM leaves the cone, or at most 0."""
     L = linalg.cholesky(M, lower=True)
-    half = linalg.solve_triangular(L, dM, lower=True)
-    whole = linalg.solve_triangular(L, half.T, lower=True)
-    return -least_eigenvalue(_symmetric(whole))
+    half_product = linalg.solve_triangular(L, dM, lower=True)
+    product = linalg.solve_triangular(L, half_product.T, lower=True)
+    return -compute_min_eigenvalue(_symmetrize(product))

@@ -37,11 +37,11 @@ from nearfar.solvers.unfolding import (
     UnfoldingInterrupted,
     dual_bound,
     relative_gap,
-    repaired,
+    repair_factor,
+    rotate_to_axes,
     symmetric_factor,
-    turned_to_axes,
 )
-from nearfar.solvers.unfolding_span import DenseSystem, Spanned
+from nearfar.solvers.unfolding_span import DenseSystem, SpannedEdges
 
 #: Keys of the history, which has one number per step.
 LOW_RANK_HISTORY = ("trace", "bound", "gap", "residual", "step", "active", "seconds")
@@ -49,23 +49,23 @@ LOW_RANK_HISTORY = ("trace", "bound", "gap", "residual", "step", "active", "seco
 # Minimum regularization of the second derivative, which is zero along rotations.
 _REGULAR = 1e-5
 # Maximum regularization, beyond which no point would move.
-_TOO_MUCH = 1e6
+_MAX_REGULAR = 1e6
 # Maximum squared displacement of an edge in one step, relative to its squared length.
-_TURN = 1.0
-# The method leaves a saddle point if λ_2 is below 1 by more than _UNSTABLE. The step leaves the
-# fraction 1 - _ROOM of the edges' slack. The next _CENTERED steps are centering steps.
+_MAX_TURN = 1.0
+# The method leaves a saddle point if λ_2 is below 1 by more than _UNSTABLE. The step uses the
+# fraction _SLACK_FRACTION of the edges' slack. The next _CENTERED steps are centering steps.
 _UNSTABLE = 1e-6
-_ROOM = 0.5
+_SLACK_FRACTION = 0.5
 _CENTERED = 3
 # Complementarity below which the path ends, in units of the requested gap.
-_SPENT = 1e-5
+_MIN_COMPLEMENTARITY = 1e-5
 # Number of consecutive escapes after which columns are added.
-_PATIENCE = 4
+_MAX_ESCAPES = 4
 # Fraction of the trace below which a column is dropped.
 _EMPTY = 1e-4
 
 
-def low_rank(
+def solve_low_rank(
     problem: Problem,
     *,
     n_columns: int | None = None,
@@ -74,7 +74,7 @@ def low_rank(
     max_iter: int = 200,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding:
-    """Solve for a factor with few columns, to a relative gap of ``tol``.
+    """Solve the unfolding problem for a factor with few columns, to a relative gap of ``tol``.
 
     The default ``start`` is classical scaling of shortest paths. The default ``n_columns`` is two
     more than the start has, but from 4 to 8 for inequalities and from 10 to 12 for other
@@ -83,29 +83,29 @@ def low_rank(
     Ctrl-C, has the best feasible factor and the weights of the best bound, which may belong to
     different iterates.
     """
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     edges = problem.edges
-    Y = landmark_start(edges) if start is None else edges.centered(start)
+    Y = place_by_landmarks(edges) if start is None else edges.centered(start)
     if n_columns is None:
-        n_columns = _spared_columns(problem, Y)
-    at = _Iterate(problem, _with_columns(edges, Y, min(n_columns, edges.dimension)))
+        n_columns = _choose_n_columns(problem, Y)
+    iterate = _Iterate(problem, _set_n_columns(edges, Y, min(n_columns, edges.dimension)))
     best = _Best(problem)
     history: dict[str, list[float]] = {name: [] for name in LOW_RANK_HISTORY}
     try:
         for _ in range(max_iter + 1):
-            at.measure()
-            best.take_factor(at.Y)
-            if at.is_near:
-                values, vectors = edges.eigenpairs(at.w, 4)
-                best.take_weights(at.w, float(values[0]))
+            iterate.measure()
+            best.update_factor(iterate.Y)
+            if iterate.is_near:
+                values, vectors = edges.eigenpairs(iterate.w, 4)
+                best.update_weights(iterate.w, float(values[0]))
             row = {
-                "trace": edges.trace(at.Y),
+                "trace": edges.trace(iterate.Y),
                 "bound": best.bound.value,
                 "gap": best.gap,
-                "residual": problem.residual(at.Y),
-                "step": at.step,
-                "active": float(at.n_active),
-                "seconds": time.perf_counter() - began,
+                "residual": problem.residual(iterate.Y),
+                "step": iterate.step,
+                "active": float(iterate.n_active),
+                "seconds": time.perf_counter() - start_time,
             }
             for name, value in row.items():
                 history[name].append(value)
@@ -113,16 +113,16 @@ def low_rank(
                 report(row)
             if best.gap <= tol or len(history["gap"]) > max_iter:
                 break
-            if at.is_near:
-                at.trim()
-                at.escape(values, vectors)
-            if at.is_spent(tol) or not at.advance():
+            if iterate.is_near:
+                iterate.trim()
+                iterate.escape(values, vectors)
+            if iterate.is_spent(tol) or not iterate.advance():
                 break
     except KeyboardInterrupt as interrupt:
         if not history["gap"]:  # No step is complete yet.
             raise
-        raise UnfoldingInterrupted(best.result(history, at)) from interrupt
-    return best.result(history, at)
+        raise UnfoldingInterrupted(best.result(history, iterate)) from interrupt
+    return best.result(history, iterate)
 
 
 class _Best:
@@ -134,16 +134,16 @@ class _Best:
         self.factor: Matrix | None = None
         self.bound = Bound(np.inf, np.zeros(len(problem.edges)), -np.inf)
 
-    def take_factor(self, Y: Matrix) -> None:
+    def update_factor(self, Y: Matrix) -> None:
         problem = self.problem
         if problem.constraints == "equality" and problem.residual(Y) > 1e-6:
             return
-        Y = repaired(problem, Y)
+        Y = repair_factor(problem, Y)
         value = problem.value(Y)
         if value > self.value:
             self.value, self.factor = value, Y
 
-    def take_weights(self, w: Vector, eigenvalue: float) -> None:
+    def update_weights(self, w: Vector, eigenvalue: float) -> None:
         bound = dual_bound(self.problem, w, eigenvalue)
         if bound.value < self.bound.value:
             self.bound = bound
@@ -154,9 +154,9 @@ class _Best:
             return np.inf
         return relative_gap(self.value, self.bound.value)
 
-    def result(self, history: dict[str, list[float]], at: _Iterate) -> Unfolding:
-        factor = at.Y if self.factor is None else self.factor
-        weights = self.bound.weights if np.isfinite(self.bound.value) else at.w
+    def result(self, history: dict[str, list[float]], iterate: _Iterate) -> Unfolding:
+        factor = iterate.Y if self.factor is None else self.factor
+        weights = self.bound.weights if np.isfinite(self.bound.value) else iterate.w
         return Unfolding(factor, weights, max(0, len(history["gap"]) - 1), history)
 
 
@@ -167,10 +167,11 @@ class _Iterate:
         self.problem = problem
         self.edges = problem.edges
         self.Y = Y
-        self.system = _system_of(self.edges, Y.shape[1])
+        self.system = _create_system(self.edges, Y.shape[1])
         D = self.edges.squared
         lengths = self.edges.squared_lengths(Y)
-        typical = self.edges.trace(Y) / len(D)  # typical w · D, since these sum to the trace
+        # The products w · D of the edges sum to the trace, so their mean is a typical value.
+        typical = self.edges.trace(Y) / len(D)
         self.w = np.zeros(len(D))
         self.slacks: list[Slack] = []
         # Increase of an edge's squared length, in addition to its slacks, per unit of weight above
@@ -181,8 +182,8 @@ class _Iterate:
             self.slacks = [Slack(1.0, 0.0, s, 0.1 * typical / s)]
             self.w = self.slacks[0].z.copy()
         elif problem.constraints == "l1":
-            for sign, part in ((-1.0, lengths - D), (1.0, D - lengths)):
-                s = np.maximum(part, 0) + 0.1 * D
+            for sign, excess in ((-1.0, lengths - D), (1.0, D - lengths)):
+                s = np.maximum(excess, 0) + 0.1 * D
                 self.slacks.append(Slack(sign, problem.price, s, np.full(len(D), problem.price)))
         elif problem.constraints == "squared":
             self.give += 0.5 / problem.price
@@ -216,7 +217,7 @@ class _Iterate:
 
     def is_spent(self, tol: float) -> bool:
         """Return True if complementarity is exhausted: further steps would divide by zero."""
-        return bool(self.slacks) and self.complementarity < _SPENT * tol
+        return bool(self.slacks) and self.complementarity < _MIN_COMPLEMENTARITY * tol
 
     @property
     def n_active(self) -> int:
@@ -234,14 +235,14 @@ class _Iterate:
         aim, corrections = 0.0, [np.zeros(len(self.w)) for _ in self.slacks]
         if self.slacks:
             _, _, moves = self._direction(aim, corrections)
-            aim = self._aim(moves)
+            aim = self._choose_target(moves)
             corrections = [ds * dz for ds, dz in moves]
         dY, dw, moves = self._direction(aim, corrections)
         if not (np.isfinite(dY).all() and np.isfinite(dw).all()):
             return False
         primal, dual = self._steps(moves, 0.95)
         turn = float((self.edges.squared_lengths(dY) / self.edges.squared).max())
-        primal = min(primal, np.sqrt(_TURN / max(turn, _TURN)))
+        primal = min(primal, np.sqrt(_MAX_TURN / max(turn, _MAX_TURN)))
         if not self.slacks:
             dual = primal
         self.Y = self.Y + primal * dY
@@ -273,14 +274,14 @@ class _Iterate:
             shift = self.reg - 2 * sign
             if self.system.factor(self.w, 1 / self.compliance, self.delta, shift * C):
                 return True
-            if self.reg > _TOO_MUCH:
+            if self.reg > _MAX_REGULAR:
                 return False
             self.reg *= 8
 
     def _direction(
         self, aim: float, corrections: list[Vector]
     ) -> tuple[Matrix, Vector, list[Move]]:
-        """Return Newton's step to slack · multiplier = aim: dY, dw, and (ds, dz) per slack."""
+        """Return the Newton step to slack · multiplier = aim: dY, dw, and (ds, dz) per slack."""
         target = self.over.copy()
         excess = [slack.excess(self.w) for slack in self.slacks]
         for slack, correction, f in zip(self.slacks, corrections, excess, strict=True):
@@ -296,14 +297,14 @@ class _Iterate:
         ]
         return dY, dw, moves
 
-    def _aim(self, moves: list[Move]) -> float:
+    def _choose_target(self, moves: list[Move]) -> float:
         """Return the target by Mehrotra's rule, limited so that residuals decrease first."""
         primal, dual = self._steps(moves, 1.0)
-        now = after = 0.0
+        before = after = 0.0
         for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
-            now += float(slack.s @ slack.z)
+            before += float(slack.s @ slack.z)
             after += float((slack.s + primal * ds) @ (slack.z + dual * dz))
-        centering = float(np.clip((max(after, 0.0) / now) ** 2, 1e-3, 1.0))
+        centering = float(np.clip((max(after, 0.0) / before) ** 2, 1e-3, 1.0))
         residual = 0.1 * self.stationarity
         if self.problem.constraints == "inequality":
             residual = max(residual, self.problem.residual(self.Y))
@@ -311,18 +312,18 @@ class _Iterate:
             centering = max(centering, 0.5)
         if self.centered_steps:
             centering = 1.0
-        return centering * now / (len(self.w) * len(self.slacks))
+        return centering * before / (len(self.w) * len(self.slacks))
 
-    def _steps(self, moves: list[Move], share: float) -> tuple[float, float]:
+    def _steps(self, moves: list[Move], fraction: float) -> tuple[float, float]:
         """Return the step fractions that keep slacks and multipliers positive."""
         primal = dual = 1.0
         for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
-            primal = min(primal, share / max(float((-ds / slack.s).max()), share))
-            dual = min(dual, share / max(float((-dz / slack.z).max()), share))
+            primal = min(primal, fraction / max(float((-ds / slack.s).max()), fraction))
+            dual = min(dual, fraction / max(float((-dz / slack.z).max()), fraction))
         return primal, dual
 
     def escape(self, values: Vector, vectors: Matrix) -> None:
-        r"""Leave a saddle point along the eigenvectors of :math:`L_w` below 1.
+        r"""Leave a saddle point along eigenvectors of the Laplacian with an eigenvalue below 1.
 
         Adding such an eigenvector, in a spatial direction that the points nearby do not use,
         increases the trace. The slack of the edges limits the step.
@@ -335,17 +336,17 @@ class _Iterate:
         if self.stationarity > 0.1 or not unstable.any() or self.centered_steps:
             return
         self.escapes += 1
-        if self.escapes % _PATIENCE == 0 and self.Y.shape[1] < self.edges.dimension - 1:
+        if self.escapes % _MAX_ESCAPES == 0 and self.Y.shape[1] < self.edges.dimension - 1:
             self.widened = True
-            self._take(np.hstack([self.Y, np.zeros((len(self.Y), 2))]))
-        room = 0.1 * self.edges.squared
+            self._set_factor(np.hstack([self.Y, np.zeros((len(self.Y), 2))]))
+        slack = 0.1 * self.edges.squared
         if self.problem.constraints == "inequality":
-            room = self.slacks[0].s
+            slack = self.slacks[0].s
         for v in vectors[:, unstable].T:
             rise = self.edges.differences(v[:, None])[:, 0] ** 2
             used = (self.delta * rise[:, None]).T @ self.delta
             _, axes = linalg.eigh(used)
-            size = np.sqrt(float((_ROOM * room / np.maximum(rise, 1e-300)).min()))
+            size = np.sqrt(float((_SLACK_FRACTION * slack / np.maximum(rise, 1e-300)).min()))
             self.Y = self.Y + size * np.outer(v, axes[:, 0])
         self.centered_steps = _CENTERED
         self.measure()
@@ -354,19 +355,19 @@ class _Iterate:
         """Drop columns with a negligible fraction of the trace, except one."""
         if self.widened:
             return
-        values, axes = turned_to_axes(self.edges, self.Y, 0.0)
-        kept = 1 + max(1, int((values > _EMPTY * values.sum()).sum()))
-        if kept < self.Y.shape[1]:
-            self._take(axes[:, :kept])
+        values, axes = rotate_to_axes(self.edges, self.Y, 0.0)
+        n_kept = 1 + max(1, int((values > _EMPTY * values.sum()).sum()))
+        if n_kept < self.Y.shape[1]:
+            self._set_factor(axes[:, :n_kept])
 
-    def _take(self, Y: Matrix) -> None:
+    def _set_factor(self, Y: Matrix) -> None:
         self.Y = Y
-        self.system = _system_of(self.edges, Y.shape[1])
+        self.system = _create_system(self.edges, Y.shape[1])
         self.measure()
 
 
-def _system_of(edges: Edges, n_columns: int) -> BlockSystem | DenseSystem:
-    if isinstance(edges, Spanned):
+def _create_system(edges: Edges, n_columns: int) -> BlockSystem | DenseSystem:
+    if isinstance(edges, SpannedEdges):
         return DenseSystem(edges, n_columns)
     return BlockSystem(edges, n_columns)
 
@@ -379,19 +380,25 @@ class BlockSystem:
         self.edges, self.r = edges, r
         # Order the points such that factorizations of the graph Laplacian stay sparse.
         pattern = edges.laplacian(np.ones(len(edges))) + sparse.eye_array(n)
-        self.place = np.asarray(symmetric_factor(pattern.tocsc()).perm_c, np.intp)
-        here, first, second = np.arange(n), self.place[edges.first], self.place[edges.second]
-        rows = np.concatenate([here, first, second])
-        columns = np.concatenate([here, second, first])
+        self.position = np.asarray(symmetric_factor(pattern.tocsc()).perm_c, np.intp)
+        points, first, second = (
+            np.arange(n),
+            self.position[edges.first],
+            self.position[edges.second],
+        )
+        rows = np.concatenate([points, first, second])
+        columns = np.concatenate([points, second, first])
         self._order = np.lexsort((columns, rows))
         starts = np.searchsorted(rows[self._order], np.arange(n + 1)).astype(np.int32)
         self._touching = abs(edges.incidence).T.tocsr()
         # Find the source of each stored entry by compressing the entries' own numbers.
         numbers = np.arange(len(rows) * r * r, dtype=np.float64).reshape(-1, r, r)
-        which = columns[self._order].astype(np.int32)
-        whole = sparse.bsr_array((numbers, which, starts), shape=(n * r, n * r)).tocsr()
-        self._entries = whole.data.astype(np.intp)
-        self._indices, self._indptr = whole.indices, whole.indptr
+        block_columns = columns[self._order].astype(np.int32)
+        compressed = sparse.bsr_array(
+            (numbers, block_columns, starts), shape=(n * r, n * r)
+        ).tocsr()
+        self._entries = compressed.data.astype(np.intp)
+        self._indices, self._indptr = compressed.indices, compressed.indptr
 
     def factor(self, weights: Vector, stiffness: Vector, delta: Matrix, diagonal: Vector) -> bool:
         """Factorize ``2 w I + 4 k δδ'`` for each edge, plus a multiple of I for each point.
@@ -399,12 +406,12 @@ class BlockSystem:
         Returns False if the matrix is not definite on centered factors.
         """
         n, r = self.edges.n_points, self.r
-        own = np.arange(r)
+        diagonal_index = np.arange(r)
         edge = (4 * stiffness)[:, None, None] * (delta[:, :, None] * delta[:, None, :])
-        edge[:, own, own] += 2 * weights[:, None]
+        edge[:, diagonal_index, diagonal_index] += 2 * weights[:, None]
         point = np.empty((n, r, r))
-        point[self.place] = (self._touching @ edge.reshape(len(edge), r * r)).reshape(n, r, r)
-        point[self.place[:, None], own, own] += diagonal[:, None]
+        point[self.position] = (self._touching @ edge.reshape(len(edge), r * r)).reshape(n, r, r)
+        point[self.position[:, None], diagonal_index, diagonal_index] += diagonal[:, None]
         data = np.concatenate([point, -edge, -edge])[self._order].ravel()[self._entries]
         # The compressed rows of a symmetric matrix are its compressed columns.
         matrix = sparse.csc_array((data, self._indices, self._indptr), shape=(n * r, n * r))
@@ -413,7 +420,7 @@ class BlockSystem:
             self._factor = splu(
                 matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options=options
             )
-        except RuntimeError:  # a pivot of exactly zero
+        except RuntimeError:  # A pivot is exactly zero.
             return False
         # Translations have eigenvalues with the sign of the diagonal.
         negative = int((self._factor.U.diagonal() < 0).sum())
@@ -422,11 +429,11 @@ class BlockSystem:
     def solve(self, right: Matrix) -> Matrix:
         """Return the solution for a right-hand side in the order of the points."""
         ordered = np.empty_like(right)
-        ordered[self.place] = right
-        return np.asarray(self._factor.solve(ordered.ravel()).reshape(right.shape)[self.place])
+        ordered[self.position] = right
+        return np.asarray(self._factor.solve(ordered.ravel()).reshape(right.shape)[self.position])
 
 
-def landmark_start(edges: Edges, n_landmarks: int = 50) -> Matrix:
+def place_by_landmarks(edges: Edges, n_landmarks: int = 50) -> Matrix:
     """Return classical scaling of the shortest paths to landmarks that are far apart.
 
     It has as many columns as there are eigenvalues with at least 1% of the positive variance.
@@ -437,37 +444,37 @@ def landmark_start(edges: Edges, n_landmarks: int = 50) -> Matrix:
     ends = edges.first.astype(np.int32), edges.second.astype(np.int32)
     graph = sparse.coo_array((lengths, ends), shape=(n, n)).tocsr()
     graph = (graph + graph.T).tocsr()
-    place = int(np.argmax(csgraph.dijkstra(graph, indices=0)))
+    landmark = int(np.argmax(csgraph.dijkstra(graph, indices=0)))
     paths, landmarks = np.empty((min(n_landmarks, n), n)), []
     for row in range(len(paths)):
-        landmarks.append(place)
-        paths[row] = csgraph.dijkstra(graph, indices=place)
-        place = int(np.argmax(paths[: row + 1].min(axis=0)))
+        landmarks.append(landmark)
+        paths[row] = csgraph.dijkstra(graph, indices=landmark)
+        landmark = int(np.argmax(paths[: row + 1].min(axis=0)))
     squared = paths**2
-    between = squared[:, landmarks]
-    mean = between.mean(axis=1)
-    gram = -0.5 * (between - mean[:, None] - mean[None, :] + mean.mean())
+    landmark_squared = squared[:, landmarks]
+    mean = landmark_squared.mean(axis=1)
+    gram = -0.5 * (landmark_squared - mean[:, None] - mean[None, :] + mean.mean())
     values, vectors = linalg.eigh((gram + gram.T) / 2)
     values, vectors = values[::-1], vectors[:, ::-1]
-    kept = max(1, int((values > 0.01 * values[values > 0].sum()).sum()))
-    Y = -0.5 * (squared - mean[:, None]).T @ (vectors[:, :kept] / np.sqrt(values[:kept]))
+    n_kept = max(1, int((values > 0.01 * values[values > 0].sum()).sum()))
+    Y = -0.5 * (squared - mean[:, None]).T @ (vectors[:, :n_kept] / np.sqrt(values[:n_kept]))
     return edges.centered(Y)
 
 
-def _spared_columns(problem: Problem, Y: Matrix) -> int:
+def _choose_n_columns(problem: Problem, Y: Matrix) -> int:
     # Negative weights push points apart in all directions, so more columns mean fewer saddles.
-    least, most = (4, 8) if problem.constraints == "inequality" else (10, 12)
-    return min(max(Y.shape[1] + 2, least), most)
+    minimum, maximum = (4, 8) if problem.constraints == "inequality" else (10, 12)
+    return min(max(Y.shape[1] + 2, minimum), maximum)
 
 
-def _with_columns(edges: Edges, Y: Matrix, n_columns: int) -> Matrix:
+def _set_n_columns(edges: Edges, Y: Matrix, n_columns: int) -> Matrix:
     """Return Y on its principal axes with exactly ``n_columns``, adding smooth functions."""
 
-    _, Y = turned_to_axes(edges, Y)
-    missing = n_columns - Y.shape[1]
-    if missing <= 0:
+    _, Y = rotate_to_axes(edges, Y)
+    n_missing = n_columns - Y.shape[1]
+    if n_missing <= 0:
         return Y[:, :n_columns]
     _, smooth = edges.eigenpairs(np.ones(len(edges)), n_columns)
-    smooth = smooth[:, -missing:]
+    smooth = smooth[:, -n_missing:]
     slope = float((edges.squared_lengths(smooth) / edges.squared).max())
     return np.hstack([Y, np.sqrt(0.01 / slope) * smooth])

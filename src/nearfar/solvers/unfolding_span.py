@@ -2,8 +2,8 @@ r"""Unfolding of points that are combinations of a few functions, :math:`K = B Z
 
 With B centered and orthonormal (with respect to the masses), the trace of K is that of Z, and the
 squared length of an edge is :math:`q_e^T Z q_e` with :math:`q_e = B_i - B_j`. This is the same
-problem with other edges: :class:`Spanned` has their rows q where :class:`Edges` has differences of
-points. The solvers accept both.
+problem with other edges: :class:`SpannedEdges` has their rows q where :class:`Edges` has
+differences of points. The solvers accept both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.blocks import row_blocks
-from nearfar.solvers.eigen import some_eigh
+from nearfar.solvers.eigen import partial_eigh
 from nearfar.solvers.unfolding import Edges
 
 # Functions with less than this fraction of the largest variance count as rounding errors.
@@ -24,16 +24,16 @@ EMPTY = 1e-12
 
 
 @dataclass(frozen=True)
-class Spanned(Edges):
+class SpannedEdges(Edges):
     """Edges as rows q over ``n_points`` functions: an edge involves all functions."""
 
     rows: Matrix = field(default_factory=lambda: np.ones((0, 0)))
 
     @classmethod
-    def of(cls, rows: Matrix, squared: Vector) -> Spanned:
+    def from_rows(cls, rows: Matrix, squared: Vector) -> SpannedEdges:
         """Create edges for orthonormal functions, whose masses are 1."""
-        number = np.arange(len(rows))
-        return cls(rows.shape[1], number, number, squared, np.ones(rows.shape[1]), rows)
+        numbers = np.arange(len(rows))
+        return cls(rows.shape[1], numbers, numbers, squared, np.ones(rows.shape[1]), rows)
 
     @property
     def incidence(self) -> Any:
@@ -46,7 +46,7 @@ class Spanned(Edges):
         return self.n_points
 
     def differences(self, Y: Matrix) -> Matrix:
-        """Return :math:`q_e^T Y` for each edge."""
+        """Return :math:`q_e^T Y`, the difference of the end points of each edge."""
         return np.asarray(self.rows @ Y)
 
     def centered(self, Y: Matrix) -> Matrix:
@@ -54,7 +54,7 @@ class Spanned(Edges):
         return Y
 
     def moment(self, weights: Vector) -> Matrix:
-        r"""Return :math:`\sum_e w_e q_e q_e^T`, the Laplacian of the weights within the span."""
+        r"""Return the moment :math:`\sum_e w_e q_e q_e^T`, a Laplacian within the span."""
         total = np.zeros((self.n_points, self.n_points))
         for block in row_blocks(len(self), 16 * self.n_points, at_most=4096):
             q = self.rows[block]
@@ -63,13 +63,13 @@ class Spanned(Edges):
 
     def eigenpairs(self, weights: Vector, count: int) -> tuple[Vector, Matrix]:
         """Return the smallest eigenpairs of the moment of the weights."""
-        return some_eigh(self.moment(weights), 0, min(count, self.n_points) - 1)
+        return partial_eigh(self.moment(weights), 0, min(count, self.n_points) - 1)
 
 
 class DenseSystem:
     """Dense system of a step, for edges that involve all functions, solved by Cholesky."""
 
-    def __init__(self, edges: Spanned, n_columns: int) -> None:
+    def __init__(self, edges: SpannedEdges, n_columns: int) -> None:
         self.edges, self.r = edges, n_columns
 
     def factor(self, weights: Vector, stiffness: Vector, delta: Matrix, diagonal: Vector) -> bool:
@@ -84,9 +84,9 @@ class DenseSystem:
             J = self.edges.rows[block, :, None] * stretch[block, None, :]
             J = J.reshape(-1, m * r)
             M += J.T @ J
-        own = 2 * self.edges.moment(weights) + np.diag(diagonal)
+        diagonal_block = 2 * self.edges.moment(weights) + np.diag(diagonal)
         for column in range(r):
-            M[column::r, column::r] += own
+            M[column::r, column::r] += diagonal_block
         try:
             self._factor = linalg.cho_factor(M, lower=True, overwrite_a=True, check_finite=False)
         except linalg.LinAlgError:

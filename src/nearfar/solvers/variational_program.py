@@ -46,8 +46,8 @@ from nearfar.solvers.symmetric_vectors import (
     symmetric_kronecker,
 )
 from nearfar.solvers.unfolding import Problem
-from nearfar.solvers.unfolding_low_rank import low_rank
-from nearfar.solvers.unfolding_span import EMPTY, Spanned
+from nearfar.solvers.unfolding_low_rank import solve_low_rank
+from nearfar.solvers.unfolding_span import EMPTY, SpannedEdges
 
 # Maximum number of steps of both solvers.
 _MAX_STEPS = 200
@@ -55,8 +55,8 @@ _MAX_STEPS = 200
 _SMOOTH = 4
 
 
-class Unfolded(NamedTuple):
-    """Solution in the basis: Z, edge weights, objective, bound, and number of steps."""
+class BasisSolution(NamedTuple):
+    """Solution within a basis: matrix Z, edge weights, objective, bound, and number of steps."""
 
     Z: Matrix
     weights: Vector
@@ -72,16 +72,16 @@ class Unfolded(NamedTuple):
 
 def unfold_with_slack(
     rows: Matrix, squared: Vector, C: Matrix, price: float, tol: float = 1e-9
-) -> Unfolded:
-    """Maximize the trace minus the price of squared slack over Z, to a relative gap of ``tol``.
+) -> BasisSolution:
+    """Maximize the trace minus the cost of squared slack, to a relative gap of ``tol``.
 
     ``rows`` are the :math:`q_e`. D has a mean of about 1. C is the identity for an orthonormal,
     centered basis.
     """
-    R, C_ = _balanced(rows, C)
+    R, C_ = _balance(rows, C)
     q = rows @ R
     m = q.shape[1]
-    G, h = 2 * price * _moments(q), 2 * price * svec(q.T @ (squared[:, None] * q))
+    G, h = 2 * price * _sum_moments(q), 2 * price * svec(q.T @ (squared[:, None] * q))
     constant = price * float(squared @ squared)
     c = svec(C_)
     Z = squared.sum() / max(float(np.sum(q * q)), np.finfo(float).tiny) * np.eye(m)
@@ -99,82 +99,82 @@ def unfold_with_slack(
         try:
             inverse = inverse_of(Z)
             newton = linalg.cho_factor(G + symmetric_kronecker(inverse, S))
-            dZ, dS = _slack_direction(newton, c - pull, inverse, S, 0.0, np.zeros((m, m)))
-            reach = min(_step(Z, dZ), _step(S, dS))
-            after = float(np.sum((Z + reach * dZ) * (S + reach * dS)))
+            dZ, dS = _compute_slack_direction(newton, c - pull, inverse, S, 0.0, np.zeros((m, m)))
+            step = min(_choose_step(Z, dZ), _choose_step(S, dS))
+            after = float(np.sum((Z + step * dZ) * (S + step * dS)))
             target = gap / m * min(1.0, max(after, 0.0) / gap) ** 2
             second = sym(inverse @ dZ @ dS)
-            dZ, dS = _slack_direction(newton, c - pull, inverse, S, target, second)
+            dZ, dS = _compute_slack_direction(newton, c - pull, inverse, S, target, second)
             # Use one step length for both, because S depends on Z through the slack.
-            reach = min(_step(Z, dZ), _step(S, dS))
+            step = min(_choose_step(Z, dZ), _choose_step(S, dS))
         except linalg.LinAlgError:  # Rounding prevents further progress.
             break
-        Z, S = Z + reach * dZ, S + reach * dS
-        if reach < 1e-8:
+        Z, S = Z + step * dZ, S + step * dS
+        if step < 1e-8:
             break
     Z = R @ best @ R.T
-    weights = 2 * price * (_lengths(rows, Z) - squared)
+    weights = 2 * price * (_compute_lengths(rows, Z) - squared)
     z = svec(best)
     value = float(c @ z - (z @ G @ z) / 2 + h @ z) - constant
-    bound = _slack_bound(rows, squared, C, price, weights)
-    return Unfolded(Z, weights, value, bound, n_iter)
+    bound = _compute_slack_bound(rows, squared, C, price, weights)
+    return BasisSolution(Z, weights, value, bound, n_iter)
 
 
-def _slack_direction(
+def _compute_slack_direction(
     newton: tuple[Matrix, bool],
-    short: Vector,
+    residual: Vector,
     inverse: Matrix,
     S: Matrix,
     mu: float,
     second: Matrix,
 ) -> tuple[Matrix, Matrix]:
     """Return steps of Z and S towards Z S = μ I. ``second`` is the second-order correction."""
-    dZ = smat(linalg.cho_solve(newton, short + svec(mu * inverse - second)), len(S))
+    dZ = smat(linalg.cho_solve(newton, residual + svec(mu * inverse - second)), len(S))
     return dZ, mu * inverse - S - sym(inverse @ dZ @ S) - second
 
 
 def unfold_with_inequalities(
     rows: Matrix, squared: Vector, C: Matrix, start: Matrix | None = None, tol: float = 1e-6
-) -> Unfolded:
-    r"""Maximize the trace over Z with no edge too long, to a relative gap of ``tol``.
+) -> BasisSolution:
+    r"""Maximize the trace such that no edge is too long, to a relative gap of ``tol``.
 
     Requires D > 0. ``rows`` are the :math:`q_e`, which must be nonzero in every direction in which
     C is. ``start`` is a factor of an initial Z. The result is feasible: the remaining violations
     are repaired by shrinking.
     """
     R = whitener(C, EMPTY)
-    edges = Spanned.of(rows @ R, squared)
-    Y = _smooth_start(edges) if start is None else R.T @ C @ start
-    found = low_rank(Problem(edges, "inequality"), start=Y, tol=tol, max_iter=_MAX_STEPS)
-    weights = _holding(edges, found.weights)
-    return Unfolded(
-        R @ found.factor @ found.factor.T @ R.T,
+    edges = SpannedEdges.from_rows(rows @ R, squared)
+    Y = _create_smooth_start(edges) if start is None else R.T @ C @ start
+    solution = solve_low_rank(Problem(edges, "inequality"), start=Y, tol=tol, max_iter=_MAX_STEPS)
+    weights = _scale_to_feasible(edges, solution.weights)
+    return BasisSolution(
+        R @ solution.factor @ solution.factor.T @ R.T,
         weights,
-        edges.trace(found.factor),
+        edges.trace(solution.factor),
         float(weights @ squared),
-        found.n_iter,
+        solution.n_iter,
     )
 
 
-def _smooth_start(edges: Spanned) -> Matrix:
+def _create_smooth_start(edges: SpannedEdges) -> Matrix:
     """Return a few functions that change least along edges, as large as edges allow."""
     _, smooth = edges.eigenpairs(np.ones(len(edges)), _SMOOTH)
     slope = np.max(edges.differences(smooth) ** 2 / edges.squared[:, None], axis=0)
     return smooth / np.sqrt(len(slope) * slope)
 
 
-def _holding(edges: Spanned, weights: Vector) -> Vector:
+def _scale_to_feasible(edges: SpannedEdges, weights: Vector) -> Vector:
     """Scale weights so that their moment exceeds I by more than rounding."""
-    for share in (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0):
-        moment = edges.moment(weights + share * float(weights.max()))
+    for fraction in (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0):
+        moment = edges.moment(weights + fraction * float(weights.max()))
         rounding = 8 * np.finfo(float).eps * float(np.linalg.norm(moment))
-        least = float(linalg.eigvalsh(moment)[0]) - rounding
-        if least > rounding:
-            return np.asarray((weights + share * float(weights.max())) / least)
+        min_eigenvalue = float(linalg.eigvalsh(moment)[0]) - rounding
+        if min_eigenvalue > rounding:
+            return np.asarray((weights + fraction * float(weights.max())) / min_eigenvalue)
     return np.full(len(weights), np.inf)
 
 
-def _balanced(rows: Matrix, C: Matrix) -> tuple[Matrix, Matrix]:
+def _balance(rows: Matrix, C: Matrix) -> tuple[Matrix, Matrix]:
     """Return R such that ``rows @ R`` has unit second moment, and C in these coordinates.
 
     For eigenvectors of the graph Laplacian this divides by the square roots of the eigenvalues.
@@ -183,30 +183,32 @@ def _balanced(rows: Matrix, C: Matrix) -> tuple[Matrix, Matrix]:
     """
     moment = rows.T @ rows / max(len(rows), 1)
     values, vectors = linalg.eigh(moment)
-    kept = values > 1e-13 * values[-1]
-    R = vectors[:, kept] / np.sqrt(values[kept])
+    mask = values > 1e-13 * values[-1]
+    R = vectors[:, mask] / np.sqrt(values[mask])
     return R, sym(R.T @ C @ R)
 
 
-def _slack_bound(rows: Matrix, squared: Vector, C: Matrix, price: float, weights: Vector) -> float:
+def _compute_slack_bound(
+    rows: Matrix, squared: Vector, C: Matrix, price: float, weights: Vector
+) -> float:
     """Return w'D + |w|²/4c for weights scaled so that their moment exceeds C, in the basis."""
-    R, C_ = _balanced(rows, C)
+    R, C_ = _balance(rows, C)
     q = rows @ R
     moment = sym(q.T @ (weights[:, None] * q))
     values = linalg.eigvalsh(moment)
     if values[0] <= 0:
         return np.inf
-    least = float(linalg.eigvalsh(C_, moment)[-1])
+    min_scale = float(linalg.eigvalsh(C_, moment)[-1])
     linear, square = float(weights @ squared), float(weights @ weights) / (4 * price)
-    scale = least if square == 0 else max(least, -linear / (2 * square))
+    scale = min_scale if square == 0 else max(min_scale, -linear / (2 * square))
     return scale * linear + scale**2 * square
 
 
-def _lengths(rows: Matrix, Z: Matrix) -> Vector:
+def _compute_lengths(rows: Matrix, Z: Matrix) -> Vector:
     return np.einsum("ea,ea->e", rows @ Z, rows)
 
 
-def _moments(rows: Matrix) -> Matrix:
+def _sum_moments(rows: Matrix) -> Matrix:
     r"""Return :math:`\sum_e a_e a_e^T` with :math:`a_e = svec(q_e q_e^T)`."""
     size = rows.shape[1] * (rows.shape[1] + 1) // 2
     total = np.zeros((size, size))
@@ -216,6 +218,6 @@ def _moments(rows: Matrix) -> Matrix:
     return total
 
 
-def _step(M: Matrix, dM: Matrix) -> float:
+def _choose_step(M: Matrix, dM: Matrix) -> float:
     """Return the step that keeps M + t dM positive definite with a margin, at most 1."""
     return min(1.0, 0.95 * longest_step(M, dM))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.blocks import row_blocks
-from nearfar.search.candidates import centered
+from nearfar.search.candidates import subtract_center
 from nearfar.summaries.local_moments import LocalMoments
 
 # Maximum memory, in bytes, for products of features, with which distances are one matrix product.
@@ -183,7 +183,9 @@ class LocalRows:
 
     def _standardized(self, given: Matrix) -> Matrix:
         # Check after the division as well, because a tiny deviation gives large numbers.
-        return np.asarray(centered(given - self._center, 0 * self.scale, given.dtype) / self.scale)
+        return np.asarray(
+            subtract_center(given - self._center, 0 * self.scale, given.dtype) / self.scale
+        )
 
     def queries(self, given: Matrix, own: Indices | None = None) -> LocalQueries:
         """Return queries for points in the units of the rows."""

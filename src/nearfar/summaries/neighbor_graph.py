@@ -14,8 +14,8 @@ from sklearn.utils import check_array
 from nearfar.blocks import check_finite_samples
 from nearfar.notices import warn
 from nearfar.search.approximate_search import INDEXES, approximate_kneighbors
-from nearfar.search.candidates import row_bytes
-from nearfar.search.exact_search import kneighbors, pairs_within, radius_neighbors
+from nearfar.search.candidates import view_rows_as_bytes
+from nearfar.search.exact_search import find_pairs_within, kneighbors, radius_neighbors
 from nearfar.state import Sizes, State
 from nearfar.words import count
 
@@ -468,7 +468,7 @@ def distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """
     # Adding zero converts -0.0 to 0.0.
     _, first, where = np.unique(
-        row_bytes(np.ascontiguousarray(X + 0.0)), return_index=True, return_inverse=True
+        view_rows_as_bytes(np.ascontiguousarray(X + 0.0)), return_index=True, return_inverse=True
     )
     order = np.argsort(first)
     rank = np.empty_like(order)
@@ -495,7 +495,7 @@ def joined_rows(
     distances, indices = kneighbors(X, queries, n_neighbors=n_neighbors)
     pairs = [np.repeat(np.arange(len(queries)), n_neighbors) * n + indices.ravel()]
     lengths = [distances.ravel()]
-    for block, rows, columns, found in pairs_within(queries, X, reach):
+    for block, rows, columns, found in find_pairs_within(queries, X, reach):
         pairs.append(columns * n + rows + block.start)
         lengths.append(found)
     edges, first = np.unique(np.concatenate(pairs), return_index=True)

@@ -17,8 +17,8 @@ from nearfar.blocks import row_blocks
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.mode_subspaces import count_leading_values, fix_column_signs, ordered_eigh
-from nearfar.solvers.shortest_paths import all_shortest_paths
-from nearfar.solvers.spectral_step import check_spread, check_squares, double_centered
+from nearfar.solvers.shortest_paths import compute_all_shortest_paths
+from nearfar.solvers.spectral_step import check_spread, check_squares, double_center
 from nearfar.solvers.tensor_algebra import graph_mode_scatter, project_stack
 from nearfar.summaries.mode_scatters import StackScatters
 from nearfar.summaries.neighbor_graph import distinct_rows, linked_graph
@@ -307,9 +307,9 @@ class TensorGraphEmbedding(AlternatingLearner):
             weights = weight_matrix(rows, graph.indptr, graph.indices)
             return variance, aslinearoperator(reconstruction_matrix(weights))
         graph = linked_graph(graph, rows)
-        paths, order = all_shortest_paths(graph.symmetrized())
+        paths, order = compute_all_shortest_paths(graph.symmetrized())
         inverse_order = np.argsort(order)
-        inner_products = double_centered(paths[inverse_order][:, inverse_order] ** 2, in_place=True)
+        inner_products = double_center(paths[inverse_order][:, inverse_order] ** 2, in_place=True)
         # The inner products depend on the unit of X, but the weights b do not. So scale the inner
         # products to mean diagonal 1.
         return variance, (-n / np.trace(inner_products)) * aslinearoperator(inner_products)

@@ -10,7 +10,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.linear_classifier import MultiClass, RidgeMode
 from nearfar.parameters import one_of, real
-from nearfar.solvers.fisher_direction import Bias, scale_and_intercept
+from nearfar.solvers.fisher_direction import Bias, compute_scale_and_intercept
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.two_sides import fda, summarize_scores
 from nearfar.tensors.tensor_classifier import (
@@ -178,7 +178,7 @@ class TFDA(TensorClassifier):
             if plane.collapsed:
                 return plane
             scores = summarize_scores(Z @ plane.w, y, weight)
-            a, b = scale_and_intercept(scores, self.bias, float(np.linalg.norm(plane.w)))
+            a, b = compute_scale_and_intercept(scores, self.bias, float(np.linalg.norm(plane.w)))
             return plane._replace(w=a * plane.w, b=b)
 
         return learn

@@ -10,7 +10,7 @@ from nearfar.base.linear_classifier import MultiClass, RidgeMode, for_each_probl
 from nearfar.parameters import one_of, real
 from nearfar.solvers.alternating_modes import Alternation
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
-from nearfar.solvers.minimax_probability import worst_case_accuracy
+from nearfar.solvers.minimax_probability import compute_worst_case_accuracy
 from nearfar.solvers.two_sides import mpm
 from nearfar.state import State, number
 from nearfar.tensors.tensor_classifier import (
@@ -186,4 +186,4 @@ class TMPM(TensorClassifier):
         self, task: BinaryTask, alternation: Alternation, solution: BinarySolution
     ) -> dict[str, Any]:
         kappa = 0.0 if solution.collapsed else solution.objective
-        return {"kappa_": kappa, "worst_case_accuracy_": worst_case_accuracy(kappa)}
+        return {"kappa_": kappa, "worst_case_accuracy_": compute_worst_case_accuracy(kappa)}

@@ -21,7 +21,7 @@ from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.blocks import row_blocks
 from nearfar.notices import warn, warn_of_limit
 from nearfar.parameters import Allowed, array, integer, one_of, random_state, real
-from nearfar.solvers.eigen import descending_eigh, some_eigh
+from nearfar.solvers.eigen import descending_eigh, partial_eigh
 from nearfar.solvers.rank_one_ascent import (
     AscentInterrupted,
     Atom,
@@ -29,7 +29,7 @@ from nearfar.solvers.rank_one_ascent import (
     draw_random_vectors,
     find_best_atom,
 )
-from nearfar.solvers.spectral_step import check_squares, largest_size
+from nearfar.solvers.spectral_step import check_squares, max_abs_value
 from nearfar.solvers.tensor_algebra import (
     contract_except,
     find_varying_basis,
@@ -378,9 +378,9 @@ class Residuals:
             np.subtract(flat[block], means[codes[block]], out=rows[n_classes:][block])
         self.n_between = n_classes
         is_float32 = T.dtype == np.float32
-        largest_entry = largest_size(rows)
+        largest_entry = max_abs_value(rows)
         # If the differences are only rounding errors of the mean, all tensors are equal.
-        if largest_entry <= (1e-6 if is_float32 else 1e-14) * largest_size(T):
+        if largest_entry <= (1e-6 if is_float32 else 1e-14) * max_abs_value(T):
             largest_entry = 0.0
         #: Scatter of all rows, and the level up to which scatters may be rounding errors.
         self.total = (
@@ -495,5 +495,5 @@ def _compute_leading_eigenvector(
         values, vectors = descending_eigh(B - weight * W, 1)
         return float(values[0]), vectors[:, 0]
     last = len(B) - 1
-    values, vectors = some_eigh(B, last, last, W + ridge * np.eye(len(B)))
+    values, vectors = partial_eigh(B, last, last, W + ridge * np.eye(len(B)))
     return float(values[0]), vectors[:, 0] / linalg.norm(vectors[:, 0])

@@ -16,7 +16,7 @@ from nearfar.base import LearnerTags, MultilinearLearner
 from nearfar.base.progress import report_of
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.parameters import boolean, integer, one_of, random_state, real
-from nearfar.solvers.eigen import definite_factor
+from nearfar.solvers.eigen import factor_definite
 from nearfar.solvers.mode_subspaces import (
     count_leading_values,
     draw_random_factors,
@@ -287,7 +287,7 @@ def _solve_mode(
     mean_diagonal = np.trace(within) / d or 1.0
     regularized = within + ridge * mean_diagonal * np.eye(d)
     try:
-        definite_factor(regularized, _MIN_RECIPROCAL_CONDITION)
+        factor_definite(regularized, _MIN_RECIPROCAL_CONDITION)
         values, vectors = linalg.eigh(
             between, regularized, subset_by_index=[d - n_components, d - 1]
         )
