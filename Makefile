@@ -73,9 +73,9 @@ $(VENV)/.app: $(BIN)/python pyproject.toml
 $(VENV)/.test: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[ann]' \
-	  || echo "There is no wheel of faiss-cpu for this machine. Its tests are skipped."
+	  || echo "faiss-cpu has no wheel for this machine. Its tests are skipped."
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[fast]' \
-	  || echo "There is no wheel of numba for this machine. Its tests are skipped."
+	  || echo "numba has no wheel for this machine. Its tests are skipped."
 	@touch $@
 
 $(VENV)/.docs: $(BIN)/python pyproject.toml

@@ -247,7 +247,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     def _find_last_impostors(self, codes: Indices) -> Matrix:
         """Return squared distances to the last impostor that counts and to the next one, (n, 2).
 
-        They are infinite if there is no such impostor within reach.
+        A distance is infinite if fewer impostors are within reach.
         """
         m = int(self.n_impostors_ or 0)
         reach = np.where(self._reach > 0, self._reach, -np.inf).max(axis=1, initial=-np.inf)

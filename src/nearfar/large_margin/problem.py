@@ -246,7 +246,7 @@ class LargeMargin(ListedMargin):
     def _escape(self, progress: Progress, tol: float) -> bool:
         """Leave a stationary point of L that is not an optimum of M = L'L.
 
-        Return False if there is no direction of descent. If L has lost rank, its gradient 2LG can
+        Return False if no direction of descent exists. If L has lost rank, its gradient 2LG can
         be zero although G, the gradient in M, has negative eigenvalues. The convex problem still
         decreases along their eigenvectors.
         """

@@ -110,6 +110,9 @@ class ADAMENNClassifier(LocalVoter):
         Class labels.
     deviations_ : ndarray of shape (n_features,)
         Standard deviations of the training points, after the learner's transform.
+    n_iter_ : int
+        Maximum number of iterations per query, equal to ``max_iter``. Queries iterate in
+        ``predict``, not in ``fit``.
     n_average_neighbors_, n_region_neighbors_, n_slab_neighbors_ : int
         Values of ``n_average_neighbors``, ``n_region_neighbors`` and ``n_slab_neighbors`` that were
         used.
@@ -233,6 +236,11 @@ class ADAMENNClassifier(LocalVoter):
         return weights
 
     # ------------------------------------------------------------------ fit
+
+    @property
+    def n_iter_(self) -> int:
+        """Maximum number of iterations per query, equal to ``max_iter``."""
+        return int(self.max_iter)
 
     def _learn(self, rows: LocalRows) -> None:
         n = len(rows)

@@ -79,6 +79,9 @@ class DANNClassifier(LocalVoter):
         Class labels.
     deviations_ : ndarray of shape (n_features,)
         Standard deviations of the training points, after the learner's transform.
+    n_iter_ : int
+        Maximum number of iterations per query, equal to ``max_iter``. Queries iterate in
+        ``predict``, not in ``fit``.
     n_metric_neighbors_ : int
         Number of nearest training points that was used.
     estimator_ : object or None
@@ -154,6 +157,11 @@ class DANNClassifier(LocalVoter):
         self.standardize = standardize
         self.ties = ties
         self.n_jobs = n_jobs
+
+    @property
+    def n_iter_(self) -> int:
+        """Maximum number of iterations per query, equal to ``max_iter``."""
+        return int(self.max_iter)
 
     def _learn(self, rows: LocalRows) -> None:
         (n, p), c = rows.given.shape, rows.n_classes

@@ -203,7 +203,7 @@ class KernelRCA(KernelCoordinates):
         names, codes = self._encode_chunklets(len(rows), y, supervision)
         if not (codes >= 0).any():
             raise ValueError(
-                "There is no row to learn from: supervision puts no point into a chunklet."
+                "supervision has no chunklet with a point in it, so nothing can be learned. Add chunklets."
             )
         self._learn_kernel(X, y)
         self._begin(rows, names, codes)

@@ -59,8 +59,8 @@ def soft_neighbors(
       the class of i (to be minimized: MCML); points that are alone in their class are left out;
     * "regression": :math:`\sum_i (y_i - \sum_j p_{ij} y_j)^2` (to be minimized: MLKR).
 
-    The cost is O(n² r + n p r) for an L with r rows, or O(n k r) with ``neighbors``. The work is
-    done in blocks, without an n×n array.
+    The cost is O(n² r + n p r) for an L with r rows, or O(n k r) with ``neighbors``. Blocks of
+    rows are processed in turn, so no n×n array is needed.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def unfold_on_face(
 def find_face(edges: Edges, N: sparse.csr_array) -> Face | None:
     """Return the centered functions orthogonal to the columns of N, or None.
 
-    Returns None if there are no such functions, or too many.
+    Returns None if no such function exists, or too many do.
     """
     if not N.shape[1]:
         return None
