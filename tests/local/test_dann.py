@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_wine, make_classification
 
 from nearfar import DANNClassifier, KNNClassifier
-from nearfar.summaries.local_scatters import window_size
+from nearfar.summaries.local_scatters import choose_window_size
 
 T6 = np.array([[0.0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]])
 T6_LABELS = np.array([-1, -1, -1, 1, 1, 1])
@@ -213,7 +213,7 @@ def test_bad_sizes_are_named():
 
 
 def test_default_size():
-    assert window_size(178, 13, 3) == 160
-    assert window_size(8000, 16, 26) == 1600
-    assert window_size(40, 13, 3) == 40
-    assert window_size(200, 2, 2) == 50
+    assert choose_window_size(178, 13, 3) == 160
+    assert choose_window_size(8000, 16, 26) == 1600
+    assert choose_window_size(40, 13, 3) == 40
+    assert choose_window_size(200, 2, 2) == 50

@@ -3,7 +3,7 @@
 import numpy as np
 
 from nearfar.summaries import feature_slabs
-from nearfar.summaries.feature_slabs import FeatureColumns, slab_counts
+from nearfar.summaries.feature_slabs import FeatureColumns, count_in_slabs
 from nearfar.summaries.local_rows import LocalRows
 
 
@@ -20,6 +20,6 @@ def test_feature_by_feature_is_as_all_features_at_once(monkeypatch):
     reach, counts = columns.slabs(given, region, [7, 8])
     for size, far, found in zip([7, 8], reach, counts, strict=True):
         np.testing.assert_array_equal(far.T, np.sort(np.abs(apart), axis=2)[:, :, size - 1])
-        wanted = slab_counts(np.abs(apart), size, columns.indicators[region])
+        wanted = count_in_slabs(np.abs(apart), size, columns.indicators[region])
         np.testing.assert_array_equal(found, wanted)
     assert (counts.sum(axis=3) > 8).any()  # ties count

@@ -5,7 +5,7 @@ import pytest
 
 from nearfar import ClassStatistics
 from nearfar.summaries import class_additions
-from nearfar.summaries.row_moments import Products, even_blocks
+from nearfar.summaries.row_moments import Products, balance_block_size
 
 
 def scatters(X, y, w):
@@ -61,7 +61,7 @@ def test_blocks_and_windows_give_what_two_passes_give(
 
 @pytest.mark.parametrize("n_rows", [1, 9, 10, 11, 19, 20, 21, 95, 100])
 def test_blocks_are_of_one_size_and_none_is_short(n_rows):
-    size = even_blocks(n_rows, 10)
+    size = balance_block_size(n_rows, 10)
     n_blocks = -(-n_rows // size)
     assert min(n_rows, 10) <= size < 20
     assert n_rows - (n_blocks - 1) * size > size - n_blocks  # the last one too

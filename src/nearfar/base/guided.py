@@ -12,7 +12,7 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.learner import LinearLearner
 from nearfar.notices import warn
 from nearfar.parameters import Allowed, integer, none, random_state
-from nearfar.summaries.pair_differences import differ
+from nearfar.summaries.pair_differences import mask_distinct_pairs
 from nearfar.summaries.supervision import Pairs, Supervision
 
 #: Allowed values of the parameters that control how pairs are drawn from labels.
@@ -159,12 +159,12 @@ class PairLearner(GuidedLearner):
                     f"({len(alike)} similar, {len(unlike)} dissimilar). To draw {kind} pairs from "
                     f"labels, y must have {other}."
                 )
-        if len(alike) and not differ(points, alike, rounding).any():
+        if len(alike) and not mask_distinct_pairs(points, alike, rounding).any():
             raise ValueError(
                 f"Every similar pair of supervision has zero length ({len(alike)} pairs of equal "
                 f"points). {name} needs similar pairs of points that differ."
             )
-        apart = differ(points, unlike, rounding)
+        apart = mask_distinct_pairs(points, unlike, rounding)
         if not apart.all():
             if not apart.any() and not len(alike):
                 raise ValueError(

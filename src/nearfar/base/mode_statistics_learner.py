@@ -13,7 +13,7 @@ from nearfar.base.accumulating import Accumulating, check_among
 from nearfar.base.multilinear import AlternatingLearner, factor_word
 from nearfar.state import Sizes, State, flag, list_of, need, object_of, optional, state_of, whole
 from nearfar.summaries.block_scatters import BlockScatters
-from nearfar.summaries.distributed import Blocks, is_dask, without_rows
+from nearfar.summaries.distributed import Blocks, is_dask, make_empty_like
 from nearfar.summaries.mode_scatters import ModeScatters, StackScatters, UncenteredScatters
 from nearfar.summaries.mode_statistics import FULL_SIZE, ModeStatistics
 
@@ -80,7 +80,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         least = 2 if centered else 1
         scatters: ModeScatters
         if is_dask(X):
-            self._check_tensors(without_rows(X), reset=True, min_samples=0)
+            self._check_tensors(make_empty_like(X), reset=True, min_samples=0)
             if supervised and y is None:
                 self._check_labels(None, 0)
             blocks = BlockScatters(X, y if supervised else None, shape=self.tensor_shape_)
@@ -129,7 +129,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
             )
         new, lazy = not self._has_statistics, is_dask(X)
         T = self._check_tensors(
-            without_rows(X) if lazy else X, reset=new, min_samples=0 if lazy else 1
+            make_empty_like(X) if lazy else X, reset=new, min_samples=0 if lazy else 1
         )
         self._check_size(self.statistics_ if not new else None)
         known = self._check_classes(classes)

@@ -10,7 +10,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base.learner import LinearLearner
 from nearfar.parameters import Allowed, integer, none, one_of
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import leading_axes, moved
+from nearfar.summaries.whitening import center_and_map, find_leading_axes
 
 #: Allowed values of the parameter ``n_principal``.
 N_PRINCIPAL: list[Allowed] = [none, one_of("auto"), integer(1)]
@@ -40,9 +40,9 @@ class OnAxes(LinearLearner):
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.zeros(1, np.intp), np.zeros(len(rows), np.intp)
         )
-        axes = leading_axes(statistics, self.n_principal_, at_most=self.n_principal == "auto")
+        axes = find_leading_axes(statistics, self.n_principal_, at_most=self.n_principal == "auto")
         self.n_principal_ = axes.shape[1]
-        along = moved(rows, statistics.mean, axes).astype(rows.dtype)
+        along = center_and_map(rows, statistics.mean, axes).astype(rows.dtype)
         inner = self._along(axes, start_from)
         try:
             inner.fit(along, *supervision, **more)

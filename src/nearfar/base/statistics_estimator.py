@@ -16,7 +16,7 @@ from nearfar.base.estimator import Estimator
 from nearfar.blocks import blas_for
 from nearfar.state import Sizes, State, need, object_of
 from nearfar.summaries.class_statistics import ClassStatistics, check_weight
-from nearfar.summaries.distributed import is_dask, statistics_of_blocks, without_rows
+from nearfar.summaries.distributed import compute_block_statistics, is_dask, make_empty_like
 
 
 class StatisticsEstimator(Accumulating, Estimator):
@@ -111,7 +111,7 @@ class StatisticsEstimator(Accumulating, Estimator):
         """Validate rows; for dask, check only properties that are known before computing."""
         if not is_dask(X):
             return self._check_X(X, reset=reset, min_samples=min_samples, finite=False)
-        self._check_X(without_rows(X), reset=reset, min_samples=0)
+        self._check_X(make_empty_like(X), reset=reset, min_samples=0)
         return X
 
     def _fit_with(self, accumulate: Callable[..., Self]) -> Self:
@@ -153,7 +153,7 @@ class StatisticsEstimator(Accumulating, Estimator):
         if self.learner_tags.supervised and y is None:
             self._check_labels(None, 0)
         labels = y if self.learner_tags.supervised else None
-        found = statistics_of_blocks(X, labels, sample_weight, pooled=self.pooled_statistics)
+        found = compute_block_statistics(X, labels, sample_weight, pooled=self.pooled_statistics)
         check_among(found.classes, known)
         dtype = np.float32 if found.precision > np.finfo(np.float64).eps else np.float64
         fitted = self.__sklearn_is_fitted__()

@@ -18,7 +18,7 @@ from nearfar.datasets.parquet_files import is_parquet, read_arrow
 from nearfar.datasets.table import is_missing, missing_among, tidy_labels
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of
-from nearfar.summaries.index_checks import first_shared
+from nearfar.summaries.index_checks import find_shared_row
 from nearfar.summaries.supervision import Pairs, Quadruplets
 from nearfar.summaries.supervision.pairs import Conflicts
 
@@ -85,7 +85,7 @@ def read_pairs(
     judged.refuse_twins(pairs)
     if conflicts == "raise":
         unordered = np.sort(pairs, axis=1)
-        clash = first_shared(unordered[alike], unordered[~alike])
+        clash = find_shared_row(unordered[alike], unordered[~alike])
         if clash is not None:
             same, different = np.flatnonzero(alike)[clash[0]], np.flatnonzero(~alike)[clash[1]]
             left, right, _ = judged.cells[same]
@@ -178,7 +178,7 @@ def read_quadruplets(
         row = int(np.argmax(itself))
         a, b, _, _ = judged.cells[row]
         judged.refuse(row, f"the pair of '{a}' and '{b}' is compared with itself.")
-    clash = first_shared(np.hstack([near, far]), np.hstack([far, near]))
+    clash = find_shared_row(np.hstack([near, far]), np.hstack([far, near]))
     if clash is not None:
         a, b, c, d = judged.cells[max(clash)]
         judged.refuse(

@@ -13,7 +13,7 @@ from nearfar.discriminant.pairwise import MOST_POWER, distances_between, inverse
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh, fix_signs, pair_scatter
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import Shrinkage, whitened_means
+from nearfar.summaries.whitening import Shrinkage, whiten_means
 
 
 class FractionalStepLDA(StatisticsLearner):
@@ -116,7 +116,7 @@ class FractionalStepLDA(StatisticsLearner):
         self.classes_ = statistics.classes
         check_classes("FractionalStepLDA", statistics.classes)
         # Work in the span of the class means. Shrinking other directions would not move the means.
-        T, means = whitened_means(statistics, self.shrinkage)
+        T, means = whiten_means(statistics, self.shrinkage)
         kept = n_between(self.n_components, "FractionalStepLDA", statistics, T.shape[1])
         U = fractional_steps(means, kept, self.power, self.n_steps, self.alpha)
         return fix_signs((T @ U).T)

@@ -20,7 +20,7 @@ from nearfar.solvers.gaussian_divergences import (
     SquaredDifference,
     averaged,
 )
-from nearfar.summaries.class_gaussians import class_gaussians
+from nearfar.summaries.class_gaussians import fit_class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
@@ -249,7 +249,7 @@ def search_averaged(
     Sets ``shrinkage_``, ``divergences_`` and the attributes of `search_components`.
     """
     what = "class" if statistics.n_classes == n_classes else "cluster"
-    gaussians = class_gaussians(statistics, learner.shrinkage, what)
+    gaussians = fit_class_gaussians(statistics, learner.shrinkage, what)
     learner.shrinkage_ = gaussians.shrinkage
     name = type(learner).__name__
     kept = n_varying(learner.n_components, name, n_classes, gaussians.rank)

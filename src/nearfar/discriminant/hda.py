@@ -15,9 +15,9 @@ from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching, s
 from nearfar.parameters import one_of
 from nearfar.solvers.descent import Objective
 from nearfar.solvers.gaussian_divergences import GaussianFamily
-from nearfar.summaries.class_gaussians import class_gaussians
+from nearfar.summaries.class_gaussians import fit_class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import Shrinkage, between_axes, rank_tolerance
+from nearfar.summaries.whitening import Shrinkage, find_between_axes, get_rank_tolerance
 
 
 class HDA(Searching, StatisticsLearner):
@@ -175,12 +175,12 @@ class HDA(Searching, StatisticsLearner):
         """Return the components of the best subspace found from the starts."""
         self.classes_ = statistics.classes
         check_classes("HDA", statistics.classes)
-        gaussians = class_gaussians(statistics, self.shrinkage)
+        gaussians = fit_class_gaussians(statistics, self.shrinkage)
         self.shrinkage_ = gaussians.shrinkage
         rank = gaussians.rank
         if self.criterion == "jelinek":
-            values, _ = between_axes(statistics, gaussians.basis)
-            spanned = int((values > rank_tolerance(statistics) * values[0]).sum())
+            values, _ = find_between_axes(statistics, gaussians.basis)
+            spanned = int((values > get_rank_tolerance(statistics) * values[0]).sum())
             if values[0] <= np.finfo(float).eps:
                 raise ValueError(
                     "All class means are equal, so criterion='jelinek' cannot separate the "

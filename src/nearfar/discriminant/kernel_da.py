@@ -19,7 +19,7 @@ from nearfar.discriminant.checks import n_between
 from nearfar.parameters import integer, none, real
 from nearfar.solvers.eigen import canonical_rows, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import between_axes
+from nearfar.summaries.whitening import find_between_axes
 
 
 class KernelDA(LandmarkCoordinates):
@@ -188,6 +188,6 @@ class KernelDA(LandmarkCoordinates):
         within = statistics.within_scatter() / statistics.total_weight + np.diag(penalty)
         T = whitener(within, np.finfo(float).eps)
         kept = n_between(self.n_components, "KernelDA", statistics, T.shape[1])
-        fisher, axes = between_axes(statistics, T)
+        fisher, axes = find_between_axes(statistics, T)
         self.eigenvalues_ = fisher[:kept] / (1 + fisher[:kept])
         return canonical_rows(fisher[:kept], axes[:kept] @ T.T)

@@ -16,14 +16,14 @@ from nearfar.solvers.eigen import canonical_rows, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import (
     Shrinkage,
-    between_axes,
-    between_range,
-    rank_tolerance,
-    total_axes,
-    total_range,
-    total_whitener,
-    within_axes,
-    within_whitener,
+    find_between_axes,
+    find_between_range,
+    find_total_axes,
+    find_total_range,
+    find_total_whitener,
+    find_within_axes,
+    find_within_whitener,
+    get_rank_tolerance,
 )
 
 Solver = Literal["eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"]
@@ -222,7 +222,7 @@ class LDA(StatisticsLearner):
                 "shrinkage='auto', or solver='eigen', 'pca' or 'qr'."
             )
         T = _COORDINATES[self.solver](self, statistics)
-        values, axes = between_axes(statistics, T)
+        values, axes = find_between_axes(statistics, T)
         kept = n_between(self.n_components, f"criterion {self.criterion}", statistics, T.shape[1])
         fisher = values[:kept]
         if self.solver in ("whiten", "gsvd"):
@@ -259,12 +259,12 @@ class LDA(StatisticsLearner):
 
 
 def _eigen(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    return within_whitener(statistics, lda.shrinkage)
+    return find_within_whitener(statistics, lda.shrinkage)
 
 
 def _pca(lda: LDA, statistics: ClassStatistics) -> Matrix:
     _, V = _principal(lda, statistics)
-    return V @ within_whitener(statistics.project(V), lda.shrinkage)
+    return V @ find_within_whitener(statistics.project(V), lda.shrinkage)
 
 
 def _whiten(lda: LDA, statistics: ClassStatistics) -> Matrix:
@@ -274,11 +274,11 @@ def _whiten(lda: LDA, statistics: ClassStatistics) -> Matrix:
 
 def _gsvd(lda: LDA, statistics: ClassStatistics) -> Matrix:
     # With K = [H_b; H_w] = P R Q', T = Q inv(R) makes KT = P orthonormal; H_b T is its upper part.
-    return total_whitener(statistics)
+    return find_total_whitener(statistics)
 
 
 def _pinv(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    variances, V, _ = within_axes(statistics)
+    variances, V, _ = find_within_axes(statistics)
     if not variances.size:
         raise ValueError(
             "The within-class scatter is zero, and solver='pinv' needs some. Use solver='eigen'."
@@ -287,11 +287,11 @@ def _pinv(lda: LDA, statistics: ClassStatistics) -> Matrix:
 
 
 def _null(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    _, _, N = within_axes(statistics)
+    _, _, N = find_within_axes(statistics)
     if N.size:
-        values, axes = between_axes(statistics, N)
+        values, axes = find_between_axes(statistics, N)
         # Drop directions in which the class means differ only by rounding.
-        seen = values > rank_tolerance(statistics) * between_axes(statistics)[0][0]
+        seen = values > get_rank_tolerance(statistics) * find_between_axes(statistics)[0][0]
         N = N @ axes[seen].T
     if not N.size:
         raise ValueError(
@@ -303,20 +303,20 @@ def _null(lda: LDA, statistics: ClassStatistics) -> Matrix:
 
 
 def _qr(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    Q = between_range(statistics, by_qr=True)
-    return Q @ within_whitener(statistics.project(Q), lda.shrinkage)
+    Q = find_between_range(statistics, by_qr=True)
+    return Q @ find_within_whitener(statistics.project(Q), lda.shrinkage)
 
 
 def _ridge(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    B, image = total_range(statistics, standardize=False)
+    B, image = find_total_range(statistics, standardize=False)
     within = image.within_scatter() / statistics.total_weight
     within.flat[:: len(within) + 1] += lda.ridge
-    return B @ whitener(within, rank_tolerance(statistics))
+    return B @ whitener(within, get_rank_tolerance(statistics))
 
 
 def _principal(lda: LDA, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     """Return the variances and axes of the principal components to keep."""
-    variances, V = total_axes(statistics)
+    variances, V = find_total_axes(statistics)
     rank = len(variances)
     if lda.n_principal is not None and lda.n_principal > rank:
         raise ValueError(

@@ -21,7 +21,7 @@ from nearfar.solvers.mixtures import CovarianceType, figueiredo_jain, n_paramete
 from nearfar.solvers.subspaces import Interrupted
 from nearfar.state import State, object_of
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import Shrinkage, total_range
+from nearfar.summaries.whitening import Shrinkage, find_total_range
 
 # Upper limit of the number of dimensions of a mixture, with mixture_dimension="auto".
 _MOST_DIMENSIONS = 10
@@ -247,7 +247,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
     def _find_clusters(self, rows: Floats, codes: NDArray[np.intp]) -> None:
         """Find the clusters of each class and their weighted statistics in all features."""
         whole = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
-        basis, _ = total_range(whole, standardize=True)
+        basis, _ = find_total_range(whole, standardize=True)
         random = check_random_state(self.random_state)
         smallest = (len(self.classes_) if self.n_components is None else self.n_components) + 1
         statistics = ClassStatistics(exact=True)

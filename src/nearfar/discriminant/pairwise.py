@@ -11,7 +11,7 @@ from nearfar.arrays import Matrix
 from nearfar.discriminant.checks import check_classes, n_between
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, pair_scatter
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import Shrinkage, whitened_means
+from nearfar.summaries.whitening import Shrinkage, whiten_means
 
 #: Upper limit of the parameter ``power``. Above it, the weights of close classes would overflow.
 MOST_POWER = 50
@@ -35,7 +35,7 @@ def solve_weighted_pairs(
     """
     check_classes(name, statistics.classes)
     # Work in the span of the means, so that n_classes - 1 directions span exactly LDA's subspace.
-    T, means = whitened_means(statistics, shrinkage)
+    T, means = whiten_means(statistics, shrinkage)
     kept = n_between(n_components, name, statistics, T.shape[1])
     priors = statistics.weights / statistics.total_weight
     weights = np.outer(priors, priors) * pair_weights(distances_between(means))

@@ -22,15 +22,15 @@ from nearfar.solvers.gaussian_divergences import (
     kullback_leibler,
 )
 from nearfar.summaries.class_gaussians import (
-    class_covariances,
-    divisors,
-    first_below,
+    compute_class_covariances,
+    compute_divisors,
+    find_constant_classes,
+    find_singular_covariance,
     is_thin,
-    thin_dot,
-    without_scatter,
+    make_covariance_product,
 )
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import leading_axes, total_whitener
+from nearfar.summaries.whitening import find_leading_axes, find_total_whitener
 
 Pairing = Literal["one_vs_one", "one_vs_all"]
 
@@ -136,15 +136,15 @@ def class_objectives(
     each covariance.
     """
     if n_principal is None:
-        T = total_whitener(statistics)
+        T = find_total_whitener(statistics)
     else:
-        axes = leading_axes(statistics, n_principal, at_most=at_most)
-        T = axes @ total_whitener(statistics.project(axes))
+        axes = find_leading_axes(statistics, n_principal, at_most=at_most)
+        T = axes @ find_total_whitener(statistics.project(axes))
     image = statistics.project(T)
-    ddof = image.weights - divisors(image.weights, image.counts)
+    ddof = image.weights - compute_divisors(image.weights, image.counts)
     # Weights of the class covariances in the pooled covariance. They sum to 1, so that equal
     # covariances are not changed.
-    shares = np.where(without_scatter(image), 0.0, image.weights - ddof)
+    shares = np.where(find_constant_classes(image), 0.0, image.weights - ddof)
     shares /= max(float(shares.sum()), np.finfo(float).tiny)
 
     def shrunk(products: Matrix, of_classes: Matrix) -> Matrix:
@@ -155,16 +155,16 @@ def class_objectives(
 
     own: SigmaDot
     if is_thin(image):
-        own = thin_dot(image, ddof=ddof)
+        own = make_covariance_product(image, ddof=ddof)
     else:
-        covariances = class_covariances(image, ddof=ddof)
+        covariances = compute_class_covariances(image, ddof=ddof)
         own = GaussianFamily(image.means, covariances).dot
     if ridge == 0:
         if is_thin(image):  # These covariances are regular only by the matrix that is mixed in.
             suspects = shrinkage * image.within_scatter()[None] / image.total_weight
         else:
             suspects = shrunk(covariances, covariances)
-        if (singular := first_below(suspects, _SINGULAR)) is not None:
+        if (singular := find_singular_covariance(suspects, _SINGULAR)) is not None:
             raise ValueError(
                 f"The covariance of class {statistics.classes.tolist()[singular]!r} is singular, "
                 "so the divergence from it is infinite. Use a ridge above 0."
@@ -212,8 +212,10 @@ def against_rest(
     gaps = np.sqrt(weights * rest / n)[:, None] * (means - rest_means)
     others_count = image.counts.sum() - image.counts
     alone = others_count == 1  # The complement has a single row.
-    rest_divisors = np.where(alone, rest, divisors(rest, others_count))
-    scatter_factors = np.where(without_scatter(image), 0.0, divisors(weights, image.counts))
+    rest_divisors = np.where(alone, rest, compute_divisors(rest, others_count))
+    scatter_factors = np.where(
+        find_constant_classes(image), 0.0, compute_divisors(weights, image.counts)
+    )
 
     def both(U: Matrix, own: Matrix) -> Matrix:
         others = n * U - scatter_factors[:, None, None] * own

@@ -27,7 +27,7 @@ from nearfar.solvers.subspaces import (
     search_subspace,
 )
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import Shrinkage, between_axes
+from nearfar.summaries.whitening import Shrinkage, find_between_axes
 
 Init = Literal["auto", "lda", "random"]
 
@@ -276,7 +276,7 @@ def fisher_start(
 
 def fisher_axes(statistics: ClassStatistics, basis: Matrix, n_components: int) -> Matrix:
     """Return at most ``n_components`` LDA axes (columns) in whitened coordinates."""
-    values, axes = between_axes(statistics, basis)
+    values, axes = find_between_axes(statistics, basis)
     return axes[: min(n_components, int((values > 1e-12 * values[0]).sum()))].T
 
 

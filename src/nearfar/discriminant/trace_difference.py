@@ -22,8 +22,8 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import (
     NO_WITHIN_SCATTER,
     Shrinkage,
-    rank_tolerance,
-    regularized_within,
+    get_rank_tolerance,
+    regularize_within,
 )
 
 Pair = Literal["between_within", "between_total", "total_within"]
@@ -54,9 +54,9 @@ def largest_difference(
 
     ``name`` is the name of the method in error messages.
     """
-    basis, image, within, W = regularized_within(statistics, shrinkage, standardize=False)
+    basis, image, within, W = regularize_within(statistics, shrinkage, standardize=False)
     between = image.between_scatter() / statistics.total_weight
-    tolerance = rank_tolerance(statistics)
+    tolerance = get_rank_tolerance(statistics)
     T = whitener(between + within, tolerance)
     if T.shape[1] < len(T):
         # With collinear features, remove the directions without any variance. They would be

@@ -24,7 +24,7 @@ from nearfar.notices import warn
 from nearfar.solvers.hyperplanes import Hyperplane
 from nearfar.state import State, number
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import rank_tolerance, total_range
+from nearfar.summaries.whitening import find_total_range, get_rank_tolerance
 
 
 class Side(NamedTuple):
@@ -101,10 +101,10 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
         place = np.cumsum(part) - 1
         if not chosen.varying_features().any():
             return self._majority(chosen, problem, place)
-        B, image = total_range(chosen, standardize=False)
+        B, image = find_total_range(chosen, standardize=False)
         negative, positive = (_side(image, place[list(codes)].tolist()) for codes in problem)
         n_varying = int(chosen.varying_features().sum())
-        sides = Sides(negative, positive, n_varying, rank_tolerance(chosen))
+        sides = Sides(negative, positive, n_varying, get_rank_tolerance(chosen))
         if not sides.difference.any():
             return self._majority(chosen, problem, place)
         try:

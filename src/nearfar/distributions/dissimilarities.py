@@ -15,7 +15,7 @@ from nearfar.distributions.low_rank_pairs import LowRankPairs, LowRankSide
 from nearfar.distributions.pair_terms import COSTLY, GaussianPairs, Terms
 from nearfar.extras import require
 from nearfar.parameters import check_parameter, integer, none, one_of
-from nearfar.summaries.gaussians import Gaussians, low_rank_pays
+from nearfar.summaries.gaussians import Gaussians, is_low_rank_cheaper
 from nearfar.summaries.sets import Sets
 from nearfar.words import did_you_mean, listed
 
@@ -478,6 +478,6 @@ def _chosen_method(A: Gaussians, B: Gaussians | None, method: PairMethod) -> Pai
             f"{A.n_features}, the number of features. Pass storage='low_rank' when you create them."
         )
     if method == "auto":
-        pays = low_rank_pays(max(A.rank, columns.rank), A.n_features)
+        pays = is_low_rank_cheaper(max(A.rank, columns.rank), A.n_features)
         return "low_rank" if fits and pays else "dense"
     return method

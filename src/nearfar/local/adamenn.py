@@ -19,14 +19,14 @@ from nearfar.summaries.feature_slabs import (
     EQUAL,
     FeatureColumns,
     Singles,
-    smallest,
+    mask_smallest,
 )
 from nearfar.summaries.local_rows import (
     LocalMetrics,
     LocalQueries,
     LocalRows,
-    entries_within,
-    kth_bounds,
+    bound_kth_smallest,
+    find_entries_within,
 )
 
 _Result = TypeVar("_Result")
@@ -396,14 +396,14 @@ class _Lists:
     def relevances(self) -> Matrix:
         """Return :math:`r_i` of each training row and feature, of shape (b, p)."""
         k = self.sizes.posterior
-        few = smallest(self._squares_of_few(k), k)
+        few = mask_smallest(self._squares_of_few(k), k)
         return chi_squared(self._counts(few) / k, self._slabs(self.sizes.slab)[1][0])
 
     def ready_to_lose_one(self, sizes: _Sizes) -> tuple[NDArray[Any], ...]:
         """Return the arrays of :class:`_LeftOut` for this block."""
         k = sizes.posterior
         squares = self.columns.lengths(self.given, self.region, self.weights)
-        fewer, few = smallest(squares, k), smallest(squares, k + 1)
+        fewer, few = mask_smallest(squares, k), mask_smallest(squares, k + 1)
         reach, counts = self._slabs(sizes.slab, sizes.slab + 1)
         return (
             *self._last(squares, np.ones_like(few)),
@@ -417,8 +417,8 @@ class _Lists:
     def _squares_of_few(self, k: int) -> Matrix:
         """Return squared distances of possible k nearest rows, and infinity for all others."""
         window = self.window
-        owner, place = entries_within(
-            window.squares, kth_bounds(window.squares, k)[1] + 2 * window.errors
+        owner, place = find_entries_within(
+            window.squares, bound_kth_smallest(window.squares, k)[1] + 2 * window.errors
         )
         exact = self.columns.lengths(
             self.given[owner], self.region[owner, place, None], self.weights[owner]

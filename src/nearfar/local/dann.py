@@ -14,10 +14,10 @@ from nearfar.state import State, whole
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 from nearfar.summaries.local_scatters import (
     LocalScatters,
-    inverses,
-    scatters_around,
-    shrunk,
-    window_size,
+    choose_window_size,
+    compute_scatters,
+    invert_matrices,
+    shrink_scatters,
 )
 
 # A query stops iterating when its metric changes by less, relative to its Frobenius norm.
@@ -152,7 +152,9 @@ class DANNClassifier(LocalVoter):
     def _learn(self, rows: LocalRows) -> None:
         (n, p), c = rows.given.shape, rows.n_classes
         self._check_size("n_metric", n)
-        self.n_metric_ = window_size(n, p, c) if self.n_metric is None else int(self.n_metric)
+        self.n_metric_ = (
+            choose_window_size(n, p, c) if self.n_metric is None else int(self.n_metric)
+        )
         if self.n_metric_ < p + c:
             warn(
                 f"DANNClassifier: n_metric={self.n_metric_} points are too few for {p} features "
@@ -180,7 +182,7 @@ class DANNClassifier(LocalVoter):
                 seen[-1][at_work] = window.found
             if not len(at_work):
                 break
-            scatters = scatters_around(
+            scatters = compute_scatters(
                 rows, asked, metrics, m, window=window, tricube=self.weights == "tricube"
             )
             made = discriminant_metrics(scatters, self.epsilon, self.shrinkage)
@@ -198,7 +200,7 @@ class DANNClassifier(LocalVoter):
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
         return {
             "n_neighbors": [3, 5, 9],
-            "n_metric": sorted({window_size(n, p, n_classes), max(1, n // 2), n}),
+            "n_metric": sorted({choose_window_size(n, p, n_classes), max(1, n // 2), n}),
             "epsilon": [0.1, 1.0, 10.0],
             "shrinkage": [1e-3, 0.1],
         }
@@ -209,7 +211,9 @@ def discriminant_metrics(
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return the DANN metrics, of shape (b, p, p), for within- and between-class scatters."""
     p = scatters.within.shape[1]
-    inverse = inverses(shrunk(scatters.within, shrinkage), regular=shrinkage > 1e-8 * p)
+    inverse = invert_matrices(
+        shrink_scatters(scatters.within, shrinkage), regular=shrinkage > 1e-8 * p
+    )
     found = np.matmul(np.matmul(inverse, scatters.between), inverse)
     found = (found + found.transpose(0, 2, 1)) / 2
     found += epsilon * inverse

@@ -18,12 +18,12 @@ from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
 from nearfar.state import State, floats, optional, whole
 from nearfar.summaries.local_rows import LocalMetrics, LocalRows
 from nearfar.summaries.local_scatters import (
-    in_doubt,
-    inverse_roots,
-    scatters_around,
-    scatters_from_differences,
-    shrunk,
-    window_size,
+    choose_window_size,
+    compute_exact_scatters,
+    compute_inverse_roots,
+    compute_scatters,
+    find_inaccurate_windows,
+    shrink_scatters,
 )
 
 # Number of neighbors that vote in the selection of n_components="auto".
@@ -166,10 +166,14 @@ class DANNSubspace(LinearLearner):
         scale = np.where(bool(self.standardize) & (deviations > 0), deviations, 1.0)
         mean = points.mean(axis=0)
         standard = (points - mean) / scale
-        size = window_size(n, p, len(classes)) if self.n_metric is None else int(self.n_metric)
+        size = (
+            choose_window_size(n, p, len(classes)) if self.n_metric is None else int(self.n_metric)
+        )
         sphere = np.eye(p)
         if self.sphere == "global":
-            sphere = inverse_roots(shrunk(pooled_within(standard, codes), self.shrinkage))
+            sphere = compute_inverse_roots(
+                shrink_scatters(pooled_within(standard, codes), self.shrinkage)
+            )
         rows = LocalRows(standard @ sphere, codes, len(classes), np.ones(p))
         values, axes = descending_eigh(self._mean_between(rows, size))
         # Eigenvectors of equal eigenvalues, and all signs, are arbitrary; this makes them unique.
@@ -213,8 +217,8 @@ class DANNSubspace(LinearLearner):
         """
         queries = rows.queries(rows.given[block])
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
-        scatters = scatters_around(rows, queries, metrics, size)
-        roots = inverse_roots(shrunk(scatters.within, self.shrinkage))
+        scatters = compute_scatters(rows, queries, metrics, size)
+        roots = compute_inverse_roots(shrink_scatters(scatters.within, self.shrinkage))
         return np.asarray(np.matmul(np.matmul(roots, scatters.between), roots).sum(axis=0))
 
     def _best(self, mapped: Matrix, codes: Indices, n_classes: int) -> int:
@@ -235,12 +239,12 @@ def _around(rows: LocalRows, block: slice, size: int) -> Matrix:
     metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
     weights, radius, errors = rows.tricube(queries, metrics, size)
     sums = rows.moments.class_sums(weights)
-    doubt = in_doubt(sums.weights.sum(axis=1), radius, errors)
+    doubt = find_inaccurate_windows(sums.weights.sum(axis=1), radius, errors)
     apart = sums.apart()[~doubt].reshape(-1, rows.n_features)
     total = apart.T @ apart
     if doubt.any():
         again = queries[doubt], metrics[doubt]
-        anew = scatters_from_differences(rows, *again, rows.window(*again, size))
+        anew = compute_exact_scatters(rows, *again, rows.window(*again, size))
         total += anew.between.sum(axis=0)
     return np.asarray(total)
 

@@ -15,7 +15,13 @@ from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
 from nearfar.blocks import row_blocks
 from nearfar.parameters import integer, one_of, real
-from nearfar.summaries.feature_slabs import EQUAL, FeatureColumns, Singles, slab_counts, smallest
+from nearfar.summaries.feature_slabs import (
+    EQUAL,
+    FeatureColumns,
+    Singles,
+    count_in_slabs,
+    mask_smallest,
+)
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
 # Decimal digits to which relevances are rounded before the largest is chosen, so that the choice
@@ -344,7 +350,7 @@ class FriedmanClassifier(LocalVoter):
             else:
                 squares, variances = squares_and_variances(columns, queries.given, region)
                 indicators = columns.indicators[region]
-                counts = slab_counts(squares, window, indicators)
+                counts = count_in_slabs(squares, window, indicators)
                 shares = (np.ones(size, np.float32) @ indicators).astype(np.float64) / size
             relevant, none = share_gains(counts, shares)
             best = np.round(relevant, _DIGITS).argmax(axis=1)
@@ -381,7 +387,7 @@ def _lowest(region: Indices, scores: Matrix, kept: int) -> Indices:
     """Return the rows of a region with the lowest scores; of nearly equal ones, the first."""
     if kept == region.shape[1]:
         return region
-    return region[smallest(scores, kept, EQUAL)].reshape(-1, kept)
+    return region[mask_smallest(scores, kept, EQUAL)].reshape(-1, kept)
 
 
 class _Cuts(NamedTuple):
@@ -485,7 +491,7 @@ class _Sorted:
         return cls(np.take_along_axis(columns.columns, order, axis=1), below)
 
     def counts(self, queries: Matrix, size: int) -> Singles:
-        """Return :func:`slab_counts` over all rows, for queries (b, p) in units of the columns."""
+        """Return :func:`count_in_slabs` of all rows for queries (b, p) in units of the columns."""
         n, p = self.columns.shape[1], queries.shape[1]
         features, z = np.arange(p), queries
 

@@ -19,10 +19,10 @@ from nearfar.summaries.local_rows import (
     LocalMetrics,
     LocalQueries,
     LocalRows,
-    entries_within,
-    kth_smallest,
+    find_entries_within,
+    find_kth_smallest,
 )
-from nearfar.summaries.local_scatters import inverses, shrunk
+from nearfar.summaries.local_scatters import invert_matrices, shrink_scatters
 
 # Upper limit for the number of rows from which the median distance is computed.
 _FOR_THE_MEDIAN = 1000
@@ -207,8 +207,8 @@ class QuasiconformalClassifier(LocalVoter):
             median = float(np.median(pdist(some, "sqeuclidean")))
             return np.eye(p) / (median if median > 0 else 1.0)
         apart = standard - standard.mean(axis=0)
-        covariance = shrunk(apart.T @ apart / len(standard), self.shrinkage)
-        return inverses(covariance, regular=self.shrinkage > 1e-8 * p)
+        covariance = shrink_scatters(apart.T @ apart / len(standard), self.shrinkage)
+        return invert_matrices(covariance, regular=self.shrinkage > 1e-8 * p)
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
@@ -279,7 +279,7 @@ class QuasiconformalClassifier(LocalVoter):
             D[b, queries.own] = np.inf
         most = stretch.max(axis=1)
         slack = here * most * errors + 16 * np.finfo(np.float64).eps * (most**2 + here**2)
-        cut = kth_smallest(D, k)
+        cut = find_kth_smallest(D, k)
         # Far from the kernel's center, D is almost constant among rows with equal c, so rounding in
         # K could change the order of these rows. Order them by their Mahalanobis distance; at most
         # k of them can be among the k nearest.
@@ -288,10 +288,10 @@ class QuasiconformalClassifier(LocalVoter):
         crowded = np.flatnonzero(np.count_nonzero(alike, axis=1) > 4 * k)
         if len(crowded):
             tied = np.where(alike[crowded], squares[crowded], np.inf)
-            bound = kth_smallest(tied, k) + 2 * errors[crowded]
+            bound = find_kth_smallest(tied, k) + 2 * errors[crowded]
             far = alike[crowded] & (tied > bound[:, None])
             D[crowded] = np.where(far, np.inf, D[crowded])
-        owner, found = entries_within(D, cut + 2 * slack)
+        owner, found = find_entries_within(D, cut + 2 * slack)
         each = np.broadcast_to(self.precision_, (len(D), *self.precision_.shape))
         exact = rows.measured(queries, LocalMetrics(full=each), owner, found)
         values = self._kernel(stretch[owner, found], here[owner], exact)

@@ -16,7 +16,7 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
 from nearfar.state import State, floats
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import mixed_whitener, rank_tolerance, total_range
+from nearfar.summaries.whitening import find_mixed_whitener, find_total_range, get_rank_tolerance
 
 # Inverse scale of a point whose neighbors all equal it, relative to the radius of its class.
 _STEEP = 1e20
@@ -142,14 +142,16 @@ class LFDA(LinearLearner):
         classes, codes = self._check_labels(y, len(rows))
         statistics = ClassStatistics(pooled=True, exact=True).add(rows, classes, codes)
         # An orthonormal basis keeps distances; it is small if there are fewer rows than features.
-        B, image = total_range(statistics, standardize=False)
+        B, image = find_total_range(statistics, standardize=False)
         mean = statistics.mean
         points = np.ascontiguousarray(rows, dtype=np.float64) - mean
         if image is not statistics:
             points = points @ B
         within, between = local_scatters(points, codes, self.n_neighbors)
         total = image.total_scatter() / len(rows)
-        _, T = mixed_whitener(within / len(rows), lambda: total, rank_tolerance(statistics))
+        _, T = find_mixed_whitener(
+            within / len(rows), lambda: total, get_rank_tolerance(statistics)
+        )
         rank = T.shape[1]
         if self.n_components is not None and self.n_components > rank:
             raise ValueError(

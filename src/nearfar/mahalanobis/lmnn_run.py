@@ -29,7 +29,7 @@ from nearfar.mahalanobis.starts import (
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import moved, unscaled, whitened
+from nearfar.summaries.whitening import center_and_map, scale_uniformly, whiten_rows
 
 # Number of neighbors searched per neighbor that votes, so that ties are included, and number of
 # random orders in which ties are broken.
@@ -79,11 +79,11 @@ class Run:
         """
         dtype = np.float32 if self.rows.dtype == np.float32 and is_large(self.rows) else np.float64
         if self.lmnn.structure == "full":
-            return (unscaled if plain else whitened)(self.rows, statistics, dtype)
+            return (scale_uniformly if plain else whiten_rows)(self.rows, statistics, dtype)
         variances = statistics.total_variances()
         spread = np.where(statistics.varying_features(variances), np.sqrt(variances), 0.0)
         factors = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
-        return factors, moved(self.rows, statistics.mean, factors, dtype)
+        return factors, center_and_map(self.rows, statistics.mean, factors, dtype)
 
     @property
     def L(self) -> Matrix:
@@ -148,7 +148,7 @@ class Run:
 
     def watch(self, unseen: tuple[Floats, Indices], patience: int) -> Watch:
         """Return a Watch of the k-NN error on rows that are not used for training."""
-        rows = moved(unseen[0], self.mean, self.white, self.points.dtype)
+        rows = center_and_map(unseen[0], self.mean, self.white, self.points.dtype)
         assert self.problem is not None
         error = partial(_knn_error, self.problem, rows, unseen[1], self.lmnn.n_neighbors)
         return Watch(error, patience, keep=True)

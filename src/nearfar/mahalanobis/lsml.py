@@ -13,7 +13,7 @@ from nearfar.mahalanobis.log_det_learner import ROUNDING, _LogDetLearner
 from nearfar.mahalanobis.priors import PRIORS
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, random_state, real
-from nearfar.summaries.pair_differences import PairDifferences, differ
+from nearfar.summaries.pair_differences import PairDifferences, mask_distinct_pairs
 from nearfar.summaries.supervision import Quadruplets
 
 
@@ -171,7 +171,7 @@ class LSML(_LogDetLearner):
         if not len(quadruplets):
             raise ValueError("LSML needs quadruplets; supervision contains none.")
         weights = _checked(self._weights, len(quadruplets))
-        far = differ(points, quadruplets[:, 2:], ROUNDING)
+        far = mask_distinct_pairs(points, quadruplets[:, 2:], ROUNDING)
         if not far.all():
             warn(
                 f"LSML: in {(~far).sum()} of {len(far)} quadruplets the last two points are equal. "
@@ -179,7 +179,7 @@ class LSML(_LogDetLearner):
             )
             quadruplets, weights = quadruplets[far], weights[far]
         counted = weights > 0
-        if not differ(points, quadruplets[counted][:, :2], ROUNDING).any():
+        if not mask_distinct_pairs(points, quadruplets[counted][:, :2], ROUNDING).any():
             raise ValueError(
                 "LSML: in every quadruplet of supervision with a positive weight, one of the two "
                 "pairs has zero length. Pass quadruplets of distinct points."

@@ -29,7 +29,7 @@ from nearfar.parameters import array, boolean, having, integer, none, one_of, ra
 from nearfar.search.exact_search import kneighbors
 from nearfar.state import Sizes, State, floats, indices, need, none_or, object_of, table
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import unscaled, whitened
+from nearfar.summaries.whitening import scale_uniformly, whiten_rows
 
 
 class MultiMetricLMNN(NeighborVoter):
@@ -273,7 +273,7 @@ class MultiMetricLMNN(NeighborVoter):
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
         )
-        white, points = (unscaled if plain else whitened)(rows, statistics)
+        white, points = (scale_uniformly if plain else whiten_rows)(rows, statistics)
         self.mean_ = statistics.mean.astype(rows.dtype)
         single = lmnn.components_.astype(np.float64) @ np.linalg.pinv(white.T)
         problem = ManyMetrics(

@@ -18,7 +18,7 @@ from nearfar.parameters import boolean, integer, none, one_of, random_state, rea
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.soft_neighbors import SoftNeighbors
-from nearfar.summaries.whitening import standardized
+from nearfar.summaries.whitening import standardize_rows
 
 # n_neighbors="auto": number of rows up to which all points are neighbors, and the number of
 # neighbors above it.
@@ -160,7 +160,7 @@ class NCA(_SoftLearner):
         "verbose": [integer(0)],
     }
     _sign = -1.0
-    _coordinates = staticmethod(standardized)
+    _coordinates = staticmethod(standardize_rows)
 
     def __init__(
         self,

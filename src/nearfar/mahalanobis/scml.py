@@ -21,7 +21,7 @@ from nearfar.parameters import array, integer, none, one_of, random_state, real
 from nearfar.solvers.descent import Descent, Objective, descend
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.state import State, floats, number, optional
-from nearfar.summaries.pair_differences import PairDifferences, differ
+from nearfar.summaries.pair_differences import PairDifferences, mask_distinct_pairs
 from nearfar.summaries.supervision import Triplets
 
 # Default number of directions per feature, and the minimum number of directions.
@@ -268,7 +268,7 @@ def _usable(points: Matrix, guide: Triplets) -> Indices:
             "SCML needs triplets, but there are none. To learn from labels, some class must have "
             "at least two rows."
         )
-    far = differ(points, triplets[:, [0, 2]])
+    far = mask_distinct_pairs(points, triplets[:, [0, 2]])
     if not far.any():
         raise ValueError(
             "SCML: in every triplet the far point equals the anchor. Pass triplets of distinct "

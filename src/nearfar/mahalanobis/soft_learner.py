@@ -17,7 +17,7 @@ from nearfar.mahalanobis.starts import Spread, in_coordinates, spread_of, start_
 from nearfar.solvers.descent import Descent
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import whitened
+from nearfar.summaries.whitening import whiten_rows
 
 #: Number of rows up to which double precision costs little extra time.
 FEW = 500
@@ -48,7 +48,7 @@ class _SoftLearner(OnAxes):
     _sign: float = 1.0
     #: Coordinates of the solver. A global optimum does not depend on them, but the speed of the
     #: descent and the local optimum that it reaches do.
-    _coordinates = staticmethod(whitened)
+    _coordinates = staticmethod(whiten_rows)
 
     def _frame(self, rows: Floats, codes: Indices) -> SolverFrame:
         """Return the solver's coordinates, and set ``mean_``."""

@@ -37,8 +37,8 @@ from nearfar.solvers.variational_program import (
     unfold_with_inequalities,
     unfold_with_slack,
 )
-from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph, part_of_graph
-from nearfar.summaries.weighted_graph import neighbor_graph
+from nearfar.summaries.neighbor_graph import NeighborGraph, extract_subgraph, link_components
+from nearfar.summaries.weighted_graph import build_neighbor_graph
 
 BASIS_PARAMETERS: dict[str, list[Allowed]] = {
     **GRAPH_PARAMETERS,
@@ -90,19 +90,19 @@ class _BasisUnfolding(_Unfolding):
         """
 
     def _embed(self, points: Floats) -> Matrix:
-        graph = neighbor_graph(points, self.n_neighbors)
+        graph = build_neighbor_graph(points, self.n_neighbors)
         self._listed, self._labels = self.n_neighbors, None
         if self.on_disconnected == "components":
             n_parts, labels = graph.connected_components()
             self._labels = labels.astype(np.intp) if n_parts > 1 else None
         else:
-            graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
+            graph = link_components(graph, points, on_disconnected=self.on_disconnected)
         if self._labels is None:
             return self._gather(points, [self._unfold(points, graph, np.arange(len(points)))])
         parts = []
         for code in range(int(self._labels.max()) + 1):
             rows = np.flatnonzero(self._labels == code)
-            parts.append(self._unfold(points[rows], part_of_graph(graph, rows), rows))
+            parts.append(self._unfold(points[rows], extract_subgraph(graph, rows), rows))
             if self._interrupt is not None:
                 break  # The remaining components stay at the origin.
         return self._gather(points, parts)

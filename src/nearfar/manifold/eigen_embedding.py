@@ -36,8 +36,8 @@ from nearfar.solvers.spectral_step import (
     warn_of_empty,
 )
 from nearfar.state import Sizes, State, floats, need, none_or, number, object_of, optional
-from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, joined_rows
-from nearfar.summaries.weighted_graph import affinities, edge_scale
+from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, connect_queries
+from nearfar.summaries.weighted_graph import compute_affinities, compute_edge_scale
 
 SpectralMethod = Literal["mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"]
 
@@ -282,8 +282,8 @@ class EigenEmbedding(_GraphEmbedding):
             return np.asarray(reconstruction_matrix(W).toarray())
         lengths = self._graph.symmetrized()
         self._reach = reach(self._graph, self._listed)
-        self._width = edge_scale(lengths) if self.width is None else float(self.width)
-        return np.asarray(affinities(lengths, self.weights, self._width).toarray())
+        self._width = compute_edge_scale(lengths) if self.width is None else float(self.width)
+        return np.asarray(compute_affinities(lengths, self.weights, self._width).toarray())
 
     def _solved(self) -> Matrix:
         if self._solution == 1:
@@ -339,10 +339,12 @@ class EigenEmbedding(_GraphEmbedding):
     def _affinities_of(self, queries: Floats) -> Matrix:
         """Return affinities of new points. A training row keeps the edges it has in the graph."""
         assert self._graph is not None
-        lengths = joined_rows(self._points, queries, n_neighbors=self._listed, reach=self._reach)
-        H = affinities(lengths, self.weights, self._width).toarray()
+        lengths = connect_queries(
+            self._points, queries, n_neighbors=self._listed, reach=self._reach
+        )
+        H = compute_affinities(lengths, self.weights, self._width).toarray()
         nearest, which = kneighbors(self._points, queries, n_neighbors=1)
         known = nearest[:, 0] == 0
-        own = affinities(self._graph.symmetrized(), self.weights, self._width)
+        own = compute_affinities(self._graph.symmetrized(), self.weights, self._width)
         H[known] = own[which[known, 0]].toarray()
         return np.asarray(H)

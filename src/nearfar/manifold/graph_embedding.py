@@ -18,8 +18,8 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.barycentric import interpolating_weights
 from nearfar.solvers.spectral_step import smallest_eigenpairs
 from nearfar.state import State, floats, optional, table, whole
-from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, linked_graph
-from nearfar.summaries.weighted_graph import distinct, neighbor_graph
+from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, link_components
+from nearfar.summaries.weighted_graph import build_neighbor_graph, check_distinct_rows
 
 #: Allowed parameter values of every graph embedding.
 GRAPH_PARAMETERS: dict[str, list[Allowed]] = {
@@ -74,7 +74,7 @@ class _Embedding(Embedding):
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        points, where = distinct(rows, self.n_components)
+        points, where = check_distinct_rows(rows, self.n_components)
         self._points = points
         self._places = self._embed(points)
         self.embedding_ = self._places[where].astype(rows.dtype)
@@ -97,8 +97,8 @@ class _GraphEmbedding(_Embedding):
 
     def _connected(self, points: Floats, n_neighbors: int) -> NeighborGraph:
         self._listed = n_neighbors
-        graph = neighbor_graph(points, n_neighbors)
-        return linked_graph(graph, points, on_disconnected=self.on_disconnected)
+        graph = build_neighbor_graph(points, n_neighbors)
+        return link_components(graph, points, on_disconnected=self.on_disconnected)
 
 
 class _LocalEmbedding(_GraphEmbedding):

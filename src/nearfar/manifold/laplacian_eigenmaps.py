@@ -20,8 +20,8 @@ from nearfar.manifold.graph_embedding import (
 )
 from nearfar.solvers.spectral_step import TINY, smallest_eigenpairs
 from nearfar.state import State, floats, number
-from nearfar.summaries.neighbor_graph import Disconnected, joined_rows
-from nearfar.summaries.weighted_graph import affinities, edge_scale
+from nearfar.summaries.neighbor_graph import Disconnected, connect_queries
+from nearfar.summaries.weighted_graph import compute_affinities, compute_edge_scale
 
 
 class LaplacianEigenmaps(_GraphEmbedding):
@@ -145,8 +145,8 @@ class LaplacianEigenmaps(_GraphEmbedding):
         graph = self._connected(points, self.n_neighbors)
         self._reach = reach(graph, self.n_neighbors)
         lengths = graph.symmetrized()
-        self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
-        W = affinities(lengths, self.weights, self.width_)
+        self.width_ = compute_edge_scale(lengths) if self.width is None else float(self.width)
+        W = compute_affinities(lengths, self.weights, self.width_)
         self.eigenvalues_, F = eigenmaps(W, self.n_components)
         return F
 
@@ -157,8 +157,10 @@ class LaplacianEigenmaps(_GraphEmbedding):
         return placed
 
     def _placed(self, queries: Floats) -> Matrix:
-        lengths = joined_rows(self._points, queries, n_neighbors=self._listed, reach=self._reach)
-        K = affinities(lengths, self.weights, self.width_)
+        lengths = connect_queries(
+            self._points, queries, n_neighbors=self._listed, reach=self._reach
+        )
+        K = compute_affinities(lengths, self.weights, self.width_)
         sums = np.asarray(K.sum(axis=1)).reshape(-1, 1)
         rows = np.repeat(np.arange(len(queries)), np.diff(lengths.indptr))
         same = lengths.data == 0

@@ -34,8 +34,8 @@ from nearfar.solvers.unfolding_certificate import Certificate, certify
 from nearfar.solvers.unfolding_face import unfold_on_face
 from nearfar.solvers.unfolding_interior import interior_point
 from nearfar.solvers.unfolding_low_rank import low_rank
-from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
-from nearfar.summaries.weighted_graph import neighbor_graph
+from nearfar.summaries.neighbor_graph import NeighborGraph, link_components
+from nearfar.summaries.weighted_graph import build_neighbor_graph
 
 # With solver="auto": the interior-point solver runs first up to this number of edges. The low-rank
 # solver is fast for inequalities. Other constraints may need many columns, which slow it down.
@@ -348,7 +348,7 @@ class MVU(_Unfolding):
 
         The components are None unless they are to be unfolded separately.
         """
-        graph = neighbor_graph(points, self.n_neighbors)
+        graph = build_neighbor_graph(points, self.n_neighbors)
         if self.prune_edges:
             graph = pruned_graph(graph, n_steps=self.prune_steps, scale=self.prune_scale)
         listed, labels = np.diff(graph.indptr), None
@@ -357,7 +357,7 @@ class MVU(_Unfolding):
             n_parts, found = graph.connected_components()
             labels = found.astype(np.intp) if n_parts > 1 else None
         else:
-            linked = linked_graph(graph, points, on_disconnected=self.on_disconnected)
+            linked = link_components(graph, points, on_disconnected=self.on_disconnected)
         implied = sparse.csr_array((len(points), 0))
         if self.constraints == "equality" and self.angles and self.solver == "auto":
             implied = clique_dependencies(points, linked, listed)

@@ -28,11 +28,15 @@ from nearfar.solvers.spectral_step import (
 from nearfar.state import State, floats, indices, number, table, whole
 from nearfar.summaries.neighbor_graph import (
     Disconnected,
-    distinct_rows,
-    joined_rows,
-    linked_graph,
+    connect_queries,
+    find_distinct_rows,
+    link_components,
 )
-from nearfar.summaries.weighted_graph import affinities, edge_scale, neighbor_graph
+from nearfar.summaries.weighted_graph import (
+    build_neighbor_graph,
+    compute_affinities,
+    compute_edge_scale,
+)
 
 
 class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
@@ -167,7 +171,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         rows = self._check_X(X, reset=True, min_samples=2)
         check_squares(rows)
         check_spread(rows)
-        kept, where = distinct_rows(rows)
+        kept, where = find_distinct_rows(rows)
         if self.n_clusters >= len(kept):
             raise ValueError(
                 f"n_clusters={self.n_clusters} must be less than the number of distinct rows of "
@@ -176,15 +180,15 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         points = rows[kept]
         # With few rows, use all other rows as neighbors instead of raising an error.
         k = min(self.n_neighbors, len(points) - 1)
-        graph = neighbor_graph(points, k)
+        graph = build_neighbor_graph(points, k)
         n_parts, parts = graph.connected_components()
         if n_parts > self.n_clusters:
-            graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
+            graph = link_components(graph, points, on_disconnected=self.on_disconnected)
             parts = np.zeros_like(parts)
         self._points, self._reach, self._listed = points, reach(graph, k), k
         lengths = graph.symmetrized()
-        self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
-        W = affinities(lengths, self.weights, self.width_)
+        self.width_ = compute_edge_scale(lengths) if self.width is None else float(self.width)
+        W = compute_affinities(lengths, self.weights, self.width_)
         A, self._roots = normalized_affinity(W)
         self.eigenvalues_, self._vectors = leading_of_parts(A, self._roots, parts, self.n_clusters)
         means = KMeans(self.n_clusters, n_init=10, random_state=self.random_state)
@@ -257,11 +261,11 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         axes = second_axes(self.eigenvalues_, self._vectors) / self._roots[:, None]
         known = unit_rows(self._vectors)
         for block in row_blocks(len(queries), 16 * len(self._points)):
-            lengths = joined_rows(
+            lengths = connect_queries(
                 self._points, queries[block], n_neighbors=self._listed, reach=self._reach
             )
             # The square root of the point's own sum is omitted: unit_rows cancels it.
-            placed[block] = unit_rows(affinities(lengths, self.weights, self.width_) @ axes)
+            placed[block] = unit_rows(compute_affinities(lengths, self.weights, self.width_) @ axes)
             rows = np.repeat(np.arange(lengths.shape[0]), np.diff(lengths.indptr))
             same = lengths.data == 0
             placed[block.start + rows[same]] = known[lengths.indices[same]]

@@ -20,7 +20,7 @@ from nearfar.neighbors.pair_cuts import all_cuts
 from nearfar.neighbors.pair_distances import distances_of_pairs
 from nearfar.parameters import boolean, check_parameter, none, one_of, real
 from nearfar.state import Sizes, State, Word, agrees, check_state, number
-from nearfar.summaries.index_checks import check_signs, finite_points
+from nearfar.summaries.index_checks import check_points, check_signs
 from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Supervision, Triplets
 
 Strategy = Literal["accuracy", "f_beta", "max_tpr", "max_tnr"]
@@ -325,7 +325,7 @@ class PairClassifier(ClassifierMixin, Estimator):
                 "shape (n_pairs, 2, n_features)."
             )
         try:
-            points = finite_points(pairs, "pairs", 2)
+            points = check_points(pairs, "pairs", 2)
         except ValueError as error:
             raise (
                 error if "pairs" in str(error) else ValueError(f"pairs: {error}")

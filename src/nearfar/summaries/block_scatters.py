@@ -12,7 +12,7 @@ from nearfar.arrays import Matrix
 from nearfar.blocks import row_blocks
 from nearfar.labels import encode_labels
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
-from nearfar.summaries.distributed import Blocks, block_array
+from nearfar.summaries.distributed import Blocks, read_block
 from nearfar.summaries.mode_statistics import ModeStatistics
 
 # Maximum size, in bytes, of a block that is centered and multiplied in cache.
@@ -90,7 +90,7 @@ def _within_of_block(
     total = np.zeros((shape[mode], shape[mode]))
     if not len(rows):
         return total
-    X = block_array(rows, shape)
+    X = read_block(rows, shape)
     classes, codes = encode_labels(np.zeros(len(X), int) if labels is None else labels)
     centers = np.array([_of_class(spread, label, number) for label in classes.tolist()])
     for block in row_blocks(len(X), 8 * mean.size, at_most=max(1, _AT_ONCE // (8 * mean.size))):

@@ -18,13 +18,13 @@ from nearfar.summaries.class_readings import ClassReadings
 from nearfar.summaries.row_moments import (
     Moments,
     Workspace,
-    by_class,
-    even_blocks,
-    lots,
-    moments_about,
-    of_all_classes,
-    pooled_moments,
-    threads_for,
+    balance_block_size,
+    choose_n_threads,
+    compute_moments,
+    compute_pooled_moments,
+    group_tasks,
+    split_by_class,
+    split_pooled,
 )
 
 _TASK_ROWS = 32_768
@@ -83,19 +83,19 @@ class ClassAdditions(ClassReadings):
     ) -> Iterator[tuple[NDArray[np.intp], Moments]]:
         """Classes, and the sums of their rows, task by task; few rows are kept."""
         second = self._seconds[0]  # which all are like
-        block = even_blocks(len(X), second.block_rows(X))
+        block = balance_block_size(len(X), second.block_rows(X))
         # Enough for some threads, whose number decides on none of the sums.
         size = min(max(_FEW * block, -(-len(X) // 8)), _TASK_ROWS)
         left = self._keep_few(X, codes, root)
         together: list[list[tuple[int, NDArray[np.intp]]]] = []
         if self.pooled and left.any():
             size = -(-size // block) * block
-            tasks = of_all_classes(codes, self.n_classes, block, size)
+            tasks = split_pooled(codes, self.n_classes, block, size)
             together = [[(-1, rows)] for rows in tasks]
         elif left.any():
             # Of wide rows each is long enough to be fetched alone.
             window = _DEEP * block * int(left.sum()) if X.shape[1] <= _NARROW else len(X)
-            together = list(lots(by_class(codes, left, window, size), size))
+            together = list(group_tasks(split_by_class(codes, left, window, size), size))
         how: dict[str, Any] = {"second": second, "exact": exact}
         spaces = defaultdict[int, Workspace](Workspace)  # one for each thread
 
@@ -104,15 +104,15 @@ class ClassAdditions(ClassReadings):
         ) -> list[tuple[NDArray[np.intp], Moments]]:
             kept: Any = how | {"space": spaces[get_ident()]}
             return [
-                pooled_moments(X, rows, codes, self._shifts, root, size=block, **kept)
+                compute_pooled_moments(X, rows, codes, self._shifts, root, size=block, **kept)
                 if slot < 0
-                else (np.array([slot]), moments_about(X, rows, self._shifts[slot], root, **kept))
+                else (np.array([slot]), compute_moments(X, rows, self._shifts[slot], root, **kept))
                 for slot, rows in tasks
             ]
 
         narrow = X.dtype == np.float32 and root is None and not exact
         self._rounded = self._rounded or (narrow and bool(together))
-        threads = threads_for(X, len(together))
+        threads = choose_n_threads(X, len(together))
         # Own threads limit BLAS themselves; those of BLAS would wait for narrow rows.
         flops = 2.0 * block * X.shape[1] ** 2 if X.shape[1] > _NARROW else 0.0
         flops = np.inf if threads > 1 else flops

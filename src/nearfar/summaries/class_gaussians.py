@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearfar.arrays import Matrix
 from nearfar.solvers.gaussian_divergences import GaussianFamily, SigmaDot
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import NO_WITHIN_SCATTER, Shrinkage, regularized_within
+from nearfar.summaries.whitening import NO_WITHIN_SCATTER, Shrinkage, regularize_within
 
 #: Weight of the pooled covariance that shrinkage="auto" mixes into the class covariances if one of
 #: them is nearly singular. Smaller weights make them regular too, but the noise of their smallest
@@ -45,7 +45,7 @@ class ClassGaussians:
         return int(self.basis.shape[1])
 
 
-def class_gaussians(
+def fit_class_gaussians(
     statistics: ClassStatistics, shrinkage: Shrinkage, what: str = "class"
 ) -> ClassGaussians:
     r"""Return the means and regular covariances of the classes.
@@ -60,7 +60,7 @@ def class_gaussians(
     the features. A class whose rows are all equal gets the pooled covariance. ``what`` is the noun
     for a class in messages.
     """
-    B, image, _, W = regularized_within(statistics, shrinkage, standardize=True)
+    B, image, _, W = regularize_within(statistics, shrinkage, standardize=True)
     if not W.size:
         raise ValueError(NO_WITHIN_SCATTER)
     priors = statistics.weights / statistics.total_weight
@@ -75,13 +75,13 @@ def class_gaussians(
         g = AUTO_CLASS_SHRINKAGE if shrinkage == "auto" else float(shrinkage)
         if g == 0:
             _raise_singular(statistics, int(np.argmin(statistics.counts)), what)
-        dot = thin_dot(image, shrinkage=g, target=target)
+        dot = make_covariance_product(image, shrinkage=g, target=target)
     else:
-        dot = class_covariances(image)
+        dot = compute_class_covariances(image)
         g = 0.0 if shrinkage == "auto" else float(shrinkage)
         if g == 0:
             floor = _NEARLY_SINGULAR if shrinkage == "auto" else _SINGULAR
-            singular = first_below(dot, floor)
+            singular = find_singular_covariance(dot, floor)
             if singular is not None and shrinkage != "auto":
                 _raise_singular(statistics, singular, what)
             g = AUTO_CLASS_SHRINKAGE if singular is not None else 0.0
@@ -91,7 +91,7 @@ def class_gaussians(
     return ClassGaussians(B @ W, GaussianFamily(means, dot), priors, g)
 
 
-def divisors(weights: Matrix, counts: NDArray[np.int64], ddof: float = 1) -> Matrix:
+def compute_divisors(weights: Matrix, counts: NDArray[np.int64], ddof: float = 1) -> Matrix:
     """Return the divisors of the class scatters: the class weights minus ddof.
 
     If the weight of a class is less than its number of rows, the weights are not counts of rows,
@@ -100,20 +100,20 @@ def divisors(weights: Matrix, counts: NDArray[np.int64], ddof: float = 1) -> Mat
     return np.asarray(weights - ddof * (weights >= counts))
 
 
-def class_covariances(statistics: ClassStatistics, *, ddof: float | Matrix = 0) -> Matrix:
+def compute_class_covariances(statistics: ClassStatistics, *, ddof: float | Matrix = 0) -> Matrix:
     """Return the covariances (c, p, p); a class of equal rows gets the pooled covariance."""
     stack = np.empty((statistics.n_classes, statistics.n_features, statistics.n_features))
     divisors = statistics.weights - ddof
     for k, label in enumerate(statistics.classes.tolist()):
         stack[k] = statistics.scatter(label)
     pooled = stack.sum(axis=0) / statistics.total_weight
-    empty = without_scatter(statistics)
+    empty = find_constant_classes(statistics)
     stack[~empty] /= divisors[~empty, None, None]
     stack[empty] = pooled
     return stack
 
 
-def thin_dot(
+def make_covariance_product(
     statistics: ClassStatistics,
     *,
     ddof: float | Matrix = 0,
@@ -124,7 +124,7 @@ def thin_dot(
 
     A class of equal rows gets the pooled covariance.
     """
-    empty = without_scatter(statistics)
+    empty = find_constant_classes(statistics)
     # Center and scale the rows once, because a search needs hundreds of products. For a class
     # without scatter any divisor will do.
     roots = np.sqrt(np.where(empty, 1.0, statistics.weights - ddof))
@@ -145,7 +145,7 @@ def thin_dot(
     return dot
 
 
-def without_scatter(statistics: ClassStatistics) -> NDArray[np.bool_]:
+def find_constant_classes(statistics: ClassStatistics) -> NDArray[np.bool_]:
     """Return a mask of the classes with zero scatter, up to rounding: all their rows are equal."""
     traces = statistics.scatter_traces() / statistics.weights
     return np.asarray(traces <= 1e-12 * traces.max())
@@ -156,7 +156,7 @@ def is_thin(statistics: ClassStatistics) -> bool:
     return statistics.is_factored and 2 * int(statistics.counts.max()) < statistics.n_features
 
 
-def first_below(covariances: Matrix, floor: float) -> int | None:
+def find_singular_covariance(covariances: Matrix, floor: float) -> int | None:
     """Return the index of the first covariance with an eigenvalue below the floor, or None."""
     shifted = covariances - floor * np.eye(covariances.shape[1])
     try:

@@ -59,7 +59,7 @@ def is_dask(data: Any) -> bool:
     return not packages.isdisjoint({"dask", "dask_expr"})
 
 
-def without_rows(X: Any) -> ArrayLike:
+def make_empty_like(X: Any) -> ArrayLike:
     """Return an empty array or frame with the columns of X, for checks before computing X."""
     if _is_frame(X) and X.ndim == 2:
         pandas = require("pandas", "dask")
@@ -113,7 +113,7 @@ class Blocks:
 
         Errors in rows, labels or weights name the block.
         """
-        statistics = self.reduced(_of_block, merged, shape=self._shape, empty=empty)
+        statistics = self.reduced(_of_block, merge_summaries, shape=self._shape, empty=empty)
         if statistics.n_classes == 0 and not self._weighted:
             raise ValueError("X has 0 sample(s): all of its blocks are empty.")
         return statistics
@@ -139,7 +139,7 @@ class Blocks:
         return value
 
 
-def statistics_of_blocks(
+def compute_block_statistics(
     X: Any, y: Any = None, sample_weight: Any = None, *, pooled: bool = False
 ) -> ClassStatistics:
     """Return the class statistics of all blocks of X, computed with dask.
@@ -172,13 +172,13 @@ def _of_block(
                 )
         if not len(rows):
             return statistics
-        X = block_array(rows, shape)
+        X = read_block(rows, shape)
         return statistics.partial_fit(X, labels, *([] if weight is None else [weight]))
     except ValueError as error:
         raise ValueError(f"Block {number} of X: {error}") from error
 
 
-def block_array(rows: Any, shape: tuple[int, ...] | None) -> Floats:
+def read_block(rows: Any, shape: tuple[int, ...] | None) -> Floats:
     """Return the rows of a block as floats, reshaped to ``shape``. Runs on a worker."""
     X: Floats = check_array(
         rows,
@@ -190,7 +190,7 @@ def block_array(rows: Any, shape: tuple[int, ...] | None) -> Floats:
     return X if shape is None else X.reshape(len(X), *shape)
 
 
-def merged(parts: list[Summary]) -> Summary:
+def merge_summaries(parts: list[Summary]) -> Summary:
     """Merge the parts in order, without changing them."""
     # A part may have to be merged again after a worker is lost, so it must not be changed.
     return reduce(lambda one, other: one.merge(other), parts)

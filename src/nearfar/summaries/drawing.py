@@ -27,7 +27,7 @@ class ClassBlocks(NamedTuple):
     n_samples: int  # includes rows of unknown class
 
 
-def class_blocks(y: Any, unknown: Any = None) -> ClassBlocks:
+def sort_by_class(y: Any, unknown: Any = None) -> ClassBlocks:
     """Sort the rows of known classes by class."""
     codes, known = known_codes(y, unknown)
     if known.all():
@@ -39,13 +39,13 @@ def class_blocks(y: Any, unknown: Any = None) -> ClassBlocks:
     return ClassBlocks(rows, np.cumsum(size) - size, size, known.size)
 
 
-def cap_on(asked: int | None, blocks: ClassBlocks) -> int:
+def limit_draws(asked: int | None, blocks: ClassBlocks) -> int:
     """Return the requested number, or by default 20 c (c - 1) for c classes, within limits."""
     n_classes = blocks.size.size
     return min(max(20 * n_classes * (n_classes - 1), 1_000), 100_000) if asked is None else asked
 
 
-def cap_on_comparisons(asked: int | None, n_pairs: int) -> int:
+def limit_comparisons(asked: int | None, n_pairs: int) -> int:
     """Return the requested number of comparisons, or by default 20 per pair, within limits."""
     return min(max(20 * n_pairs, 1_000), 100_000) if asked is None else asked
 
@@ -153,7 +153,7 @@ def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) 
     return np.hstack([_within(blocks, within), _between(blocks, between)])
 
 
-def draw_joined(
+def draw_joined_triplets(
     near: Indices, far: Indices, n_samples: int, cap: int, rng: np.random.RandomState
 ) -> Indices:
     """Draw triplets with (anchor, near) among the near pairs, (anchor, far) among the far."""

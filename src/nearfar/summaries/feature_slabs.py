@@ -116,23 +116,23 @@ class FeatureColumns:
         return total
 
 
-def slab_counts(far: NDArray[np.float64], size: int, indicators: Singles) -> Singles:
+def count_in_slabs(far: NDArray[np.float64], size: int, indicators: Singles) -> Singles:
     """Count rows of each class among the ``size`` nearest along each feature, (b, p, n_classes).
 
     ``far`` (p, b, m) are distances along features, or their squares. Rows tied with the last one
     count as well. ``indicators`` (b, m, n_classes) are the one-hot encoded classes of the rows.
     """
     last = np.partition(far, size - 1, axis=2)[:, :, size - 1]
-    return counts_within(far, last, indicators)
+    return count_within(far, last, indicators)
 
 
-def counts_within(far: NDArray[np.float64], last: Matrix, indicators: Singles) -> Singles:
+def count_within(far: NDArray[np.float64], last: Matrix, indicators: Singles) -> Singles:
     """Count rows of each class up to the distance ``last`` (p, b) along each feature."""
     within = (far <= last[:, :, None] * (1 + EQUAL)).astype(np.float32).transpose(1, 0, 2)
     return np.asarray(np.matmul(within, indicators))
 
 
-def smallest(values: Matrix, k: int, equal: float = 0.0) -> Mask:
+def mask_smallest(values: Matrix, k: int, equal: float = 0.0) -> Mask:
     """Return a mask of the k smallest values of each row, where ties are broken by position.
 
     Values count as tied if their relative difference is at most ``equal``.

@@ -20,8 +20,8 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.state import Sizes, State, floats, need, none_or, number, table, texts
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import check_indices
-from nearfar.summaries.row_moments import moments_about
-from nearfar.summaries.sets import Sets, as_sets, checked_index, chosen_rows, first_axis
+from nearfar.summaries.row_moments import compute_moments
+from nearfar.summaries.sets import Sets, as_sets, check_index, convert_key, get_row_key
 from nearfar.words import count
 
 CovarianceShrinkage = float | Literal["ledoit_wolf", "oas"] | None
@@ -555,11 +555,11 @@ class Gaussians(Immutable):
             yield self[k]
 
     def __getitem__(self, key: Any) -> Any:
-        key = first_axis(key, "Gaussians")
+        key = get_row_key(key, "Gaussians")
         if isinstance(key, Integral) and not isinstance(key, bool):
-            k = checked_index(int(key), len(self))
+            k = check_index(int(key), len(self))
             return self.means[k], self[k : k + 1].covariances[0]
-        chosen = key if isinstance(key, slice) else chosen_rows(key, len(self))
+        chosen = key if isinstance(key, slice) else convert_key(key, len(self))
         arrays = (self.means, vars(self)["_covariances"], self.factors, self.ridge, self.names)
         return self._of(*(None if a is None else a[chosen] for a in arrays), self.added_ridge)
 
@@ -578,10 +578,10 @@ class Gaussians(Immutable):
         return type(self)._of, (*arrays, self.added_ridge)
 
 
-def low_rank_pays(rank: int, n_features: int) -> bool:
+def is_low_rank_cheaper(rank: int, n_features: int) -> bool:
     """Return True if distances of Gaussians of this rank are cheaper to compute from factors.
 
-    >>> low_rank_pays(8, 30), low_rank_pays(8, 18)
+    >>> is_low_rank_cheaper(8, 30), is_low_rank_cheaper(8, 18)
     (True, False)
     """
     return 8 * rank <= 3 * n_features
@@ -603,7 +603,7 @@ def _moments(sets: Sets, k: int) -> _Moments:
         centered = np.subtract(rows, shift, dtype=np.float64)
         first, second = np.ones(len(rows)) @ centered, centered.T @ centered
     else:
-        sums, second = moments_about(sets.X, np.arange(start, stop), shift, None, exact=True)
+        sums, second = compute_moments(sets.X, np.arange(start, stop), shift, None, exact=True)
         first = sums[0]
     rest = first / len(rows)
     return _Moments(shift + rest, second - np.outer(first, rest))
@@ -655,7 +655,7 @@ def _ridge_of(
 
 def _is_thin(storage: Storage, rank: int, p: int, ridge: float | str) -> bool:
     if storage == "auto":
-        return ridge != 0 and low_rank_pays(rank, p)
+        return ridge != 0 and is_low_rank_cheaper(rank, p)
     if storage == "low_rank" and ridge == 0:
         raise ValueError('storage="low_rank" needs a ridge above 0; got 0.')
     return storage == "low_rank"

@@ -210,7 +210,7 @@ class LocalRows:
         weights, errors = self.by_class.squared_distances(asked, metrics)
         radius = np.empty(len(weights))
         for part in row_blocks(len(weights), 1, at_most=_WEIGHTS_AT_ONCE // len(self) + 1):
-            radius[part] = to_tricube(weights[part], m)
+            radius[part] = convert_to_tricube(weights[part], m)
         return weights, radius, errors
 
     @cached_property
@@ -288,13 +288,13 @@ class LocalRows:
         return int(terms.shape[1])
 
     def _products(self, dtype: np.dtype[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Iterate over blocks of rows and the results of `products_of` for them."""
+        """Iterate over blocks of rows and the results of `compute_feature_products` for them."""
         if 8 * len(self) * self._n_products <= _PRODUCTS:
             single = dtype == np.float32
             yield slice(0, len(self)), self._all_singles if single else self._all_products
             return
         for block in row_blocks(len(self), 1, at_most=_PRODUCTS // (16 * self._n_products) + 1):
-            yield block, products_of(self.standard[block], dtype)
+            yield block, compute_feature_products(self.standard[block], dtype)
 
     @property
     def _n_products(self) -> int:
@@ -302,11 +302,11 @@ class LocalRows:
 
     @cached_property
     def _all_products(self) -> NDArray[Any]:
-        return products_of(self.standard)
+        return compute_feature_products(self.standard)
 
     @cached_property
     def _all_singles(self) -> NDArray[Any]:
-        return products_of(self.standard, np.dtype(np.float32))
+        return compute_feature_products(self.standard, np.dtype(np.float32))
 
     def measured(
         self, queries: LocalQueries, metrics: LocalMetrics, owner: Indices, found: Indices
@@ -345,20 +345,20 @@ class LocalRows:
         """
         if metrics.full is not None and len(queries) > 1:
             squares, errors = self.squared_distances(queries, metrics, np.float32)
-            reach = (kth_bounds(squares, k)[1] + 2 * errors).astype(np.float32)
+            reach = (bound_kth_smallest(squares, k)[1] + 2 * errors).astype(np.float32)
             if ((errors > _LEAST_SINGLE) & (reach < _MOST_SINGLE)).all():
                 # Round up to float32, because a comparison of two dtypes takes twice as long.
-                found = entries_within(squares, np.nextafter(reach, np.float32(np.inf)))
+                found = find_entries_within(squares, np.nextafter(reach, np.float32(np.inf)))
                 if len(found[0]) <= _MAY_BE_NEAR * k * len(queries):
                     return found
         squares, errors = self.squared_distances(queries, metrics)
-        return entries_within(squares, kth_bounds(squares, k)[1] + 2 * errors)
+        return find_entries_within(squares, bound_kth_smallest(squares, k)[1] + 2 * errors)
 
     def window(self, queries: LocalQueries, metrics: LocalMetrics, m: int) -> Window:
         """Return the m nearest rows of each query."""
         squares, errors = self.squared_distances(queries, metrics)
-        least, most = kth_bounds(squares, m)
-        owner, found = entries_within(squares, most + 2 * errors)
+        least, most = bound_kth_smallest(squares, m)
+        owner, found = find_entries_within(squares, most + 2 * errors)
         values = squares[owner, found]
         # Only rows close to the limit are measured exactly; closer rows are included anyway.
         doubt = np.flatnonzero(values >= (least - 2 * errors)[owner])
@@ -415,9 +415,9 @@ class Window:
         return np.asarray(weights)
 
 
-def to_tricube(squares: Matrix, m: int) -> Vector:
+def convert_to_tricube(squares: Matrix, m: int) -> Vector:
     """Replace squared distances by tricube weights, in place; return the squared radius."""
-    radius = kth_smallest(squares, m)
+    radius = find_kth_smallest(squares, m)
     near, flat = np.flatnonzero(squares < radius[:, None]), squares.reshape(-1)
     counts = np.diff(np.searchsorted(near, np.arange(len(squares) + 1) * squares.shape[1]))
     ratios = flat[near]  # most rows have weight 0
@@ -431,12 +431,12 @@ def to_tricube(squares: Matrix, m: int) -> Vector:
     return radius
 
 
-def kth_smallest(squares: NDArray[Any], k: int) -> Vector:
+def find_kth_smallest(squares: NDArray[Any], k: int) -> Vector:
     """Return the k-th smallest value of each row."""
     return np.asarray(np.partition(squares, k - 1, axis=1)[:, k - 1])
 
 
-def kth_bounds(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
+def bound_kth_smallest(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
     """Return lower and upper bounds of the k-th smallest value of each row.
 
     They are computed in float32, which takes half the time, or exactly if values exceed its range.
@@ -447,18 +447,18 @@ def kth_bounds(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
     cut = single[:, k - 1].astype(np.float64)
     if np.isfinite(cut).all() and (cut > 1e-30).all():
         return cut * (1 - 1e-6), cut * (1 + 1e-6)
-    exact = kth_smallest(squares, k)
+    exact = find_kth_smallest(squares, k)
     return exact, exact
 
 
-def entries_within(squares: NDArray[Any], reach: NDArray[Any]) -> tuple[Indices, Indices]:
+def find_entries_within(squares: NDArray[Any], reach: NDArray[Any]) -> tuple[Indices, Indices]:
     """Return rows and columns of the entries up to a bound per row, in order."""
     flat = np.flatnonzero(squares <= reach[:, None])
     owner, found = np.divmod(flat, squares.shape[1])
     return owner, found
 
 
-def products_of(rows: Matrix, dtype: np.dtype[Any] = _DOUBLE) -> NDArray[Any]:
+def compute_feature_products(rows: Matrix, dtype: np.dtype[Any] = _DOUBLE) -> NDArray[Any]:
     """Return products of all pairs of features, features and a row of ones, stacked."""
     p = rows.shape[1]
     columns = np.ascontiguousarray(rows.T)

@@ -20,7 +20,7 @@ _ROUNDED = 1e-8
 _NO_SCATTER = 1e-14
 
 
-def window_size(n: int, p: int, n_classes: int) -> int:
+def choose_window_size(n: int, p: int, n_classes: int) -> int:
     """Return the number of rows, of n, sufficient for a within-class covariance of p features."""
     return min(n, max(n // 5, 50, 10 * (p + n_classes)))
 
@@ -42,7 +42,7 @@ class LocalScatters:
     between: NDArray[np.float64]
 
 
-def scatters_around(
+def compute_scatters(
     rows: LocalRows,
     queries: LocalQueries,
     metrics: LocalMetrics,
@@ -73,21 +73,21 @@ def scatters_around(
     total -= np.matmul(means.transpose(0, 2, 1), means)
     scatters = LocalScatters(total, sums.between())
     left = np.trace(total, axis1=1, axis2=2) / np.where(squares > 0, squares, 1.0)
-    doubt = in_doubt(weights, radius, errors) | (left < _DIGITS_LEFT)
+    doubt = find_inaccurate_windows(weights, radius, errors) | (left < _DIGITS_LEFT)
     for chosen in _chunks(np.flatnonzero(doubt), m * rows.n_features):
         again = queries[chosen], metrics[chosen]
         found = rows.window(*again, m) if window is None else window[chosen]
-        anew = scatters_from_differences(rows, *again, found, tricube=tricube)
+        anew = compute_exact_scatters(rows, *again, found, tricube=tricube)
         scatters.within[chosen], scatters.between[chosen] = anew.within, anew.between
     return scatters
 
 
-def in_doubt(weights: Vector, radius: Vector, errors: Vector) -> Mask:
+def find_inaccurate_windows(weights: Vector, radius: Vector, errors: Vector) -> Mask:
     """Return a mask of windows whose distances have too few digits, or whose weights are 0."""
     return np.asarray((errors > _ROUNDED * radius) | (weights <= 0))
 
 
-def scatters_from_differences(
+def compute_exact_scatters(
     rows: LocalRows,
     queries: LocalQueries,
     metrics: LocalMetrics,
@@ -120,7 +120,7 @@ def _chunks(chosen: Indices, numbers: int) -> list[Indices]:
     return [chosen[part] for part in row_blocks(len(chosen), 64 * numbers)]
 
 
-def shrunk(scatters: NDArray[np.float64], shrinkage: float) -> NDArray[np.float64]:
+def shrink_scatters(scatters: NDArray[np.float64], shrinkage: float) -> NDArray[np.float64]:
     """Return (1 - s) S + s tr(S) / p I for symmetric matrices S, and I if S is zero."""
     p = scatters.shape[-1]
     traces = np.trace(scatters, axis1=-2, axis2=-1)[..., None]
@@ -131,7 +131,7 @@ def shrunk(scatters: NDArray[np.float64], shrinkage: float) -> NDArray[np.float6
     return np.asarray(found)
 
 
-def inverses(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[np.float64]:
+def invert_matrices(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[np.float64]:
     """Return inverses of symmetric matrices.
 
     Unless ``regular``, eigenvalues below 1e-10 of the largest are raised to this value.
@@ -145,7 +145,7 @@ def inverses(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[np.floa
     return np.asarray((inverse + np.swapaxes(inverse, -1, -2)) / 2)
 
 
-def inverse_roots(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+def compute_inverse_roots(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return symmetric roots of inverses.
 
     Eigenvalues below 1e-10 of the largest are raised to this value.

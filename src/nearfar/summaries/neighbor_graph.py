@@ -369,7 +369,7 @@ class NeighborGraph:
         return type(self), (*lists, self.is_exact, self.recall_)
 
 
-def linked_graph(
+def link_components(
     graph: NeighborGraph, X: NDArray[Any], *, on_disconnected: Disconnected = "link"
 ) -> NeighborGraph:
     """Return the graph of the rows of ``X``, with edges added if it is not connected.
@@ -388,7 +388,7 @@ def linked_graph(
     >>> graph = NeighborGraph.from_points(X, n_neighbors=1)
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
-    ...     linked_graph(graph, X).geodesics([0])
+    ...     link_components(graph, X).geodesics([0])
     array([[0., 1., 5., 6.]])
     """
     n_components, labels = graph.connected_components()
@@ -411,11 +411,11 @@ def linked_graph(
     return _with_edges(graph, links)
 
 
-def part_of_graph(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
+def extract_subgraph(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
     """Return the subgraph of ascending rows that list only one another, renumbered from 0.
 
     >>> graph = NeighborGraph.from_points([[0.0], [1.0], [5.0], [6.0]], n_neighbors=1)
-    >>> part_of_graph(graph, np.array([2, 3])).neighbors.tolist()
+    >>> extract_subgraph(graph, np.array([2, 3])).neighbors.tolist()
     [[1], [0]]
     """
     inside = np.zeros(graph.n_samples, bool)
@@ -460,10 +460,10 @@ def _with_edges(graph: NeighborGraph, links: list[tuple[int, int, float]]) -> Ne
     return NeighborGraph(indptr, indices, distances, is_exact=graph.is_exact)
 
 
-def distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def find_distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the index of the first copy of each distinct row, and the distinct row of each row.
 
-    >>> distinct_rows(np.array([[2.0], [1.0], [2.0]]))
+    >>> find_distinct_rows(np.array([[2.0], [1.0], [2.0]]))
     (array([0, 1]), array([0, 1, 0]))
     """
     # Adding zero converts -0.0 to 0.0.
@@ -476,7 +476,7 @@ def distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return first[order], rank[where.reshape(-1)]
 
 
-def joined_rows(
+def connect_queries(
     X: NDArray[Any], queries: NDArray[Any], *, n_neighbors: int, reach: NDArray[np.float64]
 ) -> sparse.csr_array:
     """Return the rows that new points would be connected to in the undirected graph.
@@ -488,7 +488,8 @@ def joined_rows(
     Examples
     --------
     >>> X = np.array([[0.0], [1.0], [5.0]])
-    >>> joined_rows(X, np.array([[2.0]]), n_neighbors=1, reach=np.array([1.0, 1.0, 4.0])).toarray()
+    >>> reach = np.array([1.0, 1.0, 4.0])
+    >>> connect_queries(X, np.array([[2.0]]), n_neighbors=1, reach=reach).toarray()
     array([[0., 1., 3.]])
     """
     n = len(X)

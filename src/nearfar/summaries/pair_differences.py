@@ -93,7 +93,7 @@ class PairDifferences:
         return np.asarray((self._sides.T @ (Z * weights[:, None])).T @ self.points)
 
 
-def differ(points: Floats, pairs: Indices, rounding: float = 0.0) -> Mask:
+def mask_distinct_pairs(points: Floats, pairs: Indices, rounding: float = 0.0) -> Mask:
     """Return a mask of the pairs whose two points are not equal.
 
     Computed, centered points count as equal if their distance is at most ``rounding`` times the

@@ -66,7 +66,7 @@ class Workspace:
         return self._block, self._ones
 
 
-def moments_about(
+def compute_moments(
     X: Floats,
     rows: Indices,
     shift: Floats,
@@ -101,7 +101,7 @@ def moments_about(
     return _in_best_dtype(work, constant, X, shift, root, second, exact)
 
 
-def pooled_moments(
+def compute_pooled_moments(
     X: Floats,
     rows: Indices,
     slots: Indices,
@@ -157,7 +157,7 @@ def _gathered(
     X: Floats, rows: Indices, shift: NDArray[Any], size: int, space: Workspace
 ) -> Iterator[tuple[Indices, NDArray[Any], NDArray[Any]]]:
     """Row numbers, the rows less a shift, and as many ones, block by block in one buffer."""
-    size = even_blocks(len(rows), size)
+    size = balance_block_size(len(rows), size)
     buffer, ones = space.of(size, X.shape[1], shift.dtype)
     for start in range(0, len(rows), size):
         chosen = rows[start : start + size]
@@ -237,12 +237,12 @@ def _sum(total: NDArray[np.float64] | None, term: Floats) -> NDArray[np.float64]
 # ---------------------------------------------------------------------- tasks
 
 
-def even_blocks(n_rows: int, size: int) -> int:
+def balance_block_size(n_rows: int, size: int) -> int:
     """Rows of a block, so many or some more: a last one of few would take nearly as long."""
     return -(-n_rows // max(1, n_rows // size))
 
 
-def sorted_rows(codes: Indices, n_codes: int, window: int) -> Iterator[tuple[Indices, Indices]]:
+def sort_rows(codes: Indices, n_codes: int, window: int) -> Iterator[tuple[Indices, Indices]]:
     """Row numbers sorted by class, and the size of each class, window by window.
 
     What is taken from one window after the other is brought into cache only once.
@@ -256,24 +256,26 @@ def sorted_rows(codes: Indices, n_codes: int, window: int) -> Iterator[tuple[Ind
         yield order, np.bincount(codes[some], minlength=n_codes)
 
 
-def by_class(codes: Indices, left: Mask, window: int, size: int) -> Iterator[tuple[int, Indices]]:
+def split_by_class(
+    codes: Indices, left: Mask, window: int, size: int
+) -> Iterator[tuple[int, Indices]]:
     """Tasks: the classes to be multiplied, each with up to ``size`` rows of a window."""
-    for order, sizes in sorted_rows(codes, len(left), window):
+    for order, sizes in sort_rows(codes, len(left), window):
         ends = np.cumsum(sizes)
         for slot in np.flatnonzero(left & (sizes > 0)).tolist():
             for at in range(ends[slot] - sizes[slot], ends[slot], size):
                 yield slot, order[at : min(at + size, ends[slot])]
 
 
-def of_all_classes(codes: Indices, n_codes: int, block: int, size: int) -> Iterator[Indices]:
+def split_pooled(codes: Indices, n_codes: int, block: int, size: int) -> Iterator[Indices]:
     """Tasks of ``size`` rows of all classes, sorted where blocks have long runs of a class."""
     window = block if block >= 2 * _SHORT_RUN * n_codes else len(codes)
-    order = np.concatenate([order for order, _ in sorted_rows(codes, n_codes, window)])
+    order = np.concatenate([order for order, _ in sort_rows(codes, n_codes, window)])
     for start in range(0, len(order), size):
         yield order[start : start + size]
 
 
-def lots(
+def group_tasks(
     tasks: Iterable[tuple[int, Indices]], size: int
 ) -> Iterator[list[tuple[int, NDArray[np.intp]]]]:
     """Small tasks together: to hand over one takes as long as the sums of a hundred rows."""
@@ -289,7 +291,7 @@ def lots(
         yield lot
 
 
-def threads_for(X: Floats, n_tasks: int) -> int:
+def choose_n_threads(X: Floats, n_tasks: int) -> int:
     """Own threads, while the products are too small for BLAS to thread well."""
     if X.shape[1] > _THREADED_FEATURES or X.size < _THREADED_SIZE:
         return 1

@@ -502,11 +502,11 @@ class Sets(Immutable):
     @overload
     def __getitem__(self, key: Any) -> Any: ...
     def __getitem__(self, key: Any) -> Any:
-        key = first_axis(key, "Sets")
+        key = get_row_key(key, "Sets")
         if isinstance(key, Integral) and not isinstance(key, bool):
-            k = checked_index(int(key), len(self))
+            k = check_index(int(key), len(self))
             return self.X[self.offsets[k] : self.offsets[k + 1]]
-        chosen = chosen_rows(key, len(self))
+        chosen = convert_key(key, len(self))
         sizes = self.sizes[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
         if len(chosen) and np.array_equal(chosen, np.arange(chosen[0], chosen[0] + len(chosen))):
@@ -572,7 +572,7 @@ def as_sets(X: Any) -> Sets:
 # ---------------------------------------------------------------------- checks
 
 
-def chosen_rows(key: Any, n: int) -> NDArray[np.intp]:
+def convert_key(key: Any, n: int) -> NDArray[np.intp]:
     """Return the indices selected by a slice, a mask or an array of indices of n items."""
     if isinstance(key, slice):
         return np.arange(*key.indices(n))
@@ -594,7 +594,7 @@ def chosen_rows(key: Any, n: int) -> NDArray[np.intp]:
     return np.where(array < 0, array + n, array).astype(np.intp)
 
 
-def first_axis(key: Any, what: str) -> Any:
+def get_row_key(key: Any, what: str) -> Any:
     """Return the key of the first axis; scikit-learn indexes with ``X[indices, ...]``."""
     if isinstance(key, tuple):
         if len(key) == 2 and key[1] is Ellipsis:
@@ -603,7 +603,7 @@ def first_axis(key: Any, what: str) -> Any:
     return key
 
 
-def checked_index(k: int, n: int) -> int:
+def check_index(k: int, n: int) -> int:
     """Return a non-negative index, after checking its range."""
     if not -n <= k < n:
         raise IndexError(f"Index {k} is out of range for {n} items.")

@@ -9,18 +9,18 @@ from scipy import sparse
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.spectral_step import check_spread, check_squares
-from nearfar.summaries.neighbor_graph import NeighborGraph, distinct_rows
+from nearfar.summaries.neighbor_graph import NeighborGraph, find_distinct_rows
 
 # Lower limit of edge weights, so that the graph stays connected if exp(-d²/width) underflows.
 _LEAST_WEIGHT = 1e-6
 
 
-def distinct(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]:
+def check_distinct_rows(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]:
     """Return the distinct rows and the distinct row of each row, or raise if there are too few."""
     rows = np.ascontiguousarray(rows)  # results must not depend on the memory layout
     check_squares(rows)
     check_spread(rows)
-    kept, where = distinct_rows(rows)
+    kept, where = find_distinct_rows(rows)
     if n_components >= len(kept):
         raise ValueError(
             f"n_components={n_components} must be less than the number of distinct rows of X, "
@@ -29,7 +29,7 @@ def distinct(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]
     return rows[kept], where
 
 
-def neighbor_graph(points: Floats, n_neighbors: int) -> NeighborGraph:
+def build_neighbor_graph(points: Floats, n_neighbors: int) -> NeighborGraph:
     """Return the neighbor graph of distinct rows, or raise if there are too few."""
     if n_neighbors >= len(points):
         raise ValueError(
@@ -39,12 +39,12 @@ def neighbor_graph(points: Floats, n_neighbors: int) -> NeighborGraph:
     return NeighborGraph.from_points(points, n_neighbors=n_neighbors)
 
 
-def edge_scale(lengths: sparse.csr_array) -> float:
+def compute_edge_scale(lengths: sparse.csr_array) -> float:
     """Return the median squared length of the edges, at least 1e-290."""
     return max(float(np.median(lengths.data**2)), 1e-290)
 
 
-def affinities(distances: sparse.csr_array, weights: str, width: float) -> sparse.csr_array:
+def compute_affinities(distances: sparse.csr_array, weights: str, width: float) -> sparse.csr_array:
     r"""Return edge weights from edge lengths: 1, or :math:`e^{-d^2/\tau}` but at least 1e-6."""
     W = distances.copy()
     if weights == "uniform":
@@ -54,7 +54,7 @@ def affinities(distances: sparse.csr_array, weights: str, width: float) -> spars
     return W
 
 
-def class_graphs(
+def build_class_graphs(
     points: Floats, codes: Indices, n_neighbors: int
 ) -> tuple[NeighborGraph, NeighborGraph]:
     """Return the graphs of the nearest rows of the same class, and of all other classes.
@@ -62,7 +62,7 @@ def class_graphs(
     If a row has fewer than ``n_neighbors`` such rows, it is connected to all of them.
 
     >>> X = np.array([[0.0], [1.0], [5.0], [6.5]])
-    >>> alike, different = class_graphs(X, np.array([0, 0, 1, 1]), 1)
+    >>> alike, different = build_class_graphs(X, np.array([0, 0, 1, 1]), 1)
     >>> alike.indices.tolist(), different.indices.tolist()
     ([1, 0, 3, 2], [2, 2, 1, 1])
     """

@@ -28,7 +28,7 @@ NO_WITHIN_SCATTER = (
 )
 
 
-def rank_tolerance(statistics: ClassStatistics) -> float:
+def get_rank_tolerance(statistics: ClassStatistics) -> float:
     """Return the relative eigenvalue below which a direction counts as constant.
 
     It is 1e-12, or 1e-6 if products were rounded to float32.
@@ -45,7 +45,7 @@ def _finite_variances(statistics: ClassStatistics) -> Matrix:
     return variances
 
 
-def total_range(
+def find_total_range(
     statistics: ClassStatistics, *, standardize: bool
 ) -> tuple[Matrix, ClassStatistics]:
     """Return coordinates B (p, r) without constant features, and the statistics of ``X @ B``.
@@ -63,7 +63,7 @@ def total_range(
         _, singular, axes = linalg.svd(
             statistics.total_factor()[:, used] * unit, full_matrices=False
         )
-        kept = axes[singular**2 > rank_tolerance(statistics) * singular[0] ** 2]
+        kept = axes[singular**2 > get_rank_tolerance(statistics) * singular[0] ** 2]
         B = np.zeros((statistics.n_features, len(kept)))
         B[used] = unit[:, None] * kept.T
         return B, statistics.project(B)
@@ -74,7 +74,7 @@ def total_range(
     return B, statistics.project(B)
 
 
-def regularized_within(
+def regularize_within(
     statistics: ClassStatistics, shrinkage: Shrinkage, *, standardize: bool
 ) -> tuple[Matrix, ClassStatistics, Matrix, Matrix]:
     r"""Return coordinates B, the statistics of ``X @ B``, a regular within covariance C, and T.
@@ -82,14 +82,14 @@ def regularized_within(
     C is a covariance in the coordinates B, and ``T.T @ C @ T = I``. If ``shrinkage`` is a number g,
     :math:`C = (1-g) S_w + g\,(tr\,S_w / p)\,I`. With "auto", C is :math:`S_w` if it is regular on
     the range of the total scatter, else :math:`C = (1-g) S_w + g S_t` with g = 0.001
-    (:func:`mixed_whitener`). ``standardize`` has an effect only with "auto" (see
-    :func:`total_range`).
+    (:func:`find_mixed_whitener`). ``standardize`` has an effect only with "auto" (see
+    :func:`find_total_range`).
     """
-    weight, tolerance = statistics.total_weight, rank_tolerance(statistics)
-    B, image = total_range(statistics, standardize=standardize and shrinkage == "auto")
+    weight, tolerance = statistics.total_weight, get_rank_tolerance(statistics)
+    B, image = find_total_range(statistics, standardize=standardize and shrinkage == "auto")
     within = image.within_scatter() / weight
     if shrinkage == "auto":
-        within, T = mixed_whitener(within, lambda: image.total_scatter() / weight, tolerance)
+        within, T = find_mixed_whitener(within, lambda: image.total_scatter() / weight, tolerance)
     else:
         level = np.trace(within) / statistics.n_features
         within = (1 - shrinkage) * within + shrinkage * level * np.eye(len(within))
@@ -97,7 +97,7 @@ def regularized_within(
     return B, image, within, T
 
 
-def mixed_whitener(
+def find_mixed_whitener(
     within: Matrix, total: Callable[[], Matrix], tolerance: float
 ) -> tuple[Matrix, Matrix]:
     """Return a covariance C that is regular where the data vary, and T with ``T.T @ C @ T = I``.
@@ -114,28 +114,30 @@ def mixed_whitener(
     return within, T
 
 
-def within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
+def find_within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
     """Return T (p, r) with ``T.T @ C @ T = I`` for the regularized within-class covariance C."""
-    B, _, _, T = regularized_within(statistics, shrinkage, standardize=True)
+    B, _, _, T = regularize_within(statistics, shrinkage, standardize=True)
     if not T.size:
         raise ValueError(NO_WITHIN_SCATTER)
     return B @ T
 
 
-def within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
-    """Return the regularized covariance (p, p), in units of X, used by :func:`within_whitener`."""
+def compute_within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
+    """Return the covariance (p, p) that :func:`find_within_whitener` whitens, in units of X."""
     within = statistics.within_scatter() / statistics.total_weight
     if shrinkage != "auto":
         level = np.trace(within) / statistics.n_features
         return (1 - shrinkage) * within + shrinkage * level * np.eye(len(within))
-    _, image, C, _ = regularized_within(statistics, "auto", standardize=True)
+    _, image, C, _ = regularize_within(statistics, "auto", standardize=True)
     if np.array_equal(C, image.within_scatter() / statistics.total_weight):
         return within
     total = statistics.total_scatter() / statistics.total_weight
     return (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * total
 
 
-def leading_axes(statistics: ClassStatistics, n_principal: int, *, at_most: bool = False) -> Matrix:
+def find_leading_axes(
+    statistics: ClassStatistics, n_principal: int, *, at_most: bool = False
+) -> Matrix:
     """Return the leading orthonormal axes (p, n_principal) of the total covariance.
 
     If there are fewer axes, raise ``ValueError``, or return all of them with ``at_most``.
@@ -146,7 +148,7 @@ def leading_axes(statistics: ClassStatistics, n_principal: int, *, at_most: bool
             values, left = descending_eigh(F @ F.T, n_principal)
             if values[-1] > _LEAST_PRODUCT * values[0]:
                 return np.asarray(linalg.qr(F.T @ left, mode="economic")[0])
-    _, V = total_axes(statistics)
+    _, V = find_total_axes(statistics)
     if n_principal > V.shape[1] and not at_most:
         raise ValueError(
             f"n_principal={n_principal} is more than the {V.shape[1]} directions in which X "
@@ -155,44 +157,46 @@ def leading_axes(statistics: ClassStatistics, n_principal: int, *, at_most: bool
     return V[:, :n_principal]
 
 
-def total_whitener(statistics: ClassStatistics) -> Matrix:
+def find_total_whitener(statistics: ClassStatistics) -> Matrix:
     """Return T (p, r) with ``T.T @ S_t @ T = I`` on the range of the total covariance.
 
     Its columns lie in this range, unless the range consists of all features that vary.
     """
     if not statistics.is_factored:
-        B, image = total_range(statistics, standardize=True)
+        B, image = find_total_range(statistics, standardize=True)
         total = image.total_scatter() / statistics.total_weight
-        T = whitener(total, rank_tolerance(statistics))
+        T = whitener(total, get_rank_tolerance(statistics))
         if T.shape[1] == B.shape[1]:
             return B @ T
-    variances, V = total_axes(statistics)
+    variances, V = find_total_axes(statistics)
     return V / np.sqrt(variances)
 
 
-def total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+def find_total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     """Return variances and orthonormal axes (p, r) of the total covariance, largest first."""
-    B, image = total_range(statistics, standardize=False)
+    B, image = find_total_range(statistics, standardize=False)
     variances, axes = descending_eigh(image.total_scatter() / statistics.total_weight)
-    rank = int((variances > rank_tolerance(statistics) * variances[0]).sum())
+    rank = int((variances > get_rank_tolerance(statistics) * variances[0]).sum())
     return variances[:rank], B @ axes[:, :rank]
 
 
-def within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
+def find_within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
     """Return variances, their axes (p, r) and the zero-variance axes of the within covariance.
 
     All axes are orthonormal and lie in the range of the total covariance returned by
-    :func:`total_range`.
+    :func:`find_total_range`.
     """
-    B, image = total_range(statistics, standardize=False)
+    B, image = find_total_range(statistics, standardize=False)
     variances, axes = descending_eigh(image.within_scatter() / statistics.total_weight)
     # If the within covariance is zero, rounding errors of the total must not be taken for axes.
     noise = np.finfo(float).eps * np.trace(image.between_scatter()) / statistics.total_weight
-    rank = int((variances > max(rank_tolerance(statistics) * variances[0], noise)).sum())
+    rank = int((variances > max(get_rank_tolerance(statistics) * variances[0], noise)).sum())
     return variances[:rank], B @ axes[:, :rank], B @ axes[:, rank:]
 
 
-def between_axes(statistics: ClassStatistics, T: Matrix | None = None) -> tuple[Matrix, Matrix]:
+def find_between_axes(
+    statistics: ClassStatistics, T: Matrix | None = None
+) -> tuple[Matrix, Matrix]:
     """Return eigenvalues, largest first, and eigenvectors (rows) of the between covariance.
 
     The covariance is that of ``X @ T``. It is decomposed through its factor, which has one row per
@@ -203,34 +207,34 @@ def between_axes(statistics: ClassStatistics, T: Matrix | None = None) -> tuple[
     return singular**2 / statistics.total_weight, axes
 
 
-def between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> Matrix:
+def find_between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> Matrix:
     """Return an orthonormal basis (p, r) of the span of the differences of the class means."""
     variance = float(_finite_variances(statistics).sum())
     if by_qr:
         Q, R, _ = linalg.qr(statistics.between_factor().T, mode="economic", pivoting=True)
         values, axes = np.diag(R) ** 2 / statistics.total_weight, Q.T
     else:
-        values, axes = between_axes(statistics)
+        values, axes = find_between_axes(statistics)
     if values[0] <= np.finfo(float).eps ** 1.5 * variance:
         raise ValueError("The class means are all equal, so they span no direction.")
-    rank = int((values > rank_tolerance(statistics) * values[0]).sum())
+    rank = int((values > get_rank_tolerance(statistics) * values[0]).sum())
     return axes[: min(rank, statistics.n_classes - 1)].T
 
 
-def whitened_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[Matrix, Matrix]:
+def whiten_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[Matrix, Matrix]:
     """Return coordinates T (p, r) in which S_w is the identity, and the class means in them.
 
     The r columns, at most ``n_classes - 1``, span all differences of class means after S_w is
     whitened. The orthogonal directions do not separate the classes.
     """
-    T = within_whitener(statistics, shrinkage)
-    _, axes = between_axes(statistics, T)
+    T = find_within_whitener(statistics, shrinkage)
+    _, axes = find_between_axes(statistics, T)
     T = T @ axes[: statistics.n_classes - 1].T
     deviations = statistics.between_factor() / np.sqrt(statistics.weights)[:, None]
     return T, deviations @ T
 
 
-def whitened(
+def whiten_rows(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
     """Return a matrix (p, rank) to whitened coordinates, and the centered rows in them.
@@ -238,11 +242,11 @@ def whitened(
     The optimum does not depend on the coordinates, but the speed of the solver does. The rows have
     the given dtype.
     """
-    basis, image = total_range(statistics, standardize=True)
+    basis, image = find_total_range(statistics, standardize=True)
     white = basis @ whitener(
-        image.total_scatter() / statistics.total_weight, rank_tolerance(statistics)
+        image.total_scatter() / statistics.total_weight, get_rank_tolerance(statistics)
     )
-    points = moved(rows, statistics.mean, white, dtype)
+    points = center_and_map(rows, statistics.mean, white, dtype)
     if white.shape[1] < np.count_nonzero(white.any(axis=1)):
         # Nothing was learned about directions outside the span of the rows, so the matrix must
         # ignore them in new points. The columns of X'Y span the rows.
@@ -254,7 +258,7 @@ def whitened(
     return white, points
 
 
-def moved(rows: Floats, mean: Floats, into: Matrix, dtype: DTypeLike = np.float64) -> Any:
+def center_and_map(rows: Floats, mean: Floats, into: Matrix, dtype: DTypeLike = np.float64) -> Any:
     """Return ``(rows - mean) @ into``, computed in float64 without a copy of all rows.
 
     A vector ``into`` holds one factor per feature.
@@ -266,7 +270,7 @@ def moved(rows: Floats, mean: Floats, into: Matrix, dtype: DTypeLike = np.float6
     return points
 
 
-def standardized(
+def standardize_rows(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
     """Return a matrix that scales features to unit variance, and the centered rows under it.
@@ -274,11 +278,11 @@ def standardized(
     In whitened coordinates, directions in which the data hardly vary are as easy to reach as any
     other, and a nonconvex objective may fit the noise in them.
     """
-    into, _ = total_range(statistics, standardize=True)
-    return into, moved(rows, statistics.mean, into, dtype)
+    into, _ = find_total_range(statistics, standardize=True)
+    return into, center_and_map(rows, statistics.mean, into, dtype)
 
 
-def unscaled(
+def scale_uniformly(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
     """Return a matrix that scales the data to mean variance 1, and the centered rows under it.
@@ -287,6 +291,6 @@ def unscaled(
     but early iterates stay close to the original distance. In coordinates whitened with few rows,
     noise is as large as signal, and the first steps already fit it.
     """
-    basis, image = total_range(statistics, standardize=False)
+    basis, image = find_total_range(statistics, standardize=False)
     into = basis / np.sqrt(image.total_variances().mean())
-    return into, moved(rows, statistics.mean, into, dtype)
+    return into, center_and_map(rows, statistics.mean, into, dtype)

@@ -20,7 +20,7 @@ from nearfar.parameters import boolean, having, integer, none, one_of
 from nearfar.state import Sizes, State, Word, check_state, floats, indices, labels, need, optional
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.sets import Sets, as_sets
-from nearfar.summaries.whitening import whitened_means
+from nearfar.summaries.whitening import whiten_means
 from nearfar.tensors.gabor_features import GaborFeatures
 from nearfar.tensors.gait import averaged_gait_images, mean_of_nearest, median_of_nearest
 
@@ -402,4 +402,4 @@ def _shrunk_lda(points: Matrix, owners: Indices) -> Matrix:
             "the variance within subjects. Use lda=False, a shorter period or more sequences."
         )
     statistics = ClassStatistics(pooled=True).partial_fit(points, owners)
-    return whitened_means(statistics, _SHRINKAGE)[0]
+    return whiten_means(statistics, _SHRINKAGE)[0]

@@ -21,12 +21,12 @@ from nearfar.solvers.shortest_paths import all_shortest_paths
 from nearfar.solvers.spectral_step import check_spread, check_squares, double_centered
 from nearfar.solvers.tensor_algebra import graph_mode_scatter, project_stack
 from nearfar.summaries.mode_scatters import StackScatters
-from nearfar.summaries.neighbor_graph import distinct_rows, linked_graph
+from nearfar.summaries.neighbor_graph import find_distinct_rows, link_components
 from nearfar.summaries.weighted_graph import (
-    affinities,
-    class_graphs,
-    edge_scale,
-    neighbor_graph,
+    build_class_graphs,
+    build_neighbor_graph,
+    compute_affinities,
+    compute_edge_scale,
 )
 
 # Fraction of the energy that each mode keeps if n_components is None, as in GTA.
@@ -226,7 +226,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         check_spread(rows)
         if codes is not None:  # Equal samples of different classes are kept.
             rows = np.column_stack([rows, codes])
-        kept, _ = distinct_rows(rows)
+        kept, _ = find_distinct_rows(rows)
         if len(kept) == len(T):
             return T, codes
         return T[kept], None if codes is None else codes[kept]
@@ -274,13 +274,15 @@ class TensorGraphEmbedding(AlternatingLearner):
             classes = _outer(indicator @ sparse.diags_array(np.bincount(codes) ** -0.5))
             return classes + (-1.0) * _mean(n), _identity(n) + (-1.0) * classes
         if codes is not None:
-            alike, different = class_graphs(rows, codes, self.n_neighbors)
-            edges = [affinities(g.symmetrized(), "uniform", 1.0) for g in (different, alike)]
+            alike, different = build_class_graphs(rows, codes, self.n_neighbors)
+            edges = [
+                compute_affinities(g.symmetrized(), "uniform", 1.0) for g in (different, alike)
+            ]
             return _laplacian(edges[0]), _laplacian(edges[1])
-        graph = neighbor_graph(rows, self.n_neighbors)
+        graph = build_neighbor_graph(rows, self.n_neighbors)
         if self.graph == "lpp":
             lengths = graph.symmetrized()
-            s = affinities(lengths, "heat", edge_scale(lengths))
+            s = compute_affinities(lengths, "heat", compute_edge_scale(lengths))
             degrees = np.asarray(s.sum(axis=1)).reshape(-1)
             shares = (degrees / np.sqrt(degrees.sum()))[:, None]
             spread = aslinearoperator(sparse.diags_array(degrees)) + (-1.0) * _outer(shares)
@@ -289,7 +291,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         if self.graph == "npe":
             weights = weight_matrix(rows, graph.indptr, graph.indices)
             return variance, aslinearoperator(reconstruction_matrix(weights))
-        graph = linked_graph(graph, rows)
+        graph = link_components(graph, rows)
         paths, order = all_shortest_paths(graph.symmetrized())
         place = np.argsort(order)
         inner = double_centered(paths[place][:, place] ** 2, in_place=True)

@@ -17,9 +17,9 @@ from nearfar.state import Sizes, need
 from nearfar.summaries.index_checks import (
     check_indices,
     check_integers,
-    finite_points,
-    first_repeat,
-    refuse,
+    check_points,
+    find_repeat,
+    raise_if_any,
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
 from nearfar.summaries.supervision.pairs import Pairs
@@ -99,7 +99,7 @@ class Chunklets(Supervision):
         _refuse_empty(sizes, "groups")
         rows = np.concatenate([np.empty(0, np.intp), *members])
         numbers = np.repeat(np.arange(len(members)), sizes)
-        repeat = first_repeat(rows)
+        repeat = find_repeat(rows)
         if repeat is not None:
             first, second = numbers[list(repeat)]
             raise ValueError(
@@ -211,7 +211,7 @@ class Chunklets(Supervision):
             The chunklets of the rows of X, numbered in the order given.
         """
         members = [
-            finite_points(points, f"chunklets[{number}]") for number, points in enumerate(chunklets)
+            check_points(points, f"chunklets[{number}]") for number, points in enumerate(chunklets)
         ]
         if not members:
             raise ValueError("chunklets is empty; pass at least one array of points.")
@@ -282,7 +282,7 @@ def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
 def _numbers(labels: ArrayLike, name: str) -> Indices:
     """Return the chunklet numbers after checking that they are integers of at least -1."""
     numbers = check_integers(labels, name)
-    refuse(
+    raise_if_any(
         numbers < -1,
         numbers,
         name,

@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 from nearfar.arrays import Indices
 from nearfar.state import Sizes, State
 from nearfar.summaries.immutable import Immutable
-from nearfar.summaries.index_checks import as_array, check_indices, first_repeat
+from nearfar.summaries.index_checks import check_indices, convert_to_array, find_repeat
 
 #: Type of the seed of a random draw.
 DrawSeed = int | np.random.RandomState | None
@@ -66,7 +66,7 @@ class Supervision(Immutable):
 
     def _kept_rows(self, indices: ArrayLike) -> Indices:
         """Return the row indices selected by a mask or by distinct indices, in their order."""
-        mask = as_array(indices, "indices", "(m,)")
+        mask = convert_to_array(indices, "indices", "(m,)")
         if mask.dtype == bool:
             if mask.shape != (self.n_samples,):
                 raise ValueError(
@@ -75,7 +75,7 @@ class Supervision(Immutable):
                 )
             return np.flatnonzero(mask)
         rows = check_indices(indices, "indices", self.n_samples)
-        repeat = first_repeat(rows)
+        repeat = find_repeat(rows)
         if repeat is not None:
             raise ValueError(
                 f"indices rows {repeat[0]} and {repeat[1]}: index {rows[repeat[0]]} is given "

@@ -11,15 +11,15 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Indices
 from nearfar.parameters import check_parameter, integer, none, one_of
 from nearfar.state import Sizes
-from nearfar.summaries.drawing import cap_on, class_blocks, draw_between, draw_within
+from nearfar.summaries.drawing import draw_between, draw_within, limit_draws, sort_by_class
 from nearfar.summaries.index_checks import (
     check_signs,
     check_tuples,
-    distinct_points,
-    first_shared,
+    find_distinct_points,
+    find_shared_row,
+    make_rows,
+    mask_shared_rows,
     renumber,
-    rows_in_both,
-    rows_of_points,
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
 
@@ -98,7 +98,7 @@ class Pairs(Supervision):
         alike = check_tuples(similar, 2, "similar", n_samples)
         different = check_tuples(dissimilar, 2, "dissimilar", n_samples)
         if conflicts == "raise":
-            clash = first_shared(np.sort(alike, axis=1), np.sort(different, axis=1))
+            clash = find_shared_row(np.sort(alike, axis=1), np.sort(different, axis=1))
             if clash is not None:
                 i, j = alike[clash[0]]
                 raise ValueError(
@@ -175,10 +175,10 @@ class Pairs(Supervision):
         check_parameter("Pairs.from_labels", "n_similar", n_similar, [integer(0), none])
         check_parameter("Pairs.from_labels", "n_dissimilar", n_dissimilar, [integer(0), none])
         rng = check_random_state(random_state)
-        blocks = class_blocks(y, unknown)
+        blocks = sort_by_class(y, unknown)
         return cls._of(
-            similar=draw_within(blocks, cap_on(n_similar, blocks), rng),
-            dissimilar=draw_between(blocks, cap_on(n_dissimilar, blocks), rng),
+            similar=draw_within(blocks, limit_draws(n_similar, blocks), rng),
+            dissimilar=draw_between(blocks, limit_draws(n_dissimilar, blocks), rng),
             n_samples=blocks.n_samples,
         )
 
@@ -207,11 +207,11 @@ class Pairs(Supervision):
             The pairs as row indices of X.
         """
         check_parameter("Pairs.from_arrays", "conflicts", conflicts, _CONFLICTS)
-        points, codes = distinct_points(pairs, 2, "pairs")
-        X, rows = rows_of_points(points, codes)
+        points, codes = find_distinct_points(pairs, 2, "pairs")
+        X, rows = make_rows(points, codes)
         alike = check_signs(sign, len(rows), "sign")
         unordered = np.sort(rows, axis=1)
-        clash = first_shared(unordered[alike], unordered[~alike])
+        clash = find_shared_row(unordered[alike], unordered[~alike])
         if clash is not None and conflicts == "raise":
             raise ValueError(
                 f"pairs rows {np.flatnonzero(alike)[clash[0]]} (sign +1) and "
@@ -268,4 +268,4 @@ def _said_both_ways(
     similar: Indices, dissimilar: Indices
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return masks of the pairs of each kind that also occur in the other kind."""
-    return rows_in_both(np.sort(similar, axis=1), np.sort(dissimilar, axis=1))
+    return mask_shared_rows(np.sort(similar, axis=1), np.sort(dissimilar, axis=1))

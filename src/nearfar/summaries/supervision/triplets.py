@@ -14,18 +14,18 @@ from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.search.exact_search import kneighbors
 from nearfar.summaries.drawing import (
-    cap_on,
-    cap_on_comparisons,
-    class_blocks,
-    draw_joined,
+    draw_joined_triplets,
     draw_triplets,
+    limit_comparisons,
+    limit_draws,
+    sort_by_class,
 )
 from nearfar.summaries.index_checks import (
     check_tuples,
-    distinct_points,
-    first_shared,
+    find_distinct_points,
+    find_shared_row,
+    make_rows,
     renumber,
-    rows_of_points,
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
 from nearfar.summaries.supervision.pairs import Pairs
@@ -117,8 +117,8 @@ class Triplets(Supervision):
         """
         check_parameter("Triplets.from_labels", "n_triplets", n_triplets, [integer(0), none])
         rng = check_random_state(random_state)
-        blocks = class_blocks(y, unknown)
-        triplets = draw_triplets(blocks, cap_on(n_triplets, blocks), rng)
+        blocks = sort_by_class(y, unknown)
+        triplets = draw_triplets(blocks, limit_draws(n_triplets, blocks), rng)
         return cls._of(indices=triplets, n_samples=blocks.n_samples)
 
     @classmethod
@@ -204,8 +204,8 @@ class Triplets(Supervision):
         check_parameter("Triplets.from_pairs", "n_triplets", n_triplets, [integer(0), none])
         rng = check_random_state(random_state)
         clear = pairs.without_conflicts()
-        cap = cap_on_comparisons(n_triplets, min(len(clear.similar), len(clear.dissimilar)))
-        rows = draw_joined(clear.similar, clear.dissimilar, pairs.n_samples, cap, rng)
+        cap = limit_comparisons(n_triplets, min(len(clear.similar), len(clear.dissimilar)))
+        rows = draw_joined_triplets(clear.similar, clear.dissimilar, pairs.n_samples, cap, rng)
         return cls._of(indices=rows, n_samples=pairs.n_samples)
 
     @classmethod
@@ -226,8 +226,8 @@ class Triplets(Supervision):
         supervision : Triplets
             The triplets as row indices of X.
         """
-        points, codes = distinct_points(triplets, 3, "triplets")
-        X, rows = rows_of_points(points, codes)
+        points, codes = find_distinct_points(triplets, 3, "triplets")
+        X, rows = make_rows(points, codes)
         _refuse_opposites(rows, "triplets")
         return X, cls._of(indices=rows, n_samples=len(X))
 
@@ -266,7 +266,7 @@ class Triplets(Supervision):
 
 def _refuse_opposites(rows: Indices, name: str) -> None:
     """Raise if two triplets contradict each other."""
-    clash = first_shared(rows, rows[:, [0, 2, 1]])
+    clash = find_shared_row(rows, rows[:, [0, 2, 1]])
     if clash is not None:
         raise ValueError(
             f"{name} rows {clash[0]} and {clash[1]} contradict each other: they have the same "

@@ -32,7 +32,7 @@ from nearfar.app.tables.columns import Columns, as_floats, choose_columns
 from nearfar.app.tables.reading import left_to_drop
 from nearfar.app.tables.traps import Trap
 from nearfar.arrays import Matrix
-from nearfar.summaries.neighbor_graph import distinct_rows
+from nearfar.summaries.neighbor_graph import find_distinct_rows
 from nearfar.words import count, percent
 
 
@@ -268,7 +268,7 @@ def _checked_inputs(rows: Any, columns: Columns) -> tuple[Matrix, int]:
     prepare = columns.preprocessor()
     made = rows if isinstance(prepare, str) else prepare.fit_transform(rows)
     inputs = as_floats(np.asarray(made))
-    distinct = len(distinct_rows(inputs)[0])
+    distinct = len(find_distinct_rows(inputs)[0])
     if distinct == 1:
         raise ValueError("All rows are equal: none has neighbors that an embedding could keep.")
     if distinct < LEAST_ROWS:

@@ -30,7 +30,7 @@ from nearfar.app.tables.reading import left_to_drop
 from nearfar.base import Learner
 from nearfar.datasets.builtin import find_sklearn_loader
 from nearfar.datasets.table import Table
-from nearfar.summaries.neighbor_graph import NeighborGraph, distinct_rows, linked_graph
+from nearfar.summaries.neighbor_graph import NeighborGraph, find_distinct_rows, link_components
 from nearfar.words import count, did_you_mean, listed
 
 Floats = NDArray[Any]
@@ -137,7 +137,7 @@ class Rows(Kind):
         name = type(learner).__name__
         if name not in facts.NESTED:
             return asked
-        most = min(len(distinct_rows(X)[0]) - 1, SPECTRUM)
+        most = min(len(find_distinct_rows(X)[0]) - 1, SPECTRUM)
         if name in ("PCA", "ClassicalMDS"):
             most = min(most, X.shape[1])
         if name == "LandmarkIsomap":
@@ -284,7 +284,7 @@ def _color_of(table: Table, column: str | None) -> dict[str, Any] | None:
 
 def _edges(learner: Learner, X: Floats, drawn: NDArray[np.intp]) -> tuple[Any, int]:
     """Pairs of drawn rows that are neighbours, and how many neighbours each row has."""
-    kept, _ = distinct_rows(X)
+    kept, _ = find_distinct_rows(X)
     points = X[kept]
     k = getattr(learner, "n_neighbors_", None) or getattr(learner, "n_neighbors", None)
     k = min(int(k or _EDGES_EACH), len(points) - 1)
@@ -294,14 +294,14 @@ def _edges(learner: Learner, X: Floats, drawn: NDArray[np.intp]) -> tuple[Any, i
     if getattr(learner, "on_disconnected", None) == "link":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit has said so
-            graph = linked_graph(graph, points)
+            graph = link_components(graph, points)
     joined = graph.symmetrized().tocoo()
     one = joined.row < joined.col
     return np.column_stack([kept[joined.row[one]], kept[joined.col[one]]]), k
 
 
 def _duplicates(X: Floats) -> list[str]:
-    kept, _ = distinct_rows(X)
+    kept, _ = find_distinct_rows(X)
     same = len(X) - len(kept)
     if not same:
         return []
