@@ -65,10 +65,10 @@ def test_anchors_on_six_points():
     wanted = [[33.48870392, 2.98929845], [2.98929845, 1.09512485]]
     np.testing.assert_allclose(dann.metric_at([[2, 2], [0, 9]]), [wanted, wanted], rtol=1e-8)
     rows = dann._rows()
-    queries = rows.queries(np.array([[2.0, 2.0]]))
-    window = rows.window(queries, type(dann._metrics(rows, queries)).euclidean(1, 2), 6)
+    queries = rows.make_queries(np.array([[2.0, 2.0]]))
+    window = rows.find_window(queries, type(dann._metrics(rows, queries)).euclidean(1, 2), 6)
     np.testing.assert_allclose(
-        window.tricube()[0],
+        window.compute_tricube_weights()[0],
         [0, 0.1294729, 0.27014565, 0.87319054, 0.1294729, 0.66992188],
         atol=1e-8,
     )

@@ -29,9 +29,9 @@ def laid_out(X, layout):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Use blocks of 7 rows, and windows of two blocks per class."""
-    monkeypatch.setattr(Products, "block_rows", lambda self, X: 7)
-    monkeypatch.setattr(class_additions, "_DEEP", 2)
-    monkeypatch.setattr(class_additions, "_TASK_ROWS", 20)
+    monkeypatch.setattr(Products, "choose_block_rows", lambda self, X: 7)
+    monkeypatch.setattr(class_additions, "_WINDOW_BLOCKS", 2)
+    monkeypatch.setattr(class_additions, "_MAX_TASK_ROWS", 20)
 
 
 @pytest.mark.parametrize("layout", ["as it is", "by columns", "every second"])

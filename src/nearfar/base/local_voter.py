@@ -54,7 +54,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
         """Return the metric at each query.
 
-        If the queries are training rows (``queries.own``), the metric must not use the row itself.
+        The metric must not use the rows in ``queries.excluded``, for example the query itself.
         """
 
     def _learn(self, rows: LocalRows) -> None:
@@ -62,21 +62,23 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
     def _found(self, rows: LocalRows, queries: LocalQueries, k: int) -> tuple[Matrix, Indices]:
         """Return distances and indices of the k nearest rows of each query, nearest first."""
-        return rows.nearest(queries, self._metrics(rows, queries), k)
+        return rows.find_nearest(queries, self._metrics(rows, queries), k)
 
     def _explained(
         self, rows: LocalRows, queries: LocalQueries, k: int
     ) -> tuple[Matrix, NDArray[np.float64], Matrix, Indices]:
         """Return relevances, and contributions, distances and indices of the k nearest rows."""
         metrics = self._metrics(rows, queries)
-        distances, found = rows.nearest(queries, metrics, k)
+        distances, found = rows.find_nearest(queries, metrics, k)
         owner = np.repeat(np.arange(len(queries)), k)
-        parts = metrics.parts(rows.apart(queries, owner, found.ravel()), owner)
+        parts = metrics.split_by_feature(
+            rows.compute_differences(queries, owner, found.ravel()), owner
+        )
         return self._relevance(rows, metrics), parts.reshape(*found.shape, -1), distances, found
 
     def _relevance(self, rows: LocalRows, metrics: LocalMetrics) -> Matrix:
         """Return the relevance of each feature, see `LocalExplanation`."""
-        return relevance_of(metrics.diagonals(), self.deviations_ / rows.scale)
+        return relevance_of(metrics.get_diagonals(), self.deviations_ / rows.scale)
 
     # ------------------------------------------------------------------ fit
 
@@ -162,12 +164,14 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         """Iterate over blocks of queries; the training rows if X is None."""
         if X is None:
             own = np.arange(len(rows)) if own is None else own
-            given = rows.given[own]
+            given = rows.X[own]
         else:
             given = np.ascontiguousarray(self._queries(X), np.float64)
-        n, p = rows.given.shape
+        n, p = rows.X.shape
         for block in row_blocks(len(given), 48 * n + 48 * p * p, at_most=self.at_once):
-            yield rows.queries(given[block], None if X is not None or own is None else own[block])
+            yield rows.make_queries(
+                given[block], None if X is not None or own is None else own[block]
+            )
 
     def _by_block(
         self,
@@ -202,7 +206,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         rows = self._rows()
         units = np.outer(rows.scale, rows.scale)
         (found,) = self._by_block(
-            rows, X, lambda block: (self._metrics(rows, block).matrices() / units,)
+            rows, X, lambda block: (self._metrics(rows, block).to_matrices() / units,)
         )
         return found
 

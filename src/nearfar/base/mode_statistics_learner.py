@@ -137,9 +137,9 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         if supervised and y is None:
             self._check_labels(None, len(T))
         if lazy:
-            found = Blocks(X, y if supervised else None, shape=self.tensor_shape_).statistics(
-                self._new_statistics()
-            )
+            found = Blocks(
+                X, y if supervised else None, shape=self.tensor_shape_
+            ).compute_statistics(self._new_statistics())
             check_among(found.classes, known)
             self._keep(found if new else self.statistics_.merge(found), _dtype_of(found))
         else:

@@ -245,7 +245,7 @@ def _one_each(values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, what: s
             "none" if is_missing(value) else str(value) for value in values[codes == k].tolist()
         )
         raise ValueError(
-            f"{sets.called(k)} has more than one {what}: {listed(found, 3)}. All rows of a set "
+            f"{sets.describe(k)} has more than one {what}: {listed(found, 3)}. All rows of a set "
             "must have the same value."
         )
     return np.asarray(values[first])
@@ -349,7 +349,7 @@ def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
     if not len(kept):
         raise ValueError(f"{table.name}: the target '{table.target}' is missing in every set.")
     if len(kept) < len(missing):
-        first = table.X.called(int(np.argmax(missing)))
+        first = table.X.describe(int(np.argmax(missing)))
         table.messages.append(
             f"Dropped {count(int(missing.sum()), 'set')} without a label (first: {first})."
         )
@@ -363,7 +363,7 @@ def _refuse_small(table: Table, least: int) -> None:
     if small.any():
         k = int(np.argmax(small))
         raise ValueError(
-            f"{table.name}: {table.X.called(k)} has {count(int(table.X.sizes[k]), 'vector')}. "
+            f"{table.name}: {table.X.describe(k)} has {count(int(table.X.sizes[k]), 'vector')}. "
             f"Found {count(int(small.sum()), 'set')} with fewer than {least} vectors, which is "
             "too few for a covariance. Remove these sets, or keep them with --min-vectors 1 (a set "
             "with a single vector is then described by its mean only)."

@@ -210,7 +210,9 @@ class ADAMENNClassifier(LocalVoter):
             Weights for standardized features. Each row sums to 1.
         """
         rows = self._rows()
-        (found,) = self._by_block(rows, X, lambda block: (self._metrics(rows, block).diagonals(),))
+        (found,) = self._by_block(
+            rows, X, lambda block: (self._metrics(rows, block).get_diagonals(),)
+        )
         return found
 
     # ------------------------------------------------------------------ fit
@@ -231,7 +233,7 @@ class ADAMENNClassifier(LocalVoter):
         self.n_average_ = int(self.n_average or min(n, max(n // 10, 20)))
         self.n_region_ = int(region)
         self.n_slab_ = int(self.n_slab or max(1, region // 2))
-        columns = FeatureColumns.of(rows)
+        columns = FeatureColumns.from_rows(rows)
 
         def work(block: slice) -> Matrix:
             return self._lists(rows, columns, block, self._sizes(others)).relevances()
@@ -248,7 +250,7 @@ class ADAMENNClassifier(LocalVoter):
     ) -> _Lists:
         """Return the lists of Euclidean nearest rows for a block of training rows."""
         own = np.arange(block.start, block.stop) if self.exclude_self else None
-        queries = rows.queries(rows.given[block], own)
+        queries = rows.make_queries(rows.X[block], own)
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
         return _Lists(rows, columns, queries, metrics, sizes)
 
@@ -271,17 +273,17 @@ class ADAMENNClassifier(LocalVoter):
     # ------------------------------------------------------------------ queries
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
-        size = min(self.n_average_, len(rows) - (queries.own is not None))
+        size = min(self.n_average_, len(rows) - (queries.excluded is not None))
         W = np.full(queries.standard.shape, 1 / rows.n_features)
         for step in range(self.n_iter):
-            near = rows.window(queries, LocalMetrics(weights=W), size).found
+            near = rows.find_window(queries, LocalMetrics(weights=W), size).indices
             if step and self.region == "weighted":
                 means = self._anew(rows, queries, near, W)
-            elif queries.own is None:
+            elif queries.excluded is None:
                 means = self._averaged(near)
             else:
                 assert isinstance(rows, _Rows)
-                means = rows.left_out.means(queries.own, near, self.relevances_)
+                means = rows.left_out.means(queries.excluded, near, self.relevances_)
             before, W = W, weights_of(means, self.weighting, self.c)
             if np.array_equal(before, W):  # further iterations would not change the weights
                 break
@@ -295,15 +297,15 @@ class ADAMENNClassifier(LocalVoter):
 
     def _anew(self, rows: LocalRows, queries: LocalQueries, near: Indices, W: Matrix) -> Matrix:
         """Return the mean relevances over the rows ``near`` each query, under its own weights."""
-        columns, z = FeatureColumns.of(rows), near.ravel()
+        columns, z = FeatureColumns.from_rows(rows), near.ravel()
         owner = np.repeat(np.arange(len(near)), near.shape[1])
-        hidden = [] if queries.own is None else [queries.own[owner]]
+        hidden = [] if queries.excluded is None else [queries.excluded[owner]]
         hidden += [z] if self.exclude_self else []
         sizes = self._sizes(len(rows) - len(hidden))
 
         def work(block: slice) -> Matrix:
             unseen = np.stack([rows[block] for rows in hidden], axis=1) if hidden else None
-            asked = rows.queries(rows.given[z[block]], unseen)
+            asked = rows.make_queries(rows.X[z[block]], unseen)
             metrics = LocalMetrics(weights=W[owner[block]])
             return _Lists(rows, columns, asked, metrics, sizes).relevances()
 
@@ -314,7 +316,7 @@ class ADAMENNClassifier(LocalVoter):
 
     def _rows(self) -> _Rows:
         rows = super()._rows()
-        return _Rows(rows.given, rows.codes, rows.n_classes, rows.scale, self)
+        return _Rows(rows.X, rows.codes, rows.n_classes, rows.scale, self)
 
     def _by_block(
         self,
@@ -328,7 +330,7 @@ class ADAMENNClassifier(LocalVoter):
 
     def _left_out(self, rows: LocalRows) -> _LeftOut:
         """Return the lists of training rows, prepared for leaving out one other row."""
-        columns = FeatureColumns.of(rows)
+        columns = FeatureColumns.from_rows(rows)
         sizes = self._sizes(len(rows) - 1 - bool(self.exclude_self))
         # One extra row: whichever row is left out, the rest of the list has the right size.
         more = _Sizes(sizes.posterior + 1, sizes.region + 1, sizes.slab)
@@ -389,9 +391,9 @@ class _Lists:
     ) -> None:
         assert metrics.weights is not None
         self.columns, self.sizes = columns, sizes
-        self.given, self.weights = queries.given, metrics.weights
-        self.window = rows.window(queries, metrics, sizes.region)
-        self.region = self.window.found
+        self.X, self.weights = queries.X, metrics.weights
+        self.window = rows.find_window(queries, metrics, sizes.region)
+        self.region = self.window.indices
 
     def relevances(self) -> Matrix:
         """Return :math:`r_i` of each training row and feature, of shape (b, p)."""
@@ -402,7 +404,7 @@ class _Lists:
     def ready_to_lose_one(self, sizes: _Sizes) -> tuple[NDArray[Any], ...]:
         """Return the arrays of :class:`_LeftOut` for this block."""
         k = sizes.posterior
-        squares = self.columns.lengths(self.given, self.region, self.weights)
+        squares = self.columns.compute_weighted_squares(self.X, self.region, self.weights)
         fewer, few = mask_smallest(squares, k), mask_smallest(squares, k + 1)
         reach, counts = self._slabs(sizes.slab, sizes.slab + 1)
         return (
@@ -420,15 +422,15 @@ class _Lists:
         owner, place = find_entries_within(
             window.squares, bound_kth_smallest(window.squares, k)[1] + 2 * window.errors
         )
-        exact = self.columns.lengths(
-            self.given[owner], self.region[owner, place, None], self.weights[owner]
+        exact = self.columns.compute_weighted_squares(
+            self.X[owner], self.region[owner, place, None], self.weights[owner]
         )
         squares = np.full(self.region.shape, np.inf)
         squares[owner, place] = exact[:, 0]
         return squares
 
     def _slabs(self, *sizes: int) -> tuple[NDArray[np.float64], Singles]:
-        return self.columns.slabs(self.given, self.region, list(sizes))
+        return self.columns.find_slabs(self.X, self.region, list(sizes))
 
     def _counts(self, inside: Mask) -> Matrix:
         """Return the number of rows per class among those inside, (b, J)."""
@@ -480,7 +482,7 @@ class _LeftOut:
 
     def _replace(self, left: Indices, z: Indices, found: Matrix) -> None:
         apart = self.columns.columns[:, left] - self.columns.columns[:, z]
-        squares = self.columns.squares(apart)
+        squares = self.columns.compute_squares(apart)
         listed = _not_after(squares, left, self.region_end[z], self.region_last[z])
         apart, squares, left, z = apart[:, listed], squares[listed], left[listed], z[listed]
         lost = self.columns.indicators[left]

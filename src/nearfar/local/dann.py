@@ -150,7 +150,7 @@ class DANNClassifier(LocalVoter):
         self.n_jobs = n_jobs
 
     def _learn(self, rows: LocalRows) -> None:
-        (n, p), c = rows.given.shape, rows.n_classes
+        (n, p), c = rows.X.shape, rows.n_classes
         self._check_size("n_metric", n)
         self.n_metric_ = (
             choose_window_size(n, p, c) if self.n_metric is None else int(self.n_metric)
@@ -164,7 +164,7 @@ class DANNClassifier(LocalVoter):
             )
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
-        m = min(self.n_metric_, len(rows) - (queries.own is not None))
+        m = min(self.n_metric_, len(rows) - (queries.excluded is not None))
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
         at_work = np.arange(len(queries))
         matrices = np.empty((len(queries), rows.n_features, rows.n_features))
@@ -172,14 +172,14 @@ class DANNClassifier(LocalVoter):
         for step in range(self.n_iter):
             asked, window = queries[at_work], None
             if self.n_iter > 1:
-                window = rows.window(asked, metrics, m)
+                window = rows.find_window(asked, metrics, m)
                 new = np.ones(len(at_work), dtype=bool)
                 for before in seen:
-                    new &= (before[at_work] != window.found).any(axis=1)
+                    new &= (before[at_work] != window.indices).any(axis=1)
                 at_work, window = at_work[new], window[new]
                 asked, metrics = asked[new], metrics[new]
                 seen.append(np.full((len(queries), m), -1))
-                seen[-1][at_work] = window.found
+                seen[-1][at_work] = window.indices
             if not len(at_work):
                 break
             scatters = compute_scatters(

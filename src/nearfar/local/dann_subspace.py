@@ -200,7 +200,7 @@ class DANNSubspace(LinearLearner):
 
     def _mean_between(self, rows: LocalRows, size: int) -> Matrix:
         """Return the mean over all rows of the local between-class covariances."""
-        n, p = rows.given.shape
+        n, p = rows.X.shape
         around = self._around_sphered if self.sphere == "local" else _around
         each = 24 * n + 48 * p * p
         blocks = row_blocks(n, each, at_most=128)
@@ -215,7 +215,7 @@ class DANNSubspace(LinearLearner):
 
         Each is taken in coordinates in which its own within-class covariance is the identity.
         """
-        queries = rows.queries(rows.given[block])
+        queries = rows.make_queries(rows.X[block])
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
         scatters = compute_scatters(rows, queries, metrics, size)
         roots = compute_inverse_roots(shrink_scatters(scatters.within, self.shrinkage))
@@ -235,16 +235,16 @@ class DANNSubspace(LinearLearner):
 
 def _around(rows: LocalRows, block: slice, size: int) -> Matrix:
     """Return the sum of the between-class covariances around a block of rows."""
-    queries = rows.queries(rows.given[block])
+    queries = rows.make_queries(rows.X[block])
     metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
-    weights, radius, errors = rows.tricube(queries, metrics, size)
-    sums = rows.moments.class_sums(weights)
+    weights, radius, errors = rows.compute_tricube_weights(queries, metrics, size)
+    sums = rows.moments.compute_class_sums(weights)
     doubt = find_inaccurate_windows(sums.weights.sum(axis=1), radius, errors)
-    apart = sums.apart()[~doubt].reshape(-1, rows.n_features)
+    apart = sums.compute_between_factors()[~doubt].reshape(-1, rows.n_features)
     total = apart.T @ apart
     if doubt.any():
         again = queries[doubt], metrics[doubt]
-        anew = compute_exact_scatters(rows, *again, rows.window(*again, size))
+        anew = compute_exact_scatters(rows, *again, rows.find_window(*again, size))
         total += anew.between.sum(axis=0)
     return np.asarray(total)
 

@@ -199,7 +199,7 @@ class FriedmanClassifier(LocalVoter):
 
         def work(block: LocalQueries) -> tuple[NDArray[np.float64]]:
             half = self._cuts(rows, block).boxes[step]
-            return (np.stack([block.given - half, block.given + half], axis=2),)
+            return (np.stack([block.X - half, block.X + half], axis=2),)
 
         (found,) = self._by_block(rows, X, work)
         return found
@@ -230,7 +230,7 @@ class FriedmanClassifier(LocalVoter):
         """Return the first k rows of the last region, in the order of the last cut."""
         owner = np.repeat(np.arange(len(queries)), cut.region.shape[1])
         metrics = LocalMetrics(weights=cut.weights)
-        squares = rows.measured(queries, metrics, owner, cut.region.ravel())
+        squares = rows.measure(queries, metrics, owner, cut.region.ravel())
         squares = squares.reshape(cut.region.shape)
         order = np.argsort(squares, axis=1, kind="stable")[:, :k]
         distances = np.sqrt(np.take_along_axis(squares, order, axis=1))
@@ -284,8 +284,8 @@ class FriedmanClassifier(LocalVoter):
         cuts = self._cuts(rows, queries, k)
         distances, found = self._in_order(rows, queries, cuts, k)
         owner = np.repeat(np.arange(len(queries)), k)
-        apart = rows.apart(queries, owner, found.ravel())
-        parts = LocalMetrics(weights=cuts.weights).parts(apart, owner)
+        apart = rows.compute_differences(queries, owner, found.ravel())
+        parts = LocalMetrics(weights=cuts.weights).split_by_feature(apart, owner)
         relevance = np.mean(cuts.relevances, axis=0)
         return relevance, parts.reshape(*found.shape, -1), distances, found
 
@@ -293,7 +293,7 @@ class FriedmanClassifier(LocalVoter):
 
     def _rows(self) -> _Rows:
         rows = super()._rows()
-        return _Rows(rows.given, rows.codes, rows.n_classes, rows.scale)
+        return _Rows(rows.X, rows.codes, rows.n_classes, rows.scale)
 
     def _region_sizes(self, n: int, k: int) -> list[int]:
         sizes = [n]
@@ -304,10 +304,10 @@ class FriedmanClassifier(LocalVoter):
     def _cuts(self, rows: LocalRows, queries: LocalQueries, k: int = 1) -> _Cuts:
         """Return all cuts of a block of queries, down to n_neighbors rows, or k if k is larger."""
         assert isinstance(rows, _Rows)
-        n = len(rows) - (queries.own is not None)
+        n = len(rows) - (queries.excluded is not None)
         sizes = self._region_sizes(n, min(n, max(k, self.n_neighbors)))
         sizes += sizes if len(sizes) == 1 else []  # a cut that keeps all rows defines their order
-        numbers = rows.n_features * sizes[queries.own is None]
+        numbers = rows.n_features * sizes[queries.excluded is None]
         parts = [
             self._cut_all(rows, queries[block], sizes)
             for block in row_blocks(len(queries), 24 * numbers)
@@ -322,13 +322,13 @@ class FriedmanClassifier(LocalVoter):
 
     def _cut_all(self, rows: _Rows, queries: LocalQueries, sizes: list[int]) -> _Cuts:
         b = np.arange(len(queries))
-        box = np.full(queries.given.shape, np.inf)
+        box = np.full(queries.X.shape, np.inf)
         relevances: list[Matrix] = []
         boxes: list[Matrix] = []
         for cut in self._each_cut(rows, queries, sizes):
             if self.mode == "machete":
                 best, region = cut.best, cut.region
-                far = np.abs(rows.given[region, best[:, None]] - queries.given[b, best][:, None])
+                far = np.abs(rows.X[region, best[:, None]] - queries.X[b, best][:, None])
                 edge = np.where(cut.none, np.inf, far.max(axis=1))
                 box[b, best] = np.minimum(box[b, best], edge)
             relevances.append(cut.relevant)
@@ -339,16 +339,16 @@ class FriedmanClassifier(LocalVoter):
         """Yield the cuts from each size of region to the next."""
         columns = rows.columns
         region: Indices | None = None  # all rows, which are sorted in advance
-        if queries.own is not None:
+        if queries.excluded is not None:
             others = np.arange(len(rows) - 1)
-            region = others + (others >= queries.own[:, None])
+            region = others + (others >= queries.excluded[:, None])
         for size, kept in pairwise(sizes):
             window = int(min(size, max(self.min_window, int(self.window * size))))
             if region is None:
-                counts = rows.by_feature.counts(queries.given / columns.unit, window)
+                counts = rows.by_feature.counts(queries.X / columns.unit, window)
                 shares, variances = rows.shares, rows.variances
             else:
-                squares, variances = squares_and_variances(columns, queries.given, region)
+                squares, variances = squares_and_variances(columns, queries.X, region)
                 indicators = columns.indicators[region]
                 counts = count_in_slabs(squares, window, indicators)
                 shares = (np.ones(size, np.float32) @ indicators).astype(np.float64) / size
@@ -380,7 +380,7 @@ class _Cut(NamedTuple):
 def _nearest_of_all(
     rows: LocalRows, queries: LocalQueries, metrics: LocalMetrics, kept: int
 ) -> Indices:
-    return rows.window(queries, metrics, kept).found
+    return rows.find_window(queries, metrics, kept).indices
 
 
 def _lowest(region: Indices, scores: Matrix, kept: int) -> Indices:
@@ -421,7 +421,7 @@ def squares_and_variances(
     columns: FeatureColumns, given: Matrix, region: Indices
 ) -> tuple[NDArray[np.float64], Matrix]:
     """Return squared differences (p, b, m), in the units of ``columns``, and variances (b, p)."""
-    squares = columns.apart(given, region)
+    squares = columns.compute_differences(given, region)
     means = squares.mean(axis=2)
     np.multiply(squares, squares, out=squares)
     seconds = squares.mean(axis=2)
@@ -458,7 +458,7 @@ class _Rows(LocalRows):
 
     @cached_property
     def columns(self) -> FeatureColumns:
-        return FeatureColumns.of(self)
+        return FeatureColumns.from_rows(self)
 
     @cached_property
     def by_feature(self) -> _Sorted:

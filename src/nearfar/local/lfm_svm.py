@@ -213,7 +213,7 @@ class LFMSVMClassifier(LocalVoter):
         rows = self._rows()
 
         def work(block: LocalQueries) -> tuple[Matrix, Mask]:
-            points, found = block.given.copy(), np.zeros(len(block), dtype=np.bool_)
+            points, found = block.X.copy(), np.zeros(len(block), dtype=np.bool_)
             for i, asking, others in self._by_pair(rows, block):
                 machine = self.svcs_[i]
                 near, there = machine.boundary(block.standard[asking], others)
@@ -238,7 +238,9 @@ class LFMSVMClassifier(LocalVoter):
             Weights for standardized features. Each row sums to 1.
         """
         rows = self._rows()
-        (found,) = self._by_block(rows, X, lambda block: (self._metrics(rows, block).diagonals(),))
+        (found,) = self._by_block(
+            rows, X, lambda block: (self._metrics(rows, block).get_diagonals(),)
+        )
         return found
 
     # ------------------------------------------------------------------ fit
@@ -287,7 +289,7 @@ class LFMSVMClassifier(LocalVoter):
         if not one_sided:
             return 0
         for block in row_blocks(n, 48 * n, at_most=self.at_once):
-            queries = rows.queries(rows.given[block])
+            queries = rows.make_queries(rows.X[block])
             for i, asking, others in self._by_pair(rows, queries):
                 if i in one_sided:
                     found = self.svcs_[i].boundary(queries.standard[asking], others)[1]
@@ -316,7 +318,7 @@ class LFMSVMClassifier(LocalVoter):
             if self.normalize_gradient:
                 lengths = np.sqrt(np.square(normals).sum(axis=1, keepdims=True))
                 normals /= np.where(lengths > 0, lengths, 1.0)
-            reach = self.D_[i] - _to_vectors(machine, some.standard, some.own)
+            reach = self.D_[i] - _to_vectors(machine, some.standard, some.excluded)
             reach[~found | ~np.isfinite(reach)] = 0.0
             if self.clip:
                 reach = np.maximum(reach, 0.0)
@@ -344,13 +346,15 @@ def two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
     b, J = len(queries), rows.n_classes
     if J == 2:
         return np.tile(np.arange(2), (b, 1))
-    size = min(PAIR_VOTERS, len(rows) - (queries.own is not None))
+    size = min(PAIR_VOTERS, len(rows) - (queries.excluded is not None))
     metrics = LocalMetrics.euclidean(b, rows.n_features)
-    voters = rows.codes[rows.window(queries, metrics, size).found] + J * np.arange(b)[:, None]
+    voters = (
+        rows.codes[rows.find_window(queries, metrics, size).indices] + J * np.arange(b)[:, None]
+    )
     counts = np.bincount(voters.ravel(), minlength=b * J).reshape(b, J)
     order = np.argsort(rows.codes, kind="stable")
     starts = np.searchsorted(rows.codes[order], np.arange(J))
-    squares, _ = rows.squared_distances(queries, metrics)
+    squares, _ = rows.compute_squared_distances(queries, metrics)
     # Single precision makes distances equal that differ only by rounding.
     nearest = np.minimum.reduceat(squares[:, order], starts, axis=1).astype(np.float32)
     first_two = np.lexsort((nearest, -counts), axis=1)[:, :2]

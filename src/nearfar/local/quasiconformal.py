@@ -189,11 +189,11 @@ class QuasiconformalClassifier(LocalVoter):
     def _counts(self, rows: LocalRows, queries: LocalQueries) -> Matrix:
         """Return the class counts among the nearest rows of each query."""
         euclidean = LocalMetrics.euclidean(len(queries), rows.n_features)
-        found = rows.window(queries, euclidean, self._n_counted(rows, queries)).found
+        found = rows.find_window(queries, euclidean, self._n_counted(rows, queries)).indices
         return counts_of(rows.codes[found], rows.n_classes)
 
     def _n_counted(self, rows: LocalRows, queries: LocalQueries) -> int:
-        return min(self.n_posterior_, len(rows) - (queries.own is not None))
+        return min(self.n_posterior_, len(rows) - (queries.excluded is not None))
 
     def _smoothed(self, counts: Matrix, totals: Any) -> Matrix:
         added = float(self.smoothing)
@@ -222,7 +222,7 @@ class QuasiconformalClassifier(LocalVoter):
 
     def _rows(self) -> LocalRows:
         rows = super()._rows()
-        return _Rows(rows.given, rows.codes, rows.n_classes, rows.scale, self)
+        return _Rows(rows.X, rows.codes, rows.n_classes, rows.scale, self)
 
     def distance_at(self, X: ArrayLike) -> Matrix:
         """Return the squared distance D from each point to all training points.
@@ -247,9 +247,9 @@ class QuasiconformalClassifier(LocalVoter):
         leader = here.argmax(axis=1)
         top = here[b, leader]
         shares = self.posterior_.T[leader]
-        if queries.own is not None:
+        if queries.excluded is not None:
             assert isinstance(rows, _Rows)
-            owner, row, counts, total = rows.left_out.changed(queries.own, leader)
+            owner, row, counts, total = rows.left_out.changed(queries.excluded, leader)
             added = float(self.smoothing)
             shares[owner, row] = (counts + added) / (total + added * rows.n_classes)
         return (1 - shares) / top[:, None], (1 - top) / top
@@ -275,8 +275,8 @@ class QuasiconformalClassifier(LocalVoter):
     def _found(self, rows: LocalRows, queries: LocalQueries, k: int) -> tuple[Matrix, Indices]:
         D, stretch, here, squares, errors = self._distances(rows, queries)
         b = np.arange(len(D))
-        if queries.own is not None:
-            D[b, queries.own] = np.inf
+        if queries.excluded is not None:
+            D[b, queries.excluded] = np.inf
         most = stretch.max(axis=1)
         slack = here * most * errors + 16 * np.finfo(np.float64).eps * (most**2 + here**2)
         cut = find_kth_smallest(D, k)
@@ -293,7 +293,7 @@ class QuasiconformalClassifier(LocalVoter):
             D[crowded] = np.where(far, np.inf, D[crowded])
         owner, found = find_entries_within(D, cut + 2 * slack)
         each = np.broadcast_to(self.precision_, (len(D), *self.precision_.shape))
-        exact = rows.measured(queries, LocalMetrics(full=each), owner, found)
+        exact = rows.measure(queries, LocalMetrics(full=each), owner, found)
         values = self._kernel(stretch[owner, found], here[owner], exact)
         order = np.lexsort((found, exact, values, owner))
         best = order[np.searchsorted(owner, b)[:, None] + np.arange(k)]
@@ -309,7 +309,9 @@ class QuasiconformalClassifier(LocalVoter):
         distances, found = self._found(rows, queries, k)
         metrics = self._metrics(rows, queries)
         owner = np.repeat(np.arange(len(queries)), k)
-        parts = metrics.parts(rows.apart(queries, owner, found.ravel()), owner)
+        parts = metrics.split_by_feature(
+            rows.compute_differences(queries, owner, found.ravel()), owner
+        )
         return self._relevance(rows, metrics), parts.reshape(*found.shape, -1), distances, found
 
     @classmethod
@@ -349,7 +351,7 @@ class _Rows(LocalRows):
 
     def _list(self, queries: LocalQueries, k: int) -> Indices:
         euclidean = LocalMetrics.euclidean(len(queries), self.n_features)
-        return self.nearest(queries, euclidean, min(k, len(self) - 1))[1]
+        return self.find_nearest(queries, euclidean, min(k, len(self) - 1))[1]
 
 
 class _LeftOut:

@@ -114,9 +114,9 @@ class ShortFukunagaClassifier(LocalVoter):
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
         b, p = queries.standard.shape
-        m = min(self.n_metric_, len(rows) - (queries.own is not None))
-        window = rows.window(queries, LocalMetrics.euclidean(b, p), m)
-        sums = rows.moments.class_sums(rows.moments.spread(window.found, 1.0))
+        m = min(self.n_metric_, len(rows) - (queries.excluded is not None))
+        window = rows.find_window(queries, LocalMetrics.euclidean(b, p), m)
+        sums = rows.moments.compute_class_sums(rows.moments.make_dense_weights(window.indices, 1.0))
         weights = np.full((b, p), float(self.epsilon))
         return LocalMetrics(weights=weights, directions=between_two(sums)[:, None, :])
 

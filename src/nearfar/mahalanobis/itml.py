@@ -207,12 +207,12 @@ class _Slack:
         self.pairs, self.alike, self.bounds, self.gamma = pairs, alike, bounds, gamma
 
     def __call__(self, B: Matrix) -> tuple[float, Matrix]:
-        Z = self.pairs.mapped(B)
+        Z = self.pairs.map_differences(B)
         over = self._over(np.einsum("ij,ij->i", Z, Z))
         if not (over > -1).all():
             return np.inf, np.zeros_like(B)
         value = self.gamma * float(np.sum(over - np.log1p(over)))
-        return value, 2 * self.pairs.pulled(Z, self._slopes(over))
+        return value, 2 * self.pairs.compute_half_gradient(Z, self._slopes(over))
 
     def pull(self) -> Matrix:
         """Return half of the strongest pull of similar pairs (slopes of at most γ/u)."""
@@ -220,7 +220,7 @@ class _Slack:
 
     def multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float]]:
         """Return the scatter of sλ and the function θ ↦ γ Σ log(1 - θ s λ ξ⁰/γ)."""
-        over = self._over(self.pairs.squared(B))
+        over = self._over(self.pairs.compute_squared_lengths(B))
         slopes = self._slopes(over)
         shares = slopes * self.bounds / self.gamma
         return (

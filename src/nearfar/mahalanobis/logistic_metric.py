@@ -344,18 +344,18 @@ class _Full(_Likelihood):
         return np.append((lengths[:, None] * axes)[:n_rows] @ self.unwhite, point[-1])
 
     def squared(self, point: Vector) -> Vector:
-        return self.inner.squared(self.factor(point))
+        return self.inner.compute_squared_lengths(self.factor(point))
 
     def components(self, point: Vector) -> Matrix:
         return self.factor(point) @ self.white.T
 
     def objective(self, point: Vector) -> tuple[float, Vector]:
         L = self.factor(point)
-        Z = self.inner.mapped(L)
+        Z = self.inner.map_differences(L)
         loss, slopes, _ = self.judged(np.einsum("ij,ij->i", Z, Z), point[-1])
         LK = L @ self.metric
         B = LK @ L.T
-        gradient = 2 * (self.inner.pulled(Z, slopes) + self.l2 * B @ LK)
+        gradient = 2 * (self.inner.compute_half_gradient(Z, slopes) + self.l2 * B @ LK)
         return loss + self.l2 / 2 * float(np.vdot(B, B)), np.append(gradient, -slopes.sum())
 
     def bound(self, point: Vector) -> float:
@@ -409,7 +409,7 @@ class _Axes(_Likelihood):
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float, axes: Matrix) -> None:
         super().__init__(pairs, sign, l2)
         self.axes = fix_signs(axes.T).T
-        W = pairs.mapped(self.axes.T) ** 2
+        W = pairs.map_differences(self.axes.T) ** 2
         means = W.mean(axis=0)
         used = means > _EMPTY * means.max()
         self.units = np.where(used, 1 / (means + _PLAIN * means.mean()), 0.0)

@@ -211,9 +211,9 @@ class _Residuals:
         self.weights = weights
 
     def __call__(self, B: Matrix) -> tuple[float, Matrix]:
-        Z = self.pairs.mapped(B)
+        Z = self.pairs.map_differences(B)
         value, slopes = self._slopes(np.einsum("ij,ij->i", Z, Z))
-        return value, 2 * self.pairs.pulled(Z, slopes)
+        return value, 2 * self.pairs.compute_half_gradient(Z, slopes)
 
     def pull(self) -> Matrix:
         """Return half of the strongest pull of near pairs, whose slopes are at most w."""
@@ -224,7 +224,7 @@ class _Residuals:
 
         The loss is homogeneous of degree one, so nothing is subtracted from the bound.
         """
-        return self.pairs.scatter(self._slopes(self.pairs.squared(B))[1]), None
+        return self.pairs.scatter(self._slopes(self.pairs.compute_squared_lengths(B))[1]), None
 
     def _slopes(self, squared: Vector) -> tuple[float, Vector]:
         """Return the value and its slopes in the squared distances of near, then of far pairs."""

@@ -347,13 +347,13 @@ class _MeanDistance:
         self.differences, self.n_pairs = differences, differences.n_pairs
         self._squares: Matrix | None = None
         if diagonal:
-            self._squares = differences.mapped(np.eye(differences.points.shape[1])) ** 2
+            self._squares = differences.map_differences(np.eye(differences.points.shape[1])) ** 2
 
     def lengths(self, L: Matrix) -> Vector:
         """Return the distance of each pair under L, not normalized."""
         if self._squares is not None:
             return np.sqrt(self._squares @ L**2)
-        return np.sqrt(self.differences.squared(L))
+        return np.sqrt(self.differences.compute_squared_lengths(L))
 
     def mean(self, L: Matrix) -> float:
         """Return the objective."""
@@ -366,9 +366,9 @@ class _MeanDistance:
             r = self.lengths(L)
             slopes = L * (self._squares.T @ _inverse(r))
         else:
-            Z = self.differences.mapped(L)
+            Z = self.differences.map_differences(L)
             r = np.sqrt(np.einsum("ij,ij->i", Z, Z))
-            slopes = self.differences.pulled(Z, _inverse(r))
+            slopes = self.differences.compute_half_gradient(Z, _inverse(r))
         value = float(r.mean()) / norm
         return -value, (value / norm**2) * L - slopes / (self.n_pairs * norm)
 

@@ -306,7 +306,8 @@ class _Program:
         """Return how far each triplet is from its margin: 1 + d²(near) - d²(far)."""
         values, axes = descending_eigh((self.basis * weights[:, None]).T @ self.basis)
         L = (axes * np.sqrt(np.maximum(values, 0.0))).T
-        return 1 + self.near.squared(L)[self.near_of] - self.far.squared(L)[self.far_of]
+        near, far = self.near.compute_squared_lengths(L), self.far.compute_squared_lengths(L)
+        return 1 + near[self.near_of] - far[self.far_of]
 
     def gains(self, multipliers: Vector) -> Vector:
         """Return the first-order decrease of the hinges per unit of weight on each direction."""
@@ -446,7 +447,7 @@ class _Program:
         gains = np.zeros((len(r), len(c)))
         for sign, k in ((1, 2), (-1, 1)):
             pairs = PairDifferences(self.points, self.triplets[r][:, [0, k]])
-            gains += sign * pairs.mapped(basis) ** 2
+            gains += sign * pairs.map_differences(basis) ** 2
         answer = optimize.linprog(
             -np.ones(len(r)),
             A_ub=gains.T,

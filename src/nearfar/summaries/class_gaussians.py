@@ -46,7 +46,7 @@ class ClassGaussians:
 
 
 def fit_class_gaussians(
-    statistics: ClassStatistics, shrinkage: Shrinkage, what: str = "class"
+    statistics: ClassStatistics, shrinkage: Shrinkage, noun: str = "class"
 ) -> ClassGaussians:
     r"""Return the means and regular covariances of the classes.
 
@@ -57,7 +57,7 @@ def fit_class_gaussians(
     and a singular covariance raises ``ValueError`` for g = 0, because divergences from it are
     infinite. With "auto", they are :math:`\Sigma_i` if none of them has an eigenvalue below 0.001
     in units of :math:`S_w`, else :math:`0.7 \Sigma_i + 0.3 S_w`, which is invariant to the units of
-    the features. A class whose rows are all equal gets the pooled covariance. ``what`` is the noun
+    the features. A class whose rows are all equal gets the pooled covariance. ``noun`` is the noun
     for a class in messages.
     """
     B, image, _, W = regularize_within(statistics, shrinkage, standardize=True)
@@ -74,7 +74,7 @@ def fit_class_gaussians(
     if is_thin(image):
         g = AUTO_CLASS_SHRINKAGE if shrinkage == "auto" else float(shrinkage)
         if g == 0:
-            _raise_singular(statistics, int(np.argmin(statistics.counts)), what)
+            _raise_singular(statistics, int(np.argmin(statistics.counts)), noun)
         dot = make_covariance_product(image, shrinkage=g, target=target)
     else:
         dot = compute_class_covariances(image)
@@ -83,7 +83,7 @@ def fit_class_gaussians(
             floor = _NEARLY_SINGULAR if shrinkage == "auto" else _SINGULAR
             singular = find_singular_covariance(dot, floor)
             if singular is not None and shrinkage != "auto":
-                _raise_singular(statistics, singular, what)
+                _raise_singular(statistics, singular, noun)
             g = AUTO_CLASS_SHRINKAGE if singular is not None else 0.0
         dot = (1 - g) * dot + g * target
     # Use means relative to the common mean, so that an offset of the data does not lose digits.
@@ -129,14 +129,14 @@ def make_covariance_product(
     # without scatter any divisor will do.
     roots = np.sqrt(np.where(empty, 1.0, statistics.weights - ddof))
     factors = [H / root for H, root in zip(statistics.class_factors(), roots, strict=True)]
-    shares = np.where(empty, 0.0, roots**2) / statistics.total_weight
+    fractions = np.where(empty, 0.0, roots**2) / statistics.total_weight
 
     def dot(U: Matrix) -> Matrix:
         products = np.empty((len(factors), *U.shape))
         for k, H in enumerate(factors):
             products[k] = H.T @ (H @ U)
         if empty.any():
-            products[empty] = np.tensordot(shares, products, axes=1)
+            products[empty] = np.tensordot(fractions, products, axes=1)
         if shrinkage:
             products *= 1 - shrinkage
             products += shrinkage * (U if target is None else target @ U)
@@ -166,9 +166,9 @@ def find_singular_covariance(covariances: Matrix, floor: float) -> int | None:
     return None
 
 
-def _raise_singular(statistics: ClassStatistics, k: int, what: str) -> None:
+def _raise_singular(statistics: ClassStatistics, k: int, noun: str) -> None:
     label, count = statistics.classes.tolist()[k], int(statistics.counts[k])
     raise ValueError(
-        f"The covariance of {what} {label!r} ({count} rows, {statistics.n_features} features) is "
+        f"The covariance of {noun} {label!r} ({count} rows, {statistics.n_features} features) is "
         "singular, so divergences from it are infinite. Use shrinkage='auto' or a number above 0."
     )

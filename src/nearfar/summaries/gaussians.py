@@ -35,13 +35,12 @@ AUTO_RIDGE = 1.0
 #: sets, because all neighborhoods have the same number of points.
 AUTO_LOCAL_RIDGE = 0.01
 # Maximum number of vectors of a set whose moments are computed in one matrix product.
-_SMALL = 1024
+_MAX_PRODUCT_VECTORS = 1024
 # Maximum relative difference between a covariance and its transpose.
-_ASYMMETRY = 1e-6
-# Upper limit for the rounding error of a zero variance, relative to the variances, per feature.
-# (A true variance of 1e-15 of the others, the smallest that can be distinguished from it, is a
-# hundred times larger.)
-_LOST = 16 * np.finfo(np.float64).eps
+_MAX_ASYMMETRY = 1e-6
+# Upper limit for the rounding error of a variance that should be 0, as a fraction of the other
+# variances, per feature.
+_MAX_ROUNDING = 16 * np.finfo(np.float64).eps
 
 
 class Gaussians(Immutable):
@@ -125,13 +124,13 @@ class Gaussians(Immutable):
         ridge: ArrayLike | None = None,
         names: ArrayLike | None = None,
     ) -> None:
-        mu = _finite(means, "means", "(n, p)", 2)
+        mu = _check_finite(means, "means", "(n, p)", 2)
         n, p = mu.shape
         if p == 0:
             raise ValueError("means have 0 features; at least one is required.")
-        called = None if names is None else np.asarray(names).astype(str)
-        if called is not None and called.shape != (n,):
-            raise ValueError(f"names must have shape ({n},); got {called.shape}.")
+        checked_names = None if names is None else np.asarray(names).astype(str)
+        if checked_names is not None and checked_names.shape != (n,):
+            raise ValueError(f"names must have shape ({n},); got {checked_names.shape}.")
         if (covariances is None) == (factors is None):
             raise ValueError("Pass either covariances, or factors and ridge.")
         if covariances is not None:
@@ -139,12 +138,12 @@ class Gaussians(Immutable):
                 raise ValueError(
                     "ridge cannot be used with covariances. Pass it with factors only."
                 )
-            S = _finite(covariances, "covariances", "(n, p, p)", 3)
+            S = _check_finite(covariances, "covariances", "(n, p, p)", 3)
             if S.shape != (n, p, p):
                 raise ValueError(f"covariances must have shape {(n, p, p)}; got {S.shape}.")
-            self._set(mu, _symmetric(S, called), None, None, called, None)
+            self._set(mu, _check_symmetric(S, checked_names), None, None, checked_names, None)
             return
-        Z = _finite(factors, "factors", "(n, p, r)", 3)
+        Z = _check_finite(factors, "factors", "(n, p, r)", 3)
         if Z.shape[:2] != (n, p):
             raise ValueError(f"factors must have shape ({n}, {p}, r); got {Z.shape}.")
         if Z.shape[2] == 0:
@@ -161,9 +160,10 @@ class Gaussians(Immutable):
         if bad.any():
             k = int(np.argmax(bad))
             raise ValueError(
-                f"ridge must be above 0; the ridge of {_one(k, called)} is {levels[k]}."
+                f"ridge must be above 0; the ridge of {_describe_gaussian(k, checked_names)} is "
+                f"{levels[k]}."
             )
-        self._set(mu, None, Z, levels, called, None)
+        self._set(mu, None, Z, levels, checked_names, None)
 
     def _set(
         self,
@@ -284,18 +284,18 @@ class Gaussians(Immutable):
         n, p = sets.shape
         divisors = np.maximum(sets.sizes - ddof, 1)
         rank = min(int(sets.sizes.max()) - 1, p)
-        thin = _is_thin(storage, rank, p, ridge)
+        is_low_rank = _uses_low_rank(storage, rank, p, ridge)
         means = np.empty((n, p))
-        stack = np.zeros((n, p, max(rank, 1)) if thin else (n, p, p))
+        stack = np.zeros((n, p, max(rank, 1)) if is_low_rank else (n, p, p))
         for k, rows in enumerate(sets):
-            moments = _thin_moments(rows) if thin else _moments(sets, k)
+            moments = _compute_factored_moments(rows) if is_low_rank else _compute_moments(sets, k)
             means[k] = moments.mean
             stack[k, :, : moments.spread.shape[1]] = moments.spread
         _check_overflow(stack, means)
-        stack /= (np.sqrt(divisors) if thin else divisors)[:, None, None]
-        traces = _traces(stack, thin)
-        shares = _shrinkage_shares(sets, shrinkage, traces)
-        gamma = _ridge_of(ridge, AUTO_RIDGE, traces / p, sets.X)
+        stack /= (np.sqrt(divisors) if is_low_rank else divisors)[:, None, None]
+        traces = _compute_traces(stack, is_low_rank)
+        weights = _compute_shrinkage_weights(sets, shrinkage, traces)
+        gamma = _choose_ridge(ridge, AUTO_RIDGE, traces / p, sets.X)
         if ridge != "auto" and gamma > np.median(traces) / p > 0:
             warn(
                 f"ridge={gamma:g} exceeds the median variance of the sets, "
@@ -303,11 +303,11 @@ class Gaussians(Immutable):
                 "data, or use ridge='auto'.",
                 UserWarning,
             )
-        levels = shares * traces / p + gamma
+        levels = weights * traces / p + gamma
         if gamma == 0:
-            _refuse_singular(sets, levels)
-        stack *= (np.sqrt(1 - shares) if thin else 1 - shares)[:, None, None]
-        if thin:
+            _raise_if_singular(sets, levels)
+        stack *= (np.sqrt(1 - weights) if is_low_rank else 1 - weights)[:, None, None]
+        if is_low_rank:
             return cls._of(means, None, stack, levels, sets.names, gamma)
         stack[:, np.arange(p), np.arange(p)] += levels[:, None]
         return cls._of(means, stack, None, None, sets.names, gamma)
@@ -411,7 +411,9 @@ class Gaussians(Immutable):
                 )
         else:
             check_parameter(owner, "n_neighbors", n_neighbors, [integer(1)])
-            near = _neighbors(points, None if queries is None else centers, n_neighbors, recognize)
+            near = _find_neighbors(
+                points, None if queries is None else centers, n_neighbors, recognize
+            )
         m = near.shape[1]
         if m < 1 or (form == "raw" and m < 2):
             raise ValueError(
@@ -419,8 +421,8 @@ class Gaussians(Immutable):
                 f"which divides by n_neighbors{' - 1' * (form == 'raw')}; got {m}."
             )
         n, p = centers.shape
-        thin = _is_thin(storage, m, p, ridge)
-        means, stack = np.array(centers), np.empty((n, p, m) if thin else (n, p, p))
+        is_low_rank = _uses_low_rank(storage, m, p, ridge)
+        means, stack = np.array(centers), np.empty((n, p, m) if is_low_rank else (n, p, p))
         # Maps the m + 1 points of a neighborhood to an m-row factor of its covariance. The column
         # of the row itself is omitted, because its deviation from itself is 0.
         helmert = linalg.helmert(m + 1)[:, 1:] / np.sqrt(m)
@@ -431,12 +433,12 @@ class Gaussians(Immutable):
                 spread = helmert @ spread
             else:
                 spread /= np.sqrt(m - 1)
-            turned = spread.transpose(0, 2, 1)
-            stack[block] = turned if thin else turned @ spread
+            transposed = spread.transpose(0, 2, 1)
+            stack[block] = transposed if is_low_rank else transposed @ spread
         _check_overflow(stack, means)
-        traces = _traces(stack, thin)
-        gamma = _ridge_of(ridge, AUTO_LOCAL_RIDGE, traces / p, points)
-        if thin:
+        traces = _compute_traces(stack, is_low_rank)
+        gamma = _choose_ridge(ridge, AUTO_LOCAL_RIDGE, traces / p, points)
+        if is_low_rank:
             return cls._of(means, None, stack, np.full(n, gamma), None, gamma)
         stack[:, np.arange(p), np.arange(p)] += gamma
         return cls._of(means, stack, None, None, None, gamma)
@@ -456,33 +458,35 @@ class Gaussians(Immutable):
         -------
         Gaussians
         """
-        given = list(parts)
-        if not given:
+        gaussians_list = list(parts)
+        if not gaussians_list:
             raise ValueError("parts is empty; pass at least one Gaussians object.")
-        for k, part in enumerate(given):
+        for k, part in enumerate(gaussians_list):
             if not isinstance(part, Gaussians):
                 raise TypeError(f"parts[{k}] must be Gaussians; got {type(part).__name__}.")
-            if part.n_features != given[0].n_features:
+            if part.n_features != gaussians_list[0].n_features:
                 raise ValueError(
                     f"parts[{k}] has {count(part.n_features, 'feature')}, but parts[0] has "
-                    f"{given[0].n_features}; they must match."
+                    f"{gaussians_list[0].n_features}; they must match."
                 )
-        means = np.concatenate([part.means for part in given])
-        names = [part.names for part in given if part.names is not None]
-        called = np.concatenate(names) if len(names) == len(given) else None
-        added = {part.added_ridge for part in given}
-        ridge = added.pop() if len(added) == 1 else None
-        if all(part.is_low_rank for part in given):
-            widest = max(part.rank for part in given)
-            factors = np.zeros((*means.shape, widest))
-            starts = np.cumsum([0] + [len(part) for part in given])
-            for start, part in zip(starts, given, strict=False):
+        means = np.concatenate([part.means for part in gaussians_list])
+        names = [part.names for part in gaussians_list if part.names is not None]
+        all_names = np.concatenate(names) if len(names) == len(gaussians_list) else None
+        added_ridges = {part.added_ridge for part in gaussians_list}
+        ridge = added_ridges.pop() if len(added_ridges) == 1 else None
+        if all(part.is_low_rank for part in gaussians_list):
+            max_rank = max(part.rank for part in gaussians_list)
+            factors = np.zeros((*means.shape, max_rank))
+            starts = np.cumsum([0] + [len(part) for part in gaussians_list])
+            for start, part in zip(starts, gaussians_list, strict=False):
                 assert part.factors is not None
                 factors[start : start + len(part), :, : part.rank] = part.factors
-            levels = np.concatenate([part.ridge for part in given if part.ridge is not None])
-            return cls._of(means, None, factors, levels, called, ridge)
-        stack = np.concatenate([part.covariances for part in given])
-        return cls._of(means, stack, None, None, called, ridge)
+            levels = np.concatenate(
+                [part.ridge for part in gaussians_list if part.ridge is not None]
+            )
+            return cls._of(means, None, factors, levels, all_names, ridge)
+        stack = np.concatenate([part.covariances for part in gaussians_list])
+        return cls._of(means, stack, None, None, all_names, ridge)
 
     # ------------------------------------------------------------------ properties
 
@@ -524,16 +528,16 @@ class Gaussians(Immutable):
         except np.linalg.LinAlgError:
             k = next(k for k, matrix in enumerate(stack) if not _is_definite(matrix))
             raise ValueError(
-                f"The covariance of {_one(k, self.names)} is not positive definite, so "
-                "distances from it are infinite. Give a larger ridge, or shrinkage."
+                f"The covariance of {_describe_gaussian(k, self.names)} is not positive definite, "
+                "so distances from it are infinite. Give a larger ridge, or shrinkage."
             ) from None
-        left = np.square(np.diagonal(factors, axis1=1, axis2=2))
-        lost = _LOST * self.n_features * np.diagonal(stack, axis1=1, axis2=2)
-        bad = (left <= lost).any(axis=1)
+        conditional_variances = np.square(np.diagonal(factors, axis1=1, axis2=2))
+        rounding_errors = _MAX_ROUNDING * self.n_features * np.diagonal(stack, axis1=1, axis2=2)
+        bad = (conditional_variances <= rounding_errors).any(axis=1)
         if bad.any():
             raise ValueError(
-                f"The covariance of {_one(int(np.argmax(bad)), self.names)} is numerically "
-                "singular. Give a larger ridge, or shrinkage."
+                f"The covariance of {_describe_gaussian(int(np.argmax(bad)), self.names)} is "
+                "numerically singular. Give a larger ridge, or shrinkage."
             )
         return factors
 
@@ -559,9 +563,9 @@ class Gaussians(Immutable):
         if isinstance(key, Integral) and not isinstance(key, bool):
             k = check_index(int(key), len(self))
             return self.means[k], self[k : k + 1].covariances[0]
-        chosen = key if isinstance(key, slice) else convert_key(key, len(self))
+        rows = key if isinstance(key, slice) else convert_key(key, len(self))
         arrays = (self.means, vars(self)["_covariances"], self.factors, self.ridge, self.names)
-        return self._of(*(None if a is None else a[chosen] for a in arrays), self.added_ridge)
+        return self._of(*(None if a is None else a[rows] for a in arrays), self.added_ridge)
 
     def __repr__(self) -> str:
         kind = f"rank={self.rank} plus ridge" if self.is_low_rank else "dense"
@@ -595,21 +599,21 @@ class _Moments(NamedTuple):
     spread: Matrix  # the scatter (p, p), or its factor (p, t - 1)
 
 
-def _moments(sets: Sets, k: int) -> _Moments:
+def _compute_moments(sets: Sets, k: int) -> _Moments:
     start, stop = sets.offsets[k], sets.offsets[k + 1]
     rows = sets.X[start:stop]
     shift = rows.mean(axis=0, dtype=np.float64)
-    if len(rows) <= _SMALL:
+    if len(rows) <= _MAX_PRODUCT_VECTORS:
         centered = np.subtract(rows, shift, dtype=np.float64)
         first, second = np.ones(len(rows)) @ centered, centered.T @ centered
     else:
         sums, second = compute_moments(sets.X, np.arange(start, stop), shift, None, exact=True)
         first = sums[0]
-    rest = first / len(rows)
-    return _Moments(shift + rest, second - np.outer(first, rest))
+    offset = first / len(rows)
+    return _Moments(shift + offset, second - np.outer(first, offset))
 
 
-def _thin_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
+def _compute_factored_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
     mean = rows.mean(axis=0, dtype=np.float64)
     t, p = rows.shape
     if t == 1:
@@ -620,40 +624,44 @@ def _thin_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
     return _Moments(mean, spread.T)
 
 
-def _traces(stack: Matrix, thin: bool) -> Matrix:
-    if thin:
+def _compute_traces(stack: Matrix, is_low_rank: bool) -> Matrix:
+    if is_low_rank:
         return np.asarray(np.einsum("kij,kij->k", stack, stack))
     return np.trace(stack, axis1=1, axis2=2)
 
 
-def _shrinkage_shares(sets: Sets, shrinkage: CovarianceShrinkage, traces: Matrix) -> Matrix:
+def _compute_shrinkage_weights(
+    sets: Sets, shrinkage: CovarianceShrinkage, traces: Matrix
+) -> Matrix:
     """Return the weight of the identity that is mixed into the covariance of each set."""
     if shrinkage is None:
         return np.zeros(len(sets))
-    spread = (sets.sizes > 1) & (traces > 0)
+    is_shrunk = (sets.sizes > 1) & (traces > 0)
     if isinstance(shrinkage, str):
-        estimate = ledoit_wolf_shrinkage if shrinkage == "ledoit_wolf" else _oas_share
-        of_each = (estimate(rows) if yes else 0 for rows, yes in zip(sets, spread, strict=True))
-        return np.fromiter(of_each, np.float64, len(sets))
-    return np.where(spread, float(shrinkage), 0.0)
+        estimate = ledoit_wolf_shrinkage if shrinkage == "ledoit_wolf" else _estimate_oas_weight
+        weights = (
+            estimate(rows) if shrinks else 0 for rows, shrinks in zip(sets, is_shrunk, strict=True)
+        )
+        return np.fromiter(weights, np.float64, len(sets))
+    return np.where(is_shrunk, float(shrinkage), 0.0)
 
 
-def _oas_share(rows: NDArray[np.floating[Any]]) -> float:
+def _estimate_oas_weight(rows: NDArray[np.floating[Any]]) -> float:
     return float(oas(rows)[1])
 
 
-def _ridge_of(
-    ridge: float | str, share: float, variances: Matrix, X: NDArray[np.floating[Any]]
+def _choose_ridge(
+    ridge: float | str, factor: float, variances: Matrix, X: NDArray[np.floating[Any]]
 ) -> float:
     if not isinstance(ridge, str):
         return float(ridge)
     # If all sets are single vectors they have no variance. Use the variance of X, or 1 if it is 0.
     typical = float(np.median(variances)) or float(variances.mean())
     typical = typical or float(X.var(axis=0, dtype=np.float64).mean())
-    return share * typical or 1.0
+    return factor * typical or 1.0
 
 
-def _is_thin(storage: Storage, rank: int, p: int, ridge: float | str) -> bool:
+def _uses_low_rank(storage: Storage, rank: int, p: int, ridge: float | str) -> bool:
     if storage == "auto":
         return ridge != 0 and is_low_rank_cheaper(rank, p)
     if storage == "low_rank" and ridge == 0:
@@ -661,18 +669,18 @@ def _is_thin(storage: Storage, rank: int, p: int, ridge: float | str) -> bool:
     return storage == "low_rank"
 
 
-def _refuse_singular(sets: Sets, levels: Matrix) -> None:
-    few = (sets.sizes <= sets.n_features) & (levels == 0)
-    if few.any():
-        k = int(np.argmax(few))
+def _raise_if_singular(sets: Sets, levels: Matrix) -> None:
+    is_singular = (sets.sizes <= sets.n_features) & (levels == 0)
+    if is_singular.any():
+        k = int(np.argmax(is_singular))
         raise ValueError(
-            f"{sets.called(k)} has {count(int(sets.sizes[k]), 'vector')} of "
+            f"{sets.describe(k)} has {count(int(sets.sizes[k]), 'vector')} of "
             f"{count(sets.n_features, 'feature')}: its covariance is singular. Pass "
             'ridge="auto" or a number above 0.'
         )
 
 
-def _neighbors(
+def _find_neighbors(
     points: Matrix, queries: Matrix | None, n_neighbors: int, recognize: bool
 ) -> NDArray[np.intp]:
     if queries is None:
@@ -686,8 +694,8 @@ def _neighbors(
         )
     distances, near = kneighbors(points, queries, n_neighbors=n_neighbors + 1)
     # If several rows equal the query, any of them can be removed, because they are the same point.
-    known = distances[:, 0] == 0
-    return np.where(known[:, None], near[:, 1:], near[:, :-1])
+    is_row = distances[:, 0] == 0
+    return np.where(is_row[:, None], near[:, 1:], near[:, :-1])
 
 
 # ---------------------------------------------------------------------- checks
@@ -704,7 +712,7 @@ def _check_overflow(stack: Matrix, means: Matrix) -> None:
             raise ValueError("Squares of the data overflow. Divide the data by a constant.")
 
 
-def _finite(values: Any, name: str, shape: str, ndim: int) -> Matrix:
+def _check_finite(values: Any, name: str, shape: str, ndim: int) -> Matrix:
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -713,8 +721,8 @@ def _finite(values: Any, name: str, shape: str, ndim: int) -> Matrix:
         raise ValueError(f"{name} must have shape {shape}; got {array.shape}.")
     bad = ~np.isfinite(array)
     if bad.any():
-        where = np.unravel_index(np.argmax(bad), array.shape)
-        raise ValueError(f"{name} must be finite; Gaussian {where[0]} has {array[where]}.")
+        position = np.unravel_index(np.argmax(bad), array.shape)
+        raise ValueError(f"{name} must be finite; Gaussian {position[0]} has {array[position]}.")
     return array
 
 
@@ -726,17 +734,17 @@ def _is_definite(matrix: Matrix) -> bool:
     return True
 
 
-def _symmetric(S: Matrix, names: NDArray[Any] | None) -> Matrix:
-    turned = S.transpose(0, 2, 1)
+def _check_symmetric(S: Matrix, names: NDArray[Any] | None) -> Matrix:
+    transposed = S.transpose(0, 2, 1)
     size = np.abs(S).max(axis=(1, 2), initial=0)
-    bad = np.abs(S - turned).max(axis=(1, 2), initial=0) > _ASYMMETRY * size
+    bad = np.abs(S - transposed).max(axis=(1, 2), initial=0) > _MAX_ASYMMETRY * size
     if bad.any():
         raise ValueError(
-            f"The covariance of {_one(int(np.argmax(bad)), names)} is not symmetric; it must equal "
-            "its transpose."
+            f"The covariance of {_describe_gaussian(int(np.argmax(bad)), names)} is not symmetric; "
+            "it must equal its transpose."
         )
-    return (S + turned) / 2
+    return (S + transposed) / 2
 
 
-def _one(k: int, names: NDArray[Any] | None) -> str:
+def _describe_gaussian(k: int, names: NDArray[Any] | None) -> str:
     return f"Gaussian {k}" if names is None else f"Gaussian {k} ({str(names[k])!r})"

@@ -19,20 +19,20 @@ def check_signs(values: Any, n_pairs: int, name: str) -> NDArray[np.bool_]:
         raise ValueError(
             f"{name} should have shape ({n_pairs},), one entry per pair; got shape {signs.shape}."
         )
-    alike = signs == 1
+    is_similar = signs == 1
     raise_if_any(
-        ~alike & (signs != -1),
+        ~is_similar & (signs != -1),
         signs,
         name,
         f"{{}} is neither +1 nor -1 (similar or dissimilar). Convert 0 and 1 with 2 * {name} - 1.",
     )
-    return np.asarray(alike, bool)
+    return np.asarray(is_similar, bool)
 
 
-def raise_if_any(bad: NDArray[np.bool_], values: NDArray[Any], name: str, problem: str) -> None:
+def raise_if_any(is_bad: NDArray[np.bool_], values: NDArray[Any], name: str, problem: str) -> None:
     """Raise if there is a bad value, naming the row and the value of the first one."""
-    if bad.any():
-        first = np.unravel_index(np.argmax(bad), bad.shape)
+    if is_bad.any():
+        first = np.unravel_index(np.argmax(is_bad), is_bad.shape)
         raise ValueError(f"{name} row {first[0]}: {problem.format(values[first])}")
 
 
@@ -42,7 +42,7 @@ def convert_to_array(values: Any, name: str, shape: str) -> NDArray[Any]:
         return np.asarray(values)
     except ValueError as error:
         shapes = [np.asarray(row, dtype=object).shape for row in values]
-        row = next((row for row, other in enumerate(shapes) if other != shapes[0]), 0)
+        row = next((row for row, row_shape in enumerate(shapes) if row_shape != shapes[0]), 0)
         raise ValueError(
             f"{name} row {row}: irregular length; {name} should have shape {shape}."
         ) from error
@@ -52,29 +52,27 @@ def check_integers(values: Any, name: str, width: int | None = None) -> Indices:
     """Return a new array of integers of shape (m,) or (m, width)."""
     shape, tail = ("(m,)", ()) if width is None else (f"(m, {width})", (width,))
     array = convert_to_array(values, name, shape)
-    if array.size == 0 and array.shape in (
-        (0,),
-        (0, *tail),
-    ):  # an empty list has no width and no integer type
+    # An empty list has no width and no integer type.
+    if array.size == 0 and array.shape in ((0,), (0, *tail)):
         return np.empty((0, *tail), np.intp)
     if array.ndim == 0 or array.shape[1:] != tail:
         raise ValueError(f"{name} should have shape {shape}; got shape {array.shape}.")
     if array.dtype.kind not in "iu":
         # As objects, the entries keep their types, so [[0, 1], [2, 2.5]] fails in row 1.
         array = np.asarray(values, dtype=object)
-        bad = [not isinstance(v, Integral) or isinstance(v, bool) for v in array.flat]
-        raise_if_any(np.reshape(bad, array.shape), array, name, "{!r} is not an integer.")
+        is_bad = [not isinstance(v, Integral) or isinstance(v, bool) for v in array.flat]
+        raise_if_any(np.reshape(is_bad, array.shape), array, name, "{!r} is not an integer.")
     limits = np.iinfo(np.intp)
-    outside = (array < limits.min) | (array > limits.max)
-    raise_if_any(outside.astype(bool), array, name, "{} does not fit a machine integer.")
+    is_outside = (array < limits.min) | (array > limits.max)
+    raise_if_any(is_outside.astype(bool), array, name, "{} does not fit a machine integer.")
     return np.array(array, dtype=np.intp)
 
 
 def check_indices(values: Any, name: str, n_samples: int, width: int | None = None) -> Indices:
     """Return integers after checking that they are valid row indices."""
     rows = check_integers(values, name, width)
-    out = (rows < 0) | (rows >= n_samples)
-    raise_if_any(out, rows, name, f"index {{}} is out of range for n_samples={n_samples}.")
+    is_outside = (rows < 0) | (rows >= n_samples)
+    raise_if_any(is_outside, rows, name, f"index {{}} is out of range for n_samples={n_samples}.")
     return rows
 
 
@@ -160,9 +158,9 @@ def make_rows(
     return distinct[present // width], rows.reshape(-1, width)
 
 
-def renumber(rows: Indices, kept: Indices, n_samples: int) -> Indices:
-    """Return the tuples of kept rows only, as positions in ``kept``."""
-    place = np.full(n_samples, -1, np.intp)
-    place[kept] = np.arange(kept.size)
-    renumbered = place[rows]
+def renumber(rows: Indices, kept_rows: Indices, n_samples: int) -> Indices:
+    """Return the tuples of which all rows are in ``kept_rows``, as positions in ``kept_rows``."""
+    positions = np.full(n_samples, -1, np.intp)
+    positions[kept_rows] = np.arange(kept_rows.size)
+    renumbered = positions[rows]
     return renumbered[(renumbered >= 0).all(axis=1)]
