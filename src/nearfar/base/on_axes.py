@@ -40,7 +40,7 @@ class OnAxes(LinearLearner):
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.zeros(1, np.intp), np.zeros(len(rows), np.intp)
         )
-        axes = find_leading_axes(statistics, self.n_principal_, at_most=self.n_principal == "auto")
+        axes = find_leading_axes(statistics, self.n_principal_, truncate=self.n_principal == "auto")
         self.n_principal_ = axes.shape[1]
         along = center_and_map(rows, statistics.mean, axes).astype(rows.dtype)
         inner = self._along(axes, start_from)

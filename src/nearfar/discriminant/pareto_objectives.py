@@ -138,7 +138,7 @@ def class_objectives(
     if n_principal is None:
         T = find_total_whitener(statistics)
     else:
-        axes = find_leading_axes(statistics, n_principal, at_most=at_most)
+        axes = find_leading_axes(statistics, n_principal, truncate=at_most)
         T = axes @ find_total_whitener(statistics.project(axes))
     image = statistics.project(T)
     ddof = image.weights - compute_divisors(image.weights, image.counts)

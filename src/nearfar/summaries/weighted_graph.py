@@ -12,7 +12,7 @@ from nearfar.solvers.spectral_step import check_spread, check_squares
 from nearfar.summaries.neighbor_graph import NeighborGraph, find_distinct_rows
 
 # Lower limit of edge weights, so that the graph stays connected if exp(-d²/width) underflows.
-_LEAST_WEIGHT = 1e-6
+_MIN_WEIGHT = 1e-6
 
 
 def check_distinct_rows(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]:
@@ -20,13 +20,13 @@ def check_distinct_rows(rows: Floats, n_components: int) -> tuple[Floats, NDArra
     rows = np.ascontiguousarray(rows)  # results must not depend on the memory layout
     check_squares(rows)
     check_spread(rows)
-    kept, where = find_distinct_rows(rows)
-    if n_components >= len(kept):
+    first_rows, inverse = find_distinct_rows(rows)
+    if n_components >= len(first_rows):
         raise ValueError(
             f"n_components={n_components} must be less than the number of distinct rows of X, "
-            f"{len(kept)} of n_samples={len(rows)}."
+            f"{len(first_rows)} of n_samples={len(rows)}."
         )
-    return rows[kept], where
+    return rows[first_rows], inverse
 
 
 def build_neighbor_graph(points: Floats, n_neighbors: int) -> NeighborGraph:
@@ -50,7 +50,7 @@ def compute_affinities(distances: sparse.csr_array, weights: str, width: float) 
     if weights == "uniform":
         W.data = np.ones_like(W.data)
     else:
-        W.data = np.maximum(np.exp(-(W.data**2) / width), _LEAST_WEIGHT)
+        W.data = np.maximum(np.exp(-(W.data**2) / width), _MIN_WEIGHT)
     return W
 
 
@@ -62,31 +62,33 @@ def build_class_graphs(
     If a row has fewer than ``n_neighbors`` such rows, it is connected to all of them.
 
     >>> X = np.array([[0.0], [1.0], [5.0], [6.5]])
-    >>> alike, different = build_class_graphs(X, np.array([0, 0, 1, 1]), 1)
-    >>> alike.indices.tolist(), different.indices.tolist()
+    >>> similar, dissimilar = build_class_graphs(X, np.array([0, 0, 1, 1]), 1)
+    >>> similar.indices.tolist(), dissimilar.indices.tolist()
     ([1, 0, 3, 2], [2, 2, 1, 1])
     """
-    alike: list[tuple[Indices, Indices, Matrix]] = []
-    different: list[tuple[Indices, Indices, Matrix]] = []
+    similar: list[tuple[Indices, Indices, Matrix]] = []
+    dissimilar: list[tuple[Indices, Indices, Matrix]] = []
     for code in range(int(codes.max()) + 1):
-        mine, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
-        if len(mine) > 1:
-            k = min(n_neighbors, len(mine) - 1)
-            distances, found = kneighbors(points[mine], n_neighbors=k)
-            alike.append((mine, mine[found], distances))
-        if len(mine) and len(others):
-            k = min(n_neighbors, len(others))
-            distances, found = kneighbors(points[others], points[mine], n_neighbors=k)
-            different.append((mine, others[found], distances))
-    return _from_lists(alike, len(points)), _from_lists(different, len(points))
+        class_rows, other_rows = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
+        if len(class_rows) > 1:
+            k = min(n_neighbors, len(class_rows) - 1)
+            distances, neighbors = kneighbors(points[class_rows], n_neighbors=k)
+            similar.append((class_rows, class_rows[neighbors], distances))
+        if len(class_rows) and len(other_rows):
+            k = min(n_neighbors, len(other_rows))
+            distances, neighbors = kneighbors(points[other_rows], points[class_rows], n_neighbors=k)
+            dissimilar.append((class_rows, other_rows[neighbors], distances))
+    return _combine_lists(similar, len(points)), _combine_lists(dissimilar, len(points))
 
 
-def _from_lists(lists: list[tuple[Indices, Indices, Matrix]], n: int) -> NeighborGraph:
+def _combine_lists(lists: list[tuple[Indices, Indices, Matrix]], n: int) -> NeighborGraph:
     """Combine (rows, neighbors, distances) of several groups of rows into one graph."""
-    rows = [np.repeat(mine, found.shape[1]) for mine, found, _ in lists]
+    rows = [np.repeat(group_rows, neighbors.shape[1]) for group_rows, neighbors, _ in lists]
     row = np.concatenate([np.zeros(0, np.intp), *rows])
     order = np.argsort(row, kind="stable")
-    indices = np.concatenate([np.zeros(0, np.intp), *[found.ravel() for _, found, _ in lists]])
+    indices = np.concatenate(
+        [np.zeros(0, np.intp), *[neighbors.ravel() for _, neighbors, _ in lists]]
+    )
     lengths = np.concatenate([np.zeros(0), *[distances.ravel() for *_, distances in lists]])
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))])
     return NeighborGraph(indptr, indices[order], lengths[order])

@@ -18,11 +18,11 @@ Shrinkage = float | Literal["auto"]
 
 #: Weight of the total covariance that shrinkage="auto" mixes into a singular within covariance.
 AUTO_SHRINKAGE = 1e-3
-# Smallest nonzero variance that is accepted. Computations with smaller ones would underflow.
-_LEAST_VARIANCE = 1e-290
-# Smallest eigenvalue, relative to the largest, for which axes computed from products of rows are
-# accurate to at least half of the digits.
-_LEAST_PRODUCT = 1e-8
+# Smallest nonzero variance that is accepted. Computations with a smaller variance would underflow.
+_MIN_VARIANCE = 1e-290
+# Smallest eigenvalue, as a fraction of the largest, for which axes computed from products of rows
+# are accurate to at least half of the digits.
+_MIN_EIGENVALUE = 1e-8
 NO_WITHIN_SCATTER = (
     "The points of each class are equal, so X has no within-class scatter. Use shrinkage='auto'."
 )
@@ -36,11 +36,11 @@ def get_rank_tolerance(statistics: ClassStatistics) -> float:
     return 1e-6 if statistics.is_rounded else 1e-12
 
 
-def _finite_variances(statistics: ClassStatistics) -> Matrix:
+def _check_variances(statistics: ClassStatistics) -> Matrix:
     variances = statistics.total_variances()
     if not np.isfinite(variances).all():
         raise ValueError("The squares of some values of X overflow: rescale the features of X.")
-    if ((variances > 0) & (variances < _LEAST_VARIANCE)).any():
+    if ((variances > 0) & (variances < _MIN_VARIANCE)).any():
         raise ValueError("The squares of some values of X underflow: rescale the features of X.")
     return variances
 
@@ -54,22 +54,22 @@ def find_total_range(
     the data do not vary are dropped as well. With ``standardize``, the features are scaled to unit
     variance first; otherwise the columns of B are orthonormal.
     """
-    variances = _finite_variances(statistics)
-    deviation, used = np.sqrt(variances), statistics.varying_features(variances)
-    if not used.any():
+    variances = _check_variances(statistics)
+    deviation, varies = np.sqrt(variances), statistics.varying_features(variances)
+    if not varies.any():
         raise ValueError("Every feature of X is constant, so no distance can be learned.")
-    unit = 1.0 / deviation[used] if standardize else np.ones(int(used.sum()))
+    unit = 1.0 / deviation[varies] if standardize else np.ones(int(varies.sum()))
     if statistics.is_factored:
         _, singular, axes = linalg.svd(
-            statistics.total_factor()[:, used] * unit, full_matrices=False
+            statistics.total_factor()[:, varies] * unit, full_matrices=False
         )
-        kept = axes[singular**2 > get_rank_tolerance(statistics) * singular[0] ** 2]
-        B = np.zeros((statistics.n_features, len(kept)))
-        B[used] = unit[:, None] * kept.T
+        kept_axes = axes[singular**2 > get_rank_tolerance(statistics) * singular[0] ** 2]
+        B = np.zeros((statistics.n_features, len(kept_axes)))
+        B[varies] = unit[:, None] * kept_axes.T
         return B, statistics.project(B)
     B = np.zeros((statistics.n_features, len(unit)))
-    B[used, np.arange(len(unit))] = unit
-    if not standardize and used.all():
+    B[varies, np.arange(len(unit))] = unit
+    if not standardize and varies.all():
         return B, statistics
     return B, statistics.project(B)
 
@@ -107,9 +107,9 @@ def find_mixed_whitener(
     """
     T = whitener(within, tolerance)
     if T.shape[1] < len(within):
-        everything = total()
-        if T.shape[1] < whitener(everything, tolerance).shape[1]:
-            within = (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * everything
+        total_covariance = total()
+        if T.shape[1] < whitener(total_covariance, tolerance).shape[1]:
+            within = (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * total_covariance
             T = whitener(within, tolerance)
     return within, T
 
@@ -136,20 +136,20 @@ def compute_within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage)
 
 
 def find_leading_axes(
-    statistics: ClassStatistics, n_principal: int, *, at_most: bool = False
+    statistics: ClassStatistics, n_principal: int, *, truncate: bool = False
 ) -> Matrix:
     """Return the leading orthonormal axes (p, n_principal) of the total covariance.
 
-    If there are fewer axes, raise ``ValueError``, or return all of them with ``at_most``.
+    If there are fewer axes, raise ``ValueError``, or return all of them with ``truncate``.
     """
     if statistics.is_factored:
         F = statistics.total_factor()
         if 2 * n_principal <= min(F.shape):  # few of many axes: use products of the rows
-            values, left = descending_eigh(F @ F.T, n_principal)
-            if values[-1] > _LEAST_PRODUCT * values[0]:
-                return np.asarray(linalg.qr(F.T @ left, mode="economic")[0])
+            values, eigenvectors = descending_eigh(F @ F.T, n_principal)
+            if values[-1] > _MIN_EIGENVALUE * values[0]:
+                return np.asarray(linalg.qr(F.T @ eigenvectors, mode="economic")[0])
     _, V = find_total_axes(statistics)
-    if n_principal > V.shape[1] and not at_most:
+    if n_principal > V.shape[1] and not truncate:
         raise ValueError(
             f"n_principal={n_principal} is more than the {V.shape[1]} directions in which X "
             "varies. Decrease n_principal."
@@ -209,7 +209,7 @@ def find_between_axes(
 
 def find_between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> Matrix:
     """Return an orthonormal basis (p, r) of the span of the differences of the class means."""
-    variance = float(_finite_variances(statistics).sum())
+    variance = float(_check_variances(statistics).sum())
     if by_qr:
         Q, R, _ = linalg.qr(statistics.between_factor().T, mode="economic", pivoting=True)
         values, axes = np.diag(R) ** 2 / statistics.total_weight, Q.T
@@ -243,30 +243,32 @@ def whiten_rows(
     the given dtype.
     """
     basis, image = find_total_range(statistics, standardize=True)
-    white = basis @ whitener(
+    matrix = basis @ whitener(
         image.total_scatter() / statistics.total_weight, get_rank_tolerance(statistics)
     )
-    points = center_and_map(rows, statistics.mean, white, dtype)
-    if white.shape[1] < np.count_nonzero(white.any(axis=1)):
+    points = center_and_map(rows, statistics.mean, matrix, dtype)
+    if matrix.shape[1] < np.count_nonzero(matrix.any(axis=1)):
         # Nothing was learned about directions outside the span of the rows, so the matrix must
         # ignore them in new points. The columns of X'Y span the rows.
-        products = np.zeros(white.shape)
+        products = np.zeros(matrix.shape)
         for block in row_blocks(len(rows), 16 * rows.shape[1]):
             products += (rows[block] - statistics.mean).T @ points[block]
         span, _ = np.linalg.qr(products)
-        white = span @ (span.T @ white)
-    return white, points
+        matrix = span @ (span.T @ matrix)
+    return matrix, points
 
 
-def center_and_map(rows: Floats, mean: Floats, into: Matrix, dtype: DTypeLike = np.float64) -> Any:
-    """Return ``(rows - mean) @ into``, computed in float64 without a copy of all rows.
+def center_and_map(
+    rows: Floats, mean: Floats, matrix: Matrix, dtype: DTypeLike = np.float64
+) -> Any:
+    """Return ``(rows - mean) @ matrix``, computed in float64 without a copy of all rows.
 
-    A vector ``into`` holds one factor per feature.
+    If ``matrix`` is a vector, it holds one factor per feature.
     """
-    points = np.empty((len(rows), into.shape[-1]), dtype)
+    points = np.empty((len(rows), matrix.shape[-1]), dtype)
     for block in row_blocks(len(rows), 16 * rows.shape[1]):
         centered = (rows[block] - mean).astype(np.float64)
-        points[block] = centered * into if into.ndim == 1 else centered @ into
+        points[block] = centered * matrix if matrix.ndim == 1 else centered @ matrix
     return points
 
 
@@ -278,8 +280,8 @@ def standardize_rows(
     In whitened coordinates, directions in which the data hardly vary are as easy to reach as any
     other, and a nonconvex objective may fit the noise in them.
     """
-    into, _ = find_total_range(statistics, standardize=True)
-    return into, center_and_map(rows, statistics.mean, into, dtype)
+    matrix, _ = find_total_range(statistics, standardize=True)
+    return matrix, center_and_map(rows, statistics.mean, matrix, dtype)
 
 
 def scale_uniformly(
@@ -292,5 +294,5 @@ def scale_uniformly(
     noise is as large as signal, and the first steps already fit it.
     """
     basis, image = find_total_range(statistics, standardize=False)
-    into = basis / np.sqrt(image.total_variances().mean())
-    return into, center_and_map(rows, statistics.mean, into, dtype)
+    matrix = basis / np.sqrt(image.total_variances().mean())
+    return matrix, center_and_map(rows, statistics.mean, matrix, dtype)

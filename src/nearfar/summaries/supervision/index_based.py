@@ -37,9 +37,9 @@ class Supervision(Immutable):
     @classmethod
     def _of(cls, **fields: Any) -> Self:
         """Create an object from fields without checking them."""
-        made = cls.__new__(cls)
-        made._set(**fields)
-        return made
+        supervision = cls.__new__(cls)
+        supervision._set(**fields)
+        return supervision
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Arrays are writeable after pickle and deepcopy, so make them read-only again.
@@ -64,7 +64,7 @@ class Supervision(Immutable):
         self.check_n_samples(points.shape[0])
         return points
 
-    def _kept_rows(self, indices: ArrayLike) -> Indices:
+    def _check_row_selection(self, indices: ArrayLike) -> Indices:
         """Return the row indices selected by a mask or by distinct indices, in their order."""
         mask = convert_to_array(indices, "indices", "(m,)")
         if mask.dtype == bool:

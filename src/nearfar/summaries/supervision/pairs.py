@@ -95,21 +95,26 @@ class Pairs(Supervision):
     ) -> None:
         check_parameter("Pairs", "n_samples", n_samples, [integer(0)])
         check_parameter("Pairs", "conflicts", conflicts, _CONFLICTS)
-        alike = check_tuples(similar, 2, "similar", n_samples)
-        different = check_tuples(dissimilar, 2, "dissimilar", n_samples)
+        similar_pairs = check_tuples(similar, 2, "similar", n_samples)
+        dissimilar_pairs = check_tuples(dissimilar, 2, "dissimilar", n_samples)
         if conflicts == "raise":
-            clash = find_shared_row(np.sort(alike, axis=1), np.sort(different, axis=1))
+            clash = find_shared_row(
+                np.sort(similar_pairs, axis=1), np.sort(dissimilar_pairs, axis=1)
+            )
             if clash is not None:
-                i, j = alike[clash[0]]
+                i, j = similar_pairs[clash[0]]
                 raise ValueError(
                     f"similar row {clash[0]} and dissimilar row {clash[1]}: the pair ({i}, {j}) "
                     "cannot be both similar and dissimilar; "
-                    f"{_INSTEAD.format('Pairs')}"
+                    f"{_CONFLICTS_HINT.format('Pairs')}"
                 )
         if conflicts == "drop":
-            in_both = _said_both_ways(alike, different)
-            alike, different = alike[~in_both[0]], different[~in_both[1]]
-        self._set(similar=alike, dissimilar=different, n_samples=int(n_samples))
+            is_conflicting = _find_conflicts(similar_pairs, dissimilar_pairs)
+            similar_pairs, dissimilar_pairs = (
+                similar_pairs[~is_conflicting[0]],
+                dissimilar_pairs[~is_conflicting[1]],
+            )
+        self._set(similar=similar_pairs, dissimilar=dissimilar_pairs, n_samples=int(n_samples))
 
     def _check_state(self, _: Sizes) -> None:
         Pairs(**vars(self), conflicts="keep")
@@ -120,15 +125,15 @@ class Pairs(Supervision):
 
         It is 0 unless the object was created with ``conflicts="keep"``.
         """
-        alike = self.similar[_said_both_ways(self.similar, self.dissimilar)[0]]
-        return len(np.unique(np.sort(alike, axis=1), axis=0))
+        conflicts = self.similar[_find_conflicts(self.similar, self.dissimilar)[0]]
+        return len(np.unique(np.sort(conflicts, axis=1), axis=0))
 
     def without_conflicts(self) -> Self:
         """Return a copy without the pairs that are both similar and dissimilar."""
-        in_both = _said_both_ways(self.similar, self.dissimilar)
+        is_conflicting = _find_conflicts(self.similar, self.dissimilar)
         return self._of(
-            similar=self.similar[~in_both[0]],
-            dissimilar=self.dissimilar[~in_both[1]],
+            similar=self.similar[~is_conflicting[0]],
+            dissimilar=self.dissimilar[~is_conflicting[1]],
             n_samples=self.n_samples,
         )
 
@@ -209,16 +214,17 @@ class Pairs(Supervision):
         check_parameter("Pairs.from_arrays", "conflicts", conflicts, _CONFLICTS)
         points, codes = find_distinct_points(pairs, 2, "pairs")
         X, rows = make_rows(points, codes)
-        alike = check_signs(sign, len(rows), "sign")
+        is_similar = check_signs(sign, len(rows), "sign")
         unordered = np.sort(rows, axis=1)
-        clash = find_shared_row(unordered[alike], unordered[~alike])
+        clash = find_shared_row(unordered[is_similar], unordered[~is_similar])
         if clash is not None and conflicts == "raise":
             raise ValueError(
-                f"pairs rows {np.flatnonzero(alike)[clash[0]]} (sign +1) and "
-                f"{np.flatnonzero(~alike)[clash[1]]} (sign -1) hold the same two points, which "
-                f"cannot be both similar and dissimilar; {_INSTEAD.format('Pairs.from_arrays')}"
+                f"pairs rows {np.flatnonzero(is_similar)[clash[0]]} (sign +1) and "
+                f"{np.flatnonzero(~is_similar)[clash[1]]} (sign -1) hold the same two points, "
+                "which cannot be both similar and dissimilar; "
+                f"{_CONFLICTS_HINT.format('Pairs.from_arrays')}"
             )
-        return X, cls(rows[alike], rows[~alike], n_samples=len(X), conflicts=conflicts)
+        return X, cls(rows[is_similar], rows[~is_similar], n_samples=len(X), conflicts=conflicts)
 
     def to_arrays(self, X: ArrayLike) -> tuple[NDArray[Any], Indices]:
         """Return the points of the pairs and their signs, similar pairs first.
@@ -252,19 +258,19 @@ class Pairs(Supervision):
         Pairs
             The remaining pairs, with ``n_samples = len(indices)``.
         """
-        kept = self._kept_rows(indices)
+        rows = self._check_row_selection(indices)
         return self._of(
-            similar=renumber(self.similar, kept, self.n_samples),
-            dissimilar=renumber(self.dissimilar, kept, self.n_samples),
-            n_samples=kept.size,
+            similar=renumber(self.similar, rows, self.n_samples),
+            dissimilar=renumber(self.dissimilar, rows, self.n_samples),
+            n_samples=rows.size,
         )
 
 
 _CONFLICTS = [one_of("raise", "drop", "keep")]
-_INSTEAD = 'pass conflicts="drop" to {} to omit such pairs, or "keep" to keep both.'
+_CONFLICTS_HINT = 'pass conflicts="drop" to {} to omit such pairs, or "keep" to keep both.'
 
 
-def _said_both_ways(
+def _find_conflicts(
     similar: Indices, dissimilar: Indices
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return masks of the pairs of each kind that also occur in the other kind."""

@@ -80,7 +80,7 @@ class Quadruplets(Supervision):
             "indices",
             "index {} is paired with itself; the two points of a pair must differ.",
         )
-        _refuse_senseless(rows, "indices")
+        _check_consistent(rows, "indices")
         self._set(indices=rows, n_samples=int(n_samples))
 
     def __repr__(self) -> str:
@@ -160,8 +160,8 @@ class Quadruplets(Supervision):
             "Quadruplets.from_pairs", "n_quadruplets", n_quadruplets, [integer(0), none]
         )
         rng = check_random_state(random_state)
-        clear = pairs.without_conflicts()
-        near, far = clear.similar, clear.dissimilar
+        consistent = pairs.without_conflicts()
+        near, far = consistent.similar, consistent.dissimilar
         cap = limit_comparisons(n_quadruplets, min(len(near), len(far)))
         first, second = np.divmod(draw_ranks(len(near) * len(far), cap, rng), max(len(far), 1))
         rows = np.hstack([near[first], far[second]])
@@ -191,10 +191,10 @@ class Quadruplets(Supervision):
         # A point in both pairs is one row, unless the two pairs would be equal.
         copies = np.zeros_like(codes)
         copies[:, 1::2] = codes[:, ::2] == codes[:, 1::2]
-        pairs = _unordered(codes)
+        pairs = _sort_pairs(codes)
         copies[:, 2:] += 2 * (pairs[:, :2] == pairs[:, 2:]).all(axis=1, keepdims=True)
         X, rows = make_rows(points, codes, copies)
-        _refuse_senseless(rows, "quadruplets")
+        _check_consistent(rows, "quadruplets")
         return X, cls._of(indices=rows, n_samples=len(X))
 
     def to_arrays(self, X: ArrayLike) -> NDArray[Any]:
@@ -225,22 +225,22 @@ class Quadruplets(Supervision):
         Quadruplets
             The remaining quadruplets, with ``n_samples = len(indices)``.
         """
-        kept = self._kept_rows(indices)
-        rows = renumber(self.indices, kept, self.n_samples)
-        return self._of(indices=rows, n_samples=kept.size)
+        kept_rows = self._check_row_selection(indices)
+        rows = renumber(self.indices, kept_rows, self.n_samples)
+        return self._of(indices=rows, n_samples=kept_rows.size)
 
 
-def _unordered(rows: Indices) -> Indices:
+def _sort_pairs(rows: Indices) -> Indices:
     """Return the quadruplets with the two rows of each pair sorted."""
     return np.hstack([np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)])
 
 
-def _refuse_senseless(rows: Indices, name: str) -> None:
+def _check_consistent(rows: Indices, name: str) -> None:
     """Raise if a pair is compared with itself, or if two quadruplets contradict each other."""
-    pairs = _unordered(rows)
-    same = (pairs[:, :2] == pairs[:, 2:]).all(axis=1)
-    if same.any():
-        row = int(np.argmax(same))
+    pairs = _sort_pairs(rows)
+    is_self = (pairs[:, :2] == pairs[:, 2:]).all(axis=1)
+    if is_self.any():
+        row = int(np.argmax(is_self))
         i, j = pairs[row, :2]
         raise ValueError(
             f"{name} row {row}: the pair ({i}, {j}) is compared with itself; a quadruplet (a, b, "
