@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from nearfar import all_estimators
-from nearfar.contract import checks
+from nearfar.contract import iterate_checks
 
 ESTIMATORS = [quick(name) for name in all_estimators()]
 every_estimator = pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_scikit_learn_contract(estimator):
 @pytest.mark.filterwarnings("ignore")
 def test_nearfar_contract(estimator):
     left_out = INHERITED_OF_OURS if type(estimator).__name__ in near_twins() else ()
-    run(estimator, [each for each in checks(estimator) if each[0] not in left_out])
+    run(estimator, [each for each in iterate_checks(estimator) if each[0] not in left_out])
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_nearfar_contract(estimator):
 @pytest.mark.filterwarnings("ignore")
 def test_nearfar_contract_that_twins_inherit(name):
     estimator = quick(name)
-    run(estimator, [each for each in checks(estimator) if each[0] in INHERITED_OF_OURS])
+    run(estimator, [each for each in iterate_checks(estimator) if each[0] in INHERITED_OF_OURS])
 
 
 def test_all_that_failed_is_told():

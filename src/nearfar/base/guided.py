@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.learner import LinearLearner
 from nearfar.notices import warn
-from nearfar.parameters import Allowed, integer, none, random_state
+from nearfar.parameters import AllowedValues, integer, none, random_state
 from nearfar.summaries.pair_differences import mask_distinct_pairs
 from nearfar.summaries.supervision import Pairs, Supervision
 
 #: Allowed values of the parameters that control how pairs are drawn from labels.
-PAIR_PARAMETERS: dict[str, list[Allowed]] = {
+PAIR_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_similar": [none, integer(1)],
     "n_dissimilar": [none, integer(1)],
     "random_state": [random_state],

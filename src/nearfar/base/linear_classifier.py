@@ -14,14 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.estimator import Estimator
-from nearfar.parameters import Allowed, one_of
-from nearfar.state import Sizes, State, Word, floats, labels, need
+from nearfar.parameters import AllowedValues, one_of
+from nearfar.state import Condition, Sizes, State, check_that, floats, labels
 
 MultiClass = Literal["ovo", "ovr"]
 #: Unit of a ridge: "relative" to the within-class variance, or "absolute" in squared units of X.
 RidgeMode = Literal["relative", "absolute"]
 #: Allowed values of the parameter ``multi_class``.
-MULTI_CLASS: dict[str, list[Allowed]] = {"multi_class": [one_of("ovo", "ovr")]}
+MULTI_CLASS: dict[str, list[AllowedValues]] = {"multi_class": [one_of("ovo", "ovr")]}
 
 
 class TwoClassProblem(NamedTuple):
@@ -51,18 +51,18 @@ def one_or_list(values: Sequence[Any]) -> Any:
     return values[0] if len(values) == 1 else list(values)
 
 
-def for_each_problem(word: Word) -> Word:
+def for_each_problem(condition: Condition) -> Condition:
     """Return a state check for values made by :func:`one_or_list`."""
 
     def fits(value: Any, sizes: Sizes) -> bool:
         n = sizes.get("problems", 1)
         several = n > 1 and type(value) is list
         if several:
-            return len(value) == n and all(word.fits(item, sizes) for item in value)
-        return n == 1 and word.fits(value, sizes)
+            return len(value) == n and all(condition.fits(item, sizes) for item in value)
+        return n == 1 and condition.fits(value, sizes)
 
-    return word._replace(
-        fits=fits, description=f"{word.description}, or a list of these for several problems"
+    return condition._replace(
+        fits=fits, description=f"{condition.description}, or a list of these for several problems"
     )
 
 
@@ -94,7 +94,7 @@ class LinearClassifier(ClassifierMixin, Estimator):
         super()._check_state(sizes)
         if "coef_" in vars(self):
             wanted = len(two_class_problems(sizes["c"], self.multi_class))
-            need(sizes["problems"] == wanted, "coef_ does not match the number of classes.")
+            check_that(sizes["problems"] == wanted, "coef_ does not match the number of classes.")
 
     @abstractmethod
     def _check_rows_of(self, X: ArrayLike) -> Matrix:

@@ -16,13 +16,13 @@ from nearfar.base.mapping import A_LEARNER, ThroughLearner
 from nearfar.base.relevance import names_of_features, relevance_of
 from nearfar.base.tags import LearnerTags
 from nearfar.base.voter import NeighborVoter, vote
-from nearfar.blocks import effective_threads, map_in_order, row_blocks
-from nearfar.parameters import Allowed, boolean, integer, none, one_of
-from nearfar.state import Sizes, State, floats, need, table
+from nearfar.blocks import map_in_order, resolve_n_threads, split_rows
+from nearfar.parameters import AllowedValues, boolean, integer, none, one_of
+from nearfar.state import Sizes, State, check_that, floats, table
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
 #: Allowed values of the parameters that all local classifiers share.
-LOCAL_PARAMETERS: dict[str, list[Allowed]] = {
+LOCAL_PARAMETERS: dict[str, list[AllowedValues]] = {
     "estimator": A_LEARNER,
     "n_neighbors": [integer(1)],
     "standardize": [boolean],
@@ -120,7 +120,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need((self.deviations_ >= 0).all(), "deviations_ must not be negative.")
+        check_that((self.deviations_ >= 0).all(), "deviations_ must not be negative.")
 
     @classmethod
     def grid(cls, X: ArrayLike, y: ArrayLike) -> dict[str, list[Any]]:
@@ -168,7 +168,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         else:
             given = np.ascontiguousarray(self._queries(X), np.float64)
         n, p = rows.X.shape
-        for block in row_blocks(len(given), 48 * n + 48 * p * p, at_most=self.at_once):
+        for block in split_rows(len(given), 48 * n + 48 * p * p, max_rows=self.at_once):
             yield rows.make_queries(
                 given[block], None if X is not None or own is None else own[block]
             )
@@ -180,7 +180,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         work: Callable[[LocalQueries], tuple[NDArray[Any], ...]],
     ) -> tuple[NDArray[Any], ...]:
         """Apply ``work`` to blocks of queries in threads, and concatenate the results."""
-        done = list(map_in_order(work, self._blocks(rows, X), effective_threads(self.n_jobs)))
+        done = list(map_in_order(work, self._blocks(rows, X), resolve_n_threads(self.n_jobs)))
         return tuple(np.concatenate(parts) for parts in zip(*done, strict=True))
 
     def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:

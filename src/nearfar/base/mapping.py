@@ -12,26 +12,27 @@ from sklearn.utils import check_array
 
 from nearfar.arrays import Floats
 from nearfar.base.estimator import Estimator
-from nearfar.parameters import having, none
-from nearfar.state import Sizes, State, Word, agrees, check_state
+from nearfar.parameters import none, object_with
+from nearfar.state import Condition, Sizes, State, check_state, matches_size
 
 #: Allowed values of the parameter ``estimator``.
-A_LEARNER = [none, having("fit", "transform", description="a learner with fit and transform")]
+A_LEARNER = [none, object_with("fit", "transform", description="a learner with fit and transform")]
 
 
 def _maps(learner: Any, sizes: Sizes) -> bool:
     """Return True if the learner's number of output features matches the stored points."""
     if learner is None:
-        return "p" in sizes and agrees(sizes["p"], "q", sizes)
+        return "p" in sizes and matches_size(sizes["p"], "q", sizes)
     made = check_state(learner).get("q")
-    return hasattr(type(learner), "transform") and (made is None or agrees(made, "q", sizes))
+    return hasattr(type(learner), "transform") and (made is None or matches_size(made, "q", sizes))
 
 
 class ThroughLearner(Estimator):
     """Estimator that maps X with ``estimator`` first, or uses X directly if that is None."""
 
     state = State(
-        {"estimator_": Word(_maps, "a learner that gives q features, or None")}, fitted="_points"
+        {"estimator_": Condition(_maps, "a learner that gives q features, or None")},
+        fitted="_points",
     )
 
     #: Whether float16 rows are stored without conversion if ``estimator`` is None.

@@ -11,7 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.base.accumulating import Accumulating, check_among
 from nearfar.base.multilinear import AlternatingLearner, factor_word
-from nearfar.state import Sizes, State, flag, list_of, need, object_of, optional, state_of, whole
+from nearfar.state import (
+    Sizes,
+    State,
+    check_that,
+    flag,
+    get_state,
+    integer_value,
+    list_of,
+    object_of,
+    optional,
+)
 from nearfar.summaries.block_scatters import BlockScatters
 from nearfar.summaries.distributed import Blocks, is_dask, make_empty_like
 from nearfar.summaries.mode_scatters import ModeScatters, StackScatters, UncenteredScatters
@@ -33,7 +43,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         {
             "statistics_": optional(object_of(ModeStatistics)),
             "factors_": optional(list_of(factor_word, "modes")),
-            "n_iter_": optional(whole()),
+            "n_iter_": optional(integer_value()),
             "converged_": optional(flag),
         },
         fitted="tensor_shape_",
@@ -211,13 +221,15 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         unsolved = self._has_statistics and "_learned" not in vars(self)
         if self._has_statistics:
             shape = tuple(self.tensor_shape_)
-            need(self.statistics_.tensor_shape == shape, "statistics_ do not match tensor_shape_.")
-            need("_dtype" in vars(self), "_dtype is missing.")
+            check_that(
+                self.statistics_.tensor_shape == shape, "statistics_ do not match tensor_shape_."
+            )
+            check_that("_dtype" in vars(self), "_dtype is missing.")
         if not unsolved:
-            words = (state_of(type(self)) or self.state).words
-            learned = {name for name in words if name.endswith("_")} - _NOT_ALWAYS
+            conditions = (get_state(type(self)) or self.state).conditions
+            learned = {name for name in conditions if name.endswith("_")} - _NOT_ALWAYS
             missing = sorted(learned - vars(self).keys())
-            need(not missing, f"{missing} are missing.")
+            check_that(not missing, f"{missing} are missing.")
             super()._check_state(sizes)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base.learner import LinearLearner
-from nearfar.parameters import Allowed, integer, none, one_of
+from nearfar.parameters import AllowedValues, integer, none, one_of
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import center_and_map, find_leading_axes
 
 #: Allowed values of the parameter ``n_principal``.
-N_PRINCIPAL: list[Allowed] = [none, one_of("auto"), integer(1)]
+N_PRINCIPAL: list[AllowedValues] = [none, one_of("auto"), integer(1)]
 #: With more than WIDE columns, n_principal="auto" keeps KEPT axes.
 WIDE, KEPT = 128, 64
 

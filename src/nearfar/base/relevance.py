@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.voter import vote_shares
-from nearfar.words import listed
+from nearfar.words import join_names
 
 #: Fraction of the metric that the features covered by the sentence must carry together.
 HALF = 0.5
@@ -158,5 +158,5 @@ def _carrying(leading: Indices, names: Sequence[str]) -> str:
     if any("," in name or " and " in name or not name.strip() for name in shown):
         shown = [f"'{name}'" for name in shown]
     more = len(all_names) - len(shown)
-    text = listed([*shown, *([f"{more:,} more"] if more else [])], quoted=False)
+    text = join_names([*shown, *([f"{more:,} more"] if more else [])], quoted=False)
     return f"{text} {'carries' if len(leading) == 1 else 'carry'}"

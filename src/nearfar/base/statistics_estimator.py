@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from nearfar.arrays import Floats
 from nearfar.base.accumulating import Accumulating, check_among
 from nearfar.base.estimator import Estimator
-from nearfar.blocks import blas_for
-from nearfar.state import Sizes, State, need, object_of
+from nearfar.blocks import limit_blas_for
+from nearfar.state import Sizes, State, check_that, object_of
 from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 from nearfar.summaries.distributed import compute_block_statistics, is_dask, make_empty_like
 
@@ -183,7 +183,7 @@ class StatisticsEstimator(Accumulating, Estimator):
                 "There are no rows to learn from: every sample_weight is zero, or supervision puts "
                 "no point into a chunklet."
             )
-        with blas_for(10.0 * self.statistics_.n_features**3):
+        with limit_blas_for(10.0 * self.statistics_.n_features**3):
             self._learn_from(self.statistics_)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -192,4 +192,4 @@ class StatisticsEstimator(Accumulating, Estimator):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         fits = self.statistics_.n_features in (0, sizes.get("p"))
-        need(fits, "statistics_ do not match the number of features.")
+        check_that(fits, "statistics_ do not match the number of features.")

@@ -33,13 +33,13 @@ from nearfar.contract.outcomes import (
     Change,
     Check,
     SampleKind,
-    expected_outcome,
-    shared_fit,
-    used,
+    compute_output,
+    fit_once,
+    get_expected_outcome,
 )
 from nearfar.contract.pairs import PAIRS
 from nearfar.contract.sets import SETS
-from nearfar.contract.supervision import check_bad_supervision, supervision_cases
+from nearfar.contract.supervision import check_bad_supervision, list_supervision_cases
 from nearfar.contract.tensors import TENSORS
 from nearfar.contract.vectors import VECTORS
 
@@ -73,11 +73,11 @@ def check_learner(learner: Estimator, expected_failures: dict[str, str] | None =
         check_estimator(
             learner, expected_failed_checks=expected_failures or {}, on_skip=None, on_fail="raise"
         )
-        for _, run in checks(learner):
+        for _, run in iterate_checks(learner):
             run(learner)
 
 
-def checks(estimator: Estimator) -> Iterator[tuple[str, Check]]:
+def iterate_checks(estimator: Estimator) -> Iterator[tuple[str, Check]]:
     """Yield the name and function of every nearfar check that applies to the estimator."""
     given = estimator.learner_tags.input
     yield from _checks(estimator, given)
@@ -118,7 +118,7 @@ def _checks(estimator: Estimator, given: str) -> Iterator[tuple[str, Check]]:
         yield check.__name__.removeprefix("check_"), check
     for case in _cases(kind):
         yield f"bad_input-{case}", partial(check_bad_input, case=case, kind=kind)
-    for case in supervision_cases(estimator):
+    for case in list_supervision_cases(estimator):
         yield f"bad_supervision-{case}", partial(check_bad_supervision, case=case)
 
 
@@ -149,7 +149,7 @@ def check_not_fitted(estimator: Any, kind: SampleKind) -> None:
 def check_failed_fit(estimator: Any, kind: SampleKind) -> None:
     """Check that a failed fit removes the results of an earlier fit."""
     X, y = kind.data()
-    fitted = deepcopy(shared_fit(estimator, kind))
+    fitted = deepcopy(fit_once(estimator, kind))
     for case in ("empty", "nan"):
         bad_X, bad_y, _ = kind.cases[case][0](X, y, X)
         error = _error(lambda: fitted.fit(bad_X, bad_y))  # noqa: B023
@@ -161,16 +161,16 @@ def check_clone_and_pickle(estimator: Any, kind: SampleKind) -> None:
     """Check that a clone has equal parameters, and that a pickled copy gives equal results."""
     X, _ = kind.data()
     assert repr(clone(estimator)) == repr(estimator)
-    fitted = shared_fit(estimator, kind)
+    fitted = fit_once(estimator, kind)
     loaded = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(used(loaded, X), used(fitted, X))
+    np.testing.assert_array_equal(compute_output(loaded, X), compute_output(fitted, X))
 
 
 def check_deterministic(estimator: Any, kind: SampleKind) -> None:
     """Check that repeated fits, also after a fit to other data, give bitwise equal results."""
     X, y = kind.data()
-    first, second = shared_fit(estimator, kind), clone(estimator).fit(X[::-1], y[::-1]).fit(X, y)
-    np.testing.assert_array_equal(used(first, X), used(second, X))
+    first, second = fit_once(estimator, kind), clone(estimator).fit(X[::-1], y[::-1]).fit(X, y)
+    np.testing.assert_array_equal(compute_output(first, X), compute_output(second, X))
 
 
 def check_inputs_unchanged(estimator: Any, kind: SampleKind) -> None:
@@ -180,7 +180,7 @@ def check_inputs_unchanged(estimator: Any, kind: SampleKind) -> None:
     y.setflags(write=False)
     before = [np.array(sample) for sample in X]
     for form in kind.frozen(X):
-        found = used(clone(estimator).fit(form, y), form)
+        found = compute_output(clone(estimator).fit(form, y), form)
         assert all((a == b).all() for a, b in zip(form, before, strict=True)), "X was changed"
         if isinstance(form, np.ndarray):
             assert not np.shares_memory(found, form), "the result must not share memory with X"
@@ -191,11 +191,13 @@ def check_slices(estimator: Any, kind: SampleKind) -> None:
     """Check that the result for a sample does not depend on the other samples of the call."""
     queries = _split(kind)[2]
     fitted = _reference(estimator, kind)
-    whole = used(fitted, queries)
+    whole = compute_output(fitted, queries)
     odd = np.arange(len(whole)) % 2 == 1
     for key in (slice(3, 9), odd, np.array([7, 2, 2, 5]), slice(4, 5)):
         near = 1e-9 * max(1.0, float(np.abs(whole).max()))
-        np.testing.assert_allclose(used(fitted, queries[key]), whole[key], rtol=1e-7, atol=near)
+        np.testing.assert_allclose(
+            compute_output(fitted, queries[key]), whole[key], rtol=1e-7, atol=near
+        )
 
 
 def check_kinds_of_labels(estimator: Any, kind: SampleKind) -> None:
@@ -228,10 +230,12 @@ def check_kinds_of_labels(estimator: Any, kind: SampleKind) -> None:
             name_of = dict(zip(y.tolist(), list(labels), strict=True))
             assert found == [name_of[code] for code in codes], "predicted labels differ"
         else:
-            np.testing.assert_array_equal(used(fitted, X), used(reference, X))
+            np.testing.assert_array_equal(compute_output(fitted, X), compute_output(reference, X))
     if estimator.learner_tags.supervised:
         two = np.flatnonzero(y < 2)
-        found = [used(clone(estimator).fit(X[two], half), X) for half in (y[two] == 1, y[two])]
+        found = [
+            compute_output(clone(estimator).fit(X[two], half), X) for half in (y[two] == 1, y[two])
+        ]
         np.testing.assert_array_equal(found[0], found[1].astype(found[0].dtype))
 
 
@@ -239,14 +243,16 @@ def check_class_missing_from_a_fold(estimator: Any, kind: SampleKind) -> None:
     """Check that a fold without one of the classes can be fitted, also with categorical labels."""
     X, y = kind.data()
     two = np.flatnonzero(y != 1)
-    found = used(clone(estimator).fit(X[two], y[two]), X)
+    found = compute_output(clone(estimator).fit(X[two], y[two]), X)
     assert np.isfinite(found).all()
     try:
         import pandas as pd
     except ImportError:
         return
     labels = pd.Series(y, dtype="category")  # The missing class is still a category.
-    np.testing.assert_array_equal(used(clone(estimator).fit(X[two], labels[two]), X), found)
+    np.testing.assert_array_equal(
+        compute_output(clone(estimator).fit(X[two], labels[two]), X), found
+    )
 
 
 def check_model_selection(estimator: Any, kind: SampleKind) -> None:
@@ -260,7 +266,7 @@ def check_model_selection(estimator: Any, kind: SampleKind) -> None:
     else:
         return
     scores = cross_val_score(model, X, y, cv=3, error_score="raise")
-    least = float(expected_outcome(estimator, "model_selection_score", "0.8"))
+    least = float(get_expected_outcome(estimator, "model_selection_score", "0.8"))
     assert scores.mean() > least, f"accuracy is only {scores.mean():.0%}"
     grid = {f"{prefix}{name}": [value] for name, value in estimator.get_params(deep=False).items()}
     search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, y)
@@ -318,7 +324,7 @@ def check_regressor(estimator: Any, kind: SampleKind) -> None:
 def check_clusterer(estimator: Any, kind: SampleKind) -> None:
     """Check that clusters are numbered from 0 and that predict agrees on training samples."""
     X, _ = kind.data()
-    fitted = shared_fit(estimator, kind)
+    fitted = fit_once(estimator, kind)
     labels = fitted.labels_
     assert labels.shape == (len(X),) and labels.dtype.kind == "i"
     assert set(labels.tolist()) == set(range(labels.max() + 1))
@@ -338,7 +344,7 @@ def check_training_samples_again(estimator: Any, kind: SampleKind) -> None:
 def check_names_and_frames(estimator: Any, kind: SampleKind) -> None:
     """Check the feature names of the output, and that ``set_output`` returns data frames."""
     X, y = kind.data()
-    fitted = shared_fit(estimator, kind)
+    fitted = fit_once(estimator, kind)
     names = fitted.get_feature_names_out()
     mapped = fitted.transform(X)
     assert mapped.ndim == 2 and len(names) == mapped.shape[1]
@@ -370,23 +376,25 @@ def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -
     X, y, queries, _ = _split(kind)
     change, clean = _cases(kind)[case]
     bad_X, bad_y, bad_queries = change(X, y.copy(), queries)
-    expected = expected_outcome(estimator, case, given=kind.name)
+    expected = get_expected_outcome(estimator, case, given=kind.name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if expected == "ok":
             fitted = clone(estimator).fit(bad_X, bad_y)
-            assert np.isfinite(used(fitted, bad_queries)).all(), f"{case}: the result is not finite"
+            assert np.isfinite(compute_output(fitted, bad_queries)).all(), (
+                f"{case}: the result is not finite"
+            )
             if clean:
                 # Both votes use the same training rows, so that duplicates do not vote twice.
                 found = _labels(fitted, bad_X[: len(y)], y, bad_queries)
                 wanted = _labels(_reference(estimator, kind), X, y, queries)
                 agreement = _agreement(estimator, found, wanted)
-                share = float(expected_outcome(estimator, f"{case}_agreement", "0.99"))
+                share = float(get_expected_outcome(estimator, f"{case}_agreement", "0.99"))
                 assert agreement >= share, f"{case}: only {agreement:.0%} of predictions agree"
             return
         attempts = [lambda: clone(estimator).fit(bad_X, bad_y)]
         if case in kind.cases:
-            attempts.append(lambda: used(_reference(estimator, kind), bad_X))
+            attempts.append(lambda: compute_output(_reference(estimator, kind), bad_X))
         for attempt in attempts:
             error = _error(attempt)
             assert error is not None, f"{case}: expected an error like /{expected}/"
@@ -450,7 +458,7 @@ def _error(attempt: Callable[[], Any]) -> Exception | None:
 
 def _must_be_fitted(estimator: Any, kind: SampleKind, when: str) -> None:
     try:
-        used(estimator, kind.data()[0])
+        compute_output(estimator, kind.data()[0])
     except NotFittedError:
         return
     raise AssertionError(f"{when}, the estimator must raise NotFittedError")

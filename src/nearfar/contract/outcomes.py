@@ -36,7 +36,7 @@ class SampleKind:
     label_cases: dict[str, tuple[Change, bool]] | None = None
 
 
-def used(fitted: Any, X: Any) -> NDArray[Any]:
+def compute_output(fitted: Any, X: Any) -> NDArray[Any]:
     """Return the main output: coordinates, probabilities, labels, values or clusters."""
     tags = fitted.learner_tags
     others = ("predict",) if tags.role == "clusterer" else ("predict_proba", "predict")
@@ -47,18 +47,18 @@ def used(fitted: Any, X: Any) -> NDArray[Any]:
 
 
 @lru_cache(maxsize=4)
-def shared_fit(estimator: Any, kind: SampleKind) -> Any:
+def fit_once(estimator: Any, kind: SampleKind) -> Any:
     """Return a fit to all clean samples, shared by the checks, which must not change it."""
     return clone(estimator).fit(*kind.data())
 
 
 @cache
-def bad_input_table() -> dict[str, dict[str, str]]:
+def read_bad_input_table() -> dict[str, dict[str, str]]:
     """Return the sections of bad_input.toml."""
     return tomllib.loads(files("nearfar.contract").joinpath("bad_input.toml").read_text("utf-8"))
 
 
-def expected_outcome(
+def get_expected_outcome(
     estimator: Any, case: str, default: str | None = None, given: str | None = None
 ) -> str:
     """Return the expected outcome of a case for an estimator."""
@@ -67,5 +67,5 @@ def expected_outcome(
     supervision = "supervised" if tags.supervised else "unsupervised"
     values = "values" if tags.learns_from == ("values",) else ""
     for section in (given or tags.input, supervision, values, tags.role, type(estimator).__name__):
-        row |= bad_input_table().get(section, {})
+        row |= read_bad_input_table().get(section, {})
     return row[case] if default is None else row.get(case, default)

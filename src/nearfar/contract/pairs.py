@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
-from nearfar.contract.outcomes import Change, Check, SampleKind, used
+from nearfar.contract.outcomes import Change, Check, SampleKind, compute_output
 
 
 @cache
@@ -75,15 +75,17 @@ def check_threshold(estimator: Any) -> None:
 def check_lists_and_types(estimator: Any) -> None:
     """Check that lists, tuples and other numeric types give the same result."""
     pairs, signs = _data()
-    wanted = used(clone(estimator).fit(pairs, signs), pairs)
+    wanted = compute_output(clone(estimator).fit(pairs, signs), pairs)
     for form, labels in (
         (pairs.tolist(), signs.tolist()),
         (tuple(map(tuple, pairs)), signs.astype(float)),
         (pairs.astype(object), signs.astype(object)),
     ):
-        np.testing.assert_array_equal(used(clone(estimator).fit(form, labels), form), wanted)
+        np.testing.assert_array_equal(
+            compute_output(clone(estimator).fit(form, labels), form), wanted
+        )
     narrow = pairs.astype(np.float32)
-    found = used(clone(estimator).fit(narrow, signs), narrow)
+    found = compute_output(clone(estimator).fit(narrow, signs), narrow)
     assert np.mean(found == wanted) > 0.95
 
 

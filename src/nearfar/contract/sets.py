@@ -12,7 +12,13 @@ from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
-from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, used
+from nearfar.contract.outcomes import (
+    Change,
+    Check,
+    SampleKind,
+    compute_output,
+    get_expected_outcome,
+)
 from nearfar.summaries.sets import Sets
 
 
@@ -53,20 +59,20 @@ def _own_checks(estimator: Any) -> list[Check]:
 def check_kinds_of_input(estimator: Any) -> None:
     """Check that Sets, lists, object arrays and 3-d arrays give equal results; split Sets."""
     sets, y = _data()
-    wanted = used(clone(estimator).fit(sets, y), sets)
+    wanted = compute_output(clone(estimator).fit(sets, y), sets)
     rows = list(sets)
     boxed = np.empty(len(rows), dtype=object)
     boxed[:] = rows
     for kind in (rows, tuple(rows), boxed, [array.tolist() for array in rows]):
-        np.testing.assert_array_equal(used(clone(estimator).fit(kind, y), kind), wanted)
+        np.testing.assert_array_equal(compute_output(clone(estimator).fit(kind, y), kind), wanted)
     equal = np.stack([array[:6] for array in rows])
     np.testing.assert_array_equal(
-        used(clone(estimator).fit(equal, y), equal),
-        used(clone(estimator).fit(list(equal), y), list(equal)),
+        compute_output(clone(estimator).fit(equal, y), equal),
+        compute_output(clone(estimator).fit(list(equal), y), list(equal)),
     )
     train, test, labels, _ = train_test_split(sets, y, random_state=0, stratify=y)
     assert isinstance(train, Sets)
-    assert len(used(clone(estimator).fit(train, labels), test)) == len(test)
+    assert len(compute_output(clone(estimator).fit(train, labels), test)) == len(test)
 
 
 def check_order_plays_no_part(estimator: Any) -> None:
@@ -76,13 +82,13 @@ def check_order_plays_no_part(estimator: Any) -> None:
     """
     sets, y = _data()
     train, test = sets[:40], sets[40:]
-    wanted = used(clone(estimator).fit(train, y[:40]), test)
-    if expected_outcome(estimator, "order_in_sets", "plays no part") == "plays no part":
+    wanted = compute_output(clone(estimator).fit(train, y[:40]), test)
+    if get_expected_outcome(estimator, "order_in_sets", "plays no part") == "plays no part":
         turned = [rows[::-1] for rows in train]
-        found = used(clone(estimator).fit(turned, y[:40]), [rows[::-1] for rows in test])
+        found = compute_output(clone(estimator).fit(turned, y[:40]), [rows[::-1] for rows in test])
         _assert_alike(estimator, found, wanted)
     order = np.random.RandomState(0).permutation(40)
-    found = used(clone(estimator).fit(train[order], y[order]), test)
+    found = compute_output(clone(estimator).fit(train[order], y[order]), test)
     _assert_alike(estimator, found, wanted)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from nearfar.contract.outcomes import expected_outcome, used
+from nearfar.contract.outcomes import compute_output, get_expected_outcome
 from nearfar.contract.vectors import VECTORS
 from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Supervision, Triplets
 
@@ -136,7 +136,7 @@ _PAIR_CASES: dict[str, _Case] = {
 }
 
 
-def supervision_cases(estimator: Any) -> list[str]:
+def list_supervision_cases(estimator: Any) -> list[str]:
     """Return the names of the cases that apply to an estimator."""
     guide = _guide_of(estimator)
     if guide is None:
@@ -150,7 +150,7 @@ def check_bad_supervision(estimator: Any, case: str) -> None:
     assert guide is not None
     X, y = VECTORS.data()
     rows, said = (_CASES | _PAIR_CASES)[case](X, y, guide)
-    expected = expected_outcome(estimator, case, given=_section(guide))
+    expected = get_expected_outcome(estimator, case, given=_section(guide))
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         try:
@@ -160,7 +160,7 @@ def check_bad_supervision(estimator: Any, case: str) -> None:
             assert re.search(expected, str(error)), f"{case}: expected /{expected}/, got: {error}"
             return
     assert expected == "ok", f"{case}: expected an error like /{expected}/"
-    assert np.isfinite(used(fitted, X)).all(), f"{case}: the result is not finite"
+    assert np.isfinite(compute_output(fitted, X)).all(), f"{case}: the result is not finite"
     if case == "dissimilar_pairs_of_zero_length":
         told = [str(one.message) for one in heard if "zero length" in str(one.message)]
         wanted = f"{_N_COPIES} of {_N_DISSIMILAR + _N_COPIES} dissimilar pairs"

@@ -17,7 +17,13 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from nearfar.base import MultilinearLearner
-from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, used
+from nearfar.contract.outcomes import (
+    Change,
+    Check,
+    SampleKind,
+    compute_output,
+    get_expected_outcome,
+)
 
 # Shapes of test tensors of order two and three. All modes of a shape have different lengths.
 _SHAPE = (4, 6)
@@ -65,7 +71,7 @@ def check_flat_rows(estimator: Any) -> None:
     X, y = _data()
     flat = X.reshape(len(X), -1)
     whole = clone(estimator).fit(X, y)
-    wanted = used(whole, X)
+    wanted = compute_output(whole, X)
     assert whole.tensor_shape_ == _SHAPE and whole.n_features_in_ == flat.shape[1]
     rows = clone(estimator).set_params(tensor_shape=_SHAPE).fit(flat, y)
     assert rows.tensor_shape_ == _SHAPE
@@ -73,14 +79,14 @@ def check_flat_rows(estimator: Any) -> None:
     by_columns = clone(estimator).set_params(tensor_shape=_SHAPE).fit(columns, y)
     for fitted in (whole, rows, by_columns):
         for form in (X, flat, columns, turned):
-            np.testing.assert_array_equal(used(fitted, form), wanted)
+            np.testing.assert_array_equal(compute_output(fitted, form), wanted)
     try:
         import pandas as pd
     except ImportError:  # pandas is an optional dependency.
         return
     frame = pd.DataFrame(flat, columns=[f"pixel {k}" for k in range(flat.shape[1])])
     named = clone(estimator).set_params(tensor_shape=_SHAPE).fit(frame, y)
-    np.testing.assert_array_equal(used(named, frame), wanted)
+    np.testing.assert_array_equal(compute_output(named, frame), wanted)
 
 
 def check_shapes(estimator: Any) -> None:
@@ -91,9 +97,9 @@ def check_shapes(estimator: Any) -> None:
     other = clone(estimator).set_params(tensor_shape=(6, 4))
     odd = clone(estimator).set_params(tensor_shape=(5, 5))
     attempts: list[Callable[[], Any]] = [
-        lambda: used(fitted, turned),
-        lambda: used(fitted, X[:, :, :-1]),
-        lambda: used(fitted, X.reshape(len(X), -1)[:, :-1]),
+        lambda: compute_output(fitted, turned),
+        lambda: compute_output(fitted, X[:, :, :-1]),
+        lambda: compute_output(fitted, X.reshape(len(X), -1)[:, :-1]),
         lambda: other.fit(X, y),
         lambda: odd.fit(X.reshape(len(X), -1), y),
     ]
@@ -109,22 +115,22 @@ def check_shapes(estimator: Any) -> None:
 def check_one_sample(estimator: Any) -> None:
     """Check that fit rejects a single sample, unless listed as "ok", and that use accepts it."""
     X, y = _data()
-    allowed = expected_outcome(estimator, "one_sample", "refused") == "ok"
+    allowed = get_expected_outcome(estimator, "one_sample", "refused") == "ok"
     try:
         clone(estimator).fit(X[:1], y[:1])
     except ValueError as error:
         assert re.search("1 sample|one class", str(error)) and not allowed, f"unclear: {error}"
     else:
         assert allowed, "fit must reject a single sample"
-    assert len(used(clone(estimator).fit(X, y), X[:1])) == 1
+    assert len(compute_output(clone(estimator).fit(X, y), X[:1])) == 1
 
 
 def check_order_of_samples(estimator: Any) -> None:
     """Check that the result does not depend on the order of the samples."""
     X, y = _data()
     order = np.random.RandomState(0).permutation(len(X))
-    first = used(clone(estimator).fit(X, y), X)
-    second = used(clone(estimator).fit(X[order], y[order]), X)
+    first = compute_output(clone(estimator).fit(X, y), X)
+    second = compute_output(clone(estimator).fit(X[order], y[order]), X)
     if estimator.learner_tags.maps:  # Maps are unique up to a rotation only.
         wanted = _distances(first)
         np.testing.assert_allclose(_distances(second), wanted, atol=1e-4 * wanted.max())

@@ -14,7 +14,14 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
 from nearfar.base import LinearLearner
-from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, shared_fit, used
+from nearfar.contract.outcomes import (
+    Change,
+    Check,
+    SampleKind,
+    compute_output,
+    fit_once,
+    get_expected_outcome,
+)
 
 
 @cache
@@ -64,14 +71,14 @@ def check_dtypes_of_rows(learner: Any) -> None:
             error = np.abs(_distances(mapped) - reference).max() / reference.max()
             # float32 represents 1e4 with an error of 1e-3. The tolerance of iterative learners
             # adds to it.
-            limit = float(expected_outcome(learner, "dtypes_error", "0.02"))
+            limit = float(get_expected_outcome(learner, "dtypes_error", "0.02"))
             assert error < limit, f"distances off by {error:.1e} in {dtype.__name__}"
 
 
 def check_dtypes_of_labels(estimator: Any) -> None:
     """Check that float32 gives the labels of float64, except for a few points near a boundary."""
     X, y = _data()
-    exact = shared_fit(estimator, VECTORS)
+    exact = fit_once(estimator, VECTORS)
     wanted = exact.predict(X)
     rough = clone(estimator).fit(X.astype(np.float32), y)
     for fitted, dtype in ((rough, np.float64), (exact, np.float32)):
@@ -94,13 +101,15 @@ def check_frames(estimator: Any) -> None:
         fitted.set_output(transform="pandas")
     fitted.fit(frame, pd.Series(y))
     assert list(fitted.feature_names_in_) == list(frame.columns)
-    np.testing.assert_array_equal(used(fitted, frame), used(shared_fit(estimator, VECTORS), X))
+    np.testing.assert_array_equal(
+        compute_output(fitted, frame), compute_output(fit_once(estimator, VECTORS), X)
+    )
     if hasattr(fitted, "transform"):
         mapped = fitted.transform(frame)
         assert isinstance(mapped, pd.DataFrame) and list(mapped.index) == list(frame.index)
         assert list(mapped.columns) == list(fitted.get_feature_names_out())
     try:
-        used(fitted, frame[frame.columns[::-1]])
+        compute_output(fitted, frame[frame.columns[::-1]])
     except ValueError:
         return
     raise AssertionError("columns in another order must raise")
@@ -109,7 +118,7 @@ def check_frames(estimator: Any) -> None:
 def check_one_distance(learner: Any) -> None:
     """Check that transform, Mahalanobis matrix, pair_distance and metric agree."""
     X, _ = _data()
-    fitted = shared_fit(learner, VECTORS)
+    fitted = fit_once(learner, VECTORS)
     mapped = fitted.transform(X)
     wanted = np.linalg.norm(mapped[:9] - mapped[9:18], axis=1)
     pairs = np.stack([X[:9], X[9:18]], axis=1)
@@ -147,7 +156,7 @@ def check_batches(learner: Any) -> None:
         np.testing.assert_allclose(_distances(parts.transform(X)), wanted, 1e-6)
     else:
         np.testing.assert_array_equal(parts.predict(X), whole.predict(X))
-    np.testing.assert_array_equal(used(parts.fit(X, y), X), used(whole, X))
+    np.testing.assert_array_equal(compute_output(parts.fit(X, y), X), compute_output(whole, X))
 
 
 def _distances(points: NDArray[Any]) -> NDArray[np.float64]:

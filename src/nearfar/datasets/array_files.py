@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.datasets.table import Table, as_strings, one_a_row, without_single_channel
-from nearfar.words import did_you_mean, listed
+from nearfar.words import join_names, suggest_name
 
 # Keys of an .npz file, in lowercase, that have a role without being named by an option.
 _KEYS = {
@@ -163,13 +163,13 @@ def key_for(arrays: dict[str, Any], role: str, asked: str | None, where: str) ->
     if asked is not None:
         option = {"y": "target", "X": "vector"}.get(role, role)
         raise ValueError(
-            f"--{option} {asked}: {where} has no such key.{did_you_mean(asked, arrays)} "
-            f"Its keys are {listed(arrays)}. Save {role} together with X in an .npz file."
+            f"--{option} {asked}: {where} has no such key.{suggest_name(asked, arrays)} "
+            f"Its keys are {join_names(arrays)}. Save {role} together with X in an .npz file."
         )
     keys = [key for key in arrays if key.lower() in _KEYS[role]]
     if len(keys) > 1:
         raise ValueError(
-            f"{where} has several keys for {role}: {listed(keys)}. "
+            f"{where} has several keys for {role}: {join_names(keys)}. "
             + f"Name one with --{ {'y': 'target', 'X': 'vector'}.get(role, role) }."
         )
     return keys[0] if keys else None

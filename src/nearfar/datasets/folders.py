@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.notices import warn
-from nearfar.words import count, listed
+from nearfar.words import format_count, join_names
 
 
 class Member(NamedTuple):
@@ -58,15 +58,15 @@ def members(
                 others.append(path.relative_to(root).as_posix())
 
     visit(root)
-    kinds = listed(sorted(known), 40, quoted=False)
+    kinds = join_names(sorted(known), 40, quoted=False)
     if not found:
-        there = f", only {listed(others, 3)}" if others else ""
+        there = f", only {join_names(others, 3)}" if others else ""
         raise ValueError(f"Found no {what} in {str(root)!r}{there}. Supported: {kinds}.")
     if others:
         is_are = "is" if len(others) == 1 else "are"
         warn(
-            f"{count(len(others), 'file')} in {str(root)!r} {is_are} skipped because the extension "
-            f"is not supported: {listed(others, 3)}. Supported: {kinds}.",
+            f"{format_count(len(others), 'file')} in {str(root)!r} {is_are} skipped because the "
+            f"extension is not supported: {join_names(others, 3)}. Supported: {kinds}.",
         )
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nearfar.extras import require
+from nearfar.extras import import_optional
 
 PARQUET = (".parquet", ".pq")
 
@@ -25,7 +25,7 @@ def parquet_parts(path: Path) -> list[Path]:
 
 def read_schema(path: Path) -> Any:
     """Return the Arrow schema, or None if the file is damaged; `read_arrow` reports the error."""
-    arrow, parquet = require("pyarrow", "app"), require("pyarrow.parquet", "app")
+    arrow, parquet = import_optional("pyarrow", "app"), import_optional("pyarrow.parquet", "app")
     try:
         return parquet.read_schema(parquet_parts(path)[0])
     except (OSError, arrow.ArrowException):
@@ -34,7 +34,7 @@ def read_schema(path: Path) -> Any:
 
 def read_arrow(path: Path) -> Any:
     """Return the Arrow table of a file, or of all files of a folder with the same columns."""
-    arrow, parquet = require("pyarrow", "app"), require("pyarrow.parquet", "app")
+    arrow, parquet = import_optional("pyarrow", "app"), import_optional("pyarrow.parquet", "app")
     tables: list[Any] = []
     parts = parquet_parts(path)
     for part in parts:
@@ -85,13 +85,13 @@ def _refuse_unlike(first: Any, other: Any, first_name: str, name: str) -> None:
 
 def is_list(kind: Any) -> bool:
     """Return True for an Arrow list type."""
-    types = require("pyarrow", "app").types
+    types = import_optional("pyarrow", "app").types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_list_of_numbers(kind: Any) -> bool:
     """Return True for an Arrow type of lists of numbers."""
-    types = require("pyarrow", "app").types
+    types = import_optional("pyarrow", "app").types
     if not is_list(kind):
         return False
     of = kind.value_type

@@ -11,7 +11,7 @@ import numpy as np
 
 from nearfar.datasets.pictures import has_pictures, load_images
 from nearfar.datasets.table import Table, without_single_channel
-from nearfar.words import count, listed
+from nearfar.words import format_count, join_names
 
 
 def say_hidden(name: str) -> list[str]:
@@ -38,7 +38,7 @@ def from_pictures(
         images, y, names = load_images(path, shape, n_jobs=-1)
     own = images.shape[1:]
     sizes, color = " × ".join(map(str, own[:2])), "in color" if len(own) == 3 else "in gray"
-    what = f"{count(len(images), 'image')} of {sizes} pixels, {color}"
+    what = f"{format_count(len(images), 'image')} of {sizes} pixels, {color}"
     if shape is not None:
         more = f" (--images {shape[0]}x{shape[1]}x3 keeps colors)" if len(own) == 2 else ""
         what += f"{more}; images of other sizes are resized"
@@ -80,7 +80,8 @@ def give_shape(table: Table, shape: tuple[int, ...], drop: Sequence[Any] = ()) -
         odd = [str(name) for name in X.columns if X[name].dtype.kind not in "biuf"]
         if odd:
             raise ValueError(
-                f"--images {sizes}: all columns must be numbers, but {listed(odd, 5)} contain text."
+                f"--images {sizes}: all columns must be numbers, but {join_names(odd, 5)} contain "
+                "text."
             )
         table.feature_names = [str(name) for name in X.columns]
         X = X.to_numpy(np.float64)

@@ -27,9 +27,9 @@ from nearfar.datasets.table import (
     tidy_labels,
 )
 from nearfar.datasets.tables import DataFile, as_file, call_of, read_table, take_labels
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.summaries.sets import Sets
-from nearfar.words import count, did_you_mean, listed
+from nearfar.words import format_count, join_names, suggest_name
 
 #: Column names that suggest a long table of sets, in lowercase and without characters other than
 #: letters.
@@ -156,8 +156,8 @@ def refuse_unfolded(table: Table, named: Sequence[str]) -> None:
         if different <= len(table.X) / 2:
             raise ValueError(
                 f"{table.name} looks like sets of vectors: {different:,} values of '{name}' in "
-                f"{count(len(table.X), 'row')}. To read the rows of each value as one set, add "
-                f"--set-id {name}. To use every row on its own, add --drop {name}."
+                f"{format_count(len(table.X), 'row')}. To read the rows of each value as one set, "
+                f"add --set-id {name}. To use every row on its own, add --drop {name}."
             )
 
 
@@ -177,13 +177,13 @@ def _from_long(
     long = read_table(file, **asked, vector=vector, need_target=False, guess_target=guess)
     frame, where = long.X, long.name
     if not hasattr(frame, "columns"):  # vectors in one column; no other column is a feature
-        frame = require("pandas", "app").DataFrame(long.X, columns=long.feature_names)
+        frame = import_optional("pandas", "app").DataFrame(long.X, columns=long.feature_names)
         lacking = [name for name in (by, *drop) if name not in long.others]
         if lacking:
             raise ValueError(
                 f"--{'set-id' if lacking[0] == by else 'drop'} {lacking[0]}: {where} has no such "
-                f"column.{did_you_mean(lacking[0], long.others)} In addition to the vectors, it "
-                f"has {listed(long.others)}."
+                f"column.{suggest_name(lacking[0], long.others)} In addition to the vectors, it "
+                f"has {join_names(long.others)}."
             )
         frame[by], drop = long.others[by], ()
     if frame.columns[0] == "column 0" and re.fullmatch(r"\d+", by):
@@ -198,21 +198,21 @@ def _from_long(
         if name not in frame.columns:
             raise ValueError(
                 f"{option} {name}: {where} has no such column."
-                f"{did_you_mean(name, frame.columns)} Its columns are {listed(frame.columns)}."
+                f"{suggest_name(name, frame.columns)} Its columns are {join_names(frame.columns)}."
             )
     features = [name for name in frame.columns if name != by and name not in drop]
     if wanted is not None:
         lacking = [name for name in wanted if name not in features]
         if lacking:
             raise ValueError(
-                f"{where} does not have {listed(lacking)}.{did_you_mean(lacking[0], features)} It "
-                f"has {listed(features)}."
+                f"{where} does not have {join_names(lacking)}.{suggest_name(lacking[0], features)} "
+                f"It has {join_names(features)}."
             )
         features = list(wanted)
     text = [name for name in features if frame[name].dtype.kind not in "biuf"]
     if text:
         raise ValueError(
-            f"{where}: the vectors of sets must be numbers, but {listed(text, 5)} "
+            f"{where}: the vectors of sets must be numbers, but {join_names(text, 5)} "
             f"{'holds' if len(text) == 1 else 'hold'} text. Drop columns that are not features "
             f"with --drop {shlex.quote(text[0])}."
         )
@@ -220,7 +220,7 @@ def _from_long(
         raise ValueError(f"{where} has no feature columns in addition to '{by}'.")
     table = Table(where, Sets.from_frame(frame, by, columns=features), feature_names=features)
     table.messages = [text for text in long.messages if not text.startswith("Groups: ")]
-    table.messages += [f"Dropped: {listed(drop)}, as requested."] * bool(drop)
+    table.messages += [f"Dropped: {join_names(drop)}, as requested."] * bool(drop)
     codes = frame.groupby(by, sort=False, observed=True).ngroup().to_numpy()
     if long.y is not None:
         table.y = _one_each(long.y, codes, table.X, f"label in column '{long.target}'")
@@ -245,8 +245,8 @@ def _one_each(values: NDArray[Any], codes: NDArray[np.intp], sets: Sets, what: s
             "none" if is_missing(value) else str(value) for value in values[codes == k].tolist()
         )
         raise ValueError(
-            f"{sets.describe(k)} has more than one {what}: {listed(found, 3)}. All rows of a set "
-            "must have the same value."
+            f"{sets.describe(k)} has more than one {what}: {join_names(found, 3)}. All rows of a "
+            "set must have the same value."
         )
     return np.asarray(values[first])
 
@@ -261,7 +261,7 @@ def _from_arrays(
         hint = ", and --set-id is only for tables" if by is not None else ""
         raise ValueError(
             f"{where} has no key 'offsets' with the start of each set{hint}. Its keys are "
-            f"{listed(arrays)}. Use nearfar.Sets.save to write such a file."
+            f"{join_names(arrays)}. Use nearfar.Sets.save to write such a file."
         )
     if by is not None:
         raise ValueError(
@@ -270,7 +270,7 @@ def _from_arrays(
         )
     x = key_for(arrays, "X", None, where)
     if x is None:
-        raise ValueError(f"{where} has no key 'X' or 'data'. Its keys are {listed(arrays)}.")
+        raise ValueError(f"{where} has no key 'X' or 'data'. Its keys are {join_names(arrays)}.")
     names = None if "names" not in arrays else as_strings(arrays["names"])
     try:
         sets = Sets(arrays[x], arrays["offsets"], names=names)
@@ -298,12 +298,12 @@ def _from_lists(path: Path, asked: dict[str, str | None]) -> Table:
     table.target = None if sets.labels is None else asked["target"] or "label"
     column = asked["groups"]
     if column is not None:
-        known = require("pyarrow.parquet", "app").read_table(path)
+        known = import_optional("pyarrow.parquet", "app").read_table(path)
         if column not in known.column_names:
             raise ValueError(
                 f"--groups {column}: {path.name} has no such column."
-                f"{did_you_mean(column, known.column_names)} Its columns are "
-                f"{listed(known.column_names)}."
+                f"{suggest_name(column, known.column_names)} Its columns are "
+                f"{join_names(known.column_names)}."
             )
         table.groups = np.array(known[column].to_pylist(), dtype=object)
         table.groups_name = column
@@ -316,14 +316,14 @@ def _leave_out_features(table: Table, drop: Sequence[str]) -> None:
     if unknown:
         raise ValueError(
             f"--drop {unknown[0]}: {table.name} has no such column."
-            f"{did_you_mean(unknown[0], names)} Its columns are {listed(names)}."
+            f"{suggest_name(unknown[0], names)} Its columns are {join_names(names)}."
         )
     kept = [i for i, name in enumerate(names) if name not in drop]
     if not kept:
         raise ValueError(f"{table.name} has no feature columns: --drop removes all of them.")
     table.feature_names = [names[i] for i in kept]
     table.X = Sets(table.X.X[:, kept], table.X.offsets, names=table.X.names)
-    table.messages.append(f"Dropped: {listed(drop)}, as requested.")
+    table.messages.append(f"Dropped: {join_names(drop)}, as requested.")
 
 
 # Checks
@@ -338,7 +338,7 @@ def _ask(table: Table) -> NoReturn:
         )
     raise ValueError(
         f"The column of {table.name} with the labels of the sets is not known. Name it with "
-        f"--target, or pass {where}. Its features are {listed(table.feature_names or ())}."
+        f"--target, or pass {where}. Its features are {join_names(table.feature_names or ())}."
     )
 
 
@@ -351,7 +351,7 @@ def _leave_out_unlabeled(table: Table) -> NDArray[np.intp]:
     if len(kept) < len(missing):
         first = table.X.describe(int(np.argmax(missing)))
         table.messages.append(
-            f"Dropped {count(int(missing.sum()), 'set')} without a label (first: {first})."
+            f"Dropped {format_count(int(missing.sum()), 'set')} without a label (first: {first})."
         )
         table.X, table.y = table.X[kept], table.y[kept]
         table.groups = None if table.groups is None else table.groups[kept]
@@ -363,8 +363,10 @@ def _refuse_small(table: Table, least: int) -> None:
     if small.any():
         k = int(np.argmax(small))
         raise ValueError(
-            f"{table.name}: {table.X.describe(k)} has {count(int(table.X.sizes[k]), 'vector')}. "
-            f"Found {count(int(small.sum()), 'set')} with fewer than {least} vectors, which is "
+            f"{table.name}: {table.X.describe(k)} has "
+            f"{format_count(int(table.X.sizes[k]), 'vector')}. "
+            f"Found {format_count(int(small.sum()), 'set')} with fewer than {least} vectors, which "
+            "is "
             "too few for a covariance. Remove these sets, or keep them with --min-vectors 1 (a set "
             "with a single vector is then described by its mean only)."
         )

@@ -15,7 +15,7 @@ from scipy.io import wavfile
 from nearfar.arrays import Matrix
 from nearfar.datasets.generators import Seed
 from nearfar.summaries.sets import Sets
-from nearfar.words import did_you_mean, listed
+from nearfar.words import join_names, suggest_name
 
 MOTIONS = ("right", "left", "up", "down", "wave", "bounce", "grow")
 TONES = ("steady", "rising", "falling", "trill", "noise")
@@ -352,10 +352,10 @@ def _check_tones(tones: Any, seconds: float, sample_rate: int, **counts: int) ->
 
 def _check_kinds(name: str, kinds: Any, known: Sequence[str]) -> None:
     if isinstance(kinds, str) or not len(kinds):
-        raise ValueError(f"{name} must be a list of {listed(known)}; got {kinds!r}.")
+        raise ValueError(f"{name} must be a list of {join_names(known)}; got {kinds!r}.")
     for kind in kinds:
         if kind not in known:
-            close = did_you_mean(kind, known)
+            close = suggest_name(kind, known)
             raise ValueError(
-                f"{name} must contain only values from {listed(known)}; got {kind!r}.{close}"
+                f"{name} must contain only values from {join_names(known)}; got {kind!r}.{close}"
             )

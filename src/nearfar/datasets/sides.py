@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.datasets.table import Table, missing_among, tidy_labels
-from nearfar.extras import require
-from nearfar.words import count
+from nearfar.extras import import_optional
+from nearfar.words import format_count
 
 
 def take_groups(table: Table, kept: NDArray[np.intp]) -> None:
@@ -24,8 +24,8 @@ def take_groups(table: Table, kept: NDArray[np.intp]) -> None:
     if missing.any():
         raise ValueError(
             f"{table.name}: the groups '{table.groups_name}' are missing in "
-            f"{count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}). Every "
-            "row needs a group."
+            f"{format_count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}). "
+            "Every row needs a group."
         )
     table.groups = tidy_labels(groups) if groups.dtype.kind != "O" else groups.astype(str)
     n = len(np.unique(table.groups))
@@ -40,8 +40,8 @@ def take_ids(table: Table, kept: NDArray[np.intp]) -> None:
     if missing.any():
         raise ValueError(
             f"{table.name}: the ID '{table.id_name}' is missing in "
-            f"{count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}). Every "
-            "row needs a unique ID."
+            f"{format_count(int(missing.sum()), 'row')} (first: row {kept[np.argmax(missing)]}). "
+            "Every row needs a unique ID."
         )
     table.ids = tidy_labels(table.ids)
     if table.ids.dtype.kind == "O":
@@ -64,7 +64,7 @@ def as_time(
     missing = missing_among(values)
     if missing.any():
         raise ValueError(
-            f"{where} is missing in {count(int(missing.sum()), 'row')} (first: row "
+            f"{where} is missing in {format_count(int(missing.sum()), 'row')} (first: row "
             f"{kept[np.argmax(missing)]}). Every row needs a time."
         )
     if values.dtype.kind in "biu":
@@ -90,7 +90,7 @@ def _parse_dates(
     values: NDArray[Any], messages: list[str]
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return text or date objects as numbers or microseconds, and a mask of unreadable values."""
-    pd = require("pandas", "app")
+    pd = import_optional("pandas", "app")
     column = pd.Series([str(value) for value in values])
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
     if np.isfinite(numbers).all():

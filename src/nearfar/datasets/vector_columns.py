@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.datasets.parquet_files import is_list_of_numbers
-from nearfar.extras import require
-from nearfar.words import count, did_you_mean, listed
+from nearfar.extras import import_optional
+from nearfar.words import format_count, join_names, suggest_name
 
 #: Number of cells that are examined to decide whether a column contains vectors.
 _LOOKED_AT = 100
@@ -53,19 +53,19 @@ def choose_vectors(
         if asked in others:
             raise ValueError(
                 f"--vector {asked}: this column of {where} does not contain lists of numbers."
-                + (f" These columns do: {listed(columns)}." if columns else "")
+                + (f" These columns do: {join_names(columns)}." if columns else "")
             )
         every = [*others, *columns]
         raise ValueError(
-            f"--vector {asked}: {where} has no such column.{did_you_mean(asked, every)} "
-            f"Its columns are {listed(every)}."
+            f"--vector {asked}: {where} has no such column.{suggest_name(asked, every)} "
+            f"Its columns are {join_names(every)}."
         )
     # Lists of different lengths, such as tokens, are not vectors.
     alike = [name for name, column in columns.items() if has_one_length(column)]
     if len(alike) > 1:
         raise ValueError(
-            f"{where} has several columns with lists of numbers: {listed(alike)}. Name the column "
-            "with the vectors with --vector."
+            f"{where} has several columns with lists of numbers: {join_names(alike)}. Name the "
+            "column with the vectors with --vector."
         )
     return alike[0] if alike else None
 
@@ -99,15 +99,15 @@ def as_vectors(column: Any, name: str, where: str) -> NDArray[Any]:
     if missing.any():
         row = int(np.argmax(missing))
         raise ValueError(
-            f"{where}: column '{name}' has no vector in {count(int(missing.sum()), 'row')} (first: "
-            f"row {row}). Remove these rows."
+            f"{where}: column '{name}' has no vector in {format_count(int(missing.sum()), 'row')} "
+            f"(first: row {row}). Remove these rows."
         )
     usual = _commonest(lengths)[0]
     if np.any(lengths != usual):
         row = int(np.argmax(lengths != usual))
         raise ValueError(
             f"{where}: the vectors in column '{name}' differ in length: row {row} has "
-            f"{count(int(lengths[row]), 'number')}, most have {usual:,}."
+            f"{format_count(int(lengths[row]), 'number')}, most have {usual:,}."
         )
     if usual == 0:
         raise ValueError(f"{where}: the vectors in column '{name}' are empty.")
@@ -147,7 +147,7 @@ def say_vectors(name: str, n_features: int, *, guessed: bool, others: Sequence[s
     """
     only = ", the only column of lists" if guessed else ""
     verb = "is" if len(others) == 1 else "are"
-    rest = f"; {listed(others, 8)} {verb} not used" if others else ""
+    rest = f"; {join_names(others, 8)} {verb} not used" if others else ""
     return f"Vectors: column '{name}', {n_features:,} numbers per row{only}{rest}."
 
 
@@ -195,7 +195,7 @@ def _parsed(cell: str) -> NDArray[np.float64]:
 
 def _parsed_at_once(cells: NDArray[Any]) -> NDArray[np.float64]:
     """Return the numbers of all cells, or an empty array if one of them cannot be parsed."""
-    arrow, compute = require("pyarrow", "app"), require("pyarrow.compute", "app")
+    arrow, compute = import_optional("pyarrow", "app"), import_optional("pyarrow.compute", "app")
     texts = [cell.strip() for cell in cells]
     if not all(text.startswith("[") and text.endswith("]") for text in texts):
         return np.empty(0)
@@ -210,7 +210,7 @@ def _parsed_at_once(cells: NDArray[Any]) -> NDArray[np.float64]:
 def _lengths(column: Any) -> NDArray[np.int64]:
     """Return the number of values in each cell, and -1 for cells without a list."""
     if hasattr(column, "chunks"):
-        compute = require("pyarrow.compute", "app")
+        compute = import_optional("pyarrow.compute", "app")
         # Some versions of pyarrow do not support list_value_length for lists of fixed size.
         if hasattr(column.type, "list_size"):
             size = np.full(len(column), column.type.list_size, np.int64)
@@ -240,7 +240,7 @@ def _commonest(lengths: NDArray[np.int64]) -> tuple[int, float]:
 
 
 def _of_arrow(column: Any, size: int) -> NDArray[Any]:
-    arrow = require("pyarrow", "app")
+    arrow = import_optional("pyarrow", "app")
     of = column.type.value_type
     kept: Any = np.float64
     if arrow.types.is_float16(of) or arrow.types.is_float32(of):

@@ -11,7 +11,7 @@ from scipy import ndimage
 
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.datasets.generators import Seed
-from nearfar.words import did_you_mean, listed
+from nearfar.words import join_names, suggest_name
 
 #: Conditions in which a sequence can differ from normal walking.
 CONDITIONS = ("view", "shoe", "surface", "briefcase", "clothing")
@@ -186,8 +186,8 @@ def _parts(condition: str) -> tuple[str, ...]:
     for part in parts:
         if part not in CONDITIONS:
             raise ValueError(
-                f"conditions must be joined from {listed(CONDITIONS)} with '+'; got {part!r}."
-                f"{did_you_mean(part, CONDITIONS)}"
+                f"conditions must be joined from {join_names(CONDITIONS)} with '+'; got {part!r}."
+                f"{suggest_name(part, CONDITIONS)}"
             )
     return parts
 

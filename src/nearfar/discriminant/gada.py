@@ -12,7 +12,7 @@ from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, n_varying
 from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching, search_components
-from nearfar.parameters import Allowed, having, one_of, real
+from nearfar.parameters import AllowedValues, object_with, one_of, real
 from nearfar.solvers.gaussian_divergences import (
     Average,
     Divergence,
@@ -170,7 +170,7 @@ class GADA(Searching, StatisticsLearner):
         "mean": [
             one_of(*_NAMED_MEANS),
             real(),
-            Allowed(
+            AllowedValues(
                 lambda given: (
                     isinstance(given, tuple) and [callable(f) for f in given] == 3 * [True]
                 ),
@@ -179,7 +179,7 @@ class GADA(Searching, StatisticsLearner):
         ],
         "divergence": [
             one_of("kl", "l2"),
-            having("values", "gradient", "invariant", description="a Bregman divergence"),
+            object_with("values", "gradient", "invariant", description="a Bregman divergence"),
         ],
         "kl_convention": [one_of("exact", "unnormalized")],
         "priors": [one_of("empirical", "uniform")],

@@ -14,7 +14,7 @@ from nearfar.base.kernel_coordinates import (
     LANDMARK_PARAMETERS,
     LandmarkCoordinates,
 )
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.discriminant.checks import n_between
 from nearfar.parameters import integer, none, real
 from nearfar.solvers.eigen import canonical_rows, whitener
@@ -174,7 +174,7 @@ class KernelDA(LandmarkCoordinates):
             statistics.add(self._fit_kernel(rows), self.classes_, codes)
         else:
             self._fit_kernel(rows[landmarks])
-            for block in row_blocks(len(rows), 32 * len(landmarks)):
+            for block in split_rows(len(rows), 32 * len(landmarks)):
                 statistics.add(self._kernel_transform(rows[block]), self.classes_, codes[block])
         self.coefficients_ = self._solve(statistics) @ self._basis.T
         return self

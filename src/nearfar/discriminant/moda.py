@@ -17,7 +17,7 @@ from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
 from nearfar.parameters import integer
 from nearfar.solvers.gaussian_divergences import kullback_leibler
 from nearfar.solvers.normalized_cut import normalized_cut
-from nearfar.state import Sizes, State, labels, need, optional
+from nearfar.state import Sizes, State, check_that, labels, optional
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
@@ -280,7 +280,7 @@ class MODA(Searching, StatisticsLearner):
         if "_owners" in vars(self):
             numbers = self.statistics_.classes
             known = numbers.dtype.kind == "i" and set(numbers) <= set(range(sizes["clusters"]))
-            need(known, "clusters without a class.")
+            check_that(known, "clusters without a class.")
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Return the components of the subspace with the largest sum of divergences."""

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.blocks import blas_for
+from nearfar.blocks import limit_blas_for
 from nearfar.discriminant.gada import Convention, Priors, search_averaged
 from nearfar.discriminant.mgmd import log_average
 from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, Searching
@@ -229,7 +229,7 @@ class MultimodalMGMKLD(Searching, LinearLearner):
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
-        with blas_for(10.0 * rows.shape[1] ** 3):
+        with limit_blas_for(10.0 * rows.shape[1] ** 3):
             self._find_clusters(rows, codes)
             interrupt = None
             try:

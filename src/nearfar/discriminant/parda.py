@@ -26,7 +26,7 @@ from nearfar.discriminant.pareto_objectives import (
 )
 from nearfar.discriminant.searching import fisher_start, given_start, random_frame
 from nearfar.discriminant.subspace_errors import error_on_rows, error_on_samples
-from nearfar.notices import warn_of_limit
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.subspaces import (
@@ -405,7 +405,7 @@ class PARDA(StatisticsLearner):
             stop.components = keep(stop.found)
             raise
         if self.solver == "lbfgs" and not found.converged:
-            warn_of_limit("PARDA", self._max_iter)
+            warn_not_converged("PARDA", self._max_iter)
         return keep(found)
 
     @property

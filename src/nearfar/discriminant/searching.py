@@ -13,8 +13,17 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.base.progress import report_of
-from nearfar.notices import warn_of_limit
-from nearfar.parameters import Allowed, array, boolean, integer, none, one_of, random_state, real
+from nearfar.notices import warn_not_converged
+from nearfar.parameters import (
+    AllowedValues,
+    array,
+    boolean,
+    integer,
+    none,
+    one_of,
+    random_state,
+    real,
+)
 from nearfar.solvers.descent import Objective
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
 from nearfar.solvers.gaussian_divergences import GaussianFamily
@@ -32,7 +41,7 @@ from nearfar.summaries.whitening import Shrinkage, find_between_axes
 Init = Literal["auto", "lda", "random"]
 
 #: Allowed values of the parameters of a search.
-SEARCH_PARAMETERS: dict[str, Sequence[Allowed]] = {
+SEARCH_PARAMETERS: dict[str, Sequence[AllowedValues]] = {
     "n_components": [none, integer(1)],
     "shrinkage": [real(0, 1), one_of("auto")],
     "init": [one_of("auto", "lda", "random"), array],
@@ -131,7 +140,7 @@ def search_components(
         stop.components = kept(stop.found)
         raise
     if not found.converged:
-        warn_of_limit(type(learner).__name__, learner.max_iter)
+        warn_not_converged(type(learner).__name__, learner.max_iter)
     return kept(found)
 
 

@@ -9,7 +9,7 @@ from scipy import linalg
 
 from nearfar.arrays import Matrix
 from nearfar.discriminant.checks import n_kept
-from nearfar.parameters import Allowed, one_of, real
+from nearfar.parameters import AllowedValues, one_of, real
 from nearfar.solvers.eigen import (
     descending_eigh,
     difference_weight,
@@ -30,7 +30,7 @@ Pair = Literal["between_within", "between_total", "total_within"]
 Zeta = float | Literal["trace_ratio", "max_eig", "sum_eig"]
 
 #: Allowed values of the parameter ``zeta``.
-ZETA: list[Allowed] = [real(), one_of("trace_ratio", "max_eig", "sum_eig")]
+ZETA: list[AllowedValues] = [real(), one_of("trace_ratio", "max_eig", "sum_eig")]
 
 
 class Difference(NamedTuple):

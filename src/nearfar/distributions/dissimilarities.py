@@ -9,15 +9,15 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Matrix
-from nearfar.blocks import effective_threads, map_in_order, one_blas_thread
+from nearfar.blocks import map_in_order, resolve_n_threads, use_one_blas_thread
 from nearfar.distributions.dense_pairs import DensePairs, DenseSide, Frame
 from nearfar.distributions.low_rank_pairs import LowRankPairs, LowRankSide
 from nearfar.distributions.pair_terms import COSTLY, GaussianPairs, Terms
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.parameters import check_parameter, integer, none, one_of
 from nearfar.summaries.gaussians import Gaussians, is_low_rank_cheaper
 from nearfar.summaries.sets import Sets
-from nearfar.words import did_you_mean, listed
+from nearfar.words import join_names, suggest_name
 
 PairMethod = Literal["auto", "dense", "low_rank"]
 
@@ -166,7 +166,7 @@ def dissimilarity(
     sides = _sides(A, B, names, _chosen_method(A, B, method))
     found: dict[str, Any]
     if chunks is None:
-        found = _all_pairs(*sides, names, B is None, effective_threads(n_jobs))
+        found = _all_pairs(*sides, names, B is None, resolve_n_threads(n_jobs))
     else:
         check_parameter("dissimilarity", "chunks", chunks, [integer(1)])
         found = _on_dask(*sides, names, B is None, chunks)
@@ -267,7 +267,7 @@ def _sides(
     columns = A if B is None else B
     if set(names) <= {"mean"}:
         return _Side(A.means, None), _Side(columns.means, None)
-    with one_blas_thread():  # several threads would slow down the small matrix products
+    with use_one_blas_thread():  # several threads would slow down the small matrix products
         if method == "low_rank":
             center = columns.means.mean(axis=0)
             right: Any = LowRankSide.of(columns, center)
@@ -312,7 +312,7 @@ def _all_pairs(
             found[name][block, first:] = _FORMULAS[name].value(terms, p)
 
     starts = range(0, n, rows)
-    with one_blas_thread():
+    with use_one_blas_thread():
         for _ in map_in_order(work, starts, n_threads):
             pass
     for name, D in found.items():
@@ -375,14 +375,14 @@ class CostlyPairs:
         if B is not None and is_turned(len(A), len(B)):
             left, right = right, left
         self._same = B is None
-        with one_blas_thread():
+        with use_one_blas_thread():
             pairs = _pairs(left.made, right.made)
         assert pairs is not None
         self._pairs = pairs
 
     def terms(self, rows: slice, wanted: frozenset[str]) -> Terms:
         """Return terms of some rows. Without B, columns start at the first of these rows."""
-        with one_blas_thread():
+        with use_one_blas_thread():
             first = rows.start if self._same else 0
             return self._pairs.terms(rows, first, wanted, self._same)
 
@@ -409,7 +409,7 @@ def from_costly(metric: str, terms: Terms, *, same: bool, turned: bool = False) 
 
 def _on_dask(A: _Side, B: _Side, names: Sequence[str], same: bool, chunks: int) -> dict[str, Any]:
     """Return the matrices of all pairs as dask arrays."""
-    dask, array = require("dask", "dask"), require("dask.array", "dask")
+    dask, array = import_optional("dask", "dask"), import_optional("dask.array", "dask")
 
     def cut(side: _Side) -> list[_Side]:
         return [side.part(slice(s, s + chunks)) for s in range(0, len(side.means), chunks)]
@@ -452,11 +452,11 @@ def _block(A: _Side, B: _Side, names: Sequence[str], same: bool) -> dict[str, Ma
 def _checked_metrics(metric: Any) -> list[str]:
     names = [metric] if isinstance(metric, str) else list(metric)
     if not names:
-        raise ValueError(f"metric must contain at least one of {listed(METRICS)}; got none.")
+        raise ValueError(f"metric must contain at least one of {join_names(METRICS)}; got none.")
     for name in names:
         if name not in METRICS:
-            close = did_you_mean(name, METRICS)
-            raise ValueError(f"metric must be one of {listed(METRICS)}; got {name!r}.{close}")
+            close = suggest_name(name, METRICS)
+            raise ValueError(f"metric must be one of {join_names(METRICS)}; got {name!r}.{close}")
     return names
 
 

@@ -10,9 +10,9 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.blocks import effective_threads, map_in_order
+from nearfar.blocks import map_in_order, resolve_n_threads
 from nearfar.distributions.set_pairs import all_pairs, two_sides
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.summaries.sets import Sets
 
@@ -83,7 +83,7 @@ def emd_distances(
     check_parameter("emd_distances", "power", power, [real(1)])
     check_parameter("emd_distances", "n_clusters", n_clusters, [none, integer(1)])
     left, right = two_sides(A, B)
-    ot = require("ot", "ot")
+    ot = import_optional("ot", "ot")
     signatures = _signatures(left, n_clusters, random_state, n_jobs)
     others = signatures
     if right is not None:
@@ -115,4 +115,4 @@ def _signatures(
 
     # With a shared generator, results depend on the order of draws, so only one thread is used.
     shared = isinstance(random_state, np.random.RandomState)
-    return list(map_in_order(signature, sets, 1 if shared else effective_threads(n_jobs)))
+    return list(map_in_order(signature, sets, 1 if shared else resolve_n_threads(n_jobs)))

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import check_scoring, get_scorer_names
 
 from nearfar.arrays import Indices
-from nearfar.words import amount, listed
+from nearfar.words import format_number, join_names
 
 #: Balanced error is used when the largest class is more than this many times the smallest.
 BALANCED_UP_TO = 3.0
@@ -90,8 +90,8 @@ class RelativeRMSE(Measure):
         unit = float((values / size).std()) * size
         note = (
             "Relative RMSE: the root mean squared error of held-out rows divided by the standard "
-            f"deviation of the target ({amount(unit)} in {what}). Predicting the mean of {what} "
-            "would reach 100% on them."
+            f"deviation of the target ({format_number(unit)} in {what}). Predicting the mean of "
+            f"{what} would reach 100% on them."
         )
         return cls("relative RMSE", "neg_root_mean_squared_error", note, unit)
 
@@ -203,7 +203,7 @@ def _try(measure: Measure, classes: NDArray[Any], sample: tuple[Any, Indices] | 
         reason = " ".join(str(error).split()).replace("_Answers", "The nearest-neighbor classifier")
         raise ValueError(
             f"scoring={measure.scoring!r} failed for the {len(classes)} classes "
-            f"{listed(classes.tolist(), limit=5)}: {reason[:300].rstrip('.')}."
+            f"{join_names(classes.tolist(), limit=5)}: {reason[:300].rstrip('.')}."
             f"{_advice(measure.scoring, classes)}"
         ) from error
     if not np.isclose(score, 1.0, atol=1e-6):

@@ -25,7 +25,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from nearfar.arrays import Indices, Matrix
-from nearfar.blocks import row_blocks, squared_distances
+from nearfar.blocks import compute_squared_distances, split_rows
 from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.search.exact_search import kneighbors
 
@@ -224,7 +224,7 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
     _, near = kneighbors(outputs, n_neighbors=n_neighbors)
     centered = inputs - inputs.mean(axis=0)
     excess = 0
-    for block in row_blocks(n, 24 * n, at_most=512):
+    for block in split_rows(n, 24 * n, max_rows=512):
         excess += int(np.maximum(_ranks(centered, block, near[block]) - n_neighbors, 0).sum())
     return 1.0 - excess * 2.0 / (n * n_neighbors * (2 * n - 3 * n_neighbors - 1))
 
@@ -569,7 +569,7 @@ def _lengths(points: NDArray[Any], near: Indices, queries: NDArray[Any] | None =
     """Return the distances from each query (default: each row) to the rows listed in near."""
     lengths = np.empty(near.shape)
     asked = points if queries is None else queries
-    for block in row_blocks(len(asked), 16 * near.shape[1] * points.shape[1]):
+    for block in split_rows(len(asked), 16 * near.shape[1] * points.shape[1]):
         differences = points[near[block]].astype(np.float64) - asked[block, None]
         # Points that the exact search accepts do not overflow NumPy's norm.
         lengths[block] = np.linalg.norm(differences, axis=2)
@@ -619,7 +619,7 @@ def _without_own(near: Indices, own: Indices) -> Indices:
 def _shared(near: Indices, others: Indices) -> NDArray[np.bool_]:
     """Return which neighbors of each row are also in its other list."""
     shared = np.empty(near.shape, dtype=bool)
-    for block in row_blocks(len(near), near.shape[1] * others.shape[1]):
+    for block in split_rows(len(near), near.shape[1] * others.shape[1]):
         shared[block] = (near[block, :, None] == others[block, None, :]).any(axis=2)
     return shared
 
@@ -627,7 +627,7 @@ def _shared(near: Indices, others: Indices) -> NDArray[np.bool_]:
 def _ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.intp]:
     """Return the ranks, from 1, of some columns by their distance from each row of a block."""
     rows = np.arange(block.start, block.stop)
-    distances = squared_distances(points[block], points)
+    distances = compute_squared_distances(points[block], points)
     distances[np.arange(len(rows)), rows] = -1.0
     order = np.argsort(distances, axis=1, kind="stable")
     ranks = np.empty_like(order)
@@ -643,8 +643,8 @@ def _new_rank_trust(points: NDArray[Any], queries: NDArray[Any], near: Indices) 
     center = points.mean(axis=0)
     centered, asked = points - center, queries - center
     excess = 0
-    for block in row_blocks(len(asked), (16 + l_) * n):
-        distances = squared_distances(asked[block], centered)
+    for block in split_rows(len(asked), (16 + l_) * n):
+        distances = compute_squared_distances(asked[block], centered)
         mine = np.take_along_axis(distances, near[block], axis=1)
         # The rank is 1 plus the number of closer rows, so tied rows share the best rank.
         ranks = 1 + (distances[:, None] < mine[:, :, None]).sum(axis=2)

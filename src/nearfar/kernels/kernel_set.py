@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.solvers.eigen import least_eigenvalue
 
 # A kernel of up to _WHOLE rows is fully checked for negative eigenvalues. Of a larger kernel, a
@@ -69,12 +69,12 @@ class KernelSet:
         used = [i for i in range(self.n_kernels) if weights[i] != 0]
         if self.by_rows:
             # A few rows of the sum stay in the CPU cache while all kernels are added.
-            for block in row_blocks(n, 8 * n, at_most=max(1, _IN_CACHE // n)):
+            for block in split_rows(n, 8 * n, max_rows=max(1, _IN_CACHE // n)):
                 for i in used:
                     K[block] += weights[i] * self.rows(i, block)[:, :n]
         else:
             for i in used:
-                for block in row_blocks(n, 8 * n, at_most=max(1, _IN_CACHE // n)):
+                for block in split_rows(n, 8 * n, max_rows=max(1, _IN_CACHE // n)):
                     K[block] += weights[i] * self.rows(i, block)[:, :n]
         return K
 
@@ -123,7 +123,7 @@ class KernelSet:
         stack = np.empty((len(index), size * n))
         if means is not None:
             columns = means - means.mean(axis=1)[:, None]
-        for block in row_blocks(n, 8 * n * len(index), at_most=size):
+        for block in split_rows(n, 8 * n * len(index), max_rows=size):
             rows = block.stop - block.start
             part = stack[:, : rows * n]
             for k, i in enumerate(index):
@@ -157,7 +157,7 @@ class KernelSet:
     def blocks(self, n: int | None = None) -> Iterator[slice]:
         """Yield the blocks of rows that are processed at a time."""
         at_most = max(1, 8 * _IN_CACHE // self.n_points)
-        return row_blocks(self.n_points if n is None else n, 8 * self.n_points, at_most=at_most)
+        return split_rows(self.n_points if n is None else n, 8 * self.n_points, max_rows=at_most)
 
 
 class GivenKernels(KernelSet):
@@ -317,7 +317,7 @@ def _refuse_asymmetric(K: NDArray[Any], name: str, rounding: float) -> None:
         size = max(float(np.abs(K.diagonal()).max()), float(np.abs(K[n // 2]).max()))
         if gap.max() <= rounding * size * np.sqrt(n):
             return
-        for block in row_blocks(n, 16 * n):
+        for block in split_rows(n, 16 * n):
             rows = K[block]
             if not np.isfinite(rows).all():
                 i, j = (int(k) for k in np.unravel_index(np.isfinite(rows).argmin(), rows.shape))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import optimize
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.large_margin.triplet_loss import Evaluation
 
 
@@ -58,6 +58,6 @@ class Squares:
         X = self._problem.cut
         found = self._problem.evaluate(self.map_of(flat), V=X)
         slope = np.zeros(len(flat))
-        for block in row_blocks(len(X), 0, at_most=1024):  # many in single precision lose digits
+        for block in split_rows(len(X), 0, max_rows=1024):  # many in single precision lose digits
             slope += np.einsum("ij,ij->j", found.laplacian_v[block], X[block])
         return found, self._unit * slope

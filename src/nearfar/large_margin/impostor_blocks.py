@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Vector
-from nearfar.blocks import map_in_order, row_blocks
+from nearfar.blocks import map_in_order, split_rows
 from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
 from nearfar.search.block_search import BlockProducts, facing, kth_at_most, rows_at_once
 from nearfar.search.candidates import reach_of, reach_of_nearest
@@ -147,7 +147,7 @@ def closer_reach(
 
     if n_nearest <= len(few):
         centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
-        blocks = row_blocks(len(centers), n_threads * 6 * len(few), at_most=_FEW_ROWS)
+        blocks = split_rows(len(centers), n_threads * 6 * len(few), max_rows=_FEW_ROWS)
         for _ in map_in_order(shorten, [centers[block] for block in blocks], n_threads):
             pass
     return closer
@@ -198,7 +198,7 @@ def _tasks(asked: _Ordered, faced: _Ordered, *, later: bool, needed: int) -> Ite
         own = slice(before.stop, after.start)
         parts = [after] if later else [before, after] if first == last else [before, own, after]
         start, stop = asked.edges[first], asked.edges[last + 1]
-        for block in row_blocks(int(stop - start), needed, at_most=_ROWS):
+        for block in split_rows(int(stop - start), needed, max_rows=_ROWS):
             yield _Task(slice(start + block.start, start + block.stop), parts, first != last)
 
 

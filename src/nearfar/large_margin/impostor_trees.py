@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import KDTree
 
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.large_margin.pair_lists import PairList, listed_distances, pair_list
 
 
@@ -47,7 +47,7 @@ def find_impostors_tree(
         tree = KDTree(Z[members])
         asked = np.flatnonzero(codes[centers] != label)
         # Memory for the case that all members are near.
-        for block in row_blocks(len(asked), 40 * len(members)):
+        for block in split_rows(len(asked), 40 * len(members)):
             queries = asked[block]
             near = tree.query_radius(Z[centers[queries]], lengths[queries])
             counts = [len(hits) for hits in near]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Matrix
-from nearfar.blocks import squared_distances
+from nearfar.blocks import compute_squared_distances
 from nearfar.large_margin.impostor_blocks import closer_reach, find_impostors_blocks
 from nearfar.large_margin.impostor_trees import find_impostors_tree
 from nearfar.large_margin.pair_lists import PairList, listed_distances, order_of_nearness, pair_list
@@ -176,7 +176,7 @@ def _nearest_of_few(
     """
     points = Z.astype(np.float64)
     points -= points.mean(axis=0)
-    distances = squared_distances(points, points)
+    distances = compute_squared_distances(points, points)
     distances[codes[:, None] == codes] = np.inf
     place = min(n_nearest, len(Z)) - 1
     last = np.partition(distances, place, axis=1)[:, place]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Floats
-from nearfar.blocks import map_in_order, row_blocks
+from nearfar.blocks import map_in_order, split_rows
 
 Integers = NDArray[np.integer[Any]]
 
@@ -64,7 +64,7 @@ def listed_distances(
         left, right = first[part], second[part]
         distances = np.empty(len(left))
         # Blocks that stay in cache: the gathered rows are read once and forgotten.
-        for block in row_blocks(len(left), 24 * n_features, at_most=max(256, 2**17 // n_features)):
+        for block in split_rows(len(left), 24 * n_features, max_rows=max(256, 2**17 // n_features)):
             difference = np.take(Z, right[block], axis=0)
             difference -= np.take(Z, left[block], axis=0)
             distances[block] = np.einsum("ij,ij->i", difference, difference)
@@ -72,7 +72,7 @@ def listed_distances(
 
     if n_threads == 1 or len(first) * n_features < THREADED_SIZE:
         return measured(slice(None))
-    parts = row_blocks(len(first), 0, at_most=-(-len(first) // (PARTS * n_threads)))
+    parts = split_rows(len(first), 0, max_rows=-(-len(first) // (PARTS * n_threads)))
     return np.concatenate(list(map_in_order(measured, parts, n_threads)))
 
 

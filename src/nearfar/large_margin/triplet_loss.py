@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.blocks import map_in_order, row_blocks, squared_distances
+from nearfar.blocks import compute_squared_distances, map_in_order, split_rows
 from nearfar.large_margin.pair_lists import (
     PARTS,
     THREADED_SIZE,
@@ -155,7 +155,7 @@ def full_loss(
 
     def pushed(part: slice) -> tuple[float, int, float, Floats, Floats, Floats]:
         block = centers[part]
-        distances = squared_distances(centered[block], others, squares)
+        distances = compute_squared_distances(centered[block], others, squares)
         if compiled is None or nearest is not None:
             distances[codes[block, None] == other_codes] = np.inf
         edge = furthest[block]
@@ -206,7 +206,7 @@ def full_loss(
 
     # Of each pair, at worst: distance, weight, row, column, and what the hinges of a slot take.
     size = max(16, 2**19 // len(others))
-    blocks = list(row_blocks(len(centers), 8 * 12 * len(others), at_most=size))
+    blocks = list(split_rows(len(centers), 8 * 12 * len(others), max_rows=size))
     loss, n_active, slope_sum = 0.0, 0, 0.0
     all_pushes, laplacian_v = np.zeros((n, k)), np.zeros_like(V)
     laplacian_others = np.zeros_like(other_v)
@@ -310,7 +310,7 @@ def column_sums(
 
     def summed(part: slice) -> NDArray[np.float64]:
         total = np.zeros(n_features)
-        for block in row_blocks(part.stop - part.start, 0, at_most=max(64, 2**17 // n_features)):
+        for block in split_rows(part.stop - part.start, 0, max_rows=max(64, 2**17 // n_features)):
             some = slice(part.start + block.start, part.start + block.stop)
             difference = np.take(X, second[some], axis=0)
             difference -= np.take(X, first[some], axis=0)
@@ -320,7 +320,7 @@ def column_sums(
 
     few = n_threads == 1 or len(first) * n_features < THREADED_SIZE
     at_most = len(first) if few else -(-len(first) // (PARTS * n_threads))
-    parts = row_blocks(len(first), 0, at_most=max(1, at_most))
+    parts = split_rows(len(first), 0, max_rows=max(1, at_most))
     return np.asarray(sum(map_in_order(summed, parts, n_threads), np.zeros(n_features)))
 
 
@@ -345,7 +345,7 @@ class Laplacian:
 
         few = self._n_threads == 1 or self._both.nnz * V.shape[1] < 2 * THREADED_SIZE
         at_most = len(V) if few else -(-len(V) // (PARTS * self._n_threads))
-        parts = row_blocks(len(V), 0, at_most=at_most)
+        parts = split_rows(len(V), 0, max_rows=at_most)
         list(map_in_order(multiplied, parts, self._n_threads))
         return result
 

@@ -14,8 +14,8 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import map_in_order, row_blocks, squared_distances
-from nearfar.extras import kernels
+from nearfar.blocks import compute_squared_distances, map_in_order, split_rows
+from nearfar.extras import import_kernels
 from nearfar.large_margin.impostors import find_impostors, nearest_impostors
 from nearfar.large_margin.listed_loss import Screen, listed_loss
 from nearfar.large_margin.nearest_table import NearestTable
@@ -111,7 +111,7 @@ class ListedMargin:
     def compile_for(self, n_numbers: int) -> None:
         """Take compiled kernels from now on, if so many pairs times dimensions are worth it."""
         if n_numbers >= COMPILED:
-            self.compiled = kernels("nearfar.large_margin._kernels")
+            self.compiled = import_kernels("nearfar.large_margin._kernels")
 
     # Maps
 
@@ -174,7 +174,7 @@ class ListedMargin:
         """A function of some rows, over all of them, in threads where it pays."""
         few = self.n_threads == 1 or X.size < THREADED_ROWS
         parts = 1 if few else PARTS * self.n_threads
-        slices = row_blocks(len(X), 0, at_most=max(1, -(-len(X) // parts)))
+        slices = split_rows(len(X), 0, max_rows=max(1, -(-len(X) // parts)))
         return list(map_in_order(function, slices, 1 if few else self.n_threads))
 
     def evaluate(
@@ -306,8 +306,8 @@ class ListedMargin:
         """Squared distances of some rows to all of other classes; infinite to their own."""
         mean = Z.mean(axis=0, dtype=np.float64)
         mine, distances = Z[rows] - mean, np.empty((len(rows), len(Z)))
-        for block in row_blocks(len(Z), 16 * Z.shape[1]):
-            distances[:, block] = squared_distances(mine, Z[block] - mean)
+        for block in split_rows(len(Z), 16 * Z.shape[1]):
+            distances[:, block] = compute_squared_distances(mine, Z[block] - mean)
         distances[self.codes[rows, None] == self.codes] = np.inf
         return distances
 

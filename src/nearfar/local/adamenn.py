@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
-from nearfar.blocks import effective_threads, map_in_order, row_blocks
+from nearfar.blocks import map_in_order, resolve_n_threads, split_rows
 from nearfar.parameters import boolean, integer, none, one_of, real
-from nearfar.state import Sizes, State, floats, need, whole
+from nearfar.state import Sizes, State, check_that, floats, integer_value
 from nearfar.summaries.feature_slabs import (
     EQUAL,
     FeatureColumns,
@@ -142,9 +142,9 @@ class ADAMENNClassifier(LocalVoter):
 
     state = State(
         {
-            "n_average_": whole(low=1, most="n"),
-            "n_region_": whole(low=1, most="n"),
-            "n_slab_": whole(low=1, most="n"),
+            "n_average_": integer_value(low=1, max_size="n"),
+            "n_region_": integer_value(low=1, max_size="n"),
+            "n_slab_": integer_value(low=1, max_size="n"),
             "relevances_": floats("n", "q"),
         }
     )
@@ -257,14 +257,14 @@ class ADAMENNClassifier(LocalVoter):
     def _over(self, rows: LocalRows, n: int, work: Callable[[slice], _Result]) -> Iterator[_Result]:
         """Apply ``work`` to n lists, block by block."""
         each = 32 * len(rows) + 64 * (self.n_region_ + 1)
-        blocks = row_blocks(n, each, at_most=self.at_once)
-        return map_in_order(work, blocks, effective_threads(self.n_jobs))
+        blocks = split_rows(n, each, max_rows=self.at_once)
+        return map_in_order(work, blocks, resolve_n_threads(self.n_jobs))
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         enough = max(self.n_posterior, self.n_slab_) <= self.n_region_
-        need(enough, "n_region_ must be at least n_posterior and n_slab_.")
-        need((self.relevances_ >= 0).all(), "relevances_ must not be negative.")
+        check_that(enough, "n_region_ must be at least n_posterior and n_slab_.")
+        check_that((self.relevances_ >= 0).all(), "relevances_ must not be negative.")
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
@@ -292,7 +292,7 @@ class ADAMENNClassifier(LocalVoter):
     def _averaged(self, near: Indices) -> Matrix:
         """Return the mean relevances over the rows ``near`` each query."""
         table = self.relevances_
-        blocks = row_blocks(len(near), 16 * near.shape[1] * table.shape[1])
+        blocks = split_rows(len(near), 16 * near.shape[1] * table.shape[1])
         return np.concatenate([table[near[block]].mean(axis=1) for block in blocks])
 
     def _anew(self, rows: LocalRows, queries: LocalQueries, near: Indices, W: Matrix) -> Matrix:
@@ -476,7 +476,7 @@ class _LeftOut:
         left, z = np.repeat(own, near.shape[1]), near.ravel()
         found = plain[z]
         each = 40 * plain.shape[1] * self.columns.n_classes
-        for block in row_blocks(len(z), each, at_most=4096):
+        for block in split_rows(len(z), each, max_rows=4096):
             self._replace(left[block], z[block], found[block])
         return np.asarray(found.reshape(*near.shape, -1).mean(axis=1))
 

@@ -10,7 +10,7 @@ from nearfar.arrays import Indices
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, one_of, real
-from nearfar.state import State, whole
+from nearfar.state import State, integer_value
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 from nearfar.summaries.local_scatters import (
     LocalScatters,
@@ -112,7 +112,7 @@ class DANNClassifier(LocalVoter):
     (160, 0.011)
     """
 
-    state = State({"n_metric_": whole(low=1, most="n")})
+    state = State({"n_metric_": integer_value(low=1, max_size="n")})
     parameters: ClassVar = {
         **LOCAL_PARAMETERS,
         "n_metric": [none, integer(1)],

@@ -11,11 +11,11 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.base.local_voter import deviations_of
 from nearfar.base.voter import vote
-from nearfar.blocks import effective_threads, map_in_order, row_blocks
+from nearfar.blocks import map_in_order, resolve_n_threads, split_rows
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.search.leading_search import leading_neighbors
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
-from nearfar.state import State, floats, optional, whole
+from nearfar.state import State, floats, integer_value, optional
 from nearfar.summaries.local_rows import LocalMetrics, LocalRows
 from nearfar.summaries.local_scatters import (
     choose_window_size,
@@ -111,7 +111,7 @@ class DANNSubspace(LinearLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision")
-    state = State({"eigenvalues_": floats("q"), "n_metric_": optional(whole(low=1))})
+    state = State({"eigenvalues_": floats("q"), "n_metric_": optional(integer_value(low=1))})
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("auto")],
         "n_metric": [none, integer(1)],
@@ -203,9 +203,9 @@ class DANNSubspace(LinearLearner):
         n, p = rows.X.shape
         around = self._around_sphered if self.sphere == "local" else _around
         each = 24 * n + 48 * p * p
-        blocks = row_blocks(n, each, at_most=128)
+        blocks = split_rows(n, each, max_rows=128)
         total = np.zeros((p, p))
-        threads = effective_threads(self.n_jobs)
+        threads = resolve_n_threads(self.n_jobs)
         for part in map_in_order(lambda block: around(rows, block, size), blocks, threads):
             total += part
         return total / n
@@ -224,7 +224,7 @@ class DANNSubspace(LinearLearner):
     def _best(self, mapped: Matrix, codes: Indices, n_classes: int) -> int:
         """Return the number of leading coordinates with the lowest error, the smallest if tied."""
         n, p = mapped.shape
-        numbers, k, threads = numbers_to_try(p), min(_VOTERS, n - 1), effective_threads(self.n_jobs)
+        numbers, k, threads = numbers_to_try(p), min(_VOTERS, n - 1), resolve_n_threads(self.n_jobs)
         asked = np.sort(np.random.default_rng(0).permutation(n)[:_ASKED])
         found = leading_neighbors(mapped, numbers, asked, n_neighbors=k, n_threads=threads)
         votes = [vote(codes[near], n_classes, "shrink") for near in found]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.parameters import integer, one_of, real
 from nearfar.summaries.feature_slabs import (
     EQUAL,
@@ -265,7 +265,7 @@ class FriedmanClassifier(LocalVoter):
         sizes = self._region_sizes(len(rows), 1)
         sizes += sizes if len(sizes) == 1 else []
         parts = []
-        for block in row_blocks(len(queries), 24 * rows.n_features * sizes[1]):
+        for block in split_rows(len(queries), 24 * rows.n_features * sizes[1]):
             asked, found = queries[block], {}
             for cut, (size, kept) in zip(
                 self._each_cut(rows, asked, sizes), pairwise(sizes), strict=True
@@ -310,7 +310,7 @@ class FriedmanClassifier(LocalVoter):
         numbers = rows.n_features * sizes[queries.excluded is None]
         parts = [
             self._cut_all(rows, queries[block], sizes)
-            for block in row_blocks(len(queries), 24 * numbers)
+            for block in split_rows(len(queries), 24 * numbers)
         ]
         relevances, boxes, weights, region = zip(*parts, strict=True)
         return _Cuts(

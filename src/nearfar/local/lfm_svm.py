@@ -12,10 +12,19 @@ from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.solvers.kernel_machine import Kernel, KernelMachine
-from nearfar.state import Sizes, State, floats, list_of, need, number, object_of, whole
+from nearfar.state import (
+    Sizes,
+    State,
+    check_that,
+    floats,
+    integer_value,
+    list_of,
+    number,
+    object_of,
+)
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
 #: Number of nearest points whose labels determine the two classes, and so the SVM, of a query.
@@ -134,7 +143,7 @@ class LFMSVMClassifier(LocalVoter):
             "svcs_": list_of(object_of(KernelMachine, p="q"), "pairs"),
             "D_": floats("pairs"),
             "gamma_": number(0, open_low=True),
-            "n_without_boundary_": whole(most="n"),
+            "n_without_boundary_": integer_value(max_size="n"),
         }
     )
     parameters: ClassVar = {
@@ -263,7 +272,7 @@ class LFMSVMClassifier(LocalVoter):
 
     def _mean_distance(self, rows: LocalRows, machine: KernelMachine, members: Indices) -> float:
         """Return the mean distance from training rows to the nearest unbounded support vector."""
-        blocks = row_blocks(len(members), 16 * len(machine.vectors))
+        blocks = split_rows(len(members), 16 * len(machine.vectors))
         far = [
             _to_vectors(machine, rows.standard[some], some if self.leave_one_out else None)
             for some in (members[block] for block in blocks)
@@ -288,7 +297,7 @@ class LFMSVMClassifier(LocalVoter):
         }
         if not one_sided:
             return 0
-        for block in row_blocks(n, 48 * n, at_most=self.at_once):
+        for block in split_rows(n, 48 * n, max_rows=self.at_once):
             queries = rows.make_queries(rows.X[block])
             for i, asking, others in self._by_pair(rows, queries):
                 if i in one_sided:
@@ -299,9 +308,11 @@ class LFMSVMClassifier(LocalVoter):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         pairs = sizes["c"] * (sizes["c"] - 1) // 2
-        need(sizes["pairs"] == pairs, "svcs_ must have one SVM per pair of classes.")
+        check_that(sizes["pairs"] == pairs, "svcs_ must have one SVM per pair of classes.")
         for machine in self.svcs_:
-            need((machine.support < sizes["n"]).all(), "support vectors must be training rows.")
+            check_that(
+                (machine.support < sizes["n"]).all(), "support vectors must be training rows."
+            )
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:

@@ -12,9 +12,9 @@ from scipy.spatial.distance import pdist
 
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
-from nearfar.blocks import squared_distances
+from nearfar.blocks import compute_squared_distances
 from nearfar.parameters import boolean, integer, none, one_of, real
-from nearfar.state import Sizes, State, floats, need, whole
+from nearfar.state import Sizes, State, check_that, floats, integer_value
 from nearfar.summaries.local_rows import (
     LocalMetrics,
     LocalQueries,
@@ -126,7 +126,7 @@ class QuasiconformalClassifier(LocalVoter):
 
     state = State(
         {
-            "n_posterior_": whole(low=1, most="n"),
+            "n_posterior_": integer_value(low=1, max_size="n"),
             "posterior_": floats("n", "c"),
             "precision_": floats("q", "q"),
         }
@@ -212,11 +212,11 @@ class QuasiconformalClassifier(LocalVoter):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need((self.posterior_ >= 0).all(), "posterior_ must not be negative.")
-        need((self.posterior_ <= 1).all(), "posterior_ must be at most 1.")
+        check_that((self.posterior_ >= 0).all(), "posterior_ must not be negative.")
+        check_that((self.posterior_ <= 1).all(), "posterior_ must be at most 1.")
         symmetric = np.allclose(self.precision_, self.precision_.T)
         definite = symmetric and np.linalg.eigvalsh(self.precision_)[0] > 0
-        need(definite, "precision_ must be symmetric and positive definite.")
+        check_that(definite, "precision_ must be symmetric and positive definite.")
 
     # ------------------------------------------------------------------ queries
 
@@ -261,7 +261,7 @@ class QuasiconformalClassifier(LocalVoter):
         assert isinstance(rows, _Rows)
         stretch, here = self._stretch(rows, queries)
         white = queries.standard @ rows.root
-        squares = squared_distances(white, rows.white, rows.lengths)
+        squares = compute_squared_distances(white, rows.white, rows.lengths)
         size = float(np.linalg.norm(self.precision_, 2))
         reach = size * (np.square(rows.standard).sum(axis=1).max() + (queries.standard**2).sum(1))
         errors = 16 * (rows.n_features + 8) * np.finfo(np.float64).eps * reach

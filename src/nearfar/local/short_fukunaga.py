@@ -9,7 +9,7 @@ import numpy as np
 from nearfar.arrays import Matrix
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
 from nearfar.parameters import integer, none, real
-from nearfar.state import State, whole
+from nearfar.state import State, integer_value
 from nearfar.summaries.local_moments import ClassSums
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
@@ -80,7 +80,7 @@ class ShortFukunagaClassifier(LocalVoter):
     (50, 0.039)
     """
 
-    state = State({"n_metric_": whole(low=1, most="n")})
+    state = State({"n_metric_": integer_value(low=1, max_size="n")})
     parameters: ClassVar = {
         **LOCAL_PARAMETERS,
         "n_metric": [none, integer(1)],

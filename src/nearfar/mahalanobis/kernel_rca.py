@@ -17,12 +17,12 @@ from nearfar.base.kernel_coordinates import (
     UNNAMED_KERNELS,
     KernelCoordinates,
 )
-from nearfar.blocks import row_blocks
-from nearfar.labels import label_array
+from nearfar.blocks import split_rows
+from nearfar.labels import make_label_array
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
-from nearfar.state import Sizes, State, floats, indices, labels, need, number, optional, table
+from nearfar.state import Sizes, State, check_that, floats, indices, labels, number, optional, table
 from nearfar.summaries.supervision import Chunklets, as_chunklets
 
 # ridge="auto": the ridge as a fraction of the mean squared distance to the chunklet mean.
@@ -257,7 +257,7 @@ class KernelRCA(KernelCoordinates):
         before |= {name: len(before) + k for k, name in enumerate(fresh)}
         codes = np.array([before[name] for name in names.tolist()])[codes[known]]
         more = _exact(rows[known])
-        all_names = label_array(self._names.tolist() + fresh)
+        all_names = make_label_array(self._names.tolist() + fresh)
         if len(fresh) < len(names):
             warn(
                 f"{len(names) - len(fresh)} chunklets of earlier batches have more points in this "
@@ -366,7 +366,7 @@ class KernelRCA(KernelCoordinates):
         """Return W'k for each point."""
         image = np.empty((len(points), self.factor_.shape[1]))
         known = _about_mean(self.kernel, self._rows)
-        for block in row_blocks(len(points), 32 * len(known)):
+        for block in split_rows(len(points), 32 * len(known)):
             np.matmul(self._kernel(points[block], known), self.factor_, out=image[block])
         return image
 
@@ -510,11 +510,15 @@ class KernelRCA(KernelCoordinates):
     def _check_state(self, sizes: Sizes) -> None:
         count = vars(self).get("n_points_")
         paired = int(self._paired().sum())
-        need(type(count) is int and count == paired, "n_points_ does not match the chunklets.")
+        check_that(
+            type(count) is int and count == paired, "n_points_ does not match the chunklets."
+        )
         degrees = len(self._codes) - len(np.unique(self._codes))
-        need(sizes["r"] == degrees, "factor_ does not match the chunklets.")
+        check_that(sizes["r"] == degrees, "factor_ does not match the chunklets.")
         self._check_learned()
-        need("_coefficients" not in vars(self) or "_means" in vars(self), "_means are missing.")
+        check_that(
+            "_coefficients" not in vars(self) or "_means" in vars(self), "_means are missing."
+        )
 
 
 class Contrasts:

@@ -10,7 +10,7 @@ from scipy import linalg
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.blocks import row_blocks, squared_distances
+from nearfar.blocks import compute_squared_distances, split_rows
 from nearfar.parameters import integer, none, one_of
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
@@ -214,10 +214,10 @@ def _local_scatter(points: Matrix, n_neighbors: int) -> Matrix:
     most = _STEEP / np.sqrt(max(squares.max(), np.finfo(float).tiny))
     steepness = 1 / np.maximum(scales, 1 / most)
     sums, product = np.zeros(n), np.zeros((p, p))
-    for block in row_blocks(n, 24 * n, at_most=max(16, _BLOCK // n)):
+    for block in split_rows(n, 24 * n, max_rows=max(16, _BLOCK // n)):
         # A is symmetric, so each pair is computed once.
         here, beyond = slice(block.start, None), slice(block.stop, None)
-        A = squared_distances(points[block], points[here], squares[here])
+        A = compute_squared_distances(points[block], points[here], squares[here])
         A *= -steepness[block, None]
         A *= steepness[here]
         np.exp(A, out=A)

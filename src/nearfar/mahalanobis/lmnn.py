@@ -25,7 +25,7 @@ from nearfar.mahalanobis.lmnn_defaults import (
 )
 from nearfar.mahalanobis.lmnn_run import Run, SubgradientRun, reduced
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
-from nearfar.notices import warn, warn_of_limit
+from nearfar.notices import warn, warn_not_converged
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.summaries.supervision import Triplets
 
@@ -451,7 +451,7 @@ class LMNN(OnAxes):
             if best == 0 or errors[best] == 0:
                 break  # Another pass would have the same targets, or no errors are left.
         if cut_off:
-            warn_of_limit("LMNN", self.max_iter)
+            warn_not_converged("LMNN", self.max_iter)
         self._keep(runs[0])
         return limits
 
@@ -467,7 +467,7 @@ class LMNN(OnAxes):
             tol = self.tol if number == len(limits) - 1 else max(self.tol, _ROUGH)
             converged = self._descend(run, limit, tol)
         if not converged and limits[-1] == self.max_iter:
-            warn_of_limit(run.called, self.max_iter)
+            warn_not_converged(run.called, self.max_iter)
         self.n_passes_ = sum(limit > 0 for limit in limits)
         return self._certify(run, trained, len(trained))
 
@@ -485,7 +485,7 @@ class LMNN(OnAxes):
         else:
             run.progress.L = maps[0]
             if not self._descend(run, self.max_iter, self.tol):
-                warn_of_limit(run.called, self.max_iter)
+                warn_not_converged(run.called, self.max_iter)
         self._certify(run, trained, len(trained))
 
     def _fit_triplets(self, rows: Floats, triplets: Triplets, start_from: Floats | None) -> Self:
@@ -498,7 +498,7 @@ class LMNN(OnAxes):
             run.points, triplets.indices, self.push_weight, structure=self.structure
         )
         if not self._descend(run, self.max_iter, self.tol):
-            warn_of_limit("LMNN", self.max_iter)
+            warn_not_converged("LMNN", self.max_iter)
         self._certify(run)
         return self
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.progress import report_of
 from nearfar.base.voter import vote
-from nearfar.blocks import blas_for, effective_threads
+from nearfar.blocks import limit_blas_for, resolve_n_threads
 from nearfar.large_margin.held_out import Watch
 from nearfar.large_margin.impostors import target_neighbors
 from nearfar.large_margin.problem import LargeMargin, Progress
@@ -115,7 +115,7 @@ class Run:
             self.codes,
             self.lmnn.n_neighbors,
             drawn=L is not None,
-            n_threads=effective_threads(self.lmnn.n_jobs),
+            n_threads=resolve_n_threads(self.lmnn.n_jobs),
         )
 
     def components(self, L: Matrix) -> Floats:
@@ -141,7 +141,7 @@ class Run:
             self.codes,
             targets,
             self.lmnn.push_weight,
-            n_threads=effective_threads(self.lmnn.n_jobs),
+            n_threads=resolve_n_threads(self.lmnn.n_jobs),
             structure=self.lmnn.structure,
             nearest=self.lmnn.n_impostors_,
         )
@@ -165,7 +165,7 @@ class Run:
             watch.look(self.L)
         if limit == 0:
             return True
-        with blas_for(2.0 * self.points.size * len(self.L)):
+        with limit_blas_for(2.0 * self.points.size * len(self.L)):
             return problem.solve(progress, max_iter=progress.n_iter + limit, tol=tol)
 
 

@@ -12,8 +12,8 @@ from scipy.special import entr, expit
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags, PairLearner, report_of
 from nearfar.base.guided import PAIR_PARAMETERS, Scaled, scaled
-from nearfar.blocks import blas_for
-from nearfar.notices import warn_of_limit
+from nearfar.blocks import limit_blas_for
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.solvers.descent import Descent, descend, descend_with_proof, escape
 from nearfar.solvers.eigen import descending_eigh, fix_signs, whitener
@@ -240,10 +240,10 @@ class LogisticMetric(PairLearner):
         self.objective_ = problem.objective(found.point)[0]
         self.duality_gap_ = 1 - self.dual_bound_ / self.objective_
         if not found.converged:
-            warn_of_limit(type(self).__name__, self.max_iter)
+            warn_not_converged(type(self).__name__, self.max_iter)
 
     def _descend(self, problem: Any, found: Descent) -> None:
-        with blas_for(4.0 * problem.pairs.n_pairs * len(found.point)):
+        with limit_blas_for(4.0 * problem.pairs.n_pairs * len(found.point)):
             descend_with_proof(
                 problem.objective,
                 found,

@@ -12,7 +12,7 @@ from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL
 from nearfar.mahalanobis.soft_learner import SolverFrame, _SoftLearner
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
-from nearfar.notices import warn_of_limit
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import boolean, integer, none, random_state, real
 from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.eigen import descending_eigh, some_eigh
@@ -215,7 +215,7 @@ class MCML(_SoftLearner):
         self.objective_ = engine.value(found.point)
         self.optimality_ = max(abs(slack), -float(least))
         if not found.converged:
-            warn_of_limit("MCML", self.max_iter)
+            warn_not_converged("MCML", self.max_iter)
 
     def _descend(self, engine: SoftNeighbors, found: Descent, tol: float) -> None:
         n = len(engine.X)

@@ -13,9 +13,9 @@ from scipy import linalg
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags, PairLearner, report_of
 from nearfar.base.guided import PAIR_PARAMETERS, Scaled, scaled
-from nearfar.blocks import blas_for
+from nearfar.blocks import limit_blas_for
 from nearfar.mahalanobis.starts import STARTS, Spread, start_map
-from nearfar.notices import warn, warn_of_limit
+from nearfar.notices import warn, warn_not_converged
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend_with_proof, escape
 from nearfar.solvers.eigen import descending_eigh, fix_signs, range_whitener, some_eigh, whitener
@@ -271,7 +271,7 @@ class MMC(PairLearner):
             return gap, escape(lambda L: -inner.mean(L), L, slope, least=10 * self.tol)
 
         try:
-            with blas_for(4.0 * inner.n_pairs * start.size):
+            with limit_blas_for(4.0 * inner.n_pairs * start.size):
                 descend_with_proof(
                     inner.minus,
                     found,
@@ -289,7 +289,7 @@ class MMC(PairLearner):
             }
             self.n_iter_ = found.n_iter
         if not found.converged:
-            warn_of_limit(type(self).__name__, self.max_iter)
+            warn_not_converged(type(self).__name__, self.max_iter)
         return L
 
     def _learn_by_projections(
@@ -306,7 +306,7 @@ class MMC(PairLearner):
             self._keep(L, frame, dtype)
             self.history_, self.n_iter_ = steps.history, steps.n_iter
         if not steps.converged:
-            warn_of_limit(type(self).__name__, self.max_iter)
+            warn_not_converged(type(self).__name__, self.max_iter)
         return L
 
 

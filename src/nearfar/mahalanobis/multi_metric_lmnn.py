@@ -15,7 +15,7 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.base.progress import open_channel, report_of
 from nearfar.base.voter import vote
-from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
+from nearfar.blocks import compute_squared_distances, limit_blas_for, resolve_n_threads, split_rows
 from nearfar.large_margin.energy_costs import center_costs, impostor_costs
 from nearfar.large_margin.held_out import Watch, hold_out
 from nearfar.large_margin.impostors import target_neighbors
@@ -24,10 +24,19 @@ from nearfar.large_margin.problem import Progress, duality_gap
 from nearfar.mahalanobis.lmnn import LMNN
 from nearfar.mahalanobis.over_lmnn import lmnn_of_the_work
 from nearfar.mahalanobis.starts import has_few_rows
-from nearfar.notices import warn_of_limit
-from nearfar.parameters import array, boolean, having, integer, none, one_of, random_state, real
+from nearfar.notices import warn_not_converged
+from nearfar.parameters import (
+    array,
+    boolean,
+    integer,
+    none,
+    object_with,
+    one_of,
+    random_state,
+    real,
+)
 from nearfar.search.exact_search import kneighbors
-from nearfar.state import Sizes, State, floats, indices, need, none_or, object_of, table
+from nearfar.state import Sizes, State, check_that, floats, indices, none_or, object_of, table
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import scale_uniformly, whiten_rows
 
@@ -128,7 +137,7 @@ class MultiMetricLMNN(NeighborVoter):
     )
     ties = "shrink"
     parameters: ClassVar = {
-        "estimator": [none, having("fit", "transform", description="an LMNN")],
+        "estimator": [none, object_with("fit", "transform", description="an LMNN")],
         "n_neighbors": [none, integer(1)],
         "cells": [one_of("labels", "kmeans"), array],
         "n_cells": [none, integer(1)],
@@ -282,7 +291,7 @@ class MultiMetricLMNN(NeighborVoter):
             target_neighbors(rows, codes, lmnn.n_neighbors),
             cells,
             lmnn.push_weight,
-            n_threads=effective_threads(lmnn.n_jobs),
+            n_threads=resolve_n_threads(lmnn.n_jobs),
             nearest=lmnn.n_impostors_,
         )
         watch = None
@@ -300,7 +309,7 @@ class MultiMetricLMNN(NeighborVoter):
         converged = True
         try:
             if limit > 0:
-                with blas_for(2.0 * points.size * len(single)):
+                with limit_blas_for(2.0 * points.size * len(single)):
                     converged = problem.solve(progress, max_iter=limit, tol=lmnn.tol)
         finally:
             if watch is not None and watch.best is not None:
@@ -315,13 +324,13 @@ class MultiMetricLMNN(NeighborVoter):
         self.dual_bound_ = problem.dual_bound(progress.L)
         self.duality_gap_ = duality_gap(self.dual_bound_, self.objective_)
         if not converged and max_iter is None:
-            warn_of_limit("MultiMetricLMNN", lmnn.max_iter, "the max_iter of its estimator")
+            warn_not_converged("MultiMetricLMNN", lmnn.max_iter, "the max_iter of its estimator")
         return progress.n_iter if watch is None else watch.best_iteration
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         fits = self._centroids is not None or sizes["cells"] == sizes["c"]
-        need(fits, "components_: there are cells without a centroid.")
+        check_that(fits, "components_: there are cells without a centroid.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "cells_")
@@ -402,9 +411,9 @@ class MultiMetricLMNN(NeighborVoter):
         reach = 1.0 + cell_target_distances(mapped, cells, targets)
         mu, k = self.estimator_.push_weight, min(self.estimator_.n_neighbors, len(self._rows))
         energies = np.empty((len(queries), n_classes))
-        for block in row_blocks(len(queries), 8 * (len(maps) + 4) * len(points), at_most=1024):
+        for block in split_rows(len(queries), 8 * (len(maps) + 4) * len(points), max_rows=1024):
             asked = [queries[block] @ L.T for L in maps]
-            under = [squared_distances(a, Z) for a, Z in zip(asked, mapped, strict=True)]
+            under = [compute_squared_distances(a, Z) for a, Z in zip(asked, mapped, strict=True)]
             distances = np.empty_like(under[0])
             for cell, part in enumerate(under):
                 distances[:, cells == cell] = part[:, cells == cell]

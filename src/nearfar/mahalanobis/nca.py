@@ -13,7 +13,7 @@ from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL
 from nearfar.mahalanobis.soft_learner import SolverFrame, _SoftLearner, best_of, softened
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
-from nearfar.notices import warn_of_limit
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.descent import Descent, descend
@@ -240,7 +240,7 @@ class NCA(_SoftLearner):
         best = best_of(runs)
         self.objective_ = -best.objective * len(rows)
         if not best.converged:
-            warn_of_limit("NCA", self.max_iter)
+            warn_not_converged("NCA", self.max_iter)
 
     def _plainly(self, start_from: Floats | None, p: int) -> bool:
         """Return True if the descent starts from the identity in the solver's coordinates."""

@@ -16,7 +16,7 @@ from nearfar.base.guided import GuidedLearner, scaled
 from nearfar.base.progress import Report, report_of
 from nearfar.labels import encode_labels
 from nearfar.mahalanobis.rank_one_bases import local_discriminants, triplet_differences
-from nearfar.notices import warn, warn_of_limit
+from nearfar.notices import warn, warn_not_converged
 from nearfar.parameters import array, integer, none, one_of, random_state, real
 from nearfar.solvers.descent import Descent, Objective, descend
 from nearfar.solvers.eigen import descending_eigh, fix_signs
@@ -235,7 +235,7 @@ class SCML(GuidedLearner):
                 f"contradict each other, or beta={self.beta:g} is too large."
             )
         if not found.converged:
-            warn_of_limit("SCML", self.max_iter)
+            warn_not_converged("SCML", self.max_iter)
 
     def _directions(
         self, points: Matrix, codes: Indices | None, triplets: Indices, unit: float

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.on_axes import OnAxes
 from nearfar.base.progress import report_of
-from nearfar.blocks import blas_for, effective_threads
+from nearfar.blocks import limit_blas_for, resolve_n_threads
 from nearfar.mahalanobis.starts import Spread, in_coordinates, spread_of, start_map
 from nearfar.solvers.descent import Descent
 from nearfar.solvers.soft_neighbors import SoftNeighbors
@@ -72,7 +72,7 @@ class _SoftLearner(OnAxes):
             y,
             objective,
             precision="double" if len(points) <= FEW else "single",
-            n_threads=effective_threads(self.n_jobs),
+            n_threads=resolve_n_threads(self.n_jobs),
         )
 
     def _start(
@@ -113,7 +113,7 @@ class _SoftLearner(OnAxes):
     def _kept(self, runs: list[Descent], frame: SolverFrame) -> Iterator[None]:
         """Keep the best map found so far, also after Ctrl-C or an error."""
         try:
-            with blas_for(2.0 * frame.points.size * frame.into.shape[1]):
+            with limit_blas_for(2.0 * frame.points.size * frame.into.shape[1]):
                 yield
         finally:
             if runs:

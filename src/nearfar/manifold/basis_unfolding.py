@@ -17,7 +17,7 @@ from nearfar.manifold.cliques import clique_pairs, squared_lengths
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
 from nearfar.manifold.placing import PLACING, _Unfolding
 from nearfar.notices import warn
-from nearfar.parameters import Allowed, boolean, integer, one_of, random_state, real
+from nearfar.parameters import AllowedValues, boolean, integer, one_of, random_state, real
 from nearfar.solvers.proven_bound import mixed_bound
 from nearfar.solvers.stress_descent import StressDescent, descend_stress
 from nearfar.solvers.unfolding import (
@@ -40,7 +40,7 @@ from nearfar.solvers.variational_program import (
 from nearfar.summaries.neighbor_graph import NeighborGraph, extract_subgraph, link_components
 from nearfar.summaries.weighted_graph import build_neighbor_graph
 
-BASIS_PARAMETERS: dict[str, list[Allowed]] = {
+BASIS_PARAMETERS: dict[str, list[AllowedValues]] = {
     **GRAPH_PARAMETERS,
     "constraints": [one_of("squared", "inequality")],
     "omega": [one_of("auto"), real(0, 1, open_low=True)],

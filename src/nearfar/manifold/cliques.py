@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
 # Singular values below this, relative to the size of a clique, count as zero.
@@ -41,7 +41,7 @@ def clique_pairs(
     for k in np.unique(lengths[lengths > 1]) if angles else ():
         starts = graph.indptr[:-1][lengths == k]
         first, second = np.triu_indices(k, 1)
-        for block in row_blocks(len(starts), 16 * len(first)):
+        for block in split_rows(len(starts), 16 * len(first)):
             near = graph.indices[starts[block, None] + np.arange(k)]
             found.append(_codes(near[:, first].ravel(), near[:, second].ravel(), n))
     return np.stack(np.divmod(np.unique(np.concatenate(found)), n), axis=1)
@@ -69,7 +69,7 @@ def clique_dependencies(
     blocks = [sparse.csr_array((n, 0))]
     for k in np.unique(listed[listed > 1]):
         rows = np.flatnonzero(listed == k)
-        for block in row_blocks(len(rows), 16 * (k + 1) * (points.shape[1] + k)):
+        for block in split_rows(len(rows), 16 * (k + 1) * (points.shape[1] + k)):
             near = graph.indices[graph.indptr[rows[block]][:, None] + np.arange(k)]
             cliques = np.column_stack([rows[block], near])
             P = points[cliques].astype(np.float64)
@@ -91,7 +91,7 @@ def squared_lengths(X: NDArray[Any], pairs: NDArray[np.intp]) -> NDArray[np.floa
     """Return squared distances of pairs of rows, from differences in float64."""
 
     lengths = np.empty(len(pairs))
-    for block in row_blocks(len(pairs), 24 * X.shape[1]):
+    for block in split_rows(len(pairs), 24 * X.shape[1]):
         first, second = pairs[block].T
         delta = np.subtract(X[first], X[second], dtype=np.float64)
         lengths[block] = np.einsum("ij,ij->i", delta, delta)

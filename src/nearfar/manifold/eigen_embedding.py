@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     GRAPH_PARAMETERS,
@@ -35,7 +35,7 @@ from nearfar.solvers.spectral_step import (
     share_of_negative,
     warn_of_empty,
 )
-from nearfar.state import Sizes, State, floats, need, none_or, number, object_of, optional
+from nearfar.state import Sizes, State, check_that, floats, none_or, number, object_of, optional
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, connect_queries
 from nearfar.summaries.weighted_graph import compute_affinities, compute_edge_scale
 
@@ -214,16 +214,18 @@ class EigenEmbedding(_GraphEmbedding):
         super()._check_state(sizes)
         held = vars(self)
         joined = self.method in ("spectral_clustering", "laplacian_eigenmaps")
-        need(
+        check_that(
             (self._graph is None) == (self.method == "mds"),
             "_graph must be None for method mds and set otherwise.",
         )
-        need((self._sums is None) != joined, "_sums must be set for affinity methods only.")
+        check_that((self._sums is None) != joined, "_sums must be set for affinity methods only.")
         needed = {"_means"} if self.method in _OF_DISTANCES else set()
         needed |= {"_reach", "_width"} if joined else set()
         needed |= set() if self.method == "mds" else {"_listed"}
-        need(needed <= held.keys(), f"method {self.method} needs {', '.join(sorted(needed))}.")
-        need(held.get("_solution") in (1, 2), "_solution must be 1 or 2.")
+        check_that(
+            needed <= held.keys(), f"method {self.method} needs {', '.join(sorted(needed))}."
+        )
+        check_that(held.get("_solution") in (1, 2), "_solution must be 1 or 2.")
 
     def _embed(self, points: Floats) -> Matrix:
         n = len(points)
@@ -313,7 +315,7 @@ class EigenEmbedding(_GraphEmbedding):
             )
         axes = (first_axes if self._solution == 1 else second_axes)(values, self.eigenvectors_)
         placed = np.empty((len(queries), len(values)))
-        for block in row_blocks(len(queries), 64 * len(self._points)):
+        for block in split_rows(len(queries), 64 * len(self._points)):
             if self.method in _OF_DISTANCES:
                 squared = self._squared(queries[block])
                 means = squared.mean(axis=1, keepdims=True)

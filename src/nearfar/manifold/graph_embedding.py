@@ -13,22 +13,22 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Embedding
 from nearfar.notices import warn
-from nearfar.parameters import Allowed, integer, none, one_of, real
+from nearfar.parameters import AllowedValues, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.barycentric import interpolating_weights
 from nearfar.solvers.spectral_step import smallest_eigenpairs
-from nearfar.state import State, floats, optional, table, whole
+from nearfar.state import State, floats, integer_value, optional, table
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, link_components
 from nearfar.summaries.weighted_graph import build_neighbor_graph, check_distinct_rows
 
 #: Allowed parameter values of every graph embedding.
-GRAPH_PARAMETERS: dict[str, list[Allowed]] = {
+GRAPH_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_components": [integer(1)],
     "n_neighbors": [integer(1)],
     "on_disconnected": [one_of("link", "raise")],
 }
 #: Allowed parameter values of the methods that weight the edges.
-AFFINITY_PARAMETERS: dict[str, list[Allowed]] = {
+AFFINITY_PARAMETERS: dict[str, list[AllowedValues]] = {
     "weights": [one_of("heat", "uniform")],
     "width": [none, real(0, open_low=True)],
 }
@@ -90,7 +90,7 @@ class _Embedding(Embedding):
 class _GraphEmbedding(_Embedding):
     """Base class of embeddings that use the graph of nearest neighbors."""
 
-    state = State({"_listed": optional(whole(low=1, most="n"))})
+    state = State({"_listed": optional(integer_value(low=1, max_size="n"))})
 
     on_disconnected: Disconnected
     _listed: int  # number of neighbors per row

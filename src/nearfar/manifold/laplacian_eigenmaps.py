@@ -10,7 +10,7 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     GRAPH_PARAMETERS,
@@ -152,7 +152,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
 
     def _place(self, queries: Floats) -> Matrix:
         placed = np.empty((len(queries), self._places.shape[1]))
-        for block in row_blocks(len(queries), 16 * len(self._points)):
+        for block in split_rows(len(queries), 16 * len(self._points)):
             placed[block] = self._placed(queries[block])
         return placed
 

@@ -11,13 +11,13 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LinearLearner
-from nearfar.parameters import Allowed, none, one_of, real
+from nearfar.parameters import AllowedValues, none, one_of, real
 from nearfar.solvers.spectral_step import principal_axes, smallest_directions
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, link_components
 from nearfar.summaries.weighted_graph import build_neighbor_graph, check_distinct_rows
 
 #: Allowed values of the parameter ``pca``.
-PCA_PARAMETER: dict[str, list[Allowed]] = {
+PCA_PARAMETER: dict[str, list[AllowedValues]] = {
     "pca": [none, real(0, 1, open_low=True), one_of("auto")],
 }
 # pca="auto" keeps the fraction _SHARE of the variance if there are fewer than _ROWS_A_DIRECTION

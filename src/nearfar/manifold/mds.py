@@ -12,7 +12,7 @@ from sklearn.manifold import smacof
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.manifold.graph_embedding import _Embedding
 from nearfar.parameters import boolean, integer, real
 from nearfar.search.exact_search import kneighbors
@@ -163,7 +163,7 @@ class MDS(_Embedding):
         points, n = self._points.astype(np.float64), len(self._points)
         placed = np.empty((len(queries), self._places.shape[1]))
         nearest = min(_NEAREST, n)
-        for block in row_blocks(len(queries), 8 * n * (3 + 2 * placed.shape[1]), at_most=1024):
+        for block in split_rows(len(queries), 8 * n * (3 + 2 * placed.shape[1]), max_rows=1024):
             near, rows = kneighbors(points, queries[block], n_neighbors=nearest)
             wanted = self._wanted(queries[block].astype(np.float64), points)
             start = self._places[rows].mean(axis=1)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from nearfar.arrays import Matrix
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.manifold.basis_unfolding import root, unfold_in
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.solvers.stress_descent import StressDescent, descend_stress
@@ -198,9 +198,11 @@ def plot_sensors(
     found = np.asarray(getattr(places, "positions", places), dtype=np.float64)
     if found.ndim != 2 or found.shape[1] != 2:
         raise ValueError(f"places must have shape (n_sensors, 2). Got shape {found.shape}.")
-    collections = require("matplotlib.collections", "plot")
+    collections = import_optional("matplotlib.collections", "plot")
     if ax is None:
-        figure = require("matplotlib.figure", "plot").Figure(figsize=(6, 6), layout="constrained")
+        figure = import_optional("matplotlib.figure", "plot").Figure(
+            figsize=(6, 6), layout="constrained"
+        )
         ax = figure.add_subplot()
     if true is not None:
         target = np.asarray(true, dtype=np.float64)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.manifold.graph_embedding import AFFINITY_PARAMETERS, normalized_affinity, reach
 from nearfar.parameters import integer, one_of, random_state
 from nearfar.solvers.eigen import fix_signs
@@ -25,7 +25,7 @@ from nearfar.solvers.spectral_step import (
     smallest_eigenpairs,
     unit_rows,
 )
-from nearfar.state import State, floats, indices, number, table, whole
+from nearfar.state import State, floats, indices, integer_value, number, table
 from nearfar.summaries.neighbor_graph import (
     Disconnected,
     connect_queries,
@@ -117,7 +117,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
             "labels_": indices("samples", below="clusters"),
             "_reach": floats("n"),
             "_roots": floats("n"),
-            "_listed": whole(low=1, most="n"),
+            "_listed": integer_value(low=1, max_size="n"),
             "width_": number(0, open_low=True),
         },
         fitted="labels_",
@@ -260,7 +260,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         placed = np.empty((len(queries), self._vectors.shape[1]))
         axes = second_axes(self.eigenvalues_, self._vectors) / self._roots[:, None]
         known = unit_rows(self._vectors)
-        for block in row_blocks(len(queries), 16 * len(self._points)):
+        for block in split_rows(len(queries), 16 * len(self._points)):
             lengths = connect_queries(
                 self._points, queries[block], n_neighbors=self._listed, reach=self._reach
             )

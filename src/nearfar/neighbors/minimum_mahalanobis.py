@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.parameters import one_of, real
 from nearfar.solvers.eigen import whitener
 from nearfar.state import State, floats, labels
@@ -285,7 +285,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         check_is_fitted(self)
         points = self._queries(X)
         squares = np.empty((len(points), len(self.classes_)))
-        for block in row_blocks(len(points), 32 * points.shape[1], at_most=4096):
+        for block in split_rows(len(points), 32 * points.shape[1], max_rows=4096):
             for k, (mean, factor) in enumerate(zip(self.means_, self._factors, strict=True)):
                 white = (points[block] - mean) @ factor
                 squares[block, k] = np.einsum("ij,ij->i", white, white)

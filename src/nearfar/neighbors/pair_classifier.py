@@ -19,7 +19,7 @@ from nearfar.base.mapping import A_LEARNER
 from nearfar.neighbors.pair_cuts import all_cuts
 from nearfar.neighbors.pair_distances import distances_of_pairs
 from nearfar.parameters import boolean, check_parameter, none, one_of, real
-from nearfar.state import Sizes, State, Word, agrees, check_state, number
+from nearfar.state import Condition, Sizes, State, check_state, matches_size, number
 from nearfar.summaries.index_checks import check_points, check_signs
 from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Supervision, Triplets
 
@@ -31,7 +31,9 @@ def _measures(learner: Any, sizes: Sizes) -> bool:
     if learner is None:
         return True
     taken = check_state(learner).get("p")
-    return hasattr(type(learner), "transform") and (taken is None or agrees(taken, "p", sizes))
+    return hasattr(type(learner), "transform") and (
+        taken is None or matches_size(taken, "p", sizes)
+    )
 
 
 class PairClassifier(ClassifierMixin, Estimator):
@@ -122,7 +124,7 @@ class PairClassifier(ClassifierMixin, Estimator):
     )
     state = State(
         {
-            "estimator_": Word(_measures, "a learner of p features, or None"),
+            "estimator_": Condition(_measures, "a learner of p features, or None"),
             "threshold_": number(),
         },
         fitted="threshold_",

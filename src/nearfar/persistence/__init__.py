@@ -40,7 +40,7 @@ from typing import Any, BinaryIO
 import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.notices import warn
 from nearfar.persistence.archive import (
     FORMAT,
@@ -120,7 +120,7 @@ def save(
     >>> bool((again.predict(X) == model.predict(X)).all())
     True
     """
-    skops = require("skops.io", "app")
+    skops = import_optional("skops.io", "app")
     types = known_types(trusted)
     target = Path(path)
     _check_free(target, force)
@@ -207,7 +207,7 @@ def load(
     ...
     nearfar.persistence.ModelFileError: ...model.nf: not a nearfar model file, or cut short.
     """
-    require("skops.io", "app")
+    import_optional("skops.io", "app")
     types = known_types(trusted)
     with clear_errors(path):
         model, notice = _load(Path(path), types, max_bytes)
@@ -346,7 +346,7 @@ def _write(file: BinaryIO, information: dict[str, Any], written: bytes, types: T
 
 def _load(path: Path, types: Types, max_bytes: int) -> tuple[Any, str | None]:
     """Return the model, and the text of a warning or None."""
-    skops = require("skops.io", "app")
+    skops = import_optional("skops.io", "app")
     with opened(path, max_bytes) as file:
         # Read the file only once: it could change between the checks and the loading.
         data = file.read(min(max_bytes, MAX_BYTES))

@@ -16,7 +16,7 @@ from nearfar.base import Estimator, Learner
 from nearfar.persistence.archive import ITEM_SIZES, MAX_DEPTH, ModelFileError, below, shown, told
 from nearfar.persistence.schema import NODES
 from nearfar.persistence.types import FOREIGN_CHECKS, HINT, PLAIN, Types, full_name, listed_types
-from nearfar.state import check_state, n_training_rows, need
+from nearfar.state import check_state, check_that, count_training_rows
 
 # Maximum absolute value of n_jobs in a file, so that a file cannot start thousands of threads.
 _MAX_JOBS = 256
@@ -123,7 +123,7 @@ def training_rows(parts: list[tuple[str, Any]]) -> dict[str, int]:
     """Return the number of stored training rows, by the place of the part that stores them."""
     rows = {}
     for where, part in parts:
-        n = n_training_rows(part)
+        n = count_training_rows(part)
         keeps = isinstance(part, Learner) and part.learner_tags.reads == "instances"
         if n is None and keeps and "n_features_in_" in vars(part):
             # The class does not declare the attribute: use the length of the longest array.
@@ -166,16 +166,16 @@ def _check_estimator(part: BaseEstimator) -> None:
     state, kind = vars(part), type(part)
     if kind in listed_types().values():
         hidden = [name for name in state if hasattr(kind, name)]
-        need(not hidden, f"an attribute must not hide {hidden} of {kind.__name__}.")
+        check_that(not hidden, f"an attribute must not hide {hidden} of {kind.__name__}.")
     part.get_params(deep=False)  # Raises if a parameter is missing.
     if isinstance(part, Estimator):
         part._check_parameters()
     jobs, n = state.get("n_jobs"), state.get("n_features_in_")
-    need(
+    check_that(
         jobs is None or (type(jobs) in (int, np.int64) and abs(jobs) <= _MAX_JOBS),
         f"n_jobs must be None or an integer from -{_MAX_JOBS} to {_MAX_JOBS}; got {shown(jobs)}.",
     )
-    need(
+    check_that(
         n is None or (type(n) is int and 0 <= n < 2**31),
         f"n_features_in_ must be a nonnegative integer; got {shown(n)}.",
     )

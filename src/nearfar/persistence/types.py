@@ -33,21 +33,21 @@ from sklearn.preprocessing import (
 from nearfar.base import Estimator
 from nearfar.base.registry import public_classes
 from nearfar.state import (
+    Condition,
     Sizes,
     State,
-    Word,
-    agrees,
-    check_words,
+    check_conditions,
+    check_that,
     choice,
     flag,
     floats,
+    get_state,
     indices,
-    need,
+    integer_value,
+    matches_size,
     none_or,
     object_of,
     optional,
-    state_of,
-    whole,
 )
 
 #: Classes by their names in files.
@@ -95,11 +95,11 @@ HINT = (
 @cache
 def listed_types() -> Types:
     """Return the types that a file may contain without an entry in ``trusted``."""
-    types = {f"nearfar.{name}": kind for name, kind in public_classes().items() if state_of(kind)}
+    types = {f"nearfar.{name}": kind for name, kind in public_classes().items() if get_state(kind)}
     new = list(types.values())
     while new:
-        state = state_of(new.pop()) or State()
-        for kind in chain.from_iterable(word.types for word in state.words.values()):
+        state = get_state(new.pop()) or State()
+        for kind in chain.from_iterable(condition.types for condition in state.conditions.values()):
             # A declaration may name a base class of estimators. Files contain concrete classes.
             if kind not in types.values() and not issubclass(kind, Estimator):
                 types[full_name(kind)] = kind
@@ -158,23 +158,23 @@ def _check_one_hot(part: OneHotEncoder) -> None:
     _check_encoder(part)
     categories, widths = state["categories_"], state.get("_n_features_outs")
     drops, grouped = state.get("_drop_idx_after_grouping"), state.get("_infrequent_enabled")
-    need(
+    check_that(
         isinstance(categories, list) and isinstance(widths, list),
         "categories_ and _n_features_outs must be lists.",
     )
     assert isinstance(widths, list)
     n = len(categories)
-    need(
+    check_that(
         len(widths) == n == state.get("n_features_in_", n),
         "categories_ and _n_features_outs must have one entry per feature.",
     )
     dropped = isinstance(drops, np.ndarray) and drops.shape == (n,)
-    need(
+    check_that(
         drops is None or dropped,
         "_drop_idx_after_grouping must be None or an array with one entry per feature.",
     )
     for i, (names, width) in enumerate(zip(categories, widths, strict=True)):
-        need(_is_ordered(names), "categories_ must be in ascending order.")
+        check_that(_is_ordered(names), "categories_ must be in ascending order.")
         codes = np.arange(len(names))
         if grouped:
             rare, places = state["_infrequent_indices"][i], state["_default_to_infrequent_mappings"]
@@ -186,12 +186,12 @@ def _check_one_hot(part: OneHotEncoder) -> None:
             codes = codes[codes != drops[i]]
             codes = codes - (codes > drops[i])
         found = np.unique(codes)
-        need(
+        check_that(
             found.dtype.kind == "i" and type(width) is int,
             "the numbers of categories must be integers.",
         )
         fits = found.size == width and (not width or (found[0] == 0 and found[-1] == width - 1))
-        need(fits, "the numbers of categories must be 0 to _n_features_outs - 1.")
+        check_that(fits, "the numbers of categories must be 0 to _n_features_outs - 1.")
 
 
 def _check_encoder(part: OneHotEncoder | OrdinalEncoder) -> None:
@@ -200,42 +200,42 @@ def _check_encoder(part: OneHotEncoder | OrdinalEncoder) -> None:
     categories, grouped = state.get("categories_"), state.get("_infrequent_enabled")
     if "categories_" not in state:
         return
-    need(isinstance(categories, list), "categories_ must be a list.")
+    check_that(isinstance(categories, list), "categories_ must be a list.")
     assert isinstance(categories, list)
     n = len(categories)
-    need(n == state.get("n_features_in_", n), "categories_ must have one entry per feature.")
+    check_that(n == state.get("n_features_in_", n), "categories_ must have one entry per feature.")
     for names in categories:
-        need(
+        check_that(
             isinstance(names, np.ndarray) and names.ndim == 1,
             "categories_ must contain one-dimensional arrays.",
         )
-    need(type(grouped) is bool, "_infrequent_enabled must be True or False.")
+    check_that(type(grouped) is bool, "_infrequent_enabled must be True or False.")
     for name in ("_infrequent_indices", "_default_to_infrequent_mappings"):
         lists = state.get(name)
         fits = isinstance(lists, list) and len(lists) == n
-        need(
+        check_that(
             fits if grouped else name not in state or fits,
             f"{name} must be a list with one entry per feature.",
         )
-    need(isinstance(part.handle_unknown, str), "handle_unknown must be a string.")
+    check_that(isinstance(part.handle_unknown, str), "handle_unknown must be a string.")
     is_kind = isinstance(part.dtype, type | np.dtype) and np.dtype(part.dtype).kind in "fiu"
-    need(is_kind, "dtype must be a numeric type.")
+    check_that(is_kind, "dtype must be a numeric type.")
 
 
 def _check_ordinal(part: OrdinalEncoder) -> None:
     _check_encoder(part)
     state = vars(part)
     n = len(state.get("categories_", ()))
-    need(
+    check_that(
         all(len(names) for names in state.get("categories_", ())),
         "each feature must have at least one category.",
     )
     missing = state.get("_missing_indices", {})
-    need(isinstance(missing, dict), "_missing_indices must be a dict.")
+    check_that(isinstance(missing, dict), "_missing_indices must be a dict.")
     for feature, place in missing.items():
         whole = type(feature) is int and isinstance(place, int | np.integer)
-        need(whole and 0 <= feature < n, "_missing_indices must map features to integers.")
-        need(
+        check_that(whole and 0 <= feature < n, "_missing_indices must map features to integers.")
+        check_that(
             0 <= place < len(state["categories_"][feature]),
             "_missing_indices must be below the number of categories.",
         )
@@ -244,40 +244,40 @@ def _check_ordinal(part: OrdinalEncoder) -> None:
 def _check_columns(part: ColumnTransformer) -> None:
     state = vars(part)
     weights = state.get("transformer_weights")
-    need(weights is None or isinstance(weights, dict), "transformer_weights must be a dict.")
+    check_that(weights is None or isinstance(weights, dict), "transformer_weights must be a dict.")
     if "transformers_" not in state:
         return
     fitted = state["transformers_"]
-    need(isinstance(fitted, list), "transformers_ must be a list.")
+    check_that(isinstance(fitted, list), "transformers_ must be a list.")
     sparse = False
     for one in fitted:
-        need(
+        check_that(
             type(one) is tuple and len(one) == 3 and type(one[0]) is str,
             "transformers_ must contain tuples of name, transformer and columns.",
         )
         word = isinstance(one[1], str) and one[1] in ("drop", "passthrough")
-        need(
+        check_that(
             word or hasattr(one[1], "transform"),
             f"the transformer {one[0]!r:.60} has no transform method.",
         )
         last = one[1].steps[-1][1] if isinstance(one[1], Pipeline) else one[1]
         sparse |= isinstance(last, OneHotEncoder) and last.sparse_output is True
     gives = state.get("sparse_output_")
-    need(
+    check_that(
         type(gives) is bool and (sparse or not gives),
         "sparse_output_ must be False, or True with a sparse transformer.",
     )
     inputs, n = state.get("_transformer_to_input_indices"), state.get("n_features_in_")
-    need(isinstance(inputs, dict), "_transformer_to_input_indices must be a dict.")
+    check_that(isinstance(inputs, dict), "_transformer_to_input_indices must be a dict.")
     assert isinstance(inputs, dict)
     for one in fitted:
         columns = inputs.get(one[0])
-        need(
+        check_that(
             isinstance(columns, list) and type(n) is int,
             f"the columns of the transformer {one[0]!r:.60} are missing.",
         )
         assert isinstance(columns, list) and n is not None
-        need(
+        check_that(
             all(type(k) is int and 0 <= k < n for k in columns),
             "column numbers must be below n_features_in_.",
         )
@@ -298,44 +298,48 @@ def _is_ordered(names: NDArray[Any]) -> bool:
 
 def _check_pipeline(part: Pipeline) -> None:
     # scikit-learn reads a cache folder with pickle, so a file must not name one.
-    need(part.memory is None, "memory must be None: a file cannot name a cache folder.")
+    check_that(part.memory is None, "memory must be None: a file cannot name a cache folder.")
     steps = part.steps
-    need(isinstance(steps, list) and len(steps) > 0, "steps must be a list that is not empty.")
+    check_that(
+        isinstance(steps, list) and len(steps) > 0, "steps must be a list that is not empty."
+    )
     for step in steps:
-        need(
+        check_that(
             type(step) is tuple and len(step) == 2 and type(step[0]) is str,
             "steps must contain tuples of name and estimator.",
         )
     for name, step in steps[:-1]:
         passes = step is None or (isinstance(step, str) and step == "passthrough")
-        need(
+        check_that(
             passes or hasattr(step, "transform"), f"the step {name!r:.60} has no transform method."
         )
 
 
 def _check_function(part: FunctionTransformer) -> None:
     plain = part.func is None and part.inverse_func is None and part.kw_args is None
-    need(plain, "a FunctionTransformer in a file must not have func, inverse_func or kw_args.")
+    check_that(
+        plain, "a FunctionTransformer in a file must not have func, inverse_func or kw_args."
+    )
 
 
 def _check_random(part: np.random.RandomState) -> None:
     state: Any = part.get_state(legacy=False)
     # NumPy reads its table of 624 numbers at this position without a bounds check.
     known = state["bit_generator"] == "MT19937" and 0 <= state["state"]["pos"] <= 624
-    need(known, "the state of a RandomState is invalid. Use an integer as random_state.")
+    check_that(known, "the state of a RandomState is invalid. Use an integer as random_state.")
 
 
 _NUMBERS = none_or(floats("p"))
-_VALUES = Word(
+_VALUES = Condition(
     lambda value, sizes: (
-        isinstance(value, np.ndarray) and value.ndim == 1 and agrees(len(value), "p", sizes)
+        isinstance(value, np.ndarray) and value.ndim == 1 and matches_size(len(value), "p", sizes)
     ),
     "an array with one value per feature",
 )
-_KIND = Word(lambda value, _: isinstance(value, np.dtype), "a NumPy dtype")
+_KIND = Condition(lambda value, _: isinstance(value, np.dtype), "a NumPy dtype")
 #: Conditions on fitted scikit-learn estimators: the attribute that shows whether the estimator is
 #: fitted, and the condition for each attribute.
-_FOREIGN: dict[type, tuple[str, dict[str, Word]]] = {
+_FOREIGN: dict[type, tuple[str, dict[str, Condition]]] = {
     StandardScaler: (
         "scale_",
         {"with_mean": flag, "with_std": flag, **dict.fromkeys(("mean_", "scale_"), _NUMBERS)},
@@ -372,7 +376,7 @@ _FOREIGN: dict[type, tuple[str, dict[str, Word]]] = {
     MissingIndicator: (
         "features_",
         {
-            "_n_features": whole("p"),
+            "_n_features": integer_value("p"),
             "features_": indices("missing", below="p"),
             "features": choice("missing-only", "all"),
         },
@@ -393,26 +397,26 @@ def check_foreign(part: Any) -> None:
         sizes = Sizes()
         if type(held.get("n_features_in_")) is int:
             sizes["p"] = held["n_features_in_"]
-        check_words(held, _FOREIGN[kind][1], sizes)
+        check_conditions(held, _FOREIGN[kind][1], sizes)
         for asked, name in _IF_ASKED.get(kind, {}).items():
-            need(
+            check_that(
                 not held.get(asked) or held.get(name) is not None,
                 f"{asked} is true, but {name} is None or missing.",
             )
     output = held.get("_sklearn_output_config")
-    need(
+    check_that(
         "_sklearn_output_config" not in held or isinstance(output, dict),
         "_sklearn_output_config must be a dict.",
     )
     names = held.get("feature_names_in_")
     if "feature_names_in_" in held:
         texts = isinstance(names, np.ndarray) and names.ndim == 1 and names.dtype.kind in "OU"
-        need(texts, "feature_names_in_ must be an array of names.")
-        need(
+        check_that(texts, "feature_names_in_ must be an array of names.")
+        check_that(
             len(names) == held.get("n_features_in_", len(names)),
             "feature_names_in_ must have one entry per feature.",
         )
-        need(
+        check_that(
             all(isinstance(name, str) for name in names.tolist()),
             "feature_names_in_ must contain strings.",
         )

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import blas_threads, map_in_order, row_blocks
+from nearfar.blocks import count_blas_threads, map_in_order, split_rows
 from nearfar.search.candidates import SPARE, check_n_neighbors, ranked, without_self
 from nearfar.search.exact_search import kneighbors
 from nearfar.search.faiss_search import faiss_threads
@@ -83,8 +83,8 @@ def approximate_kneighbors(
                 X, X[again], n_neighbors=wanted, n_threads=1
             )
 
-    blocks = row_blocks(n, 64 * n_candidates, at_most=1024)
-    for _ in map_in_order(settle, blocks, blas_threads()):
+    blocks = split_rows(n, 64 * n_candidates, max_rows=1024)
+    for _ in map_in_order(settle, blocks, count_blas_threads()):
         pass
     return *without_self(distances, indices), recall
 
@@ -128,5 +128,5 @@ def _graph(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
 
 def _add(index: Any, rows: PlacedRows) -> None:
     n, p = rows.X.shape
-    for block in row_blocks(n, 4 * p, at_most=1 << 16):
+    for block in split_rows(n, 4 * p, max_rows=1 << 16):
         index.add(rows.block(block, _FLOAT32))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.search.block_search import nearest_by_blocks, rows_at_once
 from nearfar.search.candidates import (
     SPARE,
@@ -91,7 +91,7 @@ def _nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[Matri
     asked = (queries[:, :n_leading] / scale).astype(np.float32)
     near_points, near_queries = placed(leading, asked)
     radius = np.empty(len(Q))
-    for block in row_blocks(len(Q), 24 * rows_at_once(len(X), n_leading, _FLOAT32), at_most=2048):
+    for block in split_rows(len(Q), 24 * rows_at_once(len(X), n_leading, _FLOAT32), max_rows=2048):
         n_candidates = min(k + SPARE, len(X))
         _, candidates = nearest_by_blocks(near_points, near_queries, block, n_candidates, _FLOAT32)
         radius[block] = ranked(X, Q[block], candidates)[0][:, k - 1]
@@ -103,7 +103,7 @@ def _nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[Matri
     # (-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2, so one matrix product suffices.
     right = np.column_stack([leading, squared_norms(leading).astype(np.float32)]).T
     # A block of about 2 million sums stays in the cache.
-    for block in row_blocks(len(Q), 24 * len(X), at_most=max(16, 2**21 // len(X))):
+    for block in split_rows(len(Q), 24 * len(X), max_rows=max(16, 2**21 // len(X))):
         left = np.column_stack([-2 * asked[block], np.ones(len(asked[block]), np.float32)])
         most = (reach_leading[block] - squared_norms(asked[block])).astype(np.float32)
         # Round up: the conversion to float32 must not remove a pair.

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.neighbors import KDTree
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import blas_threads, map_in_order, one_blas_thread, row_blocks
+from nearfar.blocks import count_blas_threads, map_in_order, split_rows, use_one_blas_thread
 from nearfar.search.block_search import (
     BlockProducts,
     facing,
@@ -129,7 +129,7 @@ def kneighbors(
     check_n_neighbors(n_neighbors, len(X), without_self=queries is None)
     X = np.asarray(X)
     Q = X if queries is None else np.asarray(queries)
-    threads = blas_threads() if n_threads is None else n_threads
+    threads = count_blas_threads() if n_threads is None else n_threads
     if search == "auto":
         search = choose_search(
             *X.shape, n_queries=len(Q), n_neighbors=n_neighbors, n_threads=threads
@@ -298,7 +298,7 @@ def _nearest_of_few(
     with _threads_for(len(indices) * n * p, n_threads) as threads:
         size = -(-len(indices) // threads)
         size = max(1, min(_DISTANCES_AT_ONCE // n, size))
-        blocks = row_blocks(len(indices), threads * (14 * n + 12 * p), at_most=size)
+        blocks = split_rows(len(indices), threads * (14 * n + 12 * p), max_rows=size)
         return np.concatenate([np.zeros(0, np.intp), *map_in_order(settle, blocks, threads)])
 
 
@@ -346,7 +346,7 @@ def _query_blocks(
     at_once = rows_at_once(n, p, proposal.dtype, 2 * wanted)
     # Bytes per query: product and comparison, the best so far and their ranking, the query.
     needed = at_once * (size + 1) + (96 + 5 * wanted) * (size + 8) + p * (size + 8)
-    block = next(row_blocks(len(asked), 3 * n_threads * needed, at_most=_QUERIES_AT_ONCE), None)
+    block = next(split_rows(len(asked), 3 * n_threads * needed, max_rows=_QUERIES_AT_ONCE), None)
     if block is None:
         return []
     n_blocks = -(-len(asked) // block.stop)
@@ -357,7 +357,7 @@ def _query_blocks(
 def _threads_for(flops: float, n_threads: int) -> Iterator[int]:
     """Yield the number of threads worth using. Small problems get one, and so does BLAS."""
     if flops < _WORTH_THREADS:
-        with one_blas_thread():
+        with use_one_blas_thread():
             yield 1
     else:
         yield n_threads
@@ -396,7 +396,7 @@ def pairs_within(
     default, products are computed in float32 unless rounding would leave many pairs in doubt.
     """
     n, p = X.shape
-    n_threads = blas_threads() if n_threads is None else n_threads
+    n_threads = count_blas_threads() if n_threads is None else n_threads
     rows, queries = placed(X, Q, n_threads)
     lengths = radius / rows.scale
     if dtype is None:
@@ -433,7 +433,7 @@ def pairs_within(
         return [(block, row[order], column[order], distances[order])]
 
     needed = 48 * rows_at_once(n, p, dtype) + 16 * p
-    blocks = row_blocks(len(Q), n_threads * needed, at_most=_QUERIES_WITHIN)
+    blocks = split_rows(len(Q), n_threads * needed, max_rows=_QUERIES_WITHIN)
     with _threads_for(len(Q) * n * p, n_threads) as threads:
         for parts in map_in_order(within, blocks, threads):
             yield from parts

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import sgemm
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
-from nearfar.blocks import map_in_order, row_blocks
+from nearfar.blocks import map_in_order, split_rows
 from nearfar.search.block_search import kth_at_most
 from nearfar.search.candidates import (
     center_of,
@@ -69,7 +69,7 @@ def leading_neighbors(
             found.append(first_of_pairs(owner, columns, distances, counts, n_neighbors)[1])
         return found
 
-    blocks = row_blocks(len(asked), 24 * len(X), at_most=_AT_ONCE)
+    blocks = split_rows(len(asked), 24 * len(X), max_rows=_AT_ONCE)
     parts = zip(*map_in_order(work, blocks, n_threads), strict=True)
     return [np.concatenate(part) for part in parts]
 

@@ -9,8 +9,8 @@ from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
-from nearfar.blocks import row_blocks
-from nearfar.state import Sizes, State, choice, floats, indices, need, number, whole
+from nearfar.blocks import split_rows
+from nearfar.state import Sizes, State, check_that, choice, floats, indices, integer_value, number
 
 # A walk to the boundary: its steps are this much longer than a linear function would need, so that
 # they cross it, and no longer than this share of the root of the number of features.
@@ -56,7 +56,7 @@ class KernelMachine:
         {
             "kernel": choice("rbf", "linear", "poly"),
             "gamma": number(0, open_low=True),
-            "degree": whole(low=1),
+            "degree": integer_value(low=1),
             "coef0": number(),
             "vectors": floats("m", "p"),
             "support": indices("m"),
@@ -81,9 +81,9 @@ class KernelMachine:
         self.coefficients, self.intercept, self.C = coefficients, intercept, C
 
     def _check_state(self, sizes: Sizes) -> None:
-        need(sizes["m"] > 0, "vectors must not be empty.")
+        check_that(sizes["m"] > 0, "vectors must not be empty.")
         finite = np.isfinite(self.vectors).all() and np.isfinite(self.coefficients).all()
-        need(finite, "vectors and coefficients must be finite.")
+        check_that(finite, "vectors and coefficients must be finite.")
 
     @classmethod
     def fit(cls, rows: Matrix, positive: Mask, C: float, kernel: Kernel) -> KernelMachine:
@@ -159,7 +159,7 @@ class _Function:
         """f at points, in blocks."""
         machine = self.machine
         found = np.empty(len(X))
-        for block in row_blocks(len(X), 24 * len(machine.vectors)):
+        for block in split_rows(len(X), 24 * len(machine.vectors)):
             K = self._kernel(X[block])
             found[block] = K @ machine.coefficients + machine.intercept
         return found
@@ -267,7 +267,7 @@ def _nearest_beyond(
     """
     n = len(others)
     found, f_others = np.full(len(X), -1), np.full(n, np.nan)
-    for block in row_blocks(len(X), 24 * n):
+    for block in split_rows(len(X), 24 * n):
         distances, size = cdist(X[block], others), 0
         while size < n and (found[block] < 0).any():
             size = min(n, 8 * size or _FIRST)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from nearfar.arrays import Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 
 # The barrier parameter decreases from 1 to _LAST by this factor, in units of squared distances.
 _FALL = 0.2
@@ -43,7 +43,7 @@ def place_by_program(known: Matrix, squared: Matrix) -> Matrix:
     """
     n, k, r = known.shape
     places = np.empty((n, r))
-    for block in row_blocks(n, 8 * (4 * k * (r + 1) + 4 * (r + 1) ** 2), at_most=4096):
+    for block in split_rows(n, 8 * (4 * k * (r + 1) + 4 * (r + 1) ** 2), max_rows=4096):
         places[block] = _program(known[block], squared[block])
     return places
 

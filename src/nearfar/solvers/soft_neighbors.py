@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import map_in_order, row_blocks
+from nearfar.blocks import map_in_order, split_rows
 
 SoftObjective = Literal["sum", "log", "collapse", "regression"]
 Precision = Literal["single", "double"]
@@ -262,7 +262,7 @@ class _All:
     def blocks(self, part: slice) -> Iterator[slice]:
         n = len(self.left)
         at_most = max(_FEWEST_ROWS, _ENTRIES // n)
-        for rows in row_blocks(part.stop - part.start, 8 * n, at_most=at_most):
+        for rows in split_rows(part.stop - part.start, 8 * n, max_rows=at_most):
             yield slice(part.start + rows.start, part.start + rows.stop)
 
     def add(self, rows: slice, sums: Matrix | None) -> float:
@@ -362,7 +362,7 @@ class _Listed:
         k = self.neighbors.shape[1]
         per_row = max(1, k * self.points.shape[1])
         at_most = max(1, 4 * _ENTRIES // per_row)
-        for rows in row_blocks(part.stop - part.start, 8 * per_row, at_most=at_most):
+        for rows in split_rows(part.stop - part.start, 8 * per_row, max_rows=at_most):
             yield slice(part.start + rows.start, part.start + rows.stop)
 
     def add(self, rows: slice, sums: Matrix | None) -> float:

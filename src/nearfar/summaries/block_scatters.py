@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearfar.arrays import Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.labels import encode_labels
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 from nearfar.summaries.distributed import Blocks, read_block
@@ -97,7 +97,7 @@ def _compute_within_scatter(
     classes, codes = encode_labels(np.zeros(len(X), int) if labels is None else labels)
     centers = np.array([_get_class_mean(class_means, label, number) for label in classes.tolist()])
     n_rows = max(1, _MAX_BLOCK_BYTES // (8 * mean.size))
-    for block in row_blocks(len(X), 8 * mean.size, at_most=n_rows):
+    for block in split_rows(len(X), 8 * mean.size, max_rows=n_rows):
         # Subtract the class means after the projection, where they are small.
         T = project_stack(X[block] - mean, factors) - centers[codes[block]]
         total += mode_scatter(T, mode)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.blocks import blas_for, map_in_order
+from nearfar.blocks import limit_blas_for, map_in_order
 from nearfar.summaries.class_readings import ClassReadings
 from nearfar.summaries.row_moments import (
     Moments,
@@ -125,7 +125,7 @@ class ClassAdditions(ClassReadings):
         # Own threads limit BLAS themselves; those of BLAS would wait for narrow rows.
         flops = 2.0 * block * X.shape[1] ** 2 if X.shape[1] > _MAX_NARROW_FEATURES else 0.0
         flops = np.inf if threads > 1 else flops
-        with blas_for(flops):
+        with limit_blas_for(flops):
             for group in map_in_order(moments, task_groups, threads):
                 yield from group
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.blocks import blas_for
-from nearfar.labels import label_array
+from nearfar.blocks import limit_blas_for
+from nearfar.labels import make_label_array
 from nearfar.summaries.second_moment import SecondMoment
 
 
@@ -45,7 +45,7 @@ class ClassReadings:
     @property
     def classes(self) -> NDArray[Any]:
         """Distinct labels, sorted."""
-        return label_array(self._labels)[self._order]
+        return make_label_array(self._labels)[self._order]
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -98,7 +98,7 @@ class ClassReadings:
 
     def exceeds_rounding(self, scale: Matrix) -> bool:
         """Return True if the within scatter exceeds 1e-4 in all directions, in units of scale."""
-        with blas_for(self.n_features**3 / 3):
+        with limit_blas_for(self.n_features**3 / 3):
             within = self.within_scatter()
             used = self.varying_features() & (scale > 0)
             floor = within[np.ix_(used, used)] / np.outer(scale[used], scale[used])
@@ -111,7 +111,7 @@ class ClassReadings:
 
     @property
     def _order(self) -> NDArray[np.intp]:
-        return np.argsort(label_array(self._labels), kind="stable")
+        return np.argsort(make_label_array(self._labels), kind="stable")
 
     def scatter(self, label: Any) -> NDArray[np.float64]:
         """Return the scatter of one class."""

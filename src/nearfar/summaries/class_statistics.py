@@ -14,14 +14,14 @@ from nearfar.labels import encode_labels
 from nearfar.state import (
     Sizes,
     State,
-    anything,
-    check_words,
+    any_value,
+    check_conditions,
+    check_that,
     choice,
     flag,
     floats,
     indices,
     list_of,
-    need,
     number,
     object_of,
     optional,
@@ -99,7 +99,7 @@ class ClassStatistics(ClassAdditions):
 
     state: ClassVar = State(
         {
-            "_labels": list_of(anything, "c"),
+            "_labels": list_of(any_value, "c"),
             "_shifts": floats("c", "p"),
             "_firsts": floats("c", "p"),
             "_counts": indices("c"),
@@ -134,11 +134,13 @@ class ClassStatistics(ClassAdditions):
     def _check_state(self, sizes: Sizes) -> None:
         n = sizes["c"]
         if type(self._origin) is not float:
-            check_words(vars(self), {"_origin": floats("p")}, sizes)
+            check_conditions(vars(self), {"_origin": floats("p")}, sizes)
         fits = len(self._seconds) == (min(n, 1) if self.pooled else n)
-        need(fits, "_seconds: expected one scatter per class.")
+        check_that(fits, "_seconds: expected one scatter per class.")
         slots = [batch for second in self._seconds for batch in second.slots]
-        need(all((batch < n).all() for batch in slots), "_seconds: found rows without a class.")
+        check_that(
+            all((batch < n).all() for batch in slots), "_seconds: found rows without a class."
+        )
 
     def _count_stored_rows(self) -> int:
         """Return the number of training rows that can be read from the statistics.

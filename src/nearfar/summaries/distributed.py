@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from nearfar.arrays import Floats
-from nearfar.blocks import one_blas_thread
-from nearfar.extras import require
+from nearfar.blocks import use_one_blas_thread
+from nearfar.extras import import_optional
 from nearfar.labels import encode_labels
 from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 
@@ -62,7 +62,7 @@ def is_dask(data: Any) -> bool:
 def make_empty_like(X: Any) -> ArrayLike:
     """Return an empty array or frame with the columns of X, for checks before computing X."""
     if _is_frame(X) and X.ndim == 2:
-        pandas = require("pandas", "dask")
+        pandas = import_optional("pandas", "dask")
         dtypes = X.dtypes
         frame = pandas.DataFrame({k: pandas.Series(dtype=kind) for k, kind in enumerate(dtypes)})
         return frame.set_axis(dtypes.index, axis=1)
@@ -96,7 +96,7 @@ class Blocks:
         *,
         shape: tuple[int, ...] | None = None,
     ) -> None:
-        dask = require("dask", "dask")
+        dask = import_optional("dask", "dask")
         X, y, sample_weight = map(_rechunk_rows, (X, y, sample_weight))
         rows = _to_delayed_blocks(X)
         sizes = _get_block_sizes(X)
@@ -128,7 +128,7 @@ class Blocks:
         ``compute`` and ``join`` must be pure functions. The tree of joins depends only on the
         number of blocks.
         """
-        dask = require("dask", "dask")
+        dask = import_optional("dask", "dask")
         options = {name: dask.delayed(value, pure=True) for name, value in options.items()}
         compute_block, join_values = dask.delayed(compute, pure=True), dask.delayed(join, pure=True)
         level = [compute_block(k, *arrays, **options) for k, arrays in enumerate(self._blocks)]
@@ -136,7 +136,7 @@ class Blocks:
             level = [join_values(level[k : k + FAN_IN]) for k in range(0, len(level), FAN_IN)]
         # dask threads in this process share its BLAS, so limit it to one thread. Workers in other
         # processes have their own BLAS.
-        with one_blas_thread():
+        with use_one_blas_thread():
             (value,) = dask.compute(level[0])
         return value
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices
-from nearfar.labels import known_codes
+from nearfar.labels import encode_known_labels
 
 # Upper limit for ranks. They are 64-bit integers, and sums of larger ranks could overflow.
 _MAX_RANK = 2**62
@@ -29,7 +29,7 @@ class ClassBlocks(NamedTuple):
 
 def sort_by_class(y: Any, unknown: Any = None) -> ClassBlocks:
     """Sort the rows of known classes by class."""
-    codes, is_known = known_codes(y, unknown)
+    codes, is_known = encode_known_labels(y, unknown)
     if is_known.all():
         rows = np.argsort(codes, kind="stable")
     else:

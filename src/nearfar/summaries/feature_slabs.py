@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.summaries.local_rows import LocalRows
 
 #: Type of counts. float32 represents them exactly.
@@ -89,8 +89,8 @@ class FeatureColumns:
         last = np.asarray(sizes) - 1
         reach = np.empty((len(sizes), b, p))
         counts = np.empty((len(sizes), b, p, self.n_classes), np.float32)
-        for block in row_blocks(
-            b, 8 * len(sizes) * m * p, at_most=_MAX_MASK_ENTRIES // (m * p) + 1
+        for block in split_rows(
+            b, 8 * len(sizes) * m * p, max_rows=_MAX_MASK_ENTRIES // (m * p) + 1
         ):
             rows = region[block]
             within = np.empty((len(sizes), len(rows), p, m), np.float32)

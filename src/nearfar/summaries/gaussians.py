@@ -13,16 +13,16 @@ from sklearn.covariance import ledoit_wolf_shrinkage, oas
 from sklearn.utils import check_array
 
 from nearfar.arrays import Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
-from nearfar.state import Sizes, State, floats, need, none_or, number, table, texts
+from nearfar.state import Sizes, State, check_that, floats, none_or, number, strings, table
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import check_indices
 from nearfar.summaries.row_moments import compute_moments
 from nearfar.summaries.sets import Sets, as_sets, check_index, convert_key, get_row_key
-from nearfar.words import count
+from nearfar.words import format_count
 
 CovarianceShrinkage = float | Literal["ledoit_wolf", "oas"] | None
 Storage = Literal["auto", "dense", "low_rank"]
@@ -110,7 +110,7 @@ class Gaussians(Immutable):
             "_covariances": none_or(floats("n", "p", "p")),
             "factors": none_or(floats("n", "p", "r")),
             "ridge": none_or(floats("n")),
-            "names": none_or(texts("n")),
+            "names": none_or(strings("n")),
             "added_ridge": none_or(number()),
         }
     )
@@ -191,10 +191,12 @@ class Gaussians(Immutable):
 
     def _check_state(self, _: Sizes) -> None:
         covariances, factors = vars(self)["_covariances"], self.factors
-        need((covariances is None) != (factors is None), "expected either covariances or factors.")
-        need(factors is None or self.ridge is not None, "factors without a ridge.")
-        need(
-            vars(self).keys() == self.state.words.keys(),
+        check_that(
+            (covariances is None) != (factors is None), "expected either covariances or factors."
+        )
+        check_that(factors is None or self.ridge is not None, "factors without a ridge.")
+        check_that(
+            vars(self).keys() == self.state.conditions.keys(),
             "expected no other fields than those of Gaussians.",
         )
 
@@ -400,7 +402,7 @@ class Gaussians(Immutable):
             centers = check_array(queries, dtype=np.float64, input_name="queries")
             if centers.shape[1] != points.shape[1]:
                 raise ValueError(
-                    f"queries have {count(centers.shape[1], 'feature')}, but X has "
+                    f"queries have {format_count(centers.shape[1], 'feature')}, but X has "
                     f"{points.shape[1]}; they must match."
                 )
         if neighbors is not None:
@@ -426,7 +428,7 @@ class Gaussians(Immutable):
         # Maps the m + 1 points of a neighborhood to an m-row factor of its covariance. The column
         # of the row itself is omitted, because its deviation from itself is 0.
         helmert = linalg.helmert(m + 1)[:, 1:] / np.sqrt(m)
-        for block in row_blocks(n, 8 * (3 * m * p + p * p)):
+        for block in split_rows(n, 8 * (3 * m * p + p * p)):
             spread = points[near[block]] - centers[block, None]
             if form == "smoothed":
                 means[block] += spread.sum(axis=1) / (m + 1)
@@ -466,7 +468,7 @@ class Gaussians(Immutable):
                 raise TypeError(f"parts[{k}] must be Gaussians; got {type(part).__name__}.")
             if part.n_features != gaussians_list[0].n_features:
                 raise ValueError(
-                    f"parts[{k}] has {count(part.n_features, 'feature')}, but parts[0] has "
+                    f"parts[{k}] has {format_count(part.n_features, 'feature')}, but parts[0] has "
                     f"{gaussians_list[0].n_features}; they must match."
                 )
         means = np.concatenate([part.means for part in gaussians_list])
@@ -674,8 +676,8 @@ def _raise_if_singular(sets: Sets, levels: Matrix) -> None:
     if is_singular.any():
         k = int(np.argmax(is_singular))
         raise ValueError(
-            f"{sets.describe(k)} has {count(int(sets.sizes[k]), 'vector')} of "
-            f"{count(sets.n_features, 'feature')}: its covariance is singular. Pass "
+            f"{sets.describe(k)} has {format_count(int(sets.sizes[k]), 'vector')} of "
+            f"{format_count(sets.n_features, 'feature')}: its covariance is singular. Pass "
             'ridge="auto" or a number above 0.'
         )
 
@@ -689,7 +691,7 @@ def _find_neighbors(
         return kneighbors(points, queries, n_neighbors=n_neighbors)[1]
     if n_neighbors >= len(points):
         raise ValueError(
-            f"n_neighbors must be less than the {count(len(points), 'row')} of X; got "
+            f"n_neighbors must be less than the {format_count(len(points), 'row')} of X; got "
             f"{n_neighbors}."
         )
     distances, near = kneighbors(points, queries, n_neighbors=n_neighbors + 1)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 
 # Maximum memory, in bytes, for the products of features of all rows.
 _MAX_PRODUCT_BYTES = 2**25
@@ -113,7 +113,7 @@ class LocalMoments:
         if 8 * n * size <= _MAX_PRODUCT_BYTES:
             yield slice(0, n), self._cached_products
             return
-        for block in row_blocks(n, 1, at_most=_MAX_PRODUCT_BYTES // (16 * size) + 1):
+        for block in split_rows(n, 1, max_rows=_MAX_PRODUCT_BYTES // (16 * size) + 1):
             yield block, _compute_products(self._rows[block])
 
     @cached_property

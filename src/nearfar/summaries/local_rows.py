@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.search.candidates import centered
 from nearfar.summaries.local_moments import LocalMoments
 
@@ -210,7 +210,7 @@ class LocalRows:
         sorted_queries = LocalQueries(queries.X, queries.standard, excluded)
         weights, errors = self.by_class.compute_squared_distances(sorted_queries, metrics)
         radius = np.empty(len(weights))
-        for block in row_blocks(len(weights), 1, at_most=_MAX_WEIGHTS // len(self) + 1):
+        for block in split_rows(len(weights), 1, max_rows=_MAX_WEIGHTS // len(self) + 1):
             radius[block] = convert_to_tricube(weights[block], m)
         return weights, radius, errors
 
@@ -298,7 +298,7 @@ class LocalRows:
             yield slice(0, len(self)), products
             return
         n_rows = _MAX_PRODUCT_BYTES // (16 * self._n_product_rows) + 1
-        for block in row_blocks(len(self), 1, at_most=n_rows):
+        for block in split_rows(len(self), 1, max_rows=n_rows):
             yield block, compute_feature_products(self.standard[block], dtype)
 
     @property
@@ -320,7 +320,7 @@ class LocalRows:
         p = self.n_features
         squares = np.empty(len(indices))
         n_pairs = max(1, _MAX_PAIR_ENTRIES // (p * p if metrics.full is not None else p))
-        for pairs in row_blocks(len(indices), 24 * p * p, at_most=n_pairs):
+        for pairs in split_rows(len(indices), 24 * p * p, max_rows=n_pairs):
             differences = self.compute_differences(queries, owner[pairs], indices[pairs])
             squares[pairs] = metrics.split_by_feature(differences, owner[pairs]).sum(axis=1)
         return np.maximum(squares, 0, out=squares)

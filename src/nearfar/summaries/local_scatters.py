@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Mask, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.summaries.local_moments import ClassSums
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows, Window
 
@@ -122,7 +122,7 @@ def compute_exact_scatters(
 
 
 def _split_chunks(rows: Indices, n_entries: int) -> list[Indices]:
-    return [rows[block] for block in row_blocks(len(rows), 64 * n_entries)]
+    return [rows[block] for block in split_rows(len(rows), 64 * n_entries)]
 
 
 def shrink_scatters(scatters: NDArray[np.float64], shrinkage: float) -> NDArray[np.float64]:

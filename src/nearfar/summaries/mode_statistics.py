@@ -14,7 +14,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import check_finite_samples
 from nearfar.labels import encode_labels
 from nearfar.solvers.tensor_algebra import mode_scatter, moment_mode_scatter, project_stack
-from nearfar.state import Sizes, State, choice, flag, need, none_or, object_of, shape_word
+from nearfar.state import Sizes, State, check_that, choice, flag, none_or, object_of, shape_value
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.mode_sums import ModeSums
 
@@ -100,7 +100,7 @@ class ModeStatistics:
         {
             "storage": choice("auto", "full", "modes"),
             "exact": flag,
-            "tensor_shape": none_or(shape_word),
+            "tensor_shape": none_or(shape_value),
             "_rows": none_or(object_of(ClassStatistics, ModeSums)),
         },
         rows=0,
@@ -371,16 +371,16 @@ class ModeStatistics:
         return self.tensor_shape or ()
 
     def _check_state(self, sizes: Sizes) -> None:
-        need(
+        check_that(
             (self._rows is None) == (self.tensor_shape is None),
             "expected either both sums and a shape, or neither of them.",
         )
         if self._rows is not None:
             fits = self._rows.n_features == prod(self._shape)
-            need(fits, "the sums are not of tensors of this shape.")
+            check_that(fits, "the sums are not of tensors of this shape.")
             if isinstance(self._rows, ModeSums):
-                need(self._rows.tensor_shape == self._shape, "the sums are of another shape.")
-            need(self._rows.pooled, "the sums are not pooled.")
+                check_that(self._rows.tensor_shape == self._shape, "the sums are of another shape.")
+            check_that(self._rows.pooled, "the sums are not pooled.")
 
     def __repr__(self) -> str:
         if self._rows is None:

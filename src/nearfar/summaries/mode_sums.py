@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Floats
 from nearfar.solvers.tensor_algebra import mode_scatter
-from nearfar.state import Sizes, State, floats, list_of, need, none_or, object_of, shape_word
+from nearfar.state import Sizes, State, check_that, floats, list_of, none_or, object_of, shape_value
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.second_moment import SecondMoment
 
@@ -19,7 +19,7 @@ from nearfar.summaries.second_moment import SecondMoment
 class ModeMoments(SecondMoment):
     """Sums of the squared entries, and of :math:`X_{(k)} X_{(k)}^T` per mode k, in one vector."""
 
-    state: ClassVar = State({"tensor_shape": shape_word, "dense": none_or(floats("entries"))})
+    state: ClassVar = State({"tensor_shape": shape_value, "dense": none_or(floats("entries"))})
 
     def __init__(self, tensor_shape: tuple[int, ...]) -> None:
         super().__init__(prod(tensor_shape), "dense")
@@ -69,10 +69,12 @@ class ModeMoments(SecondMoment):
         return self.n_features + sum(d * d for d in self.tensor_shape)
 
     def _check_state(self, sizes: Sizes) -> None:
-        need(self.n_features == prod(self.tensor_shape), "tensor_shape does not fit the entries.")
-        need(not self.rows, "expected sums only, but found rows.")
+        check_that(
+            self.n_features == prod(self.tensor_shape), "tensor_shape does not fit the entries."
+        )
+        check_that(not self.rows, "expected sums only, but found rows.")
         fits = self.dense is None or len(self.dense) == self.n_entries
-        need(fits, "dense: expected one scatter per mode.")
+        check_that(fits, "dense: expected one scatter per mode.")
 
 
 class ModeSums(ClassStatistics):
@@ -80,7 +82,7 @@ class ModeSums(ClassStatistics):
 
     state: ClassVar = State(
         {
-            "tensor_shape": shape_word,
+            "tensor_shape": shape_value,
             "_seconds": list_of(object_of(ModeMoments, p="p"), "scatters"),
         }
     )
@@ -99,4 +101,4 @@ class ModeSums(ClassStatistics):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         fits = all(second.tensor_shape == self.tensor_shape for second in self._seconds)  # type: ignore[attr-defined]
-        need(fits, "_seconds: found sums of tensors of another shape.")
+        check_that(fits, "_seconds: found sums of tensors of another shape.")

@@ -17,7 +17,7 @@ from nearfar.search.approximate_search import INDEXES, approximate_kneighbors
 from nearfar.search.candidates import row_bytes
 from nearfar.search.exact_search import kneighbors, pairs_within, radius_neighbors
 from nearfar.state import Sizes, State
-from nearfar.words import count
+from nearfar.words import format_count
 
 Mode = Literal["union", "mutual"]
 Disconnected = Literal["link", "raise"]
@@ -404,7 +404,8 @@ def link_components(
     links = _find_spanning_links(X, labels)
     median_length = np.median(graph.distances) if graph.distances.size else 0.0
     warn(
-        f"{problem}. Added {count(len(links), 'edge')} to connect them; the longest has length "
+        f"{problem}. Added {format_count(len(links), 'edge')} to connect them; the longest has "
+        "length "
         f"{max(length for _, _, length in links):.3g} (median edge: {median_length:.3g}). Increase "
         "n_neighbors if the parts belong together.",
     )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs
 
 from nearfar.arrays import Floats, Indices, Mask
-from nearfar.blocks import blas_threads
+from nearfar.blocks import count_blas_threads
 
 # Own threads pay up to so many features, from so many numbers on; tasks handed over together.
 _MAX_THREADED_FEATURES, _MIN_THREADED_SIZE, _MAX_GROUP = 256, 2**18, 16
@@ -309,4 +309,4 @@ def choose_n_threads(X: Floats, n_tasks: int) -> int:
     """Return the number of threads: 1 if the products are so large that BLAS uses threads well."""
     if X.shape[1] > _MAX_THREADED_FEATURES or X.size < _MIN_THREADED_SIZE:
         return 1
-    return min(n_tasks, blas_threads())
+    return min(n_tasks, count_blas_threads())

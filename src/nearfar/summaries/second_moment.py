@@ -14,14 +14,14 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.state import (
     Sizes,
     State,
-    check_words,
+    check_conditions,
     choice,
     flag,
     floats,
     indices,
+    integer_value,
     none_or,
     optional,
-    whole,
 )
 from nearfar.summaries.row_moments import Products
 
@@ -39,7 +39,7 @@ class SecondMoment(Products):
 
     state: ClassVar = State(
         {
-            "n_features": whole("p"),
+            "n_features": integer_value("p"),
             "storage": choice("auto", "dense"),
             "dense": none_or(floats("p", "p")),
             "half": optional(flag),
@@ -57,9 +57,9 @@ class SecondMoment(Products):
         self.slots: list[NDArray[np.intp]] = []  # class of each row
 
     def _check_state(self, sizes: Sizes) -> None:
-        words = {"rows": floats("m", "p"), "roots": floats("m"), "slots": indices("m")}
+        conditions = {"rows": floats("m", "p"), "roots": floats("m"), "slots": indices("m")}
         for batch in zip(self.rows, self.roots, self.slots, strict=True):
-            check_words(dict(zip(words, batch, strict=True)), words, dict(sizes))
+            check_conditions(dict(zip(conditions, batch, strict=True)), conditions, dict(sizes))
 
     def compute_block_products(self, rows: Floats) -> NDArray[Any]:
         """Return Σ x xᵀ for :meth:`add_block`.

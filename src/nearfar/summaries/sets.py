@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.summaries.immutable import Immutable
-from nearfar.words import count, did_you_mean, listed
+from nearfar.words import format_count, join_names, suggest_name
 
 _PARQUET = (".parquet", ".pq")
 _TEXT = (".csv", ".tsv")
@@ -156,7 +156,7 @@ class Sets(Immutable):
             rows = _check_rows(array, title, "a set")
             if vectors and rows.shape[1] != vectors[0].shape[1]:
                 raise ValueError(
-                    f"{title} has vectors of {count(rows.shape[1], 'feature')}, but "
+                    f"{title} has vectors of {format_count(rows.shape[1], 'feature')}, but "
                     f"{_describe_set(0, checked_names).lower()} has {vectors[0].shape[1]}; they "
                     "must match."
                 )
@@ -216,14 +216,15 @@ class Sets(Immutable):
         if not frame.columns.is_unique:
             duplicates = frame.columns[frame.columns.duplicated()]
             raise ValueError(
-                f"Column names of frame must be unique; found duplicates of {listed(duplicates)}."
+                "Column names of frame must be unique; found duplicates of "
+                f"{join_names(duplicates)}."
             )
         required = keys + ([] if label is None else [label]) + list(columns or [])
         for name in required:
             if name not in column_names:
                 raise ValueError(
-                    f"Column {name!r} not found; the columns are {listed(column_names)}."
-                    f"{did_you_mean(name, column_names)}"
+                    f"Column {name!r} not found; the columns are {join_names(column_names)}."
+                    f"{suggest_name(name, column_names)}"
                 )
         if not len(frame):
             raise ValueError("frame is empty; it must have at least one row.")
@@ -233,7 +234,7 @@ class Sets(Immutable):
                 raise ValueError(
                     f"Column {key!r} must name the set of each row, but row "
                     f"{int(np.argmax(missing))} has no value "
-                    f"({count(int(missing.sum()), 'value')} missing)."
+                    f"({format_count(int(missing.sum()), 'value')} missing)."
                 )
         if columns is None:
             columns = [name for name in column_names if name not in keys and name != label]
@@ -259,7 +260,7 @@ class Sets(Immutable):
                 k = int(codes[np.argmax(differs)])
                 raise ValueError(
                     f"{_describe_set(k, names)} has more than one label in column {label!r}: "
-                    f"{listed(dict.fromkeys(values[codes == k].tolist()), 3)}."
+                    f"{join_names(dict.fromkeys(values[codes == k].tolist()), 3)}."
                 )
         return cls(X[order], offsets, labels, names)
 
@@ -310,7 +311,7 @@ class Sets(Immutable):
         if suffix not in _PARQUET + _TEXT:
             raise ValueError(f"path must end in .npz, .parquet, .csv or .tsv; got {file.name!r}.")
         if by is not None:
-            pandas = require("pandas", "app")
+            pandas = import_optional("pandas", "app")
             if suffix in _PARQUET:
                 frame = pandas.read_parquet(file)
             else:
@@ -329,7 +330,8 @@ class Sets(Immutable):
             for name in ("X", "offsets"):
                 if name not in arrays:
                     raise ValueError(
-                        f"{file.name} has no array {name!r}; it has {listed(arrays.files)}. Sets "
+                        f"{file.name} has no array {name!r}; it has {join_names(arrays.files)}. "
+                        "Sets "
                         "need X, the vectors of all sets, and offsets, the start of each set in X."
                     )
             try:
@@ -347,7 +349,10 @@ class Sets(Immutable):
 
     @classmethod
     def _from_parquet(cls, file: Path, label: str | None) -> Self:
-        parquet, arrow = require("pyarrow.parquet", "app"), require("pyarrow", "app")
+        parquet, arrow = (
+            import_optional("pyarrow.parquet", "app"),
+            import_optional("pyarrow", "app"),
+        )
         table = parquet.read_table(file)
         nested = [
             field.name
@@ -357,15 +362,15 @@ class Sets(Immutable):
         if len(nested) != 1:
             raise ValueError(
                 f"{file.name} should have one column of lists of vectors, with one set per row; it "
-                f"has {len(nested)} such columns among {listed(table.column_names)}. For a table "
-                "with one vector per row, pass by=..."
+                f"has {len(nested)} such columns among {join_names(table.column_names)}. For a "
+                "table with one vector per row, pass by=..."
             )
         if label is None and "label" in table.column_names:
             label = "label"
         elif label is not None and label not in table.column_names:
             raise ValueError(
-                f"Column {label!r} not found; the columns are {listed(table.column_names)}."
-                f"{did_you_mean(label, table.column_names)}"
+                f"Column {label!r} not found; the columns are {join_names(table.column_names)}."
+                f"{suggest_name(label, table.column_names)}"
             )
         names = table["name"].to_pylist() if "name" in table.column_names else None
         labels = None if label is None else np.array(table[label].to_pylist())
@@ -403,7 +408,10 @@ class Sets(Immutable):
             arrays = {"X": self.X, "offsets": self.offsets, "labels": labels, "names": self.names}
             np.savez_compressed(file, **{k: v for k, v in arrays.items() if v is not None})  # type: ignore[arg-type]
         elif suffix in _PARQUET:
-            parquet, arrow = require("pyarrow.parquet", "app"), require("pyarrow", "app")
+            parquet, arrow = (
+                import_optional("pyarrow.parquet", "app"),
+                import_optional("pyarrow", "app"),
+            )
             vectors = arrow.FixedSizeListArray.from_arrays(
                 arrow.array(self.X.reshape(-1)), self.n_features
             )
@@ -447,7 +455,7 @@ class Sets(Immutable):
                 raise TypeError(f"parts[{k}] must be Sets; got {type(part).__name__}.")
             if part.n_features != set_list[0].n_features:
                 raise ValueError(
-                    f"parts[{k}] has {count(part.n_features, 'feature')}, but parts[0] has "
+                    f"parts[{k}] has {format_count(part.n_features, 'feature')}, but parts[0] has "
                     f"{set_list[0].n_features}; they must match."
                 )
         shifts = np.cumsum([0] + [part.n_vectors for part in set_list])
@@ -649,7 +657,7 @@ def _read_vectors(frame: Any, columns: list[Any]) -> NDArray[np.float64]:
                 f"Column {text[0]!r} must hold vectors of numbers, all of the same length."
             ) from None
     raise ValueError(
-        f"Feature columns must be numeric; {listed(text)} are not. Select features with "
+        f"Feature columns must be numeric; {join_names(text)} are not. Select features with "
         "columns=..., or encode them first."
     )
 
@@ -664,7 +672,7 @@ def _check_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
     starts: NDArray[np.intp] = array.astype(np.intp)
     if starts[0] != 0 or starts[-1] != n_rows:
         raise ValueError(
-            f"offsets must run from 0 to the {count(n_rows, 'row')} of X; got offsets from "
+            f"offsets must run from 0 to the {format_count(n_rows, 'row')} of X; got offsets from "
             f"{starts[0]} to {starts[-1]}."
         )
     sizes = np.diff(starts)
@@ -684,7 +692,8 @@ def _check_per_set(values: Any, name: str, n: int, *, text: bool = False) -> NDA
     array = np.asarray(values)
     if array.ndim != 1 or len(array) != n:
         raise ValueError(
-            f"{name} must have one entry per set, for {count(n, 'set')}; got shape {array.shape}."
+            f"{name} must have one entry per set, for {format_count(n, 'set')}; got shape "
+            f"{array.shape}."
         )
     return array.astype(str) if text and array.dtype.kind != "U" else array
 

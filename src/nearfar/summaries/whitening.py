@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from scipy import linalg
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.solvers.eigen import descending_eigh, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 
@@ -251,7 +251,7 @@ def whiten_rows(
         # Nothing was learned about directions outside the span of the rows, so the matrix must
         # ignore them in new points. The columns of X'Y span the rows.
         products = np.zeros(matrix.shape)
-        for block in row_blocks(len(rows), 16 * rows.shape[1]):
+        for block in split_rows(len(rows), 16 * rows.shape[1]):
             products += (rows[block] - statistics.mean).T @ points[block]
         span, _ = np.linalg.qr(products)
         matrix = span @ (span.T @ matrix)
@@ -266,7 +266,7 @@ def center_and_map(
     If ``matrix`` is a vector, it holds one factor per feature.
     """
     points = np.empty((len(rows), matrix.shape[-1]), dtype)
-    for block in row_blocks(len(rows), 16 * rows.shape[1]):
+    for block in split_rows(len(rows), 16 * rows.shape[1]):
         centered = (rows[block] - mean).astype(np.float64)
         points[block] = centered * matrix if matrix.ndim == 1 else centered @ matrix
     return points

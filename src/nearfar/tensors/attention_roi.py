@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.parameters import integer, one_of
 from nearfar.tensors.saliency import most_salient
 from nearfar.tensors.tensor_map import MAP_PARAMETERS, _TensorMap
@@ -136,7 +136,7 @@ class AttentionROI(_TensorMap):
         """Return the first row and column of each crop, which may lie outside the image."""
         sides = np.array(T.shape[1:3])
         starts = np.empty((len(T), 2), dtype=np.intp)
-        for block in row_blocks(len(T), 40 * T[0].size):
+        for block in split_rows(len(T), 40 * T[0].size):
             starts[block] = np.stack(most_salient(T[block]), axis=1) - self.size // 2
         if self.border == "shift":
             starts = np.clip(starts, 0, np.maximum(sides - self.size, 0))

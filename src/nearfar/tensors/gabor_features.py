@@ -11,13 +11,13 @@ from scipy import fft
 
 from nearfar.arrays import Floats
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
-from nearfar.parameters import Allowed, boolean, check_parameter, integer, one_of, real
+from nearfar.blocks import split_rows
+from nearfar.parameters import AllowedValues, boolean, check_parameter, integer, one_of, real
 from nearfar.tensors.tensor_map import MAP_PARAMETERS, _TensorMap
 
 Summed = Literal["full", "D", "S", "SD"]
 
-_BANK: dict[str, list[Allowed]] = {
+_BANK: dict[str, list[AllowedValues]] = {
     "n_scales": [integer(1, 64)],
     "n_directions": [integer(1, 64)],
     "size": [integer(1, 2048)],
@@ -158,7 +158,7 @@ class GaborFeatures(_TensorMap):
         n_channels, n_kernels = images.shape[3], len(spectra)
         magnitudes = np.empty((len(T), *shape, n_channels, n_kernels), T.dtype)
         few = max(1, _BLOCK_BYTES // spectra.nbytes)
-        for block in row_blocks(len(T), 2 * spectra.nbytes, at_most=few):
+        for block in split_rows(len(T), 2 * spectra.nbytes, max_rows=few):
             for channel in range(n_channels):
                 responses = _responses(images[block, ..., channel], spectra)
                 magnitudes[block, ..., channel, :] = np.moveaxis(np.abs(responses), 1, -1)

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, integer, none
-from nearfar.words import listed
+from nearfar.words import join_names
 
 # Minimum autocorrelation of a signal at its period.
 _REPEATED = 0.2
@@ -264,8 +264,8 @@ def rank_k_rates(
     strangers = sorted({probe for probe in probes.tolist() if probe not in codes}, key=str)
     if strangers:
         raise ValueError(
-            f"probe_ids has {listed(strangers, 3)}, not in gallery_ids. Remove these probes, or "
-            "add their subjects to the gallery."
+            f"probe_ids has {join_names(strangers, 3)}, not in gallery_ids. Remove these probes, "
+            "or add their subjects to the gallery."
         )
     order = np.argsort(gallery, kind="stable")
     starts = np.searchsorted(gallery[order], np.arange(len(subjects)))

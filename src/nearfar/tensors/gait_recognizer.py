@@ -15,9 +15,19 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import Estimator, LearnerTags
 from nearfar.base.tensor_input import TENSOR_PARAMETERS, TensorInput
-from nearfar.blocks import row_blocks
-from nearfar.parameters import boolean, having, integer, none, one_of
-from nearfar.state import Sizes, State, Word, check_state, floats, indices, labels, need, optional
+from nearfar.blocks import split_rows
+from nearfar.parameters import boolean, integer, none, object_with, one_of
+from nearfar.state import (
+    Condition,
+    Sizes,
+    State,
+    check_state,
+    check_that,
+    floats,
+    indices,
+    labels,
+    optional,
+)
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.sets import Sets, as_sets
 from nearfar.summaries.whitening import whiten_means
@@ -115,7 +125,9 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         "representation": [one_of("agi", *_GABOR)],
         "subspace": [
             none,
-            having("fit", "transform", description="a learner of tensors with fit and transform"),
+            object_with(
+                "fit", "transform", description="a learner of tensors with fit and transform"
+            ),
         ],
         "lda": [boolean],
         "matching": [one_of(*_MATCHING)],
@@ -126,7 +138,7 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
     state = State(
         {
             "classes_": labels("c"),
-            "subspace_": Word(
+            "subspace_": Condition(
                 lambda value, _: value is None or hasattr(type(value), "transform"),
                 "a learner of tensors, or None",
             ),
@@ -236,7 +248,7 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         D = np.empty((len(walks), len(self.classes_)))
         # Blocks consist of complete sequences.
         per_walk = 16 * int(sizes.max()) * len(self._cycles)
-        for block in row_blocks(len(walks), per_walk):
+        for block in split_rows(len(walks), per_walk):
             bounds = offsets[block.start : block.stop + 1]
             apart = self._apart(points[bounds[0] : bounds[-1]])
             D[block] = match(apart, bounds - bounds[0], gallery)
@@ -305,7 +317,7 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
     def _mapped(self, images: Floats) -> Iterator[Matrix]:
         """Yield the transformed cycles of new images in blocks."""
         per_image = images.shape[1] * (8 if self.representation == "agi" else 8 * 40)
-        for block in row_blocks(len(images), per_image):
+        for block in split_rows(len(images), per_image):
             features = self._features(images[block], self.tensor_shape_)
             points = _rows(self.subspace_, features) - self._mean
             yield self._scaled(points @ self._axes if hasattr(self, "_axes") else points)
@@ -324,18 +336,20 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         starts, n = self._starts, len(self._cycles)
-        need(
+        check_that(
             starts[0] == 0 and (np.diff(starts) > 0).all() and starts[-1] < n,
             f"_starts must ascend from 0 to below {n}",
         )
-        need(
+        check_that(
             hasattr(self, "_axes") or sizes["q"] == sizes["r"],
             "_cycles must have as many columns as _mean has elements",
         )
         if self.subspace_ is None:
             return
         made = check_state(self.subspace_).get("q", sizes["q"])
-        need(made == sizes["q"], f"subspace_ must return {sizes['q']} features; it returns {made}")
+        check_that(
+            made == sizes["q"], f"subspace_ must return {sizes['q']} features; it returns {made}"
+        )
 
 
 def _read(

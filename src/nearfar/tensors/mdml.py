@@ -12,23 +12,23 @@ from scipy import linalg
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags, MultilinearLearner, report_of
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
-from nearfar.blocks import blas_for
+from nearfar.blocks import limit_blas_for
 from nearfar.large_margin.impostors import chosen_targets
 from nearfar.large_margin.mode_metrics import ModeMetrics
 from nearfar.large_margin.problem import Progress
-from nearfar.notices import warn, warn_of_limit
-from nearfar.parameters import Allowed, array, boolean, integer, one_of, real
+from nearfar.notices import warn, warn_not_converged
+from nearfar.parameters import AllowedValues, array, boolean, integer, one_of, real
 from nearfar.solvers.mode_subspaces import signed_columns
 from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack, varying_basis
-from nearfar.state import State, flag, labels, number, whole
+from nearfar.state import State, flag, integer_value, labels, number
 
 # Number of steps that max_iter counts as one round. About as many lie between two searches for
 # impostors.
 _ROUND = 20
 # Fraction of the mean scatter of a mode's directions that is added before they are rescaled.
 _LEAST_SCATTER = 1e-3
-_MATRICES = Allowed(
+_MATRICES = AllowedValues(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(W) for W in value),
     "a list with one matrix per mode",
 )
@@ -156,8 +156,8 @@ class MDML(MultilinearLearner):
         {
             "classes_": labels("c"),
             "objective_": number(0),
-            "n_active_": whole(),
-            "n_iter_": whole(),
+            "n_active_": integer_value(),
+            "n_iter_": integer_value(),
             "converged_": flag,
         }
     )
@@ -243,7 +243,7 @@ class MDML(MultilinearLearner):
         self.classes_ = classes
         progress = Progress(np.concatenate([W.ravel() for W in start]), report=report_of(self))
         try:
-            with blas_for(2.0 * stack.size * max(stack.shape[1:])):
+            with limit_blas_for(2.0 * stack.size * max(stack.shape[1:])):
                 limit = _ROUND * self.max_iter
                 self.converged_ = problem.solve(progress, max_iter=limit, tol=self.tol)
         finally:
@@ -266,7 +266,7 @@ class MDML(MultilinearLearner):
                 "impostors are nearer than targets. Use a larger push, or a smaller n_neighbors."
             )
         if not self.converged_:
-            warn_of_limit("MDML", self.max_iter)
+            warn_not_converged("MDML", self.max_iter)
         return self
 
     def _given_start(self, shape: Sequence[int], wanted: list[int] | None) -> list[Matrix] | None:

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import AlternatingLearner, LearnerTags
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.mode_subspaces import n_for_share, ordered_eigh, signed_columns
@@ -306,7 +306,7 @@ def _projected(T: Floats, mean: Matrix, factors: Sequence[Matrix] | None, mode: 
         return T
     blocks = [
         project_stack(T[block].astype(np.float64) - mean, factors, skip=mode)
-        for block in row_blocks(len(T), 16 * T[0].size, at_most=1024)
+        for block in split_rows(len(T), 16 * T[0].size, max_rows=1024)
     ]
     return np.concatenate(blocks)
 

@@ -16,8 +16,8 @@ from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags, RankOneLearner
 from nearfar.base.progress import report_of
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
-from nearfar.blocks import row_blocks
-from nearfar.notices import warn_of_limit
+from nearfar.blocks import split_rows
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import boolean, integer, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.solvers.rank_one_ascent import (
@@ -227,7 +227,9 @@ class TR1A(RankOneLearner):
             raise interrupt  # The attributes contain the atoms found before Ctrl-C.
         late = sum(not atom.converged for atom in atoms)
         if late:
-            warn_of_limit("TR1A", self.max_iter, f"the limit, for {late} of {len(atoms)} atoms")
+            warn_not_converged(
+                "TR1A", self.max_iter, f"the limit, for {late} of {len(atoms)} atoms"
+            )
         return self
 
     def _next_atom(
@@ -300,7 +302,7 @@ class _LeftOver:
         self.scores = np.zeros((len(stack), 0))
         self._scatters: list[Matrix] | None = None
         norms = [0.0, 0.0]
-        for block in row_blocks(len(stack), 8 * stack[0].size, at_most=_ROWS_AT_ONCE):
+        for block in split_rows(len(stack), 8 * stack[0].size, max_rows=_ROWS_AT_ONCE):
             rows = stack[block].astype(np.float64)
             norms[0] += float(np.sum(rows**2))
             norms[1] += float(np.sum((rows - mean) ** 2)) if mean is not None else 0.0
@@ -345,7 +347,7 @@ class _LeftOver:
 
     def _scatter(self, mode: int) -> Matrix:
         total = np.zeros((self.shape[mode],) * 2)
-        for block in row_blocks(len(self.stack), 8 * self.stack[0].size, at_most=_ROWS_AT_ONCE):
+        for block in split_rows(len(self.stack), 8 * self.stack[0].size, max_rows=_ROWS_AT_ONCE):
             rows = self.stack[block].astype(np.float64)
             total += mode_scatter(rows if self.mean is None else rows - self.mean, mode)
         return total

@@ -18,9 +18,9 @@ from nearfar.base import LearnerTags, RankOneLearner
 from nearfar.base.progress import report_of
 from nearfar.base.rank_one import deflate, flat_atoms
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
-from nearfar.blocks import row_blocks
-from nearfar.notices import warn, warn_of_limit
-from nearfar.parameters import Allowed, array, integer, one_of, random_state, real
+from nearfar.blocks import split_rows
+from nearfar.notices import warn, warn_not_converged
+from nearfar.parameters import AllowedValues, array, integer, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh, some_eigh
 from nearfar.solvers.rank_one_ascent import (
     AscentInterrupted,
@@ -47,7 +47,7 @@ _FEW_ENTRIES = 2048
 _FEW_ROWS = 64
 # Minimum length of the last mode at which its contraction is computed once for all other modes.
 _SHARED_LENGTH = 4
-_VECTORS = Allowed(
+_VECTORS = AllowedValues(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(u) for u in value),
     "a list with one vector per mode, or one matrix per mode with a column for each feature",
 )
@@ -274,7 +274,9 @@ class TR1DA(RankOneLearner):
             )
         late = sum(not atom.converged for atom in atoms)
         if late:
-            warn_of_limit("TR1DA", self.max_iter, f"the limit, for {late} of {len(atoms)} features")
+            warn_not_converged(
+                "TR1DA", self.max_iter, f"the limit, for {late} of {len(atoms)} features"
+            )
 
     def _weights(self) -> list[float | None]:
         """Return the weight of each feature, or None for each if the ratio is maximized."""
@@ -359,7 +361,7 @@ class Residuals:
         rows = np.empty((n_classes + len(T), flat.shape[1]), T.dtype)
         rows[:n_classes] = np.sqrt(counts)[:, None] * (means - counts @ means / len(T))
         means = means.astype(T.dtype, copy=False)
-        for part in row_blocks(len(T), T.itemsize * flat.shape[1], at_most=_FEW_ROWS):
+        for part in split_rows(len(T), T.itemsize * flat.shape[1], max_rows=_FEW_ROWS):
             np.subtract(flat[part], means[codes[part]], out=rows[n_classes:][part])
         self.n_between = n_classes
         narrow = T.dtype == np.float32
@@ -456,7 +458,7 @@ def _projected_in_place(stack: Floats, bases: Sequence[Matrix | None]) -> Floats
         return stack
     shape = [d if Q is None else Q.shape[1] for d, Q in zip(stack.shape[1:], bases, strict=True)]
     free, end = stack.reshape(-1), 0
-    for part in row_blocks(len(stack), stack[0].nbytes, at_most=_FEW_ROWS):
+    for part in split_rows(len(stack), stack[0].nbytes, max_rows=_FEW_ROWS):
         projected = project_stack(stack[part], bases)
         free[end : end + projected.size] = projected.ravel()
         end += projected.size

@@ -11,9 +11,9 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Indices
-from nearfar.labels import known_codes
+from nearfar.labels import encode_known_labels
 from nearfar.parameters import check_parameter, integer, none
-from nearfar.state import Sizes, need
+from nearfar.state import Sizes, check_that
 from nearfar.summaries.index_checks import (
     check_indices,
     check_integers,
@@ -62,7 +62,7 @@ class Chunklets(Supervision):
         self._set(labels=numbers, n_samples=numbers.size)
 
     def _check_state(self, _: Sizes) -> None:
-        need(
+        check_that(
             Chunklets(self.labels).n_samples == self.n_samples,
             "n_samples does not match the labels.",
         )
@@ -146,7 +146,7 @@ class Chunklets(Supervision):
         check_parameter("Chunklets.from_labels", "n_chunklets", n_chunklets, [integer(0), none])
         check_parameter("Chunklets.from_labels", "chunklet_size", chunklet_size, [integer(2)])
         rng = check_random_state(random_state)
-        all_codes, is_known = known_codes(y, unknown)
+        all_codes, is_known = encode_known_labels(y, unknown)
         if n_chunklets is None:
             return cls(np.where(is_known, all_codes, -1))
         codes = all_codes[is_known]

@@ -29,7 +29,7 @@ from nearfar.summaries.index_checks import (
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
 from nearfar.summaries.supervision.pairs import Pairs
-from nearfar.words import listed
+from nearfar.words import join_names
 
 
 class Triplets(Supervision):
@@ -313,4 +313,4 @@ def _warn_small_classes(
 
 
 def _join_classes(classes: NDArray[Any]) -> str:
-    return listed(classes.tolist(), limit=5, quoted=False)
+    return join_names(classes.tolist(), limit=5, quoted=False)
