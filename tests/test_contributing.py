@@ -137,7 +137,8 @@ SAVE = """
 X, y = KINDS[{input!r}].data()
 fitted = nearfar.{name}().fit(X, y)
 nearfar.save(fitted, "model.nf", force=True)
-np.testing.assert_array_equal(compute_output(nearfar.load("model.nf"), X), compute_output(fitted, X))
+loaded = nearfar.load("model.nf")
+np.testing.assert_array_equal(compute_output(loaded, X), compute_output(fitted, X))
 print("{name} came back")
 """
 
