@@ -206,7 +206,7 @@ class Thing:
 
 
 class Larger(Thing):
-    state = State({"c": integer_value(max_size="n")}, needs={"kernel": text})
+    state = State({"c": integer_value(max_size="n")}, fit_conditions={"kernel": text})
 
 
 def test_subclasses_say_what_comes_on_top():
