@@ -6,8 +6,8 @@ import sys
 import warnings
 from pathlib import Path
 
-# Packages that call nearfar on the user's behalf. Their frames, and those of nearfar itself, are
-# skipped in the search for the user's line.
+# Packages that call nearfar on the user's behalf. The search for the user's line skips the frames
+# of these packages and of nearfar itself.
 _CALLING_PACKAGES = ("sklearn", "joblib", "dask", "distributed")
 _PACKAGE_PATH = str(Path(__file__).parent)
 

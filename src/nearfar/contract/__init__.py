@@ -1,8 +1,8 @@
 """Common checks of all estimators, run by the tests and by ``check_learner``.
 
 Each check takes an unfitted estimator and raises an ``AssertionError`` that states the expected
-behavior. Third-party estimators are checked like those of nearfar. This module has the checks
-that all estimators share. The modules named after a sample type (vectors, sets, tensors, pairs)
+behavior. Third-party estimators are checked like the estimators of nearfar. This module has the
+checks that all estimators share. The modules named after a sample type (vectors, sets, tensors, pairs)
 have test data of that type, difficult input, and the checks that apply to that type only.
 """
 

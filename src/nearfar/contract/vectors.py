@@ -1,4 +1,4 @@
-"""Checks of estimators whose samples are vectors, in addition to those of scikit-learn."""
+"""Checks of estimators whose samples are vectors, in addition to scikit-learn's checks."""
 
 from __future__ import annotations
 

@@ -27,11 +27,16 @@ from nearfar.summaries.row_moments import (
     split_pooled,
 )
 
+# Maximum number of rows of a task.
 _MAX_TASK_ROWS = 32_768
+# Maximum number of features of narrow rows, which are sorted by class window by window and are
+# multiplied with one BLAS thread.
 _MAX_NARROW_FEATURES = 256
-# Blocks of a task at least, and of a class in a window: to begin either takes its time.
+# Minimum number of blocks of a task, and number of blocks per class in a window. Starting a task or
+# a window takes time.
 _MIN_TASK_BLOCKS, _WINDOW_BLOCKS = 2, 8
-# Variances of a batch, of those before it, up to which it is no surprise.
+# Maximum ratio of the variances of a new batch to the variances of earlier rows for which products
+# in float32 are used.
 _MAX_VARIANCE_RATIO = 4.0
 
 

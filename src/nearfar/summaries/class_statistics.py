@@ -29,7 +29,9 @@ from nearfar.state import (
 from nearfar.summaries.class_additions import ClassAdditions
 from nearfar.summaries.second_moment import SecondMoment
 
+# Batches of at least this many values are checked for NaN and infinity through their sums.
 _MIN_UNCHECKED_SIZE = 2**17
+# Maximum size, in bytes, of sums that are kept apart until this check.
 _MAX_HELD_BYTES = 2**24
 _OVERFLOW_MESSAGE = "Sums of the values of X overflow: rescale the features of X."
 

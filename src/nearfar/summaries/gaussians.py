@@ -197,7 +197,7 @@ class Gaussians(Immutable):
         check_that(factors is None or self.ridge is not None, "factors without a ridge.")
         check_that(
             vars(self).keys() == self.state.conditions.keys(),
-            "expected no other fields than those of Gaussians.",
+            "expected only the fields of Gaussians.",
         )
 
     # ------------------------------------------------------------------ constructors

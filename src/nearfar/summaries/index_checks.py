@@ -159,7 +159,7 @@ def make_rows(
 
 
 def renumber(rows: Indices, kept_rows: Indices, n_samples: int) -> Indices:
-    """Return the tuples of which all rows are in ``kept_rows``, as positions in ``kept_rows``."""
+    """Return the tuples whose rows are all in ``kept_rows``, as positions in ``kept_rows``."""
     positions = np.full(n_samples, -1, np.intp)
     positions[kept_rows] = np.arange(kept_rows.size)
     renumbered = positions[rows]

@@ -20,9 +20,10 @@ from scipy.linalg import get_blas_funcs
 from nearfar.arrays import Floats, Indices, Mask
 from nearfar.blocks import count_blas_threads
 
-# Own threads pay up to so many features, from so many numbers on; tasks handed over together.
+# Limits for threads of our own: the maximum number of features, the minimum size of X, and the
+# maximum number of tasks in a group.
 _MAX_THREADED_FEATURES, _MIN_THREADED_SIZE, _MAX_GROUP = 256, 2**18, 16
-# From so many rows of a class on, BLAS takes its shift off and sums them.
+# Minimum mean length of the runs of rows of one class for which BLAS subtracts the shifts.
 _MIN_RUN = 32
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]

@@ -25,9 +25,10 @@ from nearfar.state import (
 )
 from nearfar.summaries.row_moments import Products
 
-# From so many features on, NumPy takes as long to mirror the triangle of a batch's products as to
-# compute it: triangles are summed, and mirrored when the sum is read.
+# Minimum number of features for which only upper triangles are summed. The sum is mirrored when it
+# is read, because for many features NumPy takes as long to mirror a product as to compute it.
 _MIN_TRIANGLE_FEATURES = 256
+# Number of rows and columns that are mirrored at once.
 _MIRROR_BLOCK = 64
 
 
