@@ -114,7 +114,7 @@ def format_percent(fraction: float) -> str:
     >>> format_percent(0.0213), format_percent(-0.00001)
     ('2.1%', '0.0%')
     """
-    return f"{_signed(100 * fraction, 1)}%"
+    return f"{_format_signed(100 * fraction, 1)}%"
 
 
 def format_small_percent(fraction: float) -> str:
@@ -159,7 +159,7 @@ def format_points(fraction: float, *, plus: bool = False) -> str:
     ('+0.4', '0.0')
     """
     is_small = 0 < abs(fraction) < 0.00095
-    text = _signed(100 * fraction, 2 if is_small else 1)
+    text = _format_signed(100 * fraction, 2 if is_small else 1)
     return f"+{text}" if plus and fraction > 0 and text.strip("0.") else text
 
 
@@ -203,7 +203,7 @@ def format_seconds(seconds: float) -> str:
     return f"{rounded:.{1 - math.floor(math.log10(rounded))}f} s"
 
 
-def _signed(value: float, decimals: int) -> str:
+def _format_signed(value: float, decimals: int) -> str:
     """Format a number with a typographic minus sign, but without a sign for zero."""
     text = f"{value:,.{decimals}f}"
     return text.lstrip("-") if not text.strip("-0.,") else text.replace("-", "−")

@@ -2,8 +2,8 @@
 
 Each check takes an unfitted estimator and raises an ``AssertionError`` that states the expected
 behavior. Third-party estimators are checked like the estimators of nearfar. This module has the
-checks that all estimators share. The modules named after a sample type (vectors, sets, tensors, pairs)
-have test data of that type, difficult input, and the checks that apply to that type only.
+checks that all estimators share. The modules named after a sample type (vectors, sets, tensors,
+pairs) have test data of that type, difficult input, and the checks that apply to that type only.
 """
 
 from __future__ import annotations

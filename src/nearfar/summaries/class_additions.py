@@ -110,7 +110,7 @@ class ClassAdditions(ClassReadings):
         options: dict[str, Any] = {"second": second, "exact": exact}
         workspaces = defaultdict[int, Workspace](Workspace)  # one for each thread
 
-        def moments(
+        def compute_group(
             tasks: list[tuple[int, NDArray[np.intp]]],
         ) -> list[tuple[NDArray[np.intp], Moments]]:
             arguments: Any = options | {"space": workspaces[get_ident()]}
@@ -131,7 +131,7 @@ class ClassAdditions(ClassReadings):
         flops = 2.0 * block * X.shape[1] ** 2 if X.shape[1] > _MAX_NARROW_FEATURES else 0.0
         flops = np.inf if threads > 1 else flops
         with limit_blas_for(flops):
-            for group in map_in_order(moments, task_groups, threads):
+            for group in map_in_order(compute_group, task_groups, threads):
                 yield from group
 
     def _keep_small_classes(

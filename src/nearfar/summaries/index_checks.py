@@ -94,18 +94,18 @@ def find_repeat(values: Indices) -> tuple[int, int] | None:
 
 def find_shared_row(a: Indices, b: Indices) -> tuple[int, int] | None:
     """Return the first row of ``a`` that is also a row of ``b``, and its position in ``b``."""
-    in_a, in_b = _row_numbers(a, b)
+    in_a, in_b = _number_rows(a, b)
     shared = np.flatnonzero(np.isin(in_a, in_b))
     return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None
 
 
 def mask_shared_rows(a: Indices, b: Indices) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return masks of the rows of ``a`` that are in ``b``, and of the rows of ``b`` in ``a``."""
-    in_a, in_b = _row_numbers(a, b)
+    in_a, in_b = _number_rows(a, b)
     return np.isin(in_a, in_b), np.isin(in_b, in_a)
 
 
-def _row_numbers(a: Indices, b: Indices) -> tuple[Indices, Indices]:
+def _number_rows(a: Indices, b: Indices) -> tuple[Indices, Indices]:
     """Number the rows of both arrays so that equal rows have equal numbers."""
     # Sort the rows instead of encoding them as products of indices, which could overflow.
     rows = np.vstack([a, b])

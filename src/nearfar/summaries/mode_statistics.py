@@ -286,7 +286,7 @@ class ModeStatistics:
                 "with storage='full'."
             )
         read_matrix = (
-            rows.of_mode(mode)
+            rows.make_mode_reader(mode)
             if isinstance(rows, ModeSums)
             else lambda moment: moment_mode_scatter(moment, self._shape, mode, factors)
         )

@@ -53,7 +53,7 @@ class ModeMoments(SecondMoment):
         """Return the sums of squared entries, the first part of :meth:`compute_products`."""
         return products[: self.n_features]
 
-    def of_mode(self, products: Floats, mode: int) -> Floats:
+    def get_mode_scatter(self, products: Floats, mode: int) -> Floats:
         """Return the scatter of a mode, a part of the result of :meth:`compute_products`."""
         d = self.tensor_shape[mode]
         start = self.n_features + sum(d * d for d in self.tensor_shape[:mode])
@@ -94,9 +94,9 @@ class ModeSums(ClassStatistics):
     def _make_second_moment(self, n_features: int) -> ModeMoments:
         return ModeMoments(self.tensor_shape)
 
-    def of_mode(self, mode: int) -> Callable[[Floats], Floats]:
+    def make_mode_reader(self, mode: int) -> Callable[[Floats], Floats]:
         """Return the function that reads the scatter of a mode from the stored values."""
-        return lambda products: ModeMoments(self.tensor_shape).of_mode(products, mode)
+        return lambda products: ModeMoments(self.tensor_shape).get_mode_scatter(products, mode)
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)

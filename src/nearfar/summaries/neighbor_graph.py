@@ -235,7 +235,7 @@ class NeighborGraph:
         >>> graph.to_sparse().nnz
         3
         """
-        matrix = self._csr(self.distances.copy(), self.indices, self.indptr)
+        matrix = self._make_csr(self.distances.copy(), self.indices, self.indptr)
         matrix.sort_indices()
         return matrix
 
@@ -275,7 +275,7 @@ class NeighborGraph:
             edges, distances = edges[counts == 2], distances[counts == 2]
         rows, columns = np.divmod(edges, n)
         indptr = np.searchsorted(rows, np.arange(n + 1))
-        return self._csr(distances, columns, indptr)
+        return self._make_csr(distances, columns, indptr)
 
     def connected_components(self, mode: Mode = "union") -> tuple[int, NDArray[np.int32]]:
         """Return the connected components of the undirected graph.
@@ -342,7 +342,7 @@ class NeighborGraph:
         lengths = csgraph.dijkstra(self.symmetrized(mode), directed=True, indices=sources)
         return np.asarray(lengths, np.float64)
 
-    def _csr(
+    def _make_csr(
         self, distances: NDArray[np.float64], indices: NDArray[np.intp], indptr: NDArray[np.intp]
     ) -> sparse.csr_array:
         # SciPy's graph routines require 32-bit indices.

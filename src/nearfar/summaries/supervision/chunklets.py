@@ -240,7 +240,7 @@ class Chunklets(Supervision):
         list of ndarray of shape (n_points, n_features)
             One array per chunklet.
         """
-        points = self._points(X)
+        points = self._check_X(X)
         rows = np.argsort(self.labels, kind="stable")
         rows = rows[self.labels[rows] >= 0]
         starts = np.flatnonzero(np.diff(self.labels[rows], prepend=-1))

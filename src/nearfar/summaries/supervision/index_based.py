@@ -58,7 +58,7 @@ class Supervision(Immutable):
                 "supervision.restrict(indices)."
             )
 
-    def _points(self, X: ArrayLike) -> NDArray[Any]:
+    def _check_X(self, X: ArrayLike) -> NDArray[Any]:
         """Return X as an array after checking its number of rows."""
         points: NDArray[Any] = check_array(X, input_name="X", ensure_min_samples=0)
         self.check_n_samples(points.shape[0])

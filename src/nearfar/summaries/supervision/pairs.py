@@ -241,7 +241,7 @@ class Pairs(Supervision):
         sign : ndarray of shape (n_similar + n_dissimilar,)
             +1 for a similar pair, -1 for a dissimilar one.
         """
-        points = self._points(X)[np.vstack([self.similar, self.dissimilar])]
+        points = self._check_X(X)[np.vstack([self.similar, self.dissimilar])]
         sign = np.repeat(np.array([1, -1], np.intp), [len(self.similar), len(self.dissimilar)])
         return points, sign
 

@@ -210,7 +210,7 @@ class Quadruplets(Supervision):
         ndarray of shape (n_quadruplets, 4, n_features)
             The points a, b, c and d of each quadruplet.
         """
-        return self._points(X)[self.indices]
+        return self._check_X(X)[self.indices]
 
     def restrict(self, indices: ArrayLike) -> Self:
         """Return the quadruplets whose four rows are all in ``indices``, with renumbered rows.

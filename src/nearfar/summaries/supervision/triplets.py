@@ -248,7 +248,7 @@ class Triplets(Supervision):
         ndarray of shape (n_triplets, 3, n_features)
             The points anchor, near and far of each triplet.
         """
-        return self._points(X)[self.indices]
+        return self._check_X(X)[self.indices]
 
     def restrict(self, indices: ArrayLike) -> Self:
         """Return the triplets whose three rows are all in ``indices``, with renumbered rows.
