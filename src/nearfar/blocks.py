@@ -123,8 +123,8 @@ def _get_blas() -> list[Any]:
 
 @cache
 def _find_blas(with_scipy: bool) -> list[Any]:
-    # Cached, because the search takes 2 ms. SciPy has its own BLAS, so search again once it is
-    # imported.
+    # The result is cached, because the search takes 2 ms. SciPy has its own BLAS, so the search is
+    # repeated after SciPy is imported.
     controllers = ThreadpoolController().lib_controllers
     return [library for library in controllers if library.user_api == "blas"]
 

@@ -79,7 +79,8 @@ def _is_numeric(value: Any) -> bool:
         return False
     try:
         np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):  # Text, or rows of different lengths.
+    # Text, and rows of different lengths, raise an error.
+    except (TypeError, ValueError):
         return False
     return True
 

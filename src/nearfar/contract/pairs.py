@@ -119,8 +119,8 @@ def _make_label_case(change: Callable[[NDArray[Any]], Any]) -> tuple[Change, boo
     return (lambda pairs, y, new: (pairs, change(y), new)), False
 
 
-# Each case: its change of (pairs, y, queries), and whether the result must equal that of the clean
-# data.
+# Each case consists of a change of (pairs, y, queries), and whether the result must equal the
+# result for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": _make_case(lambda a: _replace_value(a, np.nan)),
     "inf": _make_case(lambda a: _replace_value(a, np.inf)),

@@ -145,7 +145,7 @@ def _make_case(change: Callable[[_Arrays], Any], *, queries: bool = False) -> tu
     return apply, False
 
 
-# Each case: its change of (sets, y, queries). No result is compared with that of clean data.
+# Each case consists of a change of (sets, y, queries). Results are not compared with clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "empty": _make_case(lambda a: []),
     "empty_set": _make_case(lambda a: _replace_set(a, 5, np.empty((0, 3)))),

@@ -230,7 +230,8 @@ def _reshape_to_third_order(X: NDArray[Any]) -> NDArray[Any]:
     return X.reshape(len(X), *_THIRD_ORDER)
 
 
-# Each case: its change of (X, y, queries), and whether the result must equal that of clean data.
+# Each case consists of a change of (X, y, queries), and whether the result must equal the
+# result for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": (lambda X, y, Q: (_replace_value(X, np.nan), y, Q), False),
     "inf": (lambda X, y, Q: (_replace_value(X, np.inf), y, Q), False),

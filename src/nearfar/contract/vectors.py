@@ -27,7 +27,7 @@ from nearfar.contract.outcomes import (
 @cache
 def _generate() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     X, y = make_blobs(90, 5, centers=3, cluster_std=2.0, center_box=(-4, 4), random_state=3)
-    # Correlated features of different scales, so that a metric has something to learn.
+    # Use correlated features of different scales, so that a learned metric has an advantage.
     return X @ np.random.RandomState(0).normal(size=(5, 5)) * [1, 2, 0.5, 3, 1], y
 
 
@@ -186,7 +186,8 @@ def _add_constants(X: NDArray[Any]) -> NDArray[Any]:
     return np.insert(X, [0, 2, X.shape[1]], [0.0, 0.1, 12345.678], axis=1)
 
 
-# Each case: its change of (X, y, queries), and whether the result must equal that of clean data.
+# Each case consists of a change of (X, y, queries), and whether the result must equal the
+# result for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": (lambda X, y, Q: (_replace_value(X, np.nan), y, Q), False),
     "inf": (lambda X, y, Q: (_replace_value(X, np.inf), y, Q), False),

@@ -20,7 +20,8 @@ from nearfar.summaries.whitening import NO_WITHIN_SCATTER, Shrinkage, regularize
 AUTO_CLASS_SHRINKAGE = 0.3
 # A covariance with an eigenvalue below this, in units of the pooled covariance, is nearly singular.
 _NEARLY_SINGULAR = 1e-3
-# The same limit with shrinkage=0, where only numerically singular covariances are rejected.
+# Limit for the smallest eigenvalue with shrinkage=0, which rejects only numerically singular
+# covariances.
 _SINGULAR = 1e-10
 
 
@@ -125,8 +126,8 @@ def make_covariance_product(
     A class of equal rows gets the pooled covariance.
     """
     empty = find_constant_classes(statistics)
-    # Center and scale the rows once, because a search needs hundreds of products. For a class
-    # without scatter any divisor will do.
+    # Center and scale the rows once, because a search needs hundreds of products. The
+    # divisor of a class without scatter has no effect.
     roots = np.sqrt(np.where(empty, 1.0, statistics.weights - ddof))
     factors = [H / root for H, root in zip(statistics.class_factors(), roots, strict=True)]
     fractions = np.where(empty, 0.0, roots**2) / statistics.total_weight

@@ -266,7 +266,7 @@ class ClassReadings:
     def _compute_between_rows(self) -> NDArray[np.float64]:
         """Return the rows of `between_factor` in the order of the slots, which avoids a sort."""
         self._check_has_rows()
-        # Differences to one class's shift first: they are small and exact, the means are not.
+        # Subtract the shift of one class first, because differences of shifts are small and exact.
         deviations = self._firsts / self._weights[:, None]
         deviations += self._shifts - self._shifts[0]
         deviations -= self._weights @ deviations / self.total_weight

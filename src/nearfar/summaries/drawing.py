@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nearfar.arrays import Indices
 from nearfar.labels import encode_known_labels
 
-# Upper limit for ranks. They are 64-bit integers, and sums of larger ranks could overflow.
+# Upper limit for ranks. Ranks are 64-bit integers, and sums of larger ranks could overflow.
 _MAX_RANK = 2**62
 
 
@@ -24,7 +24,8 @@ class ClassBlocks(NamedTuple):
     rows: Indices
     start: NDArray[np.int64]
     size: NDArray[np.int64]
-    n_samples: int  # includes rows of unknown class
+    #: Number of rows, including rows of unknown class.
+    n_samples: int
 
 
 def sort_by_class(y: Any, unknown: Any = None) -> ClassBlocks:
@@ -61,10 +62,12 @@ def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.i
     if cap > total // 3:
         return rng.permutation(total)[:cap]
     ranks = np.empty(0, np.int64)
-    while ranks.size < cap:  # replace repeated draws
+    # Draw again until enough ranks are distinct.
+    while ranks.size < cap:
         new_ranks = rng.randint(total, size=cap - ranks.size, dtype=np.int64)
         ranks = np.sort(np.concatenate([ranks, new_ranks]))
-        ranks = ranks[np.diff(ranks, prepend=-1) > 0]  # np.unique hashes, which is ten times slower
+        # np.unique uses hashes here and would be ten times slower.
+        ranks = ranks[np.diff(ranks, prepend=-1) > 0]
     return rng.permutation(ranks)
 
 
@@ -96,7 +99,7 @@ def _decode_within(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
 def _unrank_pair(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the i < j with ``rank = j (j - 1) / 2 + i``."""
     j = ((1 + np.sqrt(1 + 8.0 * rank)) / 2).astype(np.int64)
-    # Rounding can raise the root to the next integer, but cannot lower it below an integer.
+    # Rounding can raise the square root to the next integer, but cannot lower it below an integer.
     j -= j * (j - 1) // 2 > rank
     return rank - j * (j - 1) // 2, j
 
@@ -133,8 +136,9 @@ def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> 
     c, rank = _locate_ranks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
     pair, far = np.divmod(rank, n_others[c])
     anchor, near = np.divmod(pair, size[c] - 1)
-    near += near >= anchor  # skip the anchor
-    far += (far >= start[c]) * size[c]  # skip the anchor's class
+    # Skip the anchor, and the rows of its class.
+    near += near >= anchor
+    far += (far >= start[c]) * size[c]
     return rows[np.column_stack([start[c] + anchor, start[c] + near, far])]
 
 

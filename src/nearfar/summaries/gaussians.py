@@ -425,8 +425,8 @@ class Gaussians(Immutable):
         n, p = centers.shape
         is_low_rank = _uses_low_rank(storage, m, p, ridge)
         means, stack = np.array(centers), np.empty((n, p, m) if is_low_rank else (n, p, p))
-        # Maps the m + 1 points of a neighborhood to an m-row factor of its covariance. The column
-        # of the row itself is omitted, because its deviation from itself is 0.
+        # This matrix maps the m + 1 points of a neighborhood to a factor of its covariance with m
+        # rows. The column of the row itself is omitted, because its deviation from itself is 0.
         helmert = linalg.helmert(m + 1)[:, 1:] / np.sqrt(m)
         for block in split_rows(n, 8 * (3 * m * p + p * p)):
             spread = points[near[block]] - centers[block, None]
@@ -621,7 +621,7 @@ def _compute_factored_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
     if t == 1:
         return _Moments(mean, np.zeros((p, 0)))
     centered = rows - mean
-    # Map to t - 1 rows orthogonal to the mean, which removes its rounding error from the rows.
+    # The t - 1 mapped rows are orthogonal to the mean, so its rounding error does not affect them.
     spread = linalg.helmert(t) @ centered if t <= p else linalg.qr(centered, mode="r")[0][:p]
     return _Moments(mean, spread.T)
 

@@ -20,7 +20,7 @@ from nearfar.blocks import split_rows
 from nearfar.search.candidates import centered
 from nearfar.summaries.local_moments import LocalMoments
 
-# Maximum memory, in bytes, for products of features, with which distances are one matrix product.
+# Maximum memory, in bytes, for products of features, which reduce distances to a matrix product.
 _MAX_PRODUCT_BYTES = 2**25
 # Maximum number of entries of the pairs that are measured at once, so that they stay in cache.
 _MAX_PAIR_ENTRIES = 1 << 16
@@ -174,7 +174,8 @@ class LocalRows:
     @cached_property
     def _center(self) -> Vector:
         # Center at the median of all rows, because some kernels depend on the choice of the origin.
-        with np.errstate(over="ignore"):  # reported when rows are centered
+        # Ignore overflow here, because it is reported when the rows are centered.
+        with np.errstate(over="ignore"):
             return np.asarray(np.median(self.X.astype(np.float64), axis=0))
 
     @cached_property
@@ -183,7 +184,7 @@ class LocalRows:
         return self._standardize(self.X)
 
     def _standardize(self, X: Matrix) -> Matrix:
-        # Check after the division as well, because a tiny deviation gives large numbers.
+        # Check the result of the division too, because a tiny scale gives large numbers.
         return np.asarray(centered(X - self._center, 0 * self.scale, X.dtype) / self.scale)
 
     def make_queries(self, X: Matrix, excluded: Indices | None = None) -> LocalQueries:
@@ -239,7 +240,8 @@ class LocalRows:
             assert metrics.weights is not None
             W = metrics.weights
             constant = (W * Q**2).sum(axis=1)[:, None]
-            if (W[:, :1] == W).all():  # equal weights: squared lengths of rows suffice
+            # If all weights of a query are equal, the squared lengths of the rows are sufficient.
+            if (W[:, :1] == W).all():
                 np.matmul(np.hstack([-2 * W * Q, W[:, :1], constant]), self._lengths, out=squares)
             else:
                 np.matmul(np.hstack([W, -2 * W * Q, constant]), self._squares, out=squares)
@@ -275,7 +277,8 @@ class LocalRows:
     ) -> int:
         """Write squared distances under full metrics; return the number of terms of each sum."""
         p = self.n_features
-        if len(Q) == 1:  # computing the products would take as long
+        # For a single query, computing the products would take as long as computing the distances.
+        if len(Q) == 1:
             differences = self.standard - Q[0]
             squares[0] = ((differences @ full[0]) * differences).sum(axis=1)
             return p * p
@@ -284,7 +287,8 @@ class LocalRows:
         images = np.matmul(full, Q[:, :, None])[:, :, 0]
         constant = (images * Q).sum(axis=1)[:, None]
         terms = np.hstack([full[:, upper[0], upper[1]] * multiplicity, -2 * images, constant])
-        with np.errstate(over="ignore", invalid="ignore"):  # float32 distances are then discarded
+        # Distances that overflow in float32 are discarded by the caller.
+        with np.errstate(over="ignore", invalid="ignore"):
             terms = terms.astype(squares.dtype)
             for block, products in self._iterate_products(squares.dtype):
                 np.matmul(terms, products, out=squares[:, block])
@@ -338,7 +342,8 @@ class LocalRows:
         """Return distances and indices of the k nearest rows, each (b, k), nearest first."""
         owner, indices = self._find_candidates(queries, metrics, k)
         exact = self.measure(queries, metrics, owner, indices)
-        order = np.lexsort((exact, owner))  # stable, so ties keep the order of rows
+        # This sort is stable, so tied rows keep their order.
+        order = np.lexsort((exact, owner))
         first = np.searchsorted(owner, np.arange(len(queries)))
         best = order[first[:, None] + np.arange(k)]
         return np.sqrt(exact[best]), indices[best]
@@ -372,7 +377,8 @@ class LocalRows:
         values[boundary] = self.measure(queries, metrics, owner[boundary], indices[boundary])
         counts = np.bincount(owner, minlength=len(queries))
         n_excess = counts - m
-        # Remove the farthest of the measured rows until m are left, the last ones first among ties.
+        # Remove the farthest of the measured rows until m rows remain. Among ties, remove the last
+        # row first.
         order = boundary[np.lexsort((indices[boundary], values[boundary], owner[boundary]))]
         ends = np.cumsum(np.bincount(owner[boundary], minlength=len(queries)))
         from_end = ends[owner[order]] - np.arange(len(order))
@@ -416,7 +422,7 @@ class Window:
         has_radius = self.radius > 0
         ratios = np.clip(self.squares / np.where(has_radius, self.radius, 1.0)[:, None], 0, 1)
         weights = (1 - ratios * np.sqrt(ratios)) ** 3
-        # Rows at the distance of the farthest may have tiny weights due to rounding.
+        # Rows as far away as the farthest row may have tiny weights due to rounding.
         is_zero = weights.max(axis=1) <= 1e-20
         weights[is_zero | ~has_radius] = 1.0
         return np.asarray(weights)
@@ -427,7 +433,8 @@ def convert_to_tricube(squares: Matrix, m: int) -> Vector:
     radius = find_kth_smallest(squares, m)
     near, flat = np.flatnonzero(squares < radius[:, None]), squares.reshape(-1)
     counts = np.diff(np.searchsorted(near, np.arange(len(squares) + 1) * squares.shape[1]))
-    ratios = flat[near]  # most rows have weight 0
+    # Compute only the nonzero weights, because most weights are 0.
+    ratios = flat[near]
     ratios /= np.repeat(np.maximum(radius, np.finfo(np.float64).tiny), counts)
     np.maximum(ratios, 0, out=ratios)
     weights = np.sqrt(ratios)

@@ -86,7 +86,8 @@ class StackScatters:
         limits = np.finfo(self._dtype)
         underflows = squares.max(initial=0.0) <= limits.tiny / limits.eps
         if self._dtype != np.float64 and (underflows or not np.isfinite(squares).all()):
-            self._dtype = np.dtype(np.float64)  # squares exceed the range of float32
+            # Squares exceed the range of float32, so repeat the computation in float64.
+            self._dtype = np.dtype(np.float64)
             self._centers = self._round_centers()
             total = self._compute_within(mode, factors)
         return total

@@ -166,7 +166,8 @@ class ModeStatistics:
         try:
             rows.add(flat, classes, codes)
         except ValueError:
-            check_finite_samples(flat)  # names the sample
+            # Raise an error that names the sample with NaN or infinity, if there is one.
+            check_finite_samples(flat)
             raise
         # Assign only after success, because rejected samples must not change the statistics.
         self._rows, self.tensor_shape = rows, shape

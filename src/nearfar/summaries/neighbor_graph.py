@@ -299,7 +299,8 @@ class NeighborGraph:
         >>> graph.connected_components()
         (2, array([0, 0, 1, 1], dtype=int32))
         """
-        if mode == "union":  # weak components of the directed graph
+        # The components of the union are the weak components of the directed graph.
+        if mode == "union":
             result = csgraph.connected_components(self.to_sparse(), connection="weak")
         else:
             result = csgraph.connected_components(self.symmetrized(mode), directed=False)
@@ -433,7 +434,8 @@ def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[in
     links = []
     while labels.max() > 0:
         largest = np.bincount(labels).argmax()
-        owner = np.arange(labels.max() + 1)  # current component of each component of this round
+        # Maps the components at the start of this round to the current components.
+        owner = np.arange(labels.max() + 1)
         for code in range(len(owner)):
             if code == largest:
                 continue
@@ -442,7 +444,8 @@ def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[in
             row = int(distances[:, 0].argmin())
             source, target = int(inside[row]), int(outside[nearest[row, 0]])
             component, other_component = owner[code], owner[labels[target]]
-            if component != other_component:  # else an earlier link of this round connects them
+            # Equal components were connected by an earlier link of this round.
+            if component != other_component:
                 links.append((source, target, float(distances[row, 0])))
                 owner[owner == other_component] = component
         labels = np.unique(owner[labels], return_inverse=True)[1].reshape(-1)

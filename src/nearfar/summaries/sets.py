@@ -633,7 +633,8 @@ def _check_rows(values: Any, title: str, noun: str) -> Floats:
         ) from None
     if array.ndim == 2 and array.shape[1] == 0 and len(array):
         raise ValueError(f"{title} has vectors of 0 features; at least one is required.")
-    if array.ndim == 1 and array.size == 0:  # an empty list is a set without vectors
+    # An empty list is a set without vectors.
+    if array.ndim == 1 and array.size == 0:
         raise ValueError(f"{title} is empty: it has no vectors. Remove it and its label.")
     if array.ndim != 2:
         hint = " For a set of one vector v, pass [v]." if array.ndim == 1 else ""

@@ -17,7 +17,8 @@ _MIN_WEIGHT = 1e-6
 
 def check_distinct_rows(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]:
     """Return the distinct rows and the distinct row of each row, or raise if there are too few."""
-    rows = np.ascontiguousarray(rows)  # results must not depend on the memory layout
+    # Copy to C order, so that results do not depend on the memory layout.
+    rows = np.ascontiguousarray(rows)
     check_squares(rows)
     check_spread(rows)
     first_rows, inverse = find_distinct_rows(rows)

@@ -144,7 +144,8 @@ def find_leading_axes(
     """
     if statistics.is_factored:
         F = statistics.total_factor()
-        if 2 * n_principal <= min(F.shape):  # few of many axes: use products of the rows
+        # For a few of many axes, use the eigenvectors of the products of rows.
+        if 2 * n_principal <= min(F.shape):
             values, eigenvectors = descending_eigh(F @ F.T, n_principal)
             if values[-1] > _MIN_EIGENVALUE * values[0]:
                 return np.asarray(linalg.qr(F.T @ eigenvectors, mode="economic")[0])
@@ -188,7 +189,7 @@ def find_within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matri
     """
     B, image = find_total_range(statistics, standardize=False)
     variances, axes = descending_eigh(image.within_scatter() / statistics.total_weight)
-    # If the within covariance is zero, rounding errors of the total must not be taken for axes.
+    # If the within covariance is zero, rounding errors must not be counted as axes.
     noise = np.finfo(float).eps * np.trace(image.between_scatter()) / statistics.total_weight
     rank = int((variances > max(get_rank_tolerance(statistics) * variances[0], noise)).sum())
     return variances[:rank], B @ axes[:, :rank], B @ axes[:, rank:]

@@ -152,7 +152,8 @@ class Chunklets(Supervision):
         codes = all_codes[is_known]
         sizes = np.bincount(codes)
         n_chunks = sizes // chunklet_size
-        # Sort the rows by class, in random order within it. Leftover rows of a class are not used.
+        # Sort the rows by class, in random order within each class. The rows of a class that do not
+        # fill a chunklet are not used.
         rows = np.lexsort((rng.random_sample(codes.size), codes))
         positions = np.arange(codes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         chunks = rows[positions < np.repeat(n_chunks * chunklet_size, sizes)].reshape(

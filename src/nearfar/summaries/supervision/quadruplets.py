@@ -188,7 +188,7 @@ class Quadruplets(Supervision):
             The quadruplets as row indices of X.
         """
         points, codes = find_distinct_points(quadruplets, 4, "quadruplets")
-        # A point in both pairs is one row, unless the two pairs would be equal.
+        # A point that occurs in both pairs becomes one row, unless the two pairs would be equal.
         copies = np.zeros_like(codes)
         copies[:, 1::2] = codes[:, ::2] == codes[:, 1::2]
         pairs = _sort_pairs(codes)
