@@ -156,14 +156,14 @@ def dann_threads():
 def subspace(n_components=10):
     """DANNSubspace beside one pass over all squared distances in blocks."""
     from nearfar import DANNSubspace
-    from nearfar.blocks import row_blocks, squared_distances
+    from nearfar.blocks import compute_squared_distances, split_rows
 
     X, y, _ = gaussian(10_000, 50, 1)
     X -= X.mean(axis=0)
 
     def one_pass():
-        for block in row_blocks(len(X), 8 * len(X), at_most=256):
-            squared_distances(X[block], X)
+        for block in split_rows(len(X), 8 * len(X), max_rows=256):
+            compute_squared_distances(X[block], X)
 
     memory = megabytes_beyond(lambda: DANNSubspace(n_components).fit(X, y))  # before any is held
     ours = theirs = np.inf

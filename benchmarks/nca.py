@@ -71,10 +71,10 @@ def our_nca(X: Any, **options: Any) -> Any:
 
 def our_nca_unscaled(X: Any, **options: Any) -> Any:
     from nearfar import NCA
-    from nearfar.summaries.whitening import unscaled
+    from nearfar.summaries.whitening import scale_uniformly
 
     class Unscaled(NCA):
-        _coordinates = staticmethod(unscaled)
+        _coordinates = staticmethod(scale_uniformly)
 
     return Unscaled(**options)
 

@@ -48,6 +48,6 @@ INHERITED = {
 # Checks of our own of which the same is true: how labels are read, models searched and copied, rows
 # sliced. For twins they run in the slow lane.
 INHERITED_OF_OURS = {
-    *("clone_and_pickle", "class_missing_from_a_fold", "frames", "inputs_unchanged"),
-    *("kinds_of_labels", "model_selection", "names_and_frames", "not_fitted", "slices"),
+    *("clone_and_pickle", "missing_class", "frames", "inputs_unchanged"),
+    *("label_types", "model_selection", "names_and_frames", "not_fitted", "slices"),
 }

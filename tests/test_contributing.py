@@ -13,7 +13,7 @@ import pytest
 
 import nearfar
 from nearfar.contract import KINDS
-from nearfar.words import hyphened
+from nearfar.words import format_method_name
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -137,7 +137,8 @@ SAVE = """
 X, y = KINDS[{input!r}].data()
 fitted = nearfar.{name}().fit(X, y)
 nearfar.save(fitted, "model.nf", force=True)
-np.testing.assert_array_equal(used(nearfar.load("model.nf"), X), used(fitted, X))
+loaded = nearfar.load("model.nf")
+np.testing.assert_array_equal(compute_output(loaded, X), compute_output(fitted, X))
 print("{name} came back")
 """
 
@@ -156,7 +157,7 @@ def printed(copy):
         f"print({MARK!r})",
         "import numpy as np, nearfar",
         "from nearfar.app.cli import main",
-        "from nearfar.contract import KINDS, used",
+        "from nearfar.contract import KINDS, compute_output",
         "assert main(['methods', '--all']) == 0",
         f"print({MARK!r})",
     ]
@@ -189,7 +190,7 @@ def test_the_common_tests_find_them(printed):
 
 @pytest.mark.parametrize("name", FILES)
 def test_list_comparison_model_files_and_pages_know_them(printed, name):
-    assert re.search(rf"^  {hyphened(name)} ", printed["methods"], re.M)
+    assert re.search(rf"^  {format_method_name(name)} ", printed["methods"], re.M)
     assert re.search(rf"^\W*{name}\b.*\d", printed["compare"], re.M)
     assert f"{name} came back\n" in printed["save"]
     assert re.search(rf"^   {name}$", printed["pages"], re.M)

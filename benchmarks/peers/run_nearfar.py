@@ -8,13 +8,13 @@ from measure import main
 
 import nearfar
 from nearfar import LMNN
-from nearfar.extras import kernels
+from nearfar.extras import import_kernels
 from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Triplets
 
 # Public names are imported when they are first asked for, which is not to be measured.
 getattr(nearfar, json.loads(sys.argv[3]).get("method", "LMNN"))
 # numba is an import, too, most of whose modules wait for its first function.
-if kernels("nearfar.large_margin._kernels") is not None:
+if import_kernels("nearfar.large_margin._kernels") is not None:
     import numba
 
     numba.njit(lambda: 0)()

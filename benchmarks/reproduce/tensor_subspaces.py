@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from nearfar import GTA, GTDA, LDA, PCA, TR1A, KNNClassifier, TwoDLDA
-from nearfar.words import count
+from nearfar.words import format_count
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.intp]
@@ -301,7 +301,7 @@ def overview(results: Results, protocol: str, methods: list[str]) -> list[str]:
             continue
         cells = [cell(results, set=name, protocol=protocol, method=method) for method in methods]
         n_splits = len({row["split"] for row in results.select(set=name, protocol=protocol)})
-        body.append([f"{name}, {count(n_splits, 'split')}", *cells])
+        body.append([f"{name}, {format_count(n_splits, 'split')}", *cells])
     return table(["images a class", *methods], body)
 
 

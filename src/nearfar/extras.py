@@ -7,10 +7,10 @@ from importlib import import_module
 from types import ModuleType
 
 
-def require(module: str, extra: str) -> ModuleType:
+def import_optional(module: str, extra: str) -> ModuleType:
     """Import ``module``, or raise an ImportError that names the extra to install.
 
-    >>> require("no_such_module", "ann")
+    >>> import_optional("no_such_module", "ann")
     Traceback (most recent call last):
     ...
     ImportError: no_such_module is not installed; run: pip install 'nearfar[ann]'
@@ -26,7 +26,7 @@ def require(module: str, extra: str) -> ModuleType:
 
 
 @cache
-def kernels(module: str) -> ModuleType | None:
+def import_kernels(module: str) -> ModuleType | None:
     """Import a module of compiled kernels; return None if numba (extra ``fast``) is not available.
 
     The first call takes most of a second. Use it only for computations that take longer.

@@ -26,7 +26,7 @@ def encode_labels(y: Any, *, name: str = "y") -> tuple[NDArray[Any], NDArray[np.
     >>> classes.tolist(), codes.tolist()
     (['cat', 'dog'], [0, 1, 0])
     """
-    labels = _plain_array(y, name)
+    labels = _check_classes(y, name)
     if labels.dtype.kind in "iu" and labels.size:
         low, high = int(labels.min()), int(labels.max())
         if high - low < _COUNTABLE_RANGE and high <= np.iinfo(np.intp).max:
@@ -46,7 +46,7 @@ def encode_labels(y: Any, *, name: str = "y") -> tuple[NDArray[Any], NDArray[np.
     return classes, codes.astype(np.intp, copy=False).reshape(-1)
 
 
-def known_codes(
+def encode_known_labels(
     y: Any, unknown: Any = None, *, name: str = "y"
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Return the class code of each row, and a mask of the rows with a known label.
@@ -54,7 +54,7 @@ def known_codes(
     Rows with the label ``unknown`` have no known label, and their codes are meaningless. If
     ``unknown`` is None, all labels are known.
 
-    >>> codes, known = known_codes(["b", -1, "a"], unknown=-1)
+    >>> codes, known = encode_known_labels(["b", -1, "a"], unknown=-1)
     >>> codes[known].tolist(), known.tolist()
     ([1, 0], [True, False, True])
     """
@@ -62,12 +62,14 @@ def known_codes(
         codes = encode_labels(y, name=name)[1]
         return codes, np.ones(codes.size, bool)
     # As objects the labels keep their types: NumPy would convert "1" and -1 to two strings.
-    labels = _flat(y if hasattr(y, "dtype") else np.asarray(y, dtype=object), name)
+    labels = _flatten(y if hasattr(y, "dtype") else np.asarray(y, dtype=object), name)
     if labels.dtype.kind in "iuf" and isinstance(unknown, Real) and not is_na(unknown):
-        known = labels != unknown
+        is_known = labels != unknown
     else:
-        known = ~np.fromiter((_same(label, unknown) for label in labels), bool, labels.size)
-    if labels.size and not known.any():
+        is_known = ~np.fromiter(
+            (_is_same_label(label, unknown) for label in labels), bool, labels.size
+        )
+    if labels.size and not is_known.any():
         raise ValueError(
             f"Every label of {name} is {unknown!r}, the value of unknown labels. At least one "
             "label must be known."
@@ -75,8 +77,8 @@ def known_codes(
     # Replace unknown labels by a known one instead of removing rows, so that errors name the
     # original row numbers.
     filled = labels.copy()
-    filled[~known] = next((label for label in labels[known] if not is_na(label)), unknown)
-    return encode_labels(filled, name=name)[1], known
+    filled[~is_known] = next((label for label in labels[is_known] if not is_na(label)), unknown)
+    return encode_labels(filled, name=name)[1], is_known
 
 
 def encode_values(y: Any, *, name: str = "y") -> NDArray[np.float64]:
@@ -88,7 +90,7 @@ def encode_values(y: Any, *, name: str = "y") -> NDArray[np.float64]:
     >>> encode_values([1, 2.5]).tolist()
     [1.0, 2.5]
     """
-    values = _without_gaps(y, name, "a number")
+    values = _check_complete(y, name, "a number")
     if values.dtype.kind == "c":
         raise ValueError(f"{name} contains complex numbers; a value to predict must be real.")
     try:
@@ -102,32 +104,34 @@ def encode_values(y: Any, *, name: str = "y") -> NDArray[np.float64]:
         ) from error
     if not np.isfinite(numbers).all():
         first = int(np.argmin(np.isfinite(numbers)))
-        what = "NaN" if np.isnan(numbers[first]) else "infinity"
-        raise ValueError(f"Input {name} contains {what} (row {first}); every row needs a number.")
+        problem = "NaN" if np.isnan(numbers[first]) else "infinity"
+        raise ValueError(
+            f"Input {name} contains {problem} (row {first}); every row needs a number."
+        )
     return numbers
 
 
-def _same(label: Any, unknown: Any) -> bool:
+def _is_same_label(label: Any, unknown: Any) -> bool:
     """Return True if two labels are equal, or both missing."""
     if is_na(label) or is_na(unknown):
         return is_na(label) and is_na(unknown)
-    same = label == unknown
-    return bool(same) if np.ndim(same) == 0 else False
+    is_equal = label == unknown
+    return bool(is_equal) if np.ndim(is_equal) == 0 else False
 
 
-def _plain_array(y: Any, name: str) -> NDArray[Any]:
+def _check_classes(y: Any, name: str) -> NDArray[Any]:
     """Return labels as a 1-d NumPy array; raise if entries are missing or continuous."""
     if y is None:
         raise ValueError(
             f"This learner requires {name} to be passed, but the target {name} is None."
         )
-    labels = _without_gaps(y, name)
+    labels = _check_complete(y, name)
     if labels.dtype.kind == "O":
         labels = _unify(labels, name)
-    dates = labels.dtype.kind in "mM" or (
+    has_dates = labels.dtype.kind in "mM" or (
         labels.dtype.kind == "O" and labels.size > 0 and hasattr(labels[0], "isoformat")
     )
-    if dates:
+    if has_dates:
         raise ValueError(
             f"{name} contains dates, but labels must be classes. Convert them to classes first, "
             "for example to the year or the weekday, or to strings to make each date a class."
@@ -137,9 +141,9 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all():
             first = int(np.argmin(np.isfinite(labels)))
-            what = "NaN" if np.isnan(labels[first]) else "infinity"
+            problem = "NaN" if np.isnan(labels[first]) else "infinity"
             raise ValueError(
-                f"Input {name} contains {what} (row {first}); every row needs a label."
+                f"Input {name} contains {problem} (row {first}); every row needs a label."
             )
         if type_of_target(labels).startswith("continuous"):
             raise ValueError(
@@ -150,19 +154,21 @@ def _plain_array(y: Any, name: str) -> NDArray[Any]:
     return labels
 
 
-def _without_gaps(y: Any, name: str, what: str = "a label") -> NDArray[Any]:
+def _check_complete(y: Any, name: str, noun: str = "a label") -> NDArray[Any]:
     """Return y as a 1-d array; raise if an entry is missing."""
     if hasattr(y, "isna") and bool(np.any(y.isna())):
-        raise ValueError(_missing(name, int(np.argmax(np.asarray(y.isna()).ravel())), what))
-    entries = _flat(y, name)
+        raise ValueError(
+            _describe_missing(name, int(np.argmax(np.asarray(y.isna()).ravel())), noun)
+        )
+    entries = _flatten(y, name)
     if entries.dtype.kind == "O":
         bad = np.fromiter((is_na(entry) for entry in entries), bool, entries.size)
         if bad.any():
-            raise ValueError(_missing(name, int(np.argmax(bad)), what))
+            raise ValueError(_describe_missing(name, int(np.argmax(bad)), noun))
     return entries
 
 
-def _flat(y: Any, name: str) -> NDArray[Any]:
+def _flatten(y: Any, name: str) -> NDArray[Any]:
     """Return labels as a 1-d array."""
     # Nullable and categorical columns become object arrays here. They are unified later.
     labels = np.asarray(y)
@@ -186,25 +192,25 @@ def is_na(label: Any) -> bool:
         return True
 
 
-def _missing(name: str, row: int, what: str = "a label") -> str:
-    return f"Input {name} contains NaN or a missing value (row {row}); every row needs {what}."
+def _describe_missing(name: str, row: int, noun: str = "a label") -> str:
+    return f"Input {name} contains NaN or a missing value (row {row}); every row needs {noun}."
 
 
-def label_array(labels: list[Any], name: str = "y") -> NDArray[Any]:
+def make_label_array(labels: list[Any], name: str = "y") -> NDArray[Any]:
     """Return labels as an array; integers stay integers, which NumPy might convert to floats.
 
-    >>> label_array([5, 2**63 + 1]).dtype, label_array([5, -1]).dtype
+    >>> make_label_array([5, 2**63 + 1]).dtype, make_label_array([5, -1]).dtype
     (dtype('uint64'), dtype('int64'))
     """
     if not all(type(label) is int for label in labels) or not labels:
         return np.array(labels)
     low, high = min(labels), max(labels)
-    for kind in (np.int64, np.uint64):
-        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
-            return np.array(labels, dtype=kind)
-    far = high if high > np.iinfo(np.int64).max else low
+    for dtype in (np.int64, np.uint64):
+        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+            return np.array(labels, dtype=dtype)
+    example = high if high > np.iinfo(np.int64).max else low
     raise ValueError(
-        f"{name} contains integers that do not fit into one 64-bit type, for example {far}. "
+        f"{name} contains integers that do not fit into one 64-bit type, for example {example}. "
         f"Convert them to strings to use them as labels: [str(label) for label in {name}]."
     )
 
@@ -215,7 +221,7 @@ def _unify(labels: NDArray[Any], name: str) -> NDArray[Any]:
     if kinds <= {bool}:
         return labels.astype(bool)
     if kinds <= {int, bool}:
-        return label_array([int(label) for label in labels.tolist()], name)
+        return make_label_array([int(label) for label in labels.tolist()], name)
     if kinds <= {int, float, bool}:
         return labels.astype(np.float64)
     if kinds <= {str}:

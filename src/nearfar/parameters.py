@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Allowed(NamedTuple):
+class AllowedValues(NamedTuple):
     """Allowed type of parameter values: a test, and its description for messages."""
 
     accepts: Callable[[Any], bool]
     description: str
 
 
-def integer(low: int | None = None, high: int | None = None) -> Allowed:
+def integer(low: int | None = None, high: int | None = None) -> AllowedValues:
     """Allow integers between inclusive bounds. Booleans are not accepted as integers."""
 
     def accepts(value: Any) -> bool:
@@ -25,10 +25,12 @@ def integer(low: int | None = None, high: int | None = None) -> Allowed:
         number = int(value)
         return (low is None or number >= low) and (high is None or number <= high)
 
-    return Allowed(accepts, "an integer" + _bounds(low, high))
+    return AllowedValues(accepts, "an integer" + _describe_bounds(low, high))
 
 
-def real(low: float | None = None, high: float | None = None, *, open_low: bool = False) -> Allowed:
+def real(
+    low: float | None = None, high: float | None = None, *, open_low: bool = False
+) -> AllowedValues:
     """Allow finite real numbers between inclusive bounds; ``open_low`` excludes the lower one."""
 
     def accepts(value: Any) -> bool:
@@ -38,31 +40,31 @@ def real(low: float | None = None, high: float | None = None, *, open_low: bool 
         above = low is None or (number > low if open_low else number >= low)
         return bool(np.isfinite(number)) and above and (high is None or number <= high)
 
-    return Allowed(accepts, "a number" + _bounds(low, high, open_low))
+    return AllowedValues(accepts, "a number" + _describe_bounds(low, high, open_low))
 
 
-def one_of(*choices: str) -> Allowed:
+def one_of(*choices: str) -> AllowedValues:
     """Allow one of several strings."""
-    return Allowed(
+    return AllowedValues(
         lambda value: isinstance(value, str) and value in choices,
         " or ".join(repr(choice) for choice in choices),
     )
 
 
-def instance(*types: type, description: str) -> Allowed:
+def instance(*types: type, description: str) -> AllowedValues:
     """Allow instances of the given types."""
-    return Allowed(lambda value: isinstance(value, types), description)
+    return AllowedValues(lambda value: isinstance(value, types), description)
 
 
-def having(*methods: str, description: str) -> Allowed:
+def object_with(*methods: str, description: str) -> AllowedValues:
     """Allow objects that have the given methods."""
-    return Allowed(lambda value: all(hasattr(value, name) for name in methods), description)
+    return AllowedValues(lambda value: all(hasattr(value, name) for name in methods), description)
 
 
-none = Allowed(lambda value: value is None, "None")
+none = AllowedValues(lambda value: value is None, "None")
 boolean = instance(bool, np.bool_, description="True or False")
-array = Allowed(lambda value: _is_numeric(value), "an array of numbers")
-random_state = Allowed(
+array = AllowedValues(lambda value: _is_numeric(value), "an array of numbers")
+random_state = AllowedValues(
     lambda value: (
         value is None
         or isinstance(value, np.random.RandomState)
@@ -77,12 +79,13 @@ def _is_numeric(value: Any) -> bool:
         return False
     try:
         np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):  # Text, or rows of different lengths.
+    # Text, and rows of different lengths, raise an error.
+    except (TypeError, ValueError):
         return False
     return True
 
 
-def check_parameter(owner: str, name: str, value: Any, allowed: Sequence[Allowed]) -> None:
+def check_parameter(owner: str, name: str, value: Any, allowed: Sequence[AllowedValues]) -> None:
     """Raise a ``ValueError`` with the allowed values if ``value`` is not allowed.
 
     >>> check_parameter("LMNN", "n_neighbors", 0, [integer(1)])
@@ -91,16 +94,16 @@ def check_parameter(owner: str, name: str, value: Any, allowed: Sequence[Allowed
     ValueError: LMNN: n_neighbors must be an integer of at least 1; got 0.
     """
     # A plain loop is the fastest way, which matters for partial_fit with thousands of batches.
-    for kind in allowed:
-        if kind.accepts(value):
+    for values in allowed:
+        if values.accepts(value):
             return
-    wanted = ", or ".join(kind.description for kind in allowed)
-    shown = " ".join(repr(value).split())  # The repr of an array can have several lines.
-    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    raise ValueError(f"{owner}: {name} must be {wanted}; got {shown}.")
+    expected = ", or ".join(values.description for values in allowed)
+    value_text = " ".join(repr(value).split())  # The repr of an array can have several lines.
+    value_text = value_text if len(value_text) <= 60 else f"{value_text[:57]}..."
+    raise ValueError(f"{owner}: {name} must be {expected}; got {value_text}.")
 
 
-def _bounds(low: float | None, high: float | None, open_low: bool = False) -> str:
+def _describe_bounds(low: float | None, high: float | None, open_low: bool = False) -> str:
     if low is None and high is None:
         return ""
     if high is None:

@@ -1,4 +1,4 @@
-"""Declarations of the fitted attributes of a class, which ``persistence`` checks.
+"""Declarations of the fitted attributes of a class, which model files must satisfy.
 
 A class declares, for example, ``state = State({"components_": floats("q", "p"),
 "mean_": floats("p")}, fitted="components_")``. The first attribute with a named size sets this
@@ -7,7 +7,7 @@ size, and all later ones must agree with it. The sizes of nested objects are con
 number of features, "q" the number of features after the map, and "c" the number of classes.
 
 A subclass declares only the attributes that its base classes do not declare. Conditions that
-cannot be declared are checked in ``_check_state(sizes)``, with :func:`need`.
+cannot be declared are checked in ``_check_state(sizes)``, with :func:`check_that`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import numpy as np
 Sizes = dict[str, int]
 
 
-class Word(NamedTuple):
+class Condition(NamedTuple):
     """Condition on an attribute: a test, which also records sizes, and its description."""
 
     fits: Callable[[Any, Sizes], bool]
     description: str
     #: Whether the attribute is required.
-    needed: bool = True
+    is_required: bool = True
     #: Classes of objects that the attribute can contain.
     types: tuple[type, ...] = ()
 
@@ -38,137 +38,143 @@ class State(NamedTuple):
 
     Parameters
     ----------
-    words : mapping
+    conditions : mapping
         Conditions on the fitted attributes, by attribute name.
     fitted : str, optional
-        Attribute that exists only if the object is fitted. None if it is always fitted.
+        Attribute that exists only if the object is fitted. None if the object is always fitted.
     rows : str, int or callable, optional
         Number of training rows that can be read from the object: the name of an attribute (its
         length, or its value), a number (0 if only nested objects have rows), or a function.
-    needs : mapping
+    fit_conditions : mapping
         Conditions that also hold before ``fit``, for parameters that a file cannot always store.
     """
 
-    words: Mapping[str, Word] = {}
+    conditions: Mapping[str, Condition] = {}
     fitted: str | None = None
     rows: str | int | Callable[[Any], int] | None = None
-    needs: Mapping[str, Word] = {}
+    fit_conditions: Mapping[str, Condition] = {}
 
 
 # ---------------------------------------------------------------------- arrays
 
 
-def floats(*sizes: str | int, above: float = -math.inf) -> Word:
+def floats(*sizes: str | int, above: float = -math.inf) -> Condition:
     """Require a float array of this shape, with all values larger than ``above``."""
     if above == -math.inf:
-        return _array("f", sizes, "numbers")
-    return _array("f", sizes, f"numbers above {above}", lambda value, _: (value > above).all())
+        return _require_array("f", sizes, "numbers")
+    return _require_array(
+        "f", sizes, f"numbers above {above}", lambda value, _: (value > above).all()
+    )
 
 
-def table(rows: str, columns: str, *, half: bool = False) -> Word:
+def table(rows: str, columns: str, *, half: bool = False) -> Condition:
     """Require a float array with at least one row; ``half`` also allows float16."""
-    return _array(
+    return _require_array(
         "f", (rows, columns), "a table of numbers", lambda value, _: len(value), half=half
     )
 
 
-def unsigned(*sizes: str | int) -> Word:
+def unsigned(*sizes: str | int) -> Condition:
     """Require an array of unsigned integers of this shape."""
-    return _array("u", sizes, "unsigned integers")
+    return _require_array("u", sizes, "unsigned integers")
 
 
-def indices(*sizes: str | int, low: int = 0, below: str | None = None) -> Word:
+def indices(*sizes: str | int, low: int = 0, below: str | None = None) -> Condition:
     """Require an integer array with values from ``low``, and less than the size ``below``."""
 
-    def within(value: Any, known: Sizes) -> bool:
+    def is_in_range(value: Any, known: Sizes) -> bool:
         stop = math.inf if below is None else known[below]
         return not value.size or bool(value.min() >= low and value.max() < stop)
 
     bound = "" if below is None else f" and less than {below}"
-    return _array("i", sizes, f"integers of at least {low}{bound}", within)
+    return _require_array("i", sizes, f"integers of at least {low}{bound}", is_in_range)
 
 
-def labels(size: str) -> Word:
+def labels(size: str) -> Condition:
     """Require a vector of labels of any type, with at least one entry."""
-    return _array("biufUSO", (size,), "labels", lambda value, _: len(value))
+    return _require_array("biufUSO", (size,), "labels", lambda value, _: len(value))
 
 
-def texts(size: str) -> Word:
+def strings(size: str) -> Condition:
     """Require a vector of strings."""
-    return _array("U", (size,), "texts")
+    return _require_array("U", (size,), "texts")
 
 
-def _array(
+def _require_array(
     kinds: str,
     sizes: Sequence[str | int],
-    called: str,
-    also: Callable[[Any, Sizes], Any] = lambda value, known: True,
+    noun: str,
+    is_valid: Callable[[Any, Sizes], Any] = lambda value, known: True,
     *,
     half: bool = False,
-) -> Word:
+) -> Condition:
     def fits(value: Any, known: Sizes) -> bool:
         if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
             return False
-        # Solvers do not accept float16.
+        # Reject float16, which the solvers do not accept.
         if kinds == "f" and value.dtype.itemsize < 4 and not half:
             return False
-        same = value.ndim == len(sizes) and all(map(agrees, value.shape, sizes, repeat(known)))
-        return same and bool(also(value, known))
+        has_shape = value.ndim == len(sizes) and all(
+            map(matches_size, value.shape, sizes, repeat(known))
+        )
+        return has_shape and bool(is_valid(value, known))
 
     shape = ", ".join(str(size) for size in sizes)
-    return Word(fits, f"{called} of shape ({shape}{',' * (len(sizes) == 1)})")
+    return Condition(fits, f"{noun} of shape ({shape}{',' * (len(sizes) == 1)})")
 
 
-def agrees(n: int, size: str | int, known: Sizes) -> bool:
+def matches_size(n: int, size: str | int, sizes: Sizes) -> bool:
     """Return True if n equals the recorded size; record a named size the first time."""
-    return n == (known.setdefault(size, n) if isinstance(size, str) else size)
+    return n == (sizes.setdefault(size, n) if isinstance(size, str) else size)
 
 
 # ---------------------------------------------------------------------- single values
 
 
-def whole(size: str | None = None, *, low: int = 0, most: str | None = None) -> Word:
-    """Require an integer that equals the named size, or lies between ``low`` and ``most``."""
+def integer_value(
+    size: str | None = None, *, low: int = 0, max_size: str | None = None
+) -> Condition:
+    """Require an integer that equals ``size``, or lies between ``low`` and ``max_size``."""
 
     def fits(value: Any, known: Sizes) -> bool:
         if type(value) is not int or not low <= value < 2**31:
             return False
-        enough = most is None or value <= known[most]
-        return enough and (size is None or agrees(value, size, known))
+        is_small_enough = max_size is None or value <= known[max_size]
+        return is_small_enough and (size is None or matches_size(value, size, known))
 
-    called = f"the count {size}" if size else f"a count from {low}"
-    return Word(fits, called + (f" to {most}" if most else ""))
+    description = f"the count {size}" if size else f"a count from {low}"
+    return Condition(fits, description + (f" to {max_size}" if max_size else ""))
 
 
-def number(low: float = -math.inf, high: float = math.inf, *, open_low: bool = False) -> Word:
+def number(low: float = -math.inf, high: float = math.inf, *, open_low: bool = False) -> Condition:
     """Require a finite float between inclusive bounds; ``open_low`` excludes the lower one."""
 
     def fits(value: Any, _: Sizes) -> bool:
-        above = isinstance(value, float) and (value > low if open_low else value >= low)
-        return above and value <= high and math.isfinite(value)
+        is_above = isinstance(value, float) and (value > low if open_low else value >= low)
+        return is_above and value <= high and math.isfinite(value)
 
-    least = f" {'above' if open_low else 'from'} {low}" if low > -math.inf else ""
-    return Word(fits, f"a number{least}{f' to {high}' if high < math.inf else ''}")
+    lower_text = f" {'above' if open_low else 'from'} {low}" if low > -math.inf else ""
+    return Condition(fits, f"a number{lower_text}{f' to {high}' if high < math.inf else ''}")
 
 
-def choice(*texts: str) -> Word:
+def choice(*texts: str) -> Condition:
     """Require one of several strings."""
-    return Word(
+    return Condition(
         lambda value, _: isinstance(value, str) and value in texts,
         " or ".join(repr(text) for text in texts),
     )
 
 
 #: Any value that a file can store.
-anything = Word(lambda value, _: True, "anything")
+any_value = Condition(lambda value, _: True, "anything")
 #: Any text.
-text = Word(lambda value, _: isinstance(value, str), "text")
+text = Condition(lambda value, _: isinstance(value, str), "text")
 #: True or False.
-flag = Word(lambda value, _: type(value) is bool, "True or False")
+flag = Condition(lambda value, _: type(value) is bool, "True or False")
 #: The shape of a tensor.
-shape_word = Word(lambda value, _: is_shape(value), "a tuple of positive integers")
+shape_value = Condition(lambda value, _: is_shape(value), "a tuple of positive integers")
 #: The dtype of stored numbers.
-float_type = Word(
+float_type = Condition(
     lambda value, _: isinstance(value, np.dtype) and value in (np.float32, np.float64),
     "float32 or float64",
 )
@@ -183,102 +189,110 @@ def is_shape(value: Any) -> bool:
     )
 
 
-# ---------------------------------------------------------------------- parts and lists
+# ---------------------------------------------------------------------- objects and lists
 
 
-def object_of(*types: type, **sizes: str) -> Word:
+def object_of(*types: type, **sizes: str) -> Condition:
     """Require an object of one of the types; ``q="p"`` means that its size q equals size p here."""
 
     def fits(value: Any, known: Sizes) -> bool:
         if not isinstance(value, types):
             return False
-        inner = check_state(value) if sizes else {}
+        inner_sizes = check_state(value) if sizes else {}
         return all(
-            theirs in inner and agrees(inner[theirs], ours, known) for theirs, ours in sizes.items()
+            inner_size in inner_sizes and matches_size(inner_sizes[inner_size], outer_size, known)
+            for inner_size, outer_size in sizes.items()
         )
 
     names = " or ".join(kind.__name__ for kind in types)
-    agree = " and ".join(f"{theirs} = {ours}" for theirs, ours in sizes.items())
-    return Word(fits, f"{names}{' with ' * bool(sizes)}{agree}", types=types)
+    relations = " and ".join(
+        f"{inner_size} = {outer_size}" for inner_size, outer_size in sizes.items()
+    )
+    return Condition(fits, f"{names}{' with ' * bool(sizes)}{relations}", types=types)
 
 
-def list_of(word: Word, size: str) -> Word:
+def list_of(condition: Condition, size: str) -> Condition:
     """Require a list of length ``size`` whose items all meet a condition."""
-    return Word(
+    return Condition(
         lambda value, sizes: (
             type(value) is list
-            and agrees(len(value), size, sizes)
-            and all(word.fits(item, sizes) for item in value)
+            and matches_size(len(value), size, sizes)
+            and all(condition.fits(item, sizes) for item in value)
         ),
-        f"a list of {size}, each {word.description}",
-        types=word.types,
+        f"a list of {size}, each {condition.description}",
+        types=condition.types,
     )
 
 
-def none_or(word: Word) -> Word:
+def none_or(condition: Condition) -> Condition:
     """Allow None in addition to a condition."""
-    return word._replace(
-        fits=lambda value, sizes: value is None or word.fits(value, sizes),
-        description=f"None or {word.description}",
+    return condition._replace(
+        fits=lambda value, sizes: value is None or condition.fits(value, sizes),
+        description=f"None or {condition.description}",
     )
 
 
-def optional(word: Word) -> Word:
+def optional(condition: Condition) -> Condition:
     """Allow the attribute to be missing."""
-    return word._replace(needed=False)
+    return condition._replace(is_required=False)
 
 
 # ---------------------------------------------------------------------- reading
 
 
-def state_of(kind: type) -> State | None:
+def get_state(kind: type) -> State | None:
     """Return the combined declaration of a class and its bases, or None if there is none."""
-    whole = None
+    combined = None
     for base in reversed(kind.__mro__):
-        said = vars(base).get("state")
-        if isinstance(said, State):
-            whole = whole or State()
-            whole = State(
-                {**whole.words, **said.words},
-                said.fitted or whole.fitted,
-                whole.rows if said.rows is None else said.rows,
-                {**whole.needs, **said.needs},
+        own_state = vars(base).get("state")
+        if isinstance(own_state, State):
+            combined = combined or State()
+            combined = State(
+                {**combined.conditions, **own_state.conditions},
+                own_state.fitted or combined.fitted,
+                combined.rows if own_state.rows is None else own_state.rows,
+                {**combined.fit_conditions, **own_state.fit_conditions},
             )
-    return whole
+    return combined
 
 
 def check_state(item: Any) -> Sizes:
     """Return the sizes of an object's attributes; raise a ``ValueError`` if one is invalid."""
-    state, sizes = state_of(type(item)), Sizes()
+    state, sizes = get_state(type(item)), Sizes()
     if state is None:
         return sizes
-    # Use vars: reading a fitted attribute would make a learner with statistics solve.
-    held = vars(item)
-    check_words(held, state.needs, sizes)
-    if state.fitted is None or state.fitted in held:
-        check_words(held, state.words, sizes)
+    # Use vars, because reading a fitted attribute can start the solver of a learner.
+    attributes = vars(item)
+    check_conditions(attributes, state.fit_conditions, sizes)
+    if state.fitted is None or state.fitted in attributes:
+        check_conditions(attributes, state.conditions, sizes)
         item._check_state(sizes)
     return sizes
 
 
-def check_words(held: Mapping[str, Any], words: Mapping[str, Word], sizes: Sizes) -> None:
+def check_conditions(
+    attributes: Mapping[str, Any], conditions: Mapping[str, Condition], sizes: Sizes
+) -> None:
     """Raise a ``ValueError`` for the first attribute that is missing or invalid."""
-    for name, word in words.items():
-        if name in held or word.needed:
+    for name, condition in conditions.items():
+        if name in attributes or condition.is_required:
             known = dict(sizes)
-            if name not in held or not word.fits(held[name], sizes):
-                raise ValueError(f"{name} must be {word.description}{_found(held, name, known)}.")
+            if name not in attributes or not condition.fits(attributes[name], sizes):
+                raise ValueError(
+                    f"{name} must be {condition.description}"
+                    f"{_describe_value(attributes, name, known)}."
+                )
 
 
-def need(condition: Any, otherwise: str) -> None:
+def check_that(condition: Any, message: str) -> None:
     """Raise a ``ValueError`` unless the condition holds."""
     if not condition:
-        raise ValueError(otherwise)
+        raise ValueError(message)
 
 
-def n_training_rows(item: Any) -> int | None:
+def count_stored_rows(item: Any) -> int | None:
     """Return the number of training rows that an object contains; None if it is not declared."""
-    state = state_of(type(item))
+    state = get_state(type(item))
     if state is None or state.rows is None:
         return None
     if state.fitted is not None and state.fitted not in vars(item):
@@ -289,13 +303,17 @@ def n_training_rows(item: Any) -> int | None:
     return rows if isinstance(rows, int) else len(rows)
 
 
-def _found(held: Mapping[str, Any], name: str, known: Sizes) -> str:
-    where = f", where {', '.join(f'{n} = {size}' for n, size in known.items())}" if known else ""
-    if name not in held:
-        return f"{where}; it is missing"
-    value = held[name]
+def _describe_value(attributes: Mapping[str, Any], name: str, known: Sizes) -> str:
+    known_text = (
+        f", where {', '.join(f'{n} = {size}' for n, size in known.items())}" if known else ""
+    )
+    if name not in attributes:
+        return f"{known_text}; it is missing"
+    value = attributes[name]
     if isinstance(value, np.ndarray):
         span = f" from {value.min()} to {value.max()}" if value.dtype == int and value.size else ""
-        return f"{where}; found {value.dtype} of shape {value.shape}{span}"
-    shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
-    return f"{where}; found {shown if len(shown) <= 60 else f'{shown[:57]}...'}"
+        return f"{known_text}; found {value.dtype} of shape {value.shape}{span}"
+    value_text = (
+        repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
+    )
+    return f"{known_text}; found {value_text if len(value_text) <= 60 else f'{value_text[:57]}...'}"

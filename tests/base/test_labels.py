@@ -7,7 +7,7 @@ import pytest
 from quick import quick
 
 from nearfar import all_estimators
-from nearfar.labels import encode_labels, label_array
+from nearfar.labels import encode_labels, make_label_array
 from nearfar.summaries.class_statistics import ClassStatistics
 
 HASHES = np.array([5, 2**63 + 11, 2**64 - 3], dtype=np.uint64)
@@ -50,7 +50,7 @@ def test_python_numbers_take_the_kind_that_holds_them():
     given = np.array([5, 2**63 + 11, True], dtype=object)
     assert encode_labels(given)[0].dtype == np.uint64
     assert encode_labels(np.array([-5, 7], dtype=object))[0].dtype == np.int64
-    assert label_array([]).size == 0 and label_array(["a"]).dtype.kind == "U"
+    assert make_label_array([]).size == 0 and make_label_array(["a"]).dtype.kind == "U"
 
 
 @pytest.mark.parametrize("large", [[5, 2**64], [-1, 2**63], [-(2**63) - 1, 0]])

@@ -1,4 +1,4 @@
-"""The contract, for every estimator that the rooms hold."""
+"""Common checks of every estimator of the library."""
 
 import traceback
 from unittest import SkipTest
@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from nearfar import all_estimators
-from nearfar.contract import checks
+from nearfar.contract import iterate_checks
 
 ESTIMATORS = [quick(name) for name in all_estimators()]
 every_estimator = pytest.mark.parametrize(
@@ -21,29 +21,33 @@ every_estimator = pytest.mark.parametrize(
 
 
 def run(estimator, checks, expected_failures=()):
-    """One test for each would take as long again to hand out as to run."""
+    """Run all checks in one test, because distributing one test per check would take as long."""
     failed = {}
-    for called, check in checks:
+    for check_name, check in checks:
         try:
             check(estimator)
         except SkipTest:
             continue
         except Exception:
-            failed[called] = traceback.format_exc()
-    told = [f"{name}:\n{text}" for name, text in failed.items() if name not in expected_failures]
-    assert not told, "\n".join(told)
+            failed[check_name] = traceback.format_exc()
+    messages = [
+        f"{name}:\n{text}" for name, text in failed.items() if name not in expected_failures
+    ]
+    assert not messages, "\n".join(messages)
 
 
 @every_estimator
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_contract(estimator):
     name = type(estimator).__name__
-    found = [(check.func.__name__, check) for _, check in estimator_checks_generator(estimator)]
-    assert found  # of sets and tensors it only asks whether they can be cloned
+    named_checks = [
+        (check.func.__name__, check) for _, check in estimator_checks_generator(estimator)
+    ]
+    assert named_checks  # of sets and tensors it only asks whether they can be cloned
     left_out = INHERITED if name in near_twins() else ()
     run(
         estimator,
-        [(called, check) for called, check in found if called not in left_out],
+        [(check_name, check) for check_name, check in named_checks if check_name not in left_out],
         EXPECTED_FAILURES.get(name, ()),
     )
 
@@ -52,7 +56,7 @@ def test_scikit_learn_contract(estimator):
 @pytest.mark.filterwarnings("ignore")
 def test_nearfar_contract(estimator):
     left_out = INHERITED_OF_OURS if type(estimator).__name__ in near_twins() else ()
-    run(estimator, [each for each in checks(estimator) if each[0] not in left_out])
+    run(estimator, [item for item in iterate_checks(estimator) if item[0] not in left_out])
 
 
 @pytest.mark.slow
@@ -60,10 +64,10 @@ def test_nearfar_contract(estimator):
 @pytest.mark.filterwarnings("ignore")
 def test_nearfar_contract_that_twins_inherit(name):
     estimator = quick(name)
-    run(estimator, [each for each in checks(estimator) if each[0] in INHERITED_OF_OURS])
+    run(estimator, [item for item in iterate_checks(estimator) if item[0] in INHERITED_OF_OURS])
 
 
-def test_all_that_failed_is_told():
+def test_all_failures_are_reported():
     def fails(estimator):
         raise AssertionError(f"{estimator} is refused")
 

@@ -38,7 +38,7 @@ from nearfar.solvers.gaussian_divergences import (
     make_averaged_objective,
 )
 from nearfar.solvers.subspaces import Interrupted, find_orthonormal_basis, projector_distance
-from nearfar.summaries.class_gaussians import class_gaussians
+from nearfar.summaries.class_gaussians import fit_class_gaussians
 
 
 def gaussian_score_error(Z, y):
@@ -207,7 +207,7 @@ def test_a_vanished_divergence_leaves_values_and_derivatives_finite():
 
 def family_of(X, y):
     statistics = ClassStatistics().partial_fit(X, y)
-    return class_gaussians(statistics, "auto")
+    return fit_class_gaussians(statistics, "auto")
 
 
 @pytest.mark.parametrize("convention", ["exact", "unnormalized"])
@@ -592,7 +592,7 @@ def test_without_shrinkage_the_objective_has_no_bound():
 def test_number_of_shrinkage_is_towards_the_identity_of_equal_trace():
     X, y = classes(c=3, n=30, p=4)
     statistics = ClassStatistics().partial_fit(X, y)
-    gaussians = class_gaussians(statistics, 0.2)
+    gaussians = fit_class_gaussians(statistics, 0.2)
     T = gaussians.basis
     level = np.trace(statistics.covariance()) / 4
     for k, label in enumerate(statistics.classes):
@@ -607,7 +607,7 @@ def test_thin_classes_give_what_square_matrices_give():
     X, y = classes(c=6, n=6, p=30)
     thin = ClassStatistics().partial_fit(X, y)
     square = ClassStatistics(storage="dense").partial_fit(X, y)
-    one, other = class_gaussians(thin, "auto"), class_gaussians(square, "auto")
+    one, other = fit_class_gaussians(thin, "auto"), fit_class_gaussians(square, "auto")
     U = np.random.default_rng(0).normal(size=(30, 2))
     ends = [
         kullback_leibler.values(g.family.project(np.linalg.lstsq(g.basis, U, rcond=None)[0]))

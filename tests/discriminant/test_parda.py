@@ -29,7 +29,7 @@ from nearfar.discriminant.pareto_objectives import (
 )
 from nearfar.discriminant.subspace_errors import make_sample_error
 from nearfar.solvers.subspaces import find_orthonormal_basis
-from nearfar.summaries.whitening import leading_axes
+from nearfar.summaries.whitening import find_leading_axes
 
 PAIRINGS = ["one_vs_one", "one_vs_all"]
 SCALARIZATIONS = ["weighted_sum", "l_delta"]
@@ -653,7 +653,7 @@ def test_shrinkage_is_the_same_for_rows_kept_as_rows():
 def test_the_leading_axes_of_few_rows_are_those_of_their_singular_value_decomposition():
     X = np.random.default_rng(0).normal(size=(40, 200)) * np.geomspace(1, 1e-3, 200)
     statistics = ClassStatistics().partial_fit(X, np.arange(40) % 4)
-    axes = leading_axes(statistics, 6)
+    axes = find_leading_axes(statistics, 6)
     wanted = np.linalg.svd(X - X.mean(axis=0))[2][:6]
     np.testing.assert_allclose(axes.T @ axes, np.eye(6), atol=1e-12)
     assert span_distance(axes.T, wanted) < 1e-10

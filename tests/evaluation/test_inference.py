@@ -13,7 +13,7 @@ from nearfar.evaluation.inference import (
     estimate_from_rows,
     estimate_required_rows,
 )
-from nearfar.words import p_text, points, seconds_text
+from nearfar.words import format_p_value, format_points, format_seconds
 
 
 def test_the_corrected_variance_is_that_of_nadeau_and_bengio():
@@ -321,12 +321,12 @@ def test_untuned_a_learner_must_beat_every_standard_distance():
 @pytest.mark.parametrize(
     ("function", "value", "text"),
     [
-        (points, -0.0005, "−0.05"),
-        (points, 0.0, "0.0"),
-        (p_text, 0.05001, "0.0500"),
-        (p_text, 1.0, "1.000"),
-        (seconds_text, 0.0, "0 s"),
-        (seconds_text, 61.4, "61 s"),
+        (format_points, -0.0005, "−0.05"),
+        (format_points, 0.0, "0.0"),
+        (format_p_value, 0.05001, "0.0500"),
+        (format_p_value, 1.0, "1.000"),
+        (format_seconds, 0.0, "0 s"),
+        (format_seconds, 61.4, "61 s"),
     ],
 )
 def test_numbers_in_words(function, value, text):

@@ -15,7 +15,7 @@ from nearfar.large_margin.triplet_loss import compute_full_loss
 @pytest.fixture(scope="module")
 def compiled():
     pytest.importorskip("numba", exc_type=ImportError)
-    found = extras.kernels("nearfar.large_margin._kernels")
+    found = extras.import_kernels("nearfar.large_margin._kernels")
     assert found is not None
     return found
 
@@ -112,6 +112,8 @@ def test_without_numba_arrays_serve(monkeypatch):
     X, y, _, _ = rows_of_classes(120, 5, seed=4)
     wanted = LMNN(n_passes=1).fit(X, y).components_
     monkeypatch.setattr("nearfar.large_margin.working_set.MIN_COMPILED_SIZE", 1)
-    monkeypatch.setattr("nearfar.large_margin.working_set.kernels", extras.kernels.__wrapped__)
+    monkeypatch.setattr(
+        "nearfar.large_margin.working_set.kernels", extras.import_kernels.__wrapped__
+    )
     monkeypatch.setitem(sys.modules, "numba", None)  # to import it raises
     np.testing.assert_array_equal(LMNN(n_passes=1).fit(X, y).components_, wanted)

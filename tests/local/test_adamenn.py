@@ -128,7 +128,7 @@ def test_weights_neighbours_and_votes_are_those_of_a_loop(options):
 def test_left_out_a_row_takes_no_part_in_its_own_weights(options):
     X, y, rule, same = case(options)
     rows = rule._rows()
-    (weights,) = rule._by_block(rows, None, lambda b: (rule._metrics(rows, b).diagonals(),))
+    (weights,) = rule._by_block(rows, None, lambda b: (rule._metrics(rows, b).get_diagonals(),))
     _, found = rule._nearest(None, 3)
     for i in range(0, len(X), 5):
         w, _, near = compute_expected(X, y, X[i], own=i, **same)
@@ -142,7 +142,7 @@ def test_lists_of_all_rows_can_lose_one():
         n_average_neighbors=12, n_region_neighbors=12, n_slab_neighbors=12, n_posterior_neighbors=12
     ).fit(X, y)
     rows = rule._rows()
-    (weights,) = rule._by_block(rows, None, lambda b: (rule._metrics(rows, b).diagonals(),))
+    (weights,) = rule._by_block(rows, None, lambda b: (rule._metrics(rows, b).get_diagonals(),))
     sizes = {"k0": 11, "k1": 11, "k2": 11, "slab": 11}
     for i in range(12):
         w, _, _ = compute_expected(

@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_wine, make_classification
 
 from nearfar import DANNClassifier, KNNClassifier
-from nearfar.summaries.local_scatters import window_size
+from nearfar.summaries.local_scatters import choose_window_size
 
 T6 = np.array([[0.0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]])
 T6_LABELS = np.array([-1, -1, -1, 1, 1, 1])
@@ -65,10 +65,10 @@ def test_anchors_on_six_points():
     wanted = [[33.48870392, 2.98929845], [2.98929845, 1.09512485]]
     np.testing.assert_allclose(dann.metric_at([[2, 2], [0, 9]]), [wanted, wanted], rtol=1e-8)
     rows = dann._rows()
-    queries = rows.queries(np.array([[2.0, 2.0]]))
-    window = rows.window(queries, type(dann._metrics(rows, queries)).euclidean(1, 2), 6)
+    queries = rows.make_queries(np.array([[2.0, 2.0]]))
+    window = rows.find_window(queries, type(dann._metrics(rows, queries)).euclidean(1, 2), 6)
     np.testing.assert_allclose(
-        window.tricube()[0],
+        window.compute_tricube_weights()[0],
         [0, 0.1294729, 0.27014565, 0.87319054, 0.1294729, 0.66992188],
         atol=1e-8,
     )
@@ -222,7 +222,7 @@ def test_bad_sizes_are_named():
 
 
 def test_default_size():
-    assert window_size(178, 13, 3) == 160
-    assert window_size(8000, 16, 26) == 1600
-    assert window_size(40, 13, 3) == 40
-    assert window_size(200, 2, 2) == 50
+    assert choose_window_size(178, 13, 3) == 160
+    assert choose_window_size(8000, 16, 26) == 1600
+    assert choose_window_size(40, 13, 3) == 40
+    assert choose_window_size(200, 2, 2) == 50

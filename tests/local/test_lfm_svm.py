@@ -126,7 +126,7 @@ def test_boundary_points_lie_on_it_and_gradients_are_slopes():
         rows = rule._rows()
         points, found = rule.boundary_points(X)
         assert found.all()
-        Z = rows.queries(points).standard
+        Z = rows.make_queries(points).standard
         assert np.abs(rule.svc_.decision_function(Z)).max() < 1e-9
         slopes = rule.svc_.gradients(Z)[1]
         for i in range(3):

@@ -92,27 +92,29 @@ def make_rows_and_metrics(n=60, b=7, p=4, seed=0):
 def test_search_is_that_of_all_differences(kind):
     rows, queries, metrics = make_rows_and_metrics()
     metric = metrics[kind]
-    distances, found = rows.nearest(rows.queries(queries), metric, 9)
-    window = rows.window(rows.queries(queries), metric, 9)
-    for i, matrix in enumerate(metric.matrices()):
-        apart = (rows.given - queries[i]) / rows.scale
+    distances, found = rows.find_nearest(rows.make_queries(queries), metric, 9)
+    window = rows.find_window(rows.make_queries(queries), metric, 9)
+    for i, matrix in enumerate(metric.to_matrices()):
+        apart = (rows.X - queries[i]) / rows.scale
         squares = [float(u @ matrix @ u) for u in apart]
         order = np.argsort(np.round(squares, 10), kind="stable")[:9]
         assert found[i].tolist() == order.tolist()
         np.testing.assert_allclose(distances[i] ** 2, np.array(squares)[order], atol=1e-12)
-        assert window.found[i].tolist() == sorted(order)
+        assert window.indices[i].tolist() == sorted(order)
         np.testing.assert_allclose(window.radius[i], squares[order[-1]], atol=1e-12)
     np.testing.assert_allclose(
-        metric.diagonals(), np.einsum("ijj->ij", metric.matrices()), atol=1e-12
+        metric.get_diagonals(), np.einsum("ijj->ij", metric.to_matrices()), atol=1e-12
     )
-    assert (np.linalg.norm(metric.matrices(), 2, axis=(1, 2)) <= metric.sizes() + 1e-12).all()
+    assert (
+        np.linalg.norm(metric.to_matrices(), 2, axis=(1, 2)) <= metric.bound_eigenvalues() + 1e-12
+    ).all()
 
 
 def test_products_in_blocks_are_the_same(monkeypatch):
     rows, queries, metrics = make_rows_and_metrics()
-    at_once = rows.squared_distances(rows.queries(queries), metrics[0])[0]
+    at_once = rows.compute_squared_distances(rows.make_queries(queries), metrics[0])[0]
     monkeypatch.setattr("nearfar.summaries.local_rows._PRODUCTS", 500)
-    blocks = rows.squared_distances(rows.queries(queries), metrics[0])[0]
+    blocks = rows.compute_squared_distances(rows.make_queries(queries), metrics[0])[0]
     np.testing.assert_allclose(blocks, at_once, atol=1e-12)
 
 
@@ -122,7 +124,7 @@ def test_far_rows_do_not_hide_near_ones():
     given = np.concatenate([random.normal(size=(40, 3)) * 1e-4, [[1e5, 1e5, -1e5]]])
     rows = LocalRows(given, np.zeros(41, np.intp), 1, np.ones(3))
     metric = LocalMetrics(full=np.tile(np.eye(3), (2, 1, 1)))
-    _, found = rows.nearest(rows.queries(given[:2]), metric, 5)
+    _, found = rows.find_nearest(rows.make_queries(given[:2]), metric, 5)
     wanted = np.argsort(((given - given[:2, None]) ** 2).sum(axis=2), axis=1)[:, :5]
     np.testing.assert_array_equal(found, wanted)
 
@@ -163,9 +165,9 @@ def test_explanations_add_up(name):
 def test_both_ways_to_weigh_by_the_tri_cube_agree():
     rows, queries, metrics = make_rows_and_metrics()
     for own in (None, np.arange(7)):
-        asked = rows.queries(queries, own)
-        dense, radius, _ = rows.tricube(asked, metrics[0], 20)
-        window = rows.window(asked, metrics[0], 20)
+        asked = rows.make_queries(queries, own)
+        dense, radius, _ = rows.compute_tricube_weights(asked, metrics[0], 20)
+        window = rows.find_window(asked, metrics[0], 20)
         np.testing.assert_allclose(radius, window.radius, rtol=1e-9)
-        wanted = rows.moments.spread(window.found, window.tricube())
+        wanted = rows.moments.make_dense_weights(window.indices, window.compute_tricube_weights())
         np.testing.assert_allclose(dense, wanted, atol=1e-9)

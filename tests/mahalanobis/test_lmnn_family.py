@@ -31,7 +31,7 @@ from nearfar.large_margin.triplet_loss import compute_full_loss, multiply_laplac
 from nearfar.large_margin.working_set import compute_map_shrinkage
 from nearfar.mahalanobis.lmnn_run import make_initial_map
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import unscaled, whitened
+from nearfar.summaries.whitening import scale_uniformly, whiten_rows
 
 IRIS = load_iris(return_X_y=True)
 WINE = load_wine(return_X_y=True)
@@ -797,7 +797,7 @@ def faces():
     return X, np.repeat(np.arange(3), 10)
 
 
-@pytest.mark.parametrize("coordinates", [whitened, unscaled])
+@pytest.mark.parametrize("coordinates", [whiten_rows, scale_uniformly])
 @pytest.mark.parametrize("kind", ["few rows", "collinear", "constant"])
 def test_coordinates_see_the_span_of_the_rows_and_nothing_else(faces, kind, coordinates):
     X, y = faces
@@ -813,7 +813,7 @@ def test_coordinates_see_the_span_of_the_rows_and_nothing_else(faces, kind, coor
     back = np.linalg.pinv(into.T)
     np.testing.assert_allclose(points @ back.T, centered, atol=1e-9)
     # ... and directions orthogonal to all rows have zero weight.
-    if coordinates is whitened or kind == "few rows":
+    if coordinates is whiten_rows or kind == "few rows":
         off = np.random.default_rng(2).normal(size=X.shape[1])
         off -= np.linalg.pinv(centered) @ (centered @ off)
         np.testing.assert_allclose(off @ into, 0, atol=1e-9 * np.abs(into).max())
@@ -822,7 +822,7 @@ def test_coordinates_see_the_span_of_the_rows_and_nothing_else(faces, kind, coor
 def test_with_few_rows_the_identity_is_the_euclidean_distance(faces):
     X, y = faces
     statistics = ClassStatistics(pooled=True, exact=True).add(X, np.arange(3), y)
-    into, points = whitened(X, statistics)
+    into, points = whiten_rows(X, statistics)
     centered = X - X.mean(axis=0)
     for init in ("identity", np.eye(50)):
         first = make_initial_map(LMNN(init=init), statistics, into, None, stops_early=False)

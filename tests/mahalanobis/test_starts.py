@@ -10,7 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from nearfar import LMNN, MCML, MLKR, NCA
 from nearfar.mahalanobis.starts import Spread, compute_spread, convert_start, make_start_map
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import whitened
+from nearfar.summaries.whitening import whiten_rows
 
 X, Y = load_wine(return_X_y=True)
 STATISTICS = ClassStatistics(pooled=True, exact=True).add(X, np.arange(3), Y)
@@ -142,7 +142,7 @@ def test_lda_needs_means_that_differ():
 @pytest.mark.parametrize("init", NAMES)
 @pytest.mark.parametrize("n_components", [2, None])
 def test_the_coordinates_of_a_solver_change_no_distance(init, n_components):
-    white, points = whitened(X, STATISTICS)
+    white, points = whiten_rows(X, STATISTICS)
     A = start(init, n_components, random_state=0)
     L = convert_start(A, white, square=n_components is None)
     wanted = (X - X.mean(axis=0)) @ A.T

@@ -32,7 +32,7 @@ from nearfar.solvers.unfolding_certificate import certify, certify_eigenvalue
 from nearfar.solvers.unfolding_face import find_face, unfold_on_face
 from nearfar.solvers.unfolding_interior import solve_by_interior_point
 from nearfar.solvers.unfolding_low_rank import solve_low_rank
-from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
+from nearfar.summaries.neighbor_graph import NeighborGraph, link_components
 
 SOLVERS = [solve_by_interior_point, solve_low_rank]
 
@@ -629,7 +629,7 @@ def test_pruning_leaves_no_part_alone():
     X = np.vstack([random.normal(size=(40, 2)), random.normal(size=(40, 2)) + [30, 0]])
     graph = NeighborGraph.from_points(X, n_neighbors=6)
     with pytest.warns(UserWarning, match="2 parts"):
-        linked = linked_graph(graph, X)
+        linked = link_components(graph, X)
     cut = prune_graph(linked)
     # Connected, although a walk rarely crosses the bridge.
     assert cut.connected_components()[0] == 1
@@ -645,7 +645,7 @@ def test_a_link_is_a_single_edge_without_a_clique():
     X[30:] += 500
     graph = NeighborGraph.from_points(X, n_neighbors=4)
     with pytest.warns(UserWarning, match="2 parts"):
-        linked = linked_graph(graph, X)
+        linked = link_components(graph, X)
     own = set(map(tuple, list_clique_pairs(graph).tolist()))
     more = set(map(tuple, list_clique_pairs(linked).tolist())) - own
     assert len(more) == 1 and {i < 30 for i in next(iter(more))} == {True, False}

@@ -53,7 +53,7 @@ from nearfar.solvers.spectral_step import (
     leading_spectrum,
     smallest_eigenpairs,
 )
-from nearfar.summaries.neighbor_graph import distinct_rows, joined_rows, linked_graph
+from nearfar.summaries.neighbor_graph import connect_queries, find_distinct_rows, link_components
 
 T6 = np.array([[0, 0], [1, 0], [0, 2], [2, 1], [3, 0], [3, 3]], float)
 GRAPH_METHODS = [Isomap, LandmarkIsomap, LLE, HessianLLE, LaplacianEigenmaps, LPP, NPE]
@@ -186,7 +186,7 @@ def test_links_are_those_of_the_shortest_tree():
     n_parts, labels = graph.connected_components()
     assert n_parts > 3
     with pytest.warns(UserWarning, match=f"falls into {n_parts} parts"):
-        linked = linked_graph(graph, X)
+        linked = link_components(graph, X)
     assert linked.connected_components()[0] == 1
     added = len(linked.indices) - len(graph.indices)
     assert added == 2 * (n_parts - 1)
@@ -208,7 +208,7 @@ def test_a_connected_graph_stays_what_it_is():
     graph = NeighborGraph.from_points(X, n_neighbors=8)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert linked_graph(graph, X) is graph
+        assert link_components(graph, X) is graph
 
 
 @pytest.mark.parametrize("method", [*GRAPH_METHODS, EigenEmbedding])
@@ -224,7 +224,7 @@ def test_clusters_apart_are_linked_with_a_warning_or_refused(method):
 
 def test_distinct_rows_keep_their_order():
     X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0], [0.0, 1.0], [2.0, 2.0]])
-    kept, where = distinct_rows(X)
+    kept, where = find_distinct_rows(X)
     assert kept.tolist() == [0, 1, 4] and where.tolist() == [0, 1, 0, 1, 2]
 
 
@@ -233,7 +233,7 @@ def test_joined_rows_are_those_of_the_graph_with_the_query_in_it():
     X, queries = rng.normal(size=(50, 2)), rng.normal(size=(5, 2))
     D = cdist(X, X)
     reach = np.sort(D, axis=1)[:, 4]
-    result = joined_rows(X, queries, n_neighbors=4, reach=reach).toarray()
+    result = connect_queries(X, queries, n_neighbors=4, reach=reach).toarray()
     for query, row in zip(queries, result, strict=True):
         with_query = NeighborGraph.from_points(np.vstack([X, query]), n_neighbors=4)
         expected = with_query.symmetrized()[[50]].toarray()[0, :50]

@@ -629,7 +629,9 @@ def test_notes_must_be_json(notes, tmp_path):
 
 
 def test_whether_a_model_can_be_saved_is_known_without_skops(monkeypatch):
-    monkeypatch.setattr(module, "require", lambda *_: 1 / 0)  # Importing skops takes seconds.
+    monkeypatch.setattr(
+        module, "import_optional", lambda *_: 1 / 0
+    )  # Importing skops takes seconds.
     module.check_savable(KNNClassifier(LDA()))
     with pytest.raises(ModelFileError, match="estimator is a sklearn"):
         module.check_savable(KNNClassifier(RandomForestClassifier()))
@@ -646,7 +648,7 @@ def test_describe_tells_what_is_in_a_file(tmp_path, monkeypatch):
     save(KNNClassifier(Euclidean()).fit(X, Y), path, metadata=notes)
     # describe needs neither skops nor the model.
     edit(path, "schema.json", lambda _: b"nonsense")
-    monkeypatch.setattr(module, "require", lambda *_: 1 / 0)
+    monkeypatch.setattr(module, "import_optional", lambda *_: 1 / 0)
     says = describe(path)
     assert says["format"] == FORMAT
     assert says["model"] == "nearfar.KNNClassifier"

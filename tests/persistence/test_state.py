@@ -20,24 +20,24 @@ from nearfar.persistence.types import get_listed_types
 from nearfar.state import (
     State,
     check_state,
+    check_that,
     choice,
+    count_stored_rows,
     flag,
     floats,
+    get_state,
     indices,
+    integer_value,
     labels,
     list_of,
-    n_training_rows,
-    need,
     none_or,
     number,
     object_of,
     optional,
-    state_of,
+    strings,
     table,
     text,
-    texts,
     unsigned,
-    whole,
 )
 
 NAMES = list(all_estimators())
@@ -80,16 +80,16 @@ def renamings(kind, what):
 def test_every_estimator_learns_what_it_says(name):
     check_state(all_estimators()[name]())
     model = fitted(name)
-    state = state_of(type(model))
+    state = get_state(type(model))
     assert state.fitted in vars(model)
-    assert len(state.words) > 1, "an estimator says more than how many features it has seen"
+    assert len(state.conditions) > 1, "an estimator says more than how many features it has seen"
     assert check_state(model)["p"] == model.n_features_in_
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_estimators_that_keep_rows_say_how_many(name):
     model = fitted(name)
-    own = n_training_rows(model)
+    own = count_stored_rows(model)
     if model.learner_tags.reads == "instances":
         assert own is not None
     parts = list(walk_components(model, get_listed_types(), name))
@@ -123,7 +123,7 @@ def wrong_values(value):
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_not_as_a_class_says_is_refused(name):
     model = fitted(name)
-    for attribute, word in state_of(type(model)).words.items():
+    for attribute, condition in get_state(type(model)).conditions.items():
         if attribute not in vars(model):
             continue
         for wrong in wrong_values(vars(model)[attribute]):
@@ -131,7 +131,7 @@ def test_what_is_not_as_a_class_says_is_refused(name):
             spoilt.__dict__[attribute] = wrong
             with pytest.raises(ValueError, match=r"must|do not|not |without|twice|more than"):
                 check_state(spoilt)
-        if word.needed and attribute != state_of(type(model)).fitted:
+        if condition.is_required and attribute != get_state(type(model)).fitted:
             spoilt = copy.copy(model)
             del spoilt.__dict__[attribute]
             with pytest.raises(ValueError, match=f"{attribute} must be .*; it is missing"):
@@ -142,8 +142,8 @@ def test_what_is_not_as_a_class_says_is_refused(name):
 def test_sizes_that_do_not_agree_are_refused(name):
     model = fitted(name)
     held = vars(model)
-    words = state_of(type(model)).words
-    arrays = {key: held[key] for key in words if isinstance(held.get(key), np.ndarray)}
+    conditions = get_state(type(model)).conditions
+    arrays = {key: held[key] for key in conditions if isinstance(held.get(key), np.ndarray)}
     refused = set()
     for key, array in arrays.items():
         spoilt = copy.copy(model)
@@ -166,17 +166,17 @@ def test_sizes_that_do_not_agree_are_refused(name):
         (indices("p", low=-1), np.full(4, -1), [np.full(4, -2)]),
         (unsigned("p"), np.zeros(4, dtype=np.uint64), [np.zeros(4, dtype=int)]),
         (labels("c"), np.array(["a", "b", "c"]), [np.zeros(0), ["a", "b", "c"], np.zeros((3, 1))]),
-        (texts("c"), np.array(["a", "b", "c"]), [np.zeros(3), np.array(["a"])]),
-        (whole("p"), 4, [3, 4.0, True, np.int64(4), 2**40]),
-        (whole(low=1, most="p"), 4, [0, 5, "4"]),
+        (strings("c"), np.array(["a", "b", "c"]), [np.zeros(3), np.array(["a"])]),
+        (integer_value("p"), 4, [3, 4.0, True, np.int64(4), 2**40]),
+        (integer_value(low=1, max_size="p"), 4, [0, 5, "4"]),
         (number(0, 1), 0.5, [-0.5, 1.5, np.nan, 1, "0.5", None]),
         (number(0, open_low=True), 1e9, [0.0, np.inf]),
         (choice("a", "b"), "a", ["c", None, ["a"]]),
         (text, "a", [3, None]),
         (flag, True, [1, None, "yes"]),
         (list_of(text, "c"), ["a", "b", "c"], [["a"], ("a", "b", "c"), ["a", "b", 3]]),
-        (none_or(whole("p")), None, [3]),
-        (optional(whole("p")), 4, [None]),
+        (none_or(integer_value("p")), None, [3]),
+        (optional(integer_value("p")), 4, [None]),
         (object_of(LMNN), LMNN(), [LDA(), None, LMNN]),
         (object_of(NeighborGraph, n="c"), NeighborGraph([0, 1, 2, 2], [1, 0], [1.0, 1.0]), [None]),
     ],
@@ -202,19 +202,19 @@ class Thing:
         vars(self).update(held)
 
     def _check_state(self, sizes):
-        need(sizes["n"] != 7, "the size must not be seven.")
+        check_that(sizes["n"] != 7, "the size must not be seven.")
 
 
 class Larger(Thing):
-    state = State({"c": whole(most="n")}, needs={"kernel": text})
+    state = State({"c": integer_value(max_size="n")}, fit_conditions={"kernel": text})
 
 
 def test_subclasses_say_what_comes_on_top():
-    assert list(state_of(Larger).words) == ["a", "b", "c"]
-    assert state_of(Larger).fitted == state_of(Larger).rows == "a"
+    assert list(get_state(Larger).conditions) == ["a", "b", "c"]
+    assert get_state(Larger).fitted == get_state(Larger).rows == "a"
     assert check_state(Larger(kernel="rbf", a=np.zeros(3), c=3)) == {"n": 3}
     assert check_state(Larger(kernel="rbf", c="nothing was learned")) == {}
-    assert (n_training_rows(Larger()), n_training_rows(Larger(a=np.zeros(3)))) == (0, 3)
+    assert (count_stored_rows(Larger()), count_stored_rows(Larger(a=np.zeros(3)))) == (0, 3)
     for held, message in [
         ({"a": np.zeros(3), "c": 1}, "kernel must be text; it is missing"),
         ({"kernel": max}, "kernel must be text; found builtin_function_or_method"),
@@ -224,7 +224,7 @@ def test_subclasses_say_what_comes_on_top():
     ]:
         with pytest.raises(ValueError, match=message):
             check_state(Larger(**held))
-    assert state_of(int) is None
+    assert get_state(int) is None
     assert check_state(3) == {}
 
 

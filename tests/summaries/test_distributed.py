@@ -15,7 +15,7 @@ from scipy import linalg
 from scipy.spatial.distance import pdist
 
 from nearfar import LDA, PCA, RCA, ClassStatistics, all_learners
-from nearfar.summaries.distributed import FAN_IN, is_dask, merged, statistics_of_blocks
+from nearfar.summaries.distributed import FAN_IN, compute_block_statistics, is_dask, merge_summaries
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -352,7 +352,7 @@ def test_bits_depend_on_the_blocks_alone():
 def test_merging_changes_none_of_the_parts():
     parts = [ClassStatistics().partial_fit(X[k::3], Y[k::3]) for k in range(3)]
     before = [part.within_scatter() for part in parts]
-    once, twice = merged(parts), merged(parts)
+    once, twice = merge_summaries(parts), merge_summaries(parts)
     np.testing.assert_array_equal(once.within_scatter(), twice.within_scatter())
     np.testing.assert_array_equal(once.counts, np.bincount(Y))
     for part, scatter in zip(parts, before, strict=True):
@@ -376,7 +376,7 @@ def test_rows_and_labels_of_one_source_are_computed_once(known):
 
 
 def test_statistics_by_class_hold_each_covariance():
-    found = statistics_of_blocks(blocks(X), blocks(Y))
+    found = compute_block_statistics(blocks(X), blocks(Y))
     for label in range(CLASSES):
         expected = np.cov(X[label == Y].T)
         np.testing.assert_allclose(found.covariance(label, ddof=1), expected, rtol=1e-9)

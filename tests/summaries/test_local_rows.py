@@ -24,8 +24,8 @@ def test_rows_are_those_of_differences(kind, size):
     rows = LocalRows(X, np.zeros(400, dtype=np.intp), 1, np.ones(4))
     roots = random.normal(size=(30, 4, 4))
     full = size * (roots @ roots.transpose(0, 2, 1) + 1e-3 * np.eye(4))
-    queries = rows.queries(X[:30], np.arange(30))
-    distances, found = rows.nearest(queries, LocalMetrics(full=full), 6)
+    queries = rows.make_queries(X[:30], np.arange(30))
+    distances, found = rows.find_nearest(queries, LocalMetrics(full=full), 6)
     for i, metric in enumerate(full):
         apart = np.delete(X, i, axis=0) - X[i]
         squares = np.einsum("ij,jk,ik->i", apart, metric, apart)
@@ -38,17 +38,17 @@ def test_rows_are_those_of_differences(kind, size):
 def test_single_precision_serves_where_it_can(monkeypatch):
     random = np.random.default_rng(0)
     asked = []
-    original = LocalRows.squared_distances
+    original = LocalRows.compute_squared_distances
 
     def squared_distances(self, queries, metrics, dtype=np.float64):
         asked.append(np.dtype(dtype).name)
         return original(self, queries, metrics, dtype)
 
-    monkeypatch.setattr(LocalRows, "squared_distances", squared_distances)
+    monkeypatch.setattr(LocalRows, "compute_squared_distances", squared_distances)
     metrics = LocalMetrics(full=np.tile(np.eye(4), (10, 1, 1)))
     for kind in ("gaussian", "outlier"):
         X = rows_of(kind, random)
         rows = LocalRows(X, np.zeros(400, dtype=np.intp), 1, np.ones(4))
-        rows.nearest(rows.queries(X[:10]), metrics, 6)
+        rows.find_nearest(rows.make_queries(X[:10]), metrics, 6)
     assert asked == ["float32", "float32", "float64"]
-    assert local_rows._MAY_BE_NEAR * 6 < 400
+    assert local_rows._MAX_CANDIDATES * 6 < 400

@@ -17,7 +17,7 @@ DIFFERENCES = np.array([POINTS[i] - POINTS[j] for i, j in PAIRS])
 @pytest.fixture(params=["kept", "by rows"])
 def pairs(request, monkeypatch):
     if request.param == "by rows":
-        monkeypatch.setattr(pair_differences, "_KEPT", 0)
+        monkeypatch.setattr(pair_differences, "_MAX_STORED_BYTES", 0)
     found = PairDifferences(POINTS, PAIRS)
     assert (found._differences is None) == (request.param == "by rows")
     return found
@@ -26,23 +26,25 @@ def pairs(request, monkeypatch):
 def test_both_forms_are_what_the_definitions_say(pairs):
     assert pairs.n_pairs == 80
     Z = np.array([L @ d for d in DIFFERENCES])
-    np.testing.assert_allclose(pairs.mapped(L), Z, atol=1e-13)
-    np.testing.assert_allclose(pairs.squared(L), [z @ z for z in Z], atol=1e-12)
+    np.testing.assert_allclose(pairs.map_differences(L), Z, atol=1e-13)
+    np.testing.assert_allclose(pairs.compute_squared_lengths(L), [z @ z for z in Z], atol=1e-12)
     plain = sum(np.outer(d, d) for d in DIFFERENCES)
     np.testing.assert_allclose(pairs.scatter(), plain, rtol=1e-12, atol=1e-12)
     weighted = sum(w * np.outer(d, d) for w, d in zip(WEIGHTS, DIFFERENCES, strict=True))
     np.testing.assert_allclose(pairs.scatter(WEIGHTS), weighted, rtol=1e-12, atol=1e-12)
     pulled = sum(w * np.outer(L @ d, d) for w, d in zip(WEIGHTS, DIFFERENCES, strict=True))
-    np.testing.assert_allclose(pairs.pulled(Z, WEIGHTS), pulled, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        pairs.compute_half_gradient(Z, WEIGHTS), pulled, rtol=1e-12, atol=1e-12
+    )
 
 
 def test_what_is_pulled_is_half_the_gradient(pairs):
     step = 1e-6
 
     def total(L):
-        return float(WEIGHTS @ pairs.squared(L))
+        return float(WEIGHTS @ pairs.compute_squared_lengths(L))
 
-    gradient = 2 * pairs.pulled(pairs.mapped(L), WEIGHTS)
+    gradient = 2 * pairs.compute_half_gradient(pairs.map_differences(L), WEIGHTS)
     for place in np.ndindex(L.shape):
         moved = np.zeros(L.shape)
         moved[place] = step
@@ -52,9 +54,11 @@ def test_what_is_pulled_is_half_the_gradient(pairs):
 
 def test_no_pairs_are_no_trouble():
     none = PairDifferences(POINTS, np.empty((0, 2), int))
-    assert none.n_pairs == 0 and not none.scatter().any() and len(none.squared(L)) == 0
+    assert (
+        none.n_pairs == 0 and not none.scatter().any() and len(none.compute_squared_lengths(L)) == 0
+    )
 
 
 def test_few_pairs_of_many_rows_are_kept(monkeypatch):
-    monkeypatch.setattr(pair_differences, "_KEPT", 0)
+    monkeypatch.setattr(pair_differences, "_MAX_STORED_BYTES", 0)
     assert PairDifferences(POINTS, PAIRS[:30])._differences is not None

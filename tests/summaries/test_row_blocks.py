@@ -5,7 +5,7 @@ import pytest
 
 from nearfar import ClassStatistics
 from nearfar.summaries import class_additions
-from nearfar.summaries.row_moments import Products, even_blocks
+from nearfar.summaries.row_moments import Products, balance_block_size
 
 
 def scatters(X, y, w):
@@ -29,9 +29,9 @@ def laid_out(X, layout):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Use blocks of 7 rows, and windows of two blocks per class."""
-    monkeypatch.setattr(Products, "block_rows", lambda self, X: 7)
-    monkeypatch.setattr(class_additions, "_DEEP", 2)
-    monkeypatch.setattr(class_additions, "_TASK_ROWS", 20)
+    monkeypatch.setattr(Products, "choose_block_rows", lambda self, X: 7)
+    monkeypatch.setattr(class_additions, "_WINDOW_BLOCKS", 2)
+    monkeypatch.setattr(class_additions, "_MAX_TASK_ROWS", 20)
 
 
 @pytest.mark.parametrize("layout", ["as it is", "by columns", "every second"])
@@ -61,7 +61,7 @@ def test_blocks_and_windows_give_what_two_passes_give(
 
 @pytest.mark.parametrize("n_rows", [1, 9, 10, 11, 19, 20, 21, 95, 100])
 def test_blocks_are_of_one_size_and_none_is_short(n_rows):
-    size = even_blocks(n_rows, 10)
+    size = balance_block_size(n_rows, 10)
     n_blocks = -(-n_rows // size)
     assert min(n_rows, 10) <= size < 20
     assert n_rows - (n_blocks - 1) * size > size - n_blocks  # the last one too

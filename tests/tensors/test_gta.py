@@ -210,8 +210,8 @@ def test_an_array_is_read_in_blocks_and_never_copied():
     class Noted(StackScatters):
         largest = 0
 
-        def _deviations(self, centers):
-            for rows, block in super()._deviations(centers):
+        def _iterate_deviations(self, centers):
+            for rows, block in super()._iterate_deviations(centers):
                 Noted.largest = max(Noted.largest, block.nbytes)
                 yield rows, block
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nearfar.app.compare.comparison import NARROW, Comparison, footnotes
 from nearfar.app.progress import FitProgress, Progress, step_words
-from nearfar.extras import require
+from nearfar.extras import import_optional
 
 _VERDICT_STYLE = {"use": "bold green", "keep": "bold cyan", "inconclusive": "bold yellow"}
 
@@ -19,7 +19,7 @@ class LiveProgress(Progress):
     every = 0.25
 
     def __init__(self, budget: float | None) -> None:
-        self._console = require("rich.console", "app").Console(stderr=True)
+        self._console = import_optional("rich.console", "app").Console(stderr=True)
         self._live: Any = None
         self._budget, self._began = budget, monotonic()
         self._rows: dict[str, dict[str, Any]] = {}
@@ -37,7 +37,7 @@ class LiveProgress(Progress):
             name: {"label": label, "role": role, "done": 0, "error": None, "state": ""}
             for name, label, role in methods
         }
-        live = require("rich.live", "app")
+        live = import_optional("rich.live", "app")
         self._live = live.Live(
             self._table(), console=self._console, refresh_per_second=4, transient=True
         )
@@ -81,8 +81,8 @@ class LiveProgress(Progress):
             self._live.update(self._table())
 
     def _table(self) -> Any:
-        table = require("rich.table", "app").Table(box=None, pad_edge=False)
-        bar = require("rich.progress_bar", "app").ProgressBar
+        table = import_optional("rich.table", "app").Table(box=None, pad_edge=False)
+        bar = import_optional("rich.progress_bar", "app").ProgressBar
         spent = monotonic() - self._began
         limit = "" if self._budget is None else f" of {self._budget:g}"
         table.add_column(f"{spent:.0f}{limit} s")
@@ -109,7 +109,7 @@ class LiveFit(FitProgress):
     """A bar that fills as the gap closes, with gap and residual beside it."""
 
     def __init__(self) -> None:
-        self._console = require("rich.console", "app").Console(stderr=True)
+        self._console = import_optional("rich.console", "app").Console(stderr=True)
         self._live: Any = None
         self._label, self._words, self._share = "", "", 0.0
         self._tol: float | None = None
@@ -122,7 +122,7 @@ class LiveFit(FitProgress):
     def begin(self, label: str, n_rows: int, tol: float | None, noun: str = "row") -> None:
         """Start the bar."""
         self._label, self._tol, self._began = label, tol, monotonic()
-        live = require("rich.live", "app")
+        live = import_optional("rich.live", "app")
         self._live = live.Live(
             get_renderable=self._line, console=self._console, refresh_per_second=4, transient=True
         )
@@ -147,8 +147,8 @@ class LiveFit(FitProgress):
             self._live = None
 
     def _line(self) -> Any:
-        grid = require("rich.table", "app").Table.grid(padding=(0, 2))
-        bar = require("rich.progress_bar", "app").ProgressBar
+        grid = import_optional("rich.table", "app").Table.grid(padding=(0, 2))
+        bar = import_optional("rich.progress_bar", "app").ProgressBar
         known = bool(self._words)
         grid.add_row(
             f"[bold]{_plain(self._label)}[/bold]",
@@ -189,7 +189,7 @@ def show_answer(comparison: Comparison, console: Any = None) -> None:
 
 
 def _console() -> Any:
-    return require("rich.console", "app").Console()
+    return import_optional("rich.console", "app").Console()
 
 
 def _line_style(method: dict[str, Any] | None, *, is_head: bool) -> str | None:
@@ -202,5 +202,5 @@ def _line_style(method: dict[str, Any] | None, *, is_head: bool) -> str | None:
 
 
 def _plain(text: str) -> str:
-    escape: Any = require("rich.markup", "app").escape
+    escape: Any = import_optional("rich.markup", "app").escape
     return str(escape(text))

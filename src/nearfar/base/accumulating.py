@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from nearfar.base.estimator import Estimator
 from nearfar.labels import encode_labels
 from nearfar.solvers.subspaces import Interrupted
-from nearfar.state import Sizes, State, float_type, labels, list_of, need, optional, text
+from nearfar.state import Sizes, State, check_that, float_type, labels, list_of, optional, text
 
 
 class Accumulating(Estimator, ABC):
@@ -124,10 +124,10 @@ class Accumulating(Estimator, ABC):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need(
+        check_that(
             {*vars(self).get("_learned", ())} <= vars(self).keys(), "fitted attributes are missing."
         )
-        need(not self._has_statistics or "_dtype" in vars(self), "_dtype is missing.")
+        check_that(not self._has_statistics or "_dtype" in vars(self), "_dtype is missing.")
 
 
 def check_known_classes(labels: NDArray[Any], known_classes: NDArray[Any] | None) -> None:

@@ -17,8 +17,8 @@ from nearfar.base.progress import Callback, open_channel
 from nearfar.base.tags import LearnerTags
 from nearfar.blocks import check_finite_samples
 from nearfar.labels import encode_labels, encode_values
-from nearfar.parameters import Allowed, check_parameter
-from nearfar.state import Sizes, State, optional, whole
+from nearfar.parameters import AllowedValues, check_parameter
+from nearfar.state import Sizes, State, integer_value, optional
 
 
 class Estimator(BaseEstimator):
@@ -27,7 +27,7 @@ class Estimator(BaseEstimator):
     #: Role, input type and supervision of the estimator.
     learner_tags: ClassVar[LearnerTags]
     #: Fitted attributes that a model file must contain, in addition to those of the base classes.
-    state: ClassVar[State] = State({"n_features_in_": optional(whole("p"))})
+    state: ClassVar[State] = State({"n_features_in_": optional(integer_value("p"))})
     #: Names of the class in older model files.
     former_names: ClassVar[Sequence[str]] = ()
     #: Parameters and attributes in older model files: old name to new name.
@@ -43,7 +43,7 @@ class Estimator(BaseEstimator):
     aliases: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     #: The allowed values of each parameter of ``__init__``.
-    parameters: ClassVar[dict[str, Sequence[Allowed]]] = {}
+    parameters: ClassVar[dict[str, Sequence[AllowedValues]]] = {}
 
     #: Function called at each iteration of a long fit, with the iteration number (from 1) and a
     #: dict of its progress. Set it as an attribute: it is not a parameter, so that clones and

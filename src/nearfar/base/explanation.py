@@ -20,7 +20,7 @@ from nearfar.base.relevance import (
     sort_descending,
 )
 from nearfar.base.voter import vote
-from nearfar.extras import require
+from nearfar.extras import import_optional
 
 
 class LocalExplanation:
@@ -208,7 +208,7 @@ class LocalExplanation:
             Columns row, label, neighbor, neighbor_label, distance, feature, relevance, overall (if
             known) and contribution. Requires pandas: ``pip install 'nearfar[app]'``.
         """
-        pandas = require("pandas", "app")
+        pandas = import_optional("pandas", "app")
         q, k, p = self.contributions.shape
         columns = {
             "row": np.repeat(np.arange(q), k * p),
@@ -372,7 +372,10 @@ class LocalExplanation:
             ``pip install 'nearfar[plot]'``.
         """
         row = self._check_row(row)
-        colors, figures = require("matplotlib", "plot"), require("matplotlib.figure", "plot")
+        colors, figures = (
+            import_optional("matplotlib", "plot"),
+            import_optional("matplotlib.figure", "plot"),
+        )
         if axes is None:
             figure = figures.Figure(figsize=(9, 4), layout="constrained")
             axes = figure.subplots(1, 2)

@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.learner import LinearLearner
 from nearfar.notices import warn
-from nearfar.parameters import Allowed, integer, none, random_state
-from nearfar.summaries.pair_differences import differ
+from nearfar.parameters import AllowedValues, integer, none, random_state
+from nearfar.summaries.pair_differences import mask_distinct_pairs
 from nearfar.summaries.supervision import Pairs, Supervision
 
 #: Allowed values of the parameters that control how pairs are drawn from labels.
-PAIR_PARAMETERS: dict[str, list[Allowed]] = {
+PAIR_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_similar": [none, integer(1)],
     "n_dissimilar": [none, integer(1)],
     "random_state": [random_state],
@@ -162,12 +162,12 @@ class PairLearner(GuidedLearner):
                     f"({len(similar)} similar, {len(dissimilar)} dissimilar). To draw {kind} pairs "
                     f"from labels, y must have {requirement}."
                 )
-        if len(similar) and not differ(points, similar, rounding).any():
+        if len(similar) and not mask_distinct_pairs(points, similar, rounding).any():
             raise ValueError(
                 f"Every similar pair of supervision has zero length ({len(similar)} pairs of equal "
                 f"points). {name} needs similar pairs of points that differ."
             )
-        has_length = differ(points, dissimilar, rounding)
+        has_length = mask_distinct_pairs(points, dissimilar, rounding)
         if not has_length.all():
             if not has_length.any() and not len(similar):
                 raise ValueError(

@@ -15,15 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base.kernel_learner import KernelLearner
 from nearfar.base.learner import Learner
-from nearfar.blocks import row_blocks
-from nearfar.parameters import Allowed, instance, integer, none, one_of, random_state, real
+from nearfar.blocks import split_rows
+from nearfar.parameters import AllowedValues, instance, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.state import (
+    Condition,
     Sizes,
     State,
-    Word,
+    check_that,
     floats,
-    need,
     none_or,
     number,
     object_of,
@@ -35,9 +35,9 @@ from nearfar.state import (
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
 #: Allowed kernels other than names. Classes are rejected, and so is the method ``learner.kernel``
 #: of a kernel learner, which would be called pair by pair. Pass the learner itself instead.
-UNNAMED_KERNELS: list[Allowed] = [
+UNNAMED_KERNELS: list[AllowedValues] = [
     instance(KernelLearner, description="a kernel learner such as AlignmentKernelLearner()"),
-    Allowed(
+    AllowedValues(
         lambda value: (
             callable(value)
             and not isinstance(value, type)
@@ -47,7 +47,7 @@ UNNAMED_KERNELS: list[Allowed] = [
     ),
 ]
 #: Allowed values of the kernel parameters.
-KERNEL_PARAMETERS: dict[str, list[Allowed]] = {
+KERNEL_PARAMETERS: dict[str, list[AllowedValues]] = {
     "kernel": [one_of(*KERNELS, "precomputed"), *UNNAMED_KERNELS],
     "gamma": [none, real(0, open_low=True)],
     "degree": [real(0, open_low=True)],
@@ -55,7 +55,7 @@ KERNEL_PARAMETERS: dict[str, list[Allowed]] = {
     "n_directions": [none, integer(1), one_of("auto")],
 }
 #: Allowed values of the parameters of learners that use landmarks, a subset of the training rows.
-LANDMARK_PARAMETERS: dict[str, list[Allowed]] = {
+LANDMARK_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_landmarks": [none, integer(2), one_of("auto")],
     "random_state": [random_state],
 }
@@ -96,8 +96,8 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         },
         fitted="coefficients_",
         rows="_means",
-        needs={
-            "kernel": Word(
+        fit_conditions={
+            "kernel": Condition(
                 lambda value, _: isinstance(value, str | KernelLearner),
                 "a kernel name or a kernel learner (model files cannot store functions)",
             )
@@ -207,7 +207,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
     def _kernel_transform(self, rows: Floats) -> Matrix:
         """Return the coordinates of new points (or of their precomputed kernel values)."""
         mapped = np.empty((len(rows), self.n_directions_))
-        for block in row_blocks(len(rows), 32 * len(self._basis)):
+        for block in split_rows(len(rows), 32 * len(self._basis)):
             mapped[block] = self._coordinates(self._kernel(rows[block]))
         return mapped
 
@@ -218,28 +218,28 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
 
     def _check_state(self, sizes: Sizes) -> None:
         is_precomputed = self._is_precomputed()
-        need(
+        check_that(
             (self._rows is None) == is_precomputed,
             "_rows must be set unless the kernel is precomputed.",
         )
         self._check_learned()
-        need(
+        check_that(
             not is_precomputed or sizes.get("p") == sizes["n"], "the kernel matrix must be square."
         )
         n_directions = vars(self).get("n_directions_")
-        need(
+        check_that(
             type(n_directions) is int and n_directions == sizes["d"],
             "n_directions_ does not match _basis.",
         )
 
     def _check_learned(self) -> None:
         is_computed = not self._is_precomputed() and not self._is_learned()
-        need(
+        check_that(
             (self._gamma is not None) == is_computed,
             "_gamma must be set unless the kernel is precomputed or learned.",
         )
         has_learned_kernel = "kernel_" in vars(self)
-        need(
+        check_that(
             has_learned_kernel == self._is_learned(),
             "kernel_ must be set for a learned kernel only.",
         )
@@ -292,7 +292,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
 
         def compute_values(A: Matrix, B: Matrix) -> Vector:
             if self._is_learned():
-                blocks = row_blocks(len(A), 8 * _PAIR_BLOCK, at_most=_PAIR_BLOCK)
+                blocks = split_rows(len(A), 8 * _PAIR_BLOCK, max_rows=_PAIR_BLOCK)
                 return np.concatenate([np.diag(self._kernel(A[b], B[b])) for b in blocks])
             if callable(self.kernel):
                 return np.array([self.kernel(a, b) for a, b in zip(A, B, strict=True)], float)
@@ -315,7 +315,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
     def _map_by_coefficients(self, rows: Floats) -> Floats:
         """Return Ωk for the centered kernel values k of each point, in the dtype of the rows."""
         mapped = np.empty((len(rows), len(self.coefficients_)), dtype=rows.dtype)
-        for block in row_blocks(len(rows), 32 * self.coefficients_.shape[1]):
+        for block in split_rows(len(rows), 32 * self.coefficients_.shape[1]):
             mapped[block] = self._centered(self._kernel(rows[block])) @ self.coefficients_.T
         return mapped
 
@@ -375,7 +375,7 @@ def convert_to_gamma(size: float) -> float:
 
 def _check_symmetric(K: Matrix) -> None:
     size = max(K.max(), -K.min())
-    for block in row_blocks(len(K), 64 * len(K)):
+    for block in split_rows(len(K), 64 * len(K)):
         if not np.allclose(K[block], K[:, block].T, rtol=1e-6, atol=1e-8 * size):
             raise ValueError(
                 "The kernel matrix is not symmetric. Pass a symmetric kernel matrix or function."
@@ -424,7 +424,7 @@ def _join_stored_rows(remaining: Matrix, places: Indices, stored: Matrix) -> Mat
 
     The contents of a file are checked before memory is allocated.
     """
-    need(
+    check_that(
         isinstance(places, np.ndarray) and places.ndim == 1 and places.dtype.kind == "i",
         "_row_places must be a vector of integers.",
     )
@@ -432,8 +432,8 @@ def _join_stored_rows(remaining: Matrix, places: Indices, stored: Matrix) -> Mat
     is_valid = len(np.unique(stored_places)) == len(stored_places) and stored_places.max(
         initial=-1
     ) < len(stored)
-    need(is_valid, "_row_places contains duplicate or invalid row indices.")
-    need(
+    check_that(is_valid, "_row_places contains duplicate or invalid row indices.")
+    check_that(
         remaining.shape == (len(places) - len(stored_places), stored.shape[1]),
         "_rows does not match _row_places.",
     )

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base.learner import Learner
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.solvers.spectral_step import leading_spectrum
 from nearfar.state import State, floats, table
 
@@ -143,7 +143,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
     def _project(self, rows: Matrix, values: Callable[[Matrix, Matrix], Matrix]) -> Matrix:
         """Multiply kernel values with the directions and subtract the offset."""
         mapped = np.empty((len(rows), self._basis.shape[1]))
-        for block in row_blocks(len(rows), 32 * len(self._rows)):
+        for block in split_rows(len(rows), 32 * len(self._rows)):
             # The directions are orthogonal to constant vectors, so centering each row of kernel
             # values would change nothing.
             mapped[block] = values(rows[block], self._rows) @ self._basis - self._offset

@@ -13,7 +13,7 @@ from nearfar.arrays import Floats
 from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 from nearfar.base.learner import LinearLearner
 from nearfar.base.progress import forward_progress
-from nearfar.parameters import having, none
+from nearfar.parameters import none, object_with
 
 
 class KernelizedLearner(KernelCoordinates):
@@ -32,7 +32,7 @@ class KernelizedLearner(KernelCoordinates):
         **KERNEL_PARAMETERS,
         "estimator": [
             none,
-            having("fit", "transform", description="a learner of the class it kernelizes"),
+            object_with("fit", "transform", description="a learner of the class it kernelizes"),
         ],
     }
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base.estimator import Estimator
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.state import State, floats, optional
 
 
@@ -90,7 +90,7 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         # Rounding the mean to the dtype of X is a common shift, which changes no distance.
         mean = self.mean_.astype(rows.dtype, copy=False) if hasattr(self, "mean_") else None
         mapped = np.empty((len(rows), self._n_features_out), dtype=rows.dtype)
-        for block in row_blocks(len(rows), rows.itemsize * rows.shape[1], at_most=at_most):
+        for block in split_rows(len(rows), rows.itemsize * rows.shape[1], max_rows=at_most):
             mapped[block] = linear(rows[block] if mean is None else rows[block] - mean)
         return mapped
 

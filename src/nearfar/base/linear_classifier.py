@@ -14,14 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.estimator import Estimator
-from nearfar.parameters import Allowed, one_of
-from nearfar.state import Sizes, State, Word, floats, labels, need
+from nearfar.parameters import AllowedValues, one_of
+from nearfar.state import Condition, Sizes, State, check_that, floats, labels
 
 MultiClass = Literal["ovo", "ovr"]
 #: Unit of a ridge: "relative" to the within-class variance, or "absolute" in squared units of X.
 RidgeMode = Literal["relative", "absolute"]
 #: Allowed values of the parameter ``multi_class``.
-MULTI_CLASS: dict[str, list[Allowed]] = {"multi_class": [one_of("ovo", "ovr")]}
+MULTI_CLASS: dict[str, list[AllowedValues]] = {"multi_class": [one_of("ovo", "ovr")]}
 
 
 class TwoClassProblem(NamedTuple):
@@ -54,7 +54,7 @@ def one_or_list(values: Sequence[Any]) -> Any:
     return values[0] if len(values) == 1 else list(values)
 
 
-def for_each_problem(item_check: Word) -> Word:
+def for_each_problem(item_check: Condition) -> Condition:
     """Return a state check for results of :func:`one_or_list`, with one item per problem."""
 
     def fits(value: Any, sizes: Sizes) -> bool:
@@ -97,7 +97,9 @@ class LinearClassifier(ClassifierMixin, Estimator):
         super()._check_state(sizes)
         if "coef_" in vars(self):
             n_problems = len(two_class_problems(sizes["c"], self.multi_class))
-            need(sizes["problems"] == n_problems, "coef_ does not match the number of classes.")
+            check_that(
+                sizes["problems"] == n_problems, "coef_ does not match the number of classes."
+            )
 
     @abstractmethod
     def _check_rows_of(self, X: ArrayLike) -> Matrix:

@@ -16,13 +16,13 @@ from nearfar.base.mapping import A_LEARNER, ThroughLearner
 from nearfar.base.relevance import compute_relevance, get_feature_names
 from nearfar.base.tags import LearnerTags
 from nearfar.base.voter import NeighborVoter, vote
-from nearfar.blocks import effective_threads, map_in_order, row_blocks
-from nearfar.parameters import Allowed, boolean, integer, none, one_of
-from nearfar.state import Sizes, State, floats, need, table
+from nearfar.blocks import map_in_order, resolve_n_threads, split_rows
+from nearfar.parameters import AllowedValues, boolean, integer, none, one_of
+from nearfar.state import Sizes, State, check_that, floats, table
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
 #: Allowed values of the parameters that all local classifiers share.
-LOCAL_PARAMETERS: dict[str, list[Allowed]] = {
+LOCAL_PARAMETERS: dict[str, list[AllowedValues]] = {
     "estimator": A_LEARNER,
     "n_neighbors": [integer(1)],
     "standardize": [boolean],
@@ -54,7 +54,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
         """Return the metric at each query.
 
-        If the queries are training rows (``queries.own``), the metric must not use the row itself.
+        The metric must not use the rows in ``queries.excluded``, for example the query itself.
         """
 
     def _learn(self, rows: LocalRows) -> None:
@@ -64,7 +64,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         self, rows: LocalRows, queries: LocalQueries, k: int
     ) -> tuple[Matrix, Indices]:
         """Return distances and indices of the k nearest rows of each query, nearest first."""
-        return rows.nearest(queries, self._metrics(rows, queries), k)
+        return rows.find_nearest(queries, self._metrics(rows, queries), k)
 
     def _explain_block(
         self, rows: LocalRows, queries: LocalQueries, k: int
@@ -74,9 +74,11 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         The rows are described by the contributions of the features, the distances and the indices.
         """
         metrics = self._metrics(rows, queries)
-        distances, neighbors = rows.nearest(queries, metrics, k)
+        distances, neighbors = rows.find_nearest(queries, metrics, k)
         owner = np.repeat(np.arange(len(queries)), k)
-        contributions = metrics.parts(rows.apart(queries, owner, neighbors.ravel()), owner)
+        contributions = metrics.split_by_feature(
+            rows.compute_differences(queries, owner, neighbors.ravel()), owner
+        )
         return (
             self._relevance(rows, metrics),
             contributions.reshape(*neighbors.shape, -1),
@@ -86,7 +88,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
     def _relevance(self, rows: LocalRows, metrics: LocalMetrics) -> Matrix:
         """Return the relevance of each feature, as defined in `LocalExplanation`."""
-        return compute_relevance(metrics.diagonals(), self.deviations_ / rows.scale)
+        return compute_relevance(metrics.get_diagonals(), self.deviations_ / rows.scale)
 
     # ------------------------------------------------------------------ fit
 
@@ -128,7 +130,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need((self.deviations_ >= 0).all(), "deviations_ must not be negative.")
+        check_that((self.deviations_ >= 0).all(), "deviations_ must not be negative.")
 
     @classmethod
     def grid(cls, X: ArrayLike, y: ArrayLike) -> dict[str, list[Any]]:
@@ -172,14 +174,16 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         """Iterate over blocks of queries, which are the training rows if X is None."""
         if X is None:
             own = np.arange(len(rows)) if own is None else own
-            points = rows.given[own]
+            points = rows.X[own]
         else:
             points = np.ascontiguousarray(self._queries(X), np.float64)
-        n, p = rows.given.shape
-        for block in row_blocks(
-            len(points), 48 * n + 48 * p * p, at_most=self.max_queries_per_block
+        n, p = rows.X.shape
+        for block in split_rows(
+            len(points), 48 * n + 48 * p * p, max_rows=self.max_queries_per_block
         ):
-            yield rows.queries(points[block], None if X is not None or own is None else own[block])
+            yield rows.make_queries(
+                points[block], None if X is not None or own is None else own[block]
+            )
 
     def _by_block(
         self,
@@ -188,7 +192,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         work: Callable[[LocalQueries], tuple[NDArray[Any], ...]],
     ) -> tuple[NDArray[Any], ...]:
         """Apply ``work`` to blocks of queries in threads, and concatenate the results."""
-        results = list(map_in_order(work, self._blocks(rows, X), effective_threads(self.n_jobs)))
+        results = list(map_in_order(work, self._blocks(rows, X), resolve_n_threads(self.n_jobs)))
         return tuple(np.concatenate(arrays) for arrays in zip(*results, strict=True))
 
     def _nearest(self, X: ArrayLike | None, k: int) -> tuple[Matrix, Indices]:
@@ -217,7 +221,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
         rows = self._rows()
         units = np.outer(rows.scale, rows.scale)
         (matrices,) = self._by_block(
-            rows, X, lambda block: (self._metrics(rows, block).matrices() / units,)
+            rows, X, lambda block: (self._metrics(rows, block).to_matrices() / units,)
         )
         return matrices
 

@@ -12,20 +12,20 @@ from sklearn.utils import check_array
 
 from nearfar.arrays import Floats
 from nearfar.base.estimator import Estimator
-from nearfar.parameters import having, none
-from nearfar.state import Sizes, State, Word, agrees, check_state
+from nearfar.parameters import none, object_with
+from nearfar.state import Condition, Sizes, State, check_state, matches_size
 
 #: Allowed values of the parameter ``estimator``.
-A_LEARNER = [none, having("fit", "transform", description="a learner with fit and transform")]
+A_LEARNER = [none, object_with("fit", "transform", description="a learner with fit and transform")]
 
 
 def _has_matching_output(learner: Any, sizes: Sizes) -> bool:
     """Return True if the learner's number of output features matches the stored points."""
     if learner is None:
-        return "p" in sizes and agrees(sizes["p"], "q", sizes)
+        return "p" in sizes and matches_size(sizes["p"], "q", sizes)
     n_outputs = check_state(learner).get("q")
     return hasattr(type(learner), "transform") and (
-        n_outputs is None or agrees(n_outputs, "q", sizes)
+        n_outputs is None or matches_size(n_outputs, "q", sizes)
     )
 
 
@@ -33,7 +33,7 @@ class ThroughLearner(Estimator):
     """Estimator that maps X with ``estimator`` first, or uses X directly if that is None."""
 
     state = State(
-        {"estimator_": Word(_has_matching_output, "a learner that gives q features, or None")},
+        {"estimator_": Condition(_has_matching_output, "a learner that gives q features, or None")},
         fitted="_points",
     )
 

@@ -11,9 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.base.accumulating import Accumulating, check_known_classes
 from nearfar.base.multilinear import AlternatingLearner, factor_check
-from nearfar.state import Sizes, State, flag, list_of, need, object_of, optional, state_of, whole
+from nearfar.state import (
+    Sizes,
+    State,
+    check_that,
+    flag,
+    get_state,
+    integer_value,
+    list_of,
+    object_of,
+    optional,
+)
 from nearfar.summaries.block_scatters import BlockScatters
-from nearfar.summaries.distributed import Blocks, is_dask, without_rows
+from nearfar.summaries.distributed import Blocks, is_dask, make_empty_like
 from nearfar.summaries.mode_scatters import ModeScatters, StackScatters, UncenteredScatters
 from nearfar.summaries.mode_statistics import FULL_SIZE, ModeStatistics
 
@@ -33,7 +43,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         {
             "statistics_": optional(object_of(ModeStatistics)),
             "factors_": optional(list_of(factor_check, "modes")),
-            "n_iter_": optional(whole()),
+            "n_iter_": optional(integer_value()),
             "converged_": optional(flag),
         },
         fitted="tensor_shape_",
@@ -80,7 +90,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         min_samples = 2 if is_centered else 1
         scatters: ModeScatters
         if is_dask(X):
-            self._check_tensors(without_rows(X), reset=True, min_samples=0)
+            self._check_tensors(make_empty_like(X), reset=True, min_samples=0)
             if is_supervised and y is None:
                 self._check_labels(None, 0)
             blocks = BlockScatters(X, y if is_supervised else None, shape=self.tensor_shape_)
@@ -129,7 +139,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
             )
         is_new, is_lazy = not self._has_statistics, is_dask(X)
         T = self._check_tensors(
-            without_rows(X) if is_lazy else X, reset=is_new, min_samples=0 if is_lazy else 1
+            make_empty_like(X) if is_lazy else X, reset=is_new, min_samples=0 if is_lazy else 1
         )
         self._check_size(self.statistics_ if not is_new else None)
         known_classes = self._check_classes(classes)
@@ -139,7 +149,7 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         if is_lazy:
             new_statistics = Blocks(
                 X, y if supervised else None, shape=self.tensor_shape_
-            ).statistics(self._new_statistics())
+            ).compute_statistics(self._new_statistics())
             check_known_classes(new_statistics.classes, known_classes)
             self._keep(
                 new_statistics if is_new else self.statistics_.merge(new_statistics),
@@ -216,13 +226,15 @@ class ModeStatisticsLearner(Accumulating, AlternatingLearner):
         is_unsolved = self._has_statistics and "_learned" not in vars(self)
         if self._has_statistics:
             shape = tuple(self.tensor_shape_)
-            need(self.statistics_.tensor_shape == shape, "statistics_ do not match tensor_shape_.")
-            need("_dtype" in vars(self), "_dtype is missing.")
+            check_that(
+                self.statistics_.tensor_shape == shape, "statistics_ do not match tensor_shape_."
+            )
+            check_that("_dtype" in vars(self), "_dtype is missing.")
         if not is_unsolved:
-            checks = (state_of(type(self)) or self.state).words
+            checks = (get_state(type(self)) or self.state).conditions
             required = {name for name in checks if name.endswith("_")} - _OPTIONAL
             missing = sorted(required - vars(self).keys())
-            need(not missing, f"{missing} are missing.")
+            check_that(not missing, f"{missing} are missing.")
             super()._check_state(sizes)
 
 

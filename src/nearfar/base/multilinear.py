@@ -14,20 +14,20 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base.learner import LinearLearner
 from nearfar.base.progress import report_of
 from nearfar.base.tensor_input import TensorInput
-from nearfar.notices import warn_of_limit
+from nearfar.notices import warn_not_converged
 from nearfar.solvers.mode_subspaces import ModeMatrix, ModeRank, alternate_modes
 from nearfar.solvers.tensor_algebra import kron_rows, project_stack
 from nearfar.state import (
+    Condition,
     Sizes,
     State,
-    Word,
-    agrees,
+    check_that,
     flag,
+    integer_value,
     list_of,
-    need,
+    matches_size,
     optional,
-    shape_word,
-    whole,
+    shape_value,
 )
 
 # Maximum size of a block of rows in bytes, so that the block stays in the cache while it is
@@ -35,7 +35,7 @@ from nearfar.state import (
 _BLOCK_BYTES = 2**21
 
 #: State check for the factor of one mode.
-factor_check = Word(
+factor_check = Condition(
     lambda value, _: (
         isinstance(value, np.ndarray)
         and value.ndim == 2
@@ -57,7 +57,7 @@ class MultilinearLearner(TensorInput, LinearLearner):
     """
 
     state = State(
-        {"factors_": list_of(factor_check, "modes"), "n_components_": optional(shape_word)},
+        {"factors_": list_of(factor_check, "modes"), "n_components_": optional(shape_value)},
         fitted="factors_",
     )
     factors_: list[Floats]
@@ -193,18 +193,21 @@ class MultilinearLearner(TensorInput, LinearLearner):
         super()._check_state(sizes)
         shape = tuple(self.tensor_shape_) if "tensor_shape_" in vars(self) else ()
         matches = tuple(len(U) for U in self.factors_) == shape and prod(shape) == sizes.get("p")
-        need(matches, "factors_ do not match tensor_shape_ and the number of features.")
-        need("n_components_" in vars(self), "n_components_ is missing.")
+        check_that(matches, "factors_ do not match tensor_shape_ and the number of features.")
+        check_that("n_components_" in vars(self), "n_components_ is missing.")
         self._check_components(sizes)
 
     def _check_components(self, sizes: Sizes) -> None:
         """Raise if the shapes of the factors do not match ``n_components_``."""
         n_components = tuple(self.n_components_)
-        need(
+        check_that(
             n_components == tuple(U.shape[1] for U in self.factors_),
             "n_components_ does not match factors_.",
         )
-        need(agrees(self._n_features_out, "q", sizes), "factors_ have a wrong number of columns.")
+        check_that(
+            matches_size(self._n_features_out, "q", sizes),
+            "factors_ have a wrong number of columns.",
+        )
 
 
 class AlternatingLearner(MultilinearLearner):
@@ -214,7 +217,7 @@ class AlternatingLearner(MultilinearLearner):
     :meth:`_learn_modes`.
     """
 
-    state = State({"n_iter_": whole(), "converged_": flag})
+    state = State({"n_iter_": integer_value(), "converged_": flag})
     max_iter: int
     tol: float
 
@@ -256,4 +259,4 @@ class AlternatingLearner(MultilinearLearner):
             # The best solution so far is already stored.
             raise result.interrupt
         if not result.converged:
-            warn_of_limit(type(self).__name__, self.max_iter)
+            warn_not_converged(type(self).__name__, self.max_iter)

@@ -8,12 +8,12 @@ import numpy as np
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base.learner import LinearLearner
-from nearfar.parameters import Allowed, integer, none, one_of
+from nearfar.parameters import AllowedValues, integer, none, one_of
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import leading_axes, moved
+from nearfar.summaries.whitening import center_and_map, find_leading_axes
 
 #: Allowed values of the parameter ``n_pca_components``.
-N_PRINCIPAL: list[Allowed] = [none, one_of("auto"), integer(1)]
+N_PRINCIPAL: list[AllowedValues] = [none, one_of("auto"), integer(1)]
 #: With n_pca_components="auto" and more than AUTO_WIDTH columns, at most AUTO_AXES axes are used,
 #: unless n_components is larger.
 AUTO_WIDTH, AUTO_AXES = 128, 64
@@ -41,11 +41,11 @@ class OnAxes(LinearLearner):
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.zeros(1, np.intp), np.zeros(len(rows), np.intp)
         )
-        axes = leading_axes(
-            statistics, self.n_pca_components_, at_most=self.n_pca_components == "auto"
+        axes = find_leading_axes(
+            statistics, self.n_pca_components_, truncate=self.n_pca_components == "auto"
         )
         self.n_pca_components_ = axes.shape[1]
-        projected = moved(rows, statistics.mean, axes).astype(rows.dtype)
+        projected = center_and_map(rows, statistics.mean, axes).astype(rows.dtype)
         inner = self._make_inner(axes, start_from)
         try:
             inner.fit(projected, *supervision, **fit_params)

@@ -13,7 +13,7 @@ from scipy import linalg
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base.multilinear import MultilinearLearner
 from nearfar.solvers.tensor_algebra import rank_one_gram
-from nearfar.state import Sizes, agrees, need
+from nearfar.state import Sizes, check_that, matches_size
 
 
 class RankOneLearner(MultilinearLearner):
@@ -66,11 +66,14 @@ class RankOneLearner(MultilinearLearner):
 
     def _check_components(self, sizes: Sizes) -> None:
         n_columns = {U.shape[1] for U in self.factors_}
-        need(
+        check_that(
             n_columns == {*self.n_components_} and len(self.n_components_) == 1,
             "atoms are missing.",
         )
-        need(agrees(self._n_features_out, "q", sizes), "factors_ have a wrong number of columns.")
+        check_that(
+            matches_size(self._n_features_out, "q", sizes),
+            "factors_ have a wrong number of columns.",
+        )
 
 
 def flatten_atoms(factors: Sequence[Floats]) -> Matrix:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.voter import compute_vote_fractions
-from nearfar.words import listed
+from nearfar.words import join_names
 
 #: Minimum fraction of the metric that the features covered by the sentence carry together.
 COVERED_FRACTION = 0.5
@@ -163,5 +163,5 @@ def _describe_leading(leading: Indices, names: Sequence[str]) -> str:
     if any("," in name or " and " in name or not name.strip() for name in shown_names):
         shown_names = [f"'{name}'" for name in shown_names]
     n_more = len(leading_names) - len(shown_names)
-    text = listed([*shown_names, *([f"{n_more:,} more"] if n_more else [])], quoted=False)
+    text = join_names([*shown_names, *([f"{n_more:,} more"] if n_more else [])], quoted=False)
     return f"{text} {'carries' if len(leading) == 1 else 'carry'}"

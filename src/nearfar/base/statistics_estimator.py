@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from nearfar.arrays import Floats
 from nearfar.base.accumulating import Accumulating, check_known_classes
 from nearfar.base.estimator import Estimator
-from nearfar.blocks import blas_for
-from nearfar.state import Sizes, State, need, object_of
+from nearfar.blocks import limit_blas_for
+from nearfar.state import Sizes, State, check_that, object_of
 from nearfar.summaries.class_statistics import ClassStatistics, check_weight
-from nearfar.summaries.distributed import is_dask, statistics_of_blocks, without_rows
+from nearfar.summaries.distributed import compute_block_statistics, is_dask, make_empty_like
 
 
 class StatisticsEstimator(Accumulating, Estimator):
@@ -111,7 +111,7 @@ class StatisticsEstimator(Accumulating, Estimator):
         """Validate rows. For dask, check only properties that are known before the computation."""
         if not is_dask(X):
             return self._check_X(X, reset=reset, min_samples=min_samples, finite=False)
-        self._check_X(without_rows(X), reset=reset, min_samples=0)
+        self._check_X(make_empty_like(X), reset=reset, min_samples=0)
         return X
 
     def _fit_with(self, accumulate: Callable[..., Self]) -> Self:
@@ -153,7 +153,9 @@ class StatisticsEstimator(Accumulating, Estimator):
         if self.learner_tags.supervised and y is None:
             self._check_labels(None, 0)
         labels = y if self.learner_tags.supervised else None
-        statistics = statistics_of_blocks(X, labels, sample_weight, pooled=self.pooled_statistics)
+        statistics = compute_block_statistics(
+            X, labels, sample_weight, pooled=self.pooled_statistics
+        )
         check_known_classes(statistics.classes, known_classes)
         dtype = np.float32 if statistics.precision > np.finfo(np.float64).eps else np.float64
         is_fitted = self.__sklearn_is_fitted__()
@@ -185,7 +187,7 @@ class StatisticsEstimator(Accumulating, Estimator):
                 "X contains no rows to learn from: every sample_weight is zero, or supervision "
                 "puts no point into a chunklet."
             )
-        with blas_for(10.0 * self.statistics_.n_features**3):
+        with limit_blas_for(10.0 * self.statistics_.n_features**3):
             self._learn_from(self.statistics_)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -194,4 +196,4 @@ class StatisticsEstimator(Accumulating, Estimator):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         matches = self.statistics_.n_features in (0, sizes.get("p"))
-        need(matches, "statistics_ do not match the number of features.")
+        check_that(matches, "statistics_ do not match the number of features.")

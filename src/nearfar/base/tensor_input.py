@@ -12,18 +12,20 @@ from scipy import sparse
 from nearfar.arrays import Floats
 from nearfar.base.estimator import Estimator
 from nearfar.blocks import check_finite_samples
-from nearfar.parameters import Allowed, none
-from nearfar.state import State, is_shape, optional, shape_word
+from nearfar.parameters import AllowedValues, none
+from nearfar.state import State, is_shape, optional, shape_value
 
 #: Allowed values of the parameter ``tensor_shape``.
-TENSOR_PARAMETERS: dict[str, list[Allowed]] = {
-    "tensor_shape": [none, Allowed(is_shape, shape_word.description)],
+TENSOR_PARAMETERS: dict[str, list[AllowedValues]] = {
+    "tensor_shape": [none, AllowedValues(is_shape, shape_value.description)],
 }
 #: Allowed values of the parameter ``n_components`` of a multilinear map.
 N_COMPONENTS_OF_MODES = [
     none,
-    Allowed(lambda value: is_shape([value]) and not isinstance(value, bool), "an integer from 1"),
-    Allowed(is_shape, f"{shape_word.description}, one per mode"),
+    AllowedValues(
+        lambda value: is_shape([value]) and not isinstance(value, bool), "an integer from 1"
+    ),
+    AllowedValues(is_shape, f"{shape_value.description}, one per mode"),
 ]
 
 
@@ -34,7 +36,7 @@ class TensorInput(Estimator):
     None, flat rows are vectors, that is, tensors of order one.
     """
 
-    state = State({"tensor_shape_": optional(shape_word)})
+    state = State({"tensor_shape_": optional(shape_value)})
     tensor_shape: tuple[int, ...] | None
     tensor_shape_: tuple[int, ...]
 

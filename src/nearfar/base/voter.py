@@ -15,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.base.estimator import Estimator
-from nearfar.blocks import row_blocks
-from nearfar.parameters import Allowed, integer, one_of
+from nearfar.blocks import split_rows
+from nearfar.parameters import AllowedValues, integer, one_of
 from nearfar.state import Sizes, State, indices, labels
 
 #: Allowed values of the parameters of a vote.
-VOTE_PARAMETERS: dict[str, list[Allowed]] = {
+VOTE_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_neighbors": [integer(1)],
     "ties": [one_of("shrink", "first")],
 }
@@ -260,7 +260,7 @@ def compute_vote_fractions(
     """Return the fraction of votes per class for (n, k) neighbor codes, nearest first."""
     n, k = codes.shape
     fractions = np.empty((n, n_classes))
-    for block in row_blocks(n, 24 * n_classes):
+    for block in split_rows(n, 24 * n_classes):
         undecided = np.arange(block.start, block.stop)
         for n_voters in range(k, 0, -1):
             votes = _count_votes(codes[undecided, :n_voters], n_classes)
@@ -276,7 +276,7 @@ def compute_vote_fractions(
 def vote(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.intp]:
     """Return the winning code of each row of (n, k) neighbor codes, nearest first."""
     winners = np.empty(len(codes), dtype=np.intp)
-    for block in row_blocks(len(codes), 32 * n_classes):
+    for block in split_rows(len(codes), 32 * n_classes):
         winners[block] = compute_vote_fractions(codes[block], n_classes, ties).argmax(axis=1)
     return winners
 
@@ -284,7 +284,7 @@ def vote(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.intp]
 def vote_by_k(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
     """Return winning codes (n, k): column j is the vote of j + 1 neighbors with ties="shrink"."""
     winners = np.empty_like(codes)
-    for block in row_blocks(len(codes), 24 * n_classes):
+    for block in split_rows(len(codes), 24 * n_classes):
         block_codes, rows = codes[block], np.arange(block.stop - block.start)
         votes, winner = np.zeros((len(rows), n_classes), np.intp), block_codes[:, 0]
         for k in range(codes.shape[1]):

@@ -1,9 +1,9 @@
 """Common checks of all estimators, run by the tests and by ``check_learner``.
 
 Each check takes an unfitted estimator and raises an ``AssertionError`` that states the expected
-behavior. Third-party estimators are checked like those of nearfar. This module has the checks
-that all estimators share. The modules named after a sample type (vectors, sets, tensors, pairs)
-have test data of that type, difficult input, and the checks that apply to that type only.
+behavior. Third-party estimators are checked like the estimators of nearfar. This module has the
+checks that all estimators share. The modules named after a sample type (vectors, sets, tensors,
+pairs) have test data of that type, difficult input, and the checks that apply to that type only.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from nearfar.contract.outcomes import (
     Change,
     Check,
     SampleKind,
-    expected_outcome,
-    shared_fit,
-    used,
+    compute_output,
+    fit_once,
+    get_expected_outcome,
 )
 from nearfar.contract.pairs import PAIRS
 from nearfar.contract.sets import SETS
-from nearfar.contract.supervision import check_bad_supervision, supervision_cases
+from nearfar.contract.supervision import check_bad_supervision, list_supervision_cases
 from nearfar.contract.tensors import TENSORS
 from nearfar.contract.vectors import VECTORS
 
@@ -73,21 +73,22 @@ def check_learner(learner: Estimator, expected_failures: dict[str, str] | None =
         check_estimator(
             learner, expected_failed_checks=expected_failures or {}, on_skip=None, on_fail="raise"
         )
-        for _, run in checks(learner):
+        for _, run in iterate_checks(learner):
             run(learner)
 
 
-def checks(estimator: Estimator) -> Iterator[tuple[str, Check]]:
+def iterate_checks(estimator: Estimator) -> Iterator[tuple[str, Check]]:
     """Yield the name and function of every nearfar check that applies to the estimator."""
-    given = estimator.learner_tags.input
-    yield from _checks(estimator, given)
-    if given != "vectors" and get_tags(estimator).input_tags.two_d_array:
-        for name, check in _checks(estimator, "vectors"):  # The estimator also accepts rows.
+    input_type = estimator.learner_tags.input
+    yield from _iterate_type_checks(estimator, input_type)
+    if input_type != "vectors" and get_tags(estimator).input_tags.two_d_array:
+        # The estimator also accepts rows.
+        for name, check in _iterate_type_checks(estimator, "vectors"):
             yield f"vectors-{name}", check
 
 
-def _checks(estimator: Estimator, given: str) -> Iterator[tuple[str, Check]]:
-    kind = KINDS[given]
+def _iterate_type_checks(estimator: Estimator, input_type: str) -> Iterator[tuple[str, Check]]:
+    kind = KINDS[input_type]
     tags = estimator.learner_tags
     shared: list[Callable[..., None]] = [
         check_declared_parameters,
@@ -99,30 +100,30 @@ def _checks(estimator: Estimator, given: str) -> Iterator[tuple[str, Check]]:
     ]
     if tags.role == "regressor":
         shared.append(check_regressor)
-    classes = kind.label_cases is None and tags.learns_from != ("values",)
-    if classes:
-        shared.append(check_kinds_of_labels)
-    if given != "vectors":  # For vectors, scikit-learn's checks cover this.
+    uses_classes = kind.label_cases is None and tags.learns_from != ("values",)
+    if uses_classes:
+        shared.append(check_label_types)
+    if input_type != "vectors":  # For vectors, scikit-learn's checks cover this.
         shared += [check_slices, check_model_selection]
         if hasattr(estimator, "transform"):
-            shared += [check_training_samples_again, check_names_and_frames]
-    if tags.supervised and classes:
-        shared.append(check_class_missing_from_a_fold)
-    if tags.role == "classifier" and classes:
+            shared += [check_fit_transform, check_names_and_frames]
+    if tags.supervised and uses_classes:
+        shared.append(check_missing_class)
+    if tags.role == "classifier" and uses_classes:
         shared.append(check_classifier)
     if tags.role == "clusterer":
         shared.append(check_clusterer)
     for function in shared:
         yield function.__name__.removeprefix("check_"), partial(function, kind=kind)
-    for check in kind.own_checks(estimator):
+    for check in kind.type_checks(estimator):
         yield check.__name__.removeprefix("check_"), check
-    for case in _cases(kind):
+    for case in _get_cases(kind):
         yield f"bad_input-{case}", partial(check_bad_input, case=case, kind=kind)
-    for case in supervision_cases(estimator):
+    for case in list_supervision_cases(estimator):
         yield f"bad_supervision-{case}", partial(check_bad_supervision, case=case)
 
 
-def _cases(kind: SampleKind) -> dict[str, tuple[Change, bool]]:
+def _get_cases(kind: SampleKind) -> dict[str, tuple[Change, bool]]:
     return (LABEL_CASES if kind.label_cases is None else kind.label_cases) | kind.cases
 
 
@@ -136,117 +137,124 @@ def check_declared_parameters(estimator: Any, kind: SampleKind) -> None:
     estimator._check_parameters()
     X, y = kind.data()
     for name in names:
-        error = _error(lambda: clone(estimator).set_params(**{name: _Nonsense()}).fit(X, y))  # noqa: B023
+        error = _catch_error(lambda: clone(estimator).set_params(**{name: _Nonsense()}).fit(X, y))  # noqa: B023
         assert isinstance(error, ValueError), f"{name}=<nonsense> was accepted"
         assert name in str(error), f"the error does not name {name}: {error}"
 
 
 def check_not_fitted(estimator: Any, kind: SampleKind) -> None:
     """Check that an unfitted estimator raises NotFittedError."""
-    _must_be_fitted(clone(estimator), kind, "before fit")
+    _assert_not_fitted(clone(estimator), kind, "before fit")
 
 
 def check_failed_fit(estimator: Any, kind: SampleKind) -> None:
     """Check that a failed fit removes the results of an earlier fit."""
     X, y = kind.data()
-    fitted = deepcopy(shared_fit(estimator, kind))
+    fitted = deepcopy(fit_once(estimator, kind))
     for case in ("empty", "nan"):
         bad_X, bad_y, _ = kind.cases[case][0](X, y, X)
-        error = _error(lambda: fitted.fit(bad_X, bad_y))  # noqa: B023
+        error = _catch_error(lambda: fitted.fit(bad_X, bad_y))  # noqa: B023
         assert isinstance(error, ValueError), f"fit must raise a ValueError for: {case}"
-        _must_be_fitted(fitted, kind, "after a failed fit")
+        _assert_not_fitted(fitted, kind, "after a failed fit")
 
 
 def check_clone_and_pickle(estimator: Any, kind: SampleKind) -> None:
     """Check that a clone has equal parameters, and that a pickled copy gives equal results."""
     X, _ = kind.data()
     assert repr(clone(estimator)) == repr(estimator)
-    fitted = shared_fit(estimator, kind)
+    fitted = fit_once(estimator, kind)
     loaded = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(used(loaded, X), used(fitted, X))
+    np.testing.assert_array_equal(compute_output(loaded, X), compute_output(fitted, X))
 
 
 def check_deterministic(estimator: Any, kind: SampleKind) -> None:
     """Check that repeated fits, also after a fit to other data, give bitwise equal results."""
     X, y = kind.data()
-    first, second = shared_fit(estimator, kind), clone(estimator).fit(X[::-1], y[::-1]).fit(X, y)
-    np.testing.assert_array_equal(used(first, X), used(second, X))
+    first, second = fit_once(estimator, kind), clone(estimator).fit(X[::-1], y[::-1]).fit(X, y)
+    np.testing.assert_array_equal(compute_output(first, X), compute_output(second, X))
 
 
 def check_inputs_unchanged(estimator: Any, kind: SampleKind) -> None:
     """Check that read-only input is accepted and that no input is changed."""
     X, y = kind.data()
-    kept = y.copy()
+    original_y = y.copy()
     y.setflags(write=False)
     before = [np.array(sample) for sample in X]
     for form in kind.frozen(X):
-        found = used(clone(estimator).fit(form, y), form)
+        output = compute_output(clone(estimator).fit(form, y), form)
         assert all((a == b).all() for a, b in zip(form, before, strict=True)), "X was changed"
         if isinstance(form, np.ndarray):
-            assert not np.shares_memory(found, form), "the result must not share memory with X"
-    np.testing.assert_array_equal(y, kept)
+            assert not np.shares_memory(output, form), "the result must not share memory with X"
+    np.testing.assert_array_equal(y, original_y)
 
 
 def check_slices(estimator: Any, kind: SampleKind) -> None:
     """Check that the result for a sample does not depend on the other samples of the call."""
-    queries = _split(kind)[2]
-    fitted = _reference(estimator, kind)
-    whole = used(fitted, queries)
-    odd = np.arange(len(whole)) % 2 == 1
-    for key in (slice(3, 9), odd, np.array([7, 2, 2, 5]), slice(4, 5)):
-        near = 1e-9 * max(1.0, float(np.abs(whole).max()))
-        np.testing.assert_allclose(used(fitted, queries[key]), whole[key], rtol=1e-7, atol=near)
+    queries = _split_samples(kind)[2]
+    fitted = _fit_reference(estimator, kind)
+    outputs = compute_output(fitted, queries)
+    is_odd = np.arange(len(outputs)) % 2 == 1
+    for key in (slice(3, 9), is_odd, np.array([7, 2, 2, 5]), slice(4, 5)):
+        tolerance = 1e-9 * max(1.0, float(np.abs(outputs).max()))
+        np.testing.assert_allclose(
+            compute_output(fitted, queries[key]), outputs[key], rtol=1e-7, atol=tolerance
+        )
 
 
-def check_kinds_of_labels(estimator: Any, kind: SampleKind) -> None:
+def check_label_types(estimator: Any, kind: SampleKind) -> None:
     """Check that strings, booleans, categoricals and nullable labels work like integers."""
     X, y = kind.data()
     X, y = X[::2], y[::2]  # Half of the samples are enough and make the many fits faster.
     names = np.array(["x", "y", "z"])
-    kinds: list[Any] = [names[y], names.astype(object)[y]]
+    label_variants: list[Any] = [names[y], names.astype(object)[y]]
     if "values" in estimator.learner_tags.learns_from:
-        kinds = [y.astype(float), y.astype(object), y.tolist()]  # Targets must be numbers.
+        label_variants = [y.astype(float), y.astype(object), y.tolist()]  # Targets must be numbers.
     elif estimator.learner_tags.supervised:
         try:
             import pandas as pd
         except ImportError:  # pandas is an optional dependency.
             pass
         else:
-            kinds += [
+            label_variants += [
                 pd.Series(names[y], dtype="category"),
                 pd.Categorical(names[y]),
                 pd.Series(y, dtype="Int64"),
                 pd.Series(names[y], dtype="string"),
             ]
     else:
-        kinds = kinds[:1]  # Labels are ignored.
+        label_variants = label_variants[:1]  # Labels are ignored.
     reference = clone(estimator).fit(X, y)
-    for labels in kinds:
+    for labels in label_variants:
         fitted = clone(estimator).fit(X, labels)
         if estimator.learner_tags.role == "classifier":
-            found, codes = fitted.predict(X).tolist(), reference.predict(X).tolist()
-            name_of = dict(zip(y.tolist(), list(labels), strict=True))
-            assert found == [name_of[code] for code in codes], "predicted labels differ"
+            predicted, codes = fitted.predict(X).tolist(), reference.predict(X).tolist()
+            label_of_code = dict(zip(y.tolist(), list(labels), strict=True))
+            assert predicted == [label_of_code[code] for code in codes], "predicted labels differ"
         else:
-            np.testing.assert_array_equal(used(fitted, X), used(reference, X))
+            np.testing.assert_array_equal(compute_output(fitted, X), compute_output(reference, X))
     if estimator.learner_tags.supervised:
-        two = np.flatnonzero(y < 2)
-        found = [used(clone(estimator).fit(X[two], half), X) for half in (y[two] == 1, y[two])]
-        np.testing.assert_array_equal(found[0], found[1].astype(found[0].dtype))
+        first_classes = np.flatnonzero(y < 2)
+        predicted = [
+            compute_output(clone(estimator).fit(X[first_classes], binary_labels), X)
+            for binary_labels in (y[first_classes] == 1, y[first_classes])
+        ]
+        np.testing.assert_array_equal(predicted[0], predicted[1].astype(predicted[0].dtype))
 
 
-def check_class_missing_from_a_fold(estimator: Any, kind: SampleKind) -> None:
+def check_missing_class(estimator: Any, kind: SampleKind) -> None:
     """Check that a fold without one of the classes can be fitted, also with categorical labels."""
     X, y = kind.data()
-    two = np.flatnonzero(y != 1)
-    found = used(clone(estimator).fit(X[two], y[two]), X)
-    assert np.isfinite(found).all()
+    kept_rows = np.flatnonzero(y != 1)
+    output = compute_output(clone(estimator).fit(X[kept_rows], y[kept_rows]), X)
+    assert np.isfinite(output).all()
     try:
         import pandas as pd
     except ImportError:
         return
     labels = pd.Series(y, dtype="category")  # The missing class is still a category.
-    np.testing.assert_array_equal(used(clone(estimator).fit(X[two], labels[two]), X), found)
+    np.testing.assert_array_equal(
+        compute_output(clone(estimator).fit(X[kept_rows], labels[kept_rows]), X), output
+    )
 
 
 def check_model_selection(estimator: Any, kind: SampleKind) -> None:
@@ -260,8 +268,8 @@ def check_model_selection(estimator: Any, kind: SampleKind) -> None:
     else:
         return
     scores = cross_val_score(model, X, y, cv=3, error_score="raise")
-    least = float(expected_outcome(estimator, "model_selection_score", "0.8"))
-    assert scores.mean() > least, f"accuracy is only {scores.mean():.0%}"
+    min_accuracy = float(get_expected_outcome(estimator, "model_selection_score", "0.8"))
+    assert scores.mean() > min_accuracy, f"accuracy is only {scores.mean():.0%}"
     grid = {f"{prefix}{name}": [value] for name, value in estimator.get_params(deep=False).items()}
     search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, y)
     assert len(search.predict(X)) == len(y)
@@ -269,16 +277,19 @@ def check_model_selection(estimator: Any, kind: SampleKind) -> None:
 
 def check_classifier(estimator: Any, kind: SampleKind) -> None:
     """Check that labels, probabilities, neighbors and the training error are consistent."""
-    _, y, queries, truth = _split(kind)
-    fitted = _reference(estimator, kind)
+    _, y, queries, truth = _split_samples(kind)
+    fitted = _fit_reference(estimator, kind)
     predicted = fitted.predict(queries)
     assert set(predicted) <= set(fitted.classes_.tolist())
     assert fitted.score(queries, truth) == np.mean(predicted == truth)
     if hasattr(fitted, "predict_proba"):
-        shares = fitted.predict_proba(queries)
-        assert shares.shape == (len(predicted), len(fitted.classes_)) and (shares >= 0).all()
-        np.testing.assert_allclose(shares.sum(axis=1), 1)
-        np.testing.assert_array_equal(fitted.classes_[shares.argmax(axis=1)], predicted)
+        probabilities = fitted.predict_proba(queries)
+        assert (
+            probabilities.shape == (len(predicted), len(fitted.classes_))
+            and (probabilities >= 0).all()
+        )
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+        np.testing.assert_array_equal(fitted.classes_[probabilities.argmax(axis=1)], predicted)
     if hasattr(fitted, "leave_one_out_error"):
         assert 0 <= fitted.leave_one_out_error() <= 1
     if isinstance(fitted, NeighborVoter):
@@ -291,34 +302,36 @@ def check_classifier(estimator: Any, kind: SampleKind) -> None:
         if fitted.votes:
             # Compare only where all neighbors agree, because there is no tie to break.
             votes = y[neighbors]
-            agreed = (votes == votes[:, :1]).all(axis=1)
-            np.testing.assert_array_equal(votes[agreed, 0], predicted[agreed])
+            is_unanimous = (votes == votes[:, :1]).all(axis=1)
+            np.testing.assert_array_equal(votes[is_unanimous, 0], predicted[is_unanimous])
 
 
 def check_regressor(estimator: Any, kind: SampleKind) -> None:
     """Check that numeric targets of any type work, and that predictions beat the mean."""
-    X, y, queries, truth = _split(kind)
-    values, wanted = 1.5 * y - 0.25, 1.5 * truth - 0.25
+    X, y, queries, truth = _split_samples(kind)
+    values, targets = 1.5 * y - 0.25, 1.5 * truth - 0.25
     fitted = clone(estimator).fit(X, values)
-    found = fitted.predict(queries)
-    assert found.shape == wanted.shape and found.dtype == np.float64
-    assert fitted.score(queries, wanted) > 0
-    for same in (values.astype(np.float32), values.astype(object), values.tolist()):
-        np.testing.assert_allclose(clone(estimator).fit(X, same).predict(queries), found, rtol=1e-6)
+    predicted = fitted.predict(queries)
+    assert predicted.shape == targets.shape and predicted.dtype == np.float64
+    assert fitted.score(queries, targets) > 0
+    for variant in (values.astype(np.float32), values.astype(object), values.tolist()):
+        np.testing.assert_allclose(
+            clone(estimator).fit(X, variant).predict(queries), predicted, rtol=1e-6
+        )
     scores = cross_val_score(clone(estimator), X, values, cv=3, error_score="raise")
     assert scores.mean() > 0
-    for bad, words in (("red", "numbers"), (np.inf, "infinity"), (None, "missing")):
-        spoilt = values.astype(object)
-        spoilt[4] = bad
-        error = _error(lambda: clone(estimator).fit(X, spoilt))  # noqa: B023
-        assert isinstance(error, ValueError), f"a value {bad!r} was accepted"
-        assert "y" in str(error) and words in str(error), f"a value {bad!r}: {error}"
+    for bad_value, expected_text in (("red", "numbers"), (np.inf, "infinity"), (None, "missing")):
+        bad_values = values.astype(object)
+        bad_values[4] = bad_value
+        error = _catch_error(lambda: clone(estimator).fit(X, bad_values))  # noqa: B023
+        assert isinstance(error, ValueError), f"a value {bad_value!r} was accepted"
+        assert "y" in str(error) and expected_text in str(error), f"a value {bad_value!r}: {error}"
 
 
 def check_clusterer(estimator: Any, kind: SampleKind) -> None:
     """Check that clusters are numbered from 0 and that predict agrees on training samples."""
     X, _ = kind.data()
-    fitted = shared_fit(estimator, kind)
+    fitted = fit_once(estimator, kind)
     labels = fitted.labels_
     assert labels.shape == (len(X),) and labels.dtype.kind == "i"
     assert set(labels.tolist()) == set(range(labels.max() + 1))
@@ -327,7 +340,7 @@ def check_clusterer(estimator: Any, kind: SampleKind) -> None:
         np.testing.assert_array_equal(fitted.predict(X), labels)
 
 
-def check_training_samples_again(estimator: Any, kind: SampleKind) -> None:
+def check_fit_transform(estimator: Any, kind: SampleKind) -> None:
     """Check that ``fit_transform`` and ``transform`` agree."""
     X, y = kind.data()
     fitted = clone(estimator)
@@ -338,7 +351,7 @@ def check_training_samples_again(estimator: Any, kind: SampleKind) -> None:
 def check_names_and_frames(estimator: Any, kind: SampleKind) -> None:
     """Check the feature names of the output, and that ``set_output`` returns data frames."""
     X, y = kind.data()
-    fitted = shared_fit(estimator, kind)
+    fitted = fit_once(estimator, kind)
     names = fitted.get_feature_names_out()
     mapped = fitted.transform(X)
     assert mapped.ndim == 2 and len(names) == mapped.shape[1]
@@ -365,38 +378,42 @@ LABEL_CASES: dict[str, tuple[Change, bool]] = {
 
 
 def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -> None:
-    """Check that fit and use of the estimator have the outcome listed in bad_input.toml."""
+    """Check that fit, and transform or predict, have the outcome listed in bad_input.toml."""
     kind = kind or KINDS[estimator.learner_tags.input]
-    X, y, queries, _ = _split(kind)
-    change, clean = _cases(kind)[case]
+    X, y, queries, _ = _split_samples(kind)
+    change, compares = _get_cases(kind)[case]
     bad_X, bad_y, bad_queries = change(X, y.copy(), queries)
-    expected = expected_outcome(estimator, case, given=kind.name)
+    expected = get_expected_outcome(estimator, case, input_type=kind.name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if expected == "ok":
             fitted = clone(estimator).fit(bad_X, bad_y)
-            assert np.isfinite(used(fitted, bad_queries)).all(), f"{case}: the result is not finite"
-            if clean:
+            assert np.isfinite(compute_output(fitted, bad_queries)).all(), (
+                f"{case}: the result is not finite"
+            )
+            if compares:
                 # Both votes use the same training rows, so that duplicates do not vote twice.
-                found = _labels(fitted, bad_X[: len(y)], y, bad_queries)
-                wanted = _labels(_reference(estimator, kind), X, y, queries)
-                agreement = _agreement(estimator, found, wanted)
-                share = float(expected_outcome(estimator, f"{case}_agreement", "0.99"))
-                assert agreement >= share, f"{case}: only {agreement:.0%} of predictions agree"
+                labels = _predict_labels(fitted, bad_X[: len(y)], y, bad_queries)
+                expected_labels = _predict_labels(_fit_reference(estimator, kind), X, y, queries)
+                agreement = _compute_agreement(estimator, labels, expected_labels)
+                min_agreement = float(get_expected_outcome(estimator, f"{case}_agreement", "0.99"))
+                assert agreement >= min_agreement, (
+                    f"{case}: only {agreement:.0%} of predictions agree"
+                )
             return
         attempts = [lambda: clone(estimator).fit(bad_X, bad_y)]
         if case in kind.cases:
-            attempts.append(lambda: used(_reference(estimator, kind), bad_X))
+            attempts.append(lambda: compute_output(_fit_reference(estimator, kind), bad_X))
         for attempt in attempts:
-            error = _error(attempt)
+            error = _catch_error(attempt)
             assert error is not None, f"{case}: expected an error like /{expected}/"
-            kinds = TypeError if case == "sparse" else (ValueError, TypeError)
-            assert isinstance(error, kinds), f"{case}: wrong type: {error!r}"
+            error_types = TypeError if case == "sparse" else (ValueError, TypeError)
+            assert isinstance(error, error_types), f"{case}: wrong type: {error!r}"
             matches = re.search(expected, str(error))
             assert matches, f"{case}: expected /{expected}/, got: {error}"
 
 
-def _labels(fitted: Any, X: Any, y: NDArray[Any], queries: Any) -> NDArray[Any]:
+def _predict_labels(fitted: Any, X: Any, y: NDArray[Any], queries: Any) -> NDArray[Any]:
     """Return the predictions for queries; for a map, the vote of the 3 nearest neighbors."""
     if not fitted.learner_tags.maps:
         return np.asarray(fitted.predict(queries))
@@ -406,13 +423,13 @@ def _labels(fitted: Any, X: Any, y: NDArray[Any], queries: Any) -> NDArray[Any]:
     return np.asarray(votes.argmax(axis=1))
 
 
-def _agreement(estimator: Any, found: NDArray[Any], wanted: NDArray[Any]) -> float:
+def _compute_agreement(estimator: Any, predicted: NDArray[Any], expected: NDArray[Any]) -> float:
     """Return the fraction of equal predictions, or the adjusted Rand index of clusters."""
     if estimator.learner_tags.role == "regressor":
-        return float(np.mean(np.isclose(found, wanted)))
+        return float(np.mean(np.isclose(predicted, expected)))
     if estimator.learner_tags.role == "clusterer":
-        return float(adjusted_rand_score(wanted, found))
-    return float(np.mean(found == wanted))
+        return float(adjusted_rand_score(expected, predicted))
+    return float(np.mean(predicted == expected))
 
 
 # ---------------------------------------------------------------------- helpers
@@ -425,7 +442,7 @@ class _Nonsense:
         return "<nonsense>"
 
 
-def _split(kind: SampleKind) -> tuple[Any, NDArray[np.intp], Any, NDArray[np.intp]]:
+def _split_samples(kind: SampleKind) -> tuple[Any, NDArray[np.intp], Any, NDArray[np.intp]]:
     """Return training samples and labels, and test samples and labels."""
     X, y = kind.data()
     n = 2 * len(y) // 3
@@ -433,13 +450,13 @@ def _split(kind: SampleKind) -> tuple[Any, NDArray[np.intp], Any, NDArray[np.int
 
 
 @lru_cache(maxsize=4)
-def _reference(estimator: Any, kind: SampleKind) -> Any:
+def _fit_reference(estimator: Any, kind: SampleKind) -> Any:
     """Return a fit to the clean training samples, shared by the checks of one estimator."""
-    X, y, _, _ = _split(kind)
+    X, y, _, _ = _split_samples(kind)
     return clone(estimator).fit(X, y)
 
 
-def _error(attempt: Callable[[], Any]) -> Exception | None:
+def _catch_error(attempt: Callable[[], Any]) -> Exception | None:
     """Return the ValueError or TypeError that the attempt raises, or None."""
     try:
         attempt()
@@ -448,9 +465,9 @@ def _error(attempt: Callable[[], Any]) -> Exception | None:
     return None
 
 
-def _must_be_fitted(estimator: Any, kind: SampleKind, when: str) -> None:
+def _assert_not_fitted(estimator: Any, kind: SampleKind, when: str) -> None:
     try:
-        used(estimator, kind.data()[0])
+        compute_output(estimator, kind.data()[0])
     except NotFittedError:
         return
     raise AssertionError(f"{when}, the estimator must raise NotFittedError")

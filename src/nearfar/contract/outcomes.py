@@ -23,7 +23,7 @@ class SampleKind:
     """Test data and checks for one type of samples.
 
     ``data`` returns samples of separable classes and their labels. ``frozen`` returns the samples
-    in read-only forms. ``own_checks`` returns the checks for this type only. ``cases`` are
+    in read-only forms. ``type_checks`` returns the checks for this type only. ``cases`` are
     difficult inputs: the change, and whether the result must equal that of the clean data.
     ``label_cases`` are difficult labels; None selects the common cases for class labels.
     """
@@ -31,41 +31,42 @@ class SampleKind:
     name: str
     data: Callable[[], tuple[Any, NDArray[np.intp]]]
     frozen: Callable[[Any], Iterable[Any]]
-    own_checks: Callable[[Any], list[Check]]
+    type_checks: Callable[[Any], list[Check]]
     cases: dict[str, tuple[Change, bool]]
     label_cases: dict[str, tuple[Change, bool]] | None = None
 
 
-def used(fitted: Any, X: Any) -> NDArray[Any]:
-    """Return the main output: coordinates, probabilities, labels, values or clusters."""
+def compute_output(fitted: Any, X: Any) -> NDArray[Any]:
+    """Return the main output of a fitted estimator, for example coordinates or probabilities."""
     tags = fitted.learner_tags
-    others = ("predict",) if tags.role == "clusterer" else ("predict_proba", "predict")
-    for name in ("transform",) if tags.maps else others:
+    methods = ("predict",) if tags.role == "clusterer" else ("predict_proba", "predict")
+    for name in ("transform",) if tags.maps else methods:
         if hasattr(fitted, name):
             return np.asarray(getattr(fitted, name)(X))
     raise AssertionError(f"{type(fitted).__name__} must have transform or predict")
 
 
 @lru_cache(maxsize=4)
-def shared_fit(estimator: Any, kind: SampleKind) -> Any:
-    """Return a fit to all clean samples, shared by the checks, which must not change it."""
+def fit_once(estimator: Any, kind: SampleKind) -> Any:
+    """Return the estimator fitted to all clean samples. Checks share it and must not change it."""
     return clone(estimator).fit(*kind.data())
 
 
 @cache
-def bad_input_table() -> dict[str, dict[str, str]]:
+def read_bad_input_table() -> dict[str, dict[str, str]]:
     """Return the sections of bad_input.toml."""
     return tomllib.loads(files("nearfar.contract").joinpath("bad_input.toml").read_text("utf-8"))
 
 
-def expected_outcome(
-    estimator: Any, case: str, default: str | None = None, given: str | None = None
+def get_expected_outcome(
+    estimator: Any, case: str, default: str | None = None, input_type: str | None = None
 ) -> str:
     """Return the expected outcome of a case for an estimator."""
     tags = estimator.learner_tags
     row: dict[str, str] = {}
     supervision = "supervised" if tags.supervised else "unsupervised"
     values = "values" if tags.learns_from == ("values",) else ""
-    for section in (given or tags.input, supervision, values, tags.role, type(estimator).__name__):
-        row |= bad_input_table().get(section, {})
+    section_type = input_type or tags.input
+    for section in (section_type, supervision, values, tags.role, type(estimator).__name__):
+        row |= read_bad_input_table().get(section, {})
     return row[case] if default is None else row.get(case, default)

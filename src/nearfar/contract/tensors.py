@@ -17,7 +17,13 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from nearfar.base import MultilinearLearner
-from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, used
+from nearfar.contract.outcomes import (
+    Change,
+    Check,
+    SampleKind,
+    compute_output,
+    get_expected_outcome,
+)
 
 # Shapes of test tensors of order two and three. All modes of a shape have different lengths.
 _SHAPE = (4, 6)
@@ -25,7 +31,7 @@ _THIRD_ORDER = (4, 3, 2)
 
 
 @cache
-def _made() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _generate() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     random = np.random.RandomState(0)
     y = np.arange(60) % 3
     # Class means are matrices of rank one. The variance of the noise differs between columns.
@@ -34,27 +40,27 @@ def _made() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     return 2 * means[y] + noise, y
 
 
-def _data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _make_data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Return 60 matrices of three classes, and their labels."""
-    X, y = _made()
+    X, y = _generate()
     return X.copy(), y.copy()
 
 
-def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def _freeze(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """Yield read-only tensors in C and Fortran order."""
     for array in (np.ascontiguousarray(X), np.asfortranarray(X)):
         array.setflags(write=False)
         yield array
 
 
-def _own_checks(estimator: Any) -> list[Check]:
+def _list_checks(estimator: Any) -> list[Check]:
     """Return the checks that apply to estimators of tensors."""
-    own: list[Check] = [check_flat_rows, check_shapes, check_one_sample, check_order_of_samples]
+    checks: list[Check] = [check_flat_rows, check_shapes, check_one_sample, check_order_of_samples]
     if estimator.learner_tags.maps:
-        own.append(check_dtypes_of_tensors)
+        checks.append(check_dtypes_of_tensors)
     if isinstance(estimator, MultilinearLearner):
-        own += [check_map_of_rows, check_distances_of_tensors]
-    return own
+        checks += [check_map_of_rows, check_distances_of_tensors]
+    return checks
 
 
 def check_flat_rows(estimator: Any) -> None:
@@ -62,40 +68,40 @@ def check_flat_rows(estimator: Any) -> None:
 
     Results must be bitwise equal for all memory orders.
     """
-    X, y = _data()
+    X, y = _make_data()
     flat = X.reshape(len(X), -1)
-    whole = clone(estimator).fit(X, y)
-    wanted = used(whole, X)
-    assert whole.tensor_shape_ == _SHAPE and whole.n_features_in_ == flat.shape[1]
-    rows = clone(estimator).set_params(tensor_shape=_SHAPE).fit(flat, y)
-    assert rows.tensor_shape_ == _SHAPE
-    columns, turned = np.asfortranarray(flat), np.asfortranarray(X)
-    by_columns = clone(estimator).set_params(tensor_shape=_SHAPE).fit(columns, y)
-    for fitted in (whole, rows, by_columns):
-        for form in (X, flat, columns, turned):
-            np.testing.assert_array_equal(used(fitted, form), wanted)
+    from_tensors = clone(estimator).fit(X, y)
+    expected = compute_output(from_tensors, X)
+    assert from_tensors.tensor_shape_ == _SHAPE and from_tensors.n_features_in_ == flat.shape[1]
+    from_rows = clone(estimator).set_params(tensor_shape=_SHAPE).fit(flat, y)
+    assert from_rows.tensor_shape_ == _SHAPE
+    columns, fortran = np.asfortranarray(flat), np.asfortranarray(X)
+    from_columns = clone(estimator).set_params(tensor_shape=_SHAPE).fit(columns, y)
+    for fitted in (from_tensors, from_rows, from_columns):
+        for form in (X, flat, columns, fortran):
+            np.testing.assert_array_equal(compute_output(fitted, form), expected)
     try:
         import pandas as pd
     except ImportError:  # pandas is an optional dependency.
         return
     frame = pd.DataFrame(flat, columns=[f"pixel {k}" for k in range(flat.shape[1])])
-    named = clone(estimator).set_params(tensor_shape=_SHAPE).fit(frame, y)
-    np.testing.assert_array_equal(used(named, frame), wanted)
+    from_frame = clone(estimator).set_params(tensor_shape=_SHAPE).fit(frame, y)
+    np.testing.assert_array_equal(compute_output(from_frame, frame), expected)
 
 
 def check_shapes(estimator: Any) -> None:
     """Check that tensors whose shape differs from fit or ``tensor_shape`` raise an error."""
-    X, y = _data()
+    X, y = _make_data()
     fitted = clone(estimator).fit(X, y)
-    turned = X.transpose(0, 2, 1)
-    other = clone(estimator).set_params(tensor_shape=(6, 4))
-    odd = clone(estimator).set_params(tensor_shape=(5, 5))
+    transposed = X.transpose(0, 2, 1)
+    other_shape = clone(estimator).set_params(tensor_shape=(6, 4))
+    invalid_shape = clone(estimator).set_params(tensor_shape=(5, 5))
     attempts: list[Callable[[], Any]] = [
-        lambda: used(fitted, turned),
-        lambda: used(fitted, X[:, :, :-1]),
-        lambda: used(fitted, X.reshape(len(X), -1)[:, :-1]),
-        lambda: other.fit(X, y),
-        lambda: odd.fit(X.reshape(len(X), -1), y),
+        lambda: compute_output(fitted, transposed),
+        lambda: compute_output(fitted, X[:, :, :-1]),
+        lambda: compute_output(fitted, X.reshape(len(X), -1)[:, :-1]),
+        lambda: other_shape.fit(X, y),
+        lambda: invalid_shape.fit(X.reshape(len(X), -1), y),
     ]
     for attempt in attempts:
         try:
@@ -107,27 +113,27 @@ def check_shapes(estimator: Any) -> None:
 
 
 def check_one_sample(estimator: Any) -> None:
-    """Check that fit rejects a single sample, unless listed as "ok", and that use accepts it."""
-    X, y = _data()
-    allowed = expected_outcome(estimator, "one_sample", "refused") == "ok"
+    """Check that fit rejects one sample (unless listed as "ok"), and that transform accepts it."""
+    X, y = _make_data()
+    allowed = get_expected_outcome(estimator, "one_sample", "refused") == "ok"
     try:
         clone(estimator).fit(X[:1], y[:1])
     except ValueError as error:
         assert re.search("1 sample|one class", str(error)) and not allowed, f"unclear: {error}"
     else:
         assert allowed, "fit must reject a single sample"
-    assert len(used(clone(estimator).fit(X, y), X[:1])) == 1
+    assert len(compute_output(clone(estimator).fit(X, y), X[:1])) == 1
 
 
 def check_order_of_samples(estimator: Any) -> None:
     """Check that the result does not depend on the order of the samples."""
-    X, y = _data()
+    X, y = _make_data()
     order = np.random.RandomState(0).permutation(len(X))
-    first = used(clone(estimator).fit(X, y), X)
-    second = used(clone(estimator).fit(X[order], y[order]), X)
+    first = compute_output(clone(estimator).fit(X, y), X)
+    second = compute_output(clone(estimator).fit(X[order], y[order]), X)
     if estimator.learner_tags.maps:  # Maps are unique up to a rotation only.
-        wanted = _distances(first)
-        np.testing.assert_allclose(_distances(second), wanted, atol=1e-4 * wanted.max())
+        expected = _compute_distances(first)
+        np.testing.assert_allclose(_compute_distances(second), expected, atol=1e-4 * expected.max())
     else:
         np.testing.assert_allclose(second, first, atol=1e-4)
 
@@ -137,35 +143,37 @@ def check_map_of_rows(learner: Any) -> None:
 
     ``components_`` must be computed on access, and not stored.
     """
-    X, y = _data()
+    X, y = _make_data()
     flat = X.reshape(len(X), -1)
     fitted = clone(learner).fit(X, y)
     rows = flat - fitted.mean_ if hasattr(fitted, "mean_") else flat
     mapped = fitted.transform(X)
-    near = 1e-10 * np.abs(mapped).max()
-    np.testing.assert_allclose(rows @ fitted.components_.T, mapped, atol=near)
+    tolerance = 1e-10 * np.abs(mapped).max()
+    np.testing.assert_allclose(rows @ fitted.components_.T, mapped, atol=tolerance)
     assert "components_" not in vars(fitted), "components_ must not be stored"
     assert [len(U) for U in fitted.factors_] == list(_SHAPE)
     if "flatten" in learner.get_params():
-        kept = clone(learner).set_params(flatten=False).fit(X, y)
-        tensors = kept.transform(X)
-        assert tensors.shape == (len(X), *kept.n_components_), "flatten=False must return tensors"
+        unflattened = clone(learner).set_params(flatten=False).fit(X, y)
+        tensors = unflattened.transform(X)
+        assert tensors.shape == (len(X), *unflattened.n_components_), (
+            "flatten=False must return tensors"
+        )
         np.testing.assert_array_equal(tensors.reshape(mapped.shape), mapped)
-        assert len(kept.get_feature_names_out()) == mapped.shape[1]
+        assert len(unflattened.get_feature_names_out()) == mapped.shape[1]
 
 
 def check_distances_of_tensors(learner: Any) -> None:
     """Check that pair distances and the metric equal Euclidean distances after the map."""
-    X, y = _data()
+    X, y = _make_data()
     fitted = clone(learner).fit(X, y)
     mapped = fitted.transform(X)
-    wanted = np.linalg.norm(mapped[:30] - mapped[30:], axis=1)
+    expected = np.linalg.norm(mapped[:30] - mapped[30:], axis=1)
     pairs = np.stack([X[:30], X[30:]], axis=1)
-    near = 1e-8 * wanted.max()
+    tolerance = 1e-8 * expected.max()
     for form in (pairs, pairs.reshape(30, 2, -1)):
-        np.testing.assert_allclose(fitted.pair_distance(form), wanted, atol=near)
-        np.testing.assert_allclose(fitted.pair_score(form), -wanted, atol=near)
-        np.testing.assert_allclose(fitted.get_metric()(*form[0]), wanted[0], atol=near)
+        np.testing.assert_allclose(fitted.pair_distance(form), expected, atol=tolerance)
+        np.testing.assert_allclose(fitted.pair_score(form), -expected, atol=tolerance)
+        np.testing.assert_allclose(fitted.get_metric()(*form[0]), expected[0], atol=tolerance)
     for wrong in (X, pairs[:, :1], pairs[..., :-1]):
         try:
             fitted.pair_distance(wrong)
@@ -177,70 +185,74 @@ def check_distances_of_tensors(learner: Any) -> None:
 
 def check_dtypes_of_tensors(learner: Any) -> None:
     """Check that ``transform`` keeps the dtype, and that float32 is accurate under an offset."""
-    X, y = _data()
+    X, y = _make_data()
     X = X + 100
-    wanted = _distances(clone(learner).fit(X, y).transform(X))
+    expected = _compute_distances(clone(learner).fit(X, y).transform(X))
     for fit_dtype in (np.float32, np.float64):
         fitted = clone(learner).fit(X.astype(fit_dtype), y)
         for dtype in (np.float32, np.float64):
             mapped = fitted.transform(X.astype(dtype))
             assert mapped.dtype == dtype, f"transform of {dtype.__name__} returned {mapped.dtype}"
-            error = np.abs(_distances(mapped) - wanted).max() / wanted.max()
+            error = np.abs(_compute_distances(mapped) - expected).max() / expected.max()
             assert error < 1e-2, f"distances off by {error:.1e} in {dtype.__name__}"
 
 
-def _distances(points: NDArray[Any]) -> NDArray[np.float64]:
+def _compute_distances(points: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(cdist(points.astype(float), points.astype(float)))
 
 
 # ---------------------------------------------------------------------- bad input
 
 
-def _with(X: NDArray[Any], value: float) -> NDArray[Any]:
+def _replace_value(X: NDArray[Any], value: float) -> NDArray[Any]:
     X = X.copy()
     X[3, 1, 2] = value
     return X
 
 
-def _with_constants(X: NDArray[Any]) -> NDArray[Any]:
+def _add_constants(X: NDArray[Any]) -> NDArray[Any]:
     return np.insert(X, [0, 2], [0.0, 12.5], axis=2)
 
 
-def _with_blank_borders(X: NDArray[Any]) -> NDArray[Any]:
+def _add_blank_borders(X: NDArray[Any]) -> NDArray[Any]:
     return np.pad(X, ((0, 0), (1, 2), (1, 0)))
 
 
-def _as_bytes(X: NDArray[Any]) -> NDArray[np.uint8]:
+def _convert_to_bytes(X: NDArray[Any]) -> NDArray[np.uint8]:
     return np.rint(20 * X + 128).clip(0, 255).astype(np.uint8)
 
 
-def _ragged(X: NDArray[Any]) -> list[NDArray[Any]]:
+def _make_ragged(X: NDArray[Any]) -> list[NDArray[Any]]:
     return [sample[:-1] if i == 5 else sample for i, sample in enumerate(X)]
 
 
-def _third_order(X: NDArray[Any]) -> NDArray[Any]:
+def _reshape_to_third_order(X: NDArray[Any]) -> NDArray[Any]:
     return X.reshape(len(X), *_THIRD_ORDER)
 
 
-# Each case: its change of (X, y, queries), and whether the result must equal that of clean data.
+# Each case consists of a change of (X, y, queries), and whether the result must equal the
+# result for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
-    "nan": (lambda X, y, Q: (_with(X, np.nan), y, Q), False),
-    "inf": (lambda X, y, Q: (_with(X, np.inf), y, Q), False),
+    "nan": (lambda X, y, Q: (_replace_value(X, np.nan), y, Q), False),
+    "inf": (lambda X, y, Q: (_replace_value(X, np.inf), y, Q), False),
     "empty": (lambda X, y, Q: (X[:0], y[:0], Q), False),
     "order_one": (lambda X, y, Q: (X[:, 1], y, Q[:, 1]), False),
     "one_row": (lambda X, y, Q: (X[:, 0, 0], y, Q), False),
     "sparse": (lambda X, y, Q: (sparse.csr_array(X.reshape(len(X), -1)), y, Q), False),
     "strings_in_X": (lambda X, y, Q: (np.full(X.shape, "red"), y, Q), False),
-    "third_order": (lambda X, y, Q: (_third_order(X), y, _third_order(Q)), False),
+    "third_order": (
+        lambda X, y, Q: (_reshape_to_third_order(X), y, _reshape_to_third_order(Q)),
+        False,
+    ),
     "blank_borders": (
-        lambda X, y, Q: (_with_blank_borders(X), y, _with_blank_borders(Q)),
+        lambda X, y, Q: (_add_blank_borders(X), y, _add_blank_borders(Q)),
         False,
     ),
     "mode_of_length_one": (lambda X, y, Q: (X.reshape(-1, 1, 24), y, Q.reshape(-1, 1, 24)), False),
-    "bytes": (lambda X, y, Q: (_as_bytes(X), y, _as_bytes(Q)), False),
+    "bytes": (lambda X, y, Q: (_convert_to_bytes(X), y, _convert_to_bytes(Q)), False),
     "lists": (lambda X, y, Q: (X.tolist(), y, Q.tolist()), True),
-    "ragged": (lambda X, y, Q: (_ragged(X), y, Q), False),
-    "constant_entries": (lambda X, y, Q: (_with_constants(X), y, _with_constants(Q)), False),
+    "ragged": (lambda X, y, Q: (_make_ragged(X), y, Q), False),
+    "constant_entries": (lambda X, y, Q: (_add_constants(X), y, _add_constants(Q)), False),
     "duplicate_rows": (lambda X, y, Q: (np.concatenate([X, X]), np.append(y, y), Q), True),
     "integers": (lambda X, y, Q: (np.rint(9 * X).astype(int), y, np.rint(9 * Q)), False),
     "scale_1e-8": (lambda X, y, Q: (X * 1e-8, y, Q * 1e-8), True),
@@ -248,4 +260,4 @@ _CASES: dict[str, tuple[Change, bool]] = {
 }
 
 
-TENSORS = SampleKind("tensors", _data, _frozen, _own_checks, _CASES)
+TENSORS = SampleKind("tensors", _make_data, _freeze, _list_checks, _CASES)

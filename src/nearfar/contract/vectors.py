@@ -1,4 +1,4 @@
-"""Checks of estimators whose samples are vectors, in addition to those of scikit-learn."""
+"""Checks of estimators whose samples are vectors, in addition to scikit-learn's checks."""
 
 from __future__ import annotations
 
@@ -14,46 +14,53 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
 from nearfar.base import LinearLearner
-from nearfar.contract.outcomes import Change, Check, SampleKind, expected_outcome, shared_fit, used
+from nearfar.contract.outcomes import (
+    Change,
+    Check,
+    SampleKind,
+    compute_output,
+    fit_once,
+    get_expected_outcome,
+)
 
 
 @cache
-def _blobs() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _generate() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     X, y = make_blobs(90, 5, centers=3, cluster_std=2.0, center_box=(-4, 4), random_state=3)
-    # Correlated features of different scales, so that a metric has something to learn.
+    # Use correlated features of different scales, so that a learned metric has an advantage.
     return X @ np.random.RandomState(0).normal(size=(5, 5)) * [1, 2, 0.5, 3, 1], y
 
 
-def _data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _make_data() -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Return 90 points of three classes, and their labels."""
-    X, y = _blobs()
+    X, y = _generate()
     return X.copy(), y.copy()
 
 
-def _frozen(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def _freeze(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """Yield read-only rows in C and Fortran order."""
     for array in (np.ascontiguousarray(X), np.asfortranarray(X)):
         array.setflags(write=False)
         yield array
 
 
-def _own_checks(estimator: Any) -> list[Check]:
+def _list_checks(estimator: Any) -> list[Check]:
     """Return the checks that apply to estimators of vectors."""
-    own: list[Check] = [check_frames]
-    own.append(check_dtypes_of_rows if estimator.learner_tags.maps else check_dtypes_of_labels)
+    checks: list[Check] = [check_frames]
+    checks.append(check_dtypes_of_rows if estimator.learner_tags.maps else check_dtypes_of_labels)
     if isinstance(estimator, LinearLearner):
-        own.append(check_one_distance)
+        checks.append(check_distances_agree)
     if estimator.learner_tags.reads == "statistics" and hasattr(estimator, "partial_fit"):
-        own.append(check_batches)
-    return own
+        checks.append(check_batches)
+    return checks
 
 
 def check_dtypes_of_rows(learner: Any) -> None:
     """Check the dtypes of components and output, and that float32 is accurate under an offset."""
-    X, y = _data()
+    X, y = _make_data()
     X = X + 1e4
     exact = clone(learner).fit(X, y)
-    reference = _distances(exact.transform(X))
+    reference = _compute_distances(exact.transform(X))
     for fit_dtype in (np.float32, np.float64):
         fitted = clone(learner).fit(X.astype(fit_dtype), y) if fit_dtype is np.float32 else exact
         if isinstance(learner, LinearLearner):
@@ -61,23 +68,25 @@ def check_dtypes_of_rows(learner: Any) -> None:
         for dtype in (np.float32, np.float64):
             mapped = fitted.transform(X.astype(dtype))
             assert mapped.dtype == dtype, f"transform of {dtype.__name__} returned {mapped.dtype}"
-            error = np.abs(_distances(mapped) - reference).max() / reference.max()
+            error = np.abs(_compute_distances(mapped) - reference).max() / reference.max()
             # float32 represents 1e4 with an error of 1e-3. The tolerance of iterative learners
             # adds to it.
-            limit = float(expected_outcome(learner, "dtypes_error", "0.02"))
+            limit = float(get_expected_outcome(learner, "dtypes_error", "0.02"))
             assert error < limit, f"distances off by {error:.1e} in {dtype.__name__}"
 
 
 def check_dtypes_of_labels(estimator: Any) -> None:
     """Check that float32 gives the labels of float64, except for a few points near a boundary."""
-    X, y = _data()
-    exact = shared_fit(estimator, VECTORS)
-    wanted = exact.predict(X)
-    rough = clone(estimator).fit(X.astype(np.float32), y)
-    for fitted, dtype in ((rough, np.float64), (exact, np.float32)):
-        found = fitted.predict(X.astype(dtype))
-        assert found.dtype == wanted.dtype
-        assert np.mean(found == wanted) > 0.95, f"only {np.mean(found == wanted):.0%} agree"
+    X, y = _make_data()
+    exact = fit_once(estimator, VECTORS)
+    expected = exact.predict(X)
+    from_float32 = clone(estimator).fit(X.astype(np.float32), y)
+    for fitted, dtype in ((from_float32, np.float64), (exact, np.float32)):
+        predicted = fitted.predict(X.astype(dtype))
+        assert predicted.dtype == expected.dtype
+        assert np.mean(predicted == expected) > 0.95, (
+            f"only {np.mean(predicted == expected):.0%} agree"
+        )
 
 
 def check_frames(estimator: Any) -> None:
@@ -86,7 +95,7 @@ def check_frames(estimator: Any) -> None:
         import pandas as pd
     except ImportError:  # pandas is an optional dependency.
         return
-    X, y = _data()
+    X, y = _make_data()
     frame = pd.DataFrame(X, columns=[f"feature {k}" for k in range(X.shape[1])])
     frame.index = pd.Index([f"row {k}" for k in range(len(X))])
     fitted = clone(estimator)
@@ -94,33 +103,35 @@ def check_frames(estimator: Any) -> None:
         fitted.set_output(transform="pandas")
     fitted.fit(frame, pd.Series(y))
     assert list(fitted.feature_names_in_) == list(frame.columns)
-    np.testing.assert_array_equal(used(fitted, frame), used(shared_fit(estimator, VECTORS), X))
+    np.testing.assert_array_equal(
+        compute_output(fitted, frame), compute_output(fit_once(estimator, VECTORS), X)
+    )
     if hasattr(fitted, "transform"):
         mapped = fitted.transform(frame)
         assert isinstance(mapped, pd.DataFrame) and list(mapped.index) == list(frame.index)
         assert list(mapped.columns) == list(fitted.get_feature_names_out())
     try:
-        used(fitted, frame[frame.columns[::-1]])
+        compute_output(fitted, frame[frame.columns[::-1]])
     except ValueError:
         return
     raise AssertionError("columns in another order must raise")
 
 
-def check_one_distance(learner: Any) -> None:
+def check_distances_agree(learner: Any) -> None:
     """Check that transform, Mahalanobis matrix, pair_distance and metric agree."""
-    X, _ = _data()
-    fitted = shared_fit(learner, VECTORS)
+    X, _ = _make_data()
+    fitted = fit_once(learner, VECTORS)
     mapped = fitted.transform(X)
-    wanted = np.linalg.norm(mapped[:9] - mapped[9:18], axis=1)
+    expected = np.linalg.norm(mapped[:9] - mapped[9:18], axis=1)
     pairs = np.stack([X[:9], X[9:18]], axis=1)
-    np.testing.assert_allclose(fitted.pair_distance(pairs), wanted, rtol=1e-8)
-    np.testing.assert_allclose(fitted.pair_score(pairs), -wanted, rtol=1e-8)
+    np.testing.assert_allclose(fitted.pair_distance(pairs), expected, rtol=1e-8)
+    np.testing.assert_allclose(fitted.pair_score(pairs), -expected, rtol=1e-8)
     metric = fitted.get_metric()
-    np.testing.assert_allclose([metric(a, b) for a, b in pairs], wanted, rtol=1e-8)
+    np.testing.assert_allclose([metric(a, b) for a, b in pairs], expected, rtol=1e-8)
     difference = pairs[:, 0] - pairs[:, 1]
     M = fitted.get_mahalanobis_matrix()
     squared = np.einsum("ij,jk,ik->i", difference, M, difference)
-    np.testing.assert_allclose(np.sqrt(squared), wanted, rtol=1e-7)
+    np.testing.assert_allclose(np.sqrt(squared), expected, rtol=1e-7)
     shift = fitted.mean_ if hasattr(fitted, "mean_") else np.zeros(X.shape[1])
     np.testing.assert_allclose(mapped, (X - shift) @ fitted.components_.T, rtol=1e-8, atol=1e-8)
     for wrong in (pairs[0], pairs[:, :1], pairs[:, :, :2]):
@@ -134,52 +145,55 @@ def check_one_distance(learner: Any) -> None:
 
 def check_batches(learner: Any) -> None:
     """Check that batches give the result of one fit, and that fit discards earlier batches."""
-    learner = clone(learner).set_params(**getattr(learner, "batch_parameters", {}))
-    X, y = _data()
+    learner = clone(learner).set_params(**getattr(learner, "same_in_batches", {}))
+    X, y = _make_data()
     order = np.argsort(y, kind="stable")  # Sorted, so that classes first appear in late batches.
     X, y = X[order], y[order]
-    whole = clone(learner).fit(X, y)
-    parts = clone(learner)
+    in_one_fit = clone(learner).fit(X, y)
+    in_batches = clone(learner)
     for start in range(0, len(X), 7):
-        parts.partial_fit(X[start : start + 7], y[start : start + 7])
+        in_batches.partial_fit(X[start : start + 7], y[start : start + 7])
     if learner.learner_tags.maps:
-        wanted = _distances(whole.transform(X))
-        np.testing.assert_allclose(_distances(parts.transform(X)), wanted, 1e-6)
+        expected = _compute_distances(in_one_fit.transform(X))
+        np.testing.assert_allclose(_compute_distances(in_batches.transform(X)), expected, 1e-6)
     else:
-        np.testing.assert_array_equal(parts.predict(X), whole.predict(X))
-    np.testing.assert_array_equal(used(parts.fit(X, y), X), used(whole, X))
+        np.testing.assert_array_equal(in_batches.predict(X), in_one_fit.predict(X))
+    np.testing.assert_array_equal(
+        compute_output(in_batches.fit(X, y), X), compute_output(in_one_fit, X)
+    )
 
 
-def _distances(points: NDArray[Any]) -> NDArray[np.float64]:
+def _compute_distances(points: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(cdist(points.astype(float), points.astype(float)))
 
 
 # ---------------------------------------------------------------------- bad input
 
 
-def _with(X: NDArray[Any], value: float) -> NDArray[Any]:
+def _replace_value(X: NDArray[Any], value: float) -> NDArray[Any]:
     X = X.copy()
     X[3, 1] = value
     return X
 
 
-def _wide(X: NDArray[Any]) -> NDArray[Any]:
+def _embed(X: NDArray[Any]) -> NDArray[Any]:
     """Return an isometric copy in 100 dimensions."""
     axes, _ = np.linalg.qr(np.random.RandomState(1).normal(size=(100, X.shape[1])))
     return X @ axes.T
 
 
-def _with_constants(X: NDArray[Any]) -> NDArray[Any]:
+def _add_constants(X: NDArray[Any]) -> NDArray[Any]:
     return np.insert(X, [0, 2, X.shape[1]], [0.0, 0.1, 12345.678], axis=1)
 
 
-# Each case: its change of (X, y, queries), and whether the result must equal that of clean data.
+# Each case consists of a change of (X, y, queries), and whether the result must equal the
+# result for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
-    "nan": (lambda X, y, Q: (_with(X, np.nan), y, Q), False),
-    "inf": (lambda X, y, Q: (_with(X, np.inf), y, Q), False),
+    "nan": (lambda X, y, Q: (_replace_value(X, np.nan), y, Q), False),
+    "inf": (lambda X, y, Q: (_replace_value(X, np.inf), y, Q), False),
     "empty": (lambda X, y, Q: (X[:0], y[:0], Q), False),
-    "fewer_rows_than_features": (lambda X, y, Q: (_wide(X), y, _wide(Q)), True),
-    "constant_columns": (lambda X, y, Q: (_with_constants(X), y, _with_constants(Q)), True),
+    "fewer_rows_than_features": (lambda X, y, Q: (_embed(X), y, _embed(Q)), True),
+    "constant_columns": (lambda X, y, Q: (_add_constants(X), y, _add_constants(Q)), True),
     "duplicate_rows": (lambda X, y, Q: (np.vstack([X, X]), np.append(y, y), Q), True),
     "scale_1e-8": (lambda X, y, Q: (X * 1e-8, y, Q * 1e-8), True),
     "scale_1e8": (lambda X, y, Q: (X * 1e8, y, Q * 1e8), True),
@@ -189,4 +203,4 @@ _CASES: dict[str, tuple[Change, bool]] = {
 }
 
 
-VECTORS = SampleKind("vectors", _data, _frozen, _own_checks, _CASES)
+VECTORS = SampleKind("vectors", _make_data, _freeze, _list_checks, _CASES)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.datasets.table import Table, check_one_per_row, decode_strings, drop_single_channel
-from nearfar.words import did_you_mean, listed
+from nearfar.words import join_names, suggest_name
 
 # Keys of an .npz file, in lowercase, that are recognized for each role without an option.
 _ROLE_KEYS = {
@@ -166,13 +166,13 @@ def find_key(arrays: dict[str, Any], role: str, requested: str | None, source: s
     if requested is not None:
         option = {"y": "target", "X": "vector"}.get(role, role)
         raise ValueError(
-            f"--{option} {requested}: {source} has no such key.{did_you_mean(requested, arrays)} "
-            f"Its keys are {listed(arrays)}. Save {role} together with X in an .npz file."
+            f"--{option} {requested}: {source} has no such key.{suggest_name(requested, arrays)} "
+            f"Its keys are {join_names(arrays)}. Save {role} together with X in an .npz file."
         )
     keys = [key for key in arrays if key.lower() in _ROLE_KEYS[role]]
     if len(keys) > 1:
         raise ValueError(
-            f"{source} has several keys for {role}: {listed(keys)}. "
+            f"{source} has several keys for {role}: {join_names(keys)}. "
             + f"Name one with --{ {'y': 'target', 'X': 'vector'}.get(role, role) }."
         )
     return keys[0] if keys else None

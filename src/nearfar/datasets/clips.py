@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.blocks import effective_threads, map_in_order
+from nearfar.blocks import map_in_order, resolve_n_threads
 from nearfar.datasets.folders import find_members, get_labels, sort_naturally
 from nearfar.datasets.motion import MOTION_OPTIONS, motion_histograms
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.parameters import boolean, check_parameter, integer, none
 from nearfar.summaries.sets import Sets
 
@@ -115,7 +115,7 @@ def read_clips(
             raise ValueError(f"Clip {member.name!r}: {error}") from error
 
     arrays, names, owners = [], [], []
-    vectors = map_in_order(read, clips, effective_threads(n_jobs))
+    vectors = map_in_order(read, clips, resolve_n_threads(n_jobs))
     for k, (member, rows) in enumerate(zip(clips, vectors, strict=True)):
         for name, piece in _split_clip(rows, vectors_per_set, blocks if cuboids else None):
             arrays.append(piece)
@@ -131,14 +131,14 @@ def read_clip(path: Path, shrink: int = 1) -> NDArray[Any]:
     """
     if path.suffix.lower() in ARRAYS and path.is_file():
         return _shrink_frames(np.asarray(np.load(path, allow_pickle=False)), shrink)
-    require("imageio", "video")
-    imageio = require("imageio.v3", "video")
+    import_optional("imageio", "video")
+    imageio = import_optional("imageio.v3", "video")
     if path.is_dir():
         frames = _read_image_frames(path, imageio)
     elif path.suffix.lower() == ".gif":
         frames = iter(imageio.imread(path, index=None, plugin="pillow", mode="L"))
     else:
-        require("av", "video")
+        import_optional("av", "video")
         frames = imageio.imiter(path, plugin="pyav", format="gray")
     reduced = [_shrink_frames(np.asarray(frame)[None], shrink)[0] for frame in frames]
     if not reduced:

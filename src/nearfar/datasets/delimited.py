@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from nearfar.datasets.vector_columns import is_vector_column
-from nearfar.extras import require
-from nearfar.words import count
+from nearfar.extras import import_optional
+from nearfar.words import format_count
 
 # pandas also reads "None" as missing, which would silently remove a class of that name.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
@@ -33,7 +33,7 @@ _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 
 def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
     """Return a CSV, TSV or text file as a DataFrame, and the set of repeated column names."""
-    pd = require("pandas", "app")
+    pd = import_optional("pandas", "app")
     text = decode(path, messages)
     head = get_first_lines(text)
     separator = find_separator(head)
@@ -94,7 +94,7 @@ def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
     filled_rows = np.flatnonzero(frame.notna().any(axis=1))
     last = int(filled_rows[-1]) + 1 if len(filled_rows) else 0
     if last < len(frame):
-        messages.append(f"Dropped {count(len(frame) - last, 'empty row')} at the end.")
+        messages.append(f"Dropped {format_count(len(frame) - last, 'empty row')} at the end.")
         frame = frame.iloc[:last]
     if len(frame) == 0:
         raise ValueError(f"{path.name} has {len(names)} columns, but all rows are empty.")
@@ -234,7 +234,7 @@ def _check_widths(
             short_lines.append(line)
     if short_lines:
         messages.append(
-            f"{count(len(short_lines), 'line')} with fewer than {width} cells (first: line "
+            f"{format_count(len(short_lines), 'line')} with fewer than {width} cells (first: line "
             f"{short_lines[0]}); the other cells are missing values."
         )
     return names
@@ -310,4 +310,4 @@ def _tidy_text(pd: Any, frame: Any, has_commas: bool, messages: list[str]) -> No
                 )
         frame[name] = column
     if n_marks:
-        messages.append(f"{count(n_marks, 'cell')} with '?' read as missing values.")
+        messages.append(f"{format_count(n_marks, 'cell')} with '?' read as missing values.")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.notices import warn
-from nearfar.words import count, listed
+from nearfar.words import format_count, join_names
 
 
 class Member(NamedTuple):
@@ -62,15 +62,15 @@ def find_members(
                 skipped.append(path.relative_to(root).as_posix())
 
     visit(root)
-    extensions = listed(sorted(supported), 40, quoted=False)
+    extensions = join_names(sorted(supported), 40, quoted=False)
     if not results:
-        contents = f", only {listed(skipped, 3)}" if skipped else ""
+        contents = f", only {join_names(skipped, 3)}" if skipped else ""
         raise ValueError(f"Found no {noun} in {str(root)!r}{contents}. Supported: {extensions}.")
     if skipped:
         verb = "is" if len(skipped) == 1 else "are"
         warn(
-            f"{count(len(skipped), 'file')} in {str(root)!r} {verb} skipped because the extension "
-            f"is not supported: {listed(skipped, 3)}. Supported: {extensions}.",
+            f"{format_count(len(skipped), 'file')} in {str(root)!r} {verb} skipped because the "
+            f"extension is not supported: {join_names(skipped, 3)}. Supported: {extensions}.",
         )
     return results
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from nearfar.datasets.clips import IMAGES
 from nearfar.datasets.folders import sort_naturally
-from nearfar.extras import require
-from nearfar.words import listed
+from nearfar.extras import import_optional
+from nearfar.words import join_names
 
 Walk = NDArray[Any]
 
@@ -83,7 +83,7 @@ def load_gait(folder: str | os.PathLike[str]) -> tuple[list[Walk], NDArray[Any]]
 
 
 def _read_images(root: Path) -> tuple[list[Walk], NDArray[Any]]:
-    image = require("PIL.Image", "image")
+    image = import_optional("PIL.Image", "image")
     walks, ids = [], []
     for subject in _list_folders(root):
         misplaced = _list_images(subject)
@@ -97,7 +97,7 @@ def _read_images(root: Path) -> tuple[list[Walk], NDArray[Any]]:
             if not files:
                 raise ValueError(
                     f"{sequence.relative_to(root).as_posix()!r} has no frames. Supported: "
-                    f"{listed(IMAGES, quoted=False)}."
+                    f"{join_names(IMAGES, quoted=False)}."
                 )
             walks.append(np.stack(_read_frames(files, root, image)))
             ids.append(subject.name)
@@ -141,7 +141,7 @@ def _read_mat(file: Path) -> tuple[list[Walk], NDArray[Any]]:
         raise ValueError(f"{file.name!r} cannot be read as a .mat file: {error}") from error
     missing = [name for name in ("fea3D", "gnd") if name not in variables]
     if missing:
-        raise ValueError(f"{file.name!r} has no {listed(missing, quoted=False)}.")
+        raise ValueError(f"{file.name!r} has no {join_names(missing, quoted=False)}.")
     tensors, ids = variables["fea3D"], variables["gnd"].ravel()
     if tensors.ndim != 4 or tensors.dtype.kind not in "biuf" or tensors.shape[3] != len(ids):
         raise ValueError(

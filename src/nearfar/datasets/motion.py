@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
 
-from nearfar.parameters import Allowed, boolean, check_parameter, integer, none, one_of, real
-from nearfar.words import count
+from nearfar.parameters import AllowedValues, boolean, check_parameter, integer, none, one_of, real
+from nearfar.words import format_count
 
 Floats32 = NDArray[np.float32]
 Threshold = float | Literal["otsu", "mean"]
@@ -201,8 +201,8 @@ def convert_to_gray(frames: ArrayLike) -> Floats32:
         )
     if len(array) < 2 or min(array.shape[1:]) < 2:
         raise ValueError(
-            f"Motion needs at least two frames of 2×2 pixels; got {count(len(array), 'frame')} of "
-            f"{array.shape[1]}×{array.shape[2]}."
+            "Motion needs at least two frames of 2×2 pixels; got "
+            f"{format_count(len(array), 'frame')} of {array.shape[1]}×{array.shape[2]}."
         )
     gray = array.astype(np.float32)
     if not np.isfinite(gray).all():
@@ -324,7 +324,7 @@ def _assign_blocks(height: int, width: int, rows: int, columns: int) -> NDArray[
 
 # ---------------------------------------------------------------------- checks
 
-_two_counts = Allowed(
+_two_counts = AllowedValues(
     lambda value: (
         isinstance(value, tuple | list)
         and len(value) == 2

@@ -18,7 +18,7 @@ from nearfar.datasets.parquet_files import is_parquet, read_arrow
 from nearfar.datasets.table import find_missing, is_missing, tidy_labels
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of
-from nearfar.summaries.index_checks import first_shared
+from nearfar.summaries.index_checks import find_shared_row
 from nearfar.summaries.supervision import Pairs, Quadruplets
 from nearfar.summaries.supervision.pairs import Conflicts
 
@@ -85,7 +85,7 @@ def read_pairs(
     judgments.check_self_pairs(pairs)
     if conflicts == "raise":
         sorted_pairs = np.sort(pairs, axis=1)
-        conflict = first_shared(sorted_pairs[is_similar], sorted_pairs[~is_similar])
+        conflict = find_shared_row(sorted_pairs[is_similar], sorted_pairs[~is_similar])
         if conflict is not None:
             similar_row = np.flatnonzero(is_similar)[conflict[0]]
             dissimilar_row = np.flatnonzero(~is_similar)[conflict[1]]
@@ -185,7 +185,7 @@ def read_quadruplets(
         row = int(np.argmax(is_self_comparison))
         a, b, _, _ = judgments.cells[row]
         judgments.fail(row, f"the pair of '{a}' and '{b}' is compared with itself.")
-    conflict = first_shared(np.hstack([near, far]), np.hstack([far, near]))
+    conflict = find_shared_row(np.hstack([near, far]), np.hstack([far, near]))
     if conflict is not None:
         a, b, c, d = judgments.cells[max(conflict)]
         judgments.fail(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nearfar.extras import require
+from nearfar.extras import import_optional
 
 PARQUET = (".parquet", ".pq")
 
@@ -27,7 +27,7 @@ def list_parquet_files(path: Path) -> list[Path]:
 
 def read_schema(path: Path) -> Any:
     """Return the Arrow schema, or None if the file is damaged; `read_arrow` reports the error."""
-    arrow, parquet = require("pyarrow", "app"), require("pyarrow.parquet", "app")
+    arrow, parquet = import_optional("pyarrow", "app"), import_optional("pyarrow.parquet", "app")
     try:
         return parquet.read_schema(list_parquet_files(path)[0])
     except (OSError, arrow.ArrowException):
@@ -36,7 +36,7 @@ def read_schema(path: Path) -> Any:
 
 def read_arrow(path: Path) -> Any:
     """Return the Arrow table of a file, or of all files of a folder with the same columns."""
-    arrow, parquet = require("pyarrow", "app"), require("pyarrow.parquet", "app")
+    arrow, parquet = import_optional("pyarrow", "app"), import_optional("pyarrow.parquet", "app")
     tables: list[Any] = []
     files = list_parquet_files(path)
     for file in files:
@@ -89,13 +89,13 @@ def _check_same_columns(expected: Any, schema: Any, expected_name: str, name: st
 
 def is_list(kind: Any) -> bool:
     """Return True for an Arrow list type."""
-    types = require("pyarrow", "app").types
+    types = import_optional("pyarrow", "app").types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_list_of_numbers(kind: Any) -> bool:
     """Return True for an Arrow type of lists of numbers."""
-    types = require("pyarrow", "app").types
+    types = import_optional("pyarrow", "app").types
     if not is_list(kind):
         return False
     item_type = kind.value_type

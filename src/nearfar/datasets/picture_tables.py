@@ -11,7 +11,7 @@ import numpy as np
 
 from nearfar.datasets.pictures import contains_images, load_images
 from nearfar.datasets.table import Table, drop_single_channel
-from nearfar.words import count, listed
+from nearfar.words import format_count, join_names
 
 
 def report_hidden_folder(name: str) -> list[str]:
@@ -41,7 +41,7 @@ def read_image_folder(
         " × ".join(map(str, image_shape[:2])),
         "in color" if len(image_shape) == 3 else "in gray",
     )
-    summary = f"{count(len(images), 'image')} of {sizes} pixels, {color}"
+    summary = f"{format_count(len(images), 'image')} of {sizes} pixels, {color}"
     if shape is not None:
         hint = f" (--images {shape[0]}x{shape[1]}x3 keeps colors)" if len(image_shape) == 2 else ""
         summary += f"{hint}; images of other sizes are resized"
@@ -85,7 +85,7 @@ def set_tensor_shape(table: Table, shape: tuple[int, ...], drop: Sequence[Any] =
         text_columns = [str(name) for name in X.columns if X[name].dtype.kind not in "biuf"]
         if text_columns:
             raise ValueError(
-                f"--images {sizes}: all columns must be numbers, but {listed(text_columns, 5)} "
+                f"--images {sizes}: all columns must be numbers, but {join_names(text_columns, 5)} "
                 "contain text."
             )
         table.feature_names = [str(name) for name in X.columns]

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.blocks import effective_threads, map_in_order
+from nearfar.blocks import map_in_order, resolve_n_threads
 from nearfar.datasets.clips import IMAGES
 from nearfar.datasets.folders import Member, find_members, get_labels
 from nearfar.datasets.table import drop_single_channel
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.notices import warn
-from nearfar.parameters import Allowed, check_parameter, none
-from nearfar.words import listed
+from nearfar.parameters import AllowedValues, check_parameter, none
+from nearfar.words import join_names
 
 #: Upper limit for the number of pixels of all images together. A larger value is almost certainly
 #: a mistake.
@@ -47,7 +47,7 @@ def _is_size(value: Any) -> bool:
     )
 
 
-_SIZE = Allowed(_is_size, "(height, width), (height, width, 1) or (height, width, 3)")
+_SIZE = AllowedValues(_is_size, "(height, width), (height, width, 1) or (height, width, 3)")
 
 
 def load_images(
@@ -110,7 +110,7 @@ def load_images(
     size = None if shape is None else drop_single_channel(tuple(int(n) for n in shape))
     image_files = find_members(folder, IMAGES, "images")
     labels = get_labels(image_files, "images")
-    require("PIL", "image")
+    import_optional("PIL", "image")
     if size is None:
         _check_sizes(image_files)
     _warn_empty_folders(Path(folder), image_files)
@@ -121,7 +121,7 @@ def load_images(
         except Exception as error:
             raise _make_read_error(member, error) from error
 
-    images = list(map_in_order(read, image_files, effective_threads(n_jobs)))
+    images = list(map_in_order(read, image_files, resolve_n_threads(n_jobs)))
     if any(image.ndim == 3 for image in images):
         images = [image if image.ndim == 3 else _convert_to_rgb(image) for image in images]
     return Images(np.stack(images), labels, np.array([member.name for member in image_files]))
@@ -132,7 +132,10 @@ def read_image(path: Path, shape: tuple[int, ...] | None = None) -> NDArray[np.u
 
     If `shape` is given, the image is resized and converted to gray or color accordingly.
     """
-    Image, ImageOps = require("PIL.Image", "image"), require("PIL.ImageOps", "image")
+    Image, ImageOps = (
+        import_optional("PIL.Image", "image"),
+        import_optional("PIL.ImageOps", "image"),
+    )
     with Image.open(path) as file_image:
         picture = _convert_to_8_bit(ImageOps.exif_transpose(file_image), Image)
     if shape is not None:
@@ -195,7 +198,7 @@ def _check_sizes(image_files: list[Member]) -> None:
 
 def _read_size(member: Member) -> tuple[int, int]:
     """Return (height, width) from the header of the file."""
-    Image = require("PIL.Image", "image")
+    Image = import_optional("PIL.Image", "image")
     try:
         with Image.open(member.path) as picture:
             width, height = picture.size
@@ -223,7 +226,7 @@ def _warn_empty_folders(root: Path, image_files: list[Member]) -> None:
     )
     if empty and labels != {None}:
         verb = "has no images and is not" if len(empty) == 1 else "have no images and are not"
-        warn(f"{listed(empty, 3)} in {str(root)!r} {verb} used as a class.")
+        warn(f"{join_names(empty, 3)} in {str(root)!r} {verb} used as a class.")
 
 
 def _convert_to_rgb(image: NDArray[np.uint8]) -> NDArray[np.uint8]:

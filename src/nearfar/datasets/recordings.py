@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearfar.arrays import Matrix
-from nearfar.blocks import effective_threads, map_in_order
+from nearfar.blocks import map_in_order, resolve_n_threads
 from nearfar.datasets.folders import Member, find_members, get_labels
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.summaries.sets import Sets
 
@@ -65,7 +65,7 @@ def mfcc(
     """
     _check_options("mfcc", n_coefficients, window, step)
     check_parameter("mfcc", "sample_rate", sample_rate, [integer(_MIN_RATE)])
-    knf = require("kaldi_native_fbank", "audio")
+    knf = import_optional("kaldi_native_fbank", "audio")
     wave = _convert_to_mono(recording)
     if len(wave) < round(window * sample_rate):
         raise ValueError(
@@ -138,8 +138,8 @@ def read_recordings(
     check_parameter("read_recordings", "sample_rate", sample_rate, [none, integer(_MIN_RATE)])
     recordings = find_members(folder, SOUNDS, "recordings")
     labels = get_labels(recordings, "recordings")
-    soundfile = require("soundfile", "audio")
-    require("kaldi_native_fbank", "audio")
+    soundfile = import_optional("soundfile", "audio")
+    import_optional("kaldi_native_fbank", "audio")
 
     def read_rate(member: Member) -> int:
         try:
@@ -168,7 +168,7 @@ def read_recordings(
         except Exception as error:
             raise ValueError(f"Recording {member.name!r}: {error}") from error
 
-    arrays = list(map_in_order(read, recordings, effective_threads(n_jobs)))
+    arrays = list(map_in_order(read, recordings, resolve_n_threads(n_jobs)))
     return Sets.from_list(arrays, labels, [member.name for member in recordings])
 
 

@@ -33,9 +33,9 @@ from nearfar.datasets.tables import (
     read_table,
     replace_labels,
 )
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.summaries.sets import Sets
-from nearfar.words import count, did_you_mean, listed
+from nearfar.words import format_count, join_names, suggest_name
 
 #: Column names that suggest a long table of sets, in lowercase and without characters other than
 #: letters.
@@ -164,8 +164,8 @@ def check_not_sets(table: Table, used_columns: Sequence[str]) -> None:
         if n_values <= len(table.X) / 2:
             raise ValueError(
                 f"{table.name} looks like sets of vectors: {n_values:,} values of '{name}' in "
-                f"{count(len(table.X), 'row')}. To read the rows of each value as one set, add "
-                f"--set-id {name}. To use every row on its own, add --drop {name}."
+                f"{format_count(len(table.X), 'row')}. To read the rows of each value as one set, "
+                f"add --set-id {name}. To use every row on its own, add --drop {name}."
             )
 
 
@@ -189,13 +189,13 @@ def _read_long_table(
     if not hasattr(
         frame, "columns"
     ):  # The vectors are in one column, and no other column is a feature.
-        frame = require("pandas", "app").DataFrame(long.X, columns=long.feature_names)
+        frame = import_optional("pandas", "app").DataFrame(long.X, columns=long.feature_names)
         missing = [name for name in (by, *drop) if name not in long.unused]
         if missing:
             raise ValueError(
                 f"--{'set-id' if missing[0] == by else 'drop'} {missing[0]}: {source} has no such "
-                f"column.{did_you_mean(missing[0], long.unused)} In addition to the vectors, it "
-                f"has {listed(long.unused)}."
+                f"column.{suggest_name(missing[0], long.unused)} In addition to the vectors, it "
+                f"has {join_names(long.unused)}."
             )
         frame[by], drop = long.unused[by], ()
     if frame.columns[0] == "column 0" and re.fullmatch(r"\d+", by):
@@ -210,21 +210,22 @@ def _read_long_table(
         if name not in frame.columns:
             raise ValueError(
                 f"{option} {name}: {source} has no such column."
-                f"{did_you_mean(name, frame.columns)} Its columns are {listed(frame.columns)}."
+                f"{suggest_name(name, frame.columns)} Its columns are {join_names(frame.columns)}."
             )
     features = [name for name in frame.columns if name != by and name not in drop]
     if requested_features is not None:
         missing = [name for name in requested_features if name not in features]
         if missing:
             raise ValueError(
-                f"{source} does not have {listed(missing)}.{did_you_mean(missing[0], features)} It "
-                f"has {listed(features)}."
+                f"{source} does not have "
+                f"{join_names(missing)}.{suggest_name(missing[0], features)} It has "
+                f"{join_names(features)}."
             )
         features = list(requested_features)
     text = [name for name in features if frame[name].dtype.kind not in "biuf"]
     if text:
         raise ValueError(
-            f"{source}: the vectors of sets must be numbers, but {listed(text, 5)} "
+            f"{source}: the vectors of sets must be numbers, but {join_names(text, 5)} "
             f"{'holds' if len(text) == 1 else 'hold'} text. Drop columns that are not features "
             f"with --drop {shlex.quote(text[0])}."
         )
@@ -232,7 +233,7 @@ def _read_long_table(
         raise ValueError(f"{source} has no feature columns in addition to '{by}'.")
     table = Table(source, Sets.from_frame(frame, by, columns=features), feature_names=features)
     table.messages = [text for text in long.messages if not text.startswith("Groups: ")]
-    table.messages += [f"Dropped: {listed(drop)}, as requested."] * bool(drop)
+    table.messages += [f"Dropped: {join_names(drop)}, as requested."] * bool(drop)
     codes = frame.groupby(by, sort=False, observed=True).ngroup().to_numpy()
     if long.y is not None:
         table.y = _reduce_to_sets(long.y, codes, table.X, f"label in column '{long.target}'")
@@ -259,8 +260,8 @@ def _reduce_to_sets(
             "none" if is_missing(value) else str(value) for value in values[codes == k].tolist()
         )
         raise ValueError(
-            f"{sets.called(k)} has more than one {description}: {listed(set_values, 3)}. All rows "
-            "of a set must have the same value."
+            f"{sets.describe(k)} has more than one {description}: {join_names(set_values, 3)}. All "
+            "rows of a set must have the same value."
         )
     return np.asarray(values[first])
 
@@ -275,7 +276,7 @@ def _convert_arrays(
         hint = ", and --set-id is only for tables" if by is not None else ""
         raise ValueError(
             f"{source} has no key 'offsets' with the start of each set{hint}. Its keys are "
-            f"{listed(arrays)}. Use nearfar.Sets.save to write such a file."
+            f"{join_names(arrays)}. Use nearfar.Sets.save to write such a file."
         )
     if by is not None:
         raise ValueError(
@@ -284,7 +285,7 @@ def _convert_arrays(
         )
     x = find_key(arrays, "X", None, source)
     if x is None:
-        raise ValueError(f"{source} has no key 'X' or 'data'. Its keys are {listed(arrays)}.")
+        raise ValueError(f"{source} has no key 'X' or 'data'. Its keys are {join_names(arrays)}.")
     names = None if "names" not in arrays else decode_strings(arrays["names"])
     try:
         sets = Sets(arrays[x], arrays["offsets"], names=names)
@@ -312,12 +313,12 @@ def _read_lists(path: Path, requested: dict[str, str | None]) -> Table:
     table.target = None if sets.labels is None else requested["target"] or "label"
     column = requested["groups"]
     if column is not None:
-        parquet_table = require("pyarrow.parquet", "app").read_table(path)
+        parquet_table = import_optional("pyarrow.parquet", "app").read_table(path)
         if column not in parquet_table.column_names:
             raise ValueError(
                 f"--groups {column}: {path.name} has no such column."
-                f"{did_you_mean(column, parquet_table.column_names)} Its columns are "
-                f"{listed(parquet_table.column_names)}."
+                f"{suggest_name(column, parquet_table.column_names)} Its columns are "
+                f"{join_names(parquet_table.column_names)}."
             )
         table.groups = np.array(parquet_table[column].to_pylist(), dtype=object)
         table.groups_name = column
@@ -330,14 +331,14 @@ def _drop_features(table: Table, drop: Sequence[str]) -> None:
     if unknown:
         raise ValueError(
             f"--drop {unknown[0]}: {table.name} has no such column."
-            f"{did_you_mean(unknown[0], names)} Its columns are {listed(names)}."
+            f"{suggest_name(unknown[0], names)} Its columns are {join_names(names)}."
         )
     kept_columns = [i for i, name in enumerate(names) if name not in drop]
     if not kept_columns:
         raise ValueError(f"{table.name} has no feature columns: --drop removes all of them.")
     table.feature_names = [names[i] for i in kept_columns]
     table.X = Sets(table.X.X[:, kept_columns], table.X.offsets, names=table.X.names)
-    table.messages.append(f"Dropped: {listed(drop)}, as requested.")
+    table.messages.append(f"Dropped: {join_names(drop)}, as requested.")
 
 
 # Checks
@@ -352,7 +353,8 @@ def _fail_without_labels(table: Table) -> NoReturn:
         )
     raise ValueError(
         f"The column of {table.name} with the labels of the sets is not known. Name it with "
-        f"--target, or pass {label_option}. Its features are {listed(table.feature_names or ())}."
+        f"--target, or pass {label_option}. Its features are "
+        f"{join_names(table.feature_names or ())}."
     )
 
 
@@ -363,9 +365,9 @@ def _drop_unlabeled(table: Table) -> NDArray[np.intp]:
     if not len(labeled):
         raise ValueError(f"{table.name}: the target '{table.target}' is missing in every set.")
     if len(labeled) < len(missing):
-        first = table.X.called(int(np.argmax(missing)))
+        first = table.X.describe(int(np.argmax(missing)))
         table.messages.append(
-            f"Dropped {count(int(missing.sum()), 'set')} without a label (first: {first})."
+            f"Dropped {format_count(int(missing.sum()), 'set')} without a label (first: {first})."
         )
         table.X, table.y = table.X[labeled], table.y[labeled]
         table.groups = None if table.groups is None else table.groups[labeled]
@@ -377,8 +379,9 @@ def _check_sizes(table: Table, min_vectors: int) -> None:
     if is_small.any():
         k = int(np.argmax(is_small))
         raise ValueError(
-            f"{table.name}: {table.X.called(k)} has {count(int(table.X.sizes[k]), 'vector')}. "
-            f"Found {count(int(is_small.sum()), 'set')} with fewer than {min_vectors} vectors, "
-            "which is too few for a covariance. Remove these sets, or keep them with "
-            "--min-vectors 1 (a set with a single vector is then described by its mean only)."
+            f"{table.name}: {table.X.describe(k)} has "
+            f"{format_count(int(table.X.sizes[k]), 'vector')}. Found "
+            f"{format_count(int(is_small.sum()), 'set')} with fewer than {min_vectors} vectors, "
+            "which is too few for a covariance. Remove these sets, or keep them with --min-vectors "
+            "1 (a set with a single vector is then described by its mean only)."
         )

@@ -15,7 +15,7 @@ from scipy.io import wavfile
 from nearfar.arrays import Matrix
 from nearfar.datasets.generators import Seed
 from nearfar.summaries.sets import Sets
-from nearfar.words import did_you_mean, listed
+from nearfar.words import join_names, suggest_name
 
 MOTIONS = ("right", "left", "up", "down", "wave", "bounce", "grow")
 TONES = ("steady", "rising", "falling", "trill", "noise")
@@ -361,10 +361,11 @@ def _check_tones(tones: Any, seconds: float, sample_rate: int, **counts: int) ->
 
 def _check_kinds(name: str, kinds: Any, allowed: Sequence[str]) -> None:
     if isinstance(kinds, str) or not len(kinds):
-        raise ValueError(f"{name} must be a list of {listed(allowed)}; got {kinds!r}.")
+        raise ValueError(f"{name} must be a list of {join_names(allowed)}; got {kinds!r}.")
     for kind in kinds:
         if kind not in allowed:
-            suggestion = did_you_mean(kind, allowed)
+            suggestion = suggest_name(kind, allowed)
             raise ValueError(
-                f"{name} must contain only values from {listed(allowed)}; got {kind!r}.{suggestion}"
+                f"{name} must contain only values from {join_names(allowed)}; got "
+                f"{kind!r}.{suggestion}"
             )

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.datasets.table import Table, find_missing, tidy_labels
-from nearfar.extras import require
-from nearfar.words import count
+from nearfar.extras import import_optional
+from nearfar.words import format_count
 
 
 def check_groups(table: Table, row_numbers: NDArray[np.intp]) -> None:
@@ -24,8 +24,8 @@ def check_groups(table: Table, row_numbers: NDArray[np.intp]) -> None:
     if missing.any():
         raise ValueError(
             f"{table.name}: the groups '{table.groups_name}' are missing in "
-            f"{count(int(missing.sum()), 'row')} (first: row {row_numbers[np.argmax(missing)]}). "
-            "Every row needs a group."
+            f"{format_count(int(missing.sum()), 'row')} (first: row "
+            f"{row_numbers[np.argmax(missing)]}). Every row needs a group."
         )
     table.groups = tidy_labels(groups) if groups.dtype.kind != "O" else groups.astype(str)
     n = len(np.unique(table.groups))
@@ -40,8 +40,8 @@ def check_ids(table: Table, row_numbers: NDArray[np.intp]) -> None:
     if missing.any():
         raise ValueError(
             f"{table.name}: the ID '{table.id_name}' is missing in "
-            f"{count(int(missing.sum()), 'row')} (first: row {row_numbers[np.argmax(missing)]}). "
-            "Every row needs a unique ID."
+            f"{format_count(int(missing.sum()), 'row')} (first: row "
+            f"{row_numbers[np.argmax(missing)]}). Every row needs a unique ID."
         )
     table.ids = tidy_labels(table.ids)
     if table.ids.dtype.kind == "O":
@@ -64,7 +64,7 @@ def parse_times(
     missing = find_missing(values)
     if missing.any():
         raise ValueError(
-            f"{description} is missing in {count(int(missing.sum()), 'row')} (first: row "
+            f"{description} is missing in {format_count(int(missing.sum()), 'row')} (first: row "
             f"{row_numbers[np.argmax(missing)]}). Every row needs a time."
         )
     if values.dtype.kind in "biu":
@@ -93,7 +93,7 @@ def _parse_dates(
 
     Dates become microseconds since 1970.
     """
-    pd = require("pandas", "app")
+    pd = import_optional("pandas", "app")
     column = pd.Series([str(value) for value in values])
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
     if np.isfinite(numbers).all():

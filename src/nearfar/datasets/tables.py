@@ -57,8 +57,8 @@ from nearfar.datasets.vector_columns import (
     parse_vectors,
     select_vector_column,
 )
-from nearfar.extras import require
-from nearfar.words import count, did_you_mean, listed
+from nearfar.extras import import_optional
+from nearfar.words import format_count, join_names, suggest_name
 
 #: Column names, in lowercase, from which the target is guessed.
 TARGET_NAMES = ("target", "label", "class", "y")
@@ -255,8 +255,8 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
     text = os.fspath(source)
     if not isinstance(text, str) or not text.strip():
         raise ValueError(
-            f"Expected the path of a file or the name of a built-in dataset ({listed(BUILT_IN)}); "
-            f"got {text!r}."
+            "Expected the path of a file or the name of a built-in dataset "
+            f"({join_names(BUILT_IN)}); got {text!r}."
         )
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
         raise ValueError(
@@ -276,7 +276,7 @@ def _locate(source: str | os.PathLike[str]) -> Path | None:
         return path
     if not path.exists():
         candidates = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        hint = did_you_mean(path.name, [*candidates, *BUILT_IN])
+        hint = suggest_name(path.name, [*candidates, *BUILT_IN])
         names = ", ".join(BUILT_IN)
         raise ValueError(f"The file {text} does not exist.{hint} Built-in datasets: {names}.")
     suffix = path.suffix.lower()
@@ -331,7 +331,7 @@ def _read_frame(
         if name not in frame.columns:
             raise ValueError(
                 f"--{option} {name}: {path.name} has no such column."
-                f"{did_you_mean(name, frame.columns)} Its columns are {listed(frame.columns)}."
+                f"{suggest_name(name, frame.columns)} Its columns are {join_names(frame.columns)}."
             )
         if name in repeated:
             raise ValueError(
@@ -345,7 +345,7 @@ def _read_frame(
         matches = [name for name in frame.columns if name.lower() in target_names]
         if len(matches) > 1 or (matches and matches[0] in repeated):
             raise ValueError(
-                f"{path.name} has several columns that could be the target: {listed(matches)}. "
+                f"{path.name} has several columns that could be the target: {join_names(matches)}. "
                 "Name it with --target (in Python: target=...)."
             )
         if matches:
@@ -374,7 +374,7 @@ def _read_frame(
         )
     if X.shape[1] == 0:
         raise ValueError(
-            f"{path.name} has no feature columns. Its columns are {listed(frame.columns)}. "
+            f"{path.name} has no feature columns. Its columns are {join_names(frame.columns)}. "
             "Recognized separators: commas, semicolons, tabs."
         )
     return Table(
@@ -422,8 +422,8 @@ def _read_parquet(
 
     Without a vector column, the name is empty and the vectors are None.
     """
-    require("pandas", "app")
-    pa = require("pyarrow", "app")
+    import_optional("pandas", "app")
+    pa = import_optional("pyarrow", "app")
     table, name, X = read_arrow(path), None, None
     if vector is not False:
         columns = find_arrow_vectors(table)
@@ -464,10 +464,10 @@ def _drop_unnamed(frame: Any, used_columns: set[str | None], messages: list[str]
             numbers.append(name)
     if numbers:
         messages.append(
-            f"Dropped unnamed columns with row numbers or row names: {listed(numbers)}."
+            f"Dropped unnamed columns with row numbers or row names: {join_names(numbers)}."
         )
     if empty:
-        messages.append(f"Dropped empty unnamed columns: {listed(empty)}.")
+        messages.append(f"Dropped empty unnamed columns: {join_names(empty)}.")
     return frame.drop(columns=[*numbers, *empty])
 
 
@@ -491,7 +491,7 @@ def _fail_without_target(table: Table) -> NoReturn:
     raise ValueError(
         f"The target column of {table.name} is not known. Name it with --target, for example "
         f"--target '{columns[-1]}' (the last column), or pass a file of labels with "
-        f"--labels.{note} Its columns are {listed(columns)}."
+        f"--labels.{note} Its columns are {join_names(columns)}."
     )
 
 
@@ -499,7 +499,7 @@ def _report_target_feature(table: Table) -> None:
     names = [name for name in getattr(table.X, "columns", ()) if name.lower() in TARGET_NAMES]
     if names:
         table.messages.append(
-            f"The labels come from {table.target}; {listed(names)} is used as a feature."
+            f"The labels come from {table.target}; {join_names(names)} is used as a feature."
         )
 
 
@@ -515,7 +515,7 @@ def _drop_unlabeled(table: Table) -> NDArray[np.intp]:
     rows = np.flatnonzero(missing).tolist()
     examples = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
     table.messages.append(
-        f"Dropped {count(len(rows), 'row')} without a label (row {examples}); "
+        f"Dropped {format_count(len(rows), 'row')} without a label (row {examples}); "
         "row numbers below do not count them."
     )
     is_frame = hasattr(table.X, "iloc")
@@ -576,7 +576,7 @@ def _read_labels(
             key = next(iter(arrays))
         if key is None:
             raise ValueError(
-                f"{path.name} has no key 'y', 'target' or 'labels'; it has {listed(arrays)}."
+                f"{path.name} has no key 'y', 'target' or 'labels'; it has {join_names(arrays)}."
             )
         return check_one_per_row(
             arrays[key], "labels" if key == "X" else key, n, path.name
@@ -618,7 +618,7 @@ def _find_label_column(names: list[str], column: str | None, path: Path) -> str:
         if column not in names:
             raise ValueError(
                 f"--target {column}: {path.name} has no such column."
-                f"{did_you_mean(column, names)} Its columns are {listed(names)}."
+                f"{suggest_name(column, names)} Its columns are {join_names(names)}."
             )
         return column
     named_columns = [name for name in names if name and not name.startswith("Unnamed: ")]
@@ -627,7 +627,7 @@ def _find_label_column(names: list[str], column: str | None, path: Path) -> str:
         return (matches or named_columns)[0]
     raise ValueError(
         f"{path.name} has several columns that could be the labels. Name one with --target. "
-        f"Its columns are {listed(names)}."
+        f"Its columns are {join_names(names)}."
     )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.datasets.parquet_files import is_list_of_numbers
-from nearfar.extras import require
-from nearfar.words import count, did_you_mean, listed
+from nearfar.extras import import_optional
+from nearfar.words import format_count, join_names, suggest_name
 
 #: Number of cells that are examined to decide whether a column contains vectors.
 _N_EXAMINED = 100
@@ -53,19 +53,19 @@ def select_vector_column(
         if requested in other_names:
             raise ValueError(
                 f"--vector {requested}: this column of {source} does not contain lists of numbers."
-                + (f" These columns do: {listed(columns)}." if columns else "")
+                + (f" These columns do: {join_names(columns)}." if columns else "")
             )
         all_names = [*other_names, *columns]
         raise ValueError(
             f"--vector {requested}: {source} has no such "
-            f"column.{did_you_mean(requested, all_names)} Its columns are {listed(all_names)}."
+            f"column.{suggest_name(requested, all_names)} Its columns are {join_names(all_names)}."
         )
     # Columns whose lists differ in length, such as lists of tokens, are not vectors.
     candidates = [name for name, column in columns.items() if has_common_length(column)]
     if len(candidates) > 1:
         raise ValueError(
-            f"{source} has several columns with lists of numbers: {listed(candidates)}. Name the "
-            "column with the vectors with --vector."
+            f"{source} has several columns with lists of numbers: {join_names(candidates)}. Name "
+            "the column with the vectors with --vector."
         )
     return candidates[0] if candidates else None
 
@@ -99,7 +99,7 @@ def parse_vectors(column: Any, name: str, source: str) -> NDArray[Any]:
     if missing.any():
         row = int(np.argmax(missing))
         raise ValueError(
-            f"{source}: column '{name}' has no vector in {count(int(missing.sum()), 'row')} "
+            f"{source}: column '{name}' has no vector in {format_count(int(missing.sum()), 'row')} "
             f"(first: row {row}). Remove these rows."
         )
     length = _find_common_length(lengths)[0]
@@ -107,7 +107,7 @@ def parse_vectors(column: Any, name: str, source: str) -> NDArray[Any]:
         row = int(np.argmax(lengths != length))
         raise ValueError(
             f"{source}: the vectors in column '{name}' differ in length: row {row} has "
-            f"{count(int(lengths[row]), 'number')}, most have {length:,}."
+            f"{format_count(int(lengths[row]), 'number')}, most have {length:,}."
         )
     if length == 0:
         raise ValueError(f"{source}: the vectors in column '{name}' are empty.")
@@ -147,7 +147,7 @@ def describe_vectors(name: str, n_features: int, *, is_guessed: bool, unused: Se
     """
     reason = ", the only column of lists" if is_guessed else ""
     verb = "is" if len(unused) == 1 else "are"
-    remark = f"; {listed(unused, 8)} {verb} not used" if unused else ""
+    remark = f"; {join_names(unused, 8)} {verb} not used" if unused else ""
     return f"Vectors: column '{name}', {n_features:,} numbers per row{reason}{remark}."
 
 
@@ -197,7 +197,7 @@ def _parse_vector(cell: str) -> NDArray[np.float64]:
 
 def _parse_block(cells: NDArray[Any]) -> NDArray[np.float64]:
     """Return the numbers of all cells, or an empty array if one of them cannot be parsed."""
-    arrow, compute = require("pyarrow", "app"), require("pyarrow.compute", "app")
+    arrow, compute = import_optional("pyarrow", "app"), import_optional("pyarrow.compute", "app")
     texts = [cell.strip() for cell in cells]
     if not all(text.startswith("[") and text.endswith("]") for text in texts):
         return np.empty(0)
@@ -212,7 +212,7 @@ def _parse_block(cells: NDArray[Any]) -> NDArray[np.float64]:
 def _compute_lengths(column: Any) -> NDArray[np.int64]:
     """Return the number of values in each cell, and -1 for cells without a list."""
     if hasattr(column, "chunks"):
-        compute = require("pyarrow.compute", "app")
+        compute = import_optional("pyarrow.compute", "app")
         # Some versions of pyarrow do not support list_value_length for lists of fixed size.
         if hasattr(column.type, "list_size"):
             size = np.full(len(column), column.type.list_size, np.int64)
@@ -242,7 +242,7 @@ def _find_common_length(lengths: NDArray[np.int64]) -> tuple[int, float]:
 
 
 def _convert_arrow(column: Any, size: int) -> NDArray[Any]:
-    arrow = require("pyarrow", "app")
+    arrow = import_optional("pyarrow", "app")
     item_type = column.type.value_type
     dtype: Any = np.float64
     if arrow.types.is_float16(item_type) or arrow.types.is_float32(item_type):

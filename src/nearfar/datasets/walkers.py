@@ -11,7 +11,7 @@ from scipy import ndimage
 
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.datasets.generators import Seed
-from nearfar.words import did_you_mean, listed
+from nearfar.words import join_names, suggest_name
 
 #: Conditions in which a sequence can differ from normal walking.
 CONDITIONS = ("view", "shoe", "surface", "briefcase", "clothing")
@@ -191,8 +191,8 @@ def _split_condition(condition: str) -> tuple[str, ...]:
     for name in names:
         if name not in CONDITIONS:
             raise ValueError(
-                f"conditions must be joined from {listed(CONDITIONS)} with '+'; got {name!r}."
-                f"{did_you_mean(name, CONDITIONS)}"
+                f"conditions must be joined from {join_names(CONDITIONS)} with '+'; got {name!r}."
+                f"{suggest_name(name, CONDITIONS)}"
             )
     return names
 

@@ -12,7 +12,7 @@ from nearfar.discriminant.checks import check_classes, choose_n_mean_directions
 from nearfar.parameters import integer, none
 from nearfar.solvers.eigen import canonical_rows
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import between_axes, between_range, within_whitener
+from nearfar.summaries.whitening import find_between_axes, find_between_range, find_within_whitener
 
 
 class DLDA(StatisticsLearner):
@@ -87,9 +87,9 @@ class DLDA(StatisticsLearner):
         """Return the components of LDA in an orthonormal basis of the range of S_b."""
         self.classes_ = statistics.classes
         check_classes("DLDA", statistics.classes)
-        Y = between_range(statistics)
-        T = Y @ within_whitener(statistics.project(Y), "auto")
+        Y = find_between_range(statistics)
+        T = Y @ find_within_whitener(statistics.project(Y), "auto")
         n_components = choose_n_mean_directions(self.n_components, "DLDA", statistics, T.shape[1])
-        values, axes = between_axes(statistics, T)
+        values, axes = find_between_axes(statistics, T)
         self.eigenvalues_ = values[:n_components]
         return canonical_rows(self.eigenvalues_, axes[:n_components] @ T.T)

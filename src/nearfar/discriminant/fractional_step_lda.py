@@ -17,7 +17,7 @@ from nearfar.discriminant.pairwise import (
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import compute_pair_scatter, descending_eigh, fix_signs
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import Shrinkage, whitened_means
+from nearfar.summaries.whitening import Shrinkage, whiten_means
 
 
 class FractionalStepLDA(StatisticsLearner):
@@ -122,7 +122,7 @@ class FractionalStepLDA(StatisticsLearner):
         check_classes("FractionalStepLDA", statistics.classes)
         # Work in the span of the class means, because shrinking other directions would not change
         # the means.
-        T, means = whitened_means(statistics, self.shrinkage)
+        T, means = whiten_means(statistics, self.shrinkage)
         n_components = choose_n_mean_directions(
             self.n_components, "FractionalStepLDA", statistics, T.shape[1]
         )

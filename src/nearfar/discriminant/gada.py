@@ -17,7 +17,7 @@ from nearfar.discriminant.searching import (
     SubspaceSearchLearner,
     search_components,
 )
-from nearfar.parameters import Allowed, having, one_of, real
+from nearfar.parameters import AllowedValues, object_with, one_of, real
 from nearfar.solvers.gaussian_divergences import (
     Average,
     Divergence,
@@ -25,7 +25,7 @@ from nearfar.solvers.gaussian_divergences import (
     SquaredDifference,
     make_averaged_objective,
 )
-from nearfar.summaries.class_gaussians import class_gaussians
+from nearfar.summaries.class_gaussians import fit_class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
@@ -175,7 +175,7 @@ class GADA(SubspaceSearchLearner, StatisticsLearner):
         "mean": [
             one_of(*_MEAN_POWERS),
             real(),
-            Allowed(
+            AllowedValues(
                 lambda value: (
                     isinstance(value, tuple) and [callable(f) for f in value] == 3 * [True]
                 ),
@@ -184,7 +184,7 @@ class GADA(SubspaceSearchLearner, StatisticsLearner):
         ],
         "divergence": [
             one_of("kl", "l2"),
-            having("values", "gradient", "invariant", description="a Bregman divergence"),
+            object_with("values", "gradient", "invariant", description="a Bregman divergence"),
         ],
         "kl_convention": [one_of("exact", "unnormalized")],
         "priors": [one_of("empirical", "uniform")],
@@ -255,7 +255,7 @@ def search_averaged(
     Sets ``shrinkage_``, ``divergences_`` and the attributes that ``search_components`` sets.
     """
     group_name = "class" if statistics.n_classes == n_classes else "cluster"
-    gaussians = class_gaussians(statistics, learner.shrinkage, group_name)
+    gaussians = fit_class_gaussians(statistics, learner.shrinkage, group_name)
     learner.shrinkage_ = gaussians.shrinkage
     name = type(learner).__name__
     n_components = choose_n_varying_directions(

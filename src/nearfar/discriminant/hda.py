@@ -24,9 +24,9 @@ from nearfar.discriminant.searching import (
 from nearfar.parameters import one_of
 from nearfar.solvers.descent import Objective
 from nearfar.solvers.gaussian_divergences import GaussianFamily
-from nearfar.summaries.class_gaussians import class_gaussians
+from nearfar.summaries.class_gaussians import fit_class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import Shrinkage, between_axes, rank_tolerance
+from nearfar.summaries.whitening import Shrinkage, find_between_axes, get_rank_tolerance
 
 
 class HDA(SubspaceSearchLearner, StatisticsLearner):
@@ -184,12 +184,12 @@ class HDA(SubspaceSearchLearner, StatisticsLearner):
         """Return the components of the best subspace of all starts."""
         self.classes_ = statistics.classes
         check_classes("HDA", statistics.classes)
-        gaussians = class_gaussians(statistics, self.shrinkage)
+        gaussians = fit_class_gaussians(statistics, self.shrinkage)
         self.shrinkage_ = gaussians.shrinkage
         rank = gaussians.rank
         if self.criterion == "jelinek":
-            values, _ = between_axes(statistics, gaussians.basis)
-            mean_rank = int((values > rank_tolerance(statistics) * values[0]).sum())
+            values, _ = find_between_axes(statistics, gaussians.basis)
+            mean_rank = int((values > get_rank_tolerance(statistics) * values[0]).sum())
             if values[0] <= np.finfo(float).eps:
                 raise ValueError(
                     "All class means are equal, so criterion='jelinek' cannot separate the "

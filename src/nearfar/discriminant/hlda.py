@@ -11,7 +11,7 @@ from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.discriminant.checks import check_classes, choose_n_varying_directions
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
-from nearfar.summaries.class_gaussians import class_gaussians
+from nearfar.summaries.class_gaussians import fit_class_gaussians
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
@@ -110,7 +110,7 @@ class HLDA(StatisticsLearner):
         """Return the leading eigenvectors of the Chernoff matrix in whitened coordinates."""
         self.classes_ = statistics.classes
         check_classes("HLDA", statistics.classes)
-        gaussians = class_gaussians(statistics, self.shrinkage)
+        gaussians = fit_class_gaussians(statistics, self.shrinkage)
         rank, family = gaussians.rank, gaussians.family
         n_components = choose_n_varying_directions(
             self.n_components, "HLDA", statistics.n_classes, rank

@@ -14,12 +14,12 @@ from nearfar.base.kernel_coordinates import (
     LANDMARK_PARAMETERS,
     LandmarkCoordinates,
 )
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.discriminant.checks import choose_n_mean_directions
 from nearfar.parameters import integer, none, real
 from nearfar.solvers.eigen import canonical_rows, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import between_axes
+from nearfar.summaries.whitening import find_between_axes
 
 
 class KernelDA(LandmarkCoordinates):
@@ -174,7 +174,7 @@ class KernelDA(LandmarkCoordinates):
             statistics.add(self._fit_kernel(rows), self.classes_, codes)
         else:
             self._fit_kernel(rows[landmarks])
-            for block in row_blocks(len(rows), 32 * len(landmarks)):
+            for block in split_rows(len(rows), 32 * len(landmarks)):
                 statistics.add(self._kernel_transform(rows[block]), self.classes_, codes[block])
         self.coefficients_ = self._solve(statistics) @ self._basis.T
         return self
@@ -191,6 +191,6 @@ class KernelDA(LandmarkCoordinates):
         n_components = choose_n_mean_directions(
             self.n_components, "KernelDA", statistics, T.shape[1]
         )
-        fisher, axes = between_axes(statistics, T)
+        fisher, axes = find_between_axes(statistics, T)
         self.eigenvalues_ = fisher[:n_components] / (1 + fisher[:n_components])
         return canonical_rows(fisher[:n_components], axes[:n_components] @ T.T)

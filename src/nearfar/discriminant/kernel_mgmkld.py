@@ -16,7 +16,7 @@ from nearfar.base.kernel_coordinates import (
 )
 from nearfar.base.progress import forward_progress
 from nearfar.discriminant.mgmkld import MGMKLD
-from nearfar.parameters import having, none
+from nearfar.parameters import none, object_with
 from nearfar.state import State, object_of
 
 # Maximum number of kernel PCA directions with n_directions="auto".
@@ -121,7 +121,7 @@ class KernelMGMKLD(LandmarkCoordinates):
     parameters: ClassVar = {
         **KERNEL_PARAMETERS,
         **LANDMARK_PARAMETERS,
-        "estimator": [none, having("fit", "transform", description="an MGMKLD")],
+        "estimator": [none, object_with("fit", "transform", description="an MGMKLD")],
     }
     #: Class of the learner that is fitted on the kernel coordinates.
     linear_learner: ClassVar[type] = MGMKLD

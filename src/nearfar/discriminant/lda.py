@@ -16,14 +16,14 @@ from nearfar.solvers.eigen import canonical_rows, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import (
     Shrinkage,
-    between_axes,
-    between_range,
-    rank_tolerance,
-    total_axes,
-    total_range,
-    total_whitener,
-    within_axes,
-    within_whitener,
+    find_between_axes,
+    find_between_range,
+    find_total_axes,
+    find_total_range,
+    find_total_whitener,
+    find_within_axes,
+    find_within_whitener,
+    get_rank_tolerance,
 )
 
 Solver = Literal["eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"]
@@ -229,7 +229,7 @@ class LDA(StatisticsLearner):
                 "shrinkage='auto', or solver='eigen', 'pca' or 'qr'."
             )
         T = _COORDINATE_FUNCTIONS[self.solver](self, statistics)
-        values, axes = between_axes(statistics, T)
+        values, axes = find_between_axes(statistics, T)
         n_components = choose_n_mean_directions(
             self.n_components, f"criterion {self.criterion}", statistics, T.shape[1]
         )
@@ -270,12 +270,12 @@ class LDA(StatisticsLearner):
 
 
 def _make_eigen_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    return within_whitener(statistics, lda.shrinkage)
+    return find_within_whitener(statistics, lda.shrinkage)
 
 
 def _make_pca_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
     _, V = _select_principal_axes(lda, statistics)
-    return V @ within_whitener(statistics.project(V), lda.shrinkage)
+    return V @ find_within_whitener(statistics.project(V), lda.shrinkage)
 
 
 def _make_whiten_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
@@ -286,11 +286,11 @@ def _make_whiten_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
 def _make_gsvd_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
     # For the stacked factors K = [H_b; H_w] = P R Q', the coordinates T = Q inv(R) make K T = P
     # orthonormal, and H_b T is the upper part of P.
-    return total_whitener(statistics)
+    return find_total_whitener(statistics)
 
 
 def _make_pinv_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    variances, V, _ = within_axes(statistics)
+    variances, V, _ = find_within_axes(statistics)
     if not variances.size:
         raise ValueError(
             "solver='pinv' needs within-class scatter, but it is zero. Use solver='eigen'."
@@ -299,11 +299,11 @@ def _make_pinv_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
 
 
 def _make_null_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    _, _, N = within_axes(statistics)
+    _, _, N = find_within_axes(statistics)
     if N.size:
-        values, axes = between_axes(statistics, N)
+        values, axes = find_between_axes(statistics, N)
         # Drop directions in which the class means differ only by rounding.
-        differs = values > rank_tolerance(statistics) * between_axes(statistics)[0][0]
+        differs = values > get_rank_tolerance(statistics) * find_between_axes(statistics)[0][0]
         N = N @ axes[differs].T
     if not N.size:
         raise ValueError(
@@ -315,20 +315,20 @@ def _make_null_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
 
 
 def _make_qr_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    Q = between_range(statistics, by_qr=True)
-    return Q @ within_whitener(statistics.project(Q), lda.shrinkage)
+    Q = find_between_range(statistics, by_qr=True)
+    return Q @ find_within_whitener(statistics.project(Q), lda.shrinkage)
 
 
 def _make_ridge_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
-    B, image = total_range(statistics, standardize=False)
+    B, image = find_total_range(statistics, standardize=False)
     within = image.within_scatter() / statistics.total_weight
     within.flat[:: len(within) + 1] += lda.ridge
-    return B @ whitener(within, rank_tolerance(statistics))
+    return B @ whitener(within, get_rank_tolerance(statistics))
 
 
 def _select_principal_axes(lda: LDA, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     """Return the variances and axes of the principal components to keep."""
-    variances, V = total_axes(statistics)
+    variances, V = find_total_axes(statistics)
     rank = len(variances)
     if lda.n_pca_components is not None and lda.n_pca_components > rank:
         raise ValueError(

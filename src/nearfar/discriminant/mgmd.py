@@ -19,7 +19,7 @@ from nearfar.discriminant.gada import (
     solve_averaged,
 )
 from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, SubspaceSearchLearner
-from nearfar.parameters import having, none, one_of, real
+from nearfar.parameters import none, object_with, one_of, real
 from nearfar.solvers.gaussian_divergences import Average, Divergence
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
@@ -175,7 +175,7 @@ class MGMD(SubspaceSearchLearner, StatisticsLearner):
         "alpha": [none, real(0, 1)],
         "divergence": [
             one_of("kl", "l2"),
-            having("values", "gradient", "invariant", description="a Bregman divergence"),
+            object_with("values", "gradient", "invariant", description="a Bregman divergence"),
         ],
         "kl_convention": [one_of("exact", "unnormalized")],
         "priors": [one_of("empirical", "uniform")],

@@ -17,7 +17,7 @@ from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, SubspaceSear
 from nearfar.parameters import integer
 from nearfar.solvers.gaussian_divergences import kullback_leibler
 from nearfar.solvers.normalized_cut import cluster_by_normalized_cut
-from nearfar.state import Sizes, State, labels, need, optional
+from nearfar.state import Sizes, State, check_that, labels, optional
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage
 
@@ -286,7 +286,7 @@ class MODA(SubspaceSearchLearner, StatisticsLearner):
             has_valid_ids = cluster_ids.dtype.kind == "i" and set(cluster_ids) <= set(
                 range(sizes["clusters"])
             )
-            need(has_valid_ids, "every cluster in statistics_ must have a class in _owners.")
+            check_that(has_valid_ids, "every cluster in statistics_ must have a class in _owners.")
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Return the components of the subspace with the largest sum of divergences."""

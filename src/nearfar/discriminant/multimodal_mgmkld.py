@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.blocks import blas_for
+from nearfar.blocks import limit_blas_for
 from nearfar.discriminant.gada import Convention, Priors, search_averaged
 from nearfar.discriminant.mgmd import make_log_average
 from nearfar.discriminant.searching import SEARCH_PARAMETERS, Init, SubspaceSearchLearner
@@ -21,7 +21,7 @@ from nearfar.solvers.mixtures import CovarianceType, count_parameters, fit_figue
 from nearfar.solvers.subspaces import Interrupted
 from nearfar.state import State, object_of
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import Shrinkage, total_range
+from nearfar.summaries.whitening import Shrinkage, find_total_range
 
 # Maximum number of dimensions of a mixture with mixture_dimension="auto".
 _MAX_DIMENSIONS = 10
@@ -230,7 +230,7 @@ class MultimodalMGMKLD(SubspaceSearchLearner, LinearLearner):
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
         self.classes_, codes = self._check_labels(y, len(rows))
-        with blas_for(10.0 * rows.shape[1] ** 3):
+        with limit_blas_for(10.0 * rows.shape[1] ** 3):
             self._find_clusters(rows, codes)
             interrupt = None
             try:
@@ -248,7 +248,7 @@ class MultimodalMGMKLD(SubspaceSearchLearner, LinearLearner):
     def _find_clusters(self, rows: Floats, codes: NDArray[np.intp]) -> None:
         """Find the clusters of each class and their weighted statistics in all features."""
         class_statistics = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
-        basis, _ = total_range(class_statistics, standardize=True)
+        basis, _ = find_total_range(class_statistics, standardize=True)
         random = check_random_state(self.random_state)
         min_cluster_size = (
             len(self.classes_) if self.n_components is None else self.n_components

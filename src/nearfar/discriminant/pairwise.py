@@ -11,7 +11,7 @@ from nearfar.arrays import Matrix
 from nearfar.discriminant.checks import check_classes, choose_n_mean_directions
 from nearfar.solvers.eigen import canonical_rows, compute_pair_scatter, descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import Shrinkage, whitened_means
+from nearfar.summaries.whitening import Shrinkage, whiten_means
 
 #: Maximum of the parameter ``power``. Larger powers would overflow the weights of close classes.
 MAX_POWER = 50
@@ -35,7 +35,7 @@ def solve_weighted_pairs(
     """
     check_classes(name, statistics.classes)
     # Work in the span of the means, so that n_classes - 1 directions span exactly LDA's subspace.
-    T, means = whitened_means(statistics, shrinkage)
+    T, means = whiten_means(statistics, shrinkage)
     n_directions = choose_n_mean_directions(n_components, name, statistics, T.shape[1])
     priors = statistics.weights / statistics.total_weight
     weights = np.outer(priors, priors) * compute_weights(compute_class_distances(means))

@@ -26,7 +26,7 @@ from nearfar.discriminant.pareto_objectives import (
 )
 from nearfar.discriminant.searching import check_user_start, make_fisher_start, make_random_frame
 from nearfar.discriminant.subspace_errors import make_row_error, make_sample_error
-from nearfar.notices import warn_of_limit
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import array, boolean, integer, none, one_of, random_state, real
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.subspaces import (
@@ -413,7 +413,7 @@ class PARDA(StatisticsLearner):
             stop.components = store_results(stop.search)
             raise
         if self.solver == "lbfgs" and not search.converged:
-            warn_of_limit("PARDA", self._max_iter)
+            warn_not_converged("PARDA", self._max_iter)
         return store_results(search)
 
     @property

@@ -22,15 +22,15 @@ from nearfar.solvers.gaussian_divergences import (
     make_averaged_objective,
 )
 from nearfar.summaries.class_gaussians import (
-    class_covariances,
-    divisors,
-    first_below,
+    compute_class_covariances,
+    compute_divisors,
+    find_constant_classes,
+    find_singular_covariance,
     is_thin,
-    thin_dot,
-    without_scatter,
+    make_covariance_product,
 )
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import leading_axes, total_whitener
+from nearfar.summaries.whitening import find_leading_axes, find_total_whitener
 
 Pairing = Literal["one_vs_one", "one_vs_all"]
 
@@ -139,15 +139,15 @@ def make_class_objectives(
     fraction of the pooled covariance in each covariance.
     """
     if n_pca_components is None:
-        T = total_whitener(statistics)
+        T = find_total_whitener(statistics)
     else:
-        axes = leading_axes(statistics, n_pca_components, at_most=allow_fewer)
-        T = axes @ total_whitener(statistics.project(axes))
+        axes = find_leading_axes(statistics, n_pca_components, truncate=allow_fewer)
+        T = axes @ find_total_whitener(statistics.project(axes))
     image = statistics.project(T)
-    ddof = image.weights - divisors(image.weights, image.counts)
+    ddof = image.weights - compute_divisors(image.weights, image.counts)
     # Weights of the class covariances in the pooled covariance. They sum to 1, so that equal
     # covariances are not changed.
-    fractions = np.where(without_scatter(image), 0.0, image.weights - ddof)
+    fractions = np.where(find_constant_classes(image), 0.0, image.weights - ddof)
     fractions /= max(float(fractions.sum()), np.finfo(float).tiny)
 
     def shrink(products: Matrix, class_products: Matrix) -> Matrix:
@@ -158,16 +158,16 @@ def make_class_objectives(
 
     class_dot: SigmaDot
     if is_thin(image):
-        class_dot = thin_dot(image, ddof=ddof)
+        class_dot = make_covariance_product(image, ddof=ddof)
     else:
-        covariances = class_covariances(image, ddof=ddof)
+        covariances = compute_class_covariances(image, ddof=ddof)
         class_dot = GaussianFamily(image.means, covariances).dot
     if ridge == 0:
         if is_thin(image):  # With few rows, only the pooled part is regular.
             checked_covariances = shrinkage * image.within_scatter()[None] / image.total_weight
         else:
             checked_covariances = shrink(covariances, covariances)
-        if (singular := first_below(checked_covariances, _MIN_EIGENVALUE)) is not None:
+        if (singular := find_singular_covariance(checked_covariances, _MIN_EIGENVALUE)) is not None:
             raise ValueError(
                 f"The covariance of class {statistics.classes.tolist()[singular]!r} is singular, "
                 "so the divergence from it is infinite. Use a ridge above 0."
@@ -218,9 +218,11 @@ def add_complements(
     complement_counts = image.counts.sum() - image.counts
     has_single_row = complement_counts == 1
     complement_divisors = np.where(
-        has_single_row, complement_weights, divisors(complement_weights, complement_counts)
+        has_single_row, complement_weights, compute_divisors(complement_weights, complement_counts)
     )
-    scatter_factors = np.where(without_scatter(image), 0.0, divisors(weights, image.counts))
+    scatter_factors = np.where(
+        find_constant_classes(image), 0.0, compute_divisors(weights, image.counts)
+    )
 
     def compute_products(U: Matrix, class_products: Matrix) -> Matrix:
         complement_products = n * U - scatter_factors[:, None, None] * class_products

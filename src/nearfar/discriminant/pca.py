@@ -12,7 +12,7 @@ from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.parameters import boolean, integer, none, real
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import total_range
+from nearfar.summaries.whitening import find_total_range
 
 
 class PCA(StatisticsLearner):
@@ -83,7 +83,7 @@ class PCA(StatisticsLearner):
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
         """Return the leading eigenvectors of the total covariance as rows."""
-        basis, image = total_range(statistics, standardize=False)
+        basis, image = find_total_range(statistics, standardize=False)
         weight = statistics.total_weight
         divisor = weight - 1 if weight >= 2 else weight
         variances, axes = descending_eigh(image.total_scatter() / divisor)

@@ -13,8 +13,17 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.base.progress import report_of
-from nearfar.notices import warn_of_limit
-from nearfar.parameters import Allowed, array, boolean, integer, none, one_of, random_state, real
+from nearfar.notices import warn_not_converged
+from nearfar.parameters import (
+    AllowedValues,
+    array,
+    boolean,
+    integer,
+    none,
+    one_of,
+    random_state,
+    real,
+)
 from nearfar.solvers.descent import Objective
 from nearfar.solvers.eigen import canonical_rows, descending_eigh
 from nearfar.solvers.gaussian_divergences import GaussianFamily
@@ -27,12 +36,12 @@ from nearfar.solvers.subspaces import (
     search_subspace,
 )
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import Shrinkage, between_axes
+from nearfar.summaries.whitening import Shrinkage, find_between_axes
 
 Init = Literal["auto", "lda", "random"]
 
 #: Allowed values of the parameters of a search.
-SEARCH_PARAMETERS: dict[str, Sequence[Allowed]] = {
+SEARCH_PARAMETERS: dict[str, Sequence[AllowedValues]] = {
     "n_components": [none, integer(1)],
     "shrinkage": [real(0, 1), one_of("auto")],
     "init": [one_of("auto", "lda", "random"), array],
@@ -137,7 +146,7 @@ def search_components(
         stop.components = store_search(stop.search)
         raise
     if not search.converged:
-        warn_of_limit(type(learner).__name__, learner.max_iter)
+        warn_not_converged(type(learner).__name__, learner.max_iter)
     return store_search(search)
 
 
@@ -296,7 +305,7 @@ def make_fisher_start(
 
 def compute_fisher_axes(statistics: ClassStatistics, basis: Matrix, n_components: int) -> Matrix:
     """Return at most ``n_components`` LDA axes (columns) in whitened coordinates."""
-    values, axes = between_axes(statistics, basis)
+    values, axes = find_between_axes(statistics, basis)
     return axes[: min(n_components, int((values > 1e-12 * values[0]).sum()))].T
 
 

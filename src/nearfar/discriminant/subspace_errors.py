@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.discriminant.pareto_objectives import ClassObjectives
 from nearfar.labels import encode_labels
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
@@ -35,7 +35,7 @@ def make_row_error(
         projection = gaussians.basis @ U
         classifier = MinimumMahalanobisClassifier.from_statistics(statistics.project(projection))
         is_wrong = np.empty(len(labels), dtype=bool)
-        for block in row_blocks(len(labels), 8 * rows.shape[1], at_most=8192):
+        for block in split_rows(len(labels), 8 * rows.shape[1], max_rows=8192):
             is_wrong[block] = classifier.predict(rows[block] @ projection) != labels[block]
         return float(weight @ is_wrong / weight.sum())
 

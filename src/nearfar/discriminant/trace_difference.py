@@ -9,7 +9,7 @@ from scipy import linalg
 
 from nearfar.arrays import Matrix
 from nearfar.discriminant.checks import choose_n_components
-from nearfar.parameters import Allowed, one_of, real
+from nearfar.parameters import AllowedValues, one_of, real
 from nearfar.solvers.eigen import (
     compute_trace_quotient,
     descending_eigh,
@@ -22,15 +22,15 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import (
     NO_WITHIN_SCATTER,
     Shrinkage,
-    rank_tolerance,
-    regularized_within,
+    get_rank_tolerance,
+    regularize_within,
 )
 
 Pair = Literal["between_within", "between_total", "total_within"]
 Zeta = float | Literal["trace_ratio", "max_eig", "sum_eig"]
 
 #: Allowed values of the parameter ``within_weight``.
-ZETA: list[Allowed] = [real(), one_of("trace_ratio", "max_eig", "sum_eig")]
+ZETA: list[AllowedValues] = [real(), one_of("trace_ratio", "max_eig", "sum_eig")]
 
 
 class Difference(NamedTuple):
@@ -54,9 +54,9 @@ def maximize_difference(
 
     ``name`` is the name of the method in error messages.
     """
-    basis, image, within, W = regularized_within(statistics, shrinkage, standardize=False)
+    basis, image, within, W = regularize_within(statistics, shrinkage, standardize=False)
     between = image.between_scatter() / statistics.total_weight
-    tolerance = rank_tolerance(statistics)
+    tolerance = get_rank_tolerance(statistics)
     T = whitener(between + within, tolerance)
     if T.shape[1] < len(T):
         # With collinear features, some directions have no variance. Remove them, because they

@@ -24,7 +24,7 @@ from nearfar.notices import warn
 from nearfar.solvers.hyperplanes import Hyperplane
 from nearfar.state import State, number
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import rank_tolerance, total_range
+from nearfar.summaries.whitening import find_total_range, get_rank_tolerance
 
 
 class Side(NamedTuple):
@@ -101,12 +101,12 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
         positions = np.cumsum(is_member) - 1
         if not subset.varying_features().any():
             return self._make_majority_plane(subset, problem, positions)
-        B, image = total_range(subset, standardize=False)
+        B, image = find_total_range(subset, standardize=False)
         negative, positive = (
             _summarize_side(image, positions[list(codes)].tolist()) for codes in problem
         )
         n_varying = int(subset.varying_features().sum())
-        sides = Sides(negative, positive, n_varying, rank_tolerance(subset))
+        sides = Sides(negative, positive, n_varying, get_rank_tolerance(subset))
         if not sides.difference.any():
             return self._make_majority_plane(subset, problem, positions)
         try:

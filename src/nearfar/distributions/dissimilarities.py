@@ -9,15 +9,15 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Matrix
-from nearfar.blocks import effective_threads, map_in_order, one_blas_thread
+from nearfar.blocks import map_in_order, resolve_n_threads, use_one_blas_thread
 from nearfar.distributions.dense_pairs import DensePairs, DenseSide, Frame
 from nearfar.distributions.low_rank_pairs import LowRankPairs, LowRankSide
 from nearfar.distributions.pair_terms import COSTLY, GaussianPairs, Terms
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.parameters import check_parameter, integer, none, one_of
-from nearfar.summaries.gaussians import Gaussians, low_rank_pays
+from nearfar.summaries.gaussians import Gaussians, is_low_rank_cheaper
 from nearfar.summaries.sets import Sets
-from nearfar.words import did_you_mean, listed
+from nearfar.words import join_names, suggest_name
 
 PairMethod = Literal["auto", "dense", "low_rank"]
 
@@ -166,7 +166,7 @@ def dissimilarity(
     sides = _prepare_sides(A, B, names, _select_method(A, B, method))
     matrices: dict[str, Any]
     if chunks is None:
-        matrices = _compute_matrices(*sides, names, B is None, effective_threads(n_jobs))
+        matrices = _compute_matrices(*sides, names, B is None, resolve_n_threads(n_jobs))
     else:
         check_parameter("dissimilarity", "chunks", chunks, [integer(1)])
         matrices = _compute_on_dask(*sides, names, B is None, chunks)
@@ -273,7 +273,7 @@ def _prepare_sides(
     if set(names) <= {"mean"}:
         return _Side(A.means, None), _Side(columns.means, None)
     # Several threads would slow down the small matrix products.
-    with one_blas_thread():
+    with use_one_blas_thread():
         if method == "low_rank":
             center = columns.means.mean(axis=0)
             column_side: Any = LowRankSide.from_gaussians(columns, center)
@@ -324,7 +324,7 @@ def _compute_matrices(
             matrices[name][block, first:] = _FORMULAS[name].compute(terms, p)
 
     starts = range(0, n, block_rows)
-    with one_blas_thread():
+    with use_one_blas_thread():
         for _ in map_in_order(compute_block, starts, n_threads):
             pass
     for name, D in matrices.items():
@@ -388,7 +388,7 @@ class CostlyPairs:
         if B is not None and should_transpose(len(A), len(B)):
             row_side, column_side = column_side, row_side
         self._b_is_a = B is None
-        with one_blas_thread():
+        with use_one_blas_thread():
             pairs = _pair_sides(row_side.prepared, column_side.prepared)
         assert pairs is not None
         self._pairs = pairs
@@ -398,7 +398,7 @@ class CostlyPairs:
 
         Without B, the columns start at the first of these rows.
         """
-        with one_blas_thread():
+        with use_one_blas_thread():
             first = rows.start if self._b_is_a else 0
             return self._pairs.compute_terms(rows, first, names, self._b_is_a)
 
@@ -429,7 +429,7 @@ def _compute_on_dask(
     A: _Side, B: _Side, names: Sequence[str], b_is_a: bool, chunks: int
 ) -> dict[str, Any]:
     """Return the matrices of all pairs as dask arrays."""
-    dask, array = require("dask", "dask"), require("dask.array", "dask")
+    dask, array = import_optional("dask", "dask"), import_optional("dask.array", "dask")
 
     def split(side: _Side) -> list[_Side]:
         return [side.select_rows(slice(s, s + chunks)) for s in range(0, len(side.means), chunks)]
@@ -483,11 +483,11 @@ def _compute_block(A: _Side, B: _Side, names: Sequence[str], b_is_a: bool) -> di
 def _check_metrics(metric: Any) -> list[str]:
     names = [metric] if isinstance(metric, str) else list(metric)
     if not names:
-        raise ValueError(f"metric must contain at least one of {listed(METRICS)}; got none.")
+        raise ValueError(f"metric must contain at least one of {join_names(METRICS)}; got none.")
     for name in names:
         if name not in METRICS:
-            close = did_you_mean(name, METRICS)
-            raise ValueError(f"metric must be one of {listed(METRICS)}; got {name!r}.{close}")
+            close = suggest_name(name, METRICS)
+            raise ValueError(f"metric must be one of {join_names(METRICS)}; got {name!r}.{close}")
     return names
 
 
@@ -509,6 +509,6 @@ def _select_method(A: Gaussians, B: Gaussians | None, method: PairMethod) -> Pai
             f"{A.n_features}, the number of features. Pass storage='low_rank' when you create them."
         )
     if method == "auto":
-        pays = low_rank_pays(max(A.rank, columns.rank), A.n_features)
+        pays = is_low_rank_cheaper(max(A.rank, columns.rank), A.n_features)
         return "low_rank" if fits and pays else "dense"
     return method

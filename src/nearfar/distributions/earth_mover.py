@@ -10,9 +10,9 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.blocks import effective_threads, map_in_order
+from nearfar.blocks import map_in_order, resolve_n_threads
 from nearfar.distributions.set_pairs import compute_distance_matrix, convert_sides
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.summaries.sets import Sets
 
@@ -83,7 +83,7 @@ def emd_distances(
     check_parameter("emd_distances", "power", power, [real(1)])
     check_parameter("emd_distances", "n_clusters", n_clusters, [none, integer(1)])
     row_sets, column_sets = convert_sides(A, B)
-    ot = require("ot", "ot")
+    ot = import_optional("ot", "ot")
     row_signatures = _compute_signatures(row_sets, n_clusters, random_state, n_jobs)
     column_signatures = row_signatures
     if column_sets is not None:
@@ -120,6 +120,6 @@ def _compute_signatures(
     uses_shared_generator = isinstance(random_state, np.random.RandomState)
     return list(
         map_in_order(
-            compute_signature, sets, 1 if uses_shared_generator else effective_threads(n_jobs)
+            compute_signature, sets, 1 if uses_shared_generator else resolve_n_threads(n_jobs)
         )
     )

@@ -11,7 +11,7 @@ from nearfar.arrays import Floats, Mask, Matrix
 from nearfar.distributions.distribution_embedding import _DistributionEmbedding
 from nearfar.distributions.objects import POINT_PARAMETERS, SHARED_PARAMETERS
 from nearfar.notices import warn
-from nearfar.parameters import Allowed, boolean, integer, none, one_of, real
+from nearfar.parameters import AllowedValues, boolean, integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.solvers.kernel_repair import quantile_width
 from nearfar.solvers.spectral_step import (
@@ -26,7 +26,7 @@ from nearfar.state import State, floats, number
 Graph = Literal["full", "knn", "radius"]
 
 #: Allowed values of the kernel's parameters.
-WIDTH_PARAMETERS: dict[str, list[Allowed]] = {
+WIDTH_PARAMETERS: dict[str, list[AllowedValues]] = {
     "width": [none, real(0, open_low=True)],
     "quantile": [real(0, 1)],
 }

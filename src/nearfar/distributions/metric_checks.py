@@ -16,7 +16,7 @@ from nearfar.solvers.kernel_repair import (
     quantile_width,
 )
 from nearfar.solvers.spectral_step import compute_negative_share, double_center
-from nearfar.words import count, percent
+from nearfar.words import format_count, format_percent
 
 # Violations of the triangle inequality up to this value, relative to the median, count as rounding
 # errors. Square roots of divergences, such as the Hellinger distance, have only half of the correct
@@ -81,8 +81,8 @@ class MetricReport:
     def __str__(self) -> str:
         scope = "all" if self.is_exhaustive else "a sample of"
         lines = [
-            f"{count(self.n, 'object')}; of {scope} {self.n_triples:,} ordered triples "
-            f"{percent(self.triangle_violations)} violate the triangle inequality"
+            f"{format_count(self.n, 'object')}; of {scope} {self.n_triples:,} ordered triples "
+            f"{format_percent(self.triangle_violations)} violate the triangle inequality"
         ]
         if self.worst_triple is not None:
             i, k, j = self.worst_triple
@@ -91,8 +91,8 @@ class MetricReport:
                 f"{self.largest_violation:.4g}"
             )
         lines.append(
-            f"negative fraction of the double-centered spectrum: {percent(self.negative_share)}"
-            + (" (Euclidean)" if self.is_euclidean else "")
+            "negative fraction of the double-centered spectrum: "
+            f"{format_percent(self.negative_share)}" + (" (Euclidean)" if self.is_euclidean else "")
         )
         lines.append(
             f"smallest eigenvalue of exp(-D/{self.kernel_width:.4g}): "

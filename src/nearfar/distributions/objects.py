@@ -19,35 +19,35 @@ from sklearn.utils import Tags
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix
 from nearfar.base import Estimator
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
 from nearfar.distributions.held_pairs import compute_pairwise
 from nearfar.notices import warn
-from nearfar.parameters import Allowed, boolean, integer, none, one_of, real
+from nearfar.parameters import AllowedValues, boolean, integer, none, one_of, real
 from nearfar.solvers.kernel_repair import check_dissimilarities, check_square_dissimilarities
 from nearfar.state import (
+    Condition,
     Sizes,
     State,
-    Word,
-    check_words,
+    check_conditions,
+    check_that,
     choice,
     floats,
     indices,
-    need,
+    integer_value,
     object_of,
     unsigned,
-    whole,
 )
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import Sets, as_sets
-from nearfar.words import count
+from nearfar.words import format_count
 
 Kind = Literal["gaussians", "sets", "points", "precomputed"]
 
 #: Names of the symmetric dissimilarities.
 SYMMETRIC = tuple(name for name in METRICS if not name.endswith("kl"))
 #: Allowed values of the parameters that all estimators of distributions have.
-SHARED_PARAMETERS: dict[str, list[Allowed]] = {
+SHARED_PARAMETERS: dict[str, list[AllowedValues]] = {
     "metric": [one_of(*SYMMETRIC, "precomputed")],
     "ridge": [one_of("auto"), real(0)],
     "shrinkage": [none, real(0, 1), one_of("ledoit_wolf", "oas")],
@@ -55,7 +55,7 @@ SHARED_PARAMETERS: dict[str, list[Allowed]] = {
     "n_jobs": [none, integer(1), integer(high=-1)],
 }
 #: Allowed values of the parameters that only estimators for points have.
-POINT_PARAMETERS: dict[str, list[Allowed]] = {
+POINT_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_neighbors": [integer(1)],
     "gaussian_center": [one_of("mean", "point")],
     "match_training_points": [boolean],
@@ -72,7 +72,7 @@ _KIND_NAMES = {
 
 
 # Stored attributes of training objects, except for precomputed dissimilarities.
-_OBJECTS: dict[str, Word] = {
+_OBJECTS: dict[str, Condition] = {
     "gaussians_": object_of(Gaussians, n="n", p="p"),
     "_prints": unsigned("n", 2),
     "_firsts": indices("n", below="n"),
@@ -100,7 +100,7 @@ class DistributionEstimator(Estimator):
     state = State(
         {
             "_kind": choice("gaussians", "sets", "points", "precomputed"),
-            "_n_objects": whole("n", low=1),
+            "_n_objects": integer_value("n", low=1),
         },
         fitted="_kind",
         rows="_n_objects",
@@ -138,15 +138,17 @@ class DistributionEstimator(Estimator):
         super()._check_state(sizes)
         if self._kind == "precomputed":
             is_square = sizes["n"] == sizes.get("p")
-            need(is_square, "there must be one dissimilarity for each training object.")
+            check_that(is_square, "there must be one dissimilarity for each training object.")
             return
-        check_words(vars(self), _OBJECTS, sizes)
+        check_conditions(vars(self), _OBJECTS, sizes)
         if self._kind != "gaussians":
-            need(self.gaussians_.added_ridge is not None, "the ridge for new objects is missing.")
+            check_that(
+                self.gaussians_.added_ridge is not None, "the ridge for new objects is missing."
+            )
             if self.standardize:
-                check_words(vars(self), {"scale_": floats("p", above=0)}, sizes)
+                check_conditions(vars(self), {"scale_": floats("p", above=0)}, sizes)
         if self._kind == "points":
-            check_words(vars(self), {"_points": floats("n", "p")}, sizes)
+            check_conditions(vars(self), {"_points": floats("n", "p")}, sizes)
 
     # ------------------------------------------------------------------ training objects
 
@@ -267,8 +269,8 @@ class DistributionEstimator(Estimator):
             raise ValueError("X is empty. At least one Gaussian is needed.")
         if objects.n_features != self.n_features_in_:
             raise ValueError(
-                f"X has {count(objects.n_features, 'feature')}, but {type(self).__name__} is "
-                f"expecting {count(self.n_features_in_, 'feature')} as input."
+                f"X has {format_count(objects.n_features, 'feature')}, but {type(self).__name__} "
+                f"is expecting {format_count(self.n_features_in_, 'feature')} as input."
             )
         if kind == "gaussians":
             equal_to = find_equal(
@@ -287,7 +289,7 @@ class DistributionEstimator(Estimator):
             yield slice(0, len(new.equal_to)), check_dissimilarities(new.objects, "X")
             return
         gaussians = self._get_gaussians(new)
-        for block in row_blocks(len(gaussians), 16 * self._n_objects):
+        for block in split_rows(len(gaussians), 16 * self._n_objects):
             D = dissimilarity(gaussians[block], self.gaussians_, self.metric, n_jobs=self.n_jobs)
             for row in np.flatnonzero(new.equal_to[block] >= 0):
                 D[row, self._firsts == self._firsts[new.equal_to[block][row]]] = 0.0

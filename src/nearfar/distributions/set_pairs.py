@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.blocks import effective_threads, map_in_order
+from nearfar.blocks import map_in_order, resolve_n_threads
 from nearfar.summaries.sets import Sets, as_sets
 
 
@@ -34,6 +34,6 @@ def compute_distance_matrix(
         for j in range(i + 1 if m is None else 0, distances.shape[1]):
             distances[i, j] = distance(i, j)
 
-    for _ in map_in_order(fill_row, range(n), effective_threads(n_jobs)):
+    for _ in map_in_order(fill_row, range(n), resolve_n_threads(n_jobs)):
         pass
     return distances + distances.T if m is None else distances

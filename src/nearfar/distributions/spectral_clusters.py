@@ -16,12 +16,12 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner
 from nearfar.distributions.laplacian_embedding import WIDTH_PARAMETERS, LaplacianEmbedding
 from nearfar.distributions.objects import SHARED_PARAMETERS, SYMMETRIC
-from nearfar.parameters import Allowed, integer, one_of, random_state
+from nearfar.parameters import AllowedValues, integer, one_of, random_state
 from nearfar.state import State, floats, indices, object_of
 from nearfar.summaries.gaussians import Gaussians
 
 #: Allowed values of the parameters that both clusterings have.
-CLUSTER_PARAMETERS: dict[str, list[Allowed]] = {
+CLUSTER_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_clusters": [integer(1)],
     "n_init": [integer(1)],
     "random_state": [random_state],

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Matrix
 from nearfar.distributions.set_pairs import convert_sides
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.summaries.sets import Sets
 
@@ -73,8 +73,8 @@ def dtw_distances(
     """
     check_parameter("dtw_distances", "window", window, [none, integer(1)])
     row_sets, column_sets = convert_sides(A, B)
-    require("tslearn", "dtw")
-    metrics = require("tslearn.metrics", "dtw")
+    import_optional("tslearn", "dtw")
+    metrics = import_optional("tslearn.metrics", "dtw")
     constraint: dict[str, Any] = {}
     if window is not None:
         constraint = {"global_constraint": "sakoe_chiba", "sakoe_chiba_radius": window}

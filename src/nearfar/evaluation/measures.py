@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import check_scoring, get_scorer_names
 
 from nearfar.arrays import Indices
-from nearfar.words import amount, listed
+from nearfar.words import format_number, join_names
 
 #: Maximum ratio of the largest to the smallest class, in rows, for which the default measure is the
 #: error. For larger ratios, it is the balanced error.
@@ -95,8 +95,8 @@ class RelativeRMSE(Measure):
         unit = float((values / size).std()) * size
         note = (
             "Relative RMSE: the root mean squared error of held-out rows divided by the standard "
-            f"deviation of the target ({amount(unit)} in {rows}). Predicting the mean of {rows} "
-            "would reach 100% on them."
+            f"deviation of the target ({format_number(unit)} in {rows}). Predicting the mean of "
+            f"{rows} would reach 100% on them."
         )
         return cls("relative RMSE", "neg_root_mean_squared_error", note, unit)
 
@@ -212,7 +212,7 @@ def _check_scorer(
         )
         raise ValueError(
             f"scoring={measure.scoring!r} failed for the {len(classes)} classes "
-            f"{listed(classes.tolist(), limit=5)}: {reason[:300].rstrip('.')}."
+            f"{join_names(classes.tolist(), limit=5)}: {reason[:300].rstrip('.')}."
             f"{_suggest_scorer(measure.scoring, classes)}"
         ) from error
     if not np.isclose(score, 1.0, atol=1e-6):

@@ -19,7 +19,12 @@ from nearfar.neighbors.pair_cuts import find_cuts
 from nearfar.neighbors.pair_distances import compute_learned_distances
 from nearfar.parameters import boolean, check_parameter, integer
 from nearfar.parameters import random_state as a_seed
-from nearfar.summaries.index_checks import as_array, check_signs, distinct_points, finite_points
+from nearfar.summaries.index_checks import (
+    check_points,
+    check_signs,
+    convert_to_array,
+    find_distinct_points,
+)
 from nearfar.summaries.supervision import Pairs, Quadruplets, Triplets
 
 
@@ -70,7 +75,7 @@ def pair_scores(
             )
         points, signs = pairs.to_arrays(_require_rows(pairs, X))
     else:
-        points = finite_points(pairs, "pairs", 2)
+        points = check_points(pairs, "pairs", 2)
         if y is None:
             raise ValueError(
                 "y is missing. Pass +1 for each similar pair and -1 for each dissimilar pair."
@@ -122,13 +127,13 @@ def comparison_accuracy(
     if isinstance(comparisons, Triplets | Quadruplets):
         points = comparisons.to_arrays(_require_rows(comparisons, X))
     else:
-        array = as_array(comparisons, "comparisons", "(m, 3, p) or (m, 4, p)")
+        array = convert_to_array(comparisons, "comparisons", "(m, 3, p) or (m, 4, p)")
         if array.ndim != 3 or array.shape[1] not in (3, 4):
             raise ValueError(
                 "comparisons should have shape (m, 3, p) or (m, 4, p), or be Triplets or "
                 f"Quadruplets; got shape {array.shape}."
             )
-        points = finite_points(array, "comparisons", array.shape[1])
+        points = check_points(array, "comparisons", array.shape[1])
     if not len(points):
         raise ValueError("comparisons is empty; pass at least one triplet or quadruplet.")
     far_pair = [2, 3] if points.shape[1] == 4 else [0, 2]
@@ -274,7 +279,7 @@ class PairKFold(BaseCrossValidator):
                     "groups can only be used with Pairs, with one entry per row; X is an array of "
                     "points. Omit groups, or pass Pairs."
                 )
-            distinct, pairs = distinct_points(X, 2, "pairs")
+            distinct, pairs = find_distinct_points(X, 2, "pairs")
             n_points = len(distinct)
         units = np.arange(n_points) if groups is None else _encode_groups(groups, n_points)
         # Fold number of each point, or -1 for points in no pair.

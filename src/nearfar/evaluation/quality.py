@@ -25,7 +25,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from nearfar.arrays import Indices, Matrix
-from nearfar.blocks import row_blocks, squared_distances
+from nearfar.blocks import compute_squared_distances, split_rows
 from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.search.exact_search import kneighbors
 
@@ -227,7 +227,7 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
     _, near = kneighbors(outputs, n_neighbors=n_neighbors)
     centered = inputs - inputs.mean(axis=0)
     excess = 0
-    for block in row_blocks(n, 24 * n, at_most=512):
+    for block in split_rows(n, 24 * n, max_rows=512):
         excess += int(
             np.maximum(_compute_ranks(centered, block, near[block]) - n_neighbors, 0).sum()
         )
@@ -594,7 +594,7 @@ def _compute_lengths(
     """Return the distances from each query (default: each row) to its neighbors."""
     lengths = np.empty(neighbors.shape)
     origins = points if queries is None else queries
-    for block in row_blocks(len(origins), 16 * neighbors.shape[1] * points.shape[1]):
+    for block in split_rows(len(origins), 16 * neighbors.shape[1] * points.shape[1]):
         differences = points[neighbors[block]].astype(np.float64) - origins[block, None]
         # Points that the exact search accepts do not overflow NumPy's norm.
         lengths[block] = np.linalg.norm(differences, axis=2)
@@ -650,7 +650,7 @@ def _remove_self(neighbors: Indices, rows: Indices) -> Indices:
 def _find_shared(neighbors: Indices, other_neighbors: Indices) -> NDArray[np.bool_]:
     """Return a mask of the neighbors of each row that are also in its second list."""
     is_shared = np.empty(neighbors.shape, dtype=bool)
-    for block in row_blocks(len(neighbors), neighbors.shape[1] * other_neighbors.shape[1]):
+    for block in split_rows(len(neighbors), neighbors.shape[1] * other_neighbors.shape[1]):
         is_shared[block] = (neighbors[block, :, None] == other_neighbors[block, None, :]).any(
             axis=2
         )
@@ -660,7 +660,7 @@ def _find_shared(neighbors: Indices, other_neighbors: Indices) -> NDArray[np.boo
 def _compute_ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.intp]:
     """Return the ranks, from 1, of selected points by their distance from each row of a block."""
     rows = np.arange(block.start, block.stop)
-    distances = squared_distances(points[block], points)
+    distances = compute_squared_distances(points[block], points)
     distances[np.arange(len(rows)), rows] = -1.0
     order = np.argsort(distances, axis=1, kind="stable")
     ranks = np.empty_like(order)
@@ -678,8 +678,8 @@ def _compute_new_rank_trust(
     center = points.mean(axis=0)
     centered, centered_queries = points - center, queries - center
     excess = 0
-    for block in row_blocks(len(centered_queries), (16 + l_) * n):
-        distances = squared_distances(centered_queries[block], centered)
+    for block in split_rows(len(centered_queries), (16 + l_) * n):
+        distances = compute_squared_distances(centered_queries[block], centered)
         neighbor_distances = np.take_along_axis(distances, neighbors[block], axis=1)
         # The rank is 1 plus the number of closer rows, so tied rows share the best rank.
         ranks = 1 + (distances[:, None] < neighbor_distances[:, :, None]).sum(axis=2)

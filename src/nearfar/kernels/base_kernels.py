@@ -11,13 +11,13 @@ from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.kernel_coordinates import compute_gamma, convert_to_gamma
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.kernels.kernel_set import KernelSet
-from nearfar.parameters import Allowed, integer, real
-from nearfar.state import Sizes, State, flag, floats, need, texts, unsigned
+from nearfar.parameters import AllowedValues, integer, real
+from nearfar.state import Sizes, State, check_that, flag, floats, strings, unsigned
 
 #: Options of each kernel, with their allowed values.
-OPTIONS: dict[str, dict[str, Allowed]] = {
+OPTIONS: dict[str, dict[str, AllowedValues]] = {
     "linear": {},
     "poly": {"gamma": real(0, open_low=True), "degree": integer(1), "coef0": real(0)},
     "rbf": {"gamma": real(0, open_low=True)},
@@ -112,8 +112,8 @@ class BaseKernels:
 
     state = State(
         {
-            "names": texts("m"),
-            "kinds": texts("m"),
+            "names": strings("m"),
+            "kinds": strings("m"),
             "gammas": floats("m", above=0),
             "degrees": floats("m", above=0),
             "coefs": floats("m"),
@@ -156,10 +156,10 @@ class BaseKernels:
         return len(self.kinds)
 
     def _check_state(self, sizes: Sizes) -> None:
-        need(set(self.kinds.tolist()) <= OPTIONS.keys(), "kinds must be names of kernels.")
-        need((self.degrees == np.round(self.degrees)).all(), "degrees must be integers.")
-        need(self.columns.any(axis=1).all(), "each kernel must use at least one column.")
-        need(sizes["m"] > 0, "there must be at least one kernel.")
+        check_that(set(self.kinds.tolist()) <= OPTIONS.keys(), "kinds must be names of kernels.")
+        check_that((self.degrees == np.round(self.degrees)).all(), "degrees must be integers.")
+        check_that(self.columns.any(axis=1).all(), "each kernel must use at least one column.")
+        check_that(sizes["m"] > 0, "there must be at least one kernel.")
 
     def values(self, i: int, X: Matrix, Z: Matrix) -> Matrix:
         """Return the values of kernel i between the rows of X and Z."""
@@ -170,7 +170,7 @@ class BaseKernels:
         K = np.zeros((len(X), len(Z)))
         used = np.flatnonzero(weights).tolist()
         first, second = _Points(self, X), _Points(self, Z)
-        for block in row_blocks(len(X), 32 * len(Z), at_most=max(1, _BLOCK_FLOATS // len(Z))):
+        for block in split_rows(len(X), 32 * len(Z), max_rows=max(1, _BLOCK_FLOATS // len(Z))):
             block_kernels = _BlockKernels(self, first, block, second)
             for i in used:
                 K[block] += weights[i] * block_kernels.values(i)

@@ -15,7 +15,7 @@ from nearfar.base.kernel_learner import exact
 from nearfar.kernels.base_kernels import OPTIONS, BaseKernels
 from nearfar.kernels.kernel_svm import KernelSVM, fit_svc
 from nearfar.parameters import integer, none, one_of, real
-from nearfar.state import Sizes, State, floats, need, number, object_of
+from nearfar.state import Sizes, State, check_that, floats, number, object_of
 
 
 class ConformalSVC(KernelSVM):
@@ -191,6 +191,6 @@ class ConformalSVC(KernelSVM):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need(len(self._base) == 1, "_base must have exactly one kernel.")
+        check_that(len(self._base) == 1, "_base must have exactly one kernel.")
         finite = np.isfinite(self._vectors).all() and np.isfinite(self._centers).all()
-        need(finite, "support vectors must be finite.")
+        check_that(finite, "support vectors must be finite.")

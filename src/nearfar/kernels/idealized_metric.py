@@ -13,7 +13,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags, PairLearner
 from nearfar.base.guided import PAIR_PARAMETERS, scaled
 from nearfar.notices import warn
-from nearfar.parameters import Allowed, array, none, one_of, real
+from nearfar.parameters import AllowedValues, array, none, one_of, real
 from nearfar.solvers.idealized_program import solve_idealized_program
 from nearfar.solvers.projections import project_psd, psd_factor
 from nearfar.state import State, floats, number
@@ -31,7 +31,7 @@ _MIN_EIGENVALUE = 1e-6
 _ROUNDING = 1e-5
 
 #: Allowed parameter values of the program, which KernelIdealizedMetric uses too.
-PROGRAM_PARAMETERS: dict[str, list[Allowed]] = {
+PROGRAM_PARAMETERS: dict[str, list[AllowedValues]] = {
     "C_similar": [real(0, open_low=True)],
     "C_dissimilar": [real(0, open_low=True)],
     "nu": [real(0, 1, open_low=True)],

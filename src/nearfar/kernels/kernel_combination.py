@@ -14,11 +14,11 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.base.kernel_learner import KernelLearner, exact
 from nearfar.kernels.base_kernels import BaseKernels
 from nearfar.kernels.kernel_set import KernelSet
-from nearfar.parameters import Allowed, instance, integer, none, one_of
-from nearfar.state import Sizes, State, floats, need, object_of
+from nearfar.parameters import AllowedValues, instance, integer, none, one_of
+from nearfar.state import Sizes, State, check_that, floats, object_of
 
 #: Allowed parameter values of all kernel combinations. ``fit`` parses the list of kernels.
-COMBINATION_PARAMETERS: dict[str, Sequence[Allowed]] = {
+COMBINATION_PARAMETERS: dict[str, Sequence[AllowedValues]] = {
     "kernels": [instance(str, list, tuple, description='"auto", "features" or a list of kernels')],
     "n_directions": [none, integer(1), one_of("auto")],
 }
@@ -152,5 +152,5 @@ class KernelCombination(KernelLearner):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need(np.isfinite(self.weights_).all(), "weights_ must be finite.")
-        need(sizes["w"] == sizes["m"], "weights_ must have one number per kernel.")
+        check_that(np.isfinite(self.weights_).all(), "weights_ must be finite.")
+        check_that(sizes["w"] == sizes["m"], "weights_ must have one number per kernel.")

@@ -13,7 +13,7 @@ from nearfar.kernels.alignment_weights import AlignmentWeights
 from nearfar.kernels.kernel_combination import KernelCombination
 from nearfar.kernels.kernel_set import KernelSet
 from nearfar.kernels.margin_weights import MarginWeights
-from nearfar.state import Sizes, State, floats, need
+from nearfar.state import Sizes, State, check_that, floats
 
 
 class KernelProgram(KernelCombination):
@@ -125,6 +125,8 @@ class KernelProgram(KernelCombination):
         )
 
     def _check_state(self, sizes: Sizes) -> None:
-        need(np.isfinite(self.weights_).all(), "weights_ must be finite.")
+        check_that(np.isfinite(self.weights_).all(), "weights_ must be finite.")
         n_expected = {"free": 0, "rank_one": sizes["d"]}.get(self.kernel_family, sizes["m"])
-        need(sizes["w"] == n_expected, "weights_ must have one number per kernel or direction.")
+        check_that(
+            sizes["w"] == n_expected, "weights_ must have one number per kernel or direction."
+        )

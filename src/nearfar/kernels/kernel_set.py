@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.solvers.eigen import compute_min_eigenvalue
 
 # A kernel of up to _MAX_FULL_CHECK rows is fully checked for negative eigenvalues. For a larger
@@ -70,12 +70,12 @@ class KernelSet:
         used = [i for i in range(self.n_kernels) if weights[i] != 0]
         if self.by_rows:
             # A few rows of the sum stay in the CPU cache while all kernels are added.
-            for block in row_blocks(n, 8 * n, at_most=max(1, _BLOCK_FLOATS // n)):
+            for block in split_rows(n, 8 * n, max_rows=max(1, _BLOCK_FLOATS // n)):
                 for i in used:
                     K[block] += weights[i] * self.rows(i, block)[:, :n]
         else:
             for i in used:
-                for block in row_blocks(n, 8 * n, at_most=max(1, _BLOCK_FLOATS // n)):
+                for block in split_rows(n, 8 * n, max_rows=max(1, _BLOCK_FLOATS // n)):
                     K[block] += weights[i] * self.rows(i, block)[:, :n]
         return K
 
@@ -136,7 +136,7 @@ class KernelSet:
         stack = np.empty((len(indices), size * n))
         if means is not None:
             columns = means - means.mean(axis=1)[:, None]
-        for block in row_blocks(n, 8 * n * len(indices), at_most=size):
+        for block in split_rows(n, 8 * n * len(indices), max_rows=size):
             rows = block.stop - block.start
             entries = stack[:, : rows * n]
             for k, i in enumerate(indices):
@@ -177,7 +177,7 @@ class KernelSet:
     def blocks(self, n: int | None = None) -> Iterator[slice]:
         """Yield the blocks of rows that are processed at a time."""
         at_most = max(1, 8 * _BLOCK_FLOATS // self.n_points)
-        return row_blocks(self.n_points if n is None else n, 8 * self.n_points, at_most=at_most)
+        return split_rows(self.n_points if n is None else n, 8 * self.n_points, max_rows=at_most)
 
 
 class MatrixKernels(KernelSet):
@@ -351,7 +351,7 @@ def _check_symmetric(K: NDArray[Any], name: str, rounding: float) -> None:
         size = max(float(np.abs(K.diagonal()).max()), float(np.abs(K[n // 2]).max()))
         if gap.max() <= rounding * size * np.sqrt(n):
             return
-        for block in row_blocks(n, 16 * n):
+        for block in split_rows(n, 16 * n):
             rows = K[block]
             if not np.isfinite(rows).all():
                 i, j = (int(k) for k in np.unravel_index(np.isfinite(rows).argmin(), rows.shape))

@@ -16,8 +16,8 @@ from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base import Estimator
 from nearfar.base.kernel_learner import exact
 from nearfar.base.linear_classifier import compute_votes
-from nearfar.blocks import row_blocks
-from nearfar.state import Sizes, State, floats, indices, labels, need, whole
+from nearfar.blocks import split_rows
+from nearfar.state import Sizes, State, check_that, floats, indices, integer_value, labels
 
 
 class KernelSVM(ClassifierMixin, Estimator):
@@ -31,7 +31,7 @@ class KernelSVM(ClassifierMixin, Estimator):
     state = State(
         {
             "classes_": labels("c"),
-            "_n_rows": whole("n"),
+            "_n_rows": integer_value("n"),
             "support_": indices("s", below="n"),
             "dual_coef_": floats("s", "pairs"),
             "intercept_": floats("pairs"),
@@ -52,9 +52,9 @@ class KernelSVM(ClassifierMixin, Estimator):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         pairs = sizes["c"] * (sizes["c"] - 1) // 2
-        need(sizes["pairs"] == pairs, "intercept_ must have one value per pair of classes.")
+        check_that(sizes["pairs"] == pairs, "intercept_ must have one value per pair of classes.")
         finite = np.isfinite(self.dual_coef_).all() and np.isfinite(self.intercept_).all()
-        need(finite, "dual_coef_ and intercept_ must be finite.")
+        check_that(finite, "dual_coef_ and intercept_ must be finite.")
 
     @abstractmethod
     def _values(self, rows: Matrix) -> Matrix:
@@ -80,7 +80,7 @@ class KernelSVM(ClassifierMixin, Estimator):
         if len(self.classes_) == 1:
             return np.zeros((len(rows), 1))
         scores = np.empty((len(rows), len(self.intercept_)))
-        for block in row_blocks(len(rows), 32 * max(1, len(self.support_))):
+        for block in split_rows(len(rows), 32 * max(1, len(self.support_))):
             scores[block] = self._values(rows[block]) @ self.dual_coef_ + self.intercept_
         return compute_votes(scores, len(self.classes_), "ovo")
 

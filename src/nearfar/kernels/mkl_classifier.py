@@ -14,7 +14,7 @@ from nearfar.base.kernel_learner import exact
 from nearfar.kernels.alignment_kernel_learner import AlignmentKernelLearner
 from nearfar.kernels.kernel_svm import KernelSVM, fit_svc
 from nearfar.parameters import instance, none, real
-from nearfar.state import Sizes, State, need, none_or, object_of
+from nearfar.state import Sizes, State, check_that, none_or, object_of
 
 
 class MKLClassifier(KernelSVM):
@@ -136,7 +136,7 @@ class MKLClassifier(KernelSVM):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need(
+        check_that(
             (self.estimator_ is None) == (sizes["c"] == 1),
             "estimator_ must be None only for one class.",
         )

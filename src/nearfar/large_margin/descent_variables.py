@@ -8,7 +8,7 @@ import numpy as np
 from scipy import optimize
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.large_margin.triplet_loss import Evaluation
 
 
@@ -59,6 +59,6 @@ class Squares:
         X = self._problem.working_columns
         evaluation = self._problem.evaluate(self.to_map(flat), V=X)
         slope = np.zeros(len(flat))
-        for block in row_blocks(len(X), 0, at_most=1024):  # Long sums lose digits in float32.
+        for block in split_rows(len(X), 0, max_rows=1024):  # Long sums lose digits in float32.
             slope += np.einsum("ij,ij->j", evaluation.laplacian_v[block], X[block])
         return evaluation, self._unit * slope

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
-from nearfar.blocks import effective_threads, map_in_order, row_blocks, squared_distances
+from nearfar.blocks import compute_squared_distances, map_in_order, resolve_n_threads, split_rows
 from nearfar.large_margin.energy_costs import compute_center_costs, compute_impostor_costs
 from nearfar.large_margin.impostors import find_nearest_impostors, find_target_neighbors
 from nearfar.large_margin.pair_lists import (
@@ -27,15 +27,15 @@ from nearfar.parameters import integer, none, one_of, real
 from nearfar.state import (
     Sizes,
     State,
+    check_that,
     floats,
     indices,
+    integer_value,
     labels,
-    need,
     none_or,
     number,
     optional,
     table,
-    whole,
 )
 
 
@@ -156,9 +156,9 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
             "_edges": indices("edges"),
             "target_neighbors_": indices("n", "k", low=-1, below="n"),
             "_reach": floats("n", "k"),  # Minus infinity for missing targets.
-            "n_neighbors_": whole(low=1, most="n"),
+            "n_neighbors_": integer_value(low=1, max_size="n"),
             "push_weight_": number(0, 1),
-            "n_impostors_": optional(none_or(whole(low=1))),
+            "n_impostors_": optional(none_or(integer_value(low=1))),
             "_beyond": optional(none_or(floats("n", 2))),  # Infinite if all impostors count.
         },
         rows="_points",
@@ -251,7 +251,7 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         """
         m = int(self.n_impostors_ or 0)
         reach = np.where(self._reach > 0, self._reach, -np.inf).max(axis=1, initial=-np.inf)
-        threads = effective_threads(self.n_jobs)
+        threads = resolve_n_threads(self.n_jobs)
         pairs, _ = find_nearest_impostors(self._points, codes, reach, m + 1, n_threads=threads)
         distances = compute_listed_distances(self._points, pairs.centers, pairs.indices)
         rank = rank_by_distance(pairs.centers, distances)
@@ -264,10 +264,10 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         n, edges = sizes["n"], self._edges
-        need(len(np.unique(self._order)) == n, "_order contains duplicate points.")
-        need(len(edges) == sizes["c"] + 1, "_edges does not match the number of classes.")
+        check_that(len(np.unique(self._order)) == n, "_order contains duplicate points.")
+        check_that(len(edges) == sizes["c"] + 1, "_edges does not match the number of classes.")
         rising = edges[0] == 0 and edges[-1] == n and (edges[1:] > edges[:-1]).all()
-        need(rising, "_edges must increase from 0 to the number of points.")
+        check_that(rising, "_edges must increase from 0 to the number of points.")
 
     def energies(self, X: ArrayLike) -> Matrix:
         """Return the energy of each point under each label.
@@ -415,10 +415,10 @@ class EnergyClassifier(ClassifierMixin, ThroughLearner):
         squares = np.einsum("ij,ij->i", self._points, self._points)
 
         def evaluate_block(block: slice) -> Matrix:
-            return energies(block, squared_distances(queries[block], self._points, squares))
+            return energies(block, compute_squared_distances(queries[block], self._points, squares))
 
-        blocks = row_blocks(len(queries), 16 * len(squares), at_most=1024)
-        energy_blocks = map_in_order(evaluate_block, blocks, effective_threads(self.n_jobs))
+        blocks = split_rows(len(queries), 16 * len(squares), max_rows=1024)
+        energy_blocks = map_in_order(evaluate_block, blocks, resolve_n_threads(self.n_jobs))
         return np.concatenate([np.empty((0, len(self.classes_))), *energy_blocks])
 
     def _center_points(self, points: Floats, name: str) -> Matrix:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearfar.arrays import Indices, Matrix, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 
 
 def compute_center_costs(
@@ -136,7 +136,7 @@ def _split_pairs_below(
     """
     n = distances.shape[1]
     limit = np.broadcast_to(limit, distances.shape)
-    for part in row_blocks(len(distances), 64 * n + 384 * n_levels):
+    for part in split_rows(len(distances), 64 * n + 384 * n_levels):
         cells = np.flatnonzero(distances[part] < limit[part])
         classes = np.add.outer(n * np.arange(part.stop - part.start), edges[:-1])
         starts = np.append(np.searchsorted(cells, classes.ravel()), len(cells))

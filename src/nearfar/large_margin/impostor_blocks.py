@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Vector
-from nearfar.blocks import map_in_order, row_blocks
+from nearfar.blocks import map_in_order, split_rows
 from nearfar.large_margin.pair_lists import PairList, compute_listed_distances, make_pair_list
 from nearfar.search.block_search import (
     BlockProducts,
@@ -185,7 +185,7 @@ def shorten_reach(
 
     if n_nearest <= len(sample):
         centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
-        blocks = row_blocks(len(centers), n_threads * 6 * len(sample), at_most=_MAX_GROUPED_ROWS)
+        blocks = split_rows(len(centers), n_threads * 6 * len(sample), max_rows=_MAX_GROUPED_ROWS)
         for _ in map_in_order(shorten, [centers[block] for block in blocks], n_threads):
             pass
     return shorter
@@ -245,7 +245,7 @@ def _make_tasks(
             else [before, group_slice, after]
         )
         start, stop = centers.edges[first], centers.edges[last + 1]
-        for block in row_blocks(int(stop - start), bytes_per_row, at_most=_ROWS):
+        for block in split_rows(int(stop - start), bytes_per_row, max_rows=_ROWS):
             yield _Task(slice(start + block.start, start + block.stop), slices, first != last)
 
 

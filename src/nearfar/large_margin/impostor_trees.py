@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import KDTree
 
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.large_margin.pair_lists import PairList, compute_listed_distances, make_pair_list
 
 
@@ -48,7 +48,7 @@ def find_impostors_tree(
         tree = KDTree(Z[members])
         queries = np.flatnonzero(codes[centers] != label)
         # The block size assumes the worst case, in which all members are close.
-        for block in row_blocks(len(queries), 40 * len(members)):
+        for block in split_rows(len(queries), 40 * len(members)):
             block_queries = queries[block]
             hits_per_query = tree.query_radius(Z[centers[block_queries]], lengths[block_queries])
             counts = [len(hits) for hits in hits_per_query]

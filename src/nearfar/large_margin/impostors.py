@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Matrix
-from nearfar.blocks import squared_distances
+from nearfar.blocks import compute_squared_distances
 from nearfar.large_margin.impostor_blocks import find_impostors_blocks, shorten_reach
 from nearfar.large_margin.impostor_trees import find_impostors_tree
 from nearfar.large_margin.pair_lists import (
@@ -181,7 +181,7 @@ def _find_nearest_densely(
     """
     points = Z.astype(np.float64)
     points -= points.mean(axis=0)
-    distances = squared_distances(points, points)
+    distances = compute_squared_distances(points, points)
     distances[codes[:, None] == codes] = np.inf
     column = min(n_nearest, len(Z)) - 1
     last_distance = np.partition(distances, column, axis=1)[:, column]

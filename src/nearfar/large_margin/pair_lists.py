@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Floats
-from nearfar.blocks import map_in_order, row_blocks
+from nearfar.blocks import map_in_order, split_rows
 
 Integers = NDArray[np.integer[Any]]
 
@@ -68,8 +68,8 @@ def compute_listed_distances(
         first_rows, second_rows = first[chunk], second[chunk]
         distances = np.empty(len(first_rows))
         # Blocks are small enough for the gathered rows to stay in the processor's cache.
-        for block in row_blocks(
-            len(first_rows), 24 * n_features, at_most=max(256, 2**17 // n_features)
+        for block in split_rows(
+            len(first_rows), 24 * n_features, max_rows=max(256, 2**17 // n_features)
         ):
             difference = np.take(Z, second_rows[block], axis=0)
             difference -= np.take(Z, first_rows[block], axis=0)
@@ -78,7 +78,7 @@ def compute_listed_distances(
 
     if n_threads == 1 or len(first) * n_features < THREADED_SIZE:
         return measure_chunk(slice(None))
-    chunks = row_blocks(len(first), 0, at_most=-(-len(first) // (CHUNKS_PER_THREAD * n_threads)))
+    chunks = split_rows(len(first), 0, max_rows=-(-len(first) // (CHUNKS_PER_THREAD * n_threads)))
     return np.concatenate(list(map_in_order(measure_chunk, chunks, n_threads)))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import linalg, optimize
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import one_blas_thread
+from nearfar.blocks import use_one_blas_thread
 from nearfar.large_margin.descent_progress import Progress
 from nearfar.large_margin.descent_variables import Entries, Squares
 from nearfar.large_margin.pair_lists import compute_listed_distances
@@ -81,7 +81,7 @@ class LargeMargin(ListedMargin):
             tol = max(tol, min(WIDE_TOL * tol, 1e-4))
         try:
             # The rows are divided among threads, which would compete with the threads of BLAS.
-            with one_blas_thread() if self.n_threads > 1 else nullcontext():
+            with use_one_blas_thread() if self.n_threads > 1 else nullcontext():
                 return self._solve(progress, max_iter, tol)
         finally:
             progress.pad(shape[0])

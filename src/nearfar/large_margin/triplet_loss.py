@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.blocks import map_in_order, row_blocks, squared_distances
+from nearfar.blocks import compute_squared_distances, map_in_order, split_rows
 from nearfar.large_margin.pair_lists import (
     CHUNKS_PER_THREAD,
     THREADED_SIZE,
@@ -162,7 +162,7 @@ def compute_full_loss(
 
     def evaluate_block(part: slice) -> tuple[float, int, float, Floats, Floats, Floats]:
         block = centers[part]
-        distances = squared_distances(centered[block], impostor_points, squares)
+        distances = compute_squared_distances(centered[block], impostor_points, squares)
         if compiled is None or nearest is not None:
             distances[codes[block, None] == impostor_codes] = np.inf
         edge = furthest[block]
@@ -215,7 +215,7 @@ def compute_full_loss(
 
     # Memory per pair in the worst case: distance, weight, row, column, and the hinges of one slot.
     size = max(16, 2**19 // len(impostor_points))
-    blocks = list(row_blocks(len(centers), 8 * 12 * len(impostor_points), at_most=size))
+    blocks = list(split_rows(len(centers), 8 * 12 * len(impostor_points), max_rows=size))
     loss, n_active, slope_sum = 0.0, 0, 0.0
     pushes_by_center, laplacian_v = np.zeros((n, k)), np.zeros_like(V)
     impostor_laplacian = np.zeros_like(impostor_v)
@@ -319,7 +319,7 @@ def sum_pair_columns(
 
     def sum_chunk(chunk: slice) -> NDArray[np.float64]:
         total = np.zeros(n_features)
-        for block in row_blocks(chunk.stop - chunk.start, 0, at_most=max(64, 2**17 // n_features)):
+        for block in split_rows(chunk.stop - chunk.start, 0, max_rows=max(64, 2**17 // n_features)):
             rows = slice(chunk.start + block.start, chunk.start + block.stop)
             difference = np.take(X, second[rows], axis=0)
             difference -= np.take(X, first[rows], axis=0)
@@ -329,7 +329,7 @@ def sum_pair_columns(
 
     is_serial = n_threads == 1 or len(first) * n_features < THREADED_SIZE
     chunk_size = len(first) if is_serial else -(-len(first) // (CHUNKS_PER_THREAD * n_threads))
-    chunks = row_blocks(len(first), 0, at_most=max(1, chunk_size))
+    chunks = split_rows(len(first), 0, max_rows=max(1, chunk_size))
     return np.asarray(sum(map_in_order(sum_chunk, chunks, n_threads), np.zeros(n_features)))
 
 
@@ -354,7 +354,7 @@ class Laplacian:
 
         is_serial = self._n_threads == 1 or self._symmetric.nnz * V.shape[1] < 2 * THREADED_SIZE
         chunk_size = len(V) if is_serial else -(-len(V) // (CHUNKS_PER_THREAD * self._n_threads))
-        chunks = row_blocks(len(V), 0, at_most=chunk_size)
+        chunks = split_rows(len(V), 0, max_rows=chunk_size)
         list(map_in_order(multiply_chunk, chunks, self._n_threads))
         return result
 

@@ -14,8 +14,8 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import map_in_order, row_blocks, squared_distances
-from nearfar.extras import kernels
+from nearfar.blocks import compute_squared_distances, map_in_order, split_rows
+from nearfar.extras import import_kernels
 from nearfar.large_margin.impostors import find_impostors, find_nearest_impostors
 from nearfar.large_margin.listed_loss import Screen, compute_listed_loss
 from nearfar.large_margin.nearest_table import NearestTable
@@ -121,7 +121,7 @@ class ListedMargin:
     def compile_for(self, n_numbers: int) -> None:
         """Use compiled kernels if ``n_numbers``, pairs times dimensions, is large enough."""
         if n_numbers >= MIN_COMPILED_SIZE:
-            self.compiled = kernels("nearfar.large_margin._kernels")
+            self.compiled = import_kernels("nearfar.large_margin._kernels")
 
     # Maps
 
@@ -186,7 +186,7 @@ class ListedMargin:
         """Call a function with slices of the rows, in threads if that saves time."""
         is_serial = self.n_threads == 1 or X.size < THREADED_ROWS
         n_chunks = 1 if is_serial else CHUNKS_PER_THREAD * self.n_threads
-        slices = row_blocks(len(X), 0, at_most=max(1, -(-len(X) // n_chunks)))
+        slices = split_rows(len(X), 0, max_rows=max(1, -(-len(X) // n_chunks)))
         return list(map_in_order(function, slices, 1 if is_serial else self.n_threads))
 
     def evaluate(
@@ -326,8 +326,8 @@ class ListedMargin:
         """Return squared distances of rows to all points, infinite for points of the same class."""
         mean = Z.mean(axis=0, dtype=np.float64)
         centered, distances = Z[rows] - mean, np.empty((len(rows), len(Z)))
-        for block in row_blocks(len(Z), 16 * Z.shape[1]):
-            distances[:, block] = squared_distances(centered, Z[block] - mean)
+        for block in split_rows(len(Z), 16 * Z.shape[1]):
+            distances[:, block] = compute_squared_distances(centered, Z[block] - mean)
         distances[self.codes[rows, None] == self.codes] = np.inf
         return distances
 

@@ -12,21 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
-from nearfar.blocks import effective_threads, map_in_order, row_blocks
+from nearfar.blocks import map_in_order, resolve_n_threads, split_rows
 from nearfar.parameters import boolean, integer, none, one_of, real
-from nearfar.state import Sizes, State, floats, need, whole
+from nearfar.state import Sizes, State, check_that, floats, integer_value
 from nearfar.summaries.feature_slabs import (
     EQUAL,
     FeatureColumns,
     Singles,
-    smallest,
+    mask_smallest,
 )
 from nearfar.summaries.local_rows import (
     LocalMetrics,
     LocalQueries,
     LocalRows,
-    entries_within,
-    kth_bounds,
+    bound_kth_smallest,
+    find_entries_within,
 )
 
 _Result = TypeVar("_Result")
@@ -161,9 +161,9 @@ class ADAMENNClassifier(LocalVoter):
     }
     state = State(
         {
-            "n_average_neighbors_": whole(low=1, most="n"),
-            "n_region_neighbors_": whole(low=1, most="n"),
-            "n_slab_neighbors_": whole(low=1, most="n"),
+            "n_average_neighbors_": integer_value(low=1, max_size="n"),
+            "n_region_neighbors_": integer_value(low=1, max_size="n"),
+            "n_slab_neighbors_": integer_value(low=1, max_size="n"),
             "relevances_": floats("n", "q"),
         }
     )
@@ -231,7 +231,7 @@ class ADAMENNClassifier(LocalVoter):
         """
         rows = self._rows()
         (weights,) = self._by_block(
-            rows, X, lambda block: (self._metrics(rows, block).diagonals(),)
+            rows, X, lambda block: (self._metrics(rows, block).get_diagonals(),)
         )
         return weights
 
@@ -264,7 +264,7 @@ class ADAMENNClassifier(LocalVoter):
         self.n_average_neighbors_ = int(self.n_average_neighbors or min(n, max(n // 10, 20)))
         self.n_region_neighbors_ = int(region)
         self.n_slab_neighbors_ = int(self.n_slab_neighbors or max(1, region // 2))
-        columns = FeatureColumns.of(rows)
+        columns = FeatureColumns.from_rows(rows)
 
         def compute_relevances(block: slice) -> Matrix:
             return self._make_lists(
@@ -287,7 +287,7 @@ class ADAMENNClassifier(LocalVoter):
     ) -> _NeighborLists:
         """Return the lists of Euclidean nearest rows for a block of training rows."""
         excluded = np.arange(block.start, block.stop) if self.exclude_self else None
-        queries = rows.queries(rows.given[block], excluded)
+        queries = rows.make_queries(rows.X[block], excluded)
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
         return _NeighborLists(rows, columns, queries, metrics, sizes)
 
@@ -296,17 +296,17 @@ class ADAMENNClassifier(LocalVoter):
     ) -> Iterator[_Result]:
         """Apply ``work`` to n lists, block by block."""
         bytes_per_list = 32 * len(rows) + 64 * (self.n_region_neighbors_ + 1)
-        blocks = row_blocks(n, bytes_per_list, at_most=self.max_queries_per_block)
-        return map_in_order(work, blocks, effective_threads(self.n_jobs))
+        blocks = split_rows(n, bytes_per_list, max_rows=self.max_queries_per_block)
+        return map_in_order(work, blocks, resolve_n_threads(self.n_jobs))
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         enough = max(self.n_posterior_neighbors, self.n_slab_neighbors_) <= self.n_region_neighbors_
-        need(
+        check_that(
             enough,
             "n_region_neighbors_ must be at least n_posterior_neighbors and n_slab_neighbors_.",
         )
-        need((self.relevances_ >= 0).all(), "relevances_ must not be negative.")
+        check_that((self.relevances_ >= 0).all(), "relevances_ must not be negative.")
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
@@ -319,17 +319,17 @@ class ADAMENNClassifier(LocalVoter):
     # ------------------------------------------------------------------ queries
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
-        size = min(self.n_average_neighbors_, len(rows) - (queries.own is not None))
+        size = min(self.n_average_neighbors_, len(rows) - (queries.excluded is not None))
         W = np.full(queries.standard.shape, 1 / rows.n_features)
         for step in range(self.max_iter):
-            near = rows.window(queries, LocalMetrics(weights=W), size).found
+            near = rows.find_window(queries, LocalMetrics(weights=W), size).indices
             if step and self.region == "weighted":
                 means = self._recompute_relevances(rows, queries, near, W)
-            elif queries.own is None:
+            elif queries.excluded is None:
                 means = self._average_relevances(near)
             else:
                 assert isinstance(rows, _Rows)
-                means = rows.leave_one_out.compute_means(queries.own, near, self.relevances_)
+                means = rows.leave_one_out.compute_means(queries.excluded, near, self.relevances_)
             previous_W, W = W, compute_feature_weights(means, self.weighting, self.weight_scale)
             if np.array_equal(previous_W, W):  # further iterations would not change the weights
                 break
@@ -338,16 +338,16 @@ class ADAMENNClassifier(LocalVoter):
     def _average_relevances(self, near: Indices) -> Matrix:
         """Return the mean relevances over the rows ``near`` each query."""
         table = self.relevances_
-        blocks = row_blocks(len(near), 16 * near.shape[1] * table.shape[1])
+        blocks = split_rows(len(near), 16 * near.shape[1] * table.shape[1])
         return np.concatenate([table[near[block]].mean(axis=1) for block in blocks])
 
     def _recompute_relevances(
         self, rows: LocalRows, queries: LocalQueries, near: Indices, W: Matrix
     ) -> Matrix:
         """Return the mean relevances over the rows ``near`` each query, under its own weights."""
-        columns, z = FeatureColumns.of(rows), near.ravel()
+        columns, z = FeatureColumns.from_rows(rows), near.ravel()
         owner = np.repeat(np.arange(len(near)), near.shape[1])
-        excluded = [] if queries.own is None else [queries.own[owner]]
+        excluded = [] if queries.excluded is None else [queries.excluded[owner]]
         excluded += [z] if self.exclude_self else []
         sizes = self._limit_sizes(len(rows) - len(excluded))
 
@@ -355,7 +355,7 @@ class ADAMENNClassifier(LocalVoter):
             block_excluded = (
                 np.stack([column[block] for column in excluded], axis=1) if excluded else None
             )
-            block_queries = rows.queries(rows.given[z[block]], block_excluded)
+            block_queries = rows.make_queries(rows.X[z[block]], block_excluded)
             metrics = LocalMetrics(weights=W[owner[block]])
             return _NeighborLists(rows, columns, block_queries, metrics, sizes).compute_relevances()
 
@@ -366,7 +366,7 @@ class ADAMENNClassifier(LocalVoter):
 
     def _rows(self) -> _Rows:
         rows = super()._rows()
-        return _Rows(rows.given, rows.codes, rows.n_classes, rows.scale, self)
+        return _Rows(rows.X, rows.codes, rows.n_classes, rows.scale, self)
 
     def _by_block(
         self,
@@ -380,7 +380,7 @@ class ADAMENNClassifier(LocalVoter):
 
     def _prepare_leave_one_out(self, rows: LocalRows) -> _LeaveOneOut:
         """Return the lists of training rows, prepared for leaving out one other row."""
-        columns = FeatureColumns.of(rows)
+        columns = FeatureColumns.from_rows(rows)
         sizes = self._limit_sizes(len(rows) - 1 - bool(self.exclude_self))
         # One extra row: whichever row is left out, the rest of the list has the right size.
         larger_sizes = _Sizes(sizes.posterior + 1, sizes.region + 1, sizes.slab)
@@ -441,14 +441,14 @@ class _NeighborLists:
     ) -> None:
         assert metrics.weights is not None
         self.columns, self.sizes = columns, sizes
-        self.given, self.weights = queries.given, metrics.weights
-        self.window = rows.window(queries, metrics, sizes.region)
-        self.region = self.window.found
+        self.X, self.weights = queries.X, metrics.weights
+        self.window = rows.find_window(queries, metrics, sizes.region)
+        self.region = self.window.indices
 
     def compute_relevances(self) -> Matrix:
         """Return :math:`r_i` of each training row and feature, of shape (b, p)."""
         k = self.sizes.posterior
-        is_nearest = smallest(self._compute_candidate_squares(k), k)
+        is_nearest = mask_smallest(self._compute_candidate_squares(k), k)
         return compute_chi_squared(
             self._count_classes(is_nearest) / k, self._count_slabs(self.sizes.slab)[1][0]
         )
@@ -456,8 +456,11 @@ class _NeighborLists:
     def prepare_leave_one_out(self, sizes: _Sizes) -> tuple[NDArray[Any], ...]:
         """Return the arrays of :class:`_LeaveOneOut` for this block."""
         k = sizes.posterior
-        squares = self.columns.lengths(self.given, self.region, self.weights)
-        is_nearest_without_last, is_nearest = smallest(squares, k), smallest(squares, k + 1)
+        squares = self.columns.compute_weighted_squares(self.X, self.region, self.weights)
+        is_nearest_without_last, is_nearest = (
+            mask_smallest(squares, k),
+            mask_smallest(squares, k + 1),
+        )
         reach, counts = self._count_slabs(sizes.slab, sizes.slab + 1)
         return (
             *self._find_last(squares, np.ones_like(is_nearest)),
@@ -471,18 +474,18 @@ class _NeighborLists:
     def _compute_candidate_squares(self, k: int) -> Matrix:
         """Return squared distances of possible k nearest rows, and infinity for all others."""
         window = self.window
-        owner, place = entries_within(
-            window.squares, kth_bounds(window.squares, k)[1] + 2 * window.errors
+        owner, place = find_entries_within(
+            window.squares, bound_kth_smallest(window.squares, k)[1] + 2 * window.errors
         )
-        exact = self.columns.lengths(
-            self.given[owner], self.region[owner, place, None], self.weights[owner]
+        exact = self.columns.compute_weighted_squares(
+            self.X[owner], self.region[owner, place, None], self.weights[owner]
         )
         squares = np.full(self.region.shape, np.inf)
         squares[owner, place] = exact[:, 0]
         return squares
 
     def _count_slabs(self, *sizes: int) -> tuple[NDArray[np.float64], Singles]:
-        return self.columns.slabs(self.given, self.region, list(sizes))
+        return self.columns.find_slabs(self.X, self.region, list(sizes))
 
     def _count_classes(self, is_inside: Mask) -> Matrix:
         """Return the number of rows per class among those ``is_inside``, (b, J)."""
@@ -529,13 +532,13 @@ class _LeaveOneOut:
         left_out_rows, z = np.repeat(own, near.shape[1]), near.ravel()
         relevances = full_relevances[z]
         bytes_per_list = 40 * full_relevances.shape[1] * self.columns.n_classes
-        for block in row_blocks(len(z), bytes_per_list, at_most=4096):
+        for block in split_rows(len(z), bytes_per_list, max_rows=4096):
             self._replace_relevances(left_out_rows[block], z[block], relevances[block])
         return np.asarray(relevances.reshape(*near.shape, -1).mean(axis=1))
 
     def _replace_relevances(self, left_out_rows: Indices, z: Indices, relevances: Matrix) -> None:
         differences = self.columns.columns[:, left_out_rows] - self.columns.columns[:, z]
-        squares = self.columns.squares(differences)
+        squares = self.columns.compute_squares(differences)
         is_listed = _is_not_after(squares, left_out_rows, self.region_end[z], self.region_last[z])
         differences, squares, left_out_rows, z = (
             differences[:, is_listed],

@@ -10,14 +10,14 @@ from nearfar.arrays import Indices
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, one_of, real
-from nearfar.state import State, whole
+from nearfar.state import State, integer_value
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 from nearfar.summaries.local_scatters import (
     LocalScatters,
-    inverses,
-    scatters_around,
-    shrunk,
-    window_size,
+    choose_window_size,
+    compute_scatters,
+    invert_matrices,
+    shrink_scatters,
 )
 
 # A query stops iterating when its metric changes by less than this fraction of the metric's
@@ -121,7 +121,7 @@ class DANNClassifier(LocalVoter):
         "n_iter": "max_iter",
         "n_metric_": "n_metric_neighbors_",
     }
-    state = State({"n_metric_neighbors_": whole(low=1, most="n")})
+    state = State({"n_metric_neighbors_": integer_value(low=1, max_size="n")})
     parameters: ClassVar = {
         **LOCAL_PARAMETERS,
         "n_metric_neighbors": [none, integer(1)],
@@ -164,10 +164,10 @@ class DANNClassifier(LocalVoter):
         return int(self.max_iter)
 
     def _learn(self, rows: LocalRows) -> None:
-        (n, p), c = rows.given.shape, rows.n_classes
+        (n, p), c = rows.X.shape, rows.n_classes
         self._check_size("n_metric_neighbors", n)
         self.n_metric_neighbors_ = (
-            window_size(n, p, c)
+            choose_window_size(n, p, c)
             if self.n_metric_neighbors is None
             else int(self.n_metric_neighbors)
         )
@@ -180,7 +180,7 @@ class DANNClassifier(LocalVoter):
             )
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
-        m = min(self.n_metric_neighbors_, len(rows) - (queries.own is not None))
+        m = min(self.n_metric_neighbors_, len(rows) - (queries.excluded is not None))
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
         active = np.arange(len(queries))
         matrices = np.empty((len(queries), rows.n_features, rows.n_features))
@@ -188,17 +188,17 @@ class DANNClassifier(LocalVoter):
         for step in range(self.max_iter):
             active_queries, window = queries[active], None
             if self.max_iter > 1:
-                window = rows.window(active_queries, metrics, m)
+                window = rows.find_window(active_queries, metrics, m)
                 is_new = np.ones(len(active), dtype=bool)
                 for past_window in past_windows:
-                    is_new &= (past_window[active] != window.found).any(axis=1)
+                    is_new &= (past_window[active] != window.indices).any(axis=1)
                 active, window = active[is_new], window[is_new]
                 active_queries, metrics = active_queries[is_new], metrics[is_new]
                 past_windows.append(np.full((len(queries), m), -1))
-                past_windows[-1][active] = window.found
+                past_windows[-1][active] = window.indices
             if not len(active):
                 break
-            scatters = scatters_around(
+            scatters = compute_scatters(
                 rows, active_queries, metrics, m, window=window, tricube=self.weights == "tricube"
             )
             new_matrices = compute_discriminant_metrics(scatters, self.epsilon, self.shrinkage)
@@ -216,7 +216,7 @@ class DANNClassifier(LocalVoter):
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
         return {
             "n_neighbors": [3, 5, 9],
-            "n_metric_neighbors": sorted({window_size(n, p, n_classes), max(1, n // 2), n}),
+            "n_metric_neighbors": sorted({choose_window_size(n, p, n_classes), max(1, n // 2), n}),
             "epsilon": [0.1, 1.0, 10.0],
             "shrinkage": [1e-3, 0.1],
         }
@@ -227,7 +227,9 @@ def compute_discriminant_metrics(
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return the DANN metrics, of shape (b, p, p), for within- and between-class scatters."""
     p = scatters.within.shape[1]
-    inverse = inverses(shrunk(scatters.within, shrinkage), regular=shrinkage > 1e-8 * p)
+    inverse = invert_matrices(
+        shrink_scatters(scatters.within, shrinkage), regular=shrinkage > 1e-8 * p
+    )
     metrics = np.matmul(np.matmul(inverse, scatters.between), inverse)
     metrics = (metrics + metrics.transpose(0, 2, 1)) / 2
     metrics += epsilon * inverse

@@ -11,19 +11,19 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.base.local_voter import compute_deviations
 from nearfar.base.voter import vote
-from nearfar.blocks import effective_threads, map_in_order, row_blocks
+from nearfar.blocks import map_in_order, resolve_n_threads, split_rows
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.search.leading_search import find_leading_neighbors
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
-from nearfar.state import State, floats, optional, whole
+from nearfar.state import State, floats, integer_value, optional
 from nearfar.summaries.local_rows import LocalMetrics, LocalRows
 from nearfar.summaries.local_scatters import (
-    in_doubt,
-    inverse_roots,
-    scatters_around,
-    scatters_from_differences,
-    shrunk,
-    window_size,
+    choose_window_size,
+    compute_exact_scatters,
+    compute_inverse_roots,
+    compute_scatters,
+    find_inaccurate_windows,
+    shrink_scatters,
 )
 
 # Number of neighbors that vote if n_components="auto".
@@ -112,7 +112,9 @@ class DANNSubspace(LinearLearner):
 
     learner_tags = LearnerTags(reads="supervision")
     renamed: ClassVar = {"n_metric": "n_metric_neighbors", "n_metric_": "n_metric_neighbors_"}
-    state = State({"eigenvalues_": floats("q"), "n_metric_neighbors_": optional(whole(low=1))})
+    state = State(
+        {"eigenvalues_": floats("q"), "n_metric_neighbors_": optional(integer_value(low=1))}
+    )
     parameters: ClassVar = {
         "n_components": [integer(1), one_of("auto")],
         "n_metric_neighbors": [none, integer(1)],
@@ -168,13 +170,15 @@ class DANNSubspace(LinearLearner):
         mean = points.mean(axis=0)
         standard = (points - mean) / scale
         size = (
-            window_size(n, p, len(classes))
+            choose_window_size(n, p, len(classes))
             if self.n_metric_neighbors is None
             else int(self.n_metric_neighbors)
         )
         sphere = np.eye(p)
         if self.sphere == "global":
-            sphere = inverse_roots(shrunk(compute_pooled_within(standard, codes), self.shrinkage))
+            sphere = compute_inverse_roots(
+                shrink_scatters(compute_pooled_within(standard, codes), self.shrinkage)
+            )
         rows = LocalRows(standard @ sphere, codes, len(classes), np.ones(p))
         values, axes = descending_eigh(self._compute_mean_between(rows, size))
         # Eigenvectors of equal eigenvalues, and all signs, are arbitrary; this makes them unique.
@@ -201,12 +205,12 @@ class DANNSubspace(LinearLearner):
 
     def _compute_mean_between(self, rows: LocalRows, n_metric: int) -> Matrix:
         """Return the mean over all rows of the local between-class covariances."""
-        n, p = rows.given.shape
+        n, p = rows.X.shape
         sum_scatters = self._sum_between_whitened if self.sphere == "local" else _sum_between
         bytes_per_row = 24 * n + 48 * p * p
-        blocks = row_blocks(n, bytes_per_row, at_most=128)
+        blocks = split_rows(n, bytes_per_row, max_rows=128)
         total = np.zeros((p, p))
-        threads = effective_threads(self.n_jobs)
+        threads = resolve_n_threads(self.n_jobs)
         for block_sum in map_in_order(
             lambda block: sum_scatters(rows, block, n_metric), blocks, threads
         ):
@@ -218,10 +222,10 @@ class DANNSubspace(LinearLearner):
 
         Each is taken in coordinates in which its own within-class covariance is the identity.
         """
-        queries = rows.queries(rows.given[block])
+        queries = rows.make_queries(rows.X[block])
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
-        scatters = scatters_around(rows, queries, metrics, size)
-        roots = inverse_roots(shrunk(scatters.within, self.shrinkage))
+        scatters = compute_scatters(rows, queries, metrics, size)
+        roots = compute_inverse_roots(shrink_scatters(scatters.within, self.shrinkage))
         return np.asarray(np.matmul(np.matmul(roots, scatters.between), roots).sum(axis=0))
 
     def _select_n_components(self, mapped: Matrix, codes: Indices, n_classes: int) -> int:
@@ -230,7 +234,7 @@ class DANNSubspace(LinearLearner):
         candidates, k, threads = (
             list_candidates(p),
             min(_VOTERS, n - 1),
-            effective_threads(self.n_jobs),
+            resolve_n_threads(self.n_jobs),
         )
         sample = np.sort(np.random.default_rng(0).permutation(n)[:_MAX_SAMPLE])
         neighbors = find_leading_neighbors(
@@ -244,16 +248,16 @@ class DANNSubspace(LinearLearner):
 
 def _sum_between(rows: LocalRows, block: slice, size: int) -> Matrix:
     """Return the sum of the between-class covariances around a block of rows."""
-    queries = rows.queries(rows.given[block])
+    queries = rows.make_queries(rows.X[block])
     metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
-    weights, radius, errors = rows.tricube(queries, metrics, size)
-    sums = rows.moments.class_sums(weights)
-    is_doubtful = in_doubt(sums.weights.sum(axis=1), radius, errors)
-    factors = sums.apart()[~is_doubtful].reshape(-1, rows.n_features)
+    weights, radius, errors = rows.compute_tricube_weights(queries, metrics, size)
+    sums = rows.moments.compute_class_sums(weights)
+    is_doubtful = find_inaccurate_windows(sums.weights.sum(axis=1), radius, errors)
+    factors = sums.compute_between_factors()[~is_doubtful].reshape(-1, rows.n_features)
     total = factors.T @ factors
     if is_doubtful.any():
         doubtful = queries[is_doubtful], metrics[is_doubtful]
-        recomputed = scatters_from_differences(rows, *doubtful, rows.window(*doubtful, size))
+        recomputed = compute_exact_scatters(rows, *doubtful, rows.find_window(*doubtful, size))
         total += recomputed.between.sum(axis=0)
     return np.asarray(total)
 

@@ -13,9 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.parameters import integer, one_of, real
-from nearfar.summaries.feature_slabs import EQUAL, FeatureColumns, Singles, slab_counts, smallest
+from nearfar.summaries.feature_slabs import (
+    EQUAL,
+    FeatureColumns,
+    Singles,
+    count_in_slabs,
+    mask_smallest,
+)
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
 # Decimal digits to which relevances are rounded before the largest is chosen, so that the choice
@@ -195,7 +201,7 @@ class FriedmanClassifier(LocalVoter):
 
         def compute_boxes(block: LocalQueries) -> tuple[NDArray[np.float64]]:
             half_widths = self._compute_cuts(rows, block).boxes[step]
-            return (np.stack([block.given - half_widths, block.given + half_widths], axis=2),)
+            return (np.stack([block.X - half_widths, block.X + half_widths], axis=2),)
 
         (regions,) = self._by_block(rows, X, compute_boxes)
         return regions
@@ -232,7 +238,7 @@ class FriedmanClassifier(LocalVoter):
         """Return the first k rows of the last region, in the order of the last cut."""
         owner = np.repeat(np.arange(len(queries)), cut.region.shape[1])
         metrics = LocalMetrics(weights=cut.weights)
-        squares = rows.measured(queries, metrics, owner, cut.region.ravel())
+        squares = rows.measure(queries, metrics, owner, cut.region.ravel())
         squares = squares.reshape(cut.region.shape)
         order = np.argsort(squares, axis=1, kind="stable")[:, :k]
         distances = np.sqrt(np.take_along_axis(squares, order, axis=1))
@@ -274,7 +280,7 @@ class FriedmanClassifier(LocalVoter):
         sizes = self._region_sizes(len(rows), 1)
         sizes += sizes if len(sizes) == 1 else []
         blocks = []
-        for block in row_blocks(len(queries), 24 * rows.n_features * sizes[1]):
+        for block in split_rows(len(queries), 24 * rows.n_features * sizes[1]):
             block_queries, neighbors = queries[block], {}
             for cut, (size, n_kept) in zip(
                 self._iterate_cuts(rows, block_queries, sizes), pairwise(sizes), strict=True
@@ -293,8 +299,8 @@ class FriedmanClassifier(LocalVoter):
         cuts = self._compute_cuts(rows, queries, k)
         distances, neighbors = self._order_region(rows, queries, cuts, k)
         owner = np.repeat(np.arange(len(queries)), k)
-        differences = rows.apart(queries, owner, neighbors.ravel())
-        contributions = LocalMetrics(weights=cuts.weights).parts(differences, owner)
+        differences = rows.compute_differences(queries, owner, neighbors.ravel())
+        contributions = LocalMetrics(weights=cuts.weights).split_by_feature(differences, owner)
         relevance = np.mean(cuts.relevances, axis=0)
         return relevance, contributions.reshape(*neighbors.shape, -1), distances, neighbors
 
@@ -302,7 +308,7 @@ class FriedmanClassifier(LocalVoter):
 
     def _rows(self) -> _Rows:
         rows = super()._rows()
-        return _Rows(rows.given, rows.codes, rows.n_classes, rows.scale)
+        return _Rows(rows.X, rows.codes, rows.n_classes, rows.scale)
 
     def _region_sizes(self, n: int, k: int) -> list[int]:
         sizes = [n]
@@ -313,13 +319,13 @@ class FriedmanClassifier(LocalVoter):
     def _compute_cuts(self, rows: LocalRows, queries: LocalQueries, k: int = 1) -> _Cuts:
         """Return all cuts of a block of queries, down to n_neighbors rows, or k if k is larger."""
         assert isinstance(rows, _Rows)
-        n = len(rows) - (queries.own is not None)
+        n = len(rows) - (queries.excluded is not None)
         sizes = self._region_sizes(n, min(n, max(k, self.n_neighbors)))
         sizes += sizes if len(sizes) == 1 else []  # a cut that keeps all rows defines their order
-        n_entries = rows.n_features * sizes[queries.own is None]
+        n_entries = rows.n_features * sizes[queries.excluded is None]
         blocks = [
             self._compute_all_cuts(rows, queries[block], sizes)
-            for block in row_blocks(len(queries), 24 * n_entries)
+            for block in split_rows(len(queries), 24 * n_entries)
         ]
         relevances, boxes, weights, region = zip(*blocks, strict=True)
         return _Cuts(
@@ -331,15 +337,13 @@ class FriedmanClassifier(LocalVoter):
 
     def _compute_all_cuts(self, rows: _Rows, queries: LocalQueries, sizes: list[int]) -> _Cuts:
         b = np.arange(len(queries))
-        box = np.full(queries.given.shape, np.inf)
+        box = np.full(queries.X.shape, np.inf)
         relevances: list[Matrix] = []
         boxes: list[Matrix] = []
         for cut in self._iterate_cuts(rows, queries, sizes):
             if self.variant == "machete":
                 best, region = cut.best, cut.region
-                offsets = np.abs(
-                    rows.given[region, best[:, None]] - queries.given[b, best][:, None]
-                )
+                offsets = np.abs(rows.X[region, best[:, None]] - queries.X[b, best][:, None])
                 half_width = np.where(cut.is_irrelevant, np.inf, offsets.max(axis=1))
                 box[b, best] = np.minimum(box[b, best], half_width)
             relevances.append(cut.relevance)
@@ -350,18 +354,18 @@ class FriedmanClassifier(LocalVoter):
         """Yield the cuts from each size of region to the next."""
         columns = rows.columns
         region: Indices | None = None  # all rows, which are sorted in advance
-        if queries.own is not None:
+        if queries.excluded is not None:
             row_indices = np.arange(len(rows) - 1)
-            region = row_indices + (row_indices >= queries.own[:, None])
+            region = row_indices + (row_indices >= queries.excluded[:, None])
         for size, n_kept in pairwise(sizes):
             window = int(min(size, max(self.min_window, int(self.window * size))))
             if region is None:
-                counts = rows.sorted_features.count_classes(queries.given / columns.unit, window)
+                counts = rows.sorted_features.count_classes(queries.X / columns.unit, window)
                 fractions, variances = rows.class_fractions, rows.variances
             else:
-                squares, variances = compute_squares_and_variances(columns, queries.given, region)
+                squares, variances = compute_squares_and_variances(columns, queries.X, region)
                 indicators = columns.indicators[region]
-                counts = slab_counts(squares, window, indicators)
+                counts = count_in_slabs(squares, window, indicators)
                 fractions = (np.ones(size, np.float32) @ indicators).astype(np.float64) / size
             relevance, is_irrelevant = compute_slab_relevance(counts, fractions)
             best = np.round(relevance, _DIGITS).argmax(axis=1)
@@ -393,14 +397,14 @@ class _Cut(NamedTuple):
 def _select_nearest(
     rows: LocalRows, queries: LocalQueries, metrics: LocalMetrics, n_kept: int
 ) -> Indices:
-    return rows.window(queries, metrics, n_kept).found
+    return rows.find_window(queries, metrics, n_kept).indices
 
 
 def _select_lowest(region: Indices, scores: Matrix, n_kept: int) -> Indices:
     """Return the rows of a region with the lowest scores; of nearly equal ones, the first."""
     if n_kept == region.shape[1]:
         return region
-    return region[smallest(scores, n_kept, EQUAL)].reshape(-1, n_kept)
+    return region[mask_smallest(scores, n_kept, EQUAL)].reshape(-1, n_kept)
 
 
 class _Cuts(NamedTuple):
@@ -434,7 +438,7 @@ def compute_squares_and_variances(
     columns: FeatureColumns, given: Matrix, region: Indices
 ) -> tuple[NDArray[np.float64], Matrix]:
     """Return squared differences (p, b, m), in the units of ``columns``, and variances (b, p)."""
-    squares = columns.apart(given, region)
+    squares = columns.compute_differences(given, region)
     means = squares.mean(axis=2)
     np.multiply(squares, squares, out=squares)
     seconds = squares.mean(axis=2)
@@ -471,7 +475,7 @@ class _Rows(LocalRows):
 
     @cached_property
     def columns(self) -> FeatureColumns:
-        return FeatureColumns.of(self)
+        return FeatureColumns.from_rows(self)
 
     @cached_property
     def sorted_features(self) -> _SortedFeatures:

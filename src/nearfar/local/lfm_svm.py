@@ -12,10 +12,19 @@ from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.solvers.kernel_machine import Kernel, KernelMachine
-from nearfar.state import Sizes, State, floats, list_of, need, number, object_of, whole
+from nearfar.state import (
+    Sizes,
+    State,
+    check_that,
+    floats,
+    integer_value,
+    list_of,
+    number,
+    object_of,
+)
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
 #: Number of nearest points whose labels determine the two classes, and so the SVM, of a query.
@@ -135,7 +144,7 @@ class LFMSVMClassifier(LocalVoter):
             "svcs_": list_of(object_of(KernelMachine, p="q"), "pairs"),
             "D_": floats("pairs"),
             "gamma_": number(0, open_low=True),
-            "n_without_boundary_": whole(most="n"),
+            "n_without_boundary_": integer_value(max_size="n"),
         }
     )
     parameters: ClassVar = {
@@ -215,7 +224,7 @@ class LFMSVMClassifier(LocalVoter):
         rows = self._rows()
 
         def find_boundary(block: LocalQueries) -> tuple[Matrix, Mask]:
-            points, has_boundary = block.given.copy(), np.zeros(len(block), dtype=np.bool_)
+            points, has_boundary = block.X.copy(), np.zeros(len(block), dtype=np.bool_)
             for i, indices, pair_rows in self._iterate_pairs(rows, block):
                 machine = self.svcs_[i]
                 boundary, is_found = machine.find_boundary(block.standard[indices], pair_rows)
@@ -242,7 +251,7 @@ class LFMSVMClassifier(LocalVoter):
         """
         rows = self._rows()
         (weights,) = self._by_block(
-            rows, X, lambda block: (self._metrics(rows, block).diagonals(),)
+            rows, X, lambda block: (self._metrics(rows, block).get_diagonals(),)
         )
         return weights
 
@@ -268,7 +277,7 @@ class LFMSVMClassifier(LocalVoter):
         self, rows: LocalRows, machine: KernelMachine, members: Indices
     ) -> float:
         """Return the mean distance from training rows to the nearest unbounded support vector."""
-        blocks = row_blocks(len(members), 16 * len(machine.vectors))
+        blocks = split_rows(len(members), 16 * len(machine.vectors))
         block_distances = [
             _compute_vector_distances(
                 machine, rows.standard[block_members], block_members if self.leave_one_out else None
@@ -295,8 +304,8 @@ class LFMSVMClassifier(LocalVoter):
         }
         if not one_sided_svms:
             return 0
-        for block in row_blocks(n, 48 * n, at_most=self.max_queries_per_block):
-            queries = rows.queries(rows.given[block])
+        for block in split_rows(n, 48 * n, max_rows=self.max_queries_per_block):
+            queries = rows.make_queries(rows.X[block])
             for i, indices, pair_rows in self._iterate_pairs(rows, queries):
                 if i in one_sided_svms:
                     has_boundary = self.svcs_[i].find_boundary(
@@ -308,9 +317,11 @@ class LFMSVMClassifier(LocalVoter):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         pairs = sizes["c"] * (sizes["c"] - 1) // 2
-        need(sizes["pairs"] == pairs, "svcs_ must have one SVM per pair of classes.")
+        check_that(sizes["pairs"] == pairs, "svcs_ must have one SVM per pair of classes.")
         for machine in self.svcs_:
-            need((machine.support < sizes["n"]).all(), "support vectors must be training rows.")
+            check_that(
+                (machine.support < sizes["n"]).all(), "support vectors must be training rows."
+            )
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
@@ -328,7 +339,7 @@ class LFMSVMClassifier(LocalVoter):
                 lengths = np.sqrt(np.square(normals).sum(axis=1, keepdims=True))
                 normals /= np.where(lengths > 0, lengths, 1.0)
             reach = self.D_[i] - _compute_vector_distances(
-                machine, pair_queries.standard, pair_queries.own
+                machine, pair_queries.standard, pair_queries.excluded
             )
             reach[~has_boundary | ~np.isfinite(reach)] = 0.0
             if self.clip:
@@ -361,13 +372,15 @@ def find_two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
     b, J = len(queries), rows.n_classes
     if J == 2:
         return np.tile(np.arange(2), (b, 1))
-    size = min(PAIR_VOTERS, len(rows) - (queries.own is not None))
+    size = min(PAIR_VOTERS, len(rows) - (queries.excluded is not None))
     metrics = LocalMetrics.euclidean(b, rows.n_features)
-    voters = rows.codes[rows.window(queries, metrics, size).found] + J * np.arange(b)[:, None]
+    voters = (
+        rows.codes[rows.find_window(queries, metrics, size).indices] + J * np.arange(b)[:, None]
+    )
     counts = np.bincount(voters.ravel(), minlength=b * J).reshape(b, J)
     order = np.argsort(rows.codes, kind="stable")
     starts = np.searchsorted(rows.codes[order], np.arange(J))
-    squares, _ = rows.squared_distances(queries, metrics)
+    squares, _ = rows.compute_squared_distances(queries, metrics)
     # Single precision makes distances equal that differ only by rounding.
     nearest = np.minimum.reduceat(squares[:, order], starts, axis=1).astype(np.float32)
     first_two = np.lexsort((nearest, -counts), axis=1)[:, :2]

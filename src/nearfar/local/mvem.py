@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.base.voter import compute_vote_error, find_nearest, leave_out
-from nearfar.blocks import effective_threads, map_in_order, row_blocks
+from nearfar.blocks import map_in_order, resolve_n_threads, split_rows
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
-from nearfar.state import Sizes, State, need, none_or, number, object_of, table, whole
+from nearfar.state import Sizes, State, check_that, integer_value, none_or, number, object_of, table
 from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
 
 #: Candidates for ``neighborhood=None`` and ``ridge=None``. The ridges are in units of the median
@@ -102,7 +102,7 @@ class MVEMClassifier(NeighborVoter):
     state = State(
         {
             "_points": table("n", "p"),
-            "neighborhood_": whole(low=1, most="n"),
+            "neighborhood_": integer_value(low=1, max_size="n"),
             "ridge_": number(0),
             "_gaussians": none_or(object_of(Gaussians, n="n", p="p")),
         },
@@ -170,9 +170,9 @@ class MVEMClassifier(NeighborVoter):
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need(self.neighborhood_ < sizes["n"], "neighborhood_ must be below n_samples.")
+        check_that(self.neighborhood_ < sizes["n"], "neighborhood_ must be below n_samples.")
         is_consistent = (self._gaussians is not None) == self.symmetric
-        need(is_consistent, "_gaussians must be set if, and only if, symmetric is True.")
+        check_that(is_consistent, "_gaussians must be set if, and only if, symmetric is True.")
 
     def distances(self, X: ArrayLike) -> Matrix:
         """Return the distances from each query to each training point.
@@ -268,7 +268,7 @@ class MVEMClassifier(NeighborVoter):
         weights = 1 / (values[:, :, None] + (ridges - ridges[0]))
         points, (n, p) = self._points, self._points.shape
         n_rows_at_once = max(1, _CACHE_FLOATS // (n * p))
-        for block in row_blocks(n, 16 * n * len(candidates)):
+        for block in split_rows(n, 16 * n * len(candidates)):
             D = np.empty((block.stop - block.start, n, len(candidates)))
 
             def fill_rows(start: int, block: slice = block, D: Matrix = D) -> None:
@@ -278,7 +278,7 @@ class MVEMClassifier(NeighborVoter):
                 np.matmul(np.square(projections, out=projections), weights[rows], out=D[target])
 
             starts = range(block.start, block.stop, n_rows_at_once)
-            for _ in map_in_order(fill_rows, starts, effective_threads(self.n_jobs)):
+            for _ in map_in_order(fill_rows, starts, resolve_n_threads(self.n_jobs)):
                 pass
             for k in range(len(candidates)):
                 yield k, block, np.ascontiguousarray(D[:, :, k])
@@ -286,7 +286,7 @@ class MVEMClassifier(NeighborVoter):
     # ------------------------------------------------------------------ distances
 
     def _split_blocks(self, n: int) -> Iterator[slice]:
-        return row_blocks(n, 24 * len(self._points))
+        return split_rows(n, 24 * len(self._points))
 
     def _iterate_blocks(self, gaussians: Gaussians) -> Iterator[tuple[slice, Matrix]]:
         """Yield blocks of distances between the training points, given one Gaussian per point."""
@@ -302,7 +302,7 @@ class MVEMClassifier(NeighborVoter):
     def _compute_distances(
         self, query_gaussians: Gaussians, queries: Matrix, training_gaussians: Gaussians | None
     ) -> Matrix:
-        threads = effective_threads(self.n_jobs)
+        threads = resolve_n_threads(self.n_jobs)
         D = compute_local_distances(query_gaussians, queries, self._points, threads)
         if self.symmetric:
             assert training_gaussians is not None

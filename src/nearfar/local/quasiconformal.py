@@ -12,17 +12,17 @@ from scipy.spatial.distance import pdist
 
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
-from nearfar.blocks import squared_distances
+from nearfar.blocks import compute_squared_distances
 from nearfar.parameters import boolean, integer, none, one_of, real
-from nearfar.state import Sizes, State, floats, need, whole
+from nearfar.state import Sizes, State, check_that, floats, integer_value
 from nearfar.summaries.local_rows import (
     LocalMetrics,
     LocalQueries,
     LocalRows,
-    entries_within,
-    kth_smallest,
+    find_entries_within,
+    find_kth_smallest,
 )
-from nearfar.summaries.local_scatters import inverses, shrunk
+from nearfar.summaries.local_scatters import invert_matrices, shrink_scatters
 
 # Maximum number of rows from which the median distance is computed.
 _MAX_MEDIAN_ROWS = 1000
@@ -130,7 +130,7 @@ class QuasiconformalClassifier(LocalVoter):
 
     state = State(
         {
-            "n_posterior_neighbors_": whole(low=1, most="n"),
+            "n_posterior_neighbors_": integer_value(low=1, max_size="n"),
             "posterior_": floats("n", "c"),
             "precision_": floats("q", "q"),
         }
@@ -197,11 +197,13 @@ class QuasiconformalClassifier(LocalVoter):
     def _count_classes(self, rows: LocalRows, queries: LocalQueries) -> Matrix:
         """Return the class counts among the nearest rows of each query."""
         euclidean = LocalMetrics.euclidean(len(queries), rows.n_features)
-        neighbors = rows.window(queries, euclidean, self._get_n_posterior(rows, queries)).found
+        neighbors = rows.find_window(
+            queries, euclidean, self._get_n_posterior(rows, queries)
+        ).indices
         return count_neighbor_classes(rows.codes[neighbors], rows.n_classes)
 
     def _get_n_posterior(self, rows: LocalRows, queries: LocalQueries) -> int:
-        return min(self.n_posterior_neighbors_, len(rows) - (queries.own is not None))
+        return min(self.n_posterior_neighbors_, len(rows) - (queries.excluded is not None))
 
     def _smooth(self, counts: Matrix, totals: Any) -> Matrix:
         smoothing = float(self.smoothing)
@@ -215,22 +217,22 @@ class QuasiconformalClassifier(LocalVoter):
             median = float(np.median(pdist(sample, "sqeuclidean")))
             return np.eye(p) / (median if median > 0 else 1.0)
         centered = standard - standard.mean(axis=0)
-        covariance = shrunk(centered.T @ centered / len(standard), self.shrinkage)
-        return inverses(covariance, regular=self.shrinkage > 1e-8 * p)
+        covariance = shrink_scatters(centered.T @ centered / len(standard), self.shrinkage)
+        return invert_matrices(covariance, regular=self.shrinkage > 1e-8 * p)
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
-        need((self.posterior_ >= 0).all(), "posterior_ must not be negative.")
-        need((self.posterior_ <= 1).all(), "posterior_ must be at most 1.")
+        check_that((self.posterior_ >= 0).all(), "posterior_ must not be negative.")
+        check_that((self.posterior_ <= 1).all(), "posterior_ must be at most 1.")
         is_symmetric = np.allclose(self.precision_, self.precision_.T)
         is_definite = is_symmetric and np.linalg.eigvalsh(self.precision_)[0] > 0
-        need(is_definite, "precision_ must be symmetric and positive definite.")
+        check_that(is_definite, "precision_ must be symmetric and positive definite.")
 
     # ------------------------------------------------------------------ queries
 
     def _rows(self) -> LocalRows:
         rows = super()._rows()
-        return _Rows(rows.given, rows.codes, rows.n_classes, rows.scale, self)
+        return _Rows(rows.X, rows.codes, rows.n_classes, rows.scale, self)
 
     def distance_at(self, X: ArrayLike) -> Matrix:
         """Return the squared distance D from each point to all training points.
@@ -259,9 +261,9 @@ class QuasiconformalClassifier(LocalVoter):
         leader = posteriors.argmax(axis=1)
         leader_posterior = posteriors[b, leader]
         row_posteriors = self.posterior_.T[leader]
-        if queries.own is not None:
+        if queries.excluded is not None:
             assert isinstance(rows, _Rows)
-            owner, row, counts, total = rows.leave_one_out.find_changed(queries.own, leader)
+            owner, row, counts, total = rows.leave_one_out.find_changed(queries.excluded, leader)
             smoothing = float(self.smoothing)
             row_posteriors[owner, row] = (counts + smoothing) / (total + smoothing * rows.n_classes)
         return (1 - row_posteriors) / leader_posterior[:, None], (
@@ -275,7 +277,7 @@ class QuasiconformalClassifier(LocalVoter):
         assert isinstance(rows, _Rows)
         stretch, query_stretch = self._compute_stretch(rows, queries)
         whitened = queries.standard @ rows.whitener
-        squares = squared_distances(whitened, rows.whitened, rows.lengths)
+        squares = compute_squared_distances(whitened, rows.whitened, rows.lengths)
         size = float(np.linalg.norm(self.precision_, 2))
         reach = size * (np.square(rows.standard).sum(axis=1).max() + (queries.standard**2).sum(1))
         errors = 16 * (rows.n_features + 8) * np.finfo(np.float64).eps * reach
@@ -301,13 +303,13 @@ class QuasiconformalClassifier(LocalVoter):
     ) -> tuple[Matrix, Indices]:
         D, stretch, query_stretch, squares, errors = self._compute_distances(rows, queries)
         b = np.arange(len(D))
-        if queries.own is not None:
-            D[b, queries.own] = np.inf
+        if queries.excluded is not None:
+            D[b, queries.excluded] = np.inf
         max_stretch = stretch.max(axis=1)
         slack = query_stretch * max_stretch * errors + 16 * np.finfo(np.float64).eps * (
             max_stretch**2 + query_stretch**2
         )
-        cut = kth_smallest(D, k)
+        cut = find_kth_smallest(D, k)
         # Far from the kernel's center, D is almost constant among rows with equal c, so rounding in
         # K could change the order of these rows. Order them by their Mahalanobis distance; at most
         # k of them can be among the k nearest.
@@ -316,12 +318,12 @@ class QuasiconformalClassifier(LocalVoter):
         many_ties = np.flatnonzero(np.count_nonzero(is_tied, axis=1) > 4 * k)
         if len(many_ties):
             tied_squares = np.where(is_tied[many_ties], squares[many_ties], np.inf)
-            bound = kth_smallest(tied_squares, k) + 2 * errors[many_ties]
+            bound = find_kth_smallest(tied_squares, k) + 2 * errors[many_ties]
             is_far = is_tied[many_ties] & (tied_squares > bound[:, None])
             D[many_ties] = np.where(is_far, np.inf, D[many_ties])
-        owner, candidates = entries_within(D, cut + 2 * slack)
+        owner, candidates = find_entries_within(D, cut + 2 * slack)
         precisions = np.broadcast_to(self.precision_, (len(D), *self.precision_.shape))
-        exact_squares = rows.measured(queries, LocalMetrics(full=precisions), owner, candidates)
+        exact_squares = rows.measure(queries, LocalMetrics(full=precisions), owner, candidates)
         values = self._compute_kernel_distance(
             stretch[owner, candidates], query_stretch[owner], exact_squares
         )
@@ -339,7 +341,9 @@ class QuasiconformalClassifier(LocalVoter):
         distances, neighbors = self._find_neighbors(rows, queries, k)
         metrics = self._metrics(rows, queries)
         owner = np.repeat(np.arange(len(queries)), k)
-        contributions = metrics.parts(rows.apart(queries, owner, neighbors.ravel()), owner)
+        contributions = metrics.split_by_feature(
+            rows.compute_differences(queries, owner, neighbors.ravel()), owner
+        )
         return (
             self._relevance(rows, metrics),
             contributions.reshape(*neighbors.shape, -1),
@@ -386,7 +390,7 @@ class _Rows(LocalRows):
 
     def _list_neighbors(self, queries: LocalQueries, k: int) -> Indices:
         euclidean = LocalMetrics.euclidean(len(queries), self.n_features)
-        return self.nearest(queries, euclidean, min(k, len(self) - 1))[1]
+        return self.find_nearest(queries, euclidean, min(k, len(self) - 1))[1]
 
 
 class _LeaveOneOut:

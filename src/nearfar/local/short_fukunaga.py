@@ -9,7 +9,7 @@ import numpy as np
 from nearfar.arrays import Matrix
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
 from nearfar.parameters import integer, none, real
-from nearfar.state import State, whole
+from nearfar.state import State, integer_value
 from nearfar.summaries.local_moments import ClassSums
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
@@ -81,7 +81,7 @@ class ShortFukunagaClassifier(LocalVoter):
     """
 
     renamed: ClassVar = {"n_metric": "n_metric_neighbors", "n_metric_": "n_metric_neighbors_"}
-    state = State({"n_metric_neighbors_": whole(low=1, most="n")})
+    state = State({"n_metric_neighbors_": integer_value(low=1, max_size="n")})
     parameters: ClassVar = {
         **LOCAL_PARAMETERS,
         "n_metric_neighbors": [none, integer(1)],
@@ -117,9 +117,9 @@ class ShortFukunagaClassifier(LocalVoter):
 
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
         b, p = queries.standard.shape
-        m = min(self.n_metric_neighbors_, len(rows) - (queries.own is not None))
-        window = rows.window(queries, LocalMetrics.euclidean(b, p), m)
-        sums = rows.moments.class_sums(rows.moments.spread(window.found, 1.0))
+        m = min(self.n_metric_neighbors_, len(rows) - (queries.excluded is not None))
+        window = rows.find_window(queries, LocalMetrics.euclidean(b, p), m)
+        sums = rows.moments.compute_class_sums(rows.moments.make_dense_weights(window.indices, 1.0))
         weights = np.full((b, p), float(self.epsilon))
         return LocalMetrics(weights=weights, directions=compute_mean_directions(sums)[:, None, :])
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats
 from nearfar.base import LearnerTags, LinearLearner
 from nearfar.state import State, float_type
-from nearfar.summaries.distributed import is_dask, without_rows
+from nearfar.summaries.distributed import is_dask, make_empty_like
 
 
 class Euclidean(LinearLearner):
@@ -83,7 +83,7 @@ class Euclidean(LinearLearner):
 
     def _check_features(self, X: ArrayLike, *, reset: bool) -> Floats:
         if is_dask(X):  # The rows are not used, so they need not be computed.
-            return self._check_X(without_rows(X), reset=reset, min_samples=0)
+            return self._check_X(make_empty_like(X), reset=reset, min_samples=0)
         return self._check_X(X, reset=reset)
 
     def transform(self, X: ArrayLike) -> Floats:

@@ -213,12 +213,12 @@ class _Slack:
         self.pairs, self.is_similar, self.bounds, self.gamma = pairs, is_similar, bounds, gamma
 
     def __call__(self, B: Matrix) -> tuple[float, Matrix]:
-        Z = self.pairs.mapped(B)
+        Z = self.pairs.map_differences(B)
         excess = self._compute_excess(np.einsum("ij,ij->i", Z, Z))
         if not (excess > -1).all():
             return np.inf, np.zeros_like(B)
         value = self.gamma * float(np.sum(excess - np.log1p(excess)))
-        return value, 2 * self.pairs.pulled(Z, self._compute_slopes(excess))
+        return value, 2 * self.pairs.compute_half_gradient(Z, self._compute_slopes(excess))
 
     def compute_pull(self) -> Matrix:
         """Return half of the scatter of similar pairs with the largest possible slopes, γ/u."""
@@ -230,7 +230,7 @@ class _Slack:
         They are the scatter of the signed multipliers sλ, and the function
         θ ↦ γ Σ log(1 - θ s λ ξ⁰/γ) of their scale θ.
         """
-        excess = self._compute_excess(self.pairs.squared(B))
+        excess = self._compute_excess(self.pairs.compute_squared_lengths(B))
         slopes = self._compute_slopes(excess)
         fractions = slopes * self.bounds / self.gamma
         return (

@@ -17,12 +17,12 @@ from nearfar.base.kernel_coordinates import (
     UNNAMED_KERNELS,
     KernelCoordinates,
 )
-from nearfar.blocks import row_blocks
-from nearfar.labels import label_array
+from nearfar.blocks import split_rows
+from nearfar.labels import make_label_array
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
-from nearfar.state import Sizes, State, floats, indices, labels, need, number, optional, table
+from nearfar.state import Sizes, State, check_that, floats, indices, labels, number, optional, table
 from nearfar.summaries.supervision import Chunklets, as_chunklets
 
 # ridge="auto": the ridge as a fraction of the mean squared distance to the chunklet mean.
@@ -203,7 +203,8 @@ class KernelRCA(KernelCoordinates):
         names, codes = self._encode_chunklets(len(rows), y, supervision)
         if not (codes >= 0).any():
             raise ValueError(
-                "supervision has no chunklet with a point in it, so nothing can be learned. Add chunklets."
+                "supervision has no chunklet with a point in it, so nothing can be learned. Add "
+                "chunklets."
             )
         self._learn_kernel(X, y)
         self._begin(rows, names, codes)
@@ -257,7 +258,7 @@ class KernelRCA(KernelCoordinates):
         code_of_name |= {name: len(code_of_name) + k for k, name in enumerate(new_names)}
         codes = np.array([code_of_name[name] for name in names.tolist()])[codes[has_chunklet]]
         new_rows = _to_float64(rows[has_chunklet])
-        all_names = label_array(self._names.tolist() + new_names)
+        all_names = make_label_array(self._names.tolist() + new_names)
         if len(new_names) < len(names):
             warn(
                 f"{len(names) - len(new_names)} chunklets of earlier batches have more points in "
@@ -368,7 +369,7 @@ class KernelRCA(KernelCoordinates):
         """Return W'k, where k contains the kernel values of a point with the stored rows."""
         image = np.empty((len(points), self.factor_.shape[1]))
         training_rows = _center_if_linear(self.kernel, self._rows)
-        for block in row_blocks(len(points), 32 * len(training_rows)):
+        for block in split_rows(len(points), 32 * len(training_rows)):
             np.matmul(self._kernel(points[block], training_rows), self.factor_, out=image[block])
         return image
 
@@ -517,11 +518,15 @@ class KernelRCA(KernelCoordinates):
     def _check_state(self, sizes: Sizes) -> None:
         count = vars(self).get("n_points_")
         paired = int(self._mask_paired_rows().sum())
-        need(type(count) is int and count == paired, "n_points_ does not match the chunklets.")
+        check_that(
+            type(count) is int and count == paired, "n_points_ does not match the chunklets."
+        )
         degrees = len(self._codes) - len(np.unique(self._codes))
-        need(sizes["r"] == degrees, "factor_ does not match the chunklets.")
+        check_that(sizes["r"] == degrees, "factor_ does not match the chunklets.")
         self._check_learned()
-        need("_coefficients" not in vars(self) or "_means" in vars(self), "_means are missing.")
+        check_that(
+            "_coefficients" not in vars(self) or "_means" in vars(self), "_means are missing."
+        )
 
 
 class Contrasts:

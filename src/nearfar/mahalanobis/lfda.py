@@ -10,13 +10,13 @@ from scipy import linalg
 
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.blocks import row_blocks, squared_distances
+from nearfar.blocks import compute_squared_distances, split_rows
 from nearfar.parameters import integer, none, one_of
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
 from nearfar.state import State, floats
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import mixed_whitener, rank_tolerance, total_range
+from nearfar.summaries.whitening import find_mixed_whitener, find_total_range, get_rank_tolerance
 
 # Inverse scale of a point that equals all of its neighbors, times the radius of its class.
 _MAX_STEEPNESS = 1e20
@@ -143,14 +143,16 @@ class LFDA(LinearLearner):
         statistics = ClassStatistics(pooled=True, exact=True).add(rows, classes, codes)
         # Coordinates in an orthonormal basis preserve distances. There are few coordinates if X has
         # fewer rows than features.
-        B, image = total_range(statistics, standardize=False)
+        B, image = find_total_range(statistics, standardize=False)
         mean = statistics.mean
         points = np.ascontiguousarray(rows, dtype=np.float64) - mean
         if image is not statistics:
             points = points @ B
         within, between = compute_local_scatters(points, codes, self.n_neighbors)
         total = image.total_scatter() / len(rows)
-        _, T = mixed_whitener(within / len(rows), lambda: total, rank_tolerance(statistics))
+        _, T = find_mixed_whitener(
+            within / len(rows), lambda: total, get_rank_tolerance(statistics)
+        )
         rank = T.shape[1]
         if self.n_components is not None and self.n_components > rank:
             raise ValueError(
@@ -217,10 +219,10 @@ def _compute_class_scatter(points: Matrix, n_neighbors: int) -> Matrix:
     max_steepness = _MAX_STEEPNESS / np.sqrt(max(squares.max(), np.finfo(float).tiny))
     steepness = 1 / np.maximum(scales, 1 / max_steepness)
     sums, product = np.zeros(n), np.zeros((p, p))
-    for block in row_blocks(n, 24 * n, at_most=max(16, _BLOCK // n)):
+    for block in split_rows(n, 24 * n, max_rows=max(16, _BLOCK // n)):
         # A is symmetric, so each pair is computed once.
         from_block, after_block = slice(block.start, None), slice(block.stop, None)
-        A = squared_distances(points[block], points[from_block], squares[from_block])
+        A = compute_squared_distances(points[block], points[from_block], squares[from_block])
         A *= -steepness[block, None]
         A *= steepness[from_block]
         np.exp(A, out=A)

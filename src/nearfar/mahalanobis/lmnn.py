@@ -25,7 +25,7 @@ from nearfar.mahalanobis.lmnn_defaults import (
 )
 from nearfar.mahalanobis.lmnn_run import Run, SubgradientRun, reduce_map_rows
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
-from nearfar.notices import warn, warn_of_limit
+from nearfar.notices import warn, warn_not_converged
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.summaries.supervision import Triplets
 
@@ -467,7 +467,7 @@ class LMNN(OnAxes):
             if best == 0 or errors[best] == 0:
                 break  # Another pass would have the same targets, or no errors are left.
         if cut_off:
-            warn_of_limit("LMNN", self.max_iter)
+            warn_not_converged("LMNN", self.max_iter)
         self._keep(runs[0])
         return limits
 
@@ -483,7 +483,7 @@ class LMNN(OnAxes):
             tol = self.tol if index == len(limits) - 1 else max(self.tol, _ROUGH_TOL)
             converged = self._descend(run, limit, tol)
         if not converged and limits[-1] == self.max_iter:
-            warn_of_limit(run.solver_name, self.max_iter)
+            warn_not_converged(run.solver_name, self.max_iter)
         self.n_passes_ = sum(limit > 0 for limit in limits)
         return self._certify(run, training, len(training))
 
@@ -501,7 +501,7 @@ class LMNN(OnAxes):
         else:
             run.progress.L = maps[0]
             if not self._descend(run, self.max_iter, self.tol):
-                warn_of_limit(run.solver_name, self.max_iter)
+                warn_not_converged(run.solver_name, self.max_iter)
         self._certify(run, training, len(training))
 
     def _fit_triplets(self, rows: Floats, triplets: Triplets, previous_map: Floats | None) -> Self:
@@ -514,7 +514,7 @@ class LMNN(OnAxes):
             run.points, triplets.indices, self.push_weight, structure=self.structure
         )
         if not self._descend(run, self.max_iter, self.tol):
-            warn_of_limit("LMNN", self.max_iter)
+            warn_not_converged("LMNN", self.max_iter)
         self._certify(run)
         return self
 

@@ -12,7 +12,7 @@ from nearfar.arrays import Floats, Indices
 from nearfar.large_margin.held_out import hold_out
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.supervision import Triplets
-from nearfar.summaries.whitening import total_whitener
+from nearfar.summaries.whitening import find_total_whitener
 
 #: Settings of the thesis: all impostors, one pass, no early stopping.
 PUBLISHED: dict[str, Any] = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0}
@@ -64,7 +64,7 @@ def count_directions(rows: Floats) -> int:
         return p
     codes = np.zeros(n, dtype=np.intp)
     statistics = ClassStatistics(pooled=True, exact=True).add(rows, np.zeros(1, np.intp), codes)
-    return total_whitener(statistics).shape[1]
+    return find_total_whitener(statistics).shape[1]
 
 
 def resolve_auto(lmnn: Any, codes: Indices, n_directions: int, *, has_targets: bool) -> Choice:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.progress import report_of
 from nearfar.base.voter import vote
-from nearfar.blocks import blas_for, effective_threads
+from nearfar.blocks import limit_blas_for, resolve_n_threads
 from nearfar.large_margin.held_out import Watch
 from nearfar.large_margin.impostors import find_target_neighbors
 from nearfar.large_margin.problem import LargeMargin, Progress
@@ -29,7 +29,7 @@ from nearfar.mahalanobis.starts import (
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import moved, unscaled, whitened
+from nearfar.summaries.whitening import center_and_map, scale_uniformly, whiten_rows
 
 # Number of neighbors searched per neighbor that votes, so that ties are included, and number of
 # random orders in which ties are broken.
@@ -83,11 +83,11 @@ class Run:
         """
         dtype = np.float32 if self.rows.dtype == np.float32 and is_large(self.rows) else np.float64
         if self.lmnn.structure == "full":
-            return (unscaled if uses_original else whitened)(self.rows, statistics, dtype)
+            return (scale_uniformly if uses_original else whiten_rows)(self.rows, statistics, dtype)
         variances = statistics.total_variances()
         spread = np.where(statistics.varying_features(variances), np.sqrt(variances), 0.0)
         factors = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
-        return factors, moved(self.rows, statistics.mean, factors, dtype)
+        return factors, center_and_map(self.rows, statistics.mean, factors, dtype)
 
     @property
     def L(self) -> Matrix:
@@ -119,7 +119,7 @@ class Run:
             self.codes,
             self.lmnn.n_neighbors,
             randomizes_ties=L is not None,
-            n_threads=effective_threads(self.lmnn.n_jobs),
+            n_threads=resolve_n_threads(self.lmnn.n_jobs),
         )
 
     def to_components(self, L: Matrix) -> Floats:
@@ -146,14 +146,14 @@ class Run:
             self.codes,
             targets,
             self.lmnn.push_weight,
-            n_threads=effective_threads(self.lmnn.n_jobs),
+            n_threads=resolve_n_threads(self.lmnn.n_jobs),
             structure=self.lmnn.structure,
             nearest=self.lmnn.n_impostors_,
         )
 
     def make_watch(self, validation_set: tuple[Floats, Indices], patience: int) -> Watch:
         """Return a Watch of the k-NN error on rows that are not used for training."""
-        rows = moved(validation_set[0], self.mean, self.white, self.points.dtype)
+        rows = center_and_map(validation_set[0], self.mean, self.white, self.points.dtype)
         assert self.problem is not None
         error = partial(
             _compute_knn_error, self.problem, rows, validation_set[1], self.lmnn.n_neighbors
@@ -172,7 +172,7 @@ class Run:
             watch.check(self.L)
         if limit == 0:
             return True
-        with blas_for(2.0 * self.points.size * len(self.L)):
+        with limit_blas_for(2.0 * self.points.size * len(self.L)):
             return problem.solve(progress, max_iter=progress.n_iter + limit, tol=tol)
 
 

@@ -14,7 +14,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base.guided import GuidedLearner, scaled
 from nearfar.base.progress import report_of
 from nearfar.mahalanobis.priors import factor_prior
-from nearfar.notices import warn_of_limit
+from nearfar.notices import warn_not_converged
 from nearfar.solvers.descent import Descent, descend_with_proof
 from nearfar.solvers.log_det import log_det_bound, log_det_divergence
 from nearfar.state import State, number, optional
@@ -112,7 +112,7 @@ class _LogDetLearner(GuidedLearner):
             self.objective_ = float(descent.objective)
         prove(descent.point)
         if not descent.converged:
-            warn_of_limit(type(self).__name__, self.max_iter)
+            warn_not_converged(type(self).__name__, self.max_iter)
 
 
 def _compute_gap(objective: float, bound: float) -> float:

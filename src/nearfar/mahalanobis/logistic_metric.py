@@ -12,8 +12,8 @@ from scipy.special import entr, expit
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags, PairLearner, report_of
 from nearfar.base.guided import PAIR_PARAMETERS, Scaled, scaled
-from nearfar.blocks import blas_for
-from nearfar.notices import warn_of_limit
+from nearfar.blocks import limit_blas_for
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.solvers.descent import Descent, descend, descend_with_proof, escape
 from nearfar.solvers.eigen import descending_eigh, fix_signs, whitener
@@ -241,10 +241,10 @@ class LogisticMetric(PairLearner):
         self.objective_ = problem.evaluate(descent.point)[0]
         self.duality_gap_ = 1 - self.dual_bound_ / self.objective_
         if not descent.converged:
-            warn_of_limit(type(self).__name__, self.max_iter)
+            warn_not_converged(type(self).__name__, self.max_iter)
 
     def _descend(self, problem: Any, descent: Descent) -> None:
-        with blas_for(4.0 * problem.pairs.n_pairs * len(descent.point)):
+        with limit_blas_for(4.0 * problem.pairs.n_pairs * len(descent.point)):
             descend_with_proof(
                 problem.evaluate,
                 descent,
@@ -350,18 +350,18 @@ class _Full(_Likelihood):
         return np.append((lengths[:, None] * axes)[:n_rows] @ self.unwhite, point[-1])
 
     def compute_squared(self, point: Vector) -> Vector:
-        return self.inner.squared(self.reshape_factor(point))
+        return self.inner.compute_squared_lengths(self.reshape_factor(point))
 
     def compute_components(self, point: Vector) -> Matrix:
         return self.reshape_factor(point) @ self.white.T
 
     def evaluate(self, point: Vector) -> tuple[float, Vector]:
         L = self.reshape_factor(point)
-        Z = self.inner.mapped(L)
+        Z = self.inner.map_differences(L)
         loss, slopes, _ = self.judge_pairs(np.einsum("ij,ij->i", Z, Z), point[-1])
         LK = L @ self.metric
         B = LK @ L.T
-        gradient = 2 * (self.inner.pulled(Z, slopes) + self.l2 * B @ LK)
+        gradient = 2 * (self.inner.compute_half_gradient(Z, slopes) + self.l2 * B @ LK)
         return loss + self.l2 / 2 * float(np.vdot(B, B)), np.append(gradient, -slopes.sum())
 
     def compute_bound(self, point: Vector) -> float:
@@ -420,7 +420,7 @@ class _Axes(_Likelihood):
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float, axes: Matrix) -> None:
         super().__init__(pairs, sign, l2)
         self.axes = fix_signs(axes.T).T
-        W = pairs.mapped(self.axes.T) ** 2
+        W = pairs.map_differences(self.axes.T) ** 2
         means = W.mean(axis=0)
         varies = means > _EMPTY * means.max()
         self.units = np.where(varies, 1 / (means + _MIXED_FRACTION * means.mean()), 0.0)

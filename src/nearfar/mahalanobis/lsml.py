@@ -13,7 +13,7 @@ from nearfar.mahalanobis.log_det_learner import ROUNDING, _LogDetLearner
 from nearfar.mahalanobis.priors import PRIORS
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, random_state, real
-from nearfar.summaries.pair_differences import PairDifferences, differ
+from nearfar.summaries.pair_differences import PairDifferences, mask_distinct_pairs
 from nearfar.summaries.supervision import Quadruplets
 
 
@@ -171,7 +171,7 @@ class LSML(_LogDetLearner):
         if not len(quadruplets):
             raise ValueError("LSML needs quadruplets; supervision contains none.")
         weights = _check_weights(self._weights, len(quadruplets))
-        differs = differ(points, quadruplets[:, 2:], ROUNDING)
+        differs = mask_distinct_pairs(points, quadruplets[:, 2:], ROUNDING)
         if not differs.all():
             warn(
                 f"LSML: in {(~differs).sum()} of {len(differs)} quadruplets the last two points "
@@ -179,7 +179,7 @@ class LSML(_LogDetLearner):
             )
             quadruplets, weights = quadruplets[differs], weights[differs]
         is_counted = weights > 0
-        if not differ(points, quadruplets[is_counted][:, :2], ROUNDING).any():
+        if not mask_distinct_pairs(points, quadruplets[is_counted][:, :2], ROUNDING).any():
             raise ValueError(
                 "LSML: in every quadruplet of supervision with a positive weight, one of the two "
                 "pairs has zero length. Pass quadruplets of distinct points."
@@ -211,9 +211,9 @@ class _Residuals:
         self.weights = weights
 
     def __call__(self, B: Matrix) -> tuple[float, Matrix]:
-        Z = self.pairs.mapped(B)
+        Z = self.pairs.map_differences(B)
         value, slopes = self._compute_slopes(np.einsum("ij,ij->i", Z, Z))
-        return value, 2 * self.pairs.pulled(Z, slopes)
+        return value, 2 * self.pairs.compute_half_gradient(Z, slopes)
 
     def compute_pull(self) -> Matrix:
         """Return half of the scatter of near pairs with the largest possible slopes, w."""
@@ -224,7 +224,9 @@ class _Residuals:
 
         The loss is homogeneous of degree one, so nothing is subtracted from the bound.
         """
-        return self.pairs.scatter(self._compute_slopes(self.pairs.squared(B))[1]), None
+        return self.pairs.scatter(
+            self._compute_slopes(self.pairs.compute_squared_lengths(B))[1]
+        ), None
 
     def _compute_slopes(self, squared: Vector) -> tuple[float, Vector]:
         """Return the value and its slopes in the squared distances of near, then of far pairs."""

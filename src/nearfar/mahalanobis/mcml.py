@@ -12,7 +12,7 @@ from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL
 from nearfar.mahalanobis.soft_learner import SolverFrame, _SoftLearner
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
-from nearfar.notices import warn_of_limit
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import boolean, integer, none, random_state, real
 from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.eigen import descending_eigh, partial_eigh
@@ -218,7 +218,7 @@ class MCML(_SoftLearner):
         self.objective_ = engine.value(descent.point)
         self.optimality_ = max(abs(slack), -float(min_eigenvalue))
         if not descent.converged:
-            warn_of_limit("MCML", self.max_iter)
+            warn_not_converged("MCML", self.max_iter)
 
     def _descend(self, engine: SoftNeighbors, descent: Descent, tol: float) -> None:
         n = len(engine.X)

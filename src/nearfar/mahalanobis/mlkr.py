@@ -13,7 +13,7 @@ from nearfar.base import LearnerTags
 from nearfar.base.on_axes import N_PRINCIPAL
 from nearfar.mahalanobis.soft_learner import _SoftLearner, find_best_descent
 from nearfar.mahalanobis.starts import STARTS
-from nearfar.notices import warn_of_limit
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import boolean, integer, none, random_state, real
 from nearfar.solvers.descent import Descent, descend
 
@@ -221,7 +221,7 @@ class MLKR(_SoftLearner):
         best = find_best_descent(runs)
         self.objective_ = engine.value(best.point) * unit**2
         if not best.converged:
-            warn_of_limit("MLKR", self.max_iter)
+            warn_not_converged("MLKR", self.max_iter)
 
 
 def _count_square_iterations(max_iter: int) -> int:

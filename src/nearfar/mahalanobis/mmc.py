@@ -13,9 +13,9 @@ from scipy import linalg
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags, PairLearner, report_of
 from nearfar.base.guided import PAIR_PARAMETERS, Scaled, scaled
-from nearfar.blocks import blas_for
+from nearfar.blocks import limit_blas_for
 from nearfar.mahalanobis.starts import STARTS, Spread, make_start_map
-from nearfar.notices import warn, warn_of_limit
+from nearfar.notices import warn, warn_not_converged
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend_with_proof, escape
 from nearfar.solvers.eigen import descending_eigh, fix_signs, partial_eigh, range_whitener, whitener
@@ -285,7 +285,7 @@ class MMC(PairLearner):
             )
 
         try:
-            with blas_for(4.0 * mean_distance.n_pairs * start.size):
+            with limit_blas_for(4.0 * mean_distance.n_pairs * start.size):
                 descend_with_proof(
                     mean_distance.evaluate_negative,
                     descent,
@@ -303,7 +303,7 @@ class MMC(PairLearner):
             }
             self.n_iter_ = descent.n_iter
         if not descent.converged:
-            warn_of_limit(type(self).__name__, self.max_iter)
+            warn_not_converged(type(self).__name__, self.max_iter)
         return L
 
     def _learn_by_projections(
@@ -325,7 +325,7 @@ class MMC(PairLearner):
             self._keep(L, frame, dtype)
             self.history_, self.n_iter_ = steps.history, steps.n_iter
         if not steps.converged:
-            warn_of_limit(type(self).__name__, self.max_iter)
+            warn_not_converged(type(self).__name__, self.max_iter)
         return L
 
 
@@ -369,13 +369,13 @@ class _MeanDistance:
         self.differences, self.n_pairs = differences, differences.n_pairs
         self._squares: Matrix | None = None
         if diagonal:
-            self._squares = differences.mapped(np.eye(differences.points.shape[1])) ** 2
+            self._squares = differences.map_differences(np.eye(differences.points.shape[1])) ** 2
 
     def compute_lengths(self, L: Matrix) -> Vector:
         """Return the distance of each pair under L, without dividing L by its norm."""
         if self._squares is not None:
             return np.sqrt(self._squares @ L**2)
-        return np.sqrt(self.differences.squared(L))
+        return np.sqrt(self.differences.compute_squared_lengths(L))
 
     def mean(self, L: Matrix) -> float:
         """Return the objective: the mean distance under L / |L|."""
@@ -388,9 +388,9 @@ class _MeanDistance:
             r = self.compute_lengths(L)
             slopes = L * (self._squares.T @ _invert_or_zero(r))
         else:
-            Z = self.differences.mapped(L)
+            Z = self.differences.map_differences(L)
             r = np.sqrt(np.einsum("ij,ij->i", Z, Z))
-            slopes = self.differences.pulled(Z, _invert_or_zero(r))
+            slopes = self.differences.compute_half_gradient(Z, _invert_or_zero(r))
         value = float(r.mean()) / norm
         return -value, (value / norm**2) * L - slopes / (self.n_pairs * norm)
 

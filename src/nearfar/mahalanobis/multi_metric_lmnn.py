@@ -15,7 +15,7 @@ from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags, NeighborVoter
 from nearfar.base.progress import open_channel, report_of
 from nearfar.base.voter import vote
-from nearfar.blocks import blas_for, effective_threads, row_blocks, squared_distances
+from nearfar.blocks import compute_squared_distances, limit_blas_for, resolve_n_threads, split_rows
 from nearfar.large_margin.energy_costs import compute_center_costs, compute_impostor_costs
 from nearfar.large_margin.held_out import Watch, hold_out
 from nearfar.large_margin.impostors import find_target_neighbors
@@ -24,12 +24,21 @@ from nearfar.large_margin.problem import Progress, compute_duality_gap
 from nearfar.mahalanobis.lmnn import LMNN
 from nearfar.mahalanobis.over_lmnn import copy_published_lmnn
 from nearfar.mahalanobis.starts import has_few_rows
-from nearfar.notices import warn_of_limit
-from nearfar.parameters import array, boolean, having, integer, none, one_of, random_state, real
+from nearfar.notices import warn_not_converged
+from nearfar.parameters import (
+    array,
+    boolean,
+    integer,
+    none,
+    object_with,
+    one_of,
+    random_state,
+    real,
+)
 from nearfar.search.exact_search import kneighbors
-from nearfar.state import Sizes, State, floats, indices, need, none_or, object_of, table
+from nearfar.state import Sizes, State, check_that, floats, indices, none_or, object_of, table
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import unscaled, whitened
+from nearfar.summaries.whitening import scale_uniformly, whiten_rows
 
 
 class MultiMetricLMNN(NeighborVoter):
@@ -129,7 +138,7 @@ class MultiMetricLMNN(NeighborVoter):
     )
     ties = "shrink"
     parameters: ClassVar = {
-        "estimator": [none, having("fit", "transform", description="an LMNN")],
+        "estimator": [none, object_with("fit", "transform", description="an LMNN")],
         "n_neighbors": [none, integer(1)],
         "partition": [one_of("labels", "kmeans"), array],
         "n_regions": [none, integer(1)],
@@ -294,7 +303,7 @@ class MultiMetricLMNN(NeighborVoter):
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
         )
-        white, points = (unscaled if uses_original else whitened)(rows, statistics)
+        white, points = (scale_uniformly if uses_original else whiten_rows)(rows, statistics)
         self.mean_ = statistics.mean.astype(rows.dtype)
         single = lmnn.components_.astype(np.float64) @ np.linalg.pinv(white.T)
         problem = ManyMetrics(
@@ -303,7 +312,7 @@ class MultiMetricLMNN(NeighborVoter):
             find_target_neighbors(rows, codes, lmnn.n_neighbors),
             regions,
             lmnn.push_weight,
-            n_threads=effective_threads(lmnn.n_jobs),
+            n_threads=resolve_n_threads(lmnn.n_jobs),
             nearest=lmnn.n_impostors_,
         )
         watch = None
@@ -323,7 +332,7 @@ class MultiMetricLMNN(NeighborVoter):
         converged = True
         try:
             if limit > 0:
-                with blas_for(2.0 * points.size * len(single)):
+                with limit_blas_for(2.0 * points.size * len(single)):
                     converged = problem.solve(progress, max_iter=limit, tol=lmnn.tol)
         finally:
             if watch is not None and watch.best is not None:
@@ -338,13 +347,13 @@ class MultiMetricLMNN(NeighborVoter):
         self.dual_bound_ = problem.compute_dual_bound(progress.L)
         self.duality_gap_ = compute_duality_gap(self.dual_bound_, self.objective_)
         if not converged and max_iter is None:
-            warn_of_limit("MultiMetricLMNN", lmnn.max_iter, "the max_iter of its estimator")
+            warn_not_converged("MultiMetricLMNN", lmnn.max_iter, "the max_iter of its estimator")
         return progress.n_iter if watch is None else watch.best_iteration
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         has_centroids = self._centroids is not None or sizes["regions"] == sizes["c"]
-        need(has_centroids, "components_: there are regions without a centroid.")
+        check_that(has_centroids, "components_: there are regions without a centroid.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "regions_")
@@ -425,10 +434,10 @@ class MultiMetricLMNN(NeighborVoter):
         reach = 1.0 + compute_cell_target_distances(mapped, regions, targets)
         mu, k = self.estimator_.push_weight, min(self.estimator_.n_neighbors, len(self._rows))
         energies = np.empty((len(queries), n_classes))
-        for block in row_blocks(len(queries), 8 * (len(maps) + 4) * len(points), at_most=1024):
+        for block in split_rows(len(queries), 8 * (len(maps) + 4) * len(points), max_rows=1024):
             mapped_queries = [queries[block] @ L.T for L in maps]
             distances_by_region = [
-                squared_distances(a, Z) for a, Z in zip(mapped_queries, mapped, strict=True)
+                compute_squared_distances(a, Z) for a, Z in zip(mapped_queries, mapped, strict=True)
             ]
             distances = np.empty_like(distances_by_region[0])
             for region, region_distances in enumerate(distances_by_region):

@@ -15,8 +15,8 @@ from nearfar.large_margin.held_out import hold_out
 from nearfar.mahalanobis.lmnn import LMNN
 from nearfar.mahalanobis.over_lmnn import InnerLMNNMixin, copy_published_lmnn
 from nearfar.neighbors.knn import KNNClassifier
-from nearfar.parameters import having, integer, none, one_of, random_state, real
-from nearfar.state import State, list_of, object_of, whole
+from nearfar.parameters import integer, none, object_with, one_of, random_state, real
+from nearfar.state import State, integer_value, list_of, object_of
 
 
 class MultiPassLMNN(InnerLMNNMixin, LinearLearner):
@@ -97,9 +97,11 @@ class MultiPassLMNN(InnerLMNNMixin, LinearLearner):
     """
 
     learner_tags = LearnerTags(reads="supervision")
-    state = State({"passes_": list_of(object_of(LMNN), "passes"), "n_passes_": whole("passes")})
+    state = State(
+        {"passes_": list_of(object_of(LMNN), "passes"), "n_passes_": integer_value("passes")}
+    )
     parameters: ClassVar = {
-        "estimator": [none, having("fit", "transform", description="an LMNN")],
+        "estimator": [none, object_with("fit", "transform", description="an LMNN")],
         "n_passes": [integer(1), one_of("validate")],
         "max_passes": [integer(1)],
         "validation_fraction": [real(0, 0.9, open_low=True)],

@@ -18,12 +18,12 @@ from nearfar.mahalanobis.soft_learner import (
     shrink_start,
 )
 from nearfar.mahalanobis.starts import STARTS, has_few_rows
-from nearfar.notices import warn_of_limit
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.soft_neighbors import SoftNeighbors
-from nearfar.summaries.whitening import standardized
+from nearfar.summaries.whitening import standardize_rows
 
 # n_neighbors="auto": number of rows up to which all points are neighbors, and number of neighbors
 # if there are more rows.
@@ -170,7 +170,7 @@ class NCA(_SoftLearner):
         "verbose": [integer(0)],
     }
     _sign = -1.0
-    _coordinates = staticmethod(standardized)
+    _coordinates = staticmethod(standardize_rows)
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class NCA(_SoftLearner):
         best = find_best_descent(runs)
         self.objective_ = -best.objective * len(rows)
         if not best.converged:
-            warn_of_limit("NCA", self.max_iter)
+            warn_not_converged("NCA", self.max_iter)
 
     def _starts_from_identity(self, previous_map: Floats | None, p: int) -> bool:
         """Return True if the descent starts from the identity in the solver's coordinates."""

@@ -17,7 +17,7 @@ from nearfar.base.guided import PAIR_PARAMETERS
 from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.solvers.eigen import descending_eigh, fix_signs
-from nearfar.state import State, floats, number, optional, whole
+from nearfar.state import State, floats, integer_value, number, optional
 from nearfar.summaries.supervision import Pairs
 
 # Maximum number of pairs whose losses are computed in one product.
@@ -148,9 +148,9 @@ class POLA(PairLearner):
             "_widest": number(0),
             "b_": number(),
             "scale_": number(0, open_low=True),
-            "n_seen_": whole(),
-            "n_updates_": whole(),
-            "n_epochs_": optional(whole()),
+            "n_seen_": integer_value(),
+            "n_updates_": integer_value(),
+            "n_epochs_": optional(integer_value()),
             "cumulative_loss_": number(0),
         }
     )

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.parameters import Allowed, array, one_of
+from nearfar.parameters import AllowedValues, array, one_of
 from nearfar.solvers.eigen import descending_eigh, whitener
 
 #: Allowed values of the parameter ``prior``.
-PRIORS: list[Allowed] = [one_of("isotropic", "identity", "covariance"), array]
+PRIORS: list[AllowedValues] = [one_of("isotropic", "identity", "covariance"), array]
 # Eigenvalues below this fraction of the largest, in units of the features, count as zero.
 _RANK = 1e-12
 

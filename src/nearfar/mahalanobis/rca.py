@@ -21,9 +21,9 @@ from nearfar.summaries.distributed import is_dask
 from nearfar.summaries.supervision import Chunklets, as_chunklets
 from nearfar.summaries.whitening import (
     Shrinkage,
-    leading_axes,
-    within_covariance,
-    within_whitener,
+    compute_within_covariance,
+    find_leading_axes,
+    find_within_whitener,
 )
 
 
@@ -206,7 +206,7 @@ class RCA(StatisticsLearner):
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
         """Return C^{-1/2}, or the whitened leading Fisher directions of the chunklets."""
         V, statistics = self._project_statistics(statistics)
-        T = within_whitener(statistics, self.shrinkage)
+        T = find_within_whitener(statistics, self.shrinkage)
         rank = T.shape[1]
         if self.n_components is not None and self.n_components > rank:
             raise ValueError(
@@ -238,7 +238,7 @@ class RCA(StatisticsLearner):
             statistics = statistics.select(has_pair)
         if self.n_pca_components is None:
             return None, statistics
-        V = leading_axes(statistics, self.n_pca_components)
+        V = find_leading_axes(statistics, self.n_pca_components)
         return V, statistics.project(V)
 
     @property
@@ -246,7 +246,7 @@ class RCA(StatisticsLearner):
         """C after shrinkage, computed on access."""
         check_is_fitted(self)
         V, statistics = self._project_statistics(self.statistics_)
-        C = within_covariance(statistics, self.shrinkage)
+        C = compute_within_covariance(statistics, self.shrinkage)
         return C if V is None else V @ C @ V.T
 
 

@@ -16,12 +16,12 @@ from nearfar.base.guided import GuidedLearner, scaled
 from nearfar.base.progress import Report, report_of
 from nearfar.labels import encode_labels
 from nearfar.mahalanobis.rank_one_bases import find_local_discriminants, find_triplet_directions
-from nearfar.notices import warn, warn_of_limit
+from nearfar.notices import warn, warn_not_converged
 from nearfar.parameters import array, integer, none, one_of, random_state, real
 from nearfar.solvers.descent import Descent, Objective, descend
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.state import State, floats, number, optional
-from nearfar.summaries.pair_differences import PairDifferences, differ
+from nearfar.summaries.pair_differences import PairDifferences, mask_distinct_pairs
 from nearfar.summaries.supervision import Triplets
 
 # Default number of directions per feature, and the minimum number of directions.
@@ -238,7 +238,7 @@ class SCML(GuidedLearner):
                 f"contradict each other, or beta={self.beta:g} is too large."
             )
         if not descent.converged:
-            warn_of_limit("SCML", self.max_iter)
+            warn_not_converged("SCML", self.max_iter)
 
     def _make_directions(
         self, points: Matrix, codes: Indices | None, triplets: Indices, unit: float
@@ -273,7 +273,7 @@ def _drop_unusable(points: Matrix, supervision: Triplets) -> Indices:
             "SCML needs triplets, but there are none. To learn from labels, some class must have "
             "at least two rows."
         )
-    is_usable = differ(points, triplets[:, [0, 2]])
+    is_usable = mask_distinct_pairs(points, triplets[:, [0, 2]])
     if not is_usable.any():
         raise ValueError(
             "SCML: in every triplet the far point equals the anchor. Pass triplets of distinct "
@@ -311,7 +311,11 @@ class _Program:
         """Return the margin violation 1 + d²(near) - d²(far) of each triplet."""
         values, axes = descending_eigh((self.basis * weights[:, None]).T @ self.basis)
         L = (axes * np.sqrt(np.maximum(values, 0.0))).T
-        return 1 + self.near_pairs.squared(L)[self.near_of] - self.far_pairs.squared(L)[self.far_of]
+        return (
+            1
+            + self.near_pairs.compute_squared_lengths(L)[self.near_of]
+            - self.far_pairs.compute_squared_lengths(L)[self.far_of]
+        )
 
     def compute_gains(self, multipliers: Vector) -> Vector:
         """Return the first-order decrease of the hinges per unit of weight on each direction."""
@@ -465,7 +469,7 @@ class _Program:
         gains = np.zeros((len(r), len(c)))
         for sign, k in ((1, 2), (-1, 1)):
             pairs = PairDifferences(self.points, self.triplets[r][:, [0, k]])
-            gains += sign * pairs.mapped(basis) ** 2
+            gains += sign * pairs.map_differences(basis) ** 2
         result = optimize.linprog(
             -np.ones(len(r)),
             A_ub=gains.T,

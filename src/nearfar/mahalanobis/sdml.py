@@ -13,7 +13,7 @@ from nearfar.base import LearnerTags
 from nearfar.base.guided import PAIR_PARAMETERS, PairLearner, Scaled, scaled
 from nearfar.base.progress import Report, report_of
 from nearfar.mahalanobis.priors import PRIORS, factor_prior
-from nearfar.notices import warn_of_limit
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import integer, one_of, real
 from nearfar.solvers.descent import Descent, descend_with_proof
 from nearfar.solvers.eigen import compute_min_eigenvalue, whitener
@@ -198,7 +198,7 @@ class SDML(PairLearner):
             self.objective_, self.dual_bound_ = solution.objective, solution.bound
             self.duality_gap_ = solution.gap
         if not descent.converged:
-            warn_of_limit("SDML", self.max_iter)
+            warn_not_converged("SDML", self.max_iter)
 
     def _invert_prior(self, points: Matrix, unit: Vector, varies: Mask) -> Matrix:
         if isinstance(self.prior, str) and self.prior == "covariance":

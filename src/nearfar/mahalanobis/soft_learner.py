@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base.on_axes import OnAxes
 from nearfar.base.progress import report_of
-from nearfar.blocks import blas_for, effective_threads
+from nearfar.blocks import limit_blas_for, resolve_n_threads
 from nearfar.mahalanobis.starts import Spread, compute_spread, convert_start, make_start_map
 from nearfar.solvers.descent import Descent
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import whitened
+from nearfar.summaries.whitening import whiten_rows
 
 #: Number of rows up to which double precision costs little extra time.
 MAX_ROWS_IN_DOUBLE = 500
@@ -48,7 +48,7 @@ class _SoftLearner(OnAxes):
     _sign: float = 1.0
     #: Coordinates of the solver. A global optimum does not depend on them, but the speed of the
     #: descent and the local optimum that it reaches do.
-    _coordinates = staticmethod(whitened)
+    _coordinates = staticmethod(whiten_rows)
 
     def _make_frame(self, rows: Floats, codes: Indices) -> SolverFrame:
         """Return the solver's coordinates, and set ``mean_``."""
@@ -72,7 +72,7 @@ class _SoftLearner(OnAxes):
             y,
             objective,
             precision="double" if len(points) <= MAX_ROWS_IN_DOUBLE else "single",
-            n_threads=effective_threads(self.n_jobs),
+            n_threads=resolve_n_threads(self.n_jobs),
         )
 
     def _make_start(
@@ -113,7 +113,7 @@ class _SoftLearner(OnAxes):
     def _keep_best(self, runs: list[Descent], frame: SolverFrame) -> Iterator[None]:
         """Keep the best map found so far, also after Ctrl-C or an error."""
         try:
-            with blas_for(2.0 * frame.points.size * frame.into.shape[1]):
+            with limit_blas_for(2.0 * frame.points.size * frame.into.shape[1]):
                 yield
         finally:
             if runs:

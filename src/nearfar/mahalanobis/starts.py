@@ -10,13 +10,13 @@ from scipy import linalg
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
-from nearfar.parameters import Allowed, array, one_of
+from nearfar.parameters import AllowedValues, array, one_of
 from nearfar.solvers.eigen import descending_eigh, fix_signs, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import mixed_whitener
+from nearfar.summaries.whitening import find_mixed_whitener
 
 #: Allowed values of the parameter ``init``.
-STARTS: list[Allowed] = [one_of("auto", "identity", "pca", "lda", "within", "random"), array]
+STARTS: list[AllowedValues] = [one_of("auto", "identity", "pca", "lda", "within", "random"), array]
 # Eigenvalue, relative to the largest, below which the data do not vary in a direction.
 _EMPTY = 1e-12
 
@@ -130,7 +130,7 @@ def _solve_discriminant(spread: Spread, size: int) -> tuple[Matrix, Matrix]:
             'init="lda" and init="within" need class labels or similar and dissimilar pairs. Use '
             '"identity", "pca" or "random".'
         )
-    _, T = mixed_whitener(spread.within, lambda: spread.total, _EMPTY)
+    _, T = find_mixed_whitener(spread.within, lambda: spread.total, _EMPTY)
     values, axes = descending_eigh(T.T @ spread.between @ T, min(size, T.shape[1]))
     return values, fix_signs((T @ axes).T)
 

@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from nearfar.arrays import Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
@@ -71,7 +71,7 @@ def compute_hitting_scores(
     P = sparse.csr_array(sparse.diags_array(1 / np.maximum(sums, 1e-300)) @ P)
     scores = np.zeros(len(ends))
     directions = [(ends[:, 0], ends[:, 1]), (ends[:, 1], ends[:, 0])]
-    for block in row_blocks(n, 24 * n):
+    for block in split_rows(n, 24 * n):
         targets = np.arange(n)[block]
         columns = np.arange(len(targets))
         F = P[:, block].toarray()

@@ -17,7 +17,7 @@ from nearfar.manifold.cliques import compute_squared_lengths, list_clique_pairs
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
 from nearfar.manifold.placing import OUT_OF_SAMPLE_METHODS, _Unfolding
 from nearfar.notices import warn
-from nearfar.parameters import Allowed, boolean, integer, one_of, random_state, real
+from nearfar.parameters import AllowedValues, boolean, integer, one_of, random_state, real
 from nearfar.solvers.proven_bound import find_mixed_bound
 from nearfar.solvers.stress_descent import StressDescent, descend_stress
 from nearfar.solvers.unfolding import (
@@ -37,11 +37,11 @@ from nearfar.solvers.variational_program import (
     unfold_with_inequalities,
     unfold_with_slack,
 )
-from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph, part_of_graph
-from nearfar.summaries.weighted_graph import neighbor_graph
+from nearfar.summaries.neighbor_graph import NeighborGraph, extract_subgraph, link_components
+from nearfar.summaries.weighted_graph import build_neighbor_graph
 
 #: Allowed parameter values of VariationalMVU and LandmarkMVU.
-BASIS_PARAMETERS: dict[str, list[Allowed]] = {
+BASIS_PARAMETERS: dict[str, list[AllowedValues]] = {
     **GRAPH_PARAMETERS,
     "constraints": [one_of("squared", "inequality")],
     "slack_penalty": [one_of("auto"), real(0, 1, open_low=True)],
@@ -96,19 +96,19 @@ class _BasisUnfolding(_Unfolding):
         """
 
     def _embed(self, points: Floats) -> Matrix:
-        graph = neighbor_graph(points, self.n_neighbors)
+        graph = build_neighbor_graph(points, self.n_neighbors)
         self._n_neighbors, self._labels = self.n_neighbors, None
         if self.on_disconnected == "components":
             n_labels, labels = graph.connected_components()
             self._labels = labels.astype(np.intp) if n_labels > 1 else None
         else:
-            graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
+            graph = link_components(graph, points, on_disconnected=self.on_disconnected)
         if self._labels is None:
             return self._gather(points, [self._unfold(points, graph, np.arange(len(points)))])
         components = []
         for label in range(int(self._labels.max()) + 1):
             rows = np.flatnonzero(self._labels == label)
-            components.append(self._unfold(points[rows], part_of_graph(graph, rows), rows))
+            components.append(self._unfold(points[rows], extract_subgraph(graph, rows), rows))
             if self._interrupt is not None:
                 break  # The remaining components stay at the origin.
         return self._gather(points, components)

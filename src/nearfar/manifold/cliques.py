@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
 # Singular values below this count as zero. Each clique is scaled to norm 1 first.
@@ -42,7 +42,7 @@ def list_clique_pairs(
     for k in np.unique(lengths[lengths > 1]) if angles else ():
         starts = graph.indptr[:-1][lengths == k]
         first, second = np.triu_indices(k, 1)
-        for block in row_blocks(len(starts), 16 * len(first)):
+        for block in split_rows(len(starts), 16 * len(first)):
             neighbors = graph.indices[starts[block, None] + np.arange(k)]
             codes.append(
                 _encode_pairs(neighbors[:, first].ravel(), neighbors[:, second].ravel(), n)
@@ -73,7 +73,7 @@ def find_clique_dependencies(
     blocks = [sparse.csr_array((n, 0))]
     for k in np.unique(n_neighbors[n_neighbors > 1]):
         rows = np.flatnonzero(n_neighbors == k)
-        for block in row_blocks(len(rows), 16 * (k + 1) * (points.shape[1] + k)):
+        for block in split_rows(len(rows), 16 * (k + 1) * (points.shape[1] + k)):
             neighbors = graph.indices[graph.indptr[rows[block]][:, None] + np.arange(k)]
             cliques = np.column_stack([rows[block], neighbors])
             P = points[cliques].astype(np.float64)
@@ -97,7 +97,7 @@ def find_clique_dependencies(
 def compute_squared_lengths(X: NDArray[Any], pairs: NDArray[np.intp]) -> NDArray[np.float64]:
     """Return the squared distances of pairs of rows, computed in float64."""
     lengths = np.empty(len(pairs))
-    for block in row_blocks(len(pairs), 24 * X.shape[1]):
+    for block in split_rows(len(pairs), 24 * X.shape[1]):
         first, second = pairs[block].T
         delta = np.subtract(X[first], X[second], dtype=np.float64)
         lengths[block] = np.einsum("ij,ij->i", delta, delta)

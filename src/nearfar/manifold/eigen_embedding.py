@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     GRAPH_PARAMETERS,
@@ -35,9 +35,9 @@ from nearfar.solvers.spectral_step import (
     second_axes,
     warn_about_zero_coordinates,
 )
-from nearfar.state import Sizes, State, floats, need, none_or, number, object_of, optional
-from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, joined_rows
-from nearfar.summaries.weighted_graph import affinities, edge_scale
+from nearfar.state import Sizes, State, check_that, floats, none_or, number, object_of, optional
+from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, connect_queries
+from nearfar.summaries.weighted_graph import compute_affinities, compute_edge_scale
 
 SpectralMethod = Literal["mds", "isomap", "spectral_clustering", "laplacian_eigenmaps", "lle"]
 
@@ -214,21 +214,21 @@ class EigenEmbedding(_GraphEmbedding):
         super()._check_state(sizes)
         attributes = vars(self)
         uses_affinities = self.method in ("spectral_clustering", "laplacian_eigenmaps")
-        need(
+        check_that(
             (self._graph is None) == (self.method == "mds"),
             "_graph must be None for method mds and set otherwise.",
         )
-        need(
+        check_that(
             (self._sums is None) != uses_affinities, "_sums must be set for affinity methods only."
         )
         required = {"_means"} if self.method in _DISTANCE_METHODS else set()
         required |= {"_reach", "_width"} if uses_affinities else set()
         required |= set() if self.method == "mds" else {"_n_neighbors"}
-        need(
+        check_that(
             required <= attributes.keys(),
             f"method {self.method} needs {', '.join(sorted(required))}.",
         )
-        need(attributes.get("_solution") in (1, 2), "_solution must be 1 or 2.")
+        check_that(attributes.get("_solution") in (1, 2), "_solution must be 1 or 2.")
 
     def _embed(self, points: Floats) -> Matrix:
         n = len(points)
@@ -287,8 +287,8 @@ class EigenEmbedding(_GraphEmbedding):
             return np.asarray(reconstruction_matrix(W).toarray())
         lengths = self._graph.symmetrized()
         self._reach = find_neighbor_radii(self._graph, self._n_neighbors)
-        self._width = edge_scale(lengths) if self.width is None else float(self.width)
-        return np.asarray(affinities(lengths, self.weights, self._width).toarray())
+        self._width = compute_edge_scale(lengths) if self.width is None else float(self.width)
+        return np.asarray(compute_affinities(lengths, self.weights, self._width).toarray())
 
     def _compute_solution(self) -> Matrix:
         if self._solution == 1:
@@ -320,7 +320,7 @@ class EigenEmbedding(_GraphEmbedding):
             )
         axes = (first_axes if self._solution == 1 else second_axes)(values, self.eigenvectors_)
         new_coordinates = np.empty((len(queries), len(values)))
-        for block in row_blocks(len(queries), 64 * len(self._points)):
+        for block in split_rows(len(queries), 64 * len(self._points)):
             if self.method in _DISTANCE_METHODS:
                 squared = self._compute_squared_distances(queries[block])
                 means = squared.mean(axis=1, keepdims=True)
@@ -354,12 +354,14 @@ class EigenEmbedding(_GraphEmbedding):
         A point equal to a training row gets the edges of that row in the graph.
         """
         assert self._graph is not None
-        lengths = joined_rows(
+        lengths = connect_queries(
             self._points, queries, n_neighbors=self._n_neighbors, reach=self._reach
         )
-        H = affinities(lengths, self.weights, self._width).toarray()
+        H = compute_affinities(lengths, self.weights, self._width).toarray()
         nearest_distances, nearest_rows = kneighbors(self._points, queries, n_neighbors=1)
         is_training_row = nearest_distances[:, 0] == 0
-        training_affinities = affinities(self._graph.symmetrized(), self.weights, self._width)
+        training_affinities = compute_affinities(
+            self._graph.symmetrized(), self.weights, self._width
+        )
         H[is_training_row] = training_affinities[nearest_rows[is_training_row, 0]].toarray()
         return np.asarray(H)

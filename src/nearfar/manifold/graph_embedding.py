@@ -13,22 +13,22 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Embedding
 from nearfar.notices import warn
-from nearfar.parameters import Allowed, integer, none, one_of, real
+from nearfar.parameters import AllowedValues, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.barycentric import compute_interpolating_weights
 from nearfar.solvers.spectral_step import smallest_eigenpairs
-from nearfar.state import State, floats, optional, table, whole
-from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, linked_graph
-from nearfar.summaries.weighted_graph import distinct, neighbor_graph
+from nearfar.state import State, floats, integer_value, optional, table
+from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, link_components
+from nearfar.summaries.weighted_graph import build_neighbor_graph, check_distinct_rows
 
 #: Allowed parameter values of every graph embedding.
-GRAPH_PARAMETERS: dict[str, list[Allowed]] = {
+GRAPH_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_components": [integer(1)],
     "n_neighbors": [integer(1)],
     "on_disconnected": [one_of("link", "raise")],
 }
 #: Allowed parameter values of the methods that weight the edges.
-AFFINITY_PARAMETERS: dict[str, list[Allowed]] = {
+AFFINITY_PARAMETERS: dict[str, list[AllowedValues]] = {
     "weights": [one_of("heat", "uniform")],
     "width": [none, real(0, open_low=True)],
 }
@@ -75,7 +75,7 @@ class _Embedding(Embedding):
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        points, inverse = distinct(rows, self.n_components)
+        points, inverse = check_distinct_rows(rows, self.n_components)
         self._points = points
         self._coordinates = self._embed(points)
         self.embedding_ = self._coordinates[inverse].astype(rows.dtype)
@@ -91,7 +91,7 @@ class _Embedding(Embedding):
 class _GraphEmbedding(_Embedding):
     """Base class of embeddings that use the graph of nearest neighbors."""
 
-    state = State({"_n_neighbors": optional(whole(low=1, most="n"))})
+    state = State({"_n_neighbors": optional(integer_value(low=1, max_size="n"))})
     renamed: ClassVar = {"_listed": "_n_neighbors"}
 
     on_disconnected: Disconnected
@@ -99,8 +99,8 @@ class _GraphEmbedding(_Embedding):
 
     def _build_connected_graph(self, points: Floats, n_neighbors: int) -> NeighborGraph:
         self._n_neighbors = n_neighbors
-        graph = neighbor_graph(points, n_neighbors)
-        return linked_graph(graph, points, on_disconnected=self.on_disconnected)
+        graph = build_neighbor_graph(points, n_neighbors)
+        return link_components(graph, points, on_disconnected=self.on_disconnected)
 
 
 class _LocalEmbedding(_GraphEmbedding):

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, _LocalEmbedding
 from nearfar.parameters import integer, none, real
 from nearfar.solvers.barycentric import compute_local_grams
@@ -136,7 +136,7 @@ def build_hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse
         neighbors = graph.indices[graph.indptr[rows, None] + np.arange(count)]
         H = np.empty((len(rows), n_pairs, count))
         size = 8 * count * (2 * points.shape[1] + 4 * count)
-        for block in row_blocks(len(rows), size, at_most=2048):
+        for block in split_rows(len(rows), size, max_rows=2048):
             H[block] = _estimate_local_hessians(points, neighbors[block], q)
         columns = np.broadcast_to(neighbors[:, None], H.shape)
         indptr = count * np.arange(len(rows) * n_pairs + 1)

@@ -12,7 +12,7 @@ from scipy.sparse import csgraph
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS, _GraphEmbedding
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import fix_signs
@@ -102,7 +102,7 @@ class _GeodesicEmbedding(_GraphEmbedding):
         m = len(indices)
         lengths = self._graph.symmetrized()
         products = np.zeros((m, self._axes.shape[1]))
-        for block in row_blocks(len(landmarks), 8 * (3 * m + 2 * len(self._points))):
+        for block in split_rows(len(landmarks), 8 * (3 * m + 2 * len(self._points))):
             paths = csgraph.dijkstra(lengths, directed=True, indices=landmarks[block])
             products += (
                 _find_paths_through_neighbors(paths.T, distances, indices) ** 2 @ self._axes[block]
@@ -200,7 +200,7 @@ class Isomap(_GeodesicEmbedding):
         paths, order = compute_all_shortest_paths(self._graph.symmetrized())
         ordered_indices = np.argsort(order)[indices]
         products = np.empty((len(indices), self._axes.shape[1]))
-        for block in row_blocks(len(indices), 24 * len(paths), at_most=256):
+        for block in split_rows(len(indices), 24 * len(paths), max_rows=256):
             shortest = _find_paths_through_neighbors(
                 paths, distances[block], ordered_indices[block]
             )
@@ -241,7 +241,7 @@ def compute_squared_geodesics(graph: NeighborGraph, sources: Indices) -> Matrix:
     n = graph.n_samples
     lengths = graph.symmetrized()
     squared = np.empty((len(sources), n))
-    for block in row_blocks(len(sources), 16 * n, at_most=512):
+    for block in split_rows(len(sources), 16 * n, max_rows=512):
         squared[block] = csgraph.dijkstra(lengths, directed=True, indices=sources[block])
     squared *= squared
     return squared
@@ -257,7 +257,7 @@ def iterate_query_paths(
     """
     n, k = graph.n_samples, indices.shape[1]
     lengths = graph.symmetrized()
-    for block in row_blocks(len(indices), 24 * n):
+    for block in split_rows(len(indices), 24 * n):
         m = block.stop - block.start
         edges = sparse.csr_array(
             (distances[block].ravel(), indices[block].ravel(), k * np.arange(m + 1)), (m, n)

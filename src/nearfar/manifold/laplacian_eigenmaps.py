@@ -10,7 +10,7 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     GRAPH_PARAMETERS,
@@ -20,8 +20,8 @@ from nearfar.manifold.graph_embedding import (
 )
 from nearfar.solvers.spectral_step import TINY, smallest_eigenpairs
 from nearfar.state import State, floats, number
-from nearfar.summaries.neighbor_graph import Disconnected, joined_rows
-from nearfar.summaries.weighted_graph import affinities, edge_scale
+from nearfar.summaries.neighbor_graph import Disconnected, connect_queries
+from nearfar.summaries.weighted_graph import compute_affinities, compute_edge_scale
 
 
 class LaplacianEigenmaps(_GraphEmbedding):
@@ -145,22 +145,22 @@ class LaplacianEigenmaps(_GraphEmbedding):
         graph = self._build_connected_graph(points, self.n_neighbors)
         self._reach = find_neighbor_radii(graph, self.n_neighbors)
         lengths = graph.symmetrized()
-        self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
-        W = affinities(lengths, self.weights, self.width_)
+        self.width_ = compute_edge_scale(lengths) if self.width is None else float(self.width)
+        W = compute_affinities(lengths, self.weights, self.width_)
         self.eigenvalues_, F = compute_eigenmaps(W, self.n_components)
         return F
 
     def _place(self, queries: Floats) -> Matrix:
         new_coordinates = np.empty((len(queries), self._coordinates.shape[1]))
-        for block in row_blocks(len(queries), 16 * len(self._points)):
+        for block in split_rows(len(queries), 16 * len(self._points)):
             new_coordinates[block] = self._place_block(queries[block])
         return new_coordinates
 
     def _place_block(self, queries: Floats) -> Matrix:
-        lengths = joined_rows(
+        lengths = connect_queries(
             self._points, queries, n_neighbors=self._n_neighbors, reach=self._reach
         )
-        K = affinities(lengths, self.weights, self.width_)
+        K = compute_affinities(lengths, self.weights, self.width_)
         sums = np.asarray(K.sum(axis=1)).reshape(-1, 1)
         rows = np.repeat(np.arange(len(queries)), np.diff(lengths.indptr))
         is_training_row = lengths.data == 0

@@ -11,13 +11,13 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LinearLearner
-from nearfar.parameters import Allowed, none, one_of, real
+from nearfar.parameters import AllowedValues, none, one_of, real
 from nearfar.solvers.spectral_step import principal_axes, smallest_directions
-from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, linked_graph
-from nearfar.summaries.weighted_graph import distinct, neighbor_graph
+from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph, link_components
+from nearfar.summaries.weighted_graph import build_neighbor_graph, check_distinct_rows
 
 #: Allowed values of the parameter ``pca``.
-PCA_PARAMETER: dict[str, list[Allowed]] = {
+PCA_PARAMETER: dict[str, list[AllowedValues]] = {
     "pca": [none, real(0, 1, open_low=True), one_of("auto")],
 }
 # pca="auto" keeps the fraction _VARIANCE_FRACTION of the variance if there are fewer than
@@ -55,7 +55,7 @@ class _LinearEmbedding(LinearLearner):
         """
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=2)
-        points, _ = distinct(rows, 0)
+        points, _ = check_distinct_rows(rows, 0)
         mean = points.mean(axis=0, dtype=np.float64)
         axes = find_axes(points, mean, self.pca, self.n_components)
         if self.n_components > axes.shape[1]:
@@ -63,8 +63,8 @@ class _LinearEmbedding(LinearLearner):
                 f"n_components={self.n_components} is too large: X varies in only {axes.shape[1]} "
                 f"direction(s) of its {rows.shape[1]} feature(s). Decrease n_components."
             )
-        graph = neighbor_graph(points, self.n_neighbors)
-        graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
+        graph = build_neighbor_graph(points, self.n_neighbors)
+        graph = link_components(graph, points, on_disconnected=self.on_disconnected)
         form, weights = self._build_forms(points, graph)
         Z = (points - mean) @ axes
         self.eigenvalues_, directions = smallest_directions(

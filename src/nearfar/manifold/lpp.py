@@ -12,7 +12,7 @@ from nearfar.base import LearnerTags
 from nearfar.manifold.graph_embedding import AFFINITY_PARAMETERS, GRAPH_PARAMETERS
 from nearfar.manifold.linear_embedding import PCA_PARAMETER, _LinearEmbedding
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
-from nearfar.summaries.weighted_graph import affinities, edge_scale
+from nearfar.summaries.weighted_graph import compute_affinities, compute_edge_scale
 
 
 class LPP(_LinearEmbedding):
@@ -108,7 +108,7 @@ class LPP(_LinearEmbedding):
 
     def _build_forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
         lengths = graph.symmetrized()
-        self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
-        W = affinities(lengths, self.weights, self.width_)
+        self.width_ = compute_edge_scale(lengths) if self.width is None else float(self.width)
+        W = compute_affinities(lengths, self.weights, self.width_)
         degrees = np.asarray(W.sum(axis=1)).reshape(-1)
         return sparse.csr_array(sparse.diags_array(degrees) - W), degrees

@@ -12,7 +12,7 @@ from sklearn.manifold import smacof
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.manifold.graph_embedding import _Embedding
 from nearfar.parameters import boolean, integer, real
 from nearfar.search.exact_search import kneighbors
@@ -170,8 +170,8 @@ class MDS(_Embedding):
         points, n = self._points.astype(np.float64), len(self._points)
         new_coordinates = np.empty((len(queries), self._coordinates.shape[1]))
         nearest = min(_N_START_NEIGHBORS, n)
-        for block in row_blocks(
-            len(queries), 8 * n * (3 + 2 * new_coordinates.shape[1]), at_most=1024
+        for block in split_rows(
+            len(queries), 8 * n * (3 + 2 * new_coordinates.shape[1]), max_rows=1024
         ):
             near_distances, rows = kneighbors(points, queries[block], n_neighbors=nearest)
             targets = self._compute_target_distances(queries[block].astype(np.float64), points)

@@ -34,8 +34,8 @@ from nearfar.solvers.unfolding_certificate import Certificate, certify
 from nearfar.solvers.unfolding_face import unfold_on_face
 from nearfar.solvers.unfolding_interior import solve_by_interior_point
 from nearfar.solvers.unfolding_low_rank import solve_low_rank
-from nearfar.summaries.neighbor_graph import NeighborGraph, linked_graph
-from nearfar.summaries.weighted_graph import neighbor_graph
+from nearfar.summaries.neighbor_graph import NeighborGraph, link_components
+from nearfar.summaries.weighted_graph import build_neighbor_graph
 
 # With solver="auto", the interior-point solver runs first up to this number of edges. The limit is
 # lower for inequalities, because the low-rank solver is fast for them. Other constraints may need
@@ -357,7 +357,7 @@ class MVU(_Unfolding):
 
         The second item is None unless components are unfolded separately.
         """
-        graph = neighbor_graph(points, self.n_neighbors)
+        graph = build_neighbor_graph(points, self.n_neighbors)
         if self.prune_edges:
             graph = prune_graph(graph, n_steps=self.prune_steps, scale=self.prune_scale)
         n_listed, labels = np.diff(graph.indptr), None
@@ -366,7 +366,7 @@ class MVU(_Unfolding):
             n_labels, component_labels = graph.connected_components()
             labels = component_labels.astype(np.intp) if n_labels > 1 else None
         else:
-            linked = linked_graph(graph, points, on_disconnected=self.on_disconnected)
+            linked = link_components(graph, points, on_disconnected=self.on_disconnected)
         implied = sparse.csr_array((len(points), 0))
         if self.constraints == "equality" and self.angles and self.solver == "auto":
             implied = find_clique_dependencies(points, linked, n_listed)

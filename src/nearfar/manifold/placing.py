@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.manifold.graph_embedding import _GraphEmbedding, interpolate_new_points
-from nearfar.parameters import Allowed, one_of
+from nearfar.parameters import AllowedValues, one_of
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.new_points import place_by_program, place_by_stress
 from nearfar.solvers.unfolding import UnfoldingInterrupted
@@ -18,7 +18,7 @@ from nearfar.state import State, indices, none_or
 OutOfSampleMethod = Literal["lle", "sdp", "sdp_refined"]
 
 #: Allowed values of the parameter ``out_of_sample``.
-OUT_OF_SAMPLE_METHODS: list[Allowed] = [one_of("lle", "sdp", "sdp_refined")]
+OUT_OF_SAMPLE_METHODS: list[AllowedValues] = [one_of("lle", "sdp", "sdp_refined")]
 
 
 class _Unfolding(_GraphEmbedding):

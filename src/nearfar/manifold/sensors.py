@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from nearfar.arrays import Matrix
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.manifold.basis_unfolding import compute_root, unfold_in_basis
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.solvers.stress_descent import StressDescent, descend_stress
@@ -211,9 +211,11 @@ def plot_sensors(
     positions = np.asarray(getattr(places, "positions", places), dtype=np.float64)
     if positions.ndim != 2 or positions.shape[1] != 2:
         raise ValueError(f"places must have shape (n_sensors, 2). Got shape {positions.shape}.")
-    collections = require("matplotlib.collections", "plot")
+    collections = import_optional("matplotlib.collections", "plot")
     if ax is None:
-        figure = require("matplotlib.figure", "plot").Figure(figsize=(6, 6), layout="constrained")
+        figure = import_optional("matplotlib.figure", "plot").Figure(
+            figsize=(6, 6), layout="constrained"
+        )
         ax = figure.add_subplot()
     if true is not None:
         target = np.asarray(true, dtype=np.float64)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import Learner, LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.manifold.graph_embedding import (
     AFFINITY_PARAMETERS,
     find_neighbor_radii,
@@ -29,14 +29,18 @@ from nearfar.solvers.spectral_step import (
     smallest_eigenpairs,
     unit_rows,
 )
-from nearfar.state import State, floats, indices, number, table, whole
+from nearfar.state import State, floats, indices, integer_value, number, table
 from nearfar.summaries.neighbor_graph import (
     Disconnected,
-    distinct_rows,
-    joined_rows,
-    linked_graph,
+    connect_queries,
+    find_distinct_rows,
+    link_components,
 )
-from nearfar.summaries.weighted_graph import affinities, edge_scale, neighbor_graph
+from nearfar.summaries.weighted_graph import (
+    build_neighbor_graph,
+    compute_affinities,
+    compute_edge_scale,
+)
 
 
 class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
@@ -117,7 +121,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
             "labels_": indices("samples", below="clusters"),
             "_reach": floats("n"),
             "_roots": floats("n"),
-            "_n_neighbors": whole(low=1, most="n"),
+            "_n_neighbors": integer_value(low=1, max_size="n"),
             "width_": number(0, open_low=True),
         },
         fitted="labels_",
@@ -171,7 +175,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         rows = self._check_X(X, reset=True, min_samples=2)
         check_squares(rows)
         check_spread(rows)
-        first_rows, inverse = distinct_rows(rows)
+        first_rows, inverse = find_distinct_rows(rows)
         if self.n_clusters >= len(first_rows):
             raise ValueError(
                 f"n_clusters={self.n_clusters} must be less than the number of distinct rows of "
@@ -180,15 +184,15 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         points = rows[first_rows]
         # With few rows, use all other rows as neighbors instead of raising an error.
         k = min(self.n_neighbors, len(points) - 1)
-        graph = neighbor_graph(points, k)
+        graph = build_neighbor_graph(points, k)
         n_graph_components, component_labels = graph.connected_components()
         if n_graph_components > self.n_clusters:
-            graph = linked_graph(graph, points, on_disconnected=self.on_disconnected)
+            graph = link_components(graph, points, on_disconnected=self.on_disconnected)
             component_labels = np.zeros_like(component_labels)
         self._points, self._reach, self._n_neighbors = points, find_neighbor_radii(graph, k), k
         lengths = graph.symmetrized()
-        self.width_ = edge_scale(lengths) if self.width is None else float(self.width)
-        W = affinities(lengths, self.weights, self.width_)
+        self.width_ = compute_edge_scale(lengths) if self.width is None else float(self.width)
+        W = compute_affinities(lengths, self.weights, self.width_)
         A, self._roots = normalize_affinity(W)
         self.eigenvalues_, self._vectors = find_leading_eigenpairs(
             A, self._roots, component_labels, self.n_clusters
@@ -262,13 +266,13 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         new_coordinates = np.empty((len(queries), self._vectors.shape[1]))
         axes = second_axes(self.eigenvalues_, self._vectors) / self._roots[:, None]
         training_coordinates = unit_rows(self._vectors)
-        for block in row_blocks(len(queries), 16 * len(self._points)):
-            lengths = joined_rows(
+        for block in split_rows(len(queries), 16 * len(self._points)):
+            lengths = connect_queries(
                 self._points, queries[block], n_neighbors=self._n_neighbors, reach=self._reach
             )
             # The square root of the point's own sum is omitted: unit_rows cancels it.
             new_coordinates[block] = unit_rows(
-                affinities(lengths, self.weights, self.width_) @ axes
+                compute_affinities(lengths, self.weights, self.width_) @ axes
             )
             rows = np.repeat(np.arange(lengths.shape[0]), np.diff(lengths.indptr))
             is_training_row = lengths.data == 0

@@ -12,18 +12,18 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, ThroughLearner
 from nearfar.base.mapping import A_LEARNER
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.parameters import one_of, real
 from nearfar.solvers.eigen import whitener
 from nearfar.state import State, floats, labels
-from nearfar.summaries.class_gaussians import divisors
+from nearfar.summaries.class_gaussians import compute_divisors
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import (
     AUTO_SHRINKAGE,
     Shrinkage,
-    rank_tolerance,
-    regularized_within,
-    total_range,
+    find_total_range,
+    get_rank_tolerance,
+    regularize_within,
 )
 
 
@@ -218,19 +218,19 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
     def _compute_covariances(self, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
         """Return coordinates T (q, r) and the class covariances (c, r, r) in them."""
         if self.shrinkage == "auto":
-            B, image, _, W = regularized_within(statistics, "auto", standardize=True)
+            B, image, _, W = regularize_within(statistics, "auto", standardize=True)
             T, image = B @ W, image.project(W)
             C = pool_covariances(image, self.pooling, self.ddof)
             # In these coordinates, the pooled covariance is the identity. Mixing it in does not
             # depend on the units of the features.
             single = (image.counts == 1) & (self.pooling == 0)
             C[single] = np.eye(T.shape[1])
-            tolerance = rank_tolerance(statistics)
+            tolerance = get_rank_tolerance(statistics)
             for k in range(len(C)):
                 if whitener(C[k], tolerance).shape[1] < T.shape[1]:
                     C[k] = (1 - AUTO_SHRINKAGE) * C[k] + AUTO_SHRINKAGE * np.eye(T.shape[1])
             return T, C
-        T, image = total_range(statistics, standardize=True)
+        T, image = find_total_range(statistics, standardize=True)
         C = pool_covariances(image, self.pooling, self.ddof)
         # total_range scaled the features to unit variance, so the identity of the transformed
         # space has the diagonal of T'T in these coordinates.
@@ -285,7 +285,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
         check_is_fitted(self)
         points = self._queries(X)
         squares = np.empty((len(points), len(self.classes_)))
-        for block in row_blocks(len(points), 32 * points.shape[1], at_most=4096):
+        for block in split_rows(len(points), 32 * points.shape[1], max_rows=4096):
             for k, (mean, factor) in enumerate(zip(self.means_, self._factors, strict=True)):
                 white = (points[block] - mean) @ factor
                 squares[block, k] = np.einsum("ij,ij->i", white, white)
@@ -304,7 +304,7 @@ def pool_covariances(statistics: ClassStatistics, pooling: float, ddof: float = 
     not subtracted.
     """
     total = statistics.within_scatter()
-    mass = divisors(statistics.weights, statistics.counts, ddof)
+    mass = compute_divisors(statistics.weights, statistics.counts, ddof)
     stack = np.zeros((statistics.n_classes, *total.shape))
     for k, label in enumerate(statistics.classes.tolist()):
         divisor = (1 - pooling) * mass[k] + pooling * mass.sum()
@@ -320,7 +320,7 @@ def _compute_inverse_roots(
     roots = np.empty_like(covariances)
     log_dets = np.empty(len(covariances))
     for k, covariance in enumerate(covariances):
-        R = whitener(covariance, rank_tolerance(statistics))
+        R = whitener(covariance, get_rank_tolerance(statistics))
         if R.shape[1] < len(covariance):
             label = statistics.classes.tolist()[k]
             raise ValueError(

@@ -19,8 +19,8 @@ from nearfar.base.mapping import A_LEARNER
 from nearfar.neighbors.pair_cuts import find_cuts
 from nearfar.neighbors.pair_distances import compute_learned_distances
 from nearfar.parameters import boolean, check_parameter, none, one_of, real
-from nearfar.state import Sizes, State, Word, agrees, check_state, number
-from nearfar.summaries.index_checks import check_signs, finite_points
+from nearfar.state import Condition, Sizes, State, check_state, matches_size, number
+from nearfar.summaries.index_checks import check_points, check_signs
 from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Supervision, Triplets
 
 Strategy = Literal["accuracy", "f_beta", "max_tpr", "max_tnr"]
@@ -32,7 +32,7 @@ def _accepts_features(learner: Any, sizes: Sizes) -> bool:
         return True
     n_features = check_state(learner).get("p")
     return hasattr(type(learner), "transform") and (
-        n_features is None or agrees(n_features, "p", sizes)
+        n_features is None or matches_size(n_features, "p", sizes)
     )
 
 
@@ -124,7 +124,7 @@ class PairClassifier(ClassifierMixin, Estimator):
     )
     state = State(
         {
-            "estimator_": Word(_accepts_features, "a learner of p features, or None"),
+            "estimator_": Condition(_accepts_features, "a learner of p features, or None"),
             "threshold_": number(),
         },
         fitted="threshold_",
@@ -328,7 +328,7 @@ class PairClassifier(ClassifierMixin, Estimator):
                 "shape (n_pairs, 2, n_features)."
             )
         try:
-            points = finite_points(pairs, "pairs", 2)
+            points = check_points(pairs, "pairs", 2)
         except ValueError as error:
             raise (
                 error if "pairs" in str(error) else ValueError(f"pairs: {error}")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from nearfar.arrays import Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 
 
 def compute_learned_distances(learner: Any, pairs: NDArray[Any]) -> Vector:
@@ -30,7 +30,7 @@ def compute_learned_distances(learner: Any, pairs: NDArray[Any]) -> Vector:
     if hasattr(learner, "pair_distance"):
         return np.asarray(learner.pair_distance(pairs))
     distances = np.empty(len(pairs))
-    for block in row_blocks(len(pairs), 64 * pairs.shape[2]):
+    for block in split_rows(len(pairs), 64 * pairs.shape[2]):
         mapped = pairs[block] if learner is None else _map_pairs(learner, pairs[block])
         differences = mapped[:, 0].astype(np.float64) - mapped[:, 1]
         distances[block] = np.linalg.norm(differences, axis=1)

@@ -40,7 +40,7 @@ from typing import Any, BinaryIO
 import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.notices import warn
 from nearfar.persistence.archive import (
     FORMAT,
@@ -66,7 +66,7 @@ from nearfar.persistence.model import (
 from nearfar.persistence.schema import PROTOCOL, check_schema, compact_node
 from nearfar.persistence.types import HINT, Types, collect_types, get_full_name
 
-__all__ = ["ModelFileError", "check_savable", "describe", "load", "save"]
+__all__ = ["ModelFileError", "check_savable", "describe", "import_optional", "load", "save"]
 
 _NOT_RESTORED = "the model cannot be saved because loading the file does not restore it"
 
@@ -126,7 +126,7 @@ def save(
     >>> bool((loaded.predict(X) == model.predict(X)).all())
     True
     """
-    skops = require("skops.io", "app")
+    skops = import_optional("skops.io", "app")
     types = collect_types(trusted)
     target = Path(path)
     _check_target(target, force)
@@ -215,7 +215,7 @@ def load(
     ...
     nearfar.persistence.ModelFileError: ...model.nf: not a nearfar model file, or cut short.
     """
-    require("skops.io", "app")
+    import_optional("skops.io", "app")
     types = collect_types(trusted)
     with convert_errors(path):
         model, notice = _load(Path(path), types, max_bytes)
@@ -366,7 +366,7 @@ def _write_archive(
 
 def _load(path: Path, types: Types, max_bytes: int) -> tuple[Any, str | None]:
     """Return the model, and the text of a warning or None."""
-    skops = require("skops.io", "app")
+    skops = import_optional("skops.io", "app")
     with open_file(path, max_bytes) as file:
         # Read the file only once: it could change between the checks and the loading.
         data = file.read(min(max_bytes, MAX_BYTES))

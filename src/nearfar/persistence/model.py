@@ -30,7 +30,7 @@ from nearfar.persistence.types import (
     get_full_name,
     get_listed_types,
 )
-from nearfar.state import check_state, n_training_rows, need
+from nearfar.state import check_state, check_that, count_stored_rows
 
 # Maximum absolute value of n_jobs in a file, so that a file cannot start thousands of threads.
 _MAX_JOBS = 256
@@ -150,7 +150,7 @@ def count_training_rows(components: list[tuple[str, Any]]) -> dict[str, int]:
     """Return the number of stored training rows, by the place of the component that stores them."""
     rows = {}
     for place, component in components:
-        n = n_training_rows(component)
+        n = count_stored_rows(component)
         stores_instances = (
             isinstance(component, Learner) and component.learner_tags.reads == "instances"
         )
@@ -200,17 +200,17 @@ def _check_estimator(component: BaseEstimator) -> None:
     state, kind = vars(component), type(component)
     if kind in get_listed_types().values():
         hidden = [name for name in state if hasattr(kind, name)]
-        need(not hidden, f"an attribute must not hide {hidden} of {kind.__name__}.")
+        check_that(not hidden, f"an attribute must not hide {hidden} of {kind.__name__}.")
     component.get_params(deep=False)  # Raises if a parameter is missing.
     if isinstance(component, Estimator):
         component._check_parameters()
     jobs, n = state.get("n_jobs"), state.get("n_features_in_")
-    need(
+    check_that(
         jobs is None or (type(jobs) in (int, np.int64) and abs(jobs) <= _MAX_JOBS),
         f"n_jobs must be None or an integer from -{_MAX_JOBS} to {_MAX_JOBS}; got "
         f"{format_value(jobs)}.",
     )
-    need(
+    check_that(
         n is None or (type(n) is int and 0 <= n < 2**31),
         f"n_features_in_ must be a nonnegative integer; got {format_value(n)}.",
     )

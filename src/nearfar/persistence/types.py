@@ -33,21 +33,21 @@ from sklearn.preprocessing import (
 from nearfar.base import Estimator
 from nearfar.base.registry import public_classes
 from nearfar.state import (
+    Condition,
     Sizes,
     State,
-    Word,
-    agrees,
-    check_words,
+    check_conditions,
+    check_that,
     choice,
     flag,
     floats,
+    get_state,
     indices,
-    need,
+    integer_value,
+    matches_size,
     none_or,
     object_of,
     optional,
-    state_of,
-    whole,
 )
 
 #: Dict of classes by their names in files.
@@ -95,11 +95,11 @@ HINT = (
 @cache
 def get_listed_types() -> Types:
     """Return the types that a file may contain without an entry in ``trusted``."""
-    types = {f"nearfar.{name}": kind for name, kind in public_classes().items() if state_of(kind)}
+    types = {f"nearfar.{name}": kind for name, kind in public_classes().items() if get_state(kind)}
     pending = list(types.values())
     while pending:
-        state = state_of(pending.pop()) or State()
-        for kind in chain.from_iterable(condition.types for condition in state.words.values()):
+        state = get_state(pending.pop()) or State()
+        for kind in chain.from_iterable(condition.types for condition in state.conditions.values()):
             # A declaration may name a base class of estimators. Files contain concrete classes.
             if kind not in types.values() and not issubclass(kind, Estimator):
                 types[get_full_name(kind)] = kind
@@ -163,23 +163,23 @@ def _check_one_hot(component: OneHotEncoder) -> None:
     _check_encoder(component)
     categories, widths = state["categories_"], state.get("_n_features_outs")
     drops, has_infrequent = state.get("_drop_idx_after_grouping"), state.get("_infrequent_enabled")
-    need(
+    check_that(
         isinstance(categories, list) and isinstance(widths, list),
         "categories_ and _n_features_outs must be lists.",
     )
     assert isinstance(widths, list)
     n = len(categories)
-    need(
+    check_that(
         len(widths) == n == state.get("n_features_in_", n),
         "categories_ and _n_features_outs must have one entry per feature.",
     )
     is_valid = isinstance(drops, np.ndarray) and drops.shape == (n,)
-    need(
+    check_that(
         drops is None or is_valid,
         "_drop_idx_after_grouping must be None or an array with one entry per feature.",
     )
     for i, (names, width) in enumerate(zip(categories, widths, strict=True)):
-        need(_is_ordered(names), "categories_ must be in ascending order.")
+        check_that(_is_ordered(names), "categories_ must be in ascending order.")
         codes = np.arange(len(names))
         if has_infrequent:
             rare, mappings = (
@@ -194,14 +194,14 @@ def _check_one_hot(component: OneHotEncoder) -> None:
             codes = codes[codes != drops[i]]
             codes = codes - (codes > drops[i])
         category_numbers = np.unique(codes)
-        need(
+        check_that(
             category_numbers.dtype.kind == "i" and type(width) is int,
             "the numbers of categories must be integers.",
         )
         is_valid_range = category_numbers.size == width and (
             not width or (category_numbers[0] == 0 and category_numbers[-1] == width - 1)
         )
-        need(is_valid_range, "the numbers of categories must be 0 to _n_features_outs - 1.")
+        check_that(is_valid_range, "the numbers of categories must be 0 to _n_features_outs - 1.")
 
 
 def _check_encoder(component: OneHotEncoder | OrdinalEncoder) -> None:
@@ -210,44 +210,44 @@ def _check_encoder(component: OneHotEncoder | OrdinalEncoder) -> None:
     categories, has_infrequent = state.get("categories_"), state.get("_infrequent_enabled")
     if "categories_" not in state:
         return
-    need(isinstance(categories, list), "categories_ must be a list.")
+    check_that(isinstance(categories, list), "categories_ must be a list.")
     assert isinstance(categories, list)
     n = len(categories)
-    need(n == state.get("n_features_in_", n), "categories_ must have one entry per feature.")
+    check_that(n == state.get("n_features_in_", n), "categories_ must have one entry per feature.")
     for names in categories:
-        need(
+        check_that(
             isinstance(names, np.ndarray) and names.ndim == 1,
             "categories_ must contain one-dimensional arrays.",
         )
-    need(type(has_infrequent) is bool, "_infrequent_enabled must be True or False.")
+    check_that(type(has_infrequent) is bool, "_infrequent_enabled must be True or False.")
     for name in ("_infrequent_indices", "_default_to_infrequent_mappings"):
         lists = state.get(name)
         is_valid = isinstance(lists, list) and len(lists) == n
-        need(
+        check_that(
             is_valid if has_infrequent else name not in state or is_valid,
             f"{name} must be a list with one entry per feature.",
         )
-    need(isinstance(component.handle_unknown, str), "handle_unknown must be a string.")
+    check_that(isinstance(component.handle_unknown, str), "handle_unknown must be a string.")
     is_numeric = (
         isinstance(component.dtype, type | np.dtype) and np.dtype(component.dtype).kind in "fiu"
     )
-    need(is_numeric, "dtype must be a numeric type.")
+    check_that(is_numeric, "dtype must be a numeric type.")
 
 
 def _check_ordinal(component: OrdinalEncoder) -> None:
     _check_encoder(component)
     state = vars(component)
     n = len(state.get("categories_", ()))
-    need(
+    check_that(
         all(len(names) for names in state.get("categories_", ())),
         "each feature must have at least one category.",
     )
     missing_indices = state.get("_missing_indices", {})
-    need(isinstance(missing_indices, dict), "_missing_indices must be a dict.")
+    check_that(isinstance(missing_indices, dict), "_missing_indices must be a dict.")
     for feature, category in missing_indices.items():
         is_valid = type(feature) is int and isinstance(category, int | np.integer)
-        need(is_valid and 0 <= feature < n, "_missing_indices must map features to integers.")
-        need(
+        check_that(is_valid and 0 <= feature < n, "_missing_indices must map features to integers.")
+        check_that(
             0 <= category < len(state["categories_"][feature]),
             "_missing_indices must be below the number of categories.",
         )
@@ -256,40 +256,40 @@ def _check_ordinal(component: OrdinalEncoder) -> None:
 def _check_columns(component: ColumnTransformer) -> None:
     state = vars(component)
     weights = state.get("transformer_weights")
-    need(weights is None or isinstance(weights, dict), "transformer_weights must be a dict.")
+    check_that(weights is None or isinstance(weights, dict), "transformer_weights must be a dict.")
     if "transformers_" not in state:
         return
     fitted = state["transformers_"]
-    need(isinstance(fitted, list), "transformers_ must be a list.")
+    check_that(isinstance(fitted, list), "transformers_ must be a list.")
     has_sparse = False
     for entry in fitted:
-        need(
+        check_that(
             type(entry) is tuple and len(entry) == 3 and type(entry[0]) is str,
             "transformers_ must contain tuples of name, transformer and columns.",
         )
         is_keyword = isinstance(entry[1], str) and entry[1] in ("drop", "passthrough")
-        need(
+        check_that(
             is_keyword or hasattr(entry[1], "transform"),
             f"the transformer {entry[0]!r:.60} has no transform method.",
         )
         last = entry[1].steps[-1][1] if isinstance(entry[1], Pipeline) else entry[1]
         has_sparse |= isinstance(last, OneHotEncoder) and last.sparse_output is True
     is_sparse = state.get("sparse_output_")
-    need(
+    check_that(
         type(is_sparse) is bool and (has_sparse or not is_sparse),
         "sparse_output_ must be False, or True with a sparse transformer.",
     )
     inputs, n = state.get("_transformer_to_input_indices"), state.get("n_features_in_")
-    need(isinstance(inputs, dict), "_transformer_to_input_indices must be a dict.")
+    check_that(isinstance(inputs, dict), "_transformer_to_input_indices must be a dict.")
     assert isinstance(inputs, dict)
     for entry in fitted:
         columns = inputs.get(entry[0])
-        need(
+        check_that(
             isinstance(columns, list) and type(n) is int,
             f"the columns of the transformer {entry[0]!r:.60} are missing.",
         )
         assert isinstance(columns, list) and n is not None
-        need(
+        check_that(
             all(type(k) is int and 0 <= k < n for k in columns),
             "column numbers must be below n_features_in_.",
         )
@@ -310,17 +310,19 @@ def _is_ordered(names: NDArray[Any]) -> bool:
 
 def _check_pipeline(component: Pipeline) -> None:
     # scikit-learn reads a cache folder with pickle, so a file must not name one.
-    need(component.memory is None, "memory must be None: a file cannot name a cache folder.")
+    check_that(component.memory is None, "memory must be None: a file cannot name a cache folder.")
     steps = component.steps
-    need(isinstance(steps, list) and len(steps) > 0, "steps must be a list that is not empty.")
+    check_that(
+        isinstance(steps, list) and len(steps) > 0, "steps must be a list that is not empty."
+    )
     for step in steps:
-        need(
+        check_that(
             type(step) is tuple and len(step) == 2 and type(step[0]) is str,
             "steps must contain tuples of name and estimator.",
         )
     for name, step in steps[:-1]:
         is_passthrough = step is None or (isinstance(step, str) and step == "passthrough")
-        need(
+        check_that(
             is_passthrough or hasattr(step, "transform"),
             f"the step {name!r:.60} has no transform method.",
         )
@@ -330,27 +332,29 @@ def _check_function(component: FunctionTransformer) -> None:
     is_empty = (
         component.func is None and component.inverse_func is None and component.kw_args is None
     )
-    need(is_empty, "a FunctionTransformer in a file must not have func, inverse_func or kw_args.")
+    check_that(
+        is_empty, "a FunctionTransformer in a file must not have func, inverse_func or kw_args."
+    )
 
 
 def _check_random(component: np.random.RandomState) -> None:
     state: Any = component.get_state(legacy=False)
     # NumPy reads its table of 624 numbers at this position without a bounds check.
     is_valid = state["bit_generator"] == "MT19937" and 0 <= state["state"]["pos"] <= 624
-    need(is_valid, "the state of a RandomState is invalid. Use an integer as random_state.")
+    check_that(is_valid, "the state of a RandomState is invalid. Use an integer as random_state.")
 
 
 _OPTIONAL_FLOATS = none_or(floats("p"))
-_ONE_PER_FEATURE = Word(
+_ONE_PER_FEATURE = Condition(
     lambda value, sizes: (
-        isinstance(value, np.ndarray) and value.ndim == 1 and agrees(len(value), "p", sizes)
+        isinstance(value, np.ndarray) and value.ndim == 1 and matches_size(len(value), "p", sizes)
     ),
     "an array with one value per feature",
 )
-_DTYPE = Word(lambda value, _: isinstance(value, np.dtype), "a NumPy dtype")
+_DTYPE = Condition(lambda value, _: isinstance(value, np.dtype), "a NumPy dtype")
 #: Conditions on fitted scikit-learn estimators: the attribute that shows whether the estimator is
 #: fitted, and the condition for each attribute.
-_SKLEARN_STATES: dict[type, tuple[str, dict[str, Word]]] = {
+_SKLEARN_STATES: dict[type, tuple[str, dict[str, Condition]]] = {
     StandardScaler: (
         "scale_",
         {
@@ -391,7 +395,7 @@ _SKLEARN_STATES: dict[type, tuple[str, dict[str, Word]]] = {
     MissingIndicator: (
         "features_",
         {
-            "_n_features": whole("p"),
+            "_n_features": integer_value("p"),
             "features_": indices("missing", below="p"),
             "features": choice("missing-only", "all"),
         },
@@ -412,26 +416,26 @@ def check_sklearn_state(component: Any) -> None:
         sizes = Sizes()
         if type(attributes.get("n_features_in_")) is int:
             sizes["p"] = attributes["n_features_in_"]
-        check_words(attributes, _SKLEARN_STATES[kind][1], sizes)
+        check_conditions(attributes, _SKLEARN_STATES[kind][1], sizes)
         for parameter, name in _REQUIRED_IF_TRUE.get(kind, {}).items():
-            need(
+            check_that(
                 not attributes.get(parameter) or attributes.get(name) is not None,
                 f"{parameter} is true, but {name} is None or missing.",
             )
     output = attributes.get("_sklearn_output_config")
-    need(
+    check_that(
         "_sklearn_output_config" not in attributes or isinstance(output, dict),
         "_sklearn_output_config must be a dict.",
     )
     names = attributes.get("feature_names_in_")
     if "feature_names_in_" in attributes:
         is_valid = isinstance(names, np.ndarray) and names.ndim == 1 and names.dtype.kind in "OU"
-        need(is_valid, "feature_names_in_ must be an array of names.")
-        need(
+        check_that(is_valid, "feature_names_in_ must be an array of names.")
+        check_that(
             len(names) == attributes.get("n_features_in_", len(names)),
             "feature_names_in_ must have one entry per feature.",
         )
-        need(
+        check_that(
             all(isinstance(name, str) for name in names.tolist()),
             "feature_names_in_ must contain strings.",
         )

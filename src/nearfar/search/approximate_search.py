@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import blas_threads, map_in_order, row_blocks
+from nearfar.blocks import count_blas_threads, map_in_order, split_rows
 from nearfar.search.candidates import SPARE, check_n_neighbors, rank_candidates, remove_self
 from nearfar.search.exact_search import kneighbors
 from nearfar.search.faiss_search import set_faiss_threads
@@ -89,8 +89,8 @@ def approximate_kneighbors(
                 X, X[incomplete], n_neighbors=n_requested, n_threads=1
             )
 
-    blocks = row_blocks(n, 64 * n_candidates, at_most=1024)
-    for _ in map_in_order(process_block, blocks, blas_threads()):
+    blocks = split_rows(n, 64 * n_candidates, max_rows=1024)
+    for _ in map_in_order(process_block, blocks, count_blas_threads()):
         pass
     return *remove_self(distances, indices), recall
 
@@ -134,5 +134,5 @@ def _build_graph(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
 
 def _add_rows(index: Any, rows: PlacedRows) -> None:
     n, p = rows.X.shape
-    for block in row_blocks(n, 4 * p, at_most=1 << 16):
+    for block in split_rows(n, 4 * p, max_rows=1 << 16):
         index.add(rows.block(block, _FLOAT32))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 
 # Number of candidates beyond the k-th. The farthest shows whether the cut at k is safe.
 SPARE = 8
@@ -42,7 +42,7 @@ def rank_candidates(X: Floats, Q: Floats, candidates: Indices) -> tuple[Matrix, 
     distances = np.empty(indices.shape)
     n_candidates, p = indices.shape[1], X.shape[1]
     block_size = max(1, _MAX_ENTRIES_PER_BLOCK // max(1, n_candidates * p))
-    for block in row_blocks(len(Q), 16 * n_candidates * p, at_most=block_size):
+    for block in split_rows(len(Q), 16 * n_candidates * p, max_rows=block_size):
         difference = np.subtract(X[indices[block]], Q[block][:, None], dtype=np.float64)
         distances[block] = _compute_lengths(difference.reshape(-1, p)).reshape(-1, n_candidates)
     order = np.argsort(distances, axis=1, kind="stable")
@@ -53,7 +53,7 @@ def compute_pair_distances(X: Floats, Q: Floats, columns: Indices, rows: Indices
     """Return ``||X[columns[m]] - Q[rows[m]]||`` for each pair ``m``, from float64 differences."""
     p = X.shape[1]
     distances = np.empty(len(rows))
-    for pairs in row_blocks(len(rows), 24 * p, at_most=max(1, _MAX_ENTRIES_PER_BLOCK // p)):
+    for pairs in split_rows(len(rows), 24 * p, max_rows=max(1, _MAX_ENTRIES_PER_BLOCK // p)):
         difference = np.subtract(X[columns[pairs]], Q[rows[pairs]], dtype=np.float64)
         distances[pairs] = _compute_lengths(difference)
     return distances
@@ -180,7 +180,7 @@ def find_identical_rows(X: Floats) -> tuple[Indices, Mask]:
     hashes = np.empty(len(X), np.uint64)
     weights = np.random.default_rng(0).integers(2**64, size=X.shape[1], dtype=np.uint64)
     size = max(1, _MAX_ENTRIES_PER_BLOCK // X.shape[1])
-    for block in row_blocks(len(X), 16 * X.shape[1], at_most=size):
+    for block in split_rows(len(X), 16 * X.shape[1], max_rows=size):
         bits = _view_as_bits(X[block]).astype(np.uint64)
         # The trailing bits of most floats are zero, and multiplication would keep them zero.
         bits ^= bits >> np.uint64(8 * X.itemsize // 2)
@@ -189,7 +189,7 @@ def find_identical_rows(X: Floats) -> tuple[Indices, Mask]:
     starts = np.ones(len(X), bool)
     starts[1:] = hashes[order[1:]] != hashes[order[:-1]]
     same_hash = np.flatnonzero(~starts)
-    for block in row_blocks(len(same_hash), 16 * X.shape[1], at_most=size):
+    for block in split_rows(len(same_hash), 16 * X.shape[1], max_rows=size):
         positions = same_hash[block]
         starts[positions] = (
             _view_as_bits(X[order[positions]]) != _view_as_bits(X[order[positions - 1]])

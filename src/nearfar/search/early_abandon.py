@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.search.block_search import choose_block_size, find_nearest_by_blocks
 from nearfar.search.candidates import (
     SPARE,
@@ -96,8 +96,8 @@ def _find_nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[
     leading_queries = (queries[:, :n_leading] / scale).astype(np.float32)
     placed_points, placed_queries = place_rows(leading, leading_queries)
     radius = np.empty(len(Q))
-    for block in row_blocks(
-        len(Q), 24 * choose_block_size(len(X), n_leading, _FLOAT32), at_most=2048
+    for block in split_rows(
+        len(Q), 24 * choose_block_size(len(X), n_leading, _FLOAT32), max_rows=2048
     ):
         n_candidates = min(k + SPARE, len(X))
         _, candidates = find_nearest_by_blocks(
@@ -114,7 +114,7 @@ def _find_nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[
     # (-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2, so one matrix product suffices.
     row_factor = np.column_stack([leading, compute_squared_norms(leading).astype(np.float32)]).T
     # A block of about 2 million sums stays in the cache.
-    for block in row_blocks(len(Q), 24 * len(X), at_most=max(16, 2**21 // len(X))):
+    for block in split_rows(len(Q), 24 * len(X), max_rows=max(16, 2**21 // len(X))):
         query_factor = np.column_stack(
             [-2 * leading_queries[block], np.ones(len(leading_queries[block]), np.float32)]
         )

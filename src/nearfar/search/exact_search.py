@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.neighbors import KDTree
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import blas_threads, map_in_order, one_blas_thread, row_blocks
+from nearfar.blocks import count_blas_threads, map_in_order, split_rows, use_one_blas_thread
 from nearfar.search.block_search import (
     BlockProducts,
     bound_kth_smallest,
@@ -132,7 +132,7 @@ def kneighbors(
     check_n_neighbors(n_neighbors, len(X), excludes_self=queries is None)
     X = np.asarray(X)
     Q = X if queries is None else np.asarray(queries)
-    threads = blas_threads() if n_threads is None else n_threads
+    threads = count_blas_threads() if n_threads is None else n_threads
     if search == "auto":
         search = choose_search(
             *X.shape, n_queries=len(Q), n_neighbors=n_neighbors, n_threads=threads
@@ -310,7 +310,7 @@ def _find_nearest_of_few(
     with _choose_threads(len(indices) * n * p, n_threads) as threads:
         size = -(-len(indices) // threads)
         size = max(1, min(_MAX_DISTANCES_PER_BLOCK // n, size))
-        blocks = row_blocks(len(indices), threads * (14 * n + 12 * p), at_most=size)
+        blocks = split_rows(len(indices), threads * (14 * n + 12 * p), max_rows=size)
         return np.concatenate([np.zeros(0, np.intp), *map_in_order(process_block, blocks, threads)])
 
 
@@ -363,7 +363,9 @@ def _split_queries(
         block_size * (size + 1) + (96 + 5 * n_candidates) * (size + 8) + p * (size + 8)
     )
     block = next(
-        row_blocks(len(query_ids), 3 * n_threads * bytes_per_query, at_most=_MAX_QUERIES_PER_BLOCK),
+        split_rows(
+            len(query_ids), 3 * n_threads * bytes_per_query, max_rows=_MAX_QUERIES_PER_BLOCK
+        ),
         None,
     )
     if block is None:
@@ -376,7 +378,7 @@ def _split_queries(
 def _choose_threads(flops: float, n_threads: int) -> Iterator[int]:
     """Yield the number of threads to use. Small problems use one thread, also in BLAS."""
     if flops < _MIN_THREAD_FLOPS:
-        with one_blas_thread():
+        with use_one_blas_thread():
             yield 1
     else:
         yield n_threads
@@ -415,7 +417,7 @@ def find_pairs_within(
     default, products are computed in float32 unless rounding would leave many pairs in doubt.
     """
     n, p = X.shape
-    n_threads = blas_threads() if n_threads is None else n_threads
+    n_threads = count_blas_threads() if n_threads is None else n_threads
     rows, queries = place_rows(X, Q, n_threads)
     lengths = radius / rows.scale
     if dtype is None:
@@ -454,7 +456,7 @@ def find_pairs_within(
         return [(block, row[order], column[order], distances[order])]
 
     bytes_per_query = 48 * choose_block_size(n, p, dtype) + 16 * p
-    blocks = row_blocks(len(Q), n_threads * bytes_per_query, at_most=_MAX_RADIUS_QUERIES)
+    blocks = split_rows(len(Q), n_threads * bytes_per_query, max_rows=_MAX_RADIUS_QUERIES)
     with _choose_threads(len(Q) * n * p, n_threads) as threads:
         for results in map_in_order(search_block, blocks, threads):
             yield from results

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Vector
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.search.placed_rows import PlacedRows
 
 # Maximum number of bytes per block of rows that have to be converted first.
@@ -20,7 +20,7 @@ _MAX_BYTES_PER_BLOCK = 2**23
 @contextmanager
 def set_faiss_threads(n_threads: int) -> Iterator[Any]:
     """Yield the module faiss, set to ``n_threads`` in the calling thread inside the context."""
-    faiss = require("faiss", "ann")
+    faiss = import_optional("faiss", "ann")
     previous = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(n_threads)
     try:

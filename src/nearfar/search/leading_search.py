@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import sgemm
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
-from nearfar.blocks import map_in_order, row_blocks
+from nearfar.blocks import map_in_order, split_rows
 from nearfar.search.block_search import bound_kth_smallest
 from nearfar.search.candidates import (
     check_n_neighbors,
@@ -75,7 +75,7 @@ def find_leading_neighbors(
             neighbors.append(select_first_pairs(query, columns, distances, counts, n_neighbors)[1])
         return neighbors
 
-    blocks = row_blocks(len(query_ids), 24 * len(X), at_most=_MAX_QUERIES_PER_BLOCK)
+    blocks = split_rows(len(query_ids), 24 * len(X), max_rows=_MAX_QUERIES_PER_BLOCK)
     results = zip(*map_in_order(process_block, blocks, n_threads), strict=True)
     return [np.concatenate(blocks_of_number) for blocks_of_number in results]
 

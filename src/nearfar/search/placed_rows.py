@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
-from nearfar.blocks import map_in_order, row_blocks
+from nearfar.blocks import map_in_order, split_rows
 from nearfar.search.candidates import compute_center, compute_squared_norms, compute_upper_median
 
 # Maximum number of entries per block of squared norms, so that the block stays in the cache.
@@ -108,7 +108,7 @@ def _compute_squares(X: Floats, center: Vector | None, n_threads: int) -> Vector
             return compute_squared_norms(np.subtract(X[block], shift, dtype=np.float64))
 
     size = max(1, _MAX_ENTRIES_PER_BLOCK // max(1, X.shape[1]))
-    blocks = row_blocks(len(X), 8 * X.shape[1], at_most=size)
+    blocks = split_rows(len(X), 8 * X.shape[1], max_rows=size)
     if len(X) <= size:
         return compute_block(slice(None))
     return np.concatenate([*map_in_order(compute_block, blocks, n_threads)])

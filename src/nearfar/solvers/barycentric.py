@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearfar.arrays import Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 
 
 def compute_barycentric_weights(
@@ -36,7 +36,7 @@ def compute_barycentric_weights(
     """
     m, k = neighbors.shape
     weights = np.empty((m, k))
-    for block in row_blocks(m, 8 * k * (2 * points.shape[1] + 3 * k), at_most=2048):
+    for block in split_rows(m, 8 * k * (2 * points.shape[1] + 3 * k), max_rows=2048):
         G = compute_local_grams(points, queries[block], neighbors[block])
         size = np.trace(G, axis1=1, axis2=2)
         # Divide by the trace, so that data in tiny units do not underflow.
@@ -68,7 +68,7 @@ def compute_interpolating_weights(
     """
     m, k = neighbors.shape
     weights = np.empty((m, k))
-    for block in row_blocks(m, 8 * k * (2 * points.shape[1] + 3 * k), at_most=2048):
+    for block in split_rows(m, 8 * k * (2 * points.shape[1] + 3 * k), max_rows=2048):
         G = compute_local_grams(points, queries[block], neighbors[block])
         lengths = np.sqrt(np.einsum("ijj->ij", G))
         # With w_j = u_j / d_j, G becomes a matrix of cosines, and only relative lengths matter.

@@ -9,8 +9,8 @@ from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
-from nearfar.blocks import row_blocks
-from nearfar.state import Sizes, State, choice, floats, indices, need, number, whole
+from nearfar.blocks import split_rows
+from nearfar.state import Sizes, State, check_that, choice, floats, indices, integer_value, number
 
 # Length of a step towards the decision boundary, relative to the step that would reach the zero of
 # a linear function. Steps that overshoot cross the boundary.
@@ -60,7 +60,7 @@ class KernelMachine:
         {
             "kernel": choice("rbf", "linear", "poly"),
             "gamma": number(0, open_low=True),
-            "degree": whole(low=1),
+            "degree": integer_value(low=1),
             "coef0": number(),
             "vectors": floats("m", "p"),
             "support": indices("m"),
@@ -85,9 +85,9 @@ class KernelMachine:
         self.coefficients, self.intercept, self.C = coefficients, intercept, C
 
     def _check_state(self, sizes: Sizes) -> None:
-        need(sizes["m"] > 0, "vectors must not be empty.")
+        check_that(sizes["m"] > 0, "vectors must not be empty.")
         finite = np.isfinite(self.vectors).all() and np.isfinite(self.coefficients).all()
-        need(finite, "vectors and coefficients must be finite.")
+        check_that(finite, "vectors and coefficients must be finite.")
 
     @classmethod
     def fit(cls, rows: Matrix, positive: Mask, C: float, kernel: Kernel) -> KernelMachine:
@@ -163,7 +163,7 @@ class _Function:
     def values(self, X: Matrix) -> Vector:
         machine = self.machine
         result = np.empty(len(X))
-        for block in row_blocks(len(X), 24 * len(machine.vectors)):
+        for block in split_rows(len(X), 24 * len(machine.vectors)):
             K = self._evaluate_kernel(X[block])
             result[block] = K @ machine.coefficients + machine.intercept
         return result
@@ -283,7 +283,7 @@ def _find_nearest_opposite(
     """
     n = len(candidates)
     nearest, f_candidates = np.full(len(X), -1), np.full(n, np.nan)
-    for block in row_blocks(len(X), 24 * n):
+    for block in split_rows(len(X), 24 * n):
         distances, size = cdist(X[block], candidates), 0
         while size < n and (nearest[block] < 0).any():
             size = min(n, 8 * size or _N_FIRST_POINTS)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from nearfar.arrays import Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 
 # Factor by which the barrier parameter decreases in each round.
 _FALL = 0.2
@@ -44,7 +44,7 @@ def place_by_program(neighbors: Matrix, squared: Matrix) -> Matrix:
     """
     n, k, r = neighbors.shape
     coordinates = np.empty((n, r))
-    for block in row_blocks(n, 8 * (4 * k * (r + 1) + 4 * (r + 1) ** 2), at_most=4096):
+    for block in split_rows(n, 8 * (4 * k * (r + 1) + 4 * (r + 1) ** 2), max_rows=4096):
         coordinates[block] = _solve_program(neighbors[block], squared[block])
     return coordinates
 

@@ -22,7 +22,7 @@ from scipy.sparse import csgraph
 from scipy.sparse.linalg import splu
 
 from nearfar.arrays import Indices, Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 
 # Minimum number of nodes for elimination. Smaller graphs are fast with Dijkstra's algorithm.
 _MIN_NODES = 300
@@ -51,7 +51,7 @@ def compute_all_shortest_paths(lengths: sparse.csr_array) -> tuple[Matrix, Indic
     plan = _plan_elimination(lengths) if n >= _MIN_NODES else None
     if plan is None:
         paths = np.empty((n, n))
-        for block in row_blocks(n, 16 * n, at_most=512):
+        for block in split_rows(n, 16 * n, max_rows=512):
             sources = np.arange(block.start, block.stop)
             paths[block] = csgraph.dijkstra(lengths, directed=True, indices=sources)
         return paths, np.arange(n)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.blocks import map_in_order, row_blocks
+from nearfar.blocks import map_in_order, split_rows
 
 SoftObjective = Literal["sum", "log", "collapse", "regression"]
 Precision = Literal["single", "double"]
@@ -283,7 +283,7 @@ class _AllPairs:
     def iter_blocks(self, chunk: slice) -> Iterator[slice]:
         n = len(self.left_factor)
         max_rows = max(_MIN_BLOCK_ROWS, _BLOCK_ENTRIES // n)
-        for rows in row_blocks(chunk.stop - chunk.start, 8 * n, at_most=max_rows):
+        for rows in split_rows(chunk.stop - chunk.start, 8 * n, max_rows=max_rows):
             yield slice(chunk.start + rows.start, chunk.start + rows.stop)
 
     def add(self, rows: slice, sums: Matrix | None) -> float:
@@ -384,7 +384,7 @@ class _ListedPairs:
         k = self.neighbors.shape[1]
         per_row = max(1, k * self.points.shape[1])
         max_rows = max(1, 4 * _BLOCK_ENTRIES // per_row)
-        for rows in row_blocks(chunk.stop - chunk.start, 8 * per_row, at_most=max_rows):
+        for rows in split_rows(chunk.stop - chunk.start, 8 * per_row, max_rows=max_rows):
             yield slice(chunk.start + rows.start, chunk.start + rows.stop)
 
     def add(self, rows: slice, sums: Matrix | None) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.solvers.eigen import partial_eigh
 from nearfar.solvers.unfolding import Edges
 
@@ -56,7 +56,7 @@ class SpannedEdges(Edges):
     def moment(self, weights: Vector) -> Matrix:
         r"""Return the moment :math:`\sum_e w_e q_e q_e^T`, a Laplacian within the span."""
         total = np.zeros((self.n_points, self.n_points))
-        for block in row_blocks(len(self), 16 * self.n_points, at_most=4096):
+        for block in split_rows(len(self), 16 * self.n_points, max_rows=4096):
             q = self.rows[block]
             total += q.T @ (weights[block, None] * q)
         return (total + total.T) / 2
@@ -80,7 +80,7 @@ class DenseSystem:
         m, r = self.edges.n_points, self.r
         M = np.zeros((m * r, m * r))
         stretch = delta * (2 * np.sqrt(stiffness))[:, None]
-        for block in row_blocks(len(self.edges), 16 * m * r, at_most=4096):
+        for block in split_rows(len(self.edges), 16 * m * r, max_rows=4096):
             J = self.edges.rows[block, :, None] * stretch[block, None, :]
             J = J.reshape(-1, m * r)
             M += J.T @ J

@@ -34,7 +34,7 @@ import numpy as np
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.solvers.eigen import whitener
 from nearfar.solvers.symmetric_vectors import inverse as inverse_of
 from nearfar.solvers.symmetric_vectors import (
@@ -212,7 +212,7 @@ def _sum_moments(rows: Matrix) -> Matrix:
     r"""Return :math:`\sum_e a_e a_e^T` with :math:`a_e = svec(q_e q_e^T)`."""
     size = rows.shape[1] * (rows.shape[1] + 1) // 2
     total = np.zeros((size, size))
-    for block in row_blocks(len(rows), 16 * size, at_most=4096):
+    for block in split_rows(len(rows), 16 * size, max_rows=4096):
         a = svec_of_squares(rows[block])
         total += a.T @ a
     return total

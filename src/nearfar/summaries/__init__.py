@@ -1,1 +1,1 @@
-"""What a method needs to know of its data."""
+"""Summaries of data: class statistics, sets, Gaussians, neighbor graphs and supervision."""

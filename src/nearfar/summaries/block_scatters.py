@@ -9,23 +9,24 @@ from typing import Any
 import numpy as np
 
 from nearfar.arrays import Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.labels import encode_labels
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
-from nearfar.summaries.distributed import Blocks, block_array
+from nearfar.summaries.distributed import Blocks, read_block
 from nearfar.summaries.mode_statistics import ModeStatistics
 
 # Maximum size, in bytes, of a block that is centered and multiplied in cache.
-_AT_ONCE = 2**21
+_MAX_BLOCK_BYTES = 2**21
 
 
 class BlockScatters:
     """Implementation of :class:`~nearfar.summaries.mode_scatters.ModeScatters` for dask.
 
     The first reduction computes the class means and the mode scatters without a projection. Each
-    within scatter after a projection is another reduction, which computes the blocks again (use
-    ``X.persist()`` to keep them). Workers receive the factors, the mean and the projected class
-    means, and return one matrix of the size of the mode. float32 is multiplied in float64.
+    within scatter after a projection needs another reduction, which computes the blocks again. Use
+    ``X.persist()`` to keep the blocks in memory. Workers receive the factors, the mean and the
+    projected class means. Each block returns one matrix of the size of the mode. float32 is
+    multiplied in float64.
 
     Parameters
     ----------
@@ -41,7 +42,9 @@ class BlockScatters:
         self._blocks = Blocks(X, y, shape=shape)
         self._shape = shape
         #: Class means and mode scatters without a projection.
-        self.statistics = self._blocks.statistics(ModeStatistics(storage="modes", exact=True))
+        self.statistics = self._blocks.compute_statistics(
+            ModeStatistics(storage="modes", exact=True)
+        )
 
     @property
     def mean(self) -> Matrix:
@@ -59,22 +62,22 @@ class BlockScatters:
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
         """Return the scatter about the class means, with one reduction if there are factors."""
-        others = [None if k == mode else U for k, U in enumerate(factors or ())]
-        if all(U is None for U in others):
+        projections = [None if k == mode else U for k, U in enumerate(factors or ())]
+        if all(U is None for U in projections):
             return self.statistics.within_scatter(mode)
-        spread = project_stack(self.statistics.means - self.mean, others)
-        return self._blocks.reduced(
-            _within_of_block,
-            _sum,
+        class_means = project_stack(self.statistics.means - self.mean, projections)
+        return self._blocks.reduce_blocks(
+            _compute_within_scatter,
+            _add_matrices,
             shape=self._shape,
             mode=mode,
-            factors=others,
+            factors=projections,
             mean=self.mean,
-            spread=dict(zip(self.statistics.classes.tolist(), spread, strict=True)),
+            class_means=dict(zip(self.statistics.classes.tolist(), class_means, strict=True)),
         )
 
 
-def _within_of_block(
+def _compute_within_scatter(
     number: int,
     rows: Any,
     labels: Any,
@@ -84,25 +87,26 @@ def _within_of_block(
     mode: int,
     factors: list[Matrix | None],
     mean: Matrix,
-    spread: dict[Any, Matrix],
+    class_means: dict[Any, Matrix],
 ) -> Matrix:
-    """Return the scatter of one block about known class means. Runs on a worker."""
+    """Return the scatter of one block about the given class means. Runs on a worker."""
     total = np.zeros((shape[mode], shape[mode]))
     if not len(rows):
         return total
-    X = block_array(rows, shape)
+    X = read_block(rows, shape)
     classes, codes = encode_labels(np.zeros(len(X), int) if labels is None else labels)
-    centers = np.array([_of_class(spread, label, number) for label in classes.tolist()])
-    for block in row_blocks(len(X), 8 * mean.size, at_most=max(1, _AT_ONCE // (8 * mean.size))):
+    centers = np.array([_get_class_mean(class_means, label, number) for label in classes.tolist()])
+    n_rows = max(1, _MAX_BLOCK_BYTES // (8 * mean.size))
+    for block in split_rows(len(X), 8 * mean.size, max_rows=n_rows):
         # Subtract the class means after the projection, where they are small.
         T = project_stack(X[block] - mean, factors) - centers[codes[block]]
         total += mode_scatter(T, mode)
     return total
 
 
-def _of_class(spread: dict[Any, Matrix], label: Any, number: int) -> Matrix:
+def _get_class_mean(class_means: dict[Any, Matrix], label: Any, number: int) -> Matrix:
     try:
-        return spread[label]
+        return class_means[label]
     except KeyError as error:
         raise ValueError(
             f"Block {number} of X: the label {label!r} did not occur when the blocks were first "
@@ -111,5 +115,5 @@ def _of_class(spread: dict[Any, Matrix], label: Any, number: int) -> Matrix:
         ) from error
 
 
-def _sum(parts: list[Matrix]) -> Matrix:
-    return reduce(np.add, parts)
+def _add_matrices(matrices: list[Matrix]) -> Matrix:
+    return reduce(np.add, matrices)

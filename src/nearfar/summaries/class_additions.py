@@ -1,4 +1,4 @@
-"""Sums over more rows for class statistics: in which precision, in which tasks, or as rows."""
+"""Sums over new rows for class statistics: their precision, tasks and storage."""
 
 from __future__ import annotations
 
@@ -13,40 +13,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.blocks import blas_for, map_in_order
+from nearfar.blocks import limit_blas_for, map_in_order
 from nearfar.summaries.class_readings import ClassReadings
 from nearfar.summaries.row_moments import (
     Moments,
     Workspace,
-    by_class,
-    even_blocks,
-    lots,
-    moments_about,
-    of_all_classes,
-    pooled_moments,
-    threads_for,
+    balance_block_size,
+    choose_n_threads,
+    compute_moments,
+    compute_pooled_moments,
+    group_tasks,
+    split_by_class,
+    split_pooled,
 )
 
-_TASK_ROWS = 32_768
-_NARROW = 256
-# Blocks of a task at least, and of a class in a window: to begin either takes its time.
-_FEW, _DEEP = 2, 8
-# Variances of a batch, of those before it, up to which it is no surprise.
-_ALIKE = 4.0
+# Maximum number of rows of a task.
+_MAX_TASK_ROWS = 32_768
+# Maximum number of features of narrow rows, which are sorted by class window by window and are
+# multiplied with one BLAS thread.
+_MAX_NARROW_FEATURES = 256
+# Minimum number of blocks of a task, and number of blocks per class in a window. Starting a task or
+# a window takes time.
+_MIN_TASK_BLOCKS, _WINDOW_BLOCKS = 2, 8
+# Maximum ratio of the variances of a new batch to the variances of earlier rows for which products
+# in float32 are used.
+_MAX_VARIANCE_RATIO = 4.0
 
 
 class ClassAdditions(ClassReadings):
-    """What rows add to the moments of their classes."""
+    """Base class of class statistics that adds rows to the moments of their classes."""
 
-    #: The weight at which it was last asked whether float32 products would do, and the answer.
+    #: Total weight at the last test whether float32 products are accurate enough, and its result.
     _asked, _bears = 0.0, False
 
-    def _held_back(
+    def _sum_rows(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None, *, exact: bool
     ) -> tuple[Matrix, dict[int, Matrix]]:
-        """The sums of some rows, to be looked at before they are added."""
+        """Return the sums over rows, which the caller checks before it adds them."""
         firsts, seconds = np.zeros_like(self._firsts), dict[int, Matrix]()
-        for slots, (first, second) in self._moments(X, codes, root, exact=exact):
+        for slots, (first, second) in self._iterate_moments(X, codes, root, exact=exact):
             k = 0 if self.pooled else int(slots[0])
             firsts[slots] += first
             if k in seconds:
@@ -55,93 +60,104 @@ class ClassAdditions(ClassReadings):
                 seconds[k] = second
         return firsts, seconds
 
-    def _bears_float32(self) -> bool:
-        """Whether the scatter so far is larger, in all directions, than products are rounded.
+    def _allows_float32(self) -> bool:
+        """Return True if the scatter exceeds the rounding of float32 products in all directions.
 
-        More rows can only add to it. Asked again whenever the rows have doubled.
+        New rows can only increase the scatter. The test is repeated when the weight has doubled.
         """
         weight = float(self._weights.sum())
         if weight and weight >= 2 * self._asked:
             dense = all(second.dense is not None for second in self._seconds)
             self._asked = weight
-            self._bears = dense and self.exceeds_rounding(np.sqrt(self._squares()))
+            self._bears = dense and self.exceeds_rounding(np.sqrt(self._sum_squares()))
         return self._bears
 
-    def _squares(self) -> Matrix:
-        """Σ w (x-s)² over all classes; of dense sums only."""
+    def _sum_squares(self) -> Matrix:
+        """Return Σ w (x-s)² over all classes with dense sums."""
         dense = [(second, second.dense) for second in self._seconds]
-        return _sum(second.squares(sums) for second, sums in dense if sums is not None)
+        return _add_terms(second.get_squares(sums) for second, sums in dense if sums is not None)
 
-    def _is_like(self, seconds: dict[int, Matrix], n_rows: int) -> bool:
-        """Whether sums over new rows are of the size of those before."""
-        new = _sum(self._seconds[k].squares(sums) for k, sums in seconds.items())
-        before = self._squares() / (self._weights.sum() - n_rows)
-        return bool((new <= _ALIKE * n_rows * before).all())
+    def _is_typical(self, seconds: dict[int, Matrix], n_rows: int) -> bool:
+        """Return True if the sums over new rows are not much larger than those of earlier rows."""
+        new = _add_terms(self._seconds[k].get_squares(sums) for k, sums in seconds.items())
+        before = self._sum_squares() / (self._weights.sum() - n_rows)
+        return bool((new <= _MAX_VARIANCE_RATIO * n_rows * before).all())
 
-    def _moments(
+    def _iterate_moments(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None, *, exact: bool
     ) -> Iterator[tuple[NDArray[np.intp], Moments]]:
-        """Classes, and the sums of their rows, task by task; few rows are kept."""
+        """Yield classes and the sums of their rows per task. Rows of small classes are stored."""
         second = self._seconds[0]  # which all are like
-        block = even_blocks(len(X), second.block_rows(X))
+        block = balance_block_size(len(X), second.choose_block_rows(X))
         # Enough for some threads, whose number decides on none of the sums.
-        size = min(max(_FEW * block, -(-len(X) // 8)), _TASK_ROWS)
-        left = self._keep_few(X, codes, root)
-        together: list[list[tuple[int, NDArray[np.intp]]]] = []
-        if self.pooled and left.any():
+        size = min(max(_MIN_TASK_BLOCKS * block, -(-len(X) // 8)), _MAX_TASK_ROWS)
+        is_multiplied = self._keep_small_classes(X, codes, root)
+        task_groups: list[list[tuple[int, NDArray[np.intp]]]] = []
+        if self.pooled and is_multiplied.any():
             size = -(-size // block) * block
-            tasks = of_all_classes(codes, self.n_classes, block, size)
-            together = [[(-1, rows)] for rows in tasks]
-        elif left.any():
+            tasks = split_pooled(codes, self.n_classes, block, size)
+            task_groups = [[(-1, rows)] for rows in tasks]
+        elif is_multiplied.any():
             # Of wide rows each is long enough to be fetched alone.
-            window = _DEEP * block * int(left.sum()) if X.shape[1] <= _NARROW else len(X)
-            together = list(lots(by_class(codes, left, window, size), size))
-        how: dict[str, Any] = {"second": second, "exact": exact}
-        spaces = defaultdict[int, Workspace](Workspace)  # one for each thread
+            window = (
+                _WINDOW_BLOCKS * block * int(is_multiplied.sum())
+                if X.shape[1] <= _MAX_NARROW_FEATURES
+                else len(X)
+            )
+            task_groups = list(
+                group_tasks(split_by_class(codes, is_multiplied, window, size), size)
+            )
+        options: dict[str, Any] = {"second": second, "exact": exact}
+        workspaces = defaultdict[int, Workspace](Workspace)  # one for each thread
 
-        def moments(
+        def compute_group(
             tasks: list[tuple[int, NDArray[np.intp]]],
         ) -> list[tuple[NDArray[np.intp], Moments]]:
-            kept: Any = how | {"space": spaces[get_ident()]}
+            arguments: Any = options | {"space": workspaces[get_ident()]}
             return [
-                pooled_moments(X, rows, codes, self._shifts, root, size=block, **kept)
+                compute_pooled_moments(X, rows, codes, self._shifts, root, size=block, **arguments)
                 if slot < 0
-                else (np.array([slot]), moments_about(X, rows, self._shifts[slot], root, **kept))
+                else (
+                    np.array([slot]),
+                    compute_moments(X, rows, self._shifts[slot], root, **arguments),
+                )
                 for slot, rows in tasks
             ]
 
-        narrow = X.dtype == np.float32 and root is None and not exact
-        self._rounded = self._rounded or (narrow and bool(together))
-        threads = threads_for(X, len(together))
+        is_float32 = X.dtype == np.float32 and root is None and not exact
+        self._rounded = self._rounded or (is_float32 and bool(task_groups))
+        threads = choose_n_threads(X, len(task_groups))
         # Own threads limit BLAS themselves; those of BLAS would wait for narrow rows.
-        flops = 2.0 * block * X.shape[1] ** 2 if X.shape[1] > _NARROW else 0.0
+        flops = 2.0 * block * X.shape[1] ** 2 if X.shape[1] > _MAX_NARROW_FEATURES else 0.0
         flops = np.inf if threads > 1 else flops
-        with blas_for(flops):
-            for found in map_in_order(moments, together, threads):
-                yield from found
+        with limit_blas_for(flops):
+            for group in map_in_order(compute_group, task_groups, threads):
+                yield from group
 
-    def _keep_few(
+    def _keep_small_classes(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None
     ) -> NDArray[np.bool_]:
-        """Keep rows as they are where they are few; which classes are to be multiplied."""
+        """Store the rows of small classes, and return a mask of the classes to multiply."""
         sizes = np.bincount(codes, minlength=self.n_classes)
         if self.pooled:
-            keep = np.full(len(sizes), self._seconds[0].keeps_rows(len(X)))
+            is_kept = np.full(len(sizes), self._seconds[0].stores_rows(len(X)))
         else:
             n_rows = zip(self._seconds, sizes.tolist(), strict=True)
-            keep = np.array([second.keeps_rows(n) for second, n in n_rows])
-        keep &= sizes > 0
-        left: NDArray[np.bool_] = ~keep & (sizes > 0)
-        for slot in [0] if self.pooled and left.any() else np.flatnonzero(left).tolist():
-            self._seconds[slot].make_dense()
-        if keep.any():
-            rows = np.flatnonzero(keep[codes])
+            is_kept = np.array([second.stores_rows(n) for second, n in n_rows])
+        is_kept &= sizes > 0
+        is_multiplied: NDArray[np.bool_] = ~is_kept & (sizes > 0)
+        for slot in (
+            [0] if self.pooled and is_multiplied.any() else np.flatnonzero(is_multiplied).tolist()
+        ):
+            self._seconds[slot].convert_to_dense()
+        if is_kept.any():
+            rows = np.flatnonzero(is_kept[codes])
             rows = rows[np.argsort(codes[rows], kind="stable")]
-            ends = [len(rows)] if self.pooled else np.cumsum(sizes[keep]).tolist()
-            slots = [0] if self.pooled else np.flatnonzero(keep).tolist()
+            ends = [len(rows)] if self.pooled else np.cumsum(sizes[is_kept]).tolist()
+            slots = [0] if self.pooled else np.flatnonzero(is_kept).tolist()
             for slot, (start, end) in zip(slots, pairwise([0, *ends]), strict=True):
                 self._keep_rows(slot, X, rows[start:end], codes, root)
-        return left
+        return is_multiplied
 
     def _keep_rows(
         self,
@@ -151,16 +167,16 @@ class ClassAdditions(ClassReadings):
         codes: NDArray[np.intp],
         root: Floats | None,
     ) -> None:
-        """Keep rows, sorted by class, as they are."""
+        """Store rows, which are sorted by class, without multiplying them."""
         slots = codes[rows]
         deviations = X[rows] - self._shifts[slots]
         roots = np.ones(len(rows)) if root is None else root[rows]
         self._seconds[k].append(deviations, roots, slots)
         starts = np.flatnonzero(np.diff(slots, prepend=-1))
-        weighed = deviations if root is None else (roots**2)[:, None] * deviations
-        self._firsts[slots[starts]] += np.add.reduceat(weighed, starts)
+        weighted = deviations if root is None else (roots**2)[:, None] * deviations
+        self._firsts[slots[starts]] += np.add.reduceat(weighted, starts)
 
 
-def _sum(terms: Iterator[Floats]) -> Matrix:
-    """Without an array of all terms: there is often one."""
+def _add_terms(terms: Iterator[Floats]) -> Matrix:
+    """Add the terms one by one, because an array of all terms would need more memory."""
     return np.asarray(reduce(np.add, terms))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearfar.arrays import Matrix
 from nearfar.solvers.gaussian_divergences import GaussianFamily, SigmaDot
 from nearfar.summaries.class_statistics import ClassStatistics
-from nearfar.summaries.whitening import NO_WITHIN_SCATTER, Shrinkage, regularized_within
+from nearfar.summaries.whitening import NO_WITHIN_SCATTER, Shrinkage, regularize_within
 
 #: Weight of the pooled covariance that shrinkage="auto" mixes into the class covariances if one of
 #: them is nearly singular. Smaller weights make them regular too, but the noise of their smallest
@@ -20,7 +20,8 @@ from nearfar.summaries.whitening import NO_WITHIN_SCATTER, Shrinkage, regularize
 AUTO_CLASS_SHRINKAGE = 0.3
 # A covariance with an eigenvalue below this, in units of the pooled covariance, is nearly singular.
 _NEARLY_SINGULAR = 1e-3
-# The same limit with shrinkage=0, where only numerically singular covariances are rejected.
+# Limit for the smallest eigenvalue with shrinkage=0, which rejects only numerically singular
+# covariances.
 _SINGULAR = 1e-10
 
 
@@ -45,8 +46,8 @@ class ClassGaussians:
         return int(self.basis.shape[1])
 
 
-def class_gaussians(
-    statistics: ClassStatistics, shrinkage: Shrinkage, what: str = "class"
+def fit_class_gaussians(
+    statistics: ClassStatistics, shrinkage: Shrinkage, noun: str = "class"
 ) -> ClassGaussians:
     r"""Return the means and regular covariances of the classes.
 
@@ -57,10 +58,10 @@ def class_gaussians(
     and a singular covariance raises ``ValueError`` for g = 0, because divergences from it are
     infinite. With "auto", they are :math:`\Sigma_i` if none of them has an eigenvalue below 0.001
     in units of :math:`S_w`, else :math:`0.7 \Sigma_i + 0.3 S_w`, which is invariant to the units of
-    the features. A class whose rows are all equal gets the pooled covariance. ``what`` is the noun
+    the features. A class whose rows are all equal gets the pooled covariance. ``noun`` is the noun
     for a class in messages.
     """
-    B, image, _, W = regularized_within(statistics, shrinkage, standardize=True)
+    B, image, _, W = regularize_within(statistics, shrinkage, standardize=True)
     if not W.size:
         raise ValueError(NO_WITHIN_SCATTER)
     priors = statistics.weights / statistics.total_weight
@@ -74,16 +75,16 @@ def class_gaussians(
     if is_thin(image):
         g = AUTO_CLASS_SHRINKAGE if shrinkage == "auto" else float(shrinkage)
         if g == 0:
-            _raise_singular(statistics, int(np.argmin(statistics.counts)), what)
-        dot = thin_dot(image, shrinkage=g, target=target)
+            _raise_singular(statistics, int(np.argmin(statistics.counts)), noun)
+        dot = make_covariance_product(image, shrinkage=g, target=target)
     else:
-        dot = class_covariances(image)
+        dot = compute_class_covariances(image)
         g = 0.0 if shrinkage == "auto" else float(shrinkage)
         if g == 0:
             floor = _NEARLY_SINGULAR if shrinkage == "auto" else _SINGULAR
-            singular = first_below(dot, floor)
+            singular = find_singular_covariance(dot, floor)
             if singular is not None and shrinkage != "auto":
-                _raise_singular(statistics, singular, what)
+                _raise_singular(statistics, singular, noun)
             g = AUTO_CLASS_SHRINKAGE if singular is not None else 0.0
         dot = (1 - g) * dot + g * target
     # Use means relative to the common mean, so that an offset of the data does not lose digits.
@@ -91,7 +92,7 @@ def class_gaussians(
     return ClassGaussians(B @ W, GaussianFamily(means, dot), priors, g)
 
 
-def divisors(weights: Matrix, counts: NDArray[np.int64], ddof: float = 1) -> Matrix:
+def compute_divisors(weights: Matrix, counts: NDArray[np.int64], ddof: float = 1) -> Matrix:
     """Return the divisors of the class scatters: the class weights minus ddof.
 
     If the weight of a class is less than its number of rows, the weights are not counts of rows,
@@ -100,20 +101,20 @@ def divisors(weights: Matrix, counts: NDArray[np.int64], ddof: float = 1) -> Mat
     return np.asarray(weights - ddof * (weights >= counts))
 
 
-def class_covariances(statistics: ClassStatistics, *, ddof: float | Matrix = 0) -> Matrix:
+def compute_class_covariances(statistics: ClassStatistics, *, ddof: float | Matrix = 0) -> Matrix:
     """Return the covariances (c, p, p); a class of equal rows gets the pooled covariance."""
     stack = np.empty((statistics.n_classes, statistics.n_features, statistics.n_features))
     divisors = statistics.weights - ddof
     for k, label in enumerate(statistics.classes.tolist()):
         stack[k] = statistics.scatter(label)
     pooled = stack.sum(axis=0) / statistics.total_weight
-    empty = without_scatter(statistics)
+    empty = find_constant_classes(statistics)
     stack[~empty] /= divisors[~empty, None, None]
     stack[empty] = pooled
     return stack
 
 
-def thin_dot(
+def make_covariance_product(
     statistics: ClassStatistics,
     *,
     ddof: float | Matrix = 0,
@@ -124,19 +125,19 @@ def thin_dot(
 
     A class of equal rows gets the pooled covariance.
     """
-    empty = without_scatter(statistics)
-    # Center and scale the rows once, because a search needs hundreds of products. For a class
-    # without scatter any divisor will do.
+    empty = find_constant_classes(statistics)
+    # Center and scale the rows once, because a search needs hundreds of products. The
+    # divisor of a class without scatter has no effect.
     roots = np.sqrt(np.where(empty, 1.0, statistics.weights - ddof))
     factors = [H / root for H, root in zip(statistics.class_factors(), roots, strict=True)]
-    shares = np.where(empty, 0.0, roots**2) / statistics.total_weight
+    fractions = np.where(empty, 0.0, roots**2) / statistics.total_weight
 
     def dot(U: Matrix) -> Matrix:
         products = np.empty((len(factors), *U.shape))
         for k, H in enumerate(factors):
             products[k] = H.T @ (H @ U)
         if empty.any():
-            products[empty] = np.tensordot(shares, products, axes=1)
+            products[empty] = np.tensordot(fractions, products, axes=1)
         if shrinkage:
             products *= 1 - shrinkage
             products += shrinkage * (U if target is None else target @ U)
@@ -145,7 +146,7 @@ def thin_dot(
     return dot
 
 
-def without_scatter(statistics: ClassStatistics) -> NDArray[np.bool_]:
+def find_constant_classes(statistics: ClassStatistics) -> NDArray[np.bool_]:
     """Return a mask of the classes with zero scatter, up to rounding: all their rows are equal."""
     traces = statistics.scatter_traces() / statistics.weights
     return np.asarray(traces <= 1e-12 * traces.max())
@@ -156,7 +157,7 @@ def is_thin(statistics: ClassStatistics) -> bool:
     return statistics.is_factored and 2 * int(statistics.counts.max()) < statistics.n_features
 
 
-def first_below(covariances: Matrix, floor: float) -> int | None:
+def find_singular_covariance(covariances: Matrix, floor: float) -> int | None:
     """Return the index of the first covariance with an eigenvalue below the floor, or None."""
     shifted = covariances - floor * np.eye(covariances.shape[1])
     try:
@@ -166,9 +167,9 @@ def first_below(covariances: Matrix, floor: float) -> int | None:
     return None
 
 
-def _raise_singular(statistics: ClassStatistics, k: int, what: str) -> None:
+def _raise_singular(statistics: ClassStatistics, k: int, noun: str) -> None:
     label, count = statistics.classes.tolist()[k], int(statistics.counts[k])
     raise ValueError(
-        f"The covariance of {what} {label!r} ({count} rows, {statistics.n_features} features) is "
+        f"The covariance of {noun} {label!r} ({count} rows, {statistics.n_features} features) is "
         "singular, so divergences from it are infinite. Use shrinkage='auto' or a number above 0."
     )

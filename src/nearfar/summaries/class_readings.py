@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.blocks import blas_for
-from nearfar.labels import label_array
+from nearfar.blocks import limit_blas_for
+from nearfar.labels import make_label_array
 from nearfar.summaries.second_moment import SecondMoment
 
 
@@ -45,7 +45,7 @@ class ClassReadings:
     @property
     def classes(self) -> NDArray[Any]:
         """Distinct labels, sorted."""
-        return label_array(self._labels)[self._order]
+        return make_label_array(self._labels)[self._order]
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -70,7 +70,7 @@ class ClassReadings:
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean of all rows."""
-        self._need_rows()
+        self._check_has_rows()
         reference = self._shifts[0]
         deviation = self._weights @ (self._shifts - reference) + self._firsts.sum(axis=0)
         return reference + deviation / self.total_weight + self._origin
@@ -98,7 +98,7 @@ class ClassReadings:
 
     def exceeds_rounding(self, scale: Matrix) -> bool:
         """Return True if the within scatter exceeds 1e-4 in all directions, in units of scale."""
-        with blas_for(self.n_features**3 / 3):
+        with limit_blas_for(self.n_features**3 / 3):
             within = self.within_scatter()
             used = self.varying_features() & (scale > 0)
             floor = within[np.ix_(used, used)] / np.outer(scale[used], scale[used])
@@ -111,11 +111,11 @@ class ClassReadings:
 
     @property
     def _order(self) -> NDArray[np.intp]:
-        return np.argsort(label_array(self._labels), kind="stable")
+        return np.argsort(make_label_array(self._labels), kind="stable")
 
     def scatter(self, label: Any) -> NDArray[np.float64]:
         """Return the scatter of one class."""
-        slot = self._slot(label)
+        slot = self._find_slot(label)
         return self._seconds[slot].scatter(self._firsts[[slot]], self._weights[[slot]])
 
     def covariance(
@@ -150,7 +150,7 @@ class ClassReadings:
             scatter, weight = self.within_scatter(), self.total_weight
             divisor = weight - ddof * self.n_classes
         else:
-            scatter, weight = self.scatter(label), float(self._weights[self._slot(label)])
+            scatter, weight = self.scatter(label), float(self._weights[self._find_slot(label)])
             divisor = weight - ddof
         _check_divisor(divisor, weight, ddof)
         covariance = scatter / divisor
@@ -177,7 +177,7 @@ class ClassReadings:
         -------
         ndarray of shape (n_classes, n_features, q)
         """
-        self._need_classes()
+        self._check_not_pooled()
         thin = np.asarray(B, dtype=np.float64)
         products = np.empty((self.n_classes, *thin.shape))
         for k, slot in enumerate(self._order):
@@ -191,7 +191,7 @@ class ClassReadings:
 
     def scatter_traces(self) -> NDArray[np.float64]:
         """Return the trace of the scatter of each class."""
-        self._need_classes()
+        self._check_not_pooled()
         return np.array(
             [
                 self._seconds[slot].trace(self._firsts[[slot]], self._weights[[slot]])
@@ -201,7 +201,7 @@ class ClassReadings:
 
     def within_scatter(self) -> NDArray[np.float64]:
         """Return the within scatter: the sum of the scatters of all classes."""
-        self._need_rows()
+        self._check_has_rows()
         if self.pooled:
             return self._seconds[0].scatter(self._firsts, self._weights)
         total = np.zeros((self.n_features, self.n_features))
@@ -226,7 +226,7 @@ class ClassReadings:
         ndarray
             The value of the function for ``within_scatter()``.
         """
-        self._need_rows()
+        self._check_has_rows()
         (second,) = self._seconds
         return second.read(of_matrix, of_rows, self._firsts, self._weights)
 
@@ -251,7 +251,7 @@ class ClassReadings:
 
     def class_factors(self) -> list[NDArray[np.float64]]:
         """Return rows H for each class such that ``H.T @ H`` is its scatter, if factored."""
-        self._need_classes()
+        self._check_not_pooled()
         if not self.is_factored:
             raise ValueError(
                 "These statistics are dense, so they have no rows. Use the scatters instead."
@@ -261,12 +261,12 @@ class ClassReadings:
 
     def between_factor(self) -> NDArray[np.float64]:
         """Return rows ``sqrt(W_c) (m_c - m)`` as H; ``H.T @ H`` is the between scatter."""
-        return self._between_rows()[self._order]
+        return self._compute_between_rows()[self._order]
 
-    def _between_rows(self) -> NDArray[np.float64]:
+    def _compute_between_rows(self) -> NDArray[np.float64]:
         """Return the rows of `between_factor` in the order of the slots, which avoids a sort."""
-        self._need_rows()
-        # Differences to one class's shift first: they are small and exact, the means are not.
+        self._check_has_rows()
+        # Subtract the shift of one class first, because differences of shifts are small and exact.
         deviations = self._firsts / self._weights[:, None]
         deviations += self._shifts - self._shifts[0]
         deviations -= self._weights @ deviations / self.total_weight
@@ -275,7 +275,7 @@ class ClassReadings:
 
     def between_scatter(self) -> NDArray[np.float64]:
         """Return the between scatter: the scatter of the class means, weighted by class."""
-        factor = self._between_rows()
+        factor = self._compute_between_rows()
         return factor.T @ factor
 
     def total_scatter(self) -> NDArray[np.float64]:
@@ -294,7 +294,7 @@ class ClassReadings:
         else:
             for slot, second in enumerate(self._seconds):
                 within += second.diagonal(self._firsts[[slot]], self._weights[[slot]])
-        between = self._between_rows()
+        between = self._compute_between_rows()
         diagonal = np.maximum(within, 0) + np.einsum("ij,ij->j", between, between)
         return diagonal / self.total_weight
 
@@ -307,18 +307,18 @@ class ClassReadings:
         means = self._shifts + self._firsts / self._weights[:, None] + self._origin
         return deviation > 16 * self._precision * np.maximum(means.max(axis=0), -means.min(axis=0))
 
-    def _slot(self, label: Any) -> int:
-        self._need_classes()
-        for slot, known in enumerate(self._labels):
-            if known == label:
+    def _find_slot(self, label: Any) -> int:
+        self._check_not_pooled()
+        for slot, own_label in enumerate(self._labels):
+            if own_label == label:
                 return slot
         raise KeyError(f"Class {label!r} not found; the classes are {self.classes.tolist()}.")
 
-    def _need_rows(self) -> None:
+    def _check_has_rows(self) -> None:
         if not self._labels:
             raise ValueError("These statistics hold no rows yet; call partial_fit first.")
 
-    def _need_classes(self) -> None:
+    def _check_not_pooled(self) -> None:
         if self.pooled:
             raise ValueError(
                 "Pooled statistics have no covariances of single classes. Create them with "

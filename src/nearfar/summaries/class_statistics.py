@@ -14,14 +14,14 @@ from nearfar.labels import encode_labels
 from nearfar.state import (
     Sizes,
     State,
-    anything,
-    check_words,
+    any_value,
+    check_conditions,
+    check_that,
     choice,
     flag,
     floats,
     indices,
     list_of,
-    need,
     number,
     object_of,
     optional,
@@ -29,9 +29,11 @@ from nearfar.state import (
 from nearfar.summaries.class_additions import ClassAdditions
 from nearfar.summaries.second_moment import SecondMoment
 
-_UNCHECKED_SIZE = 2**17
-_HELD_BYTES = 2**24
-_OVERFLOW = "Sums of the values of X overflow: rescale the features of X."
+# Batches of at least this many values are checked for NaN and infinity through their sums.
+_MIN_UNCHECKED_SIZE = 2**17
+# Maximum size, in bytes, of sums that are kept apart until this check.
+_MAX_HELD_BYTES = 2**24
+_OVERFLOW_MESSAGE = "Sums of the values of X overflow: rescale the features of X."
 
 
 class ClassStatistics(ClassAdditions):
@@ -99,7 +101,7 @@ class ClassStatistics(ClassAdditions):
 
     state: ClassVar = State(
         {
-            "_labels": list_of(anything, "c"),
+            "_labels": list_of(any_value, "c"),
             "_shifts": floats("c", "p"),
             "_firsts": floats("c", "p"),
             "_counts": indices("c"),
@@ -111,7 +113,7 @@ class ClassStatistics(ClassAdditions):
             "_asked": optional(number(0)),
             "_bears": optional(flag),
         },
-        rows=lambda self: self._n_readable_rows(),
+        rows=lambda self: self._count_stored_rows(),
     )
 
     def __init__(self, *, pooled: bool = False, storage: str = "auto", exact: bool = False) -> None:
@@ -134,14 +136,19 @@ class ClassStatistics(ClassAdditions):
     def _check_state(self, sizes: Sizes) -> None:
         n = sizes["c"]
         if type(self._origin) is not float:
-            check_words(vars(self), {"_origin": floats("p")}, sizes)
+            check_conditions(vars(self), {"_origin": floats("p")}, sizes)
         fits = len(self._seconds) == (min(n, 1) if self.pooled else n)
-        need(fits, "_seconds: expected one scatter per class.")
+        check_that(fits, "_seconds: expected one scatter per class.")
         slots = [batch for second in self._seconds for batch in second.slots]
-        need(all((batch < n).all() for batch in slots), "_seconds: found rows without a class.")
+        check_that(
+            all((batch < n).all() for batch in slots), "_seconds: found rows without a class."
+        )
 
-    def _n_readable_rows(self) -> int:
-        """Moments are kept about the first row of each class, and rows as such while few."""
+    def _count_stored_rows(self) -> int:
+        """Return the number of training rows that can be read from the statistics.
+
+        Moments are stored about the first row of each class. Small classes are stored as rows.
+        """
         firsts = self.n_classes if self.pooled else 1
         return sum(second.n_rows or firsts for second in self._seconds)
 
@@ -201,25 +208,25 @@ class ClassStatistics(ClassAdditions):
         if weight is not None and (weight == 0).any():
             # A row of weight zero is no row: it must neither open a class nor be counted.
             assert_all_finite(X, input_name="X")
-            seen = weight > 0
-            X, codes, weight = X[seen], codes[seen], weight[seen]
+            is_used = weight > 0
+            X, codes, weight = X[is_used], codes[is_used], weight[is_used]
         if not len(X):
             return self
-        self._drop_origin()
+        self._include_origin()
         # The sums tell of NaN and infinity without a pass of their own if they are held back until
         # they are known to be finite, which is worth while for a state of modest size.
         n_seconds = 1 if self.pooled else max(len(self._seconds), len(classes))
-        state = 8 * n_seconds * self._new_second(X.shape[1]).n_entries
-        held_back = X.size >= _UNCHECKED_SIZE and state <= _HELD_BYTES
-        if not held_back:
+        state = 8 * n_seconds * self._make_second_moment(X.shape[1]).n_entries
+        is_held_back = X.size >= _MIN_UNCHECKED_SIZE and state <= _MAX_HELD_BYTES
+        if not is_held_back:
             _check_finite(X)
-        narrow = X.dtype == np.float32 and weight is None
-        sparing = sparing and self.exact and narrow and held_back and self._bears_float32()
-        before = self._without_sums()
+        is_float32 = X.dtype == np.float32 and weight is None
+        sparing = sparing and self.exact and is_float32 and is_held_back and self._allows_float32()
+        before = self._copy_state()
         counts = np.bincount(codes, minlength=len(classes))
         present = np.flatnonzero(counts)
         slots = np.full(len(classes), -1, dtype=np.intp)
-        slots[present] = self._open_classes(classes[present].tolist(), X, codes, present)
+        slots[present] = self._add_classes(classes[present].tolist(), X, codes, present)
         weights = counts if weight is None else np.bincount(codes, weight, len(classes))
         self._counts[slots[present]] += counts[present]
         self._weights[slots[present]] += weights[present]
@@ -227,55 +234,55 @@ class ClassStatistics(ClassAdditions):
             codes = slots[codes]
         self._precision = max(self._precision, float(np.finfo(X.dtype).eps))
         root = None if weight is None else np.sqrt(weight)
-        if held_back:
-            firsts, seconds = self._held_back(X, codes, root, exact=self.exact and not sparing)
-            if sparing and not self._is_like(seconds, len(X)):
-                firsts, seconds = self._held_back(X, codes, root, exact=True)
+        if is_held_back:
+            firsts, seconds = self._sum_rows(X, codes, root, exact=self.exact and not sparing)
+            if sparing and not self._is_typical(seconds, len(X)):
+                firsts, seconds = self._sum_rows(X, codes, root, exact=True)
             finite = bool(np.isfinite(firsts).all())
         else:
-            for slots, (first, second) in self._moments(X, codes, root, exact=self.exact):
+            for slots, (first, second) in self._iterate_moments(X, codes, root, exact=self.exact):
                 self._firsts[slots] += first
                 self._seconds[0 if self.pooled else int(slots[0])].add_block(second)
             finite = True
         if not (finite and np.isfinite(self._firsts).all()):
             vars(self).update(before)
             assert_all_finite(X, input_name="X")
-            raise ValueError(_OVERFLOW)
-        if held_back:
+            raise ValueError(_OVERFLOW_MESSAGE)
+        if is_held_back:
             self._firsts += firsts
             for k, second in seconds.items():
                 self._seconds[k].add_block(second)
         return self
 
-    def _new_second(self, n_features: int) -> SecondMoment:
+    def _make_second_moment(self, n_features: int) -> SecondMoment:
         return SecondMoment(n_features, self.storage)
 
-    def _without_sums(self) -> dict[str, Any]:
-        """The state, to go back to; dense sums are shared."""
+    def _copy_state(self) -> dict[str, Any]:
+        """Return a copy of the state, to restore it after a failure. Dense sums are shared."""
         return {
             name: value.copy() if isinstance(value, np.ndarray | list) else value
             for name, value in vars(self).items()
         } | {"_seconds": [second.snapshot() for second in self._seconds]}
 
-    def _open_classes(
+    def _add_classes(
         self, labels: list[Any], X: Floats, codes: NDArray[np.intp], present: NDArray[np.intp]
     ) -> list[int]:
-        """Slots of the labels; a new class is opened about its first row."""
-        known = {label: slot for slot, label in enumerate(self._labels)}
-        fresh = [k for k, label in enumerate(labels) if label not in known]
-        if fresh:
-            _check_common_order(self._labels + [labels[k] for k in fresh])
-            new = X[_first_rows(codes, present[fresh])].astype(np.float64)
-            self._shifts = np.concatenate([self._shifts.reshape(-1, X.shape[1]), new])
-            self._firsts = np.concatenate([self._firsts.reshape(-1, X.shape[1]), 0.0 * new])
-            self._counts = np.concatenate([self._counts, np.zeros(len(fresh), dtype=np.int64)])
-            self._weights = np.concatenate([self._weights, np.zeros(len(fresh))])
-            for k in fresh:
-                known[labels[k]] = len(self._labels)
+        """Return the slots of the labels. The first row of a new class becomes its shift."""
+        slots = {label: slot for slot, label in enumerate(self._labels)}
+        new_labels = [k for k, label in enumerate(labels) if label not in slots]
+        if new_labels:
+            _check_common_order(self._labels + [labels[k] for k in new_labels])
+            first_rows = X[_find_first_rows(codes, present[new_labels])].astype(np.float64)
+            self._shifts = np.concatenate([self._shifts.reshape(-1, X.shape[1]), first_rows])
+            self._firsts = np.concatenate([self._firsts.reshape(-1, X.shape[1]), 0.0 * first_rows])
+            self._counts = np.concatenate([self._counts, np.zeros(len(new_labels), dtype=np.int64)])
+            self._weights = np.concatenate([self._weights, np.zeros(len(new_labels))])
+            for k in new_labels:
+                slots[labels[k]] = len(self._labels)
                 self._labels.append(labels[k])
                 if not self.pooled or not self._seconds:
-                    self._seconds.append(self._new_second(X.shape[1]))
-        return [known[label] for label in labels]
+                    self._seconds.append(self._make_second_moment(X.shape[1]))
+        return [slots[label] for label in labels]
 
     def merge(self, other: ClassStatistics) -> ClassStatistics:
         """Return the statistics of both samples together, as a new object.
@@ -305,33 +312,33 @@ class ClassStatistics(ClassAdditions):
                 "merged."
             )
         merged, other = deepcopy(self), deepcopy(other)
-        merged._drop_origin()
-        other._drop_origin()
-        known = {label: slot for slot, label in enumerate(merged._labels)}
-        slots = np.array([known.get(label, -1) for label in other._labels])
-        fresh = np.flatnonzero(slots < 0)
-        slots[fresh] = len(merged._labels) + np.arange(len(fresh))
-        merged._labels += [other._labels[k] for k in fresh]
+        merged._include_origin()
+        other._include_origin()
+        slot_of = {label: slot for slot, label in enumerate(merged._labels)}
+        slots = np.array([slot_of.get(label, -1) for label in other._labels])
+        new = np.flatnonzero(slots < 0)
+        slots[new] = len(merged._labels) + np.arange(len(new))
+        merged._labels += [other._labels[k] for k in new]
         _check_common_order(merged._labels)
-        empty = np.zeros((len(fresh), self.n_features))
-        merged._shifts = np.concatenate([merged._shifts, other._shifts[fresh]])
+        empty = np.zeros((len(new), self.n_features))
+        merged._shifts = np.concatenate([merged._shifts, other._shifts[new]])
         merged._firsts = np.concatenate([merged._firsts, empty])
-        merged._weights = np.concatenate([merged._weights, np.zeros(len(fresh))])
-        merged._counts = np.concatenate([merged._counts, np.zeros(len(fresh), dtype=np.int64)])
+        merged._weights = np.concatenate([merged._weights, np.zeros(len(new))])
+        merged._counts = np.concatenate([merged._counts, np.zeros(len(new), dtype=np.int64)])
 
         # Other's moments about our shifts: x - s = (x - s') + delta.
         delta = other._shifts - merged._shifts[slots]
         if self.pooled:
-            moved = other._seconds[0].moved(delta, other._firsts, other._weights)
-            merged._seconds[0].absorb(moved, slots)
+            shifted = other._seconds[0].shift(delta, other._firsts, other._weights)
+            merged._seconds[0].absorb(shifted, slots)
         else:
-            merged._seconds += [self._new_second(self.n_features) for _ in fresh]
+            merged._seconds += [self._make_second_moment(self.n_features) for _ in new]
             for k, slot in enumerate(slots):
                 rows = slice(k, k + 1)
-                moved = other._seconds[k].moved(
+                shifted = other._seconds[k].shift(
                     delta[rows], other._firsts[rows], other._weights[rows]
                 )
-                merged._seconds[slot].absorb(moved, np.full(len(slots), slot))
+                merged._seconds[slot].absorb(shifted, np.full(len(slots), slot))
         merged._firsts[slots] += other._firsts + other._weights[:, None] * delta
         merged._weights[slots] += other._weights
         merged._counts[slots] += other._counts
@@ -377,19 +384,19 @@ class ClassStatistics(ClassAdditions):
                 "A pooled scatter cannot be split by class. Create the statistics with "
                 "pooled=False."
             )
-        chosen = copy(self)
-        chosen._seconds = deepcopy(self._seconds)
-        chosen._labels = [self._labels[slot] for slot in slots]
+        selected = copy(self)
+        selected._seconds = deepcopy(self._seconds)
+        selected._labels = [self._labels[slot] for slot in slots]
         for name in ("_counts", "_weights", "_shifts", "_firsts"):
-            setattr(chosen, name, getattr(self, name)[slots])
+            setattr(selected, name, getattr(self, name)[slots])
         if not self.pooled:
-            chosen._seconds = [chosen._seconds[slot] for slot in slots]
-        for second in chosen._seconds:
+            selected._seconds = [selected._seconds[slot] for slot in slots]
+        for second in selected._seconds:
             second.renumber(slots, self.n_classes)
-        return chosen
+        return selected
 
-    def _drop_origin(self) -> None:
-        """Shifts in the coordinates of the rows, for what is added to them."""
+    def _include_origin(self) -> None:
+        """Add the origin to the shifts, so that new rows can be added."""
         self._shifts, self._origin = self._shifts + self._origin, 0.0
 
     def __repr__(self) -> str:
@@ -401,15 +408,15 @@ class ClassStatistics(ClassAdditions):
         )
 
 
-def _first_rows(codes: NDArray[np.intp], wanted: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The first row of each of some codes, all of which occur."""
+def _find_first_rows(codes: NDArray[np.intp], requested: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the index of the first row of each requested code. All codes must occur."""
     end = 4096
     while True:
         rows = np.full(int(codes.max()) + 1, len(codes), dtype=np.intp)
         # Of repeated indices the last assignment holds: backwards, that is the first row.
         rows[codes[:end][::-1]] = np.arange(min(end, len(codes)))[::-1]
-        if (rows[wanted] < len(codes)).all():
-            return rows[wanted]
+        if (rows[requested] < len(codes)).all():
+            return rows[requested]
         end *= 16
 
 
@@ -430,7 +437,7 @@ def check_weight(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64
 
 
 def _check_finite(X: Floats) -> None:
-    """No NaN, no infinity, and no values whose sums might overflow."""
+    """Raise if X holds NaN or infinity, or values whose sums may overflow."""
     flat = X.ravel(order="K")
     with np.errstate(over="ignore", invalid="ignore"):
         # One pass that tells of all three. On one thread: those of BLAS would wait for memory.
@@ -438,7 +445,7 @@ def _check_finite(X: Floats) -> None:
             return
     assert_all_finite(X, input_name="X")
     if max(X.max(), -X.min()) > np.finfo(np.float64).max / (4 * len(X)):
-        raise ValueError(_OVERFLOW)
+        raise ValueError(_OVERFLOW_MESSAGE)
 
 
 def _check_common_order(labels: list[Any]) -> None:

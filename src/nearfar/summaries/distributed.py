@@ -21,15 +21,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from nearfar.arrays import Floats
-from nearfar.blocks import one_blas_thread
-from nearfar.extras import require
+from nearfar.blocks import use_one_blas_thread
+from nearfar.extras import import_optional
 from nearfar.labels import encode_labels
 from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 
 #: Number of summaries merged in one task.
 FAN_IN = 8
 
-Parts = list[Any]
+BlockList = list[Any]
 
 
 class Mergeable(Protocol):
@@ -59,14 +59,14 @@ def is_dask(data: Any) -> bool:
     return not packages.isdisjoint({"dask", "dask_expr"})
 
 
-def without_rows(X: Any) -> ArrayLike:
+def make_empty_like(X: Any) -> ArrayLike:
     """Return an empty array or frame with the columns of X, for checks before computing X."""
     if _is_frame(X) and X.ndim == 2:
-        pandas = require("pandas", "dask")
+        pandas = import_optional("pandas", "dask")
         dtypes = X.dtypes
         frame = pandas.DataFrame({k: pandas.Series(dtype=kind) for k, kind in enumerate(dtypes)})
         return frame.set_axis(dtypes.index, axis=1)
-    shape = (0,) if _is_frame(X) else (0, *_array(X).shape[1:])
+    shape = (0,) if _is_frame(X) else (0, *_check_has_chunks(X).shape[1:])
     if any(np.isnan(size) for size in shape):
         raise ValueError("X has an unknown number of features; call X.compute_chunk_sizes() first.")
     return np.empty(shape, dtype=X.dtype)
@@ -96,50 +96,52 @@ class Blocks:
         *,
         shape: tuple[int, ...] | None = None,
     ) -> None:
-        dask = require("dask", "dask")
-        X, y, sample_weight = map(_whole_rows, (X, y, sample_weight))
-        rows = _parts(X)
-        sizes = _sizes(X)
+        dask = import_optional("dask", "dask")
+        X, y, sample_weight = map(_rechunk_rows, (X, y, sample_weight))
+        rows = _to_delayed_blocks(X)
+        sizes = _get_block_sizes(X)
         if sizes is None and any(_needs_sizes(data, len(rows)) for data in (y, sample_weight)):
-            sizes = dask.compute([dask.delayed(len)(part) for part in rows])[0]
-        labels = _beside(y, "y", rows, sizes)
-        weights = _beside(sample_weight, "sample_weight", rows, sizes)
-        self._parts = list(zip(rows, labels, weights, strict=True))
+            sizes = dask.compute([dask.delayed(len)(block) for block in rows])[0]
+        labels = _align_with_blocks(y, "y", rows, sizes)
+        weights = _align_with_blocks(sample_weight, "sample_weight", rows, sizes)
+        self._blocks = list(zip(rows, labels, weights, strict=True))
         self._weighted = sample_weight is not None
         self._shape = shape
 
-    def statistics(self, empty: Summary) -> Summary:
+    def compute_statistics(self, empty: Summary) -> Summary:
         """Return a copy of ``empty`` after adding all blocks, computed with dask.
 
         Errors in rows, labels or weights name the block.
         """
-        statistics = self.reduced(_of_block, merged, shape=self._shape, empty=empty)
+        statistics = self.reduce_blocks(
+            _summarize_block, merge_summaries, shape=self._shape, empty=empty
+        )
         if statistics.n_classes == 0 and not self._weighted:
             raise ValueError("X has 0 sample(s): all of its blocks are empty.")
         return statistics
 
-    def reduced(
-        self, of_block: Callable[..., Any], join: Callable[[list[Any]], Any], **options: Any
+    def reduce_blocks(
+        self, compute: Callable[..., Any], join: Callable[[list[Any]], Any], **options: Any
     ) -> Any:
-        """Compute ``of_block(number, rows, labels, weight, **options)`` per block and join them.
+        """Compute ``compute(number, rows, labels, weight, **options)`` per block and join them.
 
-        ``of_block`` and ``join`` must be pure functions. The tree of joins depends only on the
+        ``compute`` and ``join`` must be pure functions. The tree of joins depends only on the
         number of blocks.
         """
-        dask = require("dask", "dask")
+        dask = import_optional("dask", "dask")
         options = {name: dask.delayed(value, pure=True) for name, value in options.items()}
-        make, both = dask.delayed(of_block, pure=True), dask.delayed(join, pure=True)
-        level = [make(k, *parts, **options) for k, parts in enumerate(self._parts)]
+        compute_block, join_values = dask.delayed(compute, pure=True), dask.delayed(join, pure=True)
+        level = [compute_block(k, *arrays, **options) for k, arrays in enumerate(self._blocks)]
         while len(level) > 1:
-            level = [both(level[k : k + FAN_IN]) for k in range(0, len(level), FAN_IN)]
+            level = [join_values(level[k : k + FAN_IN]) for k in range(0, len(level), FAN_IN)]
         # dask threads in this process share its BLAS, so limit it to one thread. Workers in other
         # processes have their own BLAS.
-        with one_blas_thread():
+        with use_one_blas_thread():
             (value,) = dask.compute(level[0])
         return value
 
 
-def statistics_of_blocks(
+def compute_block_statistics(
     X: Any, y: Any = None, sample_weight: Any = None, *, pooled: bool = False
 ) -> ClassStatistics:
     """Return the class statistics of all blocks of X, computed with dask.
@@ -148,10 +150,10 @@ def statistics_of_blocks(
     """
     # Every row is read only once, so exact products cost little.
     empty = ClassStatistics(pooled=pooled, exact=True)
-    return Blocks(X, y, sample_weight).statistics(empty)
+    return Blocks(X, y, sample_weight).compute_statistics(empty)
 
 
-def _of_block(
+def _summarize_block(
     number: int,
     rows: Any,
     labels: Any,
@@ -163,22 +165,22 @@ def _of_block(
     """Return the statistics of one block. Runs on a worker."""
     statistics = deepcopy(empty)
     try:
-        for name, beside in (("y", labels), ("sample_weight", weight)):
-            if beside is not None and len(beside) != len(rows):
+        for name, values in (("y", labels), ("sample_weight", weight)):
+            if values is not None and len(values) != len(rows):
                 raise ValueError(
-                    f"X has {len(rows)} rows but {name} has {len(beside)}. Blocks of X and {name} "
+                    f"X has {len(rows)} rows but {name} has {len(values)}. Blocks of X and {name} "
                     "must hold the same rows. Partition them in the same way, or pass arrays with "
                     "known chunk sizes (compute_chunk_sizes)."
                 )
         if not len(rows):
             return statistics
-        X = block_array(rows, shape)
+        X = read_block(rows, shape)
         return statistics.partial_fit(X, labels, *([] if weight is None else [weight]))
     except ValueError as error:
         raise ValueError(f"Block {number} of X: {error}") from error
 
 
-def block_array(rows: Any, shape: tuple[int, ...] | None) -> Floats:
+def read_block(rows: Any, shape: tuple[int, ...] | None) -> Floats:
     """Return the rows of a block as floats, reshaped to ``shape``. Runs on a worker."""
     X: Floats = check_array(
         rows,
@@ -190,10 +192,10 @@ def block_array(rows: Any, shape: tuple[int, ...] | None) -> Floats:
     return X if shape is None else X.reshape(len(X), *shape)
 
 
-def merged(parts: list[Summary]) -> Summary:
-    """Merge the parts in order, without changing them."""
-    # A part may have to be merged again after a worker is lost, so it must not be changed.
-    return reduce(lambda one, other: one.merge(other), parts)
+def merge_summaries(summaries: list[Summary]) -> Summary:
+    """Merge the summaries in order, without changing them."""
+    # A summary may have to be merged again after a worker is lost, so it must not be changed.
+    return reduce(lambda first, second: first.merge(second), summaries)
 
 
 # ---------------------------------------------------------------------- alignment of blocks
@@ -203,37 +205,37 @@ def _needs_sizes(data: Any, n_blocks: int) -> bool:
     """Return True if labels or weights must be split at the ends of the blocks of X."""
     if data is None or not is_dask(data):
         return data is not None
-    own = _sizes(data)
-    return own is not None and len(own) != n_blocks
+    own_sizes = _get_block_sizes(data)
+    return own_sizes is not None and len(own_sizes) != n_blocks
 
 
-def _beside(data: Any, name: str, rows: Parts, sizes: list[int] | None) -> Parts:
+def _align_with_blocks(data: Any, name: str, rows: BlockList, sizes: list[int] | None) -> BlockList:
     """Return the labels or weights of each block of rows, or None for each if there are none."""
     if data is None:
         return [None] * len(rows)
     if not is_dask(data):
         assert sizes is not None
-        values = _local(data, name, sum(sizes))
+        values = _check_local(data, name, sum(sizes))
         edges = [0, *np.cumsum(sizes).tolist()]
         return [values[low:high] for low, high in pairwise(edges)]
-    own = _sizes(data)
-    if own is not None and sizes is not None and own != sizes:
-        if sum(own) != sum(sizes):
+    own_sizes = _get_block_sizes(data)
+    if own_sizes is not None and sizes is not None and own_sizes != sizes:
+        if sum(own_sizes) != sum(sizes):
             raise ValueError(
                 f"Found input variables with inconsistent numbers of samples: X has {sum(sizes)} "
-                f"rows and {name} has {sum(own)}."
+                f"rows and {name} has {sum(own_sizes)}."
             )
         data = data.rechunk({0: tuple(sizes)})
-    parts = _parts(data)
-    if len(parts) != len(rows):
+    blocks = _to_delayed_blocks(data)
+    if len(blocks) != len(rows):
         raise ValueError(
-            f"X has {len(rows)} blocks but {name} has {len(parts)}, of unknown sizes. Partition "
+            f"X has {len(rows)} blocks but {name} has {len(blocks)}, of unknown sizes. Partition "
             "them in the same way, or pass arrays with known chunk sizes (compute_chunk_sizes)."
         )
-    return parts
+    return blocks
 
 
-def _local(data: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
+def _check_local(data: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
     """Return labels or weights that are in local memory, after checking them."""
     if name == "sample_weight":
         return check_weight(data, n_rows)
@@ -246,21 +248,21 @@ def _local(data: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
     return np.asarray(classes[codes])
 
 
-def _whole_rows(data: Any) -> Any:
+def _rechunk_rows(data: Any) -> Any:
     """Rechunk arrays to blocks of whole rows; return other data unchanged."""
     if not is_dask(data) or _is_frame(data):
         return data
-    return _array(data).rechunk(dict.fromkeys(range(1, data.ndim), -1))
+    return _check_has_chunks(data).rechunk(dict.fromkeys(range(1, data.ndim), -1))
 
 
-def _parts(data: Any) -> Parts:
+def _to_delayed_blocks(data: Any) -> BlockList:
     """Return one delayed block per chunk of rows."""
     # Do not optimize the graphs: X and y would each compute their common tasks, and dataframes
     # might be repartitioned.
     return list(np.ravel(data.to_delayed(optimize_graph=False)))
 
 
-def _sizes(data: Any) -> list[int] | None:
+def _get_block_sizes(data: Any) -> list[int] | None:
     """Return the number of rows of each block, or None if unknown before computing."""
     if _is_frame(data) or any(np.isnan(size) for size in data.chunks[0]):
         return None
@@ -272,8 +274,10 @@ def _is_frame(data: Any) -> bool:
     return hasattr(type(data), "map_partitions") and hasattr(type(data), "ndim")
 
 
-def _array(data: Any) -> Any:
+def _check_has_chunks(data: Any) -> Any:
     if not hasattr(type(data), "rechunk"):
-        kind = f"{type(data).__module__}.{type(data).__name__}"
-        raise ValueError(f"X, y and sample_weight must be dask arrays or dataframes; got {kind}.")
+        type_name = f"{type(data).__module__}.{type(data).__name__}"
+        raise ValueError(
+            f"X, y and sample_weight must be dask arrays or dataframes; got {type_name}."
+        )
     return data

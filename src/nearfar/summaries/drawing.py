@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices
-from nearfar.labels import known_codes
+from nearfar.labels import encode_known_labels
 
-# Upper limit for ranks. They are 64-bit integers, and sums of larger ranks could overflow.
+# Upper limit for ranks. Ranks are 64-bit integers, and sums of larger ranks could overflow.
 _MAX_RANK = 2**62
 
 
@@ -24,30 +24,35 @@ class ClassBlocks(NamedTuple):
     rows: Indices
     start: NDArray[np.int64]
     size: NDArray[np.int64]
-    n_samples: int  # includes rows of unknown class
+    #: Number of rows, including rows of unknown class.
+    n_samples: int
 
 
-def class_blocks(y: Any, unknown: Any = None) -> ClassBlocks:
+def sort_by_class(y: Any, unknown: Any = None) -> ClassBlocks:
     """Sort the rows of known classes by class."""
-    codes, known = known_codes(y, unknown)
-    if known.all():
+    codes, is_known = encode_known_labels(y, unknown)
+    if is_known.all():
         rows = np.argsort(codes, kind="stable")
     else:
-        rows, codes = np.flatnonzero(known), codes[known]
+        rows, codes = np.flatnonzero(is_known), codes[is_known]
         rows = rows[np.argsort(codes, kind="stable")]
     size = np.bincount(codes).astype(np.int64)
-    return ClassBlocks(rows, np.cumsum(size) - size, size, known.size)
+    return ClassBlocks(rows, np.cumsum(size) - size, size, is_known.size)
 
 
-def cap_on(asked: int | None, blocks: ClassBlocks) -> int:
+def limit_draws(n_requested: int | None, blocks: ClassBlocks) -> int:
     """Return the requested number, or by default 20 c (c - 1) for c classes, within limits."""
     n_classes = blocks.size.size
-    return min(max(20 * n_classes * (n_classes - 1), 1_000), 100_000) if asked is None else asked
+    return (
+        min(max(20 * n_classes * (n_classes - 1), 1_000), 100_000)
+        if n_requested is None
+        else n_requested
+    )
 
 
-def cap_on_comparisons(asked: int | None, n_pairs: int) -> int:
+def limit_comparisons(n_requested: int | None, n_pairs: int) -> int:
     """Return the requested number of comparisons, or by default 20 per pair, within limits."""
-    return min(max(20 * n_pairs, 1_000), 100_000) if asked is None else asked
+    return min(max(20 * n_pairs, 1_000), 100_000) if n_requested is None else n_requested
 
 
 def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.int64]:
@@ -57,14 +62,16 @@ def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.i
     if cap > total // 3:
         return rng.permutation(total)[:cap]
     ranks = np.empty(0, np.int64)
-    while ranks.size < cap:  # replace repeated draws
-        fresh = rng.randint(total, size=cap - ranks.size, dtype=np.int64)
-        ranks = np.sort(np.concatenate([ranks, fresh]))
-        ranks = ranks[np.diff(ranks, prepend=-1) > 0]  # np.unique hashes, which is ten times slower
+    # Draw again until enough ranks are distinct.
+    while ranks.size < cap:
+        new_ranks = rng.randint(total, size=cap - ranks.size, dtype=np.int64)
+        ranks = np.sort(np.concatenate([ranks, new_ranks]))
+        # np.unique uses hashes here and would be ten times slower.
+        ranks = ranks[np.diff(ranks, prepend=-1) > 0]
     return rng.permutation(ranks)
 
 
-def _in_blocks(
+def _locate_ranks(
     sizes: NDArray[np.int64], ranks: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the class of each rank, and the rank within the class, if class c has ``sizes[c]``."""
@@ -75,16 +82,16 @@ def _in_blocks(
 
 def draw_within(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
     """Draw pairs of rows of the same class."""
-    return _within(blocks, draw_ranks(_count_within(blocks), cap, rng))
+    return _decode_within(blocks, draw_ranks(_count_within_pairs(blocks), cap, rng))
 
 
-def _count_within(blocks: ClassBlocks) -> int:
+def _count_within_pairs(blocks: ClassBlocks) -> int:
     return int(np.sum(blocks.size * (blocks.size - 1) // 2))
 
 
-def _within(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
+def _decode_within(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
     rows, start, size, _ = blocks
-    c, rank = _in_blocks(size * (size - 1) // 2, ranks)
+    c, rank = _locate_ranks(size * (size - 1) // 2, ranks)
     i, j = _unrank_pair(rank)
     return rows[np.column_stack([start[c] + i, start[c] + j])]
 
@@ -92,26 +99,26 @@ def _within(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
 def _unrank_pair(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the i < j with ``rank = j (j - 1) / 2 + i``."""
     j = ((1 + np.sqrt(1 + 8.0 * rank)) / 2).astype(np.int64)
-    # Rounding can raise the root to the next integer, but cannot lower it below an integer.
+    # Rounding can raise the square root to the next integer, but cannot lower it below an integer.
     j -= j * (j - 1) // 2 > rank
     return rank - j * (j - 1) // 2, j
 
 
 def draw_between(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
     """Draw pairs of rows of different classes."""
-    return _between(blocks, draw_ranks(_count_between(blocks), cap, rng))
+    return _decode_between(blocks, draw_ranks(_count_between_pairs(blocks), cap, rng))
 
 
-def _count_between(blocks: ClassBlocks) -> int:
+def _count_between_pairs(blocks: ClassBlocks) -> int:
     return int(np.sum(blocks.size * (blocks.rows.size - blocks.start - blocks.size)))
 
 
-def _between(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
+def _decode_between(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
     # Each pair is counted with the first of its two classes.
     rows, start, size, _ = blocks
     end = start + size
     later = rows.size - end
-    c, rank = _in_blocks(size * later, ranks)
+    c, rank = _locate_ranks(size * later, ranks)
     i, j = np.divmod(rank, later[c])
     return rows[np.column_stack([start[c] + i, end[c] + j])]
 
@@ -119,41 +126,43 @@ def _between(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
 def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
     """Draw ordered pairs of rows of the same class, each with a row of another class."""
     rows, start, size, _ = blocks
-    others = rows.size - size
-    if np.sum(size * (size - 1.0) * others) > _MAX_RANK:
+    n_others = rows.size - size
+    if np.sum(size * (size - 1.0) * n_others) > _MAX_RANK:
         raise ValueError(
             f"y has {rows.size} rows, with more triplets than 64-bit integers can count; "
             "draw from a random subset of the rows."
         )
-    sizes = size * (size - 1) * others
-    c, rank = _in_blocks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
-    pair, far = np.divmod(rank, others[c])
+    sizes = size * (size - 1) * n_others
+    c, rank = _locate_ranks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
+    pair, far = np.divmod(rank, n_others[c])
     anchor, near = np.divmod(pair, size[c] - 1)
-    near += near >= anchor  # skip the anchor
-    far += (far >= start[c]) * size[c]  # skip the anchor's class
+    # Skip the anchor, and the rows of its class.
+    near += near >= anchor
+    far += (far >= start[c]) * size[c]
     return rows[np.column_stack([start[c] + anchor, start[c] + near, far])]
 
 
 def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
     """Draw pairs of rows of the same class, each with a pair of rows of different classes."""
-    n_within, n_between = _count_within(blocks), _count_between(blocks)
+    n_within, n_between = _count_within_pairs(blocks), _count_between_pairs(blocks)
     if n_within * n_between <= _MAX_RANK:
         ranks = draw_ranks(n_within * n_between, cap, rng)
         within, between = np.divmod(ranks, max(n_between, 1))
     else:
         # A common rank would overflow. Repeated draws are rare, since there are far more
         # quadruplets than ``cap``.
-        drawn = np.empty((0, 2), np.int64)
-        while len(drawn) < cap:
+        ranks_drawn = np.empty((0, 2), np.int64)
+        while len(ranks_drawn) < cap:
             sides = [
-                rng.randint(n, size=cap - len(drawn), dtype=np.int64) for n in (n_within, n_between)
+                rng.randint(n, size=cap - len(ranks_drawn), dtype=np.int64)
+                for n in (n_within, n_between)
             ]
-            drawn = np.unique(np.vstack([drawn, np.column_stack(sides)]), axis=0)
-        within, between = rng.permutation(drawn).T
-    return np.hstack([_within(blocks, within), _between(blocks, between)])
+            ranks_drawn = np.unique(np.vstack([ranks_drawn, np.column_stack(sides)]), axis=0)
+        within, between = rng.permutation(ranks_drawn).T
+    return np.hstack([_decode_within(blocks, within), _decode_between(blocks, between)])
 
 
-def draw_joined(
+def draw_joined_triplets(
     near: Indices, far: Indices, n_samples: int, cap: int, rng: np.random.RandomState
 ) -> Indices:
     """Draw triplets with (anchor, near) among the near pairs, (anchor, far) among the far."""
@@ -162,6 +171,6 @@ def draw_joined(
     counts = [np.bincount(ends[:, 0], minlength=n_samples) for ends in sides]
     start = [np.cumsum(count) - count for count in counts]
     sizes = counts[0] * counts[1]
-    row, rank = _in_blocks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
+    row, rank = _locate_ranks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
     i, j = np.divmod(rank, counts[1][row])
     return np.column_stack([row, sides[0][start[0][row] + i, 1], sides[1][start[1][row] + j, 1]])

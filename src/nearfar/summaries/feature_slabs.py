@@ -1,4 +1,4 @@
-"""Class counts in slabs: rows that are close to a query along a single feature."""
+"""Counts of the classes in slabs: the rows that are close to a query along a single feature."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.summaries.local_rows import LocalRows
 
-#: Type of counts, which float32 represents exactly.
+#: Type of counts. float32 represents them exactly.
 Singles = NDArray[np.float32]
 #: Relative difference up to which distances along a feature count as equal. Ties are frequent for
 #: values of few digits, but rounding hides them: 0.5 - 0.4 does not equal 0.4 - 0.3 in float64.
 EQUAL = 1e-10
 # Maximum number of rows times features processed at once, so that their masks stay in cache.
-_NUMBERS_AT_ONCE = 1 << 20
+_MAX_MASK_ENTRIES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class FeatureColumns:
     columns : ndarray of shape (p, n)
         Features, divided by powers of two close to their standard deviations.
     unit : ndarray of shape (p,)
-        These powers of two.
+        The power of two that divided each feature.
     stretch : ndarray of shape (p,)
         Factors that convert squared differences to standard units.
     codes : ndarray of shape (n,)
@@ -49,10 +49,10 @@ class FeatureColumns:
     n_classes: int
 
     @classmethod
-    def of(cls, rows: LocalRows) -> FeatureColumns:
+    def from_rows(cls, rows: LocalRows) -> FeatureColumns:
         """Create the columns from training rows."""
         unit = np.exp2(np.round(np.log2(rows.scale)))
-        columns = np.ascontiguousarray((rows.given / unit).T)
+        columns = np.ascontiguousarray((rows.X / unit).T)
         return cls(columns, unit, (unit / rows.scale) ** 2, rows.codes, rows.n_classes)
 
     @cached_property
@@ -60,89 +60,96 @@ class FeatureColumns:
         """One-hot encoded classes, (n, n_classes)."""
         return np.eye(self.n_classes, dtype=np.float32)[self.codes]
 
-    def apart(self, given: Matrix, region: Indices) -> NDArray[np.float64]:
-        """Return differences (p, b, m) of the rows ``region`` (b, m) and b queries."""
-        apart = np.take(self.columns, region, axis=1)
-        apart -= (given / self.unit).T[:, :, None]
-        return apart
+    def compute_differences(self, queries: Matrix, region: Indices) -> NDArray[np.float64]:
+        """Return the differences (p, b, m) between the rows ``region`` (b, m) and b queries."""
+        differences = np.take(self.columns, region, axis=1)
+        differences -= (queries / self.unit).T[:, :, None]
+        return differences
 
-    def lengths(self, given: Matrix, region: Indices, weights: Matrix) -> Matrix:
-        """Return :meth:`squares` of :meth:`apart` under ``weights`` (b, p), with less memory."""
-        queries, total = given / self.unit, np.zeros(region.shape)
+    def compute_weighted_squares(self, queries: Matrix, region: Indices, weights: Matrix) -> Matrix:
+        """Return squared distances (b, m) under feature weights (b, p), with little memory."""
+        scaled_queries, total = queries / self.unit, np.zeros(region.shape)
         for i, column in enumerate(self.columns):
-            part = np.take(column, region, mode="clip")
-            part -= queries[:, i, None]
-            part *= part
-            part *= (self.stretch[i] * weights[:, i])[:, None]
-            total += part
+            squares = np.take(column, region, mode="clip")
+            squares -= scaled_queries[:, i, None]
+            squares *= squares
+            squares *= (self.stretch[i] * weights[:, i])[:, None]
+            total += squares
         return total
 
-    def slabs(
-        self, given: Matrix, region: Indices, sizes: list[int]
+    def find_slabs(
+        self, queries: Matrix, region: Indices, sizes: list[int]
     ) -> tuple[NDArray[np.float64], Singles]:
         """Return the half-widths of slabs that contain ``sizes`` rows, and their class counts.
 
         The shapes are (s, b, p) and (s, b, p, n_classes) for s sizes. ``region`` (b, m) lists the
         rows considered for each of b queries. Rows tied with the last row of a slab count as well.
         """
-        (b, m), p, queries = region.shape, len(self.columns), given / self.unit
+        (b, m), p, scaled_queries = region.shape, len(self.columns), queries / self.unit
         last = np.asarray(sizes) - 1
         reach = np.empty((len(sizes), b, p))
         counts = np.empty((len(sizes), b, p, self.n_classes), np.float32)
-        for block in row_blocks(b, 8 * len(sizes) * m * p, at_most=_NUMBERS_AT_ONCE // (m * p) + 1):
+        for block in split_rows(
+            b, 8 * len(sizes) * m * p, max_rows=_MAX_MASK_ENTRIES // (m * p) + 1
+        ):
             rows = region[block]
             within = np.empty((len(sizes), len(rows), p, m), np.float32)
             for i, column in enumerate(self.columns):
-                far = np.take(column, rows, mode="clip")
-                far -= queries[block, i, None]
-                np.abs(far, out=far)
-                reach[:, block, i] = np.partition(far, last, axis=1)[:, last].T
-                np.less_equal(far, reach[:, block, i, None] * (1 + EQUAL), out=within[:, :, i])
+                distances = np.take(column, rows, mode="clip")
+                distances -= scaled_queries[block, i, None]
+                np.abs(distances, out=distances)
+                reach[:, block, i] = np.partition(distances, last, axis=1)[:, last].T
+                np.less_equal(
+                    distances, reach[:, block, i, None] * (1 + EQUAL), out=within[:, :, i]
+                )
             counts[:, block] = np.matmul(within, self.indicators[rows])
         return reach, counts
 
-    def squares(self, apart: NDArray[np.float64], weights: Matrix | None = None) -> Matrix:
+    def compute_squares(
+        self, differences: NDArray[np.float64], weights: Matrix | None = None
+    ) -> Matrix:
         """Return squared distances from differences (p, ...) and feature weights (p, ...).
 
         Features are added one after the other, so that equal terms give exactly equal sums.
         """
-        factors = self.stretch.reshape(-1, *[1] * (apart.ndim - 1))
+        factors = self.stretch.reshape(-1, *[1] * (differences.ndim - 1))
         factors = factors if weights is None else factors * weights
-        total = np.zeros(apart.shape[1:])
-        for along, factor in zip(apart, factors, strict=True):
-            part = along * along
-            part *= factor
-            total += part
+        total = np.zeros(differences.shape[1:])
+        for difference, factor in zip(differences, factors, strict=True):
+            square = difference * difference
+            square *= factor
+            total += square
         return total
 
 
-def slab_counts(far: NDArray[np.float64], size: int, indicators: Singles) -> Singles:
+def count_in_slabs(distances: NDArray[np.float64], size: int, indicators: Singles) -> Singles:
     """Count rows of each class among the ``size`` nearest along each feature, (b, p, n_classes).
 
-    ``far`` (p, b, m) are distances along features, or their squares. Rows tied with the last one
-    count as well. ``indicators`` (b, m, n_classes) are the one-hot encoded classes of the rows.
+    ``distances`` (p, b, m) are distances along features, or their squares. Rows tied with the
+    last one count as well. ``indicators`` (b, m, n_classes) are the one-hot encoded classes of
+    the rows.
     """
-    last = np.partition(far, size - 1, axis=2)[:, :, size - 1]
-    return counts_within(far, last, indicators)
+    last = np.partition(distances, size - 1, axis=2)[:, :, size - 1]
+    return count_within(distances, last, indicators)
 
 
-def counts_within(far: NDArray[np.float64], last: Matrix, indicators: Singles) -> Singles:
+def count_within(distances: NDArray[np.float64], last: Matrix, indicators: Singles) -> Singles:
     """Count rows of each class up to the distance ``last`` (p, b) along each feature."""
-    within = (far <= last[:, :, None] * (1 + EQUAL)).astype(np.float32).transpose(1, 0, 2)
+    within = (distances <= last[:, :, None] * (1 + EQUAL)).astype(np.float32).transpose(1, 0, 2)
     return np.asarray(np.matmul(within, indicators))
 
 
-def smallest(values: Matrix, k: int, equal: float = 0.0) -> Mask:
+def mask_smallest(values: Matrix, k: int, tolerance: float = 0.0) -> Mask:
     """Return a mask of the k smallest values of each row, where ties are broken by position.
 
-    Values count as tied if their relative difference is at most ``equal``.
+    Values count as tied if their relative difference is at most ``tolerance``.
     """
     cut = np.partition(values, k - 1, axis=1)[:, k - 1 : k]
-    inside: Mask = values <= cut * (1 + equal)
-    extra = np.count_nonzero(inside, axis=1) - k
-    some = np.flatnonzero(extra)
-    if some.size:
-        last = inside[some] & (values[some] >= cut[some] * (1 - equal))
-        left = np.count_nonzero(last, axis=1) - extra[some]
-        inside[some] &= ~last | (np.cumsum(last, axis=1) <= left[:, None])
+    inside: Mask = values <= cut * (1 + tolerance)
+    n_extra = np.count_nonzero(inside, axis=1) - k
+    rows = np.flatnonzero(n_extra)
+    if rows.size:
+        is_last = inside[rows] & (values[rows] >= cut[rows] * (1 - tolerance))
+        n_kept = np.count_nonzero(is_last, axis=1) - n_extra[rows]
+        inside[rows] &= ~is_last | (np.cumsum(is_last, axis=1) <= n_kept[:, None])
     return inside

@@ -13,16 +13,16 @@ from sklearn.covariance import ledoit_wolf_shrinkage, oas
 from sklearn.utils import check_array
 
 from nearfar.arrays import Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.search.exact_search import kneighbors
-from nearfar.state import Sizes, State, floats, need, none_or, number, table, texts
+from nearfar.state import Sizes, State, check_that, floats, none_or, number, strings, table
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import check_indices
-from nearfar.summaries.row_moments import moments_about
-from nearfar.summaries.sets import Sets, as_sets, checked_index, chosen_rows, first_axis
-from nearfar.words import count
+from nearfar.summaries.row_moments import compute_moments
+from nearfar.summaries.sets import Sets, as_sets, check_index, convert_key, get_row_key
+from nearfar.words import format_count
 
 CovarianceShrinkage = float | Literal["ledoit_wolf", "oas"] | None
 Storage = Literal["auto", "dense", "low_rank"]
@@ -35,13 +35,12 @@ AUTO_RIDGE = 1.0
 #: sets, because all neighborhoods have the same number of points.
 AUTO_LOCAL_RIDGE = 0.01
 # Maximum number of vectors of a set whose moments are computed in one matrix product.
-_SMALL = 1024
+_MAX_PRODUCT_VECTORS = 1024
 # Maximum relative difference between a covariance and its transpose.
-_ASYMMETRY = 1e-6
-# Upper limit for the rounding error of a zero variance, relative to the variances, per feature.
-# (A true variance of 1e-15 of the others, the smallest that can be distinguished from it, is a
-# hundred times larger.)
-_LOST = 16 * np.finfo(np.float64).eps
+_MAX_ASYMMETRY = 1e-6
+# Upper limit for the rounding error of a variance that should be 0, as a fraction of the other
+# variances, per feature.
+_MAX_ROUNDING = 16 * np.finfo(np.float64).eps
 
 
 class Gaussians(Immutable):
@@ -111,7 +110,7 @@ class Gaussians(Immutable):
             "_covariances": none_or(floats("n", "p", "p")),
             "factors": none_or(floats("n", "p", "r")),
             "ridge": none_or(floats("n")),
-            "names": none_or(texts("n")),
+            "names": none_or(strings("n")),
             "added_ridge": none_or(number()),
         }
     )
@@ -125,13 +124,13 @@ class Gaussians(Immutable):
         ridge: ArrayLike | None = None,
         names: ArrayLike | None = None,
     ) -> None:
-        mu = _finite(means, "means", "(n, p)", 2)
+        mu = _check_finite(means, "means", "(n, p)", 2)
         n, p = mu.shape
         if p == 0:
             raise ValueError("means have 0 features; at least one is required.")
-        called = None if names is None else np.asarray(names).astype(str)
-        if called is not None and called.shape != (n,):
-            raise ValueError(f"names must have shape ({n},); got {called.shape}.")
+        checked_names = None if names is None else np.asarray(names).astype(str)
+        if checked_names is not None and checked_names.shape != (n,):
+            raise ValueError(f"names must have shape ({n},); got {checked_names.shape}.")
         if (covariances is None) == (factors is None):
             raise ValueError("Pass either covariances, or factors and ridge.")
         if covariances is not None:
@@ -139,12 +138,12 @@ class Gaussians(Immutable):
                 raise ValueError(
                     "ridge cannot be used with covariances. Pass it with factors only."
                 )
-            S = _finite(covariances, "covariances", "(n, p, p)", 3)
+            S = _check_finite(covariances, "covariances", "(n, p, p)", 3)
             if S.shape != (n, p, p):
                 raise ValueError(f"covariances must have shape {(n, p, p)}; got {S.shape}.")
-            self._set(mu, _symmetric(S, called), None, None, called, None)
+            self._set(mu, _check_symmetric(S, checked_names), None, None, checked_names, None)
             return
-        Z = _finite(factors, "factors", "(n, p, r)", 3)
+        Z = _check_finite(factors, "factors", "(n, p, r)", 3)
         if Z.shape[:2] != (n, p):
             raise ValueError(f"factors must have shape ({n}, {p}, r); got {Z.shape}.")
         if Z.shape[2] == 0:
@@ -161,9 +160,10 @@ class Gaussians(Immutable):
         if bad.any():
             k = int(np.argmax(bad))
             raise ValueError(
-                f"ridge must be above 0; the ridge of {_one(k, called)} is {levels[k]}."
+                f"ridge must be above 0; the ridge of {_describe_gaussian(k, checked_names)} is "
+                f"{levels[k]}."
             )
-        self._set(mu, None, Z, levels, called, None)
+        self._set(mu, None, Z, levels, checked_names, None)
 
     def _set(
         self,
@@ -191,11 +191,13 @@ class Gaussians(Immutable):
 
     def _check_state(self, _: Sizes) -> None:
         covariances, factors = vars(self)["_covariances"], self.factors
-        need((covariances is None) != (factors is None), "expected either covariances or factors.")
-        need(factors is None or self.ridge is not None, "factors without a ridge.")
-        need(
-            vars(self).keys() == self.state.words.keys(),
-            "expected no other fields than those of Gaussians.",
+        check_that(
+            (covariances is None) != (factors is None), "expected either covariances or factors."
+        )
+        check_that(factors is None or self.ridge is not None, "factors without a ridge.")
+        check_that(
+            vars(self).keys() == self.state.conditions.keys(),
+            "expected only the fields of Gaussians.",
         )
 
     # ------------------------------------------------------------------ constructors
@@ -284,18 +286,18 @@ class Gaussians(Immutable):
         n, p = sets.shape
         divisors = np.maximum(sets.sizes - ddof, 1)
         rank = min(int(sets.sizes.max()) - 1, p)
-        thin = _is_thin(storage, rank, p, ridge)
+        is_low_rank = _uses_low_rank(storage, rank, p, ridge)
         means = np.empty((n, p))
-        stack = np.zeros((n, p, max(rank, 1)) if thin else (n, p, p))
+        stack = np.zeros((n, p, max(rank, 1)) if is_low_rank else (n, p, p))
         for k, rows in enumerate(sets):
-            moments = _thin_moments(rows) if thin else _moments(sets, k)
+            moments = _compute_factored_moments(rows) if is_low_rank else _compute_moments(sets, k)
             means[k] = moments.mean
             stack[k, :, : moments.spread.shape[1]] = moments.spread
         _check_overflow(stack, means)
-        stack /= (np.sqrt(divisors) if thin else divisors)[:, None, None]
-        traces = _traces(stack, thin)
-        shares = _shrinkage_shares(sets, shrinkage, traces)
-        gamma = _ridge_of(ridge, AUTO_RIDGE, traces / p, sets.X)
+        stack /= (np.sqrt(divisors) if is_low_rank else divisors)[:, None, None]
+        traces = _compute_traces(stack, is_low_rank)
+        weights = _compute_shrinkage_weights(sets, shrinkage, traces)
+        gamma = _choose_ridge(ridge, AUTO_RIDGE, traces / p, sets.X)
         if ridge != "auto" and gamma > np.median(traces) / p > 0:
             warn(
                 f"ridge={gamma:g} exceeds the median variance of the sets, "
@@ -303,11 +305,11 @@ class Gaussians(Immutable):
                 "data, or use ridge='auto'.",
                 UserWarning,
             )
-        levels = shares * traces / p + gamma
+        levels = weights * traces / p + gamma
         if gamma == 0:
-            _refuse_singular(sets, levels)
-        stack *= (np.sqrt(1 - shares) if thin else 1 - shares)[:, None, None]
-        if thin:
+            _raise_if_singular(sets, levels)
+        stack *= (np.sqrt(1 - weights) if is_low_rank else 1 - weights)[:, None, None]
+        if is_low_rank:
             return cls._of(means, None, stack, levels, sets.names, gamma)
         stack[:, np.arange(p), np.arange(p)] += levels[:, None]
         return cls._of(means, stack, None, None, sets.names, gamma)
@@ -402,7 +404,7 @@ class Gaussians(Immutable):
             centers = check_array(queries, dtype=np.float64, input_name="queries")
             if centers.shape[1] != points.shape[1]:
                 raise ValueError(
-                    f"queries have {count(centers.shape[1], 'feature')}, but X has "
+                    f"queries have {format_count(centers.shape[1], 'feature')}, but X has "
                     f"{points.shape[1]}; they must match."
                 )
         if neighbors is not None:
@@ -413,7 +415,7 @@ class Gaussians(Immutable):
                 )
         else:
             check_parameter(owner, "n_neighbors", n_neighbors, [integer(1)])
-            near = _neighbors(
+            near = _find_neighbors(
                 points, None if queries is None else centers, n_neighbors, match_training_points
             )
         m = near.shape[1]
@@ -424,24 +426,24 @@ class Gaussians(Immutable):
                 f"got {m}."
             )
         n, p = centers.shape
-        thin = _is_thin(storage, m, p, ridge)
-        means, stack = np.array(centers), np.empty((n, p, m) if thin else (n, p, p))
-        # Maps the m + 1 points of a neighborhood to an m-row factor of its covariance. The column
-        # of the row itself is omitted, because its deviation from itself is 0.
+        is_low_rank = _uses_low_rank(storage, m, p, ridge)
+        means, stack = np.array(centers), np.empty((n, p, m) if is_low_rank else (n, p, p))
+        # This matrix maps the m + 1 points of a neighborhood to a factor of its covariance with m
+        # rows. The column of the row itself is omitted, because its deviation from itself is 0.
         helmert = linalg.helmert(m + 1)[:, 1:] / np.sqrt(m)
-        for block in row_blocks(n, 8 * (3 * m * p + p * p)):
+        for block in split_rows(n, 8 * (3 * m * p + p * p)):
             spread = points[near[block]] - centers[block, None]
             if center == "mean":
                 means[block] += spread.sum(axis=1) / (m + 1)
                 spread = helmert @ spread
             else:
                 spread /= np.sqrt(m - 1)
-            turned = spread.transpose(0, 2, 1)
-            stack[block] = turned if thin else turned @ spread
+            transposed = spread.transpose(0, 2, 1)
+            stack[block] = transposed if is_low_rank else transposed @ spread
         _check_overflow(stack, means)
-        traces = _traces(stack, thin)
-        gamma = _ridge_of(ridge, AUTO_LOCAL_RIDGE, traces / p, points)
-        if thin:
+        traces = _compute_traces(stack, is_low_rank)
+        gamma = _choose_ridge(ridge, AUTO_LOCAL_RIDGE, traces / p, points)
+        if is_low_rank:
             return cls._of(means, None, stack, np.full(n, gamma), None, gamma)
         stack[:, np.arange(p), np.arange(p)] += gamma
         return cls._of(means, stack, None, None, None, gamma)
@@ -461,33 +463,35 @@ class Gaussians(Immutable):
         -------
         Gaussians
         """
-        given = list(parts)
-        if not given:
+        gaussians_list = list(parts)
+        if not gaussians_list:
             raise ValueError("parts is empty; pass at least one Gaussians object.")
-        for k, part in enumerate(given):
+        for k, part in enumerate(gaussians_list):
             if not isinstance(part, Gaussians):
                 raise TypeError(f"parts[{k}] must be Gaussians; got {type(part).__name__}.")
-            if part.n_features != given[0].n_features:
+            if part.n_features != gaussians_list[0].n_features:
                 raise ValueError(
-                    f"parts[{k}] has {count(part.n_features, 'feature')}, but parts[0] has "
-                    f"{given[0].n_features}; they must match."
+                    f"parts[{k}] has {format_count(part.n_features, 'feature')}, but parts[0] has "
+                    f"{gaussians_list[0].n_features}; they must match."
                 )
-        means = np.concatenate([part.means for part in given])
-        names = [part.names for part in given if part.names is not None]
-        called = np.concatenate(names) if len(names) == len(given) else None
-        added = {part.added_ridge for part in given}
-        ridge = added.pop() if len(added) == 1 else None
-        if all(part.is_low_rank for part in given):
-            widest = max(part.rank for part in given)
-            factors = np.zeros((*means.shape, widest))
-            starts = np.cumsum([0] + [len(part) for part in given])
-            for start, part in zip(starts, given, strict=False):
+        means = np.concatenate([part.means for part in gaussians_list])
+        names = [part.names for part in gaussians_list if part.names is not None]
+        all_names = np.concatenate(names) if len(names) == len(gaussians_list) else None
+        added_ridges = {part.added_ridge for part in gaussians_list}
+        ridge = added_ridges.pop() if len(added_ridges) == 1 else None
+        if all(part.is_low_rank for part in gaussians_list):
+            max_rank = max(part.rank for part in gaussians_list)
+            factors = np.zeros((*means.shape, max_rank))
+            starts = np.cumsum([0] + [len(part) for part in gaussians_list])
+            for start, part in zip(starts, gaussians_list, strict=False):
                 assert part.factors is not None
                 factors[start : start + len(part), :, : part.rank] = part.factors
-            levels = np.concatenate([part.ridge for part in given if part.ridge is not None])
-            return cls._of(means, None, factors, levels, called, ridge)
-        stack = np.concatenate([part.covariances for part in given])
-        return cls._of(means, stack, None, None, called, ridge)
+            levels = np.concatenate(
+                [part.ridge for part in gaussians_list if part.ridge is not None]
+            )
+            return cls._of(means, None, factors, levels, all_names, ridge)
+        stack = np.concatenate([part.covariances for part in gaussians_list])
+        return cls._of(means, stack, None, None, all_names, ridge)
 
     # ------------------------------------------------------------------ properties
 
@@ -529,16 +533,16 @@ class Gaussians(Immutable):
         except np.linalg.LinAlgError:
             k = next(k for k, matrix in enumerate(stack) if not _is_definite(matrix))
             raise ValueError(
-                f"The covariance of {_one(k, self.names)} is not positive definite, so "
-                "distances from it are infinite. Give a larger ridge, or shrinkage."
+                f"The covariance of {_describe_gaussian(k, self.names)} is not positive definite, "
+                "so distances from it are infinite. Give a larger ridge, or shrinkage."
             ) from None
-        left = np.square(np.diagonal(factors, axis1=1, axis2=2))
-        lost = _LOST * self.n_features * np.diagonal(stack, axis1=1, axis2=2)
-        bad = (left <= lost).any(axis=1)
+        conditional_variances = np.square(np.diagonal(factors, axis1=1, axis2=2))
+        rounding_errors = _MAX_ROUNDING * self.n_features * np.diagonal(stack, axis1=1, axis2=2)
+        bad = (conditional_variances <= rounding_errors).any(axis=1)
         if bad.any():
             raise ValueError(
-                f"The covariance of {_one(int(np.argmax(bad)), self.names)} is numerically "
-                "singular. Give a larger ridge, or shrinkage."
+                f"The covariance of {_describe_gaussian(int(np.argmax(bad)), self.names)} is "
+                "numerically singular. Give a larger ridge, or shrinkage."
             )
         return factors
 
@@ -560,13 +564,13 @@ class Gaussians(Immutable):
             yield self[k]
 
     def __getitem__(self, key: Any) -> Any:
-        key = first_axis(key, "Gaussians")
+        key = get_row_key(key, "Gaussians")
         if isinstance(key, Integral) and not isinstance(key, bool):
-            k = checked_index(int(key), len(self))
+            k = check_index(int(key), len(self))
             return self.means[k], self[k : k + 1].covariances[0]
-        chosen = key if isinstance(key, slice) else chosen_rows(key, len(self))
+        rows = key if isinstance(key, slice) else convert_key(key, len(self))
         arrays = (self.means, vars(self)["_covariances"], self.factors, self.ridge, self.names)
-        return self._of(*(None if a is None else a[chosen] for a in arrays), self.added_ridge)
+        return self._of(*(None if a is None else a[rows] for a in arrays), self.added_ridge)
 
     def __repr__(self) -> str:
         kind = f"rank={self.rank} plus ridge" if self.is_low_rank else "dense"
@@ -583,10 +587,10 @@ class Gaussians(Immutable):
         return type(self)._of, (*arrays, self.added_ridge)
 
 
-def low_rank_pays(rank: int, n_features: int) -> bool:
+def is_low_rank_cheaper(rank: int, n_features: int) -> bool:
     """Return True if distances of Gaussians of this rank are cheaper to compute from factors.
 
-    >>> low_rank_pays(8, 30), low_rank_pays(8, 18)
+    >>> is_low_rank_cheaper(8, 30), is_low_rank_cheaper(8, 18)
     (True, False)
     """
     return 8 * rank <= 3 * n_features
@@ -600,84 +604,88 @@ class _Moments(NamedTuple):
     spread: Matrix  # the scatter (p, p), or its factor (p, t - 1)
 
 
-def _moments(sets: Sets, k: int) -> _Moments:
+def _compute_moments(sets: Sets, k: int) -> _Moments:
     start, stop = sets.offsets[k], sets.offsets[k + 1]
     rows = sets.X[start:stop]
     shift = rows.mean(axis=0, dtype=np.float64)
-    if len(rows) <= _SMALL:
+    if len(rows) <= _MAX_PRODUCT_VECTORS:
         centered = np.subtract(rows, shift, dtype=np.float64)
         first, second = np.ones(len(rows)) @ centered, centered.T @ centered
     else:
-        sums, second = moments_about(sets.X, np.arange(start, stop), shift, None, exact=True)
+        sums, second = compute_moments(sets.X, np.arange(start, stop), shift, None, exact=True)
         first = sums[0]
-    rest = first / len(rows)
-    return _Moments(shift + rest, second - np.outer(first, rest))
+    offset = first / len(rows)
+    return _Moments(shift + offset, second - np.outer(first, offset))
 
 
-def _thin_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
+def _compute_factored_moments(rows: NDArray[np.floating[Any]]) -> _Moments:
     mean = rows.mean(axis=0, dtype=np.float64)
     t, p = rows.shape
     if t == 1:
         return _Moments(mean, np.zeros((p, 0)))
     centered = rows - mean
-    # Map to t - 1 rows orthogonal to the mean, which removes its rounding error from the rows.
+    # The t - 1 mapped rows are orthogonal to the mean, so its rounding error does not affect them.
     spread = linalg.helmert(t) @ centered if t <= p else linalg.qr(centered, mode="r")[0][:p]
     return _Moments(mean, spread.T)
 
 
-def _traces(stack: Matrix, thin: bool) -> Matrix:
-    if thin:
+def _compute_traces(stack: Matrix, is_low_rank: bool) -> Matrix:
+    if is_low_rank:
         return np.asarray(np.einsum("kij,kij->k", stack, stack))
     return np.trace(stack, axis1=1, axis2=2)
 
 
-def _shrinkage_shares(sets: Sets, shrinkage: CovarianceShrinkage, traces: Matrix) -> Matrix:
+def _compute_shrinkage_weights(
+    sets: Sets, shrinkage: CovarianceShrinkage, traces: Matrix
+) -> Matrix:
     """Return the weight of the identity that is mixed into the covariance of each set."""
     if shrinkage is None:
         return np.zeros(len(sets))
-    spread = (sets.sizes > 1) & (traces > 0)
+    is_shrunk = (sets.sizes > 1) & (traces > 0)
     if isinstance(shrinkage, str):
-        estimate = ledoit_wolf_shrinkage if shrinkage == "ledoit_wolf" else _oas_share
-        of_each = (estimate(rows) if yes else 0 for rows, yes in zip(sets, spread, strict=True))
-        return np.fromiter(of_each, np.float64, len(sets))
-    return np.where(spread, float(shrinkage), 0.0)
+        estimate = ledoit_wolf_shrinkage if shrinkage == "ledoit_wolf" else _estimate_oas_weight
+        weights = (
+            estimate(rows) if shrinks else 0 for rows, shrinks in zip(sets, is_shrunk, strict=True)
+        )
+        return np.fromiter(weights, np.float64, len(sets))
+    return np.where(is_shrunk, float(shrinkage), 0.0)
 
 
-def _oas_share(rows: NDArray[np.floating[Any]]) -> float:
+def _estimate_oas_weight(rows: NDArray[np.floating[Any]]) -> float:
     return float(oas(rows)[1])
 
 
-def _ridge_of(
-    ridge: float | str, share: float, variances: Matrix, X: NDArray[np.floating[Any]]
+def _choose_ridge(
+    ridge: float | str, factor: float, variances: Matrix, X: NDArray[np.floating[Any]]
 ) -> float:
     if not isinstance(ridge, str):
         return float(ridge)
     # If all sets are single vectors they have no variance. Use the variance of X, or 1 if it is 0.
     typical = float(np.median(variances)) or float(variances.mean())
     typical = typical or float(X.var(axis=0, dtype=np.float64).mean())
-    return share * typical or 1.0
+    return factor * typical or 1.0
 
 
-def _is_thin(storage: Storage, rank: int, p: int, ridge: float | str) -> bool:
+def _uses_low_rank(storage: Storage, rank: int, p: int, ridge: float | str) -> bool:
     if storage == "auto":
-        return ridge != 0 and low_rank_pays(rank, p)
+        return ridge != 0 and is_low_rank_cheaper(rank, p)
     if storage == "low_rank" and ridge == 0:
         raise ValueError('storage="low_rank" needs a ridge above 0; got 0.')
     return storage == "low_rank"
 
 
-def _refuse_singular(sets: Sets, levels: Matrix) -> None:
-    few = (sets.sizes <= sets.n_features) & (levels == 0)
-    if few.any():
-        k = int(np.argmax(few))
+def _raise_if_singular(sets: Sets, levels: Matrix) -> None:
+    is_singular = (sets.sizes <= sets.n_features) & (levels == 0)
+    if is_singular.any():
+        k = int(np.argmax(is_singular))
         raise ValueError(
-            f"{sets.called(k)} has {count(int(sets.sizes[k]), 'vector')} of "
-            f"{count(sets.n_features, 'feature')}: its covariance is singular. Pass "
+            f"{sets.describe(k)} has {format_count(int(sets.sizes[k]), 'vector')} of "
+            f"{format_count(sets.n_features, 'feature')}: its covariance is singular. Pass "
             'ridge="auto" or a number above 0.'
         )
 
 
-def _neighbors(
+def _find_neighbors(
     points: Matrix, queries: Matrix | None, n_neighbors: int, match_training_points: bool
 ) -> NDArray[np.intp]:
     if queries is None:
@@ -686,13 +694,13 @@ def _neighbors(
         return kneighbors(points, queries, n_neighbors=n_neighbors)[1]
     if n_neighbors >= len(points):
         raise ValueError(
-            f"n_neighbors must be less than the {count(len(points), 'row')} of X; got "
+            f"n_neighbors must be less than the {format_count(len(points), 'row')} of X; got "
             f"{n_neighbors}."
         )
     distances, near = kneighbors(points, queries, n_neighbors=n_neighbors + 1)
     # If several rows equal the query, any of them can be removed, because they are the same point.
-    known = distances[:, 0] == 0
-    return np.where(known[:, None], near[:, 1:], near[:, :-1])
+    is_row = distances[:, 0] == 0
+    return np.where(is_row[:, None], near[:, 1:], near[:, :-1])
 
 
 # ---------------------------------------------------------------------- checks
@@ -709,7 +717,7 @@ def _check_overflow(stack: Matrix, means: Matrix) -> None:
             raise ValueError("Squares of the data overflow. Divide the data by a constant.")
 
 
-def _finite(values: Any, name: str, shape: str, ndim: int) -> Matrix:
+def _check_finite(values: Any, name: str, shape: str, ndim: int) -> Matrix:
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -718,8 +726,8 @@ def _finite(values: Any, name: str, shape: str, ndim: int) -> Matrix:
         raise ValueError(f"{name} must have shape {shape}; got {array.shape}.")
     bad = ~np.isfinite(array)
     if bad.any():
-        where = np.unravel_index(np.argmax(bad), array.shape)
-        raise ValueError(f"{name} must be finite; Gaussian {where[0]} has {array[where]}.")
+        position = np.unravel_index(np.argmax(bad), array.shape)
+        raise ValueError(f"{name} must be finite; Gaussian {position[0]} has {array[position]}.")
     return array
 
 
@@ -731,17 +739,17 @@ def _is_definite(matrix: Matrix) -> bool:
     return True
 
 
-def _symmetric(S: Matrix, names: NDArray[Any] | None) -> Matrix:
-    turned = S.transpose(0, 2, 1)
+def _check_symmetric(S: Matrix, names: NDArray[Any] | None) -> Matrix:
+    transposed = S.transpose(0, 2, 1)
     size = np.abs(S).max(axis=(1, 2), initial=0)
-    bad = np.abs(S - turned).max(axis=(1, 2), initial=0) > _ASYMMETRY * size
+    bad = np.abs(S - transposed).max(axis=(1, 2), initial=0) > _MAX_ASYMMETRY * size
     if bad.any():
         raise ValueError(
-            f"The covariance of {_one(int(np.argmax(bad)), names)} is not symmetric; it must equal "
-            "its transpose."
+            f"The covariance of {_describe_gaussian(int(np.argmax(bad)), names)} is not symmetric; "
+            "it must equal its transpose."
         )
-    return (S + turned) / 2
+    return (S + transposed) / 2
 
 
-def _one(k: int, names: NDArray[Any] | None) -> str:
+def _describe_gaussian(k: int, names: NDArray[Any] | None) -> str:
     return f"Gaussian {k}" if names is None else f"Gaussian {k} ({str(names[k])!r})"

@@ -19,8 +19,8 @@ class Immutable:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        theirs = vars(other)
-        return all(np.array_equal(value, theirs[name]) for name, value in vars(self).items())
+        other_fields = vars(other)
+        return all(np.array_equal(value, other_fields[name]) for name, value in vars(self).items())
 
     # Arrays are not hashable.
     __hash__ = None  # type: ignore[assignment]

@@ -19,30 +19,30 @@ def check_signs(values: Any, n_pairs: int, name: str) -> NDArray[np.bool_]:
         raise ValueError(
             f"{name} should have shape ({n_pairs},), one entry per pair; got shape {signs.shape}."
         )
-    alike = signs == 1
-    refuse(
-        ~alike & (signs != -1),
+    is_similar = signs == 1
+    raise_if_any(
+        ~is_similar & (signs != -1),
         signs,
         name,
         f"{{}} is neither +1 nor -1 (similar or dissimilar). Convert 0 and 1 with 2 * {name} - 1.",
     )
-    return np.asarray(alike, bool)
+    return np.asarray(is_similar, bool)
 
 
-def refuse(bad: NDArray[np.bool_], values: NDArray[Any], name: str, problem: str) -> None:
+def raise_if_any(is_bad: NDArray[np.bool_], values: NDArray[Any], name: str, problem: str) -> None:
     """Raise if there is a bad value, naming the row and the value of the first one."""
-    if bad.any():
-        first = np.unravel_index(np.argmax(bad), bad.shape)
+    if is_bad.any():
+        first = np.unravel_index(np.argmax(is_bad), is_bad.shape)
         raise ValueError(f"{name} row {first[0]}: {problem.format(values[first])}")
 
 
-def as_array(values: Any, name: str, shape: str) -> NDArray[Any]:
+def convert_to_array(values: Any, name: str, shape: str) -> NDArray[Any]:
     """Return the values as an array, or raise naming the first row of a different shape."""
     try:
         return np.asarray(values)
     except ValueError as error:
         shapes = [np.asarray(row, dtype=object).shape for row in values]
-        row = next((row for row, other in enumerate(shapes) if other != shapes[0]), 0)
+        row = next((row for row, row_shape in enumerate(shapes) if row_shape != shapes[0]), 0)
         raise ValueError(
             f"{name} row {row}: irregular length; {name} should have shape {shape}."
         ) from error
@@ -51,30 +51,28 @@ def as_array(values: Any, name: str, shape: str) -> NDArray[Any]:
 def check_integers(values: Any, name: str, width: int | None = None) -> Indices:
     """Return a new array of integers of shape (m,) or (m, width)."""
     shape, tail = ("(m,)", ()) if width is None else (f"(m, {width})", (width,))
-    array = as_array(values, name, shape)
-    if array.size == 0 and array.shape in (
-        (0,),
-        (0, *tail),
-    ):  # an empty list has no width and no integer type
+    array = convert_to_array(values, name, shape)
+    # An empty list has no width and no integer type.
+    if array.size == 0 and array.shape in ((0,), (0, *tail)):
         return np.empty((0, *tail), np.intp)
     if array.ndim == 0 or array.shape[1:] != tail:
         raise ValueError(f"{name} should have shape {shape}; got shape {array.shape}.")
     if array.dtype.kind not in "iu":
         # As objects, the entries keep their types, so [[0, 1], [2, 2.5]] fails in row 1.
         array = np.asarray(values, dtype=object)
-        bad = [not isinstance(v, Integral) or isinstance(v, bool) for v in array.flat]
-        refuse(np.reshape(bad, array.shape), array, name, "{!r} is not an integer.")
+        is_bad = [not isinstance(v, Integral) or isinstance(v, bool) for v in array.flat]
+        raise_if_any(np.reshape(is_bad, array.shape), array, name, "{!r} is not an integer.")
     limits = np.iinfo(np.intp)
-    outside = (array < limits.min) | (array > limits.max)
-    refuse(outside.astype(bool), array, name, "{} does not fit a machine integer.")
+    is_outside = (array < limits.min) | (array > limits.max)
+    raise_if_any(is_outside.astype(bool), array, name, "{} does not fit a machine integer.")
     return np.array(array, dtype=np.intp)
 
 
 def check_indices(values: Any, name: str, n_samples: int, width: int | None = None) -> Indices:
     """Return integers after checking that they are valid row indices."""
     rows = check_integers(values, name, width)
-    out = (rows < 0) | (rows >= n_samples)
-    refuse(out, rows, name, f"index {{}} is out of range for n_samples={n_samples}.")
+    is_outside = (rows < 0) | (rows >= n_samples)
+    raise_if_any(is_outside, rows, name, f"index {{}} is out of range for n_samples={n_samples}.")
     return rows
 
 
@@ -83,31 +81,31 @@ def check_tuples(values: Any, width: int, name: str, n_samples: int) -> Indices:
     rows = check_indices(values, name, n_samples, width)
     entries = np.sort(rows, axis=1)
     repeats = entries[:, 1:] == entries[:, :-1]
-    refuse(repeats, entries[:, 1:], name, "index {} occurs twice; its points must differ.")
+    raise_if_any(repeats, entries[:, 1:], name, "index {} occurs twice; its points must differ.")
     return rows
 
 
-def first_repeat(values: Indices) -> tuple[int, int] | None:
+def find_repeat(values: Indices) -> tuple[int, int] | None:
     """Return the positions of the first two equal values, or None."""
     order = np.argsort(values, kind="stable")
     equal = np.flatnonzero(values[order[1:]] == values[order[:-1]])
     return (int(order[equal[0]]), int(order[equal[0] + 1])) if equal.size else None
 
 
-def first_shared(a: Indices, b: Indices) -> tuple[int, int] | None:
+def find_shared_row(a: Indices, b: Indices) -> tuple[int, int] | None:
     """Return the first row of ``a`` that is also a row of ``b``, and its position in ``b``."""
-    in_a, in_b = _row_numbers(a, b)
+    in_a, in_b = _number_rows(a, b)
     shared = np.flatnonzero(np.isin(in_a, in_b))
     return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None
 
 
-def rows_in_both(a: Indices, b: Indices) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def mask_shared_rows(a: Indices, b: Indices) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return masks of the rows of ``a`` that are in ``b``, and of the rows of ``b`` in ``a``."""
-    in_a, in_b = _row_numbers(a, b)
+    in_a, in_b = _number_rows(a, b)
     return np.isin(in_a, in_b), np.isin(in_b, in_a)
 
 
-def _row_numbers(a: Indices, b: Indices) -> tuple[Indices, Indices]:
+def _number_rows(a: Indices, b: Indices) -> tuple[Indices, Indices]:
     """Number the rows of both arrays so that equal rows have equal numbers."""
     # Sort the rows instead of encoding them as products of indices, which could overflow.
     rows = np.vstack([a, b])
@@ -122,27 +120,27 @@ def _row_numbers(a: Indices, b: Indices) -> tuple[Indices, Indices]:
 # Conversions between points and indices, and between all rows and a subset.
 
 
-def finite_points(values: Any, name: str, width: int | None = None) -> NDArray[Any]:
+def check_points(values: Any, name: str, width: int | None = None) -> NDArray[Any]:
     """Return a finite array of shape (m, p) or (m, width, p)."""
     shape, middle = ("(m, p)", ()) if width is None else (f"(m, {width}, p)", (width,))
-    array = as_array(values, name, shape)
+    array = convert_to_array(values, name, shape)
     if array.ndim != 2 + len(middle) or array.shape[1:-1] != middle:
         raise ValueError(f"{name} should have shape {shape}; got shape {array.shape}.")
     points: NDArray[Any] = check_array(
         array, input_name=name, allow_nd=True, ensure_all_finite=False, ensure_min_samples=0
     )
-    refuse(~np.isfinite(points), points, name, "{} is not finite.")
+    raise_if_any(~np.isfinite(points), points, name, "{} is not finite.")
     return points
 
 
-def distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[Any], Indices]:
+def find_distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[Any], Indices]:
     """Return the sorted distinct points of tuples, and the tuples as indices of them."""
-    points = finite_points(values, name, width)
+    points = check_points(values, name, width)
     distinct, inverse = np.unique(points.reshape(-1, points.shape[2]), axis=0, return_inverse=True)
     return distinct, inverse.reshape(-1, width)
 
 
-def rows_of_points(
+def make_rows(
     distinct: NDArray[Any], codes: Indices, copies: Indices | None = None
 ) -> tuple[NDArray[Any], Indices]:
     """Return rows X for tuples of points, and the tuples as indices of X.
@@ -160,9 +158,9 @@ def rows_of_points(
     return distinct[present // width], rows.reshape(-1, width)
 
 
-def renumber(rows: Indices, kept: Indices, n_samples: int) -> Indices:
-    """Return the tuples of kept rows only, as positions in ``kept``."""
-    place = np.full(n_samples, -1, np.intp)
-    place[kept] = np.arange(kept.size)
-    renumbered = place[rows]
+def renumber(rows: Indices, kept_rows: Indices, n_samples: int) -> Indices:
+    """Return the tuples whose rows are all in ``kept_rows``, as positions in ``kept_rows``."""
+    positions = np.full(n_samples, -1, np.intp)
+    positions[kept_rows] = np.arange(kept_rows.size)
+    renumbered = positions[rows]
     return renumbered[(renumbered >= 0).all(axis=1)]

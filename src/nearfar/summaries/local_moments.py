@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 
 # Maximum memory, in bytes, for the products of features of all rows.
-_PRODUCTS = 2**25
+_MAX_PRODUCT_BYTES = 2**25
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,22 @@ class ClassSums:
     weights: Matrix
     means: NDArray[np.float64]
 
-    def shares(self) -> Matrix:
+    def compute_fractions(self) -> Matrix:
         """Return the fraction of the total weight of each class, of shape (b, c)."""
         totals = self.weights.sum(axis=1, keepdims=True)
         return np.asarray(self.weights / np.where(totals > 0, totals, 1.0))
 
-    def between(self) -> NDArray[np.float64]:
+    def compute_between_scatters(self) -> NDArray[np.float64]:
         """Return the weighted scatters of the class means about their mean, of shape (b, p, p)."""
-        apart = self.apart()
-        return np.matmul(apart.transpose(0, 2, 1), apart)
+        factors = self.compute_between_factors()
+        return np.matmul(factors.transpose(0, 2, 1), factors)
 
-    def apart(self) -> NDArray[np.float64]:
+    def compute_between_factors(self) -> NDArray[np.float64]:
         """Return factors of the scatter: centered means times the root of the class fractions."""
-        shares = self.shares()
-        apart = self.means - np.matmul(shares[:, None, :], self.means)
-        apart *= np.sqrt(shares)[:, :, None]
-        return apart
+        fractions = self.compute_fractions()
+        factors = self.means - np.matmul(fractions[:, None, :], self.means)
+        factors *= np.sqrt(fractions)[:, :, None]
+        return factors
 
 
 class LocalMoments:
@@ -73,55 +73,55 @@ class LocalMoments:
         self._rows = np.ascontiguousarray(rows[self.order])
         self._ends = np.cumsum(np.bincount(codes, minlength=n_classes))
 
-    def spread(self, found: Indices, weights: Matrix | float) -> Matrix:
-        """Return the weights of the found rows as a dense array (b, n), sorted by class."""
-        spread = np.zeros((len(found), len(self._rows)))
-        spread[np.arange(len(found))[:, None], self.places[found]] = weights
-        return spread
+    def make_dense_weights(self, indices: Indices, weights: Matrix | float) -> Matrix:
+        """Return the weights of the rows ``indices`` as a dense array (b, n), sorted by class."""
+        dense = np.zeros((len(indices), len(self._rows)))
+        dense[np.arange(len(indices))[:, None], self.places[indices]] = weights
+        return dense
 
-    def class_sums(self, ordered: Matrix) -> ClassSums:
-        """Return the class sums for weights returned by :meth:`spread`."""
-        sums = np.empty((len(ordered), len(self._ends), self._rows.shape[1] + 1))
+    def compute_class_sums(self, weights: Matrix) -> ClassSums:
+        """Return the class sums for weights from :meth:`make_dense_weights`."""
+        sums = np.empty((len(weights), len(self._ends), self._rows.shape[1] + 1))
         start = 0
         for code, end in enumerate(self._ends):
-            sums[:, code] = ordered[:, start:end] @ self._with_ones[start:end]
+            sums[:, code] = weights[:, start:end] @ self._augmented_rows[start:end]
             start = end
         totals = np.ascontiguousarray(sums[:, :, -1])
         means = sums[:, :, :-1] / np.where(totals > 0, totals, 1.0)[:, :, None]
         return ClassSums(totals, means)
 
     @cached_property
-    def _with_ones(self) -> Matrix:
+    def _augmented_rows(self) -> Matrix:
         """Rows with an additional column of ones, so that one product also sums the weights."""
         return np.column_stack([self._rows, np.ones(len(self._rows))])
 
-    def second_moments(self, ordered: Matrix) -> NDArray[np.float64]:
+    def compute_second_moments(self, weights: Matrix) -> NDArray[np.float64]:
         """Return the weighted sums of x x', of shape (b, p, p)."""
-        b, p = len(ordered), self._rows.shape[1]
+        b, p = len(weights), self._rows.shape[1]
         upper = np.triu_indices(p)
         flat = np.zeros((b, len(upper[0])))
-        for block, products in self._products():
-            flat += ordered[:, block] @ products
+        for block, products in self._iterate_products():
+            flat += weights[:, block] @ products
         moments = np.empty((b, p, p))
         moments[:, upper[0], upper[1]] = flat
         moments[:, upper[1], upper[0]] = flat
         return moments
 
-    def _products(self) -> Iterator[tuple[slice, Matrix]]:
+    def _iterate_products(self) -> Iterator[tuple[slice, Matrix]]:
         n, p = self._rows.shape
         size = p * (p + 1) // 2
-        if 8 * n * size <= _PRODUCTS:
-            yield slice(0, n), self._all_products
+        if 8 * n * size <= _MAX_PRODUCT_BYTES:
+            yield slice(0, n), self._cached_products
             return
-        for block in row_blocks(n, 1, at_most=_PRODUCTS // (16 * size) + 1):
-            yield block, _products(self._rows[block])
+        for block in split_rows(n, 1, max_rows=_MAX_PRODUCT_BYTES // (16 * size) + 1):
+            yield block, _compute_products(self._rows[block])
 
     @cached_property
-    def _all_products(self) -> Matrix:
-        return _products(self._rows)
+    def _cached_products(self) -> Matrix:
+        return _compute_products(self._rows)
 
 
-def _products(rows: Matrix) -> Matrix:
+def _compute_products(rows: Matrix) -> Matrix:
     """Return the products of all pairs of features of each row, of shape (n, p (p + 1) / 2)."""
     upper = np.triu_indices(rows.shape[1])
     return rows[:, upper[0]] * rows[:, upper[1]]

@@ -8,19 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Indices, Mask, Vector
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.summaries.local_moments import ClassSums
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows, Window
 
-# A scatter that is less than _DIGITS_LEFT of the squares it is the difference of, or is based on
-# distances with a relative error above _ROUNDED, has too few correct digits.
-_DIGITS_LEFT = 1e-5
-_ROUNDED = 1e-8
+# A scatter is a difference of two sums of squares. It has too few correct digits if it is less than
+# _MIN_FRACTION_LEFT of the first sum, or if the relative error of the distances is larger than
+# _MAX_RELATIVE_ERROR.
+_MIN_FRACTION_LEFT = 1e-5
+_MAX_RELATIVE_ERROR = 1e-8
 # A scatter below this fraction of the squared distances from the point itself is set to zero.
-_NO_SCATTER = 1e-14
+_ZERO_SCATTER = 1e-14
 
 
-def window_size(n: int, p: int, n_classes: int) -> int:
+def choose_window_size(n: int, p: int, n_classes: int) -> int:
     """Return the number of rows, of n, sufficient for a within-class covariance of p features."""
     return min(n, max(n // 5, 50, 10 * (p + n_classes)))
 
@@ -42,7 +43,7 @@ class LocalScatters:
     between: NDArray[np.float64]
 
 
-def scatters_around(
+def compute_scatters(
     rows: LocalRows,
     queries: LocalQueries,
     metrics: LocalMetrics,
@@ -58,36 +59,38 @@ def scatters_around(
     digits, its scatters are computed again from differences to the query.
     """
     if window is None and tricube:
-        spread, radius, errors = rows.tricube(queries, metrics, m)
+        dense_weights, radius, errors = rows.compute_tricube_weights(queries, metrics, m)
     else:
-        window = window or rows.window(queries, metrics, m)
-        weights = window.tricube() if tricube else 1.0
-        spread = rows.moments.spread(window.found, weights)
+        window = window or rows.find_window(queries, metrics, m)
+        weights = window.compute_tricube_weights() if tricube else 1.0
+        dense_weights = rows.moments.make_dense_weights(window.indices, weights)
         radius, errors = window.radius, window.errors
-    sums = rows.moments.class_sums(spread)
+    sums = rows.moments.compute_class_sums(dense_weights)
     weights = sums.weights.sum(axis=1)
-    total = rows.moments.second_moments(spread)
+    total = rows.moments.compute_second_moments(dense_weights)
     total /= np.where(weights > 0, weights, 1.0)[:, None, None]
     squares = np.trace(total, axis1=1, axis2=2)
-    means = sums.means * np.sqrt(sums.shares())[:, :, None]
+    means = sums.means * np.sqrt(sums.compute_fractions())[:, :, None]
     total -= np.matmul(means.transpose(0, 2, 1), means)
-    scatters = LocalScatters(total, sums.between())
-    left = np.trace(total, axis1=1, axis2=2) / np.where(squares > 0, squares, 1.0)
-    doubt = in_doubt(weights, radius, errors) | (left < _DIGITS_LEFT)
-    for chosen in _chunks(np.flatnonzero(doubt), m * rows.n_features):
-        again = queries[chosen], metrics[chosen]
-        found = rows.window(*again, m) if window is None else window[chosen]
-        anew = scatters_from_differences(rows, *again, found, tricube=tricube)
-        scatters.within[chosen], scatters.between[chosen] = anew.within, anew.between
+    scatters = LocalScatters(total, sums.compute_between_scatters())
+    fractions_left = np.trace(total, axis1=1, axis2=2) / np.where(squares > 0, squares, 1.0)
+    is_inaccurate = find_inaccurate_windows(weights, radius, errors) | (
+        fractions_left < _MIN_FRACTION_LEFT
+    )
+    for chunk in _split_chunks(np.flatnonzero(is_inaccurate), m * rows.n_features):
+        arguments = queries[chunk], metrics[chunk]
+        near = rows.find_window(*arguments, m) if window is None else window[chunk]
+        exact = compute_exact_scatters(rows, *arguments, near, tricube=tricube)
+        scatters.within[chunk], scatters.between[chunk] = exact.within, exact.between
     return scatters
 
 
-def in_doubt(weights: Vector, radius: Vector, errors: Vector) -> Mask:
+def find_inaccurate_windows(weights: Vector, radius: Vector, errors: Vector) -> Mask:
     """Return a mask of windows whose distances have too few digits, or whose weights are 0."""
-    return np.asarray((errors > _ROUNDED * radius) | (weights <= 0))
+    return np.asarray((errors > _MAX_RELATIVE_ERROR * radius) | (weights <= 0))
 
 
-def scatters_from_differences(
+def compute_exact_scatters(
     rows: LocalRows,
     queries: LocalQueries,
     metrics: LocalMetrics,
@@ -96,42 +99,44 @@ def scatters_from_differences(
     tricube: bool = True,
 ) -> LocalScatters:
     """Return the scatters of a window from differences to each query, which is exact but slow."""
-    b, m = window.found.shape
-    owner, found = np.repeat(np.arange(b), m), window.found.ravel()
+    b, m = window.indices.shape
+    owner, indices = np.repeat(np.arange(b), m), window.indices.ravel()
     weights = np.ones((b, m))
     if tricube:
-        exact = rows.measured(queries, metrics, owner, found).reshape(b, m)
-        weights = Window(window.found, exact, window.radius, 0 * window.errors).tricube()
-    apart = rows.apart(queries, owner, found).reshape(b, m, -1)
-    codes = rows.codes[window.found]
+        exact = rows.measure(queries, metrics, owner, indices).reshape(b, m)
+        weights = Window(
+            window.indices, exact, window.radius, 0 * window.errors
+        ).compute_tricube_weights()
+    differences = rows.compute_differences(queries, owner, indices).reshape(b, m, -1)
+    codes = rows.codes[window.indices]
     member = np.zeros((b, rows.n_classes, m))
     member[np.arange(b)[:, None], codes, np.arange(m)] = weights
     totals = member.sum(axis=2)
-    means = np.matmul(member, apart) / np.where(totals > 0, totals, 1.0)[:, :, None]
-    own = apart - means[np.arange(b)[:, None], codes]
+    means = np.matmul(member, differences) / np.where(totals > 0, totals, 1.0)[:, :, None]
+    deviations = differences - means[np.arange(b)[:, None], codes]
     weights = weights / weights.sum(axis=1, keepdims=True)
-    within = np.matmul((own * weights[:, :, None]).transpose(0, 2, 1), own)
-    far = (weights * np.square(apart).sum(axis=2)).sum(axis=1)
-    within[np.trace(within, axis1=1, axis2=2) <= _NO_SCATTER * far] = 0
-    return LocalScatters(within, ClassSums(totals, means).between())
+    within = np.matmul((deviations * weights[:, :, None]).transpose(0, 2, 1), deviations)
+    squares = (weights * np.square(differences).sum(axis=2)).sum(axis=1)
+    within[np.trace(within, axis1=1, axis2=2) <= _ZERO_SCATTER * squares] = 0
+    return LocalScatters(within, ClassSums(totals, means).compute_between_scatters())
 
 
-def _chunks(chosen: Indices, numbers: int) -> list[Indices]:
-    return [chosen[part] for part in row_blocks(len(chosen), 64 * numbers)]
+def _split_chunks(rows: Indices, n_entries: int) -> list[Indices]:
+    return [rows[block] for block in split_rows(len(rows), 64 * n_entries)]
 
 
-def shrunk(scatters: NDArray[np.float64], shrinkage: float) -> NDArray[np.float64]:
+def shrink_scatters(scatters: NDArray[np.float64], shrinkage: float) -> NDArray[np.float64]:
     """Return (1 - s) S + s tr(S) / p I for symmetric matrices S, and I if S is zero."""
     p = scatters.shape[-1]
     traces = np.trace(scatters, axis1=-2, axis2=-1)[..., None]
-    found = (1 - shrinkage) * (scatters + np.swapaxes(scatters, -1, -2)) / 2
-    diagonal = np.einsum("...jj->...j", found)
+    shrunk_scatters = (1 - shrinkage) * (scatters + np.swapaxes(scatters, -1, -2)) / 2
+    diagonal = np.einsum("...jj->...j", shrunk_scatters)
     diagonal += shrinkage * traces / p
     diagonal += np.where(traces > 0, 0.0, 1.0)
-    return np.asarray(found)
+    return np.asarray(shrunk_scatters)
 
 
-def inverses(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[np.float64]:
+def invert_matrices(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[np.float64]:
     """Return inverses of symmetric matrices.
 
     Unless ``regular``, eigenvalues below 1e-10 of the largest are raised to this value.
@@ -145,7 +150,7 @@ def inverses(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[np.floa
     return np.asarray((inverse + np.swapaxes(inverse, -1, -2)) / 2)
 
 
-def inverse_roots(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+def compute_inverse_roots(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return symmetric roots of inverses.
 
     Eigenvalues below 1e-10 of the largest are raised to this value.

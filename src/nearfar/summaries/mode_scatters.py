@@ -72,62 +72,63 @@ class StackScatters:
         self.counts = np.bincount(self._codes).astype(np.float64)
         shape = X.shape[1:]
         if center:
-            self.class_means = self._class_means()
-            shares = self.counts / len(X)
-            self.mean: Matrix = np.tensordot(shares, self.class_means, 1)
+            self.class_means = self._compute_class_means()
+            fractions = self.counts / len(X)
+            self.mean: Matrix = np.tensordot(fractions, self.class_means, 1)
         else:
             self.class_means, self.mean = np.zeros((1, *shape)), np.zeros(shape)
-        self._centers = self._rounded_centers()
+        self._centers = self._round_centers()
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
         """Return the scatter about the class means."""
-        total = self._within(mode, factors)
+        total = self._compute_within(mode, factors)
         squares = total.diagonal()
         limits = np.finfo(self._dtype)
-        faint = squares.max(initial=0.0) <= limits.tiny / limits.eps
-        if self._dtype != np.float64 and (faint or not np.isfinite(squares).all()):
-            self._dtype = np.dtype(np.float64)  # squares exceed the range of float32
-            self._centers = self._rounded_centers()
-            total = self._within(mode, factors)
+        underflows = squares.max(initial=0.0) <= limits.tiny / limits.eps
+        if self._dtype != np.float64 and (underflows or not np.isfinite(squares).all()):
+            # Squares exceed the range of float32, so repeat the computation in float64.
+            self._dtype = np.dtype(np.float64)
+            self._centers = self._round_centers()
+            total = self._compute_within(mode, factors)
         return total
 
     def between_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
         """Return the scatter of the class means about the mean, weighted by class size."""
         roots = np.sqrt(self.counts).reshape(-1, *[1] * self.mean.ndim)
-        spread = roots * (self.class_means - self.mean)
-        return mode_scatter(project_stack(spread, factors or [], skip=mode), mode)
+        deviations = roots * (self.class_means - self.mean)
+        return mode_scatter(project_stack(deviations, factors or [], skip=mode), mode)
 
-    def _within(self, mode: int, factors: Sequence[Matrix | None] | None) -> Matrix:
-        used = [None if U is None else U.astype(self._dtype) for U in factors or []]
+    def _compute_within(self, mode: int, factors: Sequence[Matrix | None] | None) -> Matrix:
+        rounded_factors = [None if U is None else U.astype(self._dtype) for U in factors or []]
         total = np.zeros((self._X.shape[mode + 1],) * 2)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            for _, block in self._deviations(self._centers):
-                total += mode_scatter(project_stack(block, used, skip=mode), mode)
+            for _, block in self._iterate_deviations(self._centers):
+                total += mode_scatter(project_stack(block, rounded_factors, skip=mode), mode)
         return total
 
-    def _class_means(self) -> Matrix:
+    def _compute_class_means(self) -> Matrix:
         """Return the class means, computed from deviations from the first tensor."""
         first = self._X[:1]
         sums = np.zeros((len(self.counts), first.size))
-        for rows, block in self._deviations(first):
+        for rows, block in self._iterate_deviations(first):
             codes = self._codes[rows]
-            here = sparse.csr_array(
+            indicator = sparse.csr_array(
                 (np.ones(len(codes)), (codes, np.arange(len(codes)))),  # float64, like the sums
                 shape=(len(sums), len(codes)),
             )
-            sums += here @ block.reshape(len(block), -1)
+            sums += indicator @ block.reshape(len(block), -1)
         return (sums / self.counts[:, None] + first.reshape(1, -1)).reshape(-1, *first.shape[1:])
 
-    def _rounded_centers(self) -> Floats:
+    def _round_centers(self) -> Floats:
         return self.class_means.astype(self._dtype)
 
-    def _deviations(self, centers: Floats) -> Iterator[tuple[slice, Floats]]:
+    def _iterate_deviations(self, centers: Floats) -> Iterator[tuple[slice, Floats]]:
         """Iterate over blocks of tensors minus the center of their class, in one buffer."""
         X = self._X
-        at_once = max(1, min(len(X), _BLOCK_BYTES // max(1, X[:1].size * self._dtype.itemsize)))
-        buffer = _far_from(centers, (at_once, *X.shape[1:]), self._dtype)
-        for start in range(0, len(X), at_once):
-            rows = slice(start, min(start + at_once, len(X)))
+        block_size = max(1, min(len(X), _BLOCK_BYTES // max(1, X[:1].size * self._dtype.itemsize)))
+        buffer = _allocate_far_from(centers, (block_size, *X.shape[1:]), self._dtype)
+        for start in range(0, len(X), block_size):
+            rows = slice(start, min(start + block_size, len(X)))
             block = buffer[: rows.stop - start]
             if len(centers) == 1:
                 np.subtract(X[rows], centers, out=block)
@@ -164,14 +165,14 @@ class UncenteredScatters:
         return np.zeros((self.mean.shape[mode],) * 2)
 
 
-def _far_from(other: Floats, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Floats:
+def _allocate_far_from(array: Floats, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Floats:
     """Return an empty array whose address differs from another by half a page, modulo pages.
 
     On some processors, copies between addresses that differ by a few bytes modulo 4096 take four
     times as long.
     """
     page = 4096
-    room = np.empty(prod(shape) * dtype.itemsize + page, np.uint8)
-    start = (other.ctypes.data + page // 2 - room.ctypes.data) % page
+    memory = np.empty(prod(shape) * dtype.itemsize + page, np.uint8)
+    start = (array.ctypes.data + page // 2 - memory.ctypes.data) % page
     start -= start % dtype.itemsize
-    return room[start : start + prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+    return memory[start : start + prod(shape) * dtype.itemsize].view(dtype).reshape(shape)

@@ -14,7 +14,7 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import check_finite_samples
 from nearfar.labels import encode_labels
 from nearfar.solvers.tensor_algebra import mode_scatter, moment_mode_scatter, project_stack
-from nearfar.state import Sizes, State, choice, flag, need, none_or, object_of, shape_word
+from nearfar.state import Sizes, State, check_that, choice, flag, none_or, object_of, shape_value
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.mode_sums import ModeSums
 
@@ -100,7 +100,7 @@ class ModeStatistics:
         {
             "storage": choice("auto", "full", "modes"),
             "exact": flag,
-            "tensor_shape": none_or(shape_word),
+            "tensor_shape": none_or(shape_value),
             "_rows": none_or(object_of(ClassStatistics, ModeSums)),
         },
         rows=0,
@@ -112,7 +112,7 @@ class ModeStatistics:
         self.storage = storage
         self.exact = exact
         self.tensor_shape: tuple[int, ...] | None = None
-        self._rows: ClassStatistics | None = None  # of vec(X)
+        self._rows: ClassStatistics | None = None  # statistics of vec(X)
 
     # ------------------------------------------------------------------ accumulating
 
@@ -154,23 +154,26 @@ class ModeStatistics:
         shape = tuple(int(d) for d in X.shape[1:])
         if self.tensor_shape is not None and shape != self.tensor_shape:
             raise ValueError(
-                f"X holds tensors of shape {_times(shape)}, but these statistics are of shape "
-                f"{_times(self.tensor_shape)}."
+                f"X holds tensors of shape {_format_shape(shape)}, but these statistics are of "
+                f"shape {_format_shape(self.tensor_shape)}."
             )
         if not prod(shape):
-            raise ValueError(f"X holds tensors of shape {_times(shape)}, which have no entries.")
-        rows = self._new_rows(shape) if self._rows is None else self._rows
+            raise ValueError(
+                f"X holds tensors of shape {_format_shape(shape)}, which have no entries."
+            )
+        rows = self._make_row_statistics(shape) if self._rows is None else self._rows
         flat = X.reshape(len(X), prod(shape))
         try:
             rows.add(flat, classes, codes)
         except ValueError:
-            check_finite_samples(flat)  # names the sample
+            # Raise an error that names the sample with NaN or infinity, if there is one.
+            check_finite_samples(flat)
             raise
         # Assign only after success, because rejected samples must not change the statistics.
         self._rows, self.tensor_shape = rows, shape
         return self
 
-    def _new_rows(self, shape: tuple[int, ...]) -> ClassStatistics:
+    def _make_row_statistics(self, shape: tuple[int, ...]) -> ClassStatistics:
         full = prod(shape) <= FULL_SIZE if self.storage == "auto" else self.storage == "full"
         if full:
             return ClassStatistics(pooled=True, exact=self.exact)
@@ -192,18 +195,20 @@ class ModeStatistics:
         if self._rows is not None and other._rows is not None:
             if self.tensor_shape != other.tensor_shape:
                 raise ValueError(
-                    f"Statistics of tensors of shape {_times(self.tensor_shape)} and of "
-                    f"{_times(other.tensor_shape)} cannot be merged."
+                    f"Statistics of tensors of shape {_format_shape(self.tensor_shape)} and of "
+                    f"{_format_shape(other.tensor_shape)} cannot be merged."
                 )
             if self.is_full != other.is_full:
                 raise ValueError(
                     "Statistics with storage='full' cannot be merged with statistics with "
                     "storage='modes'. Create both with the same storage."
                 )
-        one, two = (part._rows or ClassStatistics(pooled=True) for part in (self, other))
+        first, second = (
+            statistics._rows or ClassStatistics(pooled=True) for statistics in (self, other)
+        )
         merged = ModeStatistics(storage=self.storage, exact=self.exact)
         if self._rows is not None or other._rows is not None:
-            merged._rows = one.merge(two)
+            merged._rows = first.merge(second)
             merged.tensor_shape = self.tensor_shape or other.tensor_shape
         return merged
 
@@ -212,7 +217,7 @@ class ModeStatistics:
     @property
     def is_full(self) -> bool:
         """Whether the full second moment is stored, so that `factors` can be used."""
-        return not isinstance(self._some_rows, ModeSums)
+        return not isinstance(self._checked_rows, ModeSums)
 
     @property
     def n_classes(self) -> int:
@@ -222,41 +227,41 @@ class ModeStatistics:
     @property
     def classes(self) -> NDArray[Any]:
         """Distinct labels, sorted."""
-        return self._some_rows.classes
+        return self._checked_rows.classes
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """Number of samples of each class."""
-        return self._some_rows.counts
+        return self._checked_rows.counts
 
     @property
     def weights(self) -> NDArray[np.float64]:
         """Number of samples of each class, as floats."""
-        return self._some_rows.weights
+        return self._checked_rows.weights
 
     @property
     def total_weight(self) -> float:
         """Total number of samples."""
-        return self._some_rows.total_weight
+        return self._checked_rows.total_weight
 
     @property
     def mean(self) -> Matrix:
         """Mean of all samples, (d1, ..., dk)."""
-        return self._some_rows.mean.reshape(self._shape)
+        return self._checked_rows.mean.reshape(self._shape)
 
     @property
     def means(self) -> Matrix:
         """Class means, (n_classes, d1, ..., dk)."""
-        return self._some_rows.means.reshape(-1, *self._shape)
+        return self._checked_rows.means.reshape(-1, *self._shape)
 
     @property
     def precision(self) -> float:
         """Machine epsilon of the coarsest dtype that was accumulated."""
-        return self._some_rows.precision
+        return self._checked_rows.precision
 
     def variances(self) -> Matrix:
         """Return the variance of each entry over all samples, (d1, ..., dk)."""
-        return self._some_rows.total_variances().reshape(self._shape)
+        return self._checked_rows.total_variances().reshape(self._shape)
 
     def within_scatter(self, mode: int, factors: Factors | None = None) -> Matrix:
         """Return the scatter about the class means in a mode, after projecting the other modes.
@@ -273,20 +278,20 @@ class ModeStatistics:
         -------
         ndarray of shape (d_mode, d_mode)
         """
-        rows, (mode, factors) = self._some_rows, self._checked(mode, factors)
+        rows, (mode, factors) = self._checked_rows, self._check_mode(mode, factors)
         if isinstance(rows, ModeSums) and factors is not None:
             raise ValueError(
                 "factors needs full statistics, but these store only scatters of the modes: "
-                f"tensors of shape {_times(self._shape)} have more than {FULL_SIZE:,} entries, or "
-                "storage='modes' was requested. Omit factors, or create the statistics with "
-                "storage='full'."
+                f"tensors of shape {_format_shape(self._shape)} have more than {FULL_SIZE:,} "
+                "entries, or storage='modes' was requested. Omit factors, or create the statistics "
+                "with storage='full'."
             )
-        of_matrix = (
-            rows.of_mode(mode)
+        read_matrix = (
+            rows.make_mode_reader(mode)
             if isinstance(rows, ModeSums)
             else lambda moment: moment_mode_scatter(moment, self._shape, mode, factors)
         )
-        return rows.read_within(of_matrix, self._of_rows(mode, factors))
+        return rows.read_within(read_matrix, self._make_row_function(mode, factors))
 
     def between_scatter(self, mode: int, factors: Factors | None = None) -> Matrix:
         """Return the weighted scatter of the class means, after projecting the other modes.
@@ -303,8 +308,8 @@ class ModeStatistics:
         -------
         ndarray of shape (d_mode, d_mode)
         """
-        rows, (mode, factors) = self._some_rows, self._checked(mode, factors)
-        return self._of_rows(mode, factors)(rows.between_factor())
+        rows, (mode, factors) = self._checked_rows, self._check_mode(mode, factors)
+        return self._make_row_function(mode, factors)(rows.between_factor())
 
     def total_scatter(self, mode: int, factors: Factors | None = None) -> Matrix:
         """Return the scatter of all samples about their mean: within plus between scatter.
@@ -323,7 +328,7 @@ class ModeStatistics:
         within = self.within_scatter(mode, factors)
         return within + self.between_scatter(mode, factors) if self.n_classes > 1 else within
 
-    def _of_rows(self, mode: int, factors: Factors | None) -> Callable[[Floats], Matrix]:
+    def _make_row_function(self, mode: int, factors: Factors | None) -> Callable[[Floats], Matrix]:
         """Return the function that computes the scatter in a mode from rows vec(X)."""
 
         def scatter(rows: Floats) -> Matrix:
@@ -332,7 +337,7 @@ class ModeStatistics:
 
         return scatter
 
-    def _checked(self, mode: int, factors: Factors | None) -> tuple[int, Factors | None]:
+    def _check_mode(self, mode: int, factors: Factors | None) -> tuple[int, Factors | None]:
         """Return the non-negative mode, and the factors of the other modes or None."""
         shape = self._shape
         if not -len(shape) <= mode < len(shape):
@@ -345,36 +350,38 @@ class ModeStatistics:
                 f"factors must have one entry per mode; got {len(shape)} modes, but {len(factors)} "
                 "factors."
             )
-        others = [None if U is None or k == mode else np.asarray(U) for k, U in enumerate(factors)]
-        for k, U in enumerate(others):
+        projections = [
+            None if U is None or k == mode else np.asarray(U) for k, U in enumerate(factors)
+        ]
+        for k, U in enumerate(projections):
             if U is not None and (U.ndim != 2 or U.shape[0] != shape[k]):
                 raise ValueError(
                     f"factors[{k}] must have shape ({shape[k]}, q); got shape {U.shape}."
                 )
-        return mode, others if any(U is not None for U in others) else None
+        return mode, projections if any(U is not None for U in projections) else None
 
     @property
-    def _some_rows(self) -> ClassStatistics:
+    def _checked_rows(self) -> ClassStatistics:
         if self._rows is None:
             raise ValueError("These statistics hold no samples yet; call partial_fit first.")
         return self._rows
 
     @property
     def _shape(self) -> tuple[int, ...]:
-        assert self._some_rows is not None
+        assert self._checked_rows is not None
         return self.tensor_shape or ()
 
     def _check_state(self, sizes: Sizes) -> None:
-        need(
+        check_that(
             (self._rows is None) == (self.tensor_shape is None),
-            "expected both sums and a shape, or neither.",
+            "expected either both sums and a shape, or neither of them.",
         )
         if self._rows is not None:
             fits = self._rows.n_features == prod(self._shape)
-            need(fits, "the sums are not of tensors of this shape.")
+            check_that(fits, "the sums are not of tensors of this shape.")
             if isinstance(self._rows, ModeSums):
-                need(self._rows.tensor_shape == self._shape, "the sums are of another shape.")
-            need(self._rows.pooled, "the sums are not pooled.")
+                check_that(self._rows.tensor_shape == self._shape, "the sums are of another shape.")
+            check_that(self._rows.pooled, "the sums are not pooled.")
 
     def __repr__(self) -> str:
         if self._rows is None:
@@ -382,9 +389,9 @@ class ModeStatistics:
         form = "full second moment" if self.is_full else "modes alone"
         return (
             f"ModeStatistics({form}: {self.n_classes} classes, {int(self.counts.sum())} samples of "
-            f"shape {_times(self._shape)})"
+            f"shape {_format_shape(self._shape)})"
         )
 
 
-def _times(shape: Sequence[int] | None) -> str:
+def _format_shape(shape: Sequence[int] | None) -> str:
     return "×".join(str(d) for d in shape or ())

@@ -1,4 +1,4 @@
-"""Statistics of tensors that keep scatters of the modes in place of all products of entries."""
+"""Class statistics of tensors that store one scatter per mode, not the full second moment."""
 
 from __future__ import annotations
 
@@ -11,74 +11,78 @@ from numpy.typing import NDArray
 
 from nearfar.arrays import Floats
 from nearfar.solvers.tensor_algebra import mode_scatter
-from nearfar.state import Sizes, State, floats, list_of, need, none_or, object_of, shape_word
+from nearfar.state import Sizes, State, check_that, floats, list_of, none_or, object_of, shape_value
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.second_moment import SecondMoment
 
 
 class ModeMoments(SecondMoment):
-    """Σ of squares of each entry, and of :math:`X_{(k)} X_{(k)}^T` in each mode, in one vector."""
+    """Sums of the squared entries, and of :math:`X_{(k)} X_{(k)}^T` per mode k, in one vector."""
 
-    state: ClassVar = State({"tensor_shape": shape_word, "dense": none_or(floats("entries"))})
+    state: ClassVar = State({"tensor_shape": shape_value, "dense": none_or(floats("entries"))})
 
     def __init__(self, tensor_shape: tuple[int, ...]) -> None:
         super().__init__(prod(tensor_shape), "dense")
         self.tensor_shape = tensor_shape
 
-    def products(self, rows: Floats) -> NDArray[Any]:
-        """Of the sum over vec(X) in rows."""
+    def compute_products(self, rows: Floats) -> NDArray[Any]:
+        """Return the sums over the rows vec(X)."""
         stack = rows.reshape(-1, *self.tensor_shape)
         scatters = [mode_scatter(stack, k).ravel() for k in range(len(self.tensor_shape))]
         return np.concatenate([np.einsum("ij,ij->j", rows, rows), *scatters])
 
-    def of_block(self, rows: Floats) -> NDArray[Any]:
-        """The same."""
-        return self.products(rows)
+    def compute_block_products(self, rows: Floats) -> NDArray[Any]:
+        """Return the sums over the rows of a block, like :meth:`compute_products`."""
+        return self.compute_products(rows)
 
     def add_block(self, moment: Floats) -> None:
-        """Add the products of some rows."""
+        """Add the sums over more rows."""
         assert self.dense is not None
         self.dense += moment
 
-    def crossed(self, rows: Floats, others: Floats) -> Floats:
-        """Of x zᵀ + z xᵀ over rows x and others z."""
-        one, two = (part.reshape(-1, *self.tensor_shape) for part in (rows, others))
-        scatters = [mode_scatter(one, k, two) for k in range(len(self.tensor_shape))]
-        squares = 2 * np.einsum("ij,ij->j", rows, others)
+    def compute_cross_products(self, rows: Floats, other_rows: Floats) -> Floats:
+        """Return the sums for x zᵀ + z xᵀ, over pairs of a row x and another row z."""
+        tensors, other_tensors = (
+            flat.reshape(-1, *self.tensor_shape) for flat in (rows, other_rows)
+        )
+        scatters = [mode_scatter(tensors, k, other_tensors) for k in range(len(self.tensor_shape))]
+        squares = 2 * np.einsum("ij,ij->j", rows, other_rows)
         return np.concatenate([squares, *[(S + S.T).ravel() for S in scatters]])
 
-    def squares(self, products: Floats) -> Floats:
-        """The first of what :meth:`products` has."""
+    def get_squares(self, products: Floats) -> Floats:
+        """Return the sums of squared entries, the first part of :meth:`compute_products`."""
         return products[: self.n_features]
 
-    def of_mode(self, products: Floats, mode: int) -> Floats:
-        """The scatter of a mode, of what :meth:`products` has."""
+    def get_mode_scatter(self, products: Floats, mode: int) -> Floats:
+        """Return the scatter of a mode, a part of the result of :meth:`compute_products`."""
         d = self.tensor_shape[mode]
         start = self.n_features + sum(d * d for d in self.tensor_shape[:mode])
         return products[start : start + d * d].reshape(d, d)
 
-    def block_rows(self, X: Floats) -> int:
-        """Samples at once: four megabytes."""
+    def choose_block_rows(self, X: Floats) -> int:
+        """Return the number of samples per block, of at most 4 MB."""
         return min(max(2**22 // (X.shape[1] * X.itemsize), 1), 4096)
 
     @property
     def n_entries(self) -> int:
-        """Numbers kept."""
+        """Number of stored values."""
         return self.n_features + sum(d * d for d in self.tensor_shape)
 
     def _check_state(self, sizes: Sizes) -> None:
-        need(self.n_features == prod(self.tensor_shape), "tensor_shape does not fit the entries.")
-        need(not self.rows, "there are rows among sums.")
+        check_that(
+            self.n_features == prod(self.tensor_shape), "tensor_shape does not fit the entries."
+        )
+        check_that(not self.rows, "expected sums only, but found rows.")
         fits = self.dense is None or len(self.dense) == self.n_entries
-        need(fits, "dense: expected one scatter per mode.")
+        check_that(fits, "dense: expected one scatter per mode.")
 
 
 class ModeSums(ClassStatistics):
-    """Statistics of vec(X) with scatters of the modes in place of that of all entries."""
+    """Class statistics of vec(X) that store one scatter per mode, not the full scatter."""
 
     state: ClassVar = State(
         {
-            "tensor_shape": shape_word,
+            "tensor_shape": shape_value,
             "_seconds": list_of(object_of(ModeMoments, p="p"), "scatters"),
         }
     )
@@ -87,14 +91,14 @@ class ModeSums(ClassStatistics):
         super().__init__(pooled=True, storage="dense", exact=exact)
         self.tensor_shape = tensor_shape
 
-    def _new_second(self, n_features: int) -> ModeMoments:
+    def _make_second_moment(self, n_features: int) -> ModeMoments:
         return ModeMoments(self.tensor_shape)
 
-    def of_mode(self, mode: int) -> Callable[[Floats], Floats]:
-        """What tells the scatter of a mode from all that is kept."""
-        return lambda products: ModeMoments(self.tensor_shape).of_mode(products, mode)
+    def make_mode_reader(self, mode: int) -> Callable[[Floats], Floats]:
+        """Return the function that reads the scatter of a mode from the stored values."""
+        return lambda products: ModeMoments(self.tensor_shape).get_mode_scatter(products, mode)
 
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         fits = all(second.tensor_shape == self.tensor_shape for second in self._seconds)  # type: ignore[attr-defined]
-        need(fits, "_seconds: they are of tensors of another shape.")
+        check_that(fits, "_seconds: found sums of tensors of another shape.")

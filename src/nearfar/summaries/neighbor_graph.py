@@ -17,7 +17,7 @@ from nearfar.search.approximate_search import INDEXES, approximate_kneighbors
 from nearfar.search.candidates import view_rows_as_bytes
 from nearfar.search.exact_search import find_pairs_within, kneighbors, radius_neighbors
 from nearfar.state import Sizes, State
-from nearfar.words import count
+from nearfar.words import format_count
 
 Mode = Literal["union", "mutual"]
 Disconnected = Literal["link", "raise"]
@@ -84,9 +84,9 @@ class NeighborGraph:
     recall_: float | None = None
 
     def __post_init__(self) -> None:
-        indptr = _read_only(self.indptr, np.intp, "indptr")
-        indices = _read_only(self.indices, np.intp, "indices")
-        distances = _read_only(self.distances, np.float64, "distances")
+        indptr = _make_read_only(self.indptr, np.intp, "indptr")
+        indices = _make_read_only(self.indices, np.intp, "indices")
+        distances = _make_read_only(self.distances, np.float64, "distances")
         _check_lists(indptr, indices, distances)
         for name, array in [("indptr", indptr), ("indices", indices), ("distances", distances)]:
             object.__setattr__(self, name, array)
@@ -235,7 +235,7 @@ class NeighborGraph:
         >>> graph.to_sparse().nnz
         3
         """
-        matrix = self._csr(self.distances.copy(), self.indices, self.indptr)
+        matrix = self._make_csr(self.distances.copy(), self.indices, self.indptr)
         matrix.sort_indices()
         return matrix
 
@@ -265,17 +265,17 @@ class NeighborGraph:
         n = self.n_samples
         rows = np.repeat(np.arange(n), np.diff(self.indptr))
         # Use edge lists, because sums and maxima of sparse matrices drop explicit zeros.
-        there, back = rows * n + self.indices, self.indices * n + rows
-        edges, where, times = np.unique(
-            np.concatenate([there, back]), return_inverse=True, return_counts=True
+        forward, backward = rows * n + self.indices, self.indices * n + rows
+        edges, inverse, counts = np.unique(
+            np.concatenate([forward, backward]), return_inverse=True, return_counts=True
         )
         distances = np.full(len(edges), np.inf)
-        np.minimum.at(distances, where, np.tile(self.distances, 2))
+        np.minimum.at(distances, inverse, np.tile(self.distances, 2))
         if mode == "mutual":
-            edges, distances = edges[times == 2], distances[times == 2]
+            edges, distances = edges[counts == 2], distances[counts == 2]
         rows, columns = np.divmod(edges, n)
         indptr = np.searchsorted(rows, np.arange(n + 1))
-        return self._csr(distances, columns, indptr)
+        return self._make_csr(distances, columns, indptr)
 
     def connected_components(self, mode: Mode = "union") -> tuple[int, NDArray[np.int32]]:
         """Return the connected components of the undirected graph.
@@ -299,11 +299,12 @@ class NeighborGraph:
         >>> graph.connected_components()
         (2, array([0, 0, 1, 1], dtype=int32))
         """
-        if mode == "union":  # weak components of the directed graph
-            found = csgraph.connected_components(self.to_sparse(), connection="weak")
+        # The components of the union are the weak components of the directed graph.
+        if mode == "union":
+            result = csgraph.connected_components(self.to_sparse(), connection="weak")
         else:
-            found = csgraph.connected_components(self.symmetrized(mode), directed=False)
-        return int(found[0]), found[1]
+            result = csgraph.connected_components(self.symmetrized(mode), directed=False)
+        return int(result[0]), result[1]
 
     def geodesics(
         self, sources: ArrayLike | None = None, mode: Mode = "union"
@@ -342,7 +343,7 @@ class NeighborGraph:
         lengths = csgraph.dijkstra(self.symmetrized(mode), directed=True, indices=sources)
         return np.asarray(lengths, np.float64)
 
-    def _csr(
+    def _make_csr(
         self, distances: NDArray[np.float64], indices: NDArray[np.intp], indptr: NDArray[np.intp]
     ) -> sparse.csr_array:
         # SciPy's graph routines require 32-bit indices.
@@ -369,7 +370,7 @@ class NeighborGraph:
         return type(self), (*lists, self.is_exact, self.recall_)
 
 
-def linked_graph(
+def link_components(
     graph: NeighborGraph, X: NDArray[Any], *, on_disconnected: Disconnected = "link"
 ) -> NeighborGraph:
     """Return the graph of the rows of ``X``, with edges added if it is not connected.
@@ -388,95 +389,98 @@ def linked_graph(
     >>> graph = NeighborGraph.from_points(X, n_neighbors=1)
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
-    ...     linked_graph(graph, X).geodesics([0])
+    ...     link_components(graph, X).geodesics([0])
     array([[0., 1., 5., 6.]])
     """
     n_components, labels = graph.connected_components()
     if n_components == 1:
         return graph
-    found = f"The neighbor graph of the {graph.n_samples} rows falls into {n_components} parts"
+    problem = f"The neighbor graph of the {graph.n_samples} rows falls into {n_components} parts"
     if on_disconnected == "raise":
         sizes = np.sort(np.bincount(labels))[::-1]
         raise ValueError(
-            f"{found}, the largest of {sizes[0]} and the smallest of {sizes[-1]} rows. Increase "
+            f"{problem}, the largest of {sizes[0]} and the smallest of {sizes[-1]} rows. Increase "
             'n_neighbors, embed the parts separately, or set on_disconnected="link".'
         )
-    links = _spanning_links(X, labels)
-    typical = np.median(graph.distances) if graph.distances.size else 0.0
+    links = _find_spanning_links(X, labels)
+    median_length = np.median(graph.distances) if graph.distances.size else 0.0
     warn(
-        f"{found}. Added {count(len(links), 'edge')} to connect them; the longest has length "
-        f"{max(length for _, _, length in links):.3g} (median edge: {typical:.3g}). Increase "
+        f"{problem}. Added {format_count(len(links), 'edge')} to connect them; the longest has "
+        "length "
+        f"{max(length for _, _, length in links):.3g} (median edge: {median_length:.3g}). Increase "
         "n_neighbors if the parts belong together.",
     )
-    return _with_edges(graph, links)
+    return _add_edges(graph, links)
 
 
-def part_of_graph(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
+def extract_subgraph(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
     """Return the subgraph of ascending rows that list only one another, renumbered from 0.
 
     >>> graph = NeighborGraph.from_points([[0.0], [1.0], [5.0], [6.0]], n_neighbors=1)
-    >>> part_of_graph(graph, np.array([2, 3])).neighbors.tolist()
+    >>> extract_subgraph(graph, np.array([2, 3])).neighbors.tolist()
     [[1], [0]]
     """
     inside = np.zeros(graph.n_samples, bool)
     inside[rows] = True
-    kept = np.repeat(inside, np.diff(graph.indptr))
+    is_kept = np.repeat(inside, np.diff(graph.indptr))
     indptr = np.concatenate([[0], np.cumsum(np.diff(graph.indptr)[rows])])
-    indices = np.searchsorted(rows, graph.indices[kept])
-    return NeighborGraph(indptr, indices, graph.distances[kept], is_exact=graph.is_exact)
+    indices = np.searchsorted(rows, graph.indices[is_kept])
+    return NeighborGraph(indptr, indices, graph.distances[is_kept], is_exact=graph.is_exact)
 
 
-def _spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[int, int, float]]:
+def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[int, int, float]]:
     """Return the edges (row, row, distance) of a minimum spanning tree of the components."""
     labels = labels.copy()
     links = []
     while labels.max() > 0:
         largest = np.bincount(labels).argmax()
-        owner = np.arange(labels.max() + 1)  # current component of each component of this round
+        # Maps the components at the start of this round to the current components.
+        owner = np.arange(labels.max() + 1)
         for code in range(len(owner)):
             if code == largest:
                 continue
             inside, outside = np.flatnonzero(labels == code), np.flatnonzero(labels != code)
             distances, nearest = kneighbors(X[outside], X[inside], n_neighbors=1)
             row = int(distances[:, 0].argmin())
-            here, there = int(inside[row]), int(outside[nearest[row, 0]])
-            mine, theirs = owner[code], owner[labels[there]]
-            if mine != theirs:  # else an earlier link of this round connects them
-                links.append((here, there, float(distances[row, 0])))
-                owner[owner == theirs] = mine
+            source, target = int(inside[row]), int(outside[nearest[row, 0]])
+            component, other_component = owner[code], owner[labels[target]]
+            # Equal components were connected by an earlier link of this round.
+            if component != other_component:
+                links.append((source, target, float(distances[row, 0])))
+                owner[owner == other_component] = component
         labels = np.unique(owner[labels], return_inverse=True)[1].reshape(-1)
     return links
 
 
-def _with_edges(graph: NeighborGraph, links: list[tuple[int, int, float]]) -> NeighborGraph:
+def _add_edges(graph: NeighborGraph, links: list[tuple[int, int, float]]) -> NeighborGraph:
     """Return the graph with links appended to the lists of both their rows."""
     rows = np.repeat(np.arange(graph.n_samples), np.diff(graph.indptr))
-    here, there, lengths = (np.array(part) for part in zip(*links, strict=True))
-    rows = np.concatenate([rows, here, there])
+    sources, targets, lengths = (np.array(column) for column in zip(*links, strict=True))
+    rows = np.concatenate([rows, sources, targets])
     order = np.argsort(rows, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=graph.n_samples))])
-    indices = np.concatenate([graph.indices, there, here])[order]
+    indices = np.concatenate([graph.indices, targets, sources])[order]
     distances = np.concatenate([graph.distances, lengths, lengths])[order]
     return NeighborGraph(indptr, indices, distances, is_exact=graph.is_exact)
 
 
-def distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def find_distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the index of the first copy of each distinct row, and the distinct row of each row.
 
-    >>> distinct_rows(np.array([[2.0], [1.0], [2.0]]))
+    >>> find_distinct_rows(np.array([[2.0], [1.0], [2.0]]))
     (array([0, 1]), array([0, 1, 0]))
     """
     # Adding zero converts -0.0 to 0.0.
-    _, first, where = np.unique(
+    _, first, inverse = np.unique(
         view_rows_as_bytes(np.ascontiguousarray(X + 0.0)), return_index=True, return_inverse=True
     )
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return first[order], rank[where.reshape(-1)]
+    return first[order], rank[inverse.reshape(-1)]
 
 
-def joined_rows(
+def connect_queries(
     X: NDArray[Any], queries: NDArray[Any], *, n_neighbors: int, reach: NDArray[np.float64]
 ) -> sparse.csr_array:
     """Return the rows that new points would be connected to in the undirected graph.
@@ -488,23 +492,24 @@ def joined_rows(
     Examples
     --------
     >>> X = np.array([[0.0], [1.0], [5.0]])
-    >>> joined_rows(X, np.array([[2.0]]), n_neighbors=1, reach=np.array([1.0, 1.0, 4.0])).toarray()
+    >>> reach = np.array([1.0, 1.0, 4.0])
+    >>> connect_queries(X, np.array([[2.0]]), n_neighbors=1, reach=reach).toarray()
     array([[0., 1., 3.]])
     """
     n = len(X)
     distances, indices = kneighbors(X, queries, n_neighbors=n_neighbors)
     pairs = [np.repeat(np.arange(len(queries)), n_neighbors) * n + indices.ravel()]
     lengths = [distances.ravel()]
-    for block, rows, columns, found in find_pairs_within(queries, X, reach):
+    for block, rows, columns, block_distances in find_pairs_within(queries, X, reach):
         pairs.append(columns * n + rows + block.start)
-        lengths.append(found)
+        lengths.append(block_distances)
     edges, first = np.unique(np.concatenate(pairs), return_index=True)
-    of_query, row = np.divmod(edges, n)
-    indptr = np.searchsorted(of_query, np.arange(len(queries) + 1))
+    query, row = np.divmod(edges, n)
+    indptr = np.searchsorted(query, np.arange(len(queries) + 1))
     return sparse.csr_array((np.concatenate(lengths)[first], row, indptr), shape=(len(queries), n))
 
 
-def _read_only(values: Any, dtype: type, name: str) -> NDArray[Any]:
+def _make_read_only(values: Any, dtype: type, name: str) -> NDArray[Any]:
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in ("iu" if dtype is np.intp else "iuf"):
         raise ValueError(
@@ -534,10 +539,10 @@ def _check_lists(
         raise ValueError(
             f"indices must be rows from 0 to {n - 1}; got {indices.min()} to {indices.max()}."
         )
-    own = np.flatnonzero(indices == np.repeat(np.arange(n), np.diff(indptr)))
-    if own.size:
+    is_self = np.flatnonzero(indices == np.repeat(np.arange(n), np.diff(indptr)))
+    if is_self.size:
         raise ValueError(
-            f"indices must not list a row as its own neighbor; row {indices[own[0]]} does."
+            f"indices must not list a row as its own neighbor; row {indices[is_self[0]]} does."
         )
     if not (np.isfinite(distances).all() and (distances >= 0).all()):
         raise ValueError(

@@ -9,7 +9,7 @@ from scipy import sparse
 from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 
 # Maximum size, in bytes, of stored differences. For more pairs, sums are computed over the rows.
-_KEPT = 64_000_000
+_MAX_STORED_BYTES = 64_000_000
 
 
 class PairDifferences:
@@ -31,13 +31,13 @@ class PairDifferences:
         self.points = points
         self.pairs: Indices = np.asarray(pairs, np.intp).reshape(-1, 2)
         self._differences: Matrix | None = None
-        self._sides: sparse.csr_array | None = None
+        self._incidence: sparse.csr_array | None = None
         n_pairs, p = len(self.pairs), points.shape[1]
-        if 8 * n_pairs * p <= _KEPT or n_pairs <= len(points):
+        if 8 * n_pairs * p <= _MAX_STORED_BYTES or n_pairs <= len(points):
             self._differences = points[self.pairs[:, 0]] - points[self.pairs[:, 1]]
         else:
             numbers = np.arange(n_pairs)
-            self._sides = sparse.csr_array(
+            self._incidence = sparse.csr_array(
                 (
                     np.r_[np.ones(n_pairs), -np.ones(n_pairs)],
                     (np.r_[numbers, numbers], self.pairs.T.ravel()),
@@ -50,21 +50,21 @@ class PairDifferences:
         """Number of pairs."""
         return len(self.pairs)
 
-    def mapped(self, L: Matrix) -> Matrix:
+    def map_differences(self, L: Matrix) -> Matrix:
         """Return L d for each pair, (n_pairs, n_components)."""
         if self._differences is not None:
             return np.asarray(self._differences @ L.T)
-        assert self._sides is not None
-        return np.asarray(self._sides @ (self.points @ L.T))
+        assert self._incidence is not None
+        return np.asarray(self._incidence @ (self.points @ L.T))
 
-    def squared(self, L: Matrix) -> Vector:
+    def compute_squared_lengths(self, L: Matrix) -> Vector:
         """Return the squared length |L d|² of each pair.
 
         >>> X = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]])
-        >>> PairDifferences(X, [[0, 1], [0, 2]]).squared(np.eye(2)).tolist()
+        >>> PairDifferences(X, [[0, 1], [0, 2]]).compute_squared_lengths(np.eye(2)).tolist()
         [25.0, 2.0]
         """
-        Z = self.mapped(L)
+        Z = self.map_differences(L)
         return np.einsum("ij,ij->i", Z, Z)
 
     def scatter(self, weights: Vector | None = None) -> Matrix:
@@ -77,30 +77,32 @@ class PairDifferences:
         if self._differences is not None:
             D = self._differences
             return np.asarray(D.T @ (D if weights is None else D * weights[:, None]))
-        assert self._sides is not None
-        weighted = self._sides if weights is None else self._sides.multiply(weights[:, None])
-        laplacian = self._sides.T @ sparse.csr_array(weighted)
+        assert self._incidence is not None
+        weighted = (
+            self._incidence if weights is None else self._incidence.multiply(weights[:, None])
+        )
+        laplacian = self._incidence.T @ sparse.csr_array(weighted)
         return np.asarray(self.points.T @ (laplacian @ self.points))
 
-    def pulled(self, Z: Matrix, weights: Vector) -> Matrix:
-        """Return the sum of w (L d) dᵀ, (n_components, p), where ``Z = mapped(L)``.
+    def compute_half_gradient(self, Z: Matrix, weights: Vector) -> Matrix:
+        """Return the sum of w (L d) dᵀ, (n_components, p), where ``Z = map_differences(L)``.
 
         Twice this matrix is the gradient in L of a sum of functions of |L d|² with derivatives w.
         """
         if self._differences is not None:
             return np.asarray((Z * weights[:, None]).T @ self._differences)
-        assert self._sides is not None
-        return np.asarray((self._sides.T @ (Z * weights[:, None])).T @ self.points)
+        assert self._incidence is not None
+        return np.asarray((self._incidence.T @ (Z * weights[:, None])).T @ self.points)
 
 
-def differ(points: Floats, pairs: Indices, rounding: float = 0.0) -> Mask:
+def mask_distinct_pairs(points: Floats, pairs: Indices, rounding: float = 0.0) -> Mask:
     """Return a mask of the pairs whose two points are not equal.
 
-    Computed, centered points count as equal if their distance is at most ``rounding`` times the
-    length of the longest point.
+    With ``rounding``, two centered points count as equal if their distance is at most ``rounding``
+    times the length of the longest point.
     """
     if rounding == 0:
         return np.asarray((points[pairs[:, 0]] != points[pairs[:, 1]]).any(axis=1))
-    apart = points[pairs[:, 0]] - points[pairs[:, 1]]
+    differences = points[pairs[:, 0]] - points[pairs[:, 1]]
     longest = np.einsum("ij,ij->i", points, points).max(initial=0.0)
-    return np.asarray(np.einsum("ij,ij->i", apart, apart) > rounding**2 * longest)
+    return np.asarray(np.einsum("ij,ij->i", differences, differences) > rounding**2 * longest)

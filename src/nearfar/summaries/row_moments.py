@@ -1,8 +1,9 @@
-"""First and second moments of rows about fixed shifts: the one pass over the data.
+"""First and second moments of rows about fixed shifts, computed in one pass over the data.
 
-Rows are brought into blocks that stay in cache, centred there and multiplied; X is never copied as
-a whole. For scatters by class the rows of a class are gathered; a pooled scatter takes rows as they
-come. float32 rows are multiplied in float32 and the blocks summed in float64.
+Rows are copied to blocks that stay in cache, where they are centered and multiplied. There is never
+a copy of all of X. For one scatter per class, the rows of each class are gathered; for a pooled
+scatter, blocks hold rows of all classes. float32 rows are multiplied in float32, and the blocks are
+summed in float64.
 """
 
 from __future__ import annotations
@@ -17,91 +18,96 @@ from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs
 
 from nearfar.arrays import Floats, Indices, Mask
-from nearfar.blocks import blas_threads
+from nearfar.blocks import count_blas_threads
 
-# Own threads pay up to so many features, from so many numbers on; tasks handed over together.
-_THREADED_FEATURES, _THREADED_SIZE, _LOT = 256, 2**18, 16
-# From so many rows of a class on, BLAS takes its shift off and sums them.
-_SHORT_RUN = 32
+# Limits for threads of our own: the maximum number of features, the minimum size of X, and the
+# maximum number of tasks in a group.
+_MAX_THREADED_FEATURES, _MIN_THREADED_SIZE, _MAX_GROUP = 256, 2**18, 16
+# Minimum mean length of the runs of rows of one class for which BLAS subtracts the shifts.
+_MIN_RUN = 32
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class Products:
-    """What is summed over rows beside the rows themselves: all products of two features."""
+    """Second moments of rows: the products of all pairs of features."""
 
-    def products(self, rows: Floats) -> NDArray[Any]:
-        """Σ x xᵀ."""
+    def compute_products(self, rows: Floats) -> NDArray[Any]:
+        """Return Σ x xᵀ over the rows x."""
         return rows.T @ rows
 
-    def of_block(self, rows: Floats) -> NDArray[Any]:
-        """What is summed over blocks; the products, or what they can be made of."""
-        return self.products(rows)
+    def compute_block_products(self, rows: Floats) -> NDArray[Any]:
+        """Return the term of a block that is added to the sum over all blocks."""
+        return self.compute_products(rows)
 
-    def squares(self, products: Floats) -> Floats:
-        """Σ x² of each feature, as the products have it."""
+    def get_squares(self, products: Floats) -> Floats:
+        """Return Σ x² of each feature, read from the products."""
         return products.diagonal()
 
-    def block_rows(self, X: Floats) -> int:
-        """Rows at once: half a megabyte, more where a p×p addition needs more work before it."""
+    def choose_block_rows(self, X: Floats) -> int:
+        """Return the number of rows per block: 512 KB, or more rows if there are many features."""
         in_cache = 2**19 // (X.shape[1] * X.itemsize)
         return min(max(in_cache, X.shape[1], 1024), 4096)
 
 
-_ALL = Products()
+_ALL_PRODUCTS = Products()
 
 
 class Workspace:
-    """A block of rows and as many ones, kept for the next task: memory in use is in cache."""
+    """Buffers for a block of rows and a vector of ones, reused so that they stay in cache."""
 
     def __init__(self) -> None:
         self._block: NDArray[Any] = np.empty((0, 0))
         self._ones: NDArray[Any] = np.empty(0)
 
-    def of(self, n_rows: int, n_features: int, dtype: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """For so many rows at least."""
+    def get_buffers(
+        self, n_rows: int, n_features: int, dtype: Any
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return buffers for at least ``n_rows`` rows."""
         block = self._block
         if len(block) < n_rows or block.shape[1] != n_features or block.dtype != dtype:
             self._block, self._ones = np.empty((n_rows, n_features), dtype), np.ones(n_rows, dtype)
         return self._block, self._ones
 
 
-def moments_about(
+def compute_moments(
     X: Floats,
     rows: Indices,
     shift: Floats,
     root: Floats | None,
     *,
-    second: Products = _ALL,
+    second: Products = _ALL_PRODUCTS,
     exact: bool = False,
     space: Workspace | None = None,
 ) -> Moments:
-    """Σ w (x-s), of shape (1, p), and products of w (x-s)(x-s)ᵀ over some rows of X.
+    """Return Σ w (x-s), of shape (1, p), and Σ w (x-s)(x-s)ᵀ over the given rows of X.
 
-    ``root`` is sqrt(w) of every row of X, None for weights of one; ``exact`` asks for float64
-    products of float32 rows too.
+    ``root`` is sqrt(w) of every row of X, or None if all weights are 1. With ``exact``, float32
+    rows are multiplied in float64.
     """
 
-    def work(dtype: np.dtype[Any]) -> Moments:
+    def sum_blocks(dtype: np.dtype[Any]) -> Moments:
         first: NDArray[np.float64] = np.zeros((1, X.shape[1]))
         total: NDArray[np.float64] | None = None
-        own, size = shift.astype(dtype), second.block_rows(X)
-        for chosen, block, factor in _gathered(X, rows, own, size, space or Workspace()):
+        rounded_shift, size = shift.astype(dtype), second.choose_block_rows(X)
+        for choose_block_rows, block, factor in _gather_blocks(
+            X, rows, rounded_shift, size, space or Workspace()
+        ):
             if root is not None:
-                factor = root[chosen]
+                factor = root[choose_block_rows]
                 block *= factor[:, None]
-            total = _sum(total, second.of_block(block))
+            total = _add_term(total, second.compute_block_products(block))
             first += factor @ block
         assert total is not None, "there are rows"
         return first, total
 
-    def constant(features: Mask) -> bool:
+    def is_constant(features: Mask) -> bool:
         return bool((X[np.ix_(rows, features)] == shift[features]).all())
 
-    return _in_best_dtype(work, constant, X, shift, root, second, exact)
+    return _sum_in_best_dtype(sum_blocks, is_constant, X, shift, root, second, exact)
 
 
-def pooled_moments(
+def compute_pooled_moments(
     X: Floats,
     rows: Indices,
     slots: Indices,
@@ -109,64 +115,72 @@ def pooled_moments(
     root: Floats | None,
     *,
     size: int,
-    second: Products = _ALL,
+    second: Products = _ALL_PRODUCTS,
     exact: bool = False,
     space: Workspace | None = None,
 ) -> tuple[Indices, Moments]:
-    """The same for rows of many classes, sorted for the most part: classes, and one second moment.
+    """Return the classes of the rows, the first moment of each, and one second moment of all rows.
 
-    ``slots`` gives the class of every row of X, ``size`` the rows of a block. The line k of the
-    first moment is that of the k-th class among the rows.
+    ``slots`` gives the class of every row of X, ``size`` the number of rows of a block. Line k of
+    the first moments belongs to the k-th class that is returned. The rows should be nearly sorted
+    by class. The other arguments are as in :func:`compute_moments`.
     """
     classes = slots[rows]
-    seen = np.bincount(classes) > 0
-    present = np.flatnonzero(seen)
-    lines = (np.cumsum(seen) - 1)[classes]
+    is_present = np.bincount(classes) > 0
+    present = np.flatnonzero(is_present)
+    lines = (np.cumsum(is_present) - 1)[classes]
 
-    def work(dtype: np.dtype[Any]) -> Moments:
+    def sum_blocks(dtype: np.dtype[Any]) -> Moments:
         first: NDArray[np.float64] = np.zeros((len(present), X.shape[1]))
         total: NDArray[np.float64] | None = None
-        own = shifts[present].astype(dtype)
-        buffer, ones = (space or Workspace()).of(min(size, len(rows)), X.shape[1], dtype)
+        rounded_shifts = shifts[present].astype(dtype)
+        buffer, ones = (space or Workspace()).get_buffers(min(size, len(rows)), X.shape[1], dtype)
         for start in range(0, len(rows), size):
-            chosen, some = rows[start : start + size], lines[start : start + size]
-            block, factor = buffer[: len(chosen)], ones[: len(chosen)]
-            runs = _runs(some)
-            _center(X, chosen, own, some, runs, block, factor)
+            choose_block_rows, block_lines = rows[start : start + size], lines[start : start + size]
+            block, factor = buffer[: len(choose_block_rows)], ones[: len(choose_block_rows)]
+            runs = _find_runs(block_lines)
+            _center(X, choose_block_rows, rounded_shifts, block_lines, runs, block, factor)
             if root is not None:
-                factor = root[chosen]
+                factor = root[choose_block_rows]
                 block *= factor[:, None]
-            total = _sum(total, second.of_block(block))
-            if len(runs) * _SHORT_RUN <= len(block):
-                for at, end in runs:
-                    first[some[at]] += factor[at:end] @ block[at:end]
+            total = _add_term(total, second.compute_block_products(block))
+            if len(runs) * _MIN_RUN <= len(block):
+                for begin, end in runs:
+                    first[block_lines[begin]] += factor[begin:end] @ block[begin:end]
             else:
-                starts = [at for at, _ in runs]
-                weighed = block if root is None else factor[:, None] * block
-                np.add.at(first, some[starts], np.add.reduceat(weighed, starts))
+                starts = [begin for begin, _ in runs]
+                weighted = block if root is None else factor[:, None] * block
+                np.add.at(first, block_lines[starts], np.add.reduceat(weighted, starts))
         assert total is not None, "there are rows"
         return first, total
 
-    def constant(features: Mask) -> bool:
+    def is_constant(features: Mask) -> bool:
         return bool((X[np.ix_(rows, features)] == shifts[:, features][classes]).all())
 
-    return present, _in_best_dtype(work, constant, X, shifts[present], root, second, exact)
+    return present, _sum_in_best_dtype(
+        sum_blocks, is_constant, X, shifts[present], root, second, exact
+    )
 
 
-def _gathered(
+def _gather_blocks(
     X: Floats, rows: Indices, shift: NDArray[Any], size: int, space: Workspace
 ) -> Iterator[tuple[Indices, NDArray[Any], NDArray[Any]]]:
-    """Row numbers, the rows less a shift, and as many ones, block by block in one buffer."""
-    size = even_blocks(len(rows), size)
-    buffer, ones = space.of(size, X.shape[1], shift.dtype)
+    """Yield the row indices of each block, its rows minus the shift, and ones, in one buffer."""
+    size = balance_block_size(len(rows), size)
+    buffer, ones = space.get_buffers(size, X.shape[1], shift.dtype)
     for start in range(0, len(rows), size):
-        chosen = rows[start : start + size]
-        block = buffer[: len(chosen)]
-        if chosen[-1] - chosen[0] == len(chosen) - 1 and (np.diff(chosen) == 1).all():  # a slice
-            np.subtract(X[chosen[0] : chosen[-1] + 1], shift, out=block)
+        choose_block_rows = rows[start : start + size]
+        block = buffer[: len(choose_block_rows)]
+        if (
+            choose_block_rows[-1] - choose_block_rows[0] == len(choose_block_rows) - 1
+            and (np.diff(choose_block_rows) == 1).all()
+        ):  # a slice
+            np.subtract(X[choose_block_rows[0] : choose_block_rows[-1] + 1], shift, out=block)
         else:
-            _center(X, chosen, shift[None], None, [(0, len(chosen))], block, ones)
-        yield chosen, block, ones[: len(chosen)]
+            _center(
+                X, choose_block_rows, shift[None], None, [(0, len(choose_block_rows))], block, ones
+            )
+        yield choose_block_rows, block, ones[: len(choose_block_rows)]
 
 
 def _center(
@@ -178,119 +192,124 @@ def _center(
     out: NDArray[Any],
     ones: NDArray[Any],
 ) -> None:
-    """Rows less the lines of ``shifts`` that belong to them, of which those of a run are one."""
+    """Write rows minus their lines of ``shifts`` to ``out``. Rows of a run have the same line."""
     if X.flags.c_contiguous and X.dtype == out.dtype:
         # mode="clip" lets take write into the buffer without one of its own.
         np.take(X, rows, axis=0, out=out, mode="clip")
     else:
         out[:] = X[rows]  # take would copy all of X first
-    if lines is not None and len(runs) * _SHORT_RUN > len(rows):
+    if lines is not None and len(runs) * _MIN_RUN > len(rows):
         out -= shifts[lines]
         return
-    ger = _ger(out.dtype)
+    ger = _get_ger(out.dtype)
     for start, end in runs:
         # By BLAS: NumPy's loop begins anew with every row.
         shift = shifts[0 if lines is None else lines[start]]
         ger(-1, shift, ones[: end - start], a=out[start:end].T, overwrite_a=True)
 
 
-def _runs(lines: Indices) -> list[tuple[int, int]]:
-    """Where rows of one class begin and end."""
+def _find_runs(lines: Indices) -> list[tuple[int, int]]:
+    """Return the start and end of each run of rows of one class."""
     cuts = np.flatnonzero(lines[1:] != lines[:-1]) + 1
     return list(pairwise([0, *cuts.tolist(), len(lines)]))
 
 
 @cache
-def _ger(dtype: np.dtype[Any]) -> Any:
+def _get_ger(dtype: np.dtype[Any]) -> Any:
     return get_blas_funcs("ger", dtype=dtype)
 
 
-def _in_best_dtype(
-    work: Callable[[np.dtype[Any]], Moments],
-    constant: Callable[[Mask], bool],
+def _sum_in_best_dtype(
+    sum_blocks: Callable[[np.dtype[Any]], Moments],
+    is_constant: Callable[[Mask], bool],
     X: Floats,
     shifts: Floats,
     root: Floats | None,
     second: Products,
     exact: bool,
 ) -> Moments:
-    """In float32 where rows, shifts and weights are float32 and their squares stay in its range."""
-    wide = np.dtype(np.float64)
+    """Sum in float32 if rows and shifts are float32 and squares are in its range, else float64."""
+    float64 = np.dtype(np.float64)
     # A rounded shift would move the mean; weights may lie outside the range of float32.
-    if exact or X.dtype == wide or root is not None or np.any(shifts.astype(X.dtype) != shifts):
-        return work(wide)
+    if exact or X.dtype == float64 or root is not None or np.any(shifts.astype(X.dtype) != shifts):
+        return sum_blocks(float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        first, total = work(X.dtype)
-    squares = second.squares(total)
+        first, total = sum_blocks(X.dtype)
+    squares = second.get_squares(total)
     limits = np.finfo(X.dtype)
-    faint = squares <= limits.tiny / limits.eps
+    underflows = squares <= limits.tiny / limits.eps
     # What is faint but not constant has lost digits, if not all of them.
-    right = np.isfinite(squares).all() and (not faint.any() or constant(faint))
-    return (first, total) if right else work(wide)
+    is_accurate = np.isfinite(squares).all() and (not underflows.any() or is_constant(underflows))
+    return (first, total) if is_accurate else sum_blocks(float64)
 
 
-def _sum(total: NDArray[np.float64] | None, term: Floats) -> NDArray[np.float64]:
-    """In float64, and without adding to zeros: a batch is often one block."""
+def _add_term(total: NDArray[np.float64] | None, term: Floats) -> NDArray[np.float64]:
+    """Add a term in float64; the first term is not added to zeros, which would take time."""
     return term.astype(np.float64, copy=False) if total is None else np.add(total, term, out=total)
 
 
 # ---------------------------------------------------------------------- tasks
 
 
-def even_blocks(n_rows: int, size: int) -> int:
-    """Rows of a block, so many or some more: a last one of few would take nearly as long."""
+def balance_block_size(n_rows: int, size: int) -> int:
+    """Return a block size, at least ``size``, for blocks of nearly equal numbers of rows.
+
+    A small last block would take nearly as long as a full one.
+    """
     return -(-n_rows // max(1, n_rows // size))
 
 
-def sorted_rows(codes: Indices, n_codes: int, window: int) -> Iterator[tuple[Indices, Indices]]:
-    """Row numbers sorted by class, and the size of each class, window by window.
+def sort_rows(codes: Indices, n_codes: int, window: int) -> Iterator[tuple[Indices, Indices]]:
+    """Yield the row indices of each window, sorted by class, and the size of each class in it.
 
-    What is taken from one window after the other is brought into cache only once.
+    Rows that are read window by window are loaded into the cache only once.
     """
     # NumPy sorts small integers by radix; rows of a class keep their order.
-    kind = np.uint8 if n_codes <= 2**8 else np.uint16 if n_codes <= 2**16 else np.intp
-    narrow = codes.astype(kind)
+    dtype = np.uint8 if n_codes <= 2**8 else np.uint16 if n_codes <= 2**16 else np.intp
+    narrow_codes = codes.astype(dtype)
     for start in range(0, len(codes), window):
-        some = slice(start, start + window)
-        order = np.argsort(narrow[some], kind="stable") + start
-        yield order, np.bincount(codes[some], minlength=n_codes)
+        span = slice(start, start + window)
+        order = np.argsort(narrow_codes[span], kind="stable") + start
+        yield order, np.bincount(codes[span], minlength=n_codes)
 
 
-def by_class(codes: Indices, left: Mask, window: int, size: int) -> Iterator[tuple[int, Indices]]:
-    """Tasks: the classes to be multiplied, each with up to ``size`` rows of a window."""
-    for order, sizes in sorted_rows(codes, len(left), window):
+def split_by_class(
+    codes: Indices, is_multiplied: Mask, window: int, size: int
+) -> Iterator[tuple[int, Indices]]:
+    """Yield tasks: a class of the mask, and at most ``size`` of its rows in a window."""
+    for order, sizes in sort_rows(codes, len(is_multiplied), window):
         ends = np.cumsum(sizes)
-        for slot in np.flatnonzero(left & (sizes > 0)).tolist():
-            for at in range(ends[slot] - sizes[slot], ends[slot], size):
-                yield slot, order[at : min(at + size, ends[slot])]
+        for slot in np.flatnonzero(is_multiplied & (sizes > 0)).tolist():
+            for start in range(ends[slot] - sizes[slot], ends[slot], size):
+                yield slot, order[start : min(start + size, ends[slot])]
 
 
-def of_all_classes(codes: Indices, n_codes: int, block: int, size: int) -> Iterator[Indices]:
-    """Tasks of ``size`` rows of all classes, sorted where blocks have long runs of a class."""
-    window = block if block >= 2 * _SHORT_RUN * n_codes else len(codes)
-    order = np.concatenate([order for order, _ in sorted_rows(codes, n_codes, window)])
+def split_pooled(codes: Indices, n_codes: int, block: int, size: int) -> Iterator[Indices]:
+    """Yield tasks of ``size`` rows of all classes, sorted by class within blocks or in total."""
+    window = block if block >= 2 * _MIN_RUN * n_codes else len(codes)
+    order = np.concatenate([order for order, _ in sort_rows(codes, n_codes, window)])
     for start in range(0, len(order), size):
         yield order[start : start + size]
 
 
-def lots(
+def group_tasks(
     tasks: Iterable[tuple[int, Indices]], size: int
 ) -> Iterator[list[tuple[int, NDArray[np.intp]]]]:
-    """Small tasks together: to hand over one takes as long as the sums of a hundred rows."""
-    lot: list[tuple[int, NDArray[np.intp]]] = []
-    rows = 0
+    """Group small tasks, because starting one takes as long as summing a hundred rows."""
+    group: list[tuple[int, NDArray[np.intp]]] = []
+    n_rows = 0
     for task in tasks:
-        lot.append(task)
-        rows += len(task[1])
-        if rows >= size or len(lot) == _LOT:
-            yield lot
-            lot, rows = [], 0
-    if lot:
-        yield lot
+        group.append(task)
+        n_rows += len(task[1])
+        if n_rows >= size or len(group) == _MAX_GROUP:
+            yield group
+            group, n_rows = [], 0
+    if group:
+        yield group
 
 
-def threads_for(X: Floats, n_tasks: int) -> int:
-    """Own threads, while the products are too small for BLAS to thread well."""
-    if X.shape[1] > _THREADED_FEATURES or X.size < _THREADED_SIZE:
+def choose_n_threads(X: Floats, n_tasks: int) -> int:
+    """Return the number of threads: 1 if the products are so large that BLAS uses threads well."""
+    if X.shape[1] > _MAX_THREADED_FEATURES or X.size < _MIN_THREADED_SIZE:
         return 1
-    return min(n_tasks, blas_threads())
+    return min(n_tasks, count_blas_threads())

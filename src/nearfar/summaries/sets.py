@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.summaries.immutable import Immutable
-from nearfar.words import count, did_you_mean, listed
+from nearfar.words import format_count, join_names, suggest_name
 
 _PARQUET = (".parquet", ".pq")
 _TEXT = (".csv", ".tsv")
@@ -85,15 +85,15 @@ class Sets(Immutable):
         labels: ArrayLike | None = None,
         names: ArrayLike | None = None,
     ) -> None:
-        rows = _float_rows(X, "X", "X")
-        starts = _checked_offsets(offsets, len(rows))
+        rows = _check_rows(X, "X", "X")
+        starts = _check_offsets(offsets, len(rows))
         n = len(starts) - 1
-        beside_names = _beside(names, "names", n, text=True)
+        checked_names = _check_per_set(names, "names", n, text=True)
         if not np.isfinite(rows).all():
             row = int(np.argmin(np.isfinite(rows).all(axis=1)))
             owner = int(np.searchsorted(starts, row, side="right")) - 1
-            _raise_not_finite(_called(owner, beside_names), rows[row], row - starts[owner])
-        self._set(rows, starts, _beside(labels, "labels", n), beside_names)
+            _raise_not_finite(_describe_set(owner, checked_names), rows[row], row - starts[owner])
+        self._set(rows, starts, _check_per_set(labels, "labels", n), checked_names)
 
     def _set(self, X: Any, offsets: Any, labels: Any, names: Any) -> None:
         fields = {"X": X, "offsets": offsets, "labels": labels, "names": names}
@@ -146,30 +146,30 @@ class Sets(Immutable):
         ...
         ValueError: Set 1 has vectors of 3 features, but set 0 has 2; they must match.
         """
-        given = list(arrays)
-        if not given:
+        array_list = list(arrays)
+        if not array_list:
             raise ValueError("arrays is empty; pass at least one array of shape (t, p).")
-        beside_names = _beside(names, "names", len(given), text=True)
-        parts: list[Floats] = []
-        for k, array in enumerate(given):
-            called = _called(k, beside_names)
-            rows = _float_rows(array, called, "a set")
-            if parts and rows.shape[1] != parts[0].shape[1]:
+        checked_names = _check_per_set(names, "names", len(array_list), text=True)
+        vectors: list[Floats] = []
+        for k, array in enumerate(array_list):
+            title = _describe_set(k, checked_names)
+            rows = _check_rows(array, title, "a set")
+            if vectors and rows.shape[1] != vectors[0].shape[1]:
                 raise ValueError(
-                    f"{called} has vectors of {count(rows.shape[1], 'feature')}, but "
-                    f"{_called(0, beside_names).lower()} has {parts[0].shape[1]}; they must "
-                    "match."
+                    f"{title} has vectors of {format_count(rows.shape[1], 'feature')}, but "
+                    f"{_describe_set(0, checked_names).lower()} has {vectors[0].shape[1]}; they "
+                    "must match."
                 )
             if len(rows) == 0:
-                raise ValueError(f"{called} is empty: it has no vectors. Remove it and its label.")
+                raise ValueError(f"{title} is empty: it has no vectors. Remove it and its label.")
             bad = ~np.isfinite(rows).all(axis=1)
             if bad.any():
                 row = int(np.argmax(bad))
-                _raise_not_finite(called, rows[row], row)
-            parts.append(rows)
-        X = np.concatenate(parts)
-        offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in parts])]).astype(np.intp)
-        return cls._of(X, offsets, _beside(labels, "labels", len(parts)), beside_names)
+                _raise_not_finite(title, rows[row], row)
+            vectors.append(rows)
+        X = np.concatenate(vectors)
+        offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in vectors])]).astype(np.intp)
+        return cls._of(X, offsets, _check_per_set(labels, "labels", len(vectors)), checked_names)
 
     @classmethod
     def from_frame(
@@ -212,18 +212,19 @@ class Sets(Immutable):
         if not hasattr(frame, "groupby"):
             raise TypeError(f"frame must be a pandas DataFrame; got {type(frame).__name__}.")
         keys = [by] if isinstance(by, str | int) else list(by)
-        known = list(frame.columns)
+        column_names = list(frame.columns)
         if not frame.columns.is_unique:
-            twice = frame.columns[frame.columns.duplicated()]
+            duplicates = frame.columns[frame.columns.duplicated()]
             raise ValueError(
-                f"Column names of frame must be unique; found duplicates of {listed(twice)}."
+                "Column names of frame must be unique; found duplicates of "
+                f"{join_names(duplicates)}."
             )
-        wanted = keys + ([] if label is None else [label]) + list(columns or [])
-        for name in wanted:
-            if name not in known:
+        required = keys + ([] if label is None else [label]) + list(columns or [])
+        for name in required:
+            if name not in column_names:
                 raise ValueError(
-                    f"Column {name!r} not found; the columns are {listed(known)}."
-                    f"{did_you_mean(name, known)}"
+                    f"Column {name!r} not found; the columns are {join_names(column_names)}."
+                    f"{suggest_name(name, column_names)}"
                 )
         if not len(frame):
             raise ValueError("frame is empty; it must have at least one row.")
@@ -233,33 +234,33 @@ class Sets(Immutable):
                 raise ValueError(
                     f"Column {key!r} must name the set of each row, but row "
                     f"{int(np.argmax(missing))} has no value "
-                    f"({count(int(missing.sum()), 'value')} missing)."
+                    f"({format_count(int(missing.sum()), 'value')} missing)."
                 )
         if columns is None:
-            columns = [name for name in known if name not in keys and name != label]
+            columns = [name for name in column_names if name not in keys and name != label]
         if not len(columns):
             raise ValueError("frame has no feature columns besides the columns in by and label.")
-        X = _vectors(frame, list(columns))
+        X = _read_vectors(frame, list(columns))
         codes = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
         order = np.argsort(codes, kind="stable")
         sizes = np.bincount(codes)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
         first = order[offsets[:-1]]
-        parts = [frame[key].to_numpy()[first] for key in keys]
-        names = np.array(["/".join(map(str, values)) for values in zip(*parts, strict=True)])
+        key_values = [frame[key].to_numpy()[first] for key in keys]
+        names = np.array(["/".join(map(str, values)) for values in zip(*key_values, strict=True)])
         labels = None
         if label is not None:
             column = frame[label]
             values = column.to_numpy()
             labels = values[first]
             # Category codes can be compared whether the labels are text, numbers or missing.
-            kinds = column.astype("category").cat.codes.to_numpy()
-            other = kinds != kinds[first][codes]
-            if other.any():
-                k = int(codes[np.argmax(other)])
+            label_codes = column.astype("category").cat.codes.to_numpy()
+            differs = label_codes != label_codes[first][codes]
+            if differs.any():
+                k = int(codes[np.argmax(differs)])
                 raise ValueError(
-                    f"{_called(k, names)} has more than one label in column {label!r}: "
-                    f"{listed(dict.fromkeys(values[codes == k].tolist()), 3)}."
+                    f"{_describe_set(k, names)} has more than one label in column {label!r}: "
+                    f"{join_names(dict.fromkeys(values[codes == k].tolist()), 3)}."
                 )
         return cls(X[order], offsets, labels, names)
 
@@ -299,24 +300,24 @@ class Sets(Immutable):
         - Parquet, CSV or TSV with one vector per row, if ``by`` is given.
         """
         file = Path(path)
-        kind = file.suffix.lower()
-        if kind == ".npz":
+        suffix = file.suffix.lower()
+        if suffix == ".npz":
             if by is not None or label is not None:
                 raise ValueError(
                     "by and label cannot be used with an .npz file; its labels are in its array "
                     "'labels'."
                 )
             return cls._from_npz(file)
-        if kind not in _PARQUET + _TEXT:
+        if suffix not in _PARQUET + _TEXT:
             raise ValueError(f"path must end in .npz, .parquet, .csv or .tsv; got {file.name!r}.")
         if by is not None:
-            pandas = require("pandas", "app")
-            if kind in _PARQUET:
+            pandas = import_optional("pandas", "app")
+            if suffix in _PARQUET:
                 frame = pandas.read_parquet(file)
             else:
-                frame = pandas.read_csv(file, sep="\t" if kind == ".tsv" else ",")
+                frame = pandas.read_csv(file, sep="\t" if suffix == ".tsv" else ",")
             return cls.from_frame(frame, by, label=label)
-        if kind in _TEXT:
+        if suffix in _TEXT:
             raise ValueError(
                 f"{file.name} has one vector per row. Pass by=..., the column that identifies the "
                 "set of each row."
@@ -329,25 +330,29 @@ class Sets(Immutable):
             for name in ("X", "offsets"):
                 if name not in arrays:
                     raise ValueError(
-                        f"{file.name} has no array {name!r}; it has {listed(arrays.files)}. Sets "
+                        f"{file.name} has no array {name!r}; it has {join_names(arrays.files)}. "
+                        "Sets "
                         "need X, the vectors of all sets, and offsets, the start of each set in X."
                     )
             try:
-                found = {name: arrays[name] for name in arrays.files if name in _NPZ_ARRAYS}
+                loaded = {name: arrays[name] for name in arrays.files if name in _NPZ_ARRAYS}
             except ValueError:
                 raise ValueError(
                     f"{file.name} holds Python objects, which are not loaded for security. Save "
                     "labels and names as arrays of numbers or text (astype(str))."
                 ) from None
-        labels = found.get("labels", found.get("y"))
-        X = found["X"]
+        labels = loaded.get("labels", loaded.get("y"))
+        X = loaded["X"]
         if X.dtype.kind not in "f" or X.dtype.itemsize < 4:
             X = X.astype(np.float32 if X.dtype.kind == "f" else np.float64)
-        return cls(X, found["offsets"], labels, found.get("names"))
+        return cls(X, loaded["offsets"], labels, loaded.get("names"))
 
     @classmethod
     def _from_parquet(cls, file: Path, label: str | None) -> Self:
-        parquet, arrow = require("pyarrow.parquet", "app"), require("pyarrow", "app")
+        parquet, arrow = (
+            import_optional("pyarrow.parquet", "app"),
+            import_optional("pyarrow", "app"),
+        )
         table = parquet.read_table(file)
         nested = [
             field.name
@@ -357,24 +362,25 @@ class Sets(Immutable):
         if len(nested) != 1:
             raise ValueError(
                 f"{file.name} should have one column of lists of vectors, with one set per row; it "
-                f"has {len(nested)} such columns among {listed(table.column_names)}. For a table "
-                "with one vector per row, pass by=..."
+                f"has {len(nested)} such columns among {join_names(table.column_names)}. For a "
+                "table with one vector per row, pass by=..."
             )
         if label is None and "label" in table.column_names:
             label = "label"
         elif label is not None and label not in table.column_names:
             raise ValueError(
-                f"Column {label!r} not found; the columns are {listed(table.column_names)}."
-                f"{did_you_mean(label, table.column_names)}"
+                f"Column {label!r} not found; the columns are {join_names(table.column_names)}."
+                f"{suggest_name(label, table.column_names)}"
             )
         names = table["name"].to_pylist() if "name" in table.column_names else None
         labels = None if label is None else np.array(table[label].to_pylist())
         lists = table[nested[0]].to_pylist()
-        called = None if names is None else np.array(names, dtype=str)
+        texts = None if names is None else np.array(names, dtype=str)
         for k, rows in enumerate(lists):
             if rows is None or not len(rows):
                 raise ValueError(
-                    f"{_called(k, called)} is empty: it has no vectors. Remove it and its label."
+                    f"{_describe_set(k, texts)} is empty: it has no vectors. Remove it and its "
+                    "label."
                 )
         sets = cls.from_list(lists, labels, names)
         leaf = table.schema.field(nested[0]).type
@@ -394,15 +400,18 @@ class Sets(Immutable):
             list of lists) and, if present, ``label`` and ``name``.
         """
         file = Path(path)
-        kind = file.suffix.lower()
+        suffix = file.suffix.lower()
         labels = self.labels
         if labels is not None and labels.dtype == object:
             labels = np.array([str(label) for label in labels])
-        if kind == ".npz":
+        if suffix == ".npz":
             arrays = {"X": self.X, "offsets": self.offsets, "labels": labels, "names": self.names}
             np.savez_compressed(file, **{k: v for k, v in arrays.items() if v is not None})  # type: ignore[arg-type]
-        elif kind in _PARQUET:
-            parquet, arrow = require("pyarrow.parquet", "app"), require("pyarrow", "app")
+        elif suffix in _PARQUET:
+            parquet, arrow = (
+                import_optional("pyarrow.parquet", "app"),
+                import_optional("pyarrow", "app"),
+            )
             vectors = arrow.FixedSizeListArray.from_arrays(
                 arrow.array(self.X.reshape(-1)), self.n_features
             )
@@ -438,24 +447,24 @@ class Sets(Immutable):
         >>> Sets.concatenate([a, b]).labels.tolist()
         ['x', 'y']
         """
-        given = list(parts)
-        if not given:
+        set_list = list(parts)
+        if not set_list:
             raise ValueError("parts is empty; pass at least one Sets object.")
-        for k, part in enumerate(given):
+        for k, part in enumerate(set_list):
             if not isinstance(part, Sets):
                 raise TypeError(f"parts[{k}] must be Sets; got {type(part).__name__}.")
-            if part.n_features != given[0].n_features:
+            if part.n_features != set_list[0].n_features:
                 raise ValueError(
-                    f"parts[{k}] has {count(part.n_features, 'feature')}, but parts[0] has "
-                    f"{given[0].n_features}; they must match."
+                    f"parts[{k}] has {format_count(part.n_features, 'feature')}, but parts[0] has "
+                    f"{set_list[0].n_features}; they must match."
                 )
-        shifts = np.cumsum([0] + [part.n_vectors for part in given])
-        offsets = [part.offsets[:-1] + shift for part, shift in zip(given, shifts, strict=False)]
+        shifts = np.cumsum([0] + [part.n_vectors for part in set_list])
+        offsets = [part.offsets[:-1] + shift for part, shift in zip(set_list, shifts, strict=False)]
         return cls._of(
-            np.concatenate([part.X for part in given]),
+            np.concatenate([part.X for part in set_list]),
             np.concatenate([*offsets, shifts[-1:]]).astype(np.intp),
-            _joined([part.labels for part in given]),
-            _joined([part.names for part in given]),
+            _concatenate_optional([part.labels for part in set_list]),
+            _concatenate_optional([part.names for part in set_list]),
         )
 
     # ------------------------------------------------------------------ sequence interface
@@ -480,7 +489,7 @@ class Sets(Immutable):
         """Number of sets and number of features."""
         return len(self), self.n_features
 
-    def called(self, k: int) -> str:
+    def describe(self, k: int) -> str:
         """Return the description of set k used in messages.
 
         Parameters
@@ -488,7 +497,7 @@ class Sets(Immutable):
         k : int
             The index of the set.
         """
-        return _called(k, self.names)
+        return _describe_set(k, self.names)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -502,23 +511,23 @@ class Sets(Immutable):
     @overload
     def __getitem__(self, key: Any) -> Any: ...
     def __getitem__(self, key: Any) -> Any:
-        key = first_axis(key, "Sets")
+        key = get_row_key(key, "Sets")
         if isinstance(key, Integral) and not isinstance(key, bool):
-            k = checked_index(int(key), len(self))
+            k = check_index(int(key), len(self))
             return self.X[self.offsets[k] : self.offsets[k + 1]]
-        chosen = chosen_rows(key, len(self))
-        sizes = self.sizes[chosen]
+        rows = convert_key(key, len(self))
+        sizes = self.sizes[rows]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
-        if len(chosen) and np.array_equal(chosen, np.arange(chosen[0], chosen[0] + len(chosen))):
-            X = self.X[self.offsets[chosen[0]] : self.offsets[chosen[-1] + 1]]
+        if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
+            X = self.X[self.offsets[rows[0]] : self.offsets[rows[-1] + 1]]
         else:
-            rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
-            X = self.X[rows]
+            vectors = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], sizes)
+            X = self.X[vectors]
         return self._of(
             X,
             offsets,
-            None if self.labels is None else self.labels[chosen],
-            None if self.names is None else self.names[chosen],
+            None if self.labels is None else self.labels[rows],
+            None if self.names is None else self.names[rows],
         )
 
     def __repr__(self) -> str:
@@ -572,7 +581,7 @@ def as_sets(X: Any) -> Sets:
 # ---------------------------------------------------------------------- checks
 
 
-def chosen_rows(key: Any, n: int) -> NDArray[np.intp]:
+def convert_key(key: Any, n: int) -> NDArray[np.intp]:
     """Return the indices selected by a slice, a mask or an array of indices of n items."""
     if isinstance(key, slice):
         return np.arange(*key.indices(n))
@@ -594,23 +603,23 @@ def chosen_rows(key: Any, n: int) -> NDArray[np.intp]:
     return np.where(array < 0, array + n, array).astype(np.intp)
 
 
-def first_axis(key: Any, what: str) -> Any:
+def get_row_key(key: Any, noun: str) -> Any:
     """Return the key of the first axis; scikit-learn indexes with ``X[indices, ...]``."""
     if isinstance(key, tuple):
         if len(key) == 2 and key[1] is Ellipsis:
             return key[0]
-        raise IndexError(f"{what} can be indexed along one axis only; got {len(key)} indices.")
+        raise IndexError(f"{noun} can be indexed along one axis only; got {len(key)} indices.")
     return key
 
 
-def checked_index(k: int, n: int) -> int:
+def check_index(k: int, n: int) -> int:
     """Return a non-negative index, after checking its range."""
     if not -n <= k < n:
         raise IndexError(f"Index {k} is out of range for {n} items.")
     return k % n
 
 
-def _float_rows(values: Any, called: str, what: str) -> Floats:
+def _check_rows(values: Any, title: str, noun: str) -> Floats:
     """Return values as an array (t, p), float32 if they are float32, else float64."""
     try:
         array = np.asarray(values)
@@ -620,26 +629,27 @@ def _float_rows(values: Any, called: str, what: str) -> Floats:
             array = array.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{called} is not an array of numbers of shape (t, p); {what} has one vector per row."
+            f"{title} is not an array of numbers of shape (t, p); {noun} has one vector per row."
         ) from None
     if array.ndim == 2 and array.shape[1] == 0 and len(array):
-        raise ValueError(f"{called} has vectors of 0 features; at least one is required.")
-    if array.ndim == 1 and array.size == 0:  # an empty list is a set without vectors
-        raise ValueError(f"{called} is empty: it has no vectors. Remove it and its label.")
+        raise ValueError(f"{title} has vectors of 0 features; at least one is required.")
+    # An empty list is a set without vectors.
+    if array.ndim == 1 and array.size == 0:
+        raise ValueError(f"{title} is empty: it has no vectors. Remove it and its label.")
     if array.ndim != 2:
-        one = " For a set of one vector v, pass [v]." if array.ndim == 1 else ""
+        hint = " For a set of one vector v, pass [v]." if array.ndim == 1 else ""
         raise ValueError(
-            f"{called} has shape {array.shape}; {what} has shape (t, p), one vector per row.{one}"
+            f"{title} has shape {array.shape}; {noun} has shape (t, p), one vector per row.{hint}"
         )
     return array
 
 
-def _vectors(frame: Any, columns: list[Any]) -> NDArray[np.float64]:
+def _read_vectors(frame: Any, columns: list[Any]) -> NDArray[np.float64]:
     """Return the rows of numeric columns, or of one column of vectors."""
     text = [name for name in columns if getattr(frame[name].dtype, "kind", "O") not in "biuf"]
     if not text:
-        found: NDArray[np.float64] = frame[columns].to_numpy(dtype=np.float64, na_value=np.nan)
-        return found
+        values: NDArray[np.float64] = frame[columns].to_numpy(dtype=np.float64, na_value=np.nan)
+        return values
     if len(columns) == 1 and isinstance(frame[text[0]].iloc[0], list | tuple | np.ndarray):
         try:
             return np.array([np.asarray(v, np.float64) for v in frame[text[0]]])
@@ -648,12 +658,12 @@ def _vectors(frame: Any, columns: list[Any]) -> NDArray[np.float64]:
                 f"Column {text[0]!r} must hold vectors of numbers, all of the same length."
             ) from None
     raise ValueError(
-        f"Feature columns must be numeric; {listed(text)} are not. Select features with "
+        f"Feature columns must be numeric; {join_names(text)} are not. Select features with "
         "columns=..., or encode them first."
     )
 
 
-def _checked_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
+def _check_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
     array = np.asarray(offsets)
     if array.ndim != 1 or len(array) < 1 or array.dtype.kind not in "iu":
         raise ValueError(
@@ -663,7 +673,7 @@ def _checked_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
     starts: NDArray[np.intp] = array.astype(np.intp)
     if starts[0] != 0 or starts[-1] != n_rows:
         raise ValueError(
-            f"offsets must run from 0 to the {count(n_rows, 'row')} of X; got offsets from "
+            f"offsets must run from 0 to the {format_count(n_rows, 'row')} of X; got offsets from "
             f"{starts[0]} to {starts[-1]}."
         )
     sizes = np.diff(starts)
@@ -676,41 +686,43 @@ def _checked_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
     return starts
 
 
-def _beside(values: Any, name: str, n: int, *, text: bool = False) -> NDArray[Any] | None:
-    """Return labels or names as an array, after checking that there is one per set."""
+def _check_per_set(values: Any, name: str, n: int, *, text: bool = False) -> NDArray[Any] | None:
+    """Return labels or names as an array, after checking that each set has one."""
     if values is None:
         return None
     array = np.asarray(values)
     if array.ndim != 1 or len(array) != n:
         raise ValueError(
-            f"{name} must have one entry per set, for {count(n, 'set')}; got shape {array.shape}."
+            f"{name} must have one entry per set, for {format_count(n, 'set')}; got shape "
+            f"{array.shape}."
         )
     return array.astype(str) if text and array.dtype.kind != "U" else array
 
 
-def _called(k: int, names: NDArray[Any] | None) -> str:
+def _describe_set(k: int, names: NDArray[Any] | None) -> str:
     return f"Set {k}" if names is None else f"Set {k} ({str(names[k])!r})"
 
 
-def _raise_not_finite(called: str, vector: Floats, row: int) -> NoReturn:
+def _raise_not_finite(title: str, vector: Floats, row: int) -> NoReturn:
     column = int(np.argmin(np.isfinite(vector)))
     raise ValueError(
-        f"{called} holds {vector[column]} (vector {row}, feature {column}); sets must be finite. "
+        f"{title} holds {vector[column]} (vector {row}, feature {column}); sets must be finite. "
         "Remove or impute this value."
     )
 
 
-def _is_list(arrow: Any, kind: Any) -> bool:
+def _is_list(arrow: Any, type_: Any) -> bool:
     types = arrow.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+    return bool(
+        types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_)
+    )
 
 
-def _joined(parts: list[NDArray[Any] | None]) -> NDArray[Any] | None:
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+def _concatenate_optional(arrays: list[NDArray[Any] | None]) -> NDArray[Any] | None:
+    present = [array for array in arrays if array is not None]
+    if len(present) < len(arrays):
         return None
-    if (
-        len({part.dtype.kind == "U" for part in known}) > 1
-    ):  # keep numbers from being converted to text
-        known = [part.astype(object) for part in known]
-    return np.concatenate(known)
+    if len({array.dtype.kind == "U" for array in present}) > 1:
+        # Concatenating text and numbers would convert the numbers to text.
+        present = [array.astype(object) for array in present]
+    return np.concatenate(present)

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from scipy import linalg
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.solvers.eigen import descending_eigh, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 
@@ -18,17 +18,17 @@ Shrinkage = float | Literal["auto"]
 
 #: Weight of the total covariance that shrinkage="auto" mixes into a singular within covariance.
 AUTO_SHRINKAGE = 1e-3
-# Smallest nonzero variance that is accepted. Computations with smaller ones would underflow.
-_LEAST_VARIANCE = 1e-290
-# Smallest eigenvalue, relative to the largest, for which axes computed from products of rows are
-# accurate to at least half of the digits.
-_LEAST_PRODUCT = 1e-8
+# Smallest nonzero variance that is accepted. Computations with a smaller variance would underflow.
+_MIN_VARIANCE = 1e-290
+# Smallest eigenvalue, as a fraction of the largest, for which axes computed from products of rows
+# are accurate to at least half of the digits.
+_MIN_EIGENVALUE = 1e-8
 NO_WITHIN_SCATTER = (
     "The points of each class are equal, so X has no within-class scatter. Use shrinkage='auto'."
 )
 
 
-def rank_tolerance(statistics: ClassStatistics) -> float:
+def get_rank_tolerance(statistics: ClassStatistics) -> float:
     """Return the relative eigenvalue below which a direction counts as constant.
 
     It is 1e-12, or 1e-6 if products were rounded to float32.
@@ -36,16 +36,16 @@ def rank_tolerance(statistics: ClassStatistics) -> float:
     return 1e-6 if statistics.is_rounded else 1e-12
 
 
-def _finite_variances(statistics: ClassStatistics) -> Matrix:
+def _check_variances(statistics: ClassStatistics) -> Matrix:
     variances = statistics.total_variances()
     if not np.isfinite(variances).all():
         raise ValueError("The squares of some values of X overflow: rescale the features of X.")
-    if ((variances > 0) & (variances < _LEAST_VARIANCE)).any():
+    if ((variances > 0) & (variances < _MIN_VARIANCE)).any():
         raise ValueError("The squares of some values of X underflow: rescale the features of X.")
     return variances
 
 
-def total_range(
+def find_total_range(
     statistics: ClassStatistics, *, standardize: bool
 ) -> tuple[Matrix, ClassStatistics]:
     """Return coordinates B (p, r) without constant features, and the statistics of ``X @ B``.
@@ -54,27 +54,27 @@ def total_range(
     the data do not vary are dropped as well. With ``standardize``, the features are scaled to unit
     variance first; otherwise the columns of B are orthonormal.
     """
-    variances = _finite_variances(statistics)
-    deviation, used = np.sqrt(variances), statistics.varying_features(variances)
-    if not used.any():
+    variances = _check_variances(statistics)
+    deviation, varies = np.sqrt(variances), statistics.varying_features(variances)
+    if not varies.any():
         raise ValueError("Every feature of X is constant, so no distance can be learned.")
-    unit = 1.0 / deviation[used] if standardize else np.ones(int(used.sum()))
+    unit = 1.0 / deviation[varies] if standardize else np.ones(int(varies.sum()))
     if statistics.is_factored:
         _, singular, axes = linalg.svd(
-            statistics.total_factor()[:, used] * unit, full_matrices=False
+            statistics.total_factor()[:, varies] * unit, full_matrices=False
         )
-        kept = axes[singular**2 > rank_tolerance(statistics) * singular[0] ** 2]
-        B = np.zeros((statistics.n_features, len(kept)))
-        B[used] = unit[:, None] * kept.T
+        kept_axes = axes[singular**2 > get_rank_tolerance(statistics) * singular[0] ** 2]
+        B = np.zeros((statistics.n_features, len(kept_axes)))
+        B[varies] = unit[:, None] * kept_axes.T
         return B, statistics.project(B)
     B = np.zeros((statistics.n_features, len(unit)))
-    B[used, np.arange(len(unit))] = unit
-    if not standardize and used.all():
+    B[varies, np.arange(len(unit))] = unit
+    if not standardize and varies.all():
         return B, statistics
     return B, statistics.project(B)
 
 
-def regularized_within(
+def regularize_within(
     statistics: ClassStatistics, shrinkage: Shrinkage, *, standardize: bool
 ) -> tuple[Matrix, ClassStatistics, Matrix, Matrix]:
     r"""Return coordinates B, the statistics of ``X @ B``, a regular within covariance C, and T.
@@ -82,14 +82,14 @@ def regularized_within(
     C is a covariance in the coordinates B, and ``T.T @ C @ T = I``. If ``shrinkage`` is a number g,
     :math:`C = (1-g) S_w + g\,(tr\,S_w / p)\,I`. With "auto", C is :math:`S_w` if it is regular on
     the range of the total scatter, else :math:`C = (1-g) S_w + g S_t` with g = 0.001
-    (:func:`mixed_whitener`). ``standardize`` has an effect only with "auto" (see
-    :func:`total_range`).
+    (:func:`find_mixed_whitener`). ``standardize`` has an effect only with "auto" (see
+    :func:`find_total_range`).
     """
-    weight, tolerance = statistics.total_weight, rank_tolerance(statistics)
-    B, image = total_range(statistics, standardize=standardize and shrinkage == "auto")
+    weight, tolerance = statistics.total_weight, get_rank_tolerance(statistics)
+    B, image = find_total_range(statistics, standardize=standardize and shrinkage == "auto")
     within = image.within_scatter() / weight
     if shrinkage == "auto":
-        within, T = mixed_whitener(within, lambda: image.total_scatter() / weight, tolerance)
+        within, T = find_mixed_whitener(within, lambda: image.total_scatter() / weight, tolerance)
     else:
         level = np.trace(within) / statistics.n_features
         within = (1 - shrinkage) * within + shrinkage * level * np.eye(len(within))
@@ -97,7 +97,7 @@ def regularized_within(
     return B, image, within, T
 
 
-def mixed_whitener(
+def find_mixed_whitener(
     within: Matrix, total: Callable[[], Matrix], tolerance: float
 ) -> tuple[Matrix, Matrix]:
     """Return a covariance C that is regular where the data vary, and T with ``T.T @ C @ T = I``.
@@ -107,49 +107,50 @@ def mixed_whitener(
     """
     T = whitener(within, tolerance)
     if T.shape[1] < len(within):
-        everything = total()
-        if T.shape[1] < whitener(everything, tolerance).shape[1]:
-            within = (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * everything
+        total_covariance = total()
+        if T.shape[1] < whitener(total_covariance, tolerance).shape[1]:
+            within = (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * total_covariance
             T = whitener(within, tolerance)
     return within, T
 
 
-def within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
+def find_within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
     """Return T (p, r) with ``T.T @ C @ T = I`` for the regularized within-class covariance C."""
-    B, _, _, T = regularized_within(statistics, shrinkage, standardize=True)
+    B, _, _, T = regularize_within(statistics, shrinkage, standardize=True)
     if not T.size:
         raise ValueError(NO_WITHIN_SCATTER)
     return B @ T
 
 
-def within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
-    """Return the regularized covariance (p, p), in units of X, used by :func:`within_whitener`."""
+def compute_within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
+    """Return the covariance (p, p) that :func:`find_within_whitener` whitens, in units of X."""
     within = statistics.within_scatter() / statistics.total_weight
     if shrinkage != "auto":
         level = np.trace(within) / statistics.n_features
         return (1 - shrinkage) * within + shrinkage * level * np.eye(len(within))
-    _, image, C, _ = regularized_within(statistics, "auto", standardize=True)
+    _, image, C, _ = regularize_within(statistics, "auto", standardize=True)
     if np.array_equal(C, image.within_scatter() / statistics.total_weight):
         return within
     total = statistics.total_scatter() / statistics.total_weight
     return (1 - AUTO_SHRINKAGE) * within + AUTO_SHRINKAGE * total
 
 
-def leading_axes(
-    statistics: ClassStatistics, n_pca_components: int, *, at_most: bool = False
+def find_leading_axes(
+    statistics: ClassStatistics, n_pca_components: int, *, truncate: bool = False
 ) -> Matrix:
     """Return the leading orthonormal axes (p, n_pca_components) of the total covariance.
 
-    If there are fewer axes, raise ``ValueError``, or return all of them with ``at_most``.
+    If there are fewer axes, raise ``ValueError``, or return all of them with ``truncate``.
     """
     if statistics.is_factored:
         F = statistics.total_factor()
-        if 2 * n_pca_components <= min(F.shape):  # few of many axes: use products of the rows
-            values, left = descending_eigh(F @ F.T, n_pca_components)
-            if values[-1] > _LEAST_PRODUCT * values[0]:
-                return np.asarray(linalg.qr(F.T @ left, mode="economic")[0])
-    _, V = total_axes(statistics)
-    if n_pca_components > V.shape[1] and not at_most:
+        # For a few of many axes, use the eigenvectors of the products of rows.
+        if 2 * n_pca_components <= min(F.shape):
+            values, eigenvectors = descending_eigh(F @ F.T, n_pca_components)
+            if values[-1] > _MIN_EIGENVALUE * values[0]:
+                return np.asarray(linalg.qr(F.T @ eigenvectors, mode="economic")[0])
+    _, V = find_total_axes(statistics)
+    if n_pca_components > V.shape[1] and not truncate:
         raise ValueError(
             f"n_pca_components={n_pca_components} is more than the {V.shape[1]} directions in "
             "which X varies. Decrease n_pca_components."
@@ -157,44 +158,46 @@ def leading_axes(
     return V[:, :n_pca_components]
 
 
-def total_whitener(statistics: ClassStatistics) -> Matrix:
+def find_total_whitener(statistics: ClassStatistics) -> Matrix:
     """Return T (p, r) with ``T.T @ S_t @ T = I`` on the range of the total covariance.
 
     Its columns lie in this range, unless the range consists of all features that vary.
     """
     if not statistics.is_factored:
-        B, image = total_range(statistics, standardize=True)
+        B, image = find_total_range(statistics, standardize=True)
         total = image.total_scatter() / statistics.total_weight
-        T = whitener(total, rank_tolerance(statistics))
+        T = whitener(total, get_rank_tolerance(statistics))
         if T.shape[1] == B.shape[1]:
             return B @ T
-    variances, V = total_axes(statistics)
+    variances, V = find_total_axes(statistics)
     return V / np.sqrt(variances)
 
 
-def total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
+def find_total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     """Return variances and orthonormal axes (p, r) of the total covariance, largest first."""
-    B, image = total_range(statistics, standardize=False)
+    B, image = find_total_range(statistics, standardize=False)
     variances, axes = descending_eigh(image.total_scatter() / statistics.total_weight)
-    rank = int((variances > rank_tolerance(statistics) * variances[0]).sum())
+    rank = int((variances > get_rank_tolerance(statistics) * variances[0]).sum())
     return variances[:rank], B @ axes[:, :rank]
 
 
-def within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
+def find_within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
     """Return variances, their axes (p, r) and the zero-variance axes of the within covariance.
 
     All axes are orthonormal and lie in the range of the total covariance returned by
-    :func:`total_range`.
+    :func:`find_total_range`.
     """
-    B, image = total_range(statistics, standardize=False)
+    B, image = find_total_range(statistics, standardize=False)
     variances, axes = descending_eigh(image.within_scatter() / statistics.total_weight)
-    # If the within covariance is zero, rounding errors of the total must not be taken for axes.
+    # If the within covariance is zero, rounding errors must not be counted as axes.
     noise = np.finfo(float).eps * np.trace(image.between_scatter()) / statistics.total_weight
-    rank = int((variances > max(rank_tolerance(statistics) * variances[0], noise)).sum())
+    rank = int((variances > max(get_rank_tolerance(statistics) * variances[0], noise)).sum())
     return variances[:rank], B @ axes[:, :rank], B @ axes[:, rank:]
 
 
-def between_axes(statistics: ClassStatistics, T: Matrix | None = None) -> tuple[Matrix, Matrix]:
+def find_between_axes(
+    statistics: ClassStatistics, T: Matrix | None = None
+) -> tuple[Matrix, Matrix]:
     """Return eigenvalues, largest first, and eigenvectors (rows) of the between covariance.
 
     The covariance is that of ``X @ T``. It is decomposed through its factor, which has one row per
@@ -205,34 +208,34 @@ def between_axes(statistics: ClassStatistics, T: Matrix | None = None) -> tuple[
     return singular**2 / statistics.total_weight, axes
 
 
-def between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> Matrix:
+def find_between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> Matrix:
     """Return an orthonormal basis (p, r) of the span of the differences of the class means."""
-    variance = float(_finite_variances(statistics).sum())
+    variance = float(_check_variances(statistics).sum())
     if by_qr:
         Q, R, _ = linalg.qr(statistics.between_factor().T, mode="economic", pivoting=True)
         values, axes = np.diag(R) ** 2 / statistics.total_weight, Q.T
     else:
-        values, axes = between_axes(statistics)
+        values, axes = find_between_axes(statistics)
     if values[0] <= np.finfo(float).eps ** 1.5 * variance:
         raise ValueError("The class means are all equal, so they span no direction.")
-    rank = int((values > rank_tolerance(statistics) * values[0]).sum())
+    rank = int((values > get_rank_tolerance(statistics) * values[0]).sum())
     return axes[: min(rank, statistics.n_classes - 1)].T
 
 
-def whitened_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[Matrix, Matrix]:
+def whiten_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[Matrix, Matrix]:
     """Return coordinates T (p, r) in which S_w is the identity, and the class means in them.
 
     The r columns, at most ``n_classes - 1``, span all differences of class means after S_w is
     whitened. The orthogonal directions do not separate the classes.
     """
-    T = within_whitener(statistics, shrinkage)
-    _, axes = between_axes(statistics, T)
+    T = find_within_whitener(statistics, shrinkage)
+    _, axes = find_between_axes(statistics, T)
     T = T @ axes[: statistics.n_classes - 1].T
     deviations = statistics.between_factor() / np.sqrt(statistics.weights)[:, None]
     return T, deviations @ T
 
 
-def whitened(
+def whiten_rows(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
     """Return a matrix (p, rank) to whitened coordinates, and the centered rows in them.
@@ -240,35 +243,37 @@ def whitened(
     The optimum does not depend on the coordinates, but the speed of the solver does. The rows have
     the given dtype.
     """
-    basis, image = total_range(statistics, standardize=True)
-    white = basis @ whitener(
-        image.total_scatter() / statistics.total_weight, rank_tolerance(statistics)
+    basis, image = find_total_range(statistics, standardize=True)
+    matrix = basis @ whitener(
+        image.total_scatter() / statistics.total_weight, get_rank_tolerance(statistics)
     )
-    points = moved(rows, statistics.mean, white, dtype)
-    if white.shape[1] < np.count_nonzero(white.any(axis=1)):
+    points = center_and_map(rows, statistics.mean, matrix, dtype)
+    if matrix.shape[1] < np.count_nonzero(matrix.any(axis=1)):
         # Nothing was learned about directions outside the span of the rows, so the matrix must
         # ignore them in new points. The columns of X'Y span the rows.
-        products = np.zeros(white.shape)
-        for block in row_blocks(len(rows), 16 * rows.shape[1]):
+        products = np.zeros(matrix.shape)
+        for block in split_rows(len(rows), 16 * rows.shape[1]):
             products += (rows[block] - statistics.mean).T @ points[block]
         span, _ = np.linalg.qr(products)
-        white = span @ (span.T @ white)
-    return white, points
+        matrix = span @ (span.T @ matrix)
+    return matrix, points
 
 
-def moved(rows: Floats, mean: Floats, into: Matrix, dtype: DTypeLike = np.float64) -> Any:
-    """Return ``(rows - mean) @ into``, computed in float64 without a copy of all rows.
+def center_and_map(
+    rows: Floats, mean: Floats, matrix: Matrix, dtype: DTypeLike = np.float64
+) -> Any:
+    """Return ``(rows - mean) @ matrix``, computed in float64 without a copy of all rows.
 
-    A vector ``into`` holds one factor per feature.
+    If ``matrix`` is a vector, it holds one factor per feature.
     """
-    points = np.empty((len(rows), into.shape[-1]), dtype)
-    for block in row_blocks(len(rows), 16 * rows.shape[1]):
+    points = np.empty((len(rows), matrix.shape[-1]), dtype)
+    for block in split_rows(len(rows), 16 * rows.shape[1]):
         centered = (rows[block] - mean).astype(np.float64)
-        points[block] = centered * into if into.ndim == 1 else centered @ into
+        points[block] = centered * matrix if matrix.ndim == 1 else centered @ matrix
     return points
 
 
-def standardized(
+def standardize_rows(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
     """Return a matrix that scales features to unit variance, and the centered rows under it.
@@ -276,11 +281,11 @@ def standardized(
     In whitened coordinates, directions in which the data hardly vary are as easy to reach as any
     other, and a nonconvex objective may fit the noise in them.
     """
-    into, _ = total_range(statistics, standardize=True)
-    return into, moved(rows, statistics.mean, into, dtype)
+    matrix, _ = find_total_range(statistics, standardize=True)
+    return matrix, center_and_map(rows, statistics.mean, matrix, dtype)
 
 
-def unscaled(
+def scale_uniformly(
     rows: Floats, statistics: ClassStatistics, dtype: DTypeLike = np.float64
 ) -> tuple[Matrix, Any]:
     """Return a matrix that scales the data to mean variance 1, and the centered rows under it.
@@ -289,6 +294,6 @@ def unscaled(
     but early iterates stay close to the original distance. In coordinates whitened with few rows,
     noise is as large as signal, and the first steps already fit it.
     """
-    basis, image = total_range(statistics, standardize=False)
-    into = basis / np.sqrt(image.total_variances().mean())
-    return into, moved(rows, statistics.mean, into, dtype)
+    basis, image = find_total_range(statistics, standardize=False)
+    matrix = basis / np.sqrt(image.total_variances().mean())
+    return matrix, center_and_map(rows, statistics.mean, matrix, dtype)

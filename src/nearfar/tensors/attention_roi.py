@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.parameters import integer, one_of
 from nearfar.tensors.saliency import find_most_salient_pixels
 from nearfar.tensors.tensor_map import TRANSFORMER_PARAMETERS, _TensorTransformer
@@ -137,7 +137,7 @@ class AttentionROI(_TensorTransformer):
         """Return the top left corner of each crop, which may lie outside the image."""
         sides = np.array(T.shape[1:3])
         corners = np.empty((len(T), 2), dtype=np.intp)
-        for block in row_blocks(len(T), 40 * T[0].size):
+        for block in split_rows(len(T), 40 * T[0].size):
             corners[block] = (
                 np.stack(find_most_salient_pixels(T[block]), axis=1) - self.crop_size // 2
             )

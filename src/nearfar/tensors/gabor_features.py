@@ -11,13 +11,13 @@ from scipy import fft
 
 from nearfar.arrays import Floats
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
-from nearfar.parameters import Allowed, boolean, check_parameter, integer, one_of, real
+from nearfar.blocks import split_rows
+from nearfar.parameters import AllowedValues, boolean, check_parameter, integer, one_of, real
 from nearfar.tensors.tensor_map import TRANSFORMER_PARAMETERS, _TensorTransformer
 
 SumOver = Literal["none", "orientations", "scales", "both"]
 
-_BANK_PARAMETERS: dict[str, list[Allowed]] = {
+_BANK_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_scales": [integer(1, 64)],
     "n_orientations": [integer(1, 64)],
     "mask_size": [integer(1, 2048)],
@@ -180,7 +180,7 @@ class GaborFeatures(_TensorTransformer):
         n_channels, n_kernels = images.shape[3], len(spectra)
         magnitudes = np.empty((len(T), *shape, n_channels, n_kernels), T.dtype)
         max_images_per_block = max(1, _BLOCK_BYTES // spectra.nbytes)
-        for block in row_blocks(len(T), 2 * spectra.nbytes, at_most=max_images_per_block):
+        for block in split_rows(len(T), 2 * spectra.nbytes, max_rows=max_images_per_block):
             for channel in range(n_channels):
                 responses = _filter_images(images[block, ..., channel], spectra)
                 magnitudes[block, ..., channel, :] = np.moveaxis(np.abs(responses), 1, -1)

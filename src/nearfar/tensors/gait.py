@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, integer, none
-from nearfar.words import listed
+from nearfar.words import join_names
 
 # Minimum autocorrelation at a lag that counts as a step.
 _MIN_AUTOCORRELATION = 0.2
@@ -270,7 +270,7 @@ def rank_k_rates(
     unknown_subjects = sorted({probe for probe in probes.tolist() if probe not in codes}, key=str)
     if unknown_subjects:
         raise ValueError(
-            f"probe_ids has {listed(unknown_subjects, 3)}, not in gallery_ids. Remove these "
+            f"probe_ids has {join_names(unknown_subjects, 3)}, not in gallery_ids. Remove these "
             "probes, or add their subjects to the gallery."
         )
     order = np.argsort(gallery, kind="stable")

@@ -15,12 +15,22 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import Estimator, LearnerTags
 from nearfar.base.tensor_input import TENSOR_PARAMETERS, TensorInput
-from nearfar.blocks import row_blocks
-from nearfar.parameters import boolean, having, integer, none, one_of
-from nearfar.state import Sizes, State, Word, check_state, floats, indices, labels, need, optional
+from nearfar.blocks import split_rows
+from nearfar.parameters import boolean, integer, none, object_with, one_of
+from nearfar.state import (
+    Condition,
+    Sizes,
+    State,
+    check_state,
+    check_that,
+    floats,
+    indices,
+    labels,
+    optional,
+)
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.sets import Sets, as_sets
-from nearfar.summaries.whitening import whitened_means
+from nearfar.summaries.whitening import whiten_means
 from nearfar.tensors.gabor_features import GaborFeatures
 from nearfar.tensors.gait import (
     averaged_gait_images,
@@ -123,7 +133,9 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         "representation": [one_of("agi", *_GABOR_KINDS)],
         "subspace": [
             none,
-            having("fit", "transform", description="a learner of tensors with fit and transform"),
+            object_with(
+                "fit", "transform", description="a learner of tensors with fit and transform"
+            ),
         ],
         "lda": [boolean],
         "matching": [one_of(*_MATCHING_FUNCTIONS)],
@@ -134,7 +146,7 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
     state = State(
         {
             "classes_": labels("c"),
-            "subspace_": Word(
+            "subspace_": Condition(
                 lambda value, _: value is None or hasattr(type(value), "transform"),
                 "a learner of tensors, or None",
             ),
@@ -244,7 +256,7 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
         D = np.empty((len(silhouettes), len(self.classes_)))
         # A block contains complete sequences, since a distance needs all cycles of a sequence.
         bytes_per_sequence = 16 * int(sizes.max()) * len(self._cycles)
-        for block in row_blocks(len(silhouettes), bytes_per_sequence):
+        for block in split_rows(len(silhouettes), bytes_per_sequence):
             bounds = offsets[block.start : block.stop + 1]
             cycle_distances = self._compute_cycle_distances(points[bounds[0] : bounds[-1]])
             D[block] = match(cycle_distances, bounds - bounds[0], gallery)
@@ -315,7 +327,7 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
     def _transform_images(self, images: Floats) -> Iterator[Matrix]:
         """Yield the transformed cycles of new images in blocks."""
         per_image = images.shape[1] * (8 if self.representation == "agi" else 8 * 40)
-        for block in row_blocks(len(images), per_image):
+        for block in split_rows(len(images), per_image):
             features = self._compute_features(images[block], self.tensor_shape_)
             points = _transform_to_rows(self.subspace_, features) - self._mean
             yield self._scale_to_metric(points @ self._axes if hasattr(self, "_axes") else points)
@@ -334,18 +346,18 @@ class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
     def _check_state(self, sizes: Sizes) -> None:
         super()._check_state(sizes)
         starts, n = self._starts, len(self._cycles)
-        need(
+        check_that(
             starts[0] == 0 and (np.diff(starts) > 0).all() and starts[-1] < n,
             f"_starts must ascend from 0 to below {n}",
         )
-        need(
+        check_that(
             hasattr(self, "_axes") or sizes["q"] == sizes["r"],
             "_cycles must have as many columns as _mean has elements",
         )
         if self.subspace_ is None:
             return
         n_outputs = check_state(self.subspace_).get("q", sizes["q"])
-        need(
+        check_that(
             n_outputs == sizes["q"],
             f"subspace_ must return {sizes['q']} features; it returns {n_outputs}",
         )
@@ -419,4 +431,4 @@ def _fit_shrunk_lda(points: Matrix, cycle_codes: Indices) -> Matrix:
             "the variance within subjects. Use lda=False, a shorter period or more sequences."
         )
     statistics = ClassStatistics(pooled=True).partial_fit(points, cycle_codes)
-    return whitened_means(statistics, _SHRINKAGE)[0]
+    return whiten_means(statistics, _SHRINKAGE)[0]

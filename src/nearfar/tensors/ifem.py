@@ -14,7 +14,7 @@ from nearfar.base.progress import forward_progress
 from nearfar.base.rank_one import deflate, flatten_atoms
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.notices import warn
-from nearfar.parameters import having, integer, none
+from nearfar.parameters import integer, none, object_with
 from nearfar.solvers.mode_subspaces import fix_column_signs
 from nearfar.solvers.spectral_step import check_squares
 from nearfar.state import State, labels
@@ -91,7 +91,7 @@ class IFEM(RankOneLearner):
     learner_tags = LearnerTags(reads="instances", input="tensors")
     state = State({"classes_": labels("c")}, rows=0)
     parameters: ClassVar = {
-        "estimator": [none, having("fit", "decision_function", description="a classifier")],
+        "estimator": [none, object_with("fit", "decision_function", description="a classifier")],
         "n_components": [integer(1)],
         **TENSOR_PARAMETERS,
         "verbose": [integer(0)],

@@ -12,23 +12,23 @@ from scipy import linalg
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags, MultilinearLearner, report_of
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
-from nearfar.blocks import blas_for
+from nearfar.blocks import limit_blas_for
 from nearfar.large_margin.impostors import find_checked_targets
 from nearfar.large_margin.mode_metrics import ModeMetrics
 from nearfar.large_margin.problem import Progress
-from nearfar.notices import warn, warn_of_limit
-from nearfar.parameters import Allowed, array, boolean, integer, one_of, real
+from nearfar.notices import warn, warn_not_converged
+from nearfar.parameters import AllowedValues, array, boolean, integer, one_of, real
 from nearfar.solvers.mode_subspaces import fix_column_signs
 from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import find_varying_basis, mode_scatter, project_stack
-from nearfar.state import State, flag, labels, number, whole
+from nearfar.state import State, flag, integer_value, labels, number
 
 # Number of steps that max_iter counts as one round. The search for impostors is repeated about once
 # per round.
 _STEPS_PER_ROUND = 20
 # Ridge for the rescaling of the directions of a mode, as a fraction of their mean scatter.
 _MIN_SCATTER = 1e-3
-_MATRIX_LIST = Allowed(
+_MATRIX_LIST = AllowedValues(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(W) for W in value),
     "a list with one matrix per mode",
 )
@@ -157,8 +157,8 @@ class MDML(MultilinearLearner):
         {
             "classes_": labels("c"),
             "objective_": number(0),
-            "n_active_": whole(),
-            "n_iter_": whole(),
+            "n_active_": integer_value(),
+            "n_iter_": integer_value(),
             "converged_": flag,
         }
     )
@@ -247,7 +247,7 @@ class MDML(MultilinearLearner):
         self.classes_ = classes
         progress = Progress(np.concatenate([W.ravel() for W in start]), report=report_of(self))
         try:
-            with blas_for(2.0 * stack.size * max(stack.shape[1:])):
+            with limit_blas_for(2.0 * stack.size * max(stack.shape[1:])):
                 limit = _STEPS_PER_ROUND * self.max_iter
                 self.converged_ = problem.solve(progress, max_iter=limit, tol=self.tol)
         finally:
@@ -271,7 +271,7 @@ class MDML(MultilinearLearner):
                 "n_neighbors."
             )
         if not self.converged_:
-            warn_of_limit("MDML", self.max_iter)
+            warn_not_converged("MDML", self.max_iter)
         return self
 
     def _check_user_start(

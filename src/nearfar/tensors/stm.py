@@ -11,7 +11,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
 from nearfar.base.linear_classifier import MultiClass, for_each_problem
-from nearfar.parameters import Allowed, none, one_of, real
+from nearfar.parameters import AllowedValues, none, one_of, real
 from nearfar.solvers.alternating_modes import Alternation, alternate, make_cp_weights
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.joint_hinge import (
@@ -21,7 +21,7 @@ from nearfar.solvers.joint_hinge import (
     stationarity_gap,
 )
 from nearfar.solvers.support_vectors import c_svm
-from nearfar.state import State, Word, number
+from nearfar.state import Condition, State, number
 from nearfar.tensors.tensor_classifier import (
     TENSOR_CLASSIFIER_PARAMETERS,
     BinarySolution,
@@ -37,7 +37,7 @@ _CORNER_TOLERANCE = 1e-5
 # samples are not support vectors.
 _SUPPORT_FRACTION = 1e-6
 
-_INDEX_VECTOR = Word(
+_INDEX_VECTOR = Condition(
     lambda value, _: isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind == "i",
     "a vector of sample indices",
 )
@@ -176,7 +176,7 @@ class STM(TensorClassifier):
         "class_weight": [
             none,
             one_of("balanced"),
-            Allowed(lambda value: isinstance(value, dict), "a dict of factors by label"),
+            AllowedValues(lambda value: isinstance(value, dict), "a dict of factors by label"),
         ],
         "refine": [one_of("joint"), none],
         **TENSOR_CLASSIFIER_PARAMETERS,

@@ -26,9 +26,9 @@ from nearfar.base.linear_classifier import (
 )
 from nearfar.base.progress import Report, map_with_reports, report_of
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
-from nearfar.blocks import effective_threads
-from nearfar.notices import warn, warn_of_limit
-from nearfar.parameters import Allowed, integer, none, one_of, real
+from nearfar.blocks import resolve_n_threads
+from nearfar.notices import warn, warn_not_converged
+from nearfar.parameters import AllowedValues, integer, none, one_of, real
 from nearfar.parameters import random_state as seed
 from nearfar.solvers.alternating_modes import (
     Alternation,
@@ -39,17 +39,17 @@ from nearfar.solvers.alternating_modes import (
 )
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.label_ridge import label_ridge
-from nearfar.state import Sizes, State, Word, flag, number, whole
+from nearfar.state import Condition, Sizes, State, flag, integer_value, number
 from nearfar.summaries.class_statistics import check_weight
 
 TensorStart = Literal["mean_difference", "least_squares", "random"] | Sequence[ArrayLike]
 
 #: Conditions on the parameters that all tensor classifiers have.
-TENSOR_CLASSIFIER_PARAMETERS: dict[str, list[Allowed]] = {
+TENSOR_CLASSIFIER_PARAMETERS: dict[str, list[AllowedValues]] = {
     "rank": [integer(1)],
     "init": [
         one_of("mean_difference", "least_squares", "random"),
-        Allowed(
+        AllowedValues(
             lambda value: isinstance(value, list | tuple) and len(value) > 0,
             "a list with one vector per mode, or one array of shape (d_k, rank) per mode",
         ),
@@ -66,20 +66,20 @@ TENSOR_CLASSIFIER_PARAMETERS: dict[str, list[Allowed]] = {
 # Ridge of the start "least_squares", as a fraction of the variance within classes.
 _RIDGE_FRACTION = 0.1
 
-_MATRIX_LIST = Word(
+_MATRIX_LIST = Condition(
     lambda value, _: (
         type(value) is list
         and all(isinstance(U, np.ndarray) and U.ndim == 2 and U.dtype == np.float64 for U in value)
     ),
     "a list of matrices",
 )
-_FLOAT_TABLE = Word(
+_FLOAT_TABLE = Condition(
     lambda value, _: (
         isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype == np.float64
     ),
     "a two-dimensional array of float64",
 )
-_HISTORY_DICT = Word(
+_HISTORY_DICT = Condition(
     lambda value, _: (
         type(value) is dict
         and all(
@@ -133,7 +133,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
             "factors_": for_each_problem(_MATRIX_LIST),
             "objective_": for_each_problem(number()),
             "history_": for_each_problem(_HISTORY_DICT),
-            "n_iter_": for_each_problem(whole()),
+            "n_iter_": for_each_problem(integer_value()),
             "converged_": for_each_problem(flag),
             "_stages": for_each_problem(_FLOAT_TABLE),
         }
@@ -277,7 +277,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
             return self._make_solution(task, alternation, extra_history), alternation.interrupt
 
         tasks = [(k, start) for k in range(len(rows)) for start in range(self.n_init)]
-        threads = min(effective_threads(self.n_jobs), len(tasks))
+        threads = min(resolve_n_threads(self.n_jobs), len(tasks))
         results, interrupt = map_with_reports(solve, tasks, threads, report_of(self))
         best_solutions = []
         for k, (indices, _) in enumerate(rows):
@@ -424,7 +424,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
                 "regularization, or check that the classes differ."
             )
         elif not all(solution.converged for solution in solutions):
-            warn_of_limit(name, self.max_iter)
+            warn_not_converged(name, self.max_iter)
 
     def _check_rows_of(self, X: ArrayLike) -> Matrix:
         T = self._check_tensors(X, reset=False)

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.base import AlternatingLearner, LearnerTags
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
 from nearfar.solvers.mode_subspaces import count_leading_values, fix_column_signs, ordered_eigh
@@ -21,12 +21,12 @@ from nearfar.solvers.shortest_paths import compute_all_shortest_paths
 from nearfar.solvers.spectral_step import check_spread, check_squares, double_center
 from nearfar.solvers.tensor_algebra import graph_mode_scatter, project_stack
 from nearfar.summaries.mode_scatters import StackScatters
-from nearfar.summaries.neighbor_graph import distinct_rows, linked_graph
+from nearfar.summaries.neighbor_graph import find_distinct_rows, link_components
 from nearfar.summaries.weighted_graph import (
-    affinities,
-    class_graphs,
-    edge_scale,
-    neighbor_graph,
+    build_class_graphs,
+    build_neighbor_graph,
+    compute_affinities,
+    compute_edge_scale,
 )
 
 # Fraction of the energy that each mode keeps if n_components is None, as in GTA.
@@ -229,7 +229,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         check_spread(rows)
         if codes is not None:  # Keep equal samples of different classes.
             rows = np.column_stack([rows, codes])
-        indices, _ = distinct_rows(rows)
+        indices, _ = find_distinct_rows(rows)
         if len(indices) == len(T):
             return T, codes
         return T[indices], None if codes is None else codes[indices]
@@ -286,16 +286,16 @@ class TensorGraphEmbedding(AlternatingLearner):
             )
             return classes + (-1.0) * _make_mean_operator(n), _make_identity(n) + (-1.0) * classes
         if codes is not None:
-            similar_graph, dissimilar_graph = class_graphs(rows, codes, self.n_neighbors)
+            similar_graph, dissimilar_graph = build_class_graphs(rows, codes, self.n_neighbors)
             edges = [
-                affinities(g.symmetrized(), "uniform", 1.0)
+                compute_affinities(g.symmetrized(), "uniform", 1.0)
                 for g in (dissimilar_graph, similar_graph)
             ]
             return _make_laplacian(edges[0]), _make_laplacian(edges[1])
-        graph = neighbor_graph(rows, self.n_neighbors)
+        graph = build_neighbor_graph(rows, self.n_neighbors)
         if self.graph == "lpp":
             lengths = graph.symmetrized()
-            s = affinities(lengths, "heat", edge_scale(lengths))
+            s = compute_affinities(lengths, "heat", compute_edge_scale(lengths))
             degrees = np.asarray(s.sum(axis=1)).reshape(-1)
             scaled_degrees = (degrees / np.sqrt(degrees.sum()))[:, None]
             degree_laplacian = aslinearoperator(sparse.diags_array(degrees)) + (
@@ -306,7 +306,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         if self.graph == "npe":
             weights = weight_matrix(rows, graph.indptr, graph.indices)
             return variance, aslinearoperator(reconstruction_matrix(weights))
-        graph = linked_graph(graph, rows)
+        graph = link_components(graph, rows)
         paths, order = compute_all_shortest_paths(graph.symmetrized())
         inverse_order = np.argsort(order)
         inner_products = double_center(paths[inverse_order][:, inverse_order] ** 2, in_place=True)
@@ -321,7 +321,7 @@ def _project_except(T: Floats, mean: Matrix, factors: Sequence[Matrix] | None, m
         return T
     blocks = [
         project_stack(T[block].astype(np.float64) - mean, factors, skip=mode)
-        for block in row_blocks(len(T), 16 * T[0].size, at_most=1024)
+        for block in split_rows(len(T), 16 * T[0].size, max_rows=1024)
     ]
     return np.concatenate(blocks)
 

@@ -15,11 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from nearfar.arrays import Floats
 from nearfar.base import Learner, TensorInput
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
-from nearfar.parameters import Allowed, boolean
+from nearfar.parameters import AllowedValues, boolean
 from nearfar.state import State
 
 #: Conditions on the parameters that all tensor transformers have.
-TRANSFORMER_PARAMETERS: dict[str, Sequence[Allowed]] = {"flatten": [boolean], **TENSOR_PARAMETERS}
+TRANSFORMER_PARAMETERS: dict[str, Sequence[AllowedValues]] = {
+    "flatten": [boolean],
+    **TENSOR_PARAMETERS,
+}
 
 
 class _TensorTransformer(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):

@@ -8,7 +8,7 @@ import numpy as np
 
 from nearfar.arrays import Floats, Vector
 from nearfar.base import LearnerTags
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.parameters import one_of
 from nearfar.state import State, floats
 from nearfar.tensors.tensor_map import TRANSFORMER_PARAMETERS, _TensorTransformer
@@ -93,7 +93,7 @@ class TensorStandardizer(_TensorTransformer):
         # Subtract the first sample, so that a large common offset causes no loss of precision.
         start = rows[0].astype(np.float64)
         sums, squares = np.zeros((2, len(start)))
-        for block in row_blocks(len(rows), 8 * len(start)):
+        for block in split_rows(len(rows), 8 * len(start)):
             deviations = np.subtract(rows[block], start, order="C")
             sums += deviations.sum(axis=0)
         mean = start + sums / len(rows)
@@ -101,7 +101,7 @@ class TensorStandardizer(_TensorTransformer):
             mean = np.full_like(mean, mean.mean())
         # Scale by the largest value: squares of huge or tiny numbers would over- or underflow.
         unit = float(np.abs(rows).max()) or 1.0
-        for block in row_blocks(len(rows), 8 * len(start)):
+        for block in split_rows(len(rows), 8 * len(start)):
             deviations = np.subtract(rows[block], mean, order="C") / unit
             squares += np.einsum("ij,ij->j", deviations, deviations)
         if self.scope == "all":

@@ -16,8 +16,8 @@ from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags, RankOneLearner
 from nearfar.base.progress import report_of
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
-from nearfar.blocks import row_blocks
-from nearfar.notices import warn_of_limit
+from nearfar.blocks import split_rows
+from nearfar.notices import warn_not_converged
 from nearfar.parameters import boolean, integer, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.solvers.rank_one_ascent import (
@@ -230,7 +230,7 @@ class TR1A(RankOneLearner):
             raise interrupt  # The attributes contain the atoms found before Ctrl-C.
         n_unconverged = sum(not atom.converged for atom in atoms)
         if n_unconverged:
-            warn_of_limit(
+            warn_not_converged(
                 "TR1A", self.max_iter, f"the limit, for {n_unconverged} of {len(atoms)} atoms"
             )
         return self
@@ -313,7 +313,7 @@ class _Residuals:
         self.scores = np.zeros((len(stack), 0))
         self._scatters: list[Matrix] | None = None
         sums_of_squares = [0.0, 0.0]
-        for block in row_blocks(len(stack), 8 * stack[0].size, at_most=_ROWS_PER_BLOCK):
+        for block in split_rows(len(stack), 8 * stack[0].size, max_rows=_ROWS_PER_BLOCK):
             rows = stack[block].astype(np.float64)
             sums_of_squares[0] += float(np.sum(rows**2))
             sums_of_squares[1] += float(np.sum((rows - mean) ** 2)) if mean is not None else 0.0
@@ -361,7 +361,7 @@ class _Residuals:
 
     def _compute_scatter(self, mode: int) -> Matrix:
         total = np.zeros((self.shape[mode],) * 2)
-        for block in row_blocks(len(self.stack), 8 * self.stack[0].size, at_most=_ROWS_PER_BLOCK):
+        for block in split_rows(len(self.stack), 8 * self.stack[0].size, max_rows=_ROWS_PER_BLOCK):
             rows = self.stack[block].astype(np.float64)
             total += mode_scatter(rows if self.mean is None else rows - self.mean, mode)
         return total

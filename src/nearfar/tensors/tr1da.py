@@ -18,9 +18,9 @@ from nearfar.base import LearnerTags, RankOneLearner
 from nearfar.base.progress import report_of
 from nearfar.base.rank_one import deflate, flatten_atoms
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
-from nearfar.blocks import row_blocks
-from nearfar.notices import warn, warn_of_limit
-from nearfar.parameters import Allowed, array, integer, one_of, random_state, real
+from nearfar.blocks import split_rows
+from nearfar.notices import warn, warn_not_converged
+from nearfar.parameters import AllowedValues, array, integer, one_of, random_state, real
 from nearfar.solvers.eigen import descending_eigh, partial_eigh
 from nearfar.solvers.rank_one_ascent import (
     AscentInterrupted,
@@ -48,7 +48,7 @@ _MAX_ENTRIES_FOR_QR = 2048
 _ROWS_PER_BLOCK = 64
 # Minimum length of the last mode at which its contraction is computed once for all other modes.
 _MIN_SHARED_LENGTH = 4
-_VECTOR_LIST = Allowed(
+_VECTOR_LIST = AllowedValues(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(u) for u in value),
     "a list with one vector per mode, or one matrix per mode with a column for each feature",
 )
@@ -287,7 +287,7 @@ class TR1DA(RankOneLearner):
             )
         n_unconverged = sum(not atom.converged for atom in atoms)
         if n_unconverged:
-            warn_of_limit(
+            warn_not_converged(
                 "TR1DA", self.max_iter, f"the limit, for {n_unconverged} of {len(atoms)} features"
             )
 
@@ -374,7 +374,7 @@ class Residuals:
         rows = np.empty((n_classes + len(T), flat.shape[1]), T.dtype)
         rows[:n_classes] = np.sqrt(counts)[:, None] * (means - counts @ means / len(T))
         means = means.astype(T.dtype, copy=False)
-        for block in row_blocks(len(T), T.itemsize * flat.shape[1], at_most=_ROWS_PER_BLOCK):
+        for block in split_rows(len(T), T.itemsize * flat.shape[1], max_rows=_ROWS_PER_BLOCK):
             np.subtract(flat[block], means[codes[block]], out=rows[n_classes:][block])
         self.n_between = n_classes
         is_float32 = T.dtype == np.float32
@@ -477,7 +477,7 @@ def _project_in_place(stack: Floats, bases: Sequence[Matrix | None]) -> Floats:
         return stack
     shape = [d if Q is None else Q.shape[1] for d, Q in zip(stack.shape[1:], bases, strict=True)]
     buffer, end = stack.reshape(-1), 0
-    for block in row_blocks(len(stack), stack[0].nbytes, at_most=_ROWS_PER_BLOCK):
+    for block in split_rows(len(stack), stack[0].nbytes, max_rows=_ROWS_PER_BLOCK):
         projected = project_stack(stack[block], bases)
         buffer[end : end + projected.size] = projected.ravel()
         end += projected.size

@@ -23,7 +23,7 @@ from nearfar.solvers.mode_subspaces import (
     fix_column_signs,
     ordered_eigh,
 )
-from nearfar.state import State, labels, whole
+from nearfar.state import State, integer_value, labels
 from nearfar.summaries.mode_scatters import StackScatters
 
 # Fraction of the energy that each mode keeps if n_components is None, as in GTA.
@@ -141,7 +141,7 @@ class TwoDLDA(MultilinearLearner):
         "random_state": [random_state],
         "verbose": [integer(0)],
     }
-    state = State({"classes_": labels("c"), "n_iter_": whole(low=1)})
+    state = State({"classes_": labels("c"), "n_iter_": integer_value(low=1)})
 
     def __init__(
         self,

@@ -527,7 +527,7 @@ SIGNALLED = """
 import os, signal, sys
 from nearfar.app.cli import main
 from nearfar.app.compare.schedule import Schedule
-from nearfar.words import hyphened
+from nearfar.words import format_method_name
 
 number, count, record = getattr(signal, sys.argv[1]), int(sys.argv[2]), Schedule._record
 def then(self, *rest):

@@ -18,7 +18,7 @@ from nearfar.app.cli.method_list import SITUATIONS, find_methods, list_methods
 from nearfar.app.compare import pair_methods, set_methods, value_methods
 from nearfar.app.compare.methods import DEFAULT, OF_IMAGES, known_estimators
 from nearfar.datasets import make_sets
-from nearfar.words import hyphened
+from nearfar.words import format_method_name
 
 METHODS = list_methods()
 QUICK = ["--repeats", "1", "--tuning", "k", "--no-context", "--in-process"]
@@ -101,7 +101,7 @@ def test_no_line_is_wider_than_the_terminal_or_100(capsys, monkeypatch, columns,
 def test_all_lists_every_method_once_and_no_tags(capsys):
     out = run(capsys, "--all")
     assert sorted(keys(out)[0]) == sorted([*(one.key for one in METHODS), *["method"] * 10])
-    assert {hyphened(name) for name in known_estimators()} <= set(keys(out)[0])
+    assert {format_method_name(name) for name in known_estimators()} <= set(keys(out)[0])
     assert set(set_methods.SET_METHODS) <= set(keys(out)[0])
     assert "[" not in out and "supervision" not in out
     assert f"{len(METHODS)} methods." in out
@@ -122,7 +122,7 @@ def test_what_compare_tries_is_marked(capsys, situation, default):
     out = run(capsys, "--for", situation)
     listed, marked = keys(out)
     standard = {one.key for one in METHODS if one.output == "distance"}
-    assert set(marked) - standard == {hyphened(name) for name in default}
+    assert set(marked) - standard == {format_method_name(name) for name in default}
     assert set(listed) == {one.key for one in METHODS if situation in one.situations}
     assert SITUATIONS[situation][0] in out and SITUATIONS[situation][1] in out
 

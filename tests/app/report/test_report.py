@@ -642,10 +642,10 @@ def test_scales_hold_zero_and_ignore_what_is_far_away():
 
 @pytest.mark.parametrize("value", [0.0, 0.0004, -0.00061, 0.0123, -0.0507, 0.5])
 def test_numbers_are_rounded_as_in_the_terminal(value):
-    assert percent(value) == words.percent(value)
-    assert points(value).lstrip("+") == words.points(value)
-    assert p_value(abs(value)) == words.p_text(abs(value))
-    assert f"{seconds(abs(value))} s" == words.seconds_text(abs(value))
+    assert percent(value) == words.format_percent(value)
+    assert points(value).lstrip("+") == words.format_points(value)
+    assert p_value(abs(value)) == words.format_p_value(abs(value))
+    assert f"{seconds(abs(value))} s" == words.format_seconds(abs(value))
 
 
 def test_numbers_of_the_answer_stay_with_their_units(wine):

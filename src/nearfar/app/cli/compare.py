@@ -283,9 +283,9 @@ def _compare(options: argparse.Namespace) -> int:
     if options.out is not None and not has_report:
         raise ImportError("--out needs jinja2. Run: pip install 'nearfar[app]'")
     if options.save is not None:
-        from nearfar.extras import require
+        from nearfar.extras import import_optional
 
-        require("skops.io", "app")  # before the work, not after
+        import_optional("skops.io", "app")  # before the work, not after
     out, journal = places(options)
     from nearfar.app.compare.journal import unclaim
 

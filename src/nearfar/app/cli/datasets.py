@@ -34,12 +34,12 @@ def add_datasets(commands: Any) -> None:
 
 def _datasets(options: argparse.Namespace) -> int:
     from nearfar.datasets.builtin import BUILT_IN
-    from nearfar.words import did_you_mean
+    from nearfar.words import suggest_name
 
     name = options.name
     if name is not None and name not in BUILT_IN:
         raise ValueError(
-            f"There is no built-in dataset {name!r}.{did_you_mean(name, BUILT_IN)} "
+            f"There is no built-in dataset {name!r}.{suggest_name(name, BUILT_IN)} "
             f"Built-in datasets: {', '.join(BUILT_IN)}."
         )
     if options.json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nearfar.words import listed
+from nearfar.words import join_names
 
 #: Columns listed by name for each use; the further ones are counted.
 _LISTED = 30
@@ -93,7 +93,7 @@ def _protocol_lines(schedule: Any, undecided: list[str]) -> list[str]:
     options += ["--sample"] * any("number of" in one and "repeats" not in one for one in undecided)
     return [
         f"Protocol: {fixed}.",
-        f"A pilot run decides {listed(undecided, quoted=False)}, so that the comparison ends "
+        f"A pilot run decides {join_names(undecided, quoted=False)}, so that the comparison ends "
         f"within {schedule.budget:g} s. Methods that are too slow for that may be left out. Use "
-        f"{listed(options, quoted=False)} to fix the protocol.",
+        f"{join_names(options, quoted=False)} to fix the protocol.",
     ]

@@ -138,7 +138,7 @@ def _embed(options: argparse.Namespace) -> int:
     from nearfar.app.report import write_embedding_document
     from nearfar.app.tables.reading import noun_of_file
     from nearfar.datasets.tables import DataFile
-    from nearfar.extras import require
+    from nearfar.extras import import_optional
 
     data = DataFile(options.data)
     kind = kind_of(noun_of_file(data, options.set_id))
@@ -157,7 +157,7 @@ def _embed(options: argparse.Namespace) -> int:
         options.method, options.components, options.neighbors, options.settings, input=kind.input
     )
     if options.save is not None:
-        require("skops.io", "app")
+        import_optional("skops.io", "app")
     table = read_data(
         options,
         data,

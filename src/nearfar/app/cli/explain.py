@@ -119,7 +119,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _row_of(options: argparse.Namespace, table: Any, n_rows: int, noun: str) -> int:
     """Return the number of the requested row."""
-    from nearfar.words import count, did_you_mean
+    from nearfar.words import format_count, suggest_name
 
     if table.ids is not None:
         names = [str(one) for one in table.ids]
@@ -127,7 +127,7 @@ def _row_of(options: argparse.Namespace, table: Any, n_rows: int, noun: str) -> 
         if not found:
             raise ValueError(
                 f"--row {options.row}: {options.data} has no {noun} with this value in "
-                f"'{table.id_name}'.{did_you_mean(options.row, names)}"
+                f"'{table.id_name}'.{suggest_name(options.row, names)}"
             )
         return found[0]
     try:
@@ -139,7 +139,7 @@ def _row_of(options: argparse.Namespace, table: Any, n_rows: int, noun: str) -> 
         ) from None
     if not 0 <= row < n_rows:
         raise ValueError(
-            f"--row {row}: {options.data} has {count(n_rows, noun)}, numbered from 0 to "
+            f"--row {row}: {options.data} has {format_count(n_rows, noun)}, numbered from 0 to "
             f"{n_rows - 1}."
         )
     return row

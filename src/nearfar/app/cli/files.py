@@ -55,10 +55,10 @@ def write_coordinates(points: Any, path: Path, names: Any = None) -> None:
 def write_columns(columns: dict[str, Any], path: Path) -> None:
     """Write a table in the format of the file name."""
     if path.suffix.lower() == ".parquet":
-        from nearfar.extras import require
+        from nearfar.extras import import_optional
 
-        require("pyarrow", "app")
-        require("pandas", "app").DataFrame(columns).to_parquet(path, index=False)
+        import_optional("pyarrow", "app")
+        import_optional("pandas", "app").DataFrame(columns).to_parquet(path, index=False)
         return
     with open(path, "w", newline="", encoding="utf-8") as file:
         write_csv(file, columns, "\t" if path.suffix.lower() == ".tsv" else ",")

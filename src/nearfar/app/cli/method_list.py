@@ -13,7 +13,7 @@ from nearfar.app.compare.embeddings import BASELINE, REFERENCE, default_names
 from nearfar.app.compare.methods import DEFAULT, OF_IMAGES, baselines, known_estimators
 from nearfar.app.embed.methods import embedders
 from nearfar.base import LinearLearner
-from nearfar.words import bare, hyphened, nearest_names
+from nearfar.words import format_method_name, normalize_name, suggest_names
 
 #: Kinds of data that ``--for`` accepts: what the data are, and the option that selects them.
 SITUATIONS: dict[str, tuple[str, str]] = {
@@ -163,13 +163,15 @@ class MethodInfo:
 
     def matches(self, query: str) -> bool:
         """Return True if a name contains the query, or the summary does."""
-        hyphenated = re.sub(r"[_\s]+", "-", hyphened(query))
+        hyphenated = re.sub(r"[_\s]+", "-", format_method_name(query))
         within = any(hyphenated in name for name in (self.key, *self.aliases))
         return within or query.lower() in self.summary.lower()
 
     def is_named(self, query: str) -> bool:
         """Return True if the query is one of its names, whatever the case and the hyphens."""
-        return bare(query) in {bare(name) for name in (self.key, self.name, *self.aliases)}
+        return normalize_name(query) in {
+            normalize_name(name) for name in (self.key, self.name, *self.aliases)
+        }
 
     def command_lines(self) -> list[str]:
         """Return commands that use the method, on built-in datasets where there are any."""
@@ -257,7 +259,7 @@ def default_methods() -> dict[str, list[str]]:
         "images": (*DEFAULT, OF_IMAGES),
     }
     return {
-        situation: list(dict.fromkeys(hyphened(name) for name in names[situation]))
+        situation: list(dict.fromkeys(format_method_name(name) for name in names[situation]))
         for situation in SITUATIONS
     }
 
@@ -294,7 +296,7 @@ def find_methods(query: str | None, situation: str | None) -> list[MethodInfo]:
             f"See: nearfar methods {query}"
         )
     names = [name for one in every for name in (one.key, *one.aliases)]
-    hint = nearest_names(query, [*names, *(one.family for one in every)])
+    hint = suggest_names(query, [*names, *(one.family for one in every)])
     raise ValueError(f"No method matches {query!r}.{hint} See: nearfar methods --all")
 
 
@@ -308,7 +310,7 @@ def plain_text(text: str) -> str:
 
 
 def _of_estimator(name: str, kind: type[Any], defaults: Mapping[str, Iterable[str]]) -> MethodInfo:
-    tags, key = kind.learner_tags, hyphened(name)
+    tags, key = kind.learner_tags, format_method_name(name)
     supervision = tuple(_SUPERVISION.get(one, one) for one in tags.learns_from)
     input = _INPUTS.get(tags.input, tags.input)
     parts = kind.__module__.split(".")

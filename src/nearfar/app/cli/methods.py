@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from nearfar.words import count
+from nearfar.words import format_count
 
 if TYPE_CHECKING:
     from nearfar.app.cli.method_list import MethodInfo
@@ -143,7 +143,9 @@ def _print_families(methods: list[MethodInfo]) -> None:
             if one.family == family
         ]
         print(family, *table_lines(rows), "", sep="\n")
-    print(f"{count(len(methods), 'method')}. Details of one: nearfar methods {methods[0].key}")
+    print(
+        f"{format_count(len(methods), 'method')}. Details of one: nearfar methods {methods[0].key}"
+    )
 
 
 def _print_situation(methods: list[MethodInfo], situation: str) -> None:

@@ -239,11 +239,11 @@ def _fit(options: argparse.Namespace) -> int:
     from nearfar.app.compare.use import choose_named
     from nearfar.app.embed.methods import read_settings
     from nearfar.datasets.tables import DataFile
-    from nearfar.extras import require
+    from nearfar.extras import import_optional
 
     # Checked before the work starts.
     check_place(options.save, "--save", options.force)
-    require("skops.io", "app")
+    import_optional("skops.io", "app")
     given = read_settings(options.settings, ("n_components",))
     if options.components is not None:
         given["n_components"] = options.components
@@ -307,7 +307,7 @@ def save_chain(options: argparse.Namespace, kind: Any, chosen: Any) -> None:
 
 def _threshold_words(kind: Any, chosen: Any, threshold: float) -> str:
     """Return the threshold and its error rates on held-out pairs in words."""
-    from nearfar.words import percent
+    from nearfar.words import format_percent
 
     text = f"Threshold: pairs up to a distance of {threshold:.4g} are predicted as same."
     rates = kind.held_out_rates(chosen)
@@ -315,8 +315,8 @@ def _threshold_words(kind: Any, chosen: Any, threshold: float) -> str:
         return f"{text} There are too few pairs to estimate its error rates."
     missed, false_alike = rates
     return (
-        f"{text} On held-out pairs, {percent(missed)} of the same pairs were predicted as "
-        f"different, and {percent(false_alike)} of the different pairs as same."
+        f"{text} On held-out pairs, {format_percent(missed)} of the same pairs were predicted as "
+        f"different, and {format_percent(false_alike)} of the different pairs as same."
     )
 
 
@@ -442,7 +442,7 @@ def _predict(options: argparse.Namespace) -> int:
     import numpy as np
 
     from nearfar.app.compare.through import map_through
-    from nearfar.words import listed
+    from nearfar.words import join_names
 
     _check_table(options)
     chain = load_chain(options.model)
@@ -484,7 +484,7 @@ def _predict(options: argparse.Namespace) -> int:
     print_outcome(options, f"Wrote the {what} of {len(labels):,} {kind.noun}s to {options.out}")
     unused = _unused(table, chain, notes)
     if unused:
-        print_message(options, f"Columns that the model does not use: {listed(unused)}.")
+        print_message(options, f"Columns that the model does not use: {join_names(unused)}.")
     (_print_rmse if numbers else _print_errors)(table, notes.get("target"), labels)
     return 0
 
@@ -495,7 +495,7 @@ def _predict_pairs(options: argparse.Namespace, chain: Any) -> int:
 
     from nearfar.app.compare.through import map_through
     from nearfar.app.tables.reading import read_pairs_to_judge
-    from nearfar.words import count
+    from nearfar.words import format_count
 
     if "pairs" not in chain.named_steps:
         raise ValueError(
@@ -528,7 +528,9 @@ def _predict_pairs(options: argparse.Namespace, chain: Any) -> int:
         write_csv(sys.stdout, columns, ",")
         return 0
     write_columns(columns, options.out)
-    print_outcome(options, f"Wrote the predictions of {count(len(ends), 'pair')} to {options.out}")
+    print_outcome(
+        options, f"Wrote the predictions of {format_count(len(ends), 'pair')} to {options.out}"
+    )
     if alike is not None:
         print(_pair_errors(distances, alike, last.threshold_))
     return 0
@@ -537,13 +539,13 @@ def _predict_pairs(options: argparse.Namespace, chain: Any) -> int:
 def _pair_errors(distances: Any, alike: Any, threshold: float) -> str:
     """Return the error rates on pairs with known labels in words."""
     from nearfar.app.compare.pair_folds import error_rates, ranking_error
-    from nearfar.words import percent
+    from nearfar.words import format_percent
 
     codes = alike.astype(int)
     rates = error_rates(distances, codes, threshold)
     wrong = int(((distances <= threshold) != alike).sum())
     parts = [
-        f"{percent(rate)} of the {true} pairs are predicted as {other}"
+        f"{format_percent(rate)} of the {true} pairs are predicted as {other}"
         for rate, true, other in (
             (rates["missed"], "same", "different"),
             (rates["false_alike"], "different", "same"),
@@ -552,7 +554,7 @@ def _pair_errors(distances: Any, alike: Any, threshold: float) -> str:
     ]
     area = ""
     if len(parts) == 2:
-        area = f" AUC {percent(1.0 - ranking_error(codes, distances))}."
+        area = f" AUC {format_percent(1.0 - ranking_error(codes, distances))}."
     return (
         f"{wrong:,} of {len(codes):,} predictions differ from the file: "
         f"{' and '.join(parts)}.{area}"
@@ -591,7 +593,7 @@ def _print_rmse(table: Any, target: str | None, values: Any) -> None:
     from nearfar.app.tables.numeric_target import check_numbers
     from nearfar.datasets.table import find_missing
     from nearfar.evaluation.measures import RelativeRMSE
-    from nearfar.words import count, percent
+    from nearfar.words import format_count, format_percent
 
     true = known_target(table, target)
     if true is None:
@@ -607,7 +609,7 @@ def _print_rmse(table: Any, target: str | None, values: Any) -> None:
     error = float(measure.compute_relative_error(numbers, np.asarray(values)[known]))
     print(
         f"RMSE with respect to '{name}' in the file: {error * measure.unit:.4g}, "
-        f"{percent(error)} of its standard deviation ({count(len(numbers), 'row')})."
+        f"{format_percent(error)} of its standard deviation ({format_count(len(numbers), 'row')})."
     )
 
 
@@ -616,7 +618,7 @@ def _print_errors(table: Any, target: str | None, labels: Any) -> None:
     import numpy as np
 
     from nearfar.datasets.table import find_missing, tidy_labels
-    from nearfar.words import percent
+    from nearfar.words import format_percent
 
     true = known_target(table, target)
     if true is None:
@@ -626,7 +628,7 @@ def _print_errors(table: Any, target: str | None, labels: Any) -> None:
         wrong = tidy_labels(np.asarray(true[known])).astype(str) != labels[known].astype(str)
         print(
             f"{int(wrong.sum()):,} of {int(known.sum()):,} labels differ from "
-            f"'{target or table.target}' in the file: {percent(float(wrong.mean()))}."
+            f"'{target or table.target}' in the file: {format_percent(float(wrong.mean()))}."
         )
 
 
@@ -809,7 +811,7 @@ def _prediction(last: Any) -> str | None:
 
 def _fact_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the facts about a model as headings and texts."""
-    from nearfar.words import count, listed
+    from nearfar.words import format_count, join_names
 
     yield "File", f"{facts['file']} ({facts['bytes']:,} bytes)"
     yield "Created", facts["created"]
@@ -821,7 +823,7 @@ def _fact_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Kernels", kernels
     noun = facts["unit"]
     if facts["data"]:
-        size = "" if facts["n_rows"] is None else f", {count(facts['n_rows'], noun)}"
+        size = "" if facts["n_rows"] is None else f", {format_count(facts['n_rows'], noun)}"
         yield "Training data", f"{facts['data']}{size}"
     stored = facts["training_rows_stored"]
     yield (
@@ -833,14 +835,14 @@ def _fact_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if facts["n_ids"]:
         yield "Stored IDs", f"{facts['n_ids']:,}, from the column '{facts['id_column']}'"
     features, shape = facts["features"], facts["shape"]
-    named = f": {listed(features, 12, quoted=False)}" if features else ""
+    named = f": {join_names(features, 12, quoted=False)}" if features else ""
     if shape is not None:  # The names of pixels carry no information.
         named = f": {' × '.join(map(str, shape))}"
     yield "Features", f"{facts['n_features']}{named}"
     target, classes = facts["target"], facts["classes"]
     if classes is not None:
         column = f" of '{target}'" if target else ""
-        yield "Classes", f"{len(classes)}{column}: {listed(classes, 12, quoted=False)}"
+        yield "Classes", f"{len(classes)}{column}: {join_names(classes, 12, quoted=False)}"
     elif facts["predicts"] == "number" and target:
         yield "Predicts", f"a number: '{target}'"
     if facts["threshold"] is not None:

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from nearfar.words import did_you_mean
+from nearfar.words import suggest_name
 
 #: Where the pages of the documentation are; there is no hosted site.
 DOCS = "docs/guide/"
@@ -260,4 +260,4 @@ def _long(action: argparse.Action) -> str:
 
 def _hint(name: str, known: Any) -> str:
     """Return `` Did you mean ...?`` without quotes, so that it can be typed as it is shown."""
-    return did_you_mean(name, known).replace("'", "")
+    return suggest_name(name, known).replace("'", "")

@@ -16,7 +16,7 @@ from nearfar.app.compare.schedule import Schedule
 from nearfar.app.compare.second_stage import Finalist
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate
-from nearfar.words import listed
+from nearfar.words import join_names
 
 Results = dict[int, dict[str, Any]]
 
@@ -176,7 +176,7 @@ class Answer(ABC):
 
     def _lost(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the answer if the processes of methods that form the baseline died."""
-        parts = listed([f"{row.method.label} ({row.reason})" for row in rows], quoted=False)
+        parts = join_names([f"{row.method.label} ({row.reason})" for row in rows], quoted=False)
         text = (
             f"Inconclusive: {parts} {'was' if len(rows) == 1 else 'were'} lost, and without "
             f"{'it' if len(rows) == 1 else 'them'} there is no baseline. Run the comparison again, "

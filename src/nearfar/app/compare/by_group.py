@@ -20,7 +20,7 @@ from nearfar.app.tables.inputs import is_missing
 from nearfar.datasets.table import Table
 from nearfar.datasets.tables import open_data_file
 from nearfar.evaluation.inference import adjust_p_values
-from nearfar.words import adjusted_p_text, count, did_you_mean, listed, percent
+from nearfar.words import format_adjusted_p, format_count, format_percent, join_names, suggest_name
 
 #: Number of rows of a group below which no difference is called clear.
 LEAST_ROWS = 20
@@ -85,9 +85,9 @@ def _named(name: str, table: Table, source: Any) -> tuple[Values, bool]:
         if name in arrays and np.shape(arrays[name]) == (len(table.X),):
             return np.asarray(arrays[name], dtype=object), False
         names += [key for key in arrays if np.shape(arrays[key]) == (len(table.X),)]
-    known = f" There are {listed(names)}." if names else ""
+    known = f" There are {join_names(names)}." if names else ""
     raise ValueError(
-        f"report_by={name!r}: {table.name} has no such column.{did_you_mean(name, names)}{known}"
+        f"report_by={name!r}: {table.name} has no such column.{suggest_name(name, names)}{known}"
     )
 
 
@@ -183,12 +183,12 @@ def _entry(group: str, wrong: NDArray[np.bool_]) -> dict[str, Any]:
 
 def group_notes(by_group: dict[str, Any], label: str, noun: str) -> list[str]:
     """Return a note for each group in which the recommended learner is clearly worse."""
-    tested = count(by_group["tested"], "group")
+    tested = format_count(by_group["tested"], "group")
     return [
         f"{label} is clearly worse where {by_group['name']} is {entry['group']!r}: "
-        f"{percent(entry['learner'])} error vs {percent(entry['reference'])} on "
-        f"{count(entry['n'], noun)} (McNemar's exact test, {adjusted_p_text(entry['p_holm'])} over "
-        f"{tested})."
+        f"{format_percent(entry['learner'])} error vs {format_percent(entry['reference'])} on "
+        f"{format_count(entry['n'], noun)} (McNemar's exact test, "
+        f"{format_adjusted_p(entry['p_holm'])} over {tested})."
         for entry in by_group["groups"]
         if entry["clear"] == "worse"
     ]

@@ -14,8 +14,14 @@ from sklearn.pipeline import Pipeline
 from nearfar.app.compare.chain import Chain
 from nearfar.app.compare.kernel_shares import kernels_line
 from nearfar.app.compare.methods import title_of
-from nearfar.extras import require
-from nearfar.words import capitalize_first, p_text, percent, points, seconds_text
+from nearfar.extras import import_optional
+from nearfar.words import (
+    capitalize_first,
+    format_p_value,
+    format_percent,
+    format_points,
+    format_seconds,
+)
 
 #: The document's entry of a method, and its cells in the table.
 Row = tuple[dict[str, Any], list[str]]
@@ -76,14 +82,14 @@ class Comparison:
     @property
     def table(self) -> Any:
         """A pandas DataFrame with one row per method; needs pandas."""
-        pandas = require("pandas", "app")
+        pandas = import_optional("pandas", "app")
         frame = pandas.DataFrame(self._rows())
         return frame.set_index("method")
 
     @property
     def folds(self) -> Any:
         """A pandas DataFrame with one row per method and fold; needs pandas."""
-        pandas = require("pandas", "app")
+        pandas = import_optional("pandas", "app")
         folds = self.document["folds"]
         return pandas.DataFrame(
             [
@@ -211,7 +217,7 @@ class Comparison:
         """Return the cells without intervals by head; for an empty entry, the keys matter only."""
         p, peak = method.get("p_holm"), method.get("peak_mb")
         return {
-            "adj. p": "" if p is None else p_text(p).replace("< ", "<"),
+            "adj. p": "" if p is None else format_p_value(p).replace("< ", "<"),
             "folds": f"{method.get('folds_used')}/{len(self.document['folds'])}",
             "fit s": fit_seconds(method),
             "MB": "" if peak is None else f"{peak:.0f}",
@@ -339,7 +345,9 @@ def footnotes(document: dict[str, Any]) -> list[str]:
     if nested:
         value = nested.get("auc", nested["error"])
         chosen = ", ".join(f"{name} {count}×" for name, count in nested["chosen"].items())
-        lines.append(f"Method selected within each training fold: {percent(value)} ({chosen}).")
+        lines.append(
+            f"Method selected within each training fold: {format_percent(value)} ({chosen})."
+        )
     lines += filter(None, [document["protocol"].get("units")])
     slower = [m for m in methods if (m.get("times_plain") or 0) > 0 and _has_numbers(m)]
     if slower:
@@ -400,8 +408,8 @@ def with_interval(value: float | None, interval: list[float] | None) -> str:
     if value is None:
         return ""
     if interval is None:
-        return points(value)
-    return f"{points(value)} ({points(interval[0])} to {points(interval[1])})"
+        return format_points(value)
+    return f"{format_points(value)} ({format_points(interval[0])} to {format_points(interval[1])})"
 
 
 def fit_seconds(method: dict[str, Any]) -> str:
@@ -411,7 +419,7 @@ def fit_seconds(method: dict[str, Any]) -> str:
     ['< 0.001', '0.032', '1,234', '']
     """
     seconds = method.get("fit_seconds")
-    return "" if seconds is None else seconds_text(seconds).removesuffix(" s")
+    return "" if seconds is None else format_seconds(seconds).removesuffix(" s")
 
 
 def _aligned(cells: list[str], widths: list[int], gap: str) -> str:

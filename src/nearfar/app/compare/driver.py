@@ -26,7 +26,7 @@ from nearfar.app.compare.second_stage import confirm
 from nearfar.app.compare.splits import Scheme
 from nearfar.app.progress import Progress
 from nearfar.app.tables.traps import Trap
-from nearfar.words import bare, nearest_names
+from nearfar.words import normalize_name, suggest_names
 
 
 def answer(
@@ -181,13 +181,15 @@ def outline(question: Question) -> tuple[PreparedComparison, Schedule, list[str]
 
 def _without(methods: list[Method], names: Sequence[str]) -> list[Method]:
     """The methods but those that the user will not have."""
-    may_go = {bare(one.name): one.name for one in methods if one.role in ("learner", "context")}
+    may_go = {
+        normalize_name(one.name): one.name for one in methods if one.role in ("learner", "context")
+    }
     for name in names:
-        if bare(str(name)) not in may_go:
-            hint = nearest_names(str(name), may_go.values())
+        if normalize_name(str(name)) not in may_go:
+            hint = suggest_names(str(name), may_go.values())
             raise ValueError(f"without={name!r}: that is none of what is compared.{hint}")
-    gone = {bare(str(name)) for name in names}
-    left = [one for one in methods if bare(one.name) not in gone]
+    gone = {normalize_name(str(name)) for name in names}
+    left = [one for one in methods if normalize_name(one.name) not in gone]
     if gone and not any(one.role == "learner" for one in left):
         raise ValueError("Without these, nothing is left to compare with the standard distances.")
     return left

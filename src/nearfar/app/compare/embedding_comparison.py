@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nearfar.app.compare.comparison import Comparison
-from nearfar.words import points
+from nearfar.words import format_points
 
 
 class EmbeddingComparison(Comparison):
@@ -53,4 +53,4 @@ def gap_text(gap: float | None) -> str:
 
 
 def _percents(share: float | None) -> str:
-    return "" if share is None else points(share)
+    return "" if share is None else format_points(share)

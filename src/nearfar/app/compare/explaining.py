@@ -17,10 +17,10 @@ from nearfar.app.tables.columns import columns_of
 from nearfar.base import LocalExplanation, all_estimators
 from nearfar.base.local_voter import LocalVoter
 from nearfar.base.relevance import format_fraction
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.neighbors.knn import KNNClassifier
 from nearfar.neighbors.linear_votes import estimate_linear_map, explain_linear, may_be_linear
-from nearfar.words import hyphened, listed
+from nearfar.words import format_method_name, join_names
 
 #: Numbers of training rows before a map that a model keeps for explanations, at most.
 MOST_KEPT = 5_000_000
@@ -96,7 +96,7 @@ def _own_names(
 def _merged_local(voter: LocalVoter, points: NDArray[Any], names: list[str]) -> LocalExplanation:
     """An explanation by columns of the table, where some became several."""
     found, shares = voter.explain(points, overall=False), []
-    for block in row_blocks(len(points), 16 * points.shape[1] ** 2):
+    for block in split_rows(len(points), 16 * points.shape[1] ** 2):
         metrics = voter.metric_at(points[block])
         shares.append(joint_shares(found.relevance[block], metrics, voter._points, names))
     return found.merge_features(names, relevance=np.concatenate(shares))
@@ -135,7 +135,11 @@ def can_explain(estimator: Any) -> bool:
 def local_rules() -> list[str]:
     """Names of the classifiers with a metric for each query."""
     found = all_estimators(role="classifier", input="vectors")
-    return [hyphened(n) for n, kind in found.items() if can_explain(kind) and n != "KNNClassifier"]
+    return [
+        format_method_name(n)
+        for n, kind in found.items()
+        if can_explain(kind) and n != "KNNClassifier"
+    ]
 
 
 def keep_for_explaining(chain: Pipeline, rows: Any) -> None:
@@ -159,7 +163,7 @@ def _explain_knn(
     mapped, rows = queries, last._points
     if len(back):
         rows = getattr(last, "_rows", None)
-        called = listed([type(step).__name__ for _, step in back.steps], quoted=False)
+        called = join_names([type(step).__name__ for _, step in back.steps], quoted=False)
         if any(takes_tensors(step) for _, step in back.steps):
             raise ValueError(
                 f"its map ({called}) is of tensors: single numbers of them are not told."
@@ -192,7 +196,7 @@ def _explain_knn(
 def _cannot(name: str) -> str:
     return (
         f"{name} cannot explain which features mattered. Supported: standard distances, linear "
-        f"learners such as lmnn, lda and rca, and {listed(local_rules(), quoted=False)}."
+        f"learners such as lmnn, lda and rca, and {join_names(local_rules(), quoted=False)}."
     )
 
 

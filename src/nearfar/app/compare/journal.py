@@ -22,7 +22,7 @@ import joblib
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.plan import Plan
 from nearfar.app.compare.splits import INNER_SPLITS
-from nearfar.words import listed
+from nearfar.words import join_names
 
 _FORMAT = 2
 
@@ -91,7 +91,7 @@ class Journal:
         if unknown:
             self.notes.append(
                 f"{name}: results of methods that are not compared were left out: "
-                f"{listed(sorted(unknown))}."
+                f"{join_names(sorted(unknown))}."
             )
         return self
 

@@ -20,14 +20,14 @@ import numpy as np
 from nearfar.app.compare.wording import Wording
 from nearfar.evaluation.inference import Estimate, adjust_p_values, estimate_required_rows
 from nearfar.words import (
-    adjusted_p_text,
     capitalize_first,
-    count,
-    interval_text,
-    p_text,
-    points,
-    seconds_text,
-    tested,
+    format_adjusted_p,
+    format_count,
+    format_interval,
+    format_p_value,
+    format_points,
+    format_seconds,
+    format_tested,
 )
 
 Verdict = Literal["use", "keep", "inconclusive"]
@@ -222,21 +222,21 @@ def sentence(
             f"{capitalize_first(reference_label)} has {say.whole(base)}.{where}"
         )
     name, found = labels[judgement.method], judgement.comparands[judgement.method]
-    n_tried = count(len(judgement.comparands), say.learned)
+    n_tried = format_count(len(judgement.comparands), say.learned)
     gain = -found.difference.mean
     low, high = (-bound for bound in reversed(found.difference.interval(confidence)))
-    wide = interval_text(low, high, confidence)
+    wide = format_interval(low, high, confidence)
     if judgement.verdict == "use":
         other = reference_label if untuned else "the best standard distance"
-        numbers = f"{wide}, {adjusted_p_text(found.p_holm)}"
+        numbers = f"{wide}, {format_adjusted_p(found.p_holm)}"
         if plain is not None and over is not None:
             other = f"{plain[0]}, the standard distance with {say.most}"
             base, gain = plain[1], -over.mean
             low, high = (-bound for bound in reversed(over.interval(confidence)))
-            numbers = interval_text(low, high, confidence)
+            numbers = format_interval(low, high, confidence)
         text = (
             f"Use {name}: {say.whole(found.error)} vs {say.short(base)} for {other}, a gain of "
-            f"{points(gain)} points ({numbers}).{where}"
+            f"{format_points(gain)} points ({numbers}).{where}"
         )
         if nested_error is not None:
             inside = f"the training {noun}s" if fixed else "each training fold"
@@ -251,7 +251,7 @@ def sentence(
             )
         seconds = fit_seconds.get(judgement.method)
         if seconds is not None:
-            text += f" Fit time: {seconds_text(seconds)} on {n_train:,} {noun}s."
+            text += f" Fit time: {format_seconds(seconds)} on {n_train:,} {noun}s."
         return text
     matters = gain_that_matters(base, min_gain)
     has_other = plain is not None and plain[1] < base and plain[0] != reference_label
@@ -269,17 +269,19 @@ def sentence(
         if base == 0:
             return kept + say.perfect.format(learned=say.learned) + where
         reason = (
-            f"the best {say.learned}, {name}, gains only {points(gain)} points"
+            f"the best {say.learned}, {name}, gains only {format_points(gain)} points"
             if gain > 0
             else f"no {say.learned} is better, and the best, {name}, has "
             f"{say.short(found.error)} ({say.difference(gain)})"
         )
         excluded = (
-            f"A gain of more than {points(found.most)} points" if found.most > 0 else "Any gain"
+            f"A gain of more than {format_points(found.most)} points"
+            if found.most > 0
+            else "Any gain"
         )
         return (
             f"{kept}{reason}.{where} {excluded} is excluded (one-sided {100 * confidence:g}% CI). "
-            f"A gain of {points(matters)} points would matter."
+            f"A gain of {format_points(matters)} points would matter."
         )
     until = f" For now, keep {reference_label}."
     if found.difference.degrees < LEAST_DEGREES:
@@ -301,7 +303,7 @@ def sentence(
             f"({say.short(plain[1])}).{where} With tuning, the standard distance may do as well: "
             f"allow more time or use --tuning holdout. For now, keep {plain[0]}."
         )
-    units = tested(noun) if fixed else f"{noun}s"
+    units = format_tested(noun) if fixed else f"{noun}s"
     have = _available(n_rows, n_all)
     if found.stands_out:
         needed = estimate_required_rows(
@@ -309,19 +311,19 @@ def sentence(
         )
         return (
             f"{clearly}, but it is one of {n_tried} tried, and its adjusted p is "
-            f"{p_text(found.p_holm)}.{where} Test it alone on new {noun}s. About "
+            f"{format_p_value(found.p_holm)}.{where} Test it alone on new {noun}s. About "
             f"{_round_rows(needed):,} {units} would show the gain among all of them; {have}.{until}"
         )
     if gain <= matters or low > 0:
         seen = (
             f"no {say.learned} is clearly better ({name}: {say.short(found.error)})"
             if gain <= 0
-            else f"{name} gains {points(gain)} points ({wide}), too little to switch"
+            else f"{name} gains {format_points(gain)} points ({wide}), too little to switch"
         )
         return (
             f"Inconclusive: {reference_label} has {say.whole(base)} and {seen}, but a gain of up "
-            f"to {points(found.most)} points is not excluded, and {points(matters)} would matter."
-            f"{where} {capitalize_first(have)} {units}.{until}"
+            f"to {format_points(found.most)} points is not excluded, and {format_points(matters)} "
+            f"would matter.{where} {capitalize_first(have)} {units}.{until}"
         )
     needed = estimate_required_rows(found.difference, n_rows, confidence)
     if needed <= 100 * n_rows:
@@ -330,8 +332,8 @@ def sentence(
         more = f"settling it would take more than 100 times as many {units}"
     return (
         f"{better}{_in_parentheses(reference_label, errors)}, but the {100 * confidence:g}% CI "
-        f"({points(low)} to {points(high)}) includes zero.{where} If the difference is real, "
-        f"{more}; {have}.{until}"
+        f"({format_points(low)} to {format_points(high)}) includes zero.{where} If the difference "
+        f"is real, {more}; {have}.{until}"
     )
 
 

@@ -23,7 +23,13 @@ from nearfar.base.on_axes import OnAxes
 from nearfar.base.tags import Role as EstimatorRole
 from nearfar.base.tags import SupervisionKind
 from nearfar.notices import warn
-from nearfar.words import bare, capitalize_first, hyphened, listed, nearest_names
+from nearfar.words import (
+    capitalize_first,
+    format_method_name,
+    join_names,
+    normalize_name,
+    suggest_names,
+)
 
 Scale = Literal["auto", "none", "standard", "unit"]
 Role = Literal["reference", "baseline", "learner", "context"]
@@ -341,8 +347,8 @@ def those_told(methods: Any, guide: SupervisionKind, so: str) -> tuple[Any, list
         label = str(key) if named else _class_name(kind)
         gone.setdefault(_learns_from(kind), []).append(label)
     said = [
-        f"{listed(names, quoted=False)}: {'it learns' if len(names) == 1 else 'they learn'} from "
-        f"{words}, and {so}."
+        f"{join_names(names, quoted=False)}: {'it learns' if len(names) == 1 else 'they learn'} "
+        f"from {words}, and {so}."
         for words, names in gone.items()
     ]
     if gone and not kept:
@@ -393,7 +399,7 @@ def by_name(methods: Any, made: Callable[[type[Estimator]], Any]) -> dict[str, A
                 known, fixed = _asked(name)
                 kind = known_estimators()[known]
                 own = made(kind) if not fixed else _fixed(made(kind), fixed)
-                found[hyphened(known) if not fixed else bare(name)] = own
+                found[format_method_name(known) if not fixed else normalize_name(name)] = own
         else:
             found[new_name(given, found)] = given
     return found
@@ -402,7 +408,7 @@ def by_name(methods: Any, made: Callable[[type[Estimator]], Any]) -> dict[str, A
 def new_name(given: Any, taken: Iterable[str]) -> str:
     """A name after the class, with a number where that is taken."""
     kind = given if isinstance(given, type) else type(given)
-    name = base = hyphened(kind.__name__)
+    name = base = format_method_name(kind.__name__)
     n = 1
     while name in taken:
         n += 1
@@ -514,7 +520,7 @@ def _by_distance(estimator: Any) -> bool:
 def label_of(name: str, estimator: Any) -> str:
     """The name of the class, unless the user has another."""
     label = type(estimator).__name__
-    return label if bare(label) == bare(name) else name
+    return label if normalize_name(label) == normalize_name(name) else name
 
 
 def _setting(scale: str, estimator: Any, followed: bool = False) -> Setting:
@@ -600,19 +606,19 @@ def _asked(name: str) -> tuple[str, Mapping[str, Any]]:
     ('MVEMClassifier', {})
     """
     known = known_estimators()
-    names = {bare(key): key for key in known}
-    found = names.get(bare(name)) or names.get(f"{bare(name)}classifier")
+    names = {normalize_name(key): key for key in known}
+    found = names.get(normalize_name(name)) or names.get(f"{normalize_name(name)}classifier")
     if found is not None:
         return found, {}
     others = {
-        bare(one): (key, fixed)
+        normalize_name(one): (key, fixed)
         for key, kind in known.items()
         for one, fixed in getattr(kind, "aliases", {}).items()
     }
-    if bare(name) not in others:
-        hint = nearest_names(name, [*map(hyphened, known), *others])
+    if normalize_name(name) not in others:
+        hint = suggest_names(name, [*map(format_method_name, known), *others])
         raise ValueError(f"There is no method {name!r}.{hint} See: nearfar methods.")
-    return others[bare(name)]
+    return others[normalize_name(name)]
 
 
 def _fixed(made: Any, fixed: Mapping[str, Any]) -> Any:

@@ -39,7 +39,7 @@ from nearfar.app.compare.splits import Tuning
 from nearfar.app.compare.through import map_through
 from nearfar.arrays import Indices, Matrix
 from nearfar.base import LinearLearner
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.evaluation.measures import Measure
 from nearfar.neighbors.pair_classifier import Strategy, derive_supervision, find_best_threshold
 from nearfar.summaries.supervision import Pairs, Supervision
@@ -193,7 +193,7 @@ def pair_distances(chain: Pipeline | None, rows: Any, ends: Indices) -> Matrix:
     if points.ndim != 2:
         raise ValueError(f"transform gave an array of shape {points.shape}; it must be 2-d.")
     found = np.empty(len(ends))
-    for block in row_blocks(len(ends), 16 * points.shape[1]):
+    for block in split_rows(len(ends), 16 * points.shape[1]):
         if own:
             found[block] = last.pair_distance(points[ends[block]])  # type: ignore[union-attr]
             continue

@@ -20,7 +20,7 @@ from nearfar.app.compare.methods import (
 )
 from nearfar.app.compare.pair_folds import contradictions
 from nearfar.summaries.supervision import Chunklets, Pairs
-from nearfar.words import count, hyphened, listed
+from nearfar.words import format_count, format_method_name, join_names
 
 #: Learners compared when none are named; RCA too, where pairs can be read as groups.
 DEFAULT = ("MMC", "LogisticMetric", "ITML")
@@ -76,8 +76,10 @@ def _members(given: Any, against: str, notes: list[str]) -> list[Any]:
     told = [name for name in names if find_estimator(name).learner_tags.learns_from]
     gone = [name for name in told if name not in able]
     if gone:
-        notes.append(f"Left out of {given}: {listed(gone, quoted=False)}; {_why(gone, against)}.")
-    return [hyphened(name) for name in able]
+        notes.append(
+            f"Left out of {given}: {join_names(gone, quoted=False)}; {_why(gone, against)}."
+        )
+    return [format_method_name(name) for name in able]
 
 
 def _why(gone: list[str], against: str) -> str:
@@ -139,7 +141,7 @@ def no_groups(pairs: Pairs) -> str:
         return "no pair is alike"
     found = contradictions(pairs)
     if len(found):
-        more = f" (and {count(len(found) - 1, 'more such pair')})" if len(found) > 1 else ""
+        more = f" (and {format_count(len(found) - 1, 'more such pair')})" if len(found) > 1 else ""
         return (
             f"rows {found[0][0]} and {found[0][1]} are said to be different, but alike pairs join "
             f"them{more}"

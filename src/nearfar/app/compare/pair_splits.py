@@ -11,7 +11,7 @@ from nearfar.app.compare.splits import N_SPLITS, Fold, Scheme, Tuning, sample_ro
 from nearfar.arrays import Indices
 from nearfar.evaluation import PairKFold
 from nearfar.summaries.supervision import Pairs
-from nearfar.words import count, percent
+from nearfar.words import format_count, format_percent
 
 #: Pairs of each kind that a fold should hold out: with fewer, there are fewer and larger folds.
 ENOUGH = 10
@@ -147,7 +147,7 @@ def _too_few(codes: Indices, splits: list[tuple[Indices, Indices]], n_splits: in
     different, alike = np.bincount(codes, minlength=2)
     held = np.mean([len(test) for _, test in splits]) if splits else 0.0
     return (
-        f"{count(int(alike), 'pair')} alike and {different:,} different are too few for "
+        f"{format_count(int(alike), 'pair')} alike and {different:,} different are too few for "
         f"{n_splits} folds: where no row may be both trained on and tested, a fold holds out "
         f"{held:.0f} of them, and it needs {LEAST} of each kind at least. Judge more pairs, above "
         "all of rows that are in pairs already."
@@ -181,7 +181,8 @@ def _dropped(folds: list[Fold], n_pairs: int) -> str:
     mean = float(np.mean(lost))
     text = (
         f"Pairs across folds: of {n_pairs:,} pairs {mean:,.0f} on average "
-        f"({percent(mean / n_pairs)}) have a row on either side and are not used in that fold"
+        f"({format_percent(mean / n_pairs)}) have a row on either side and are not used in that "
+        "fold"
     )
     if tested == n_pairs:
         return f"{text}; each is tested in another."

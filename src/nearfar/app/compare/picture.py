@@ -12,7 +12,7 @@ import numpy as np
 
 from nearfar.arrays import Matrix
 from nearfar.evaluation.quality import rank_trustworthiness
-from nearfar.words import percent
+from nearfar.words import format_percent
 
 #: Rows that the middle of a picture has.
 CENTRAL = 0.95
@@ -88,7 +88,7 @@ def dot_words(dot: list[float]) -> str:
     share, width = dot
     if width == 0:
         return "its picture is one dot: all rows lie at one place"
-    rows = percent(min(share, 0.999)).replace(".0%", "%")
+    rows = format_percent(min(share, 0.999)).replace(".0%", "%")
     return (
         f"its picture is a dot with outliers: {rows} of the rows lie within {100 * width:g}% of "
         "its width"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.app.tables.columns import Columns
-from nearfar.words import count
+from nearfar.words import format_count
 
 #: Columns that are described; of the others only how many there are is said.
 MOST_COLUMNS = 60
@@ -67,7 +67,7 @@ def profile(rows: Any, columns: Columns, *, show_values: bool, seed: int = 0) ->
             # Of all rows: a rare level need not be among those drawn.
             one["n_levels"] = len(set(values[known].tolist()))
             levels = one["n_levels"] + bool(missing)
-            one["treated"] = f"{count(levels, 'column')} of zeros and ones"
+            one["treated"] = f"{format_count(levels, 'column')} of zeros and ones"
             one["treated"] += ", one of them for missing" if missing else ""
         found.append(one)
     return {

@@ -30,13 +30,13 @@ from nearfar.app.compare.schedule import Schedule
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate, adjust_p_values, estimate_from_folds
 from nearfar.words import (
-    adjusted_p_text,
-    count,
-    interval_text,
-    listed,
-    percent,
-    points,
-    seconds_text,
+    format_adjusted_p,
+    format_count,
+    format_interval,
+    format_percent,
+    format_points,
+    format_seconds,
+    join_names,
 )
 
 #: Measures that are averaged over the folds and shown beside the one that ranks.
@@ -186,7 +186,7 @@ class Ranking(Answer):
         return self.rows[name].method.label
 
     def _share(self, name: str) -> str:
-        return percent(self._kept(self.rows[name]))
+        return format_percent(self._kept(self.rows[name]))
 
     def answer(self, warned: Sequence[Trap] = ()) -> dict[str, Any]:
         """Verdict, sentence and notes."""
@@ -230,7 +230,7 @@ class Ranking(Answer):
             seconds = self.rows[self.best].median("fit_seconds") or 0.0
             n_train = len(self.scheme.folds[0].train)
             return (
-                f"Use {name}: it {kept}{more}. Fit time: {seconds_text(seconds)} on "
+                f"Use {name}: it {kept}{more}. Fit time: {format_seconds(seconds)} on "
                 f"{n_train:,} rows."
             )
         if nearest is None and self.faulty:
@@ -251,8 +251,8 @@ class Ranking(Answer):
                 return f"{text}."
             matters = gain_that_matters(lost, self.min_gain)
             return (
-                f"{text}, a gain of {points(gain)} points. A gain of {points(matters)} points "
-                "would matter."
+                f"{text}, a gain of {format_points(gain)} points. A gain of "
+                f"{format_points(matters)} points would matter."
             )
         known = self.judgement.comparands[nearest].difference.degrees > 0
         why = "the difference may be due to chance" if known else "one fold cannot settle it"
@@ -265,12 +265,12 @@ class Ranking(Answer):
         found = self.judgement.comparands[name]
         low, high = (-end for end in reversed(found.difference.interval(self.confidence)))
         return (
-            f"{points(-found.difference.mean)} points more than PCA "
-            f"({interval_text(low, high, self.confidence)}, {adjusted_p_text(found.p_holm)})"
+            f"{format_points(-found.difference.mean)} points more than PCA "
+            f"({format_interval(low, high, self.confidence)}, {format_adjusted_p(found.p_holm)})"
         )
 
     def _shares(self, names: list[str]) -> str:
-        return listed([f"{self._label(n)} ({self._share(n)})" for n in names], 4, quoted=False)
+        return join_names([f"{self._label(n)} ({self._share(n)})" for n in names], 4, quoted=False)
 
     def _parts_notes(self) -> list[str]:
         """Return a note for each recommended method whose neighbor graph is not connected."""
@@ -299,7 +299,7 @@ class Ranking(Answer):
             most = f" Of the other methods, {self._shares(sound[:1])} keeps most." if sound else ""
             notes.append(f"Read the picture of PCA with care: {self.faults[REFERENCE]}.{most}")
         for row in self.faulty:
-            kept = percent(self._kept(row))
+            kept = format_percent(self._kept(row))
             fault = self.faults[row.method.name]
             notes.append(f"{row.method.label} (keeps {kept}) is not recommended: {fault}.")
         return notes
@@ -312,7 +312,7 @@ class Ranking(Answer):
         tied = self.ties(self.best)
         alike = [self.best, *(name for name in tied if name in better or not better)]
         quick = min(alike, key=lambda n: self.rows[n].median("fit_seconds") or 0.0)
-        cost = seconds_text(self.rows[quick].median("fit_seconds") or 0.0)
+        cost = format_seconds(self.rows[quick].median("fit_seconds") or 0.0)
         also = " that keep clearly more than PCA" if better else ""
         return [f"The fastest of the tied methods{also} is {self._label(quick)} ({cost} per fit)."]
 
@@ -324,9 +324,10 @@ class Ranking(Answer):
         if first == self.best or mean[first] - mean[self.best] < self.min_gain * (1 - mean[first]):
             return []
         return [
-            f"On the rows it is fitted to, {self._label(first)} keeps most ({percent(mean[first])}"
-            f" vs {percent(mean[self.best])} for {self._label(self.best)}). For a picture of these "
-            "rows alone, consider it as well."
+            f"On the rows it is fitted to, {self._label(first)} keeps most "
+            f"({format_percent(mean[first])}"
+            f" vs {format_percent(mean[self.best])} for {self._label(self.best)}). For a picture "
+            "of these rows alone, consider it as well."
         ]
 
     def _count_notes(self) -> list[str]:
@@ -341,7 +342,7 @@ class Ranking(Answer):
             if shares[first] - mine > self.min_gain * (1 - mine):
                 notes.append(
                     f"With {number} neighbors, {self._label(first)} keeps most "
-                    f"({percent(shares[first])})."
+                    f"({format_percent(shares[first])})."
                 )
         return notes
 
@@ -362,14 +363,14 @@ class Ranking(Answer):
         lucky = [r for r in self.ranked if r.method.role == "baseline" and self._kept(r) > best]
         if lucky:
             notes.append(
-                f"{lucky[0].method.label} keeps {percent(self._kept(lucky[0]))}. This depends on "
-                "its random draw, so it is shown but not judged."
+                f"{lucky[0].method.label} keeps {format_percent(self._kept(lucky[0]))}. This "
+                "depends on its random draw, so it is shown but not judged."
             )
         if best < 0.5:
             few = next(iter(sizes.values()))
             notes.append(
-                f"Even the best method keeps only {percent(best)}: {count(few, 'dimension')} may "
-                "be too few for these data."
+                f"Even the best method keeps only {format_percent(best)}: "
+                f"{format_count(few, 'dimension')} may be too few for these data."
             )
         return notes
 
@@ -379,8 +380,8 @@ class Ranking(Answer):
             gap = self._mean(row, "gap")
             if gap is not None and gap > _WIDE_GAP:
                 notes.append(
-                    f"{row.method.label} stopped up to {percent(gap)} below the best possible "
-                    "variance: more iterations may unfold it further."
+                    f"{row.method.label} stopped up to {format_percent(gap)} below the best "
+                    "possible variance: more iterations may unfold it further."
                 )
         return notes
 

@@ -19,7 +19,7 @@ from nearfar.app.compare.pool import LocalPool, ProcessPool
 from nearfar.app.compare.question import Question
 from nearfar.app.compare.splits import INNER_SPLITS, Scheme, Tuning
 from nearfar.app.progress import Progress
-from nearfar.words import seconds_text
+from nearfar.words import format_seconds
 
 Status = Literal["done", "unfinished", "left out", "failed"]
 #: Share of the budget that the pilot may take.
@@ -449,7 +449,7 @@ class Schedule:
         }
         slowest = sorted(known.items(), key=lambda item: -item[1])[:4]
         if slowest:
-            parts = ", ".join(f"{label} {seconds_text(cost)}" for label, cost in slowest)
+            parts = ", ".join(f"{label} {format_seconds(cost)}" for label, cost in slowest)
             lines.append(
                 f"Estimated from a short pilot run (one core): {parts}; budget "
                 f"{self.budget:g} s on {self.n_jobs} core{'s' * (self.n_jobs > 1)}."
@@ -476,7 +476,7 @@ class Schedule:
         cost = self._cost(run, plan)
         if not math.isfinite(cost):
             return "not even its pilot ended in time."
-        seconds = seconds_text(cost)
+        seconds = format_seconds(cost)
         return f"it would take about {seconds} on one core, which exceeds the time budget."
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from nearfar.app.compare.methods import Method
 from nearfar.app.compare.plan import foretell
 from nearfar.app.compare.schedule import Schedule
-from nearfar.words import seconds_text
+from nearfar.words import format_seconds
 
 #: Seconds kept for the page.
 _FOR_THE_PAGE = 3.0
@@ -47,7 +47,7 @@ def confirm(schedule: Schedule, finalists: Sequence[Finalist]) -> dict[str, Any]
     left = schedule.seconds_left() - _FOR_THE_PAGE
     if foretold > left:
         return sizes | {
-            "reason": f"it would take about {seconds_text(foretold)}, and {left:.0f} s are left"
+            "reason": f"it would take about {format_seconds(foretold)}, and {left:.0f} s are left"
         }
     noun = schedule.problem.noun
     schedule.progress.say(

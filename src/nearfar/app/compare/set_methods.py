@@ -36,9 +36,9 @@ from nearfar.distributions.bag_of_words import BagOfWords
 from nearfar.distributions.dissimilarities import METRICS
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.local.mvem import MVEMClassifier
-from nearfar.words import bare, hyphened, nearest_names
+from nearfar.words import format_method_name, normalize_name, suggest_names
 
 _WORDS = {
     "kl": "Kullback-Leibler",
@@ -232,25 +232,25 @@ def set_learners(methods: Any = None, scale: Scale = "auto", seed: int = 0) -> l
 
 def _names(text: str) -> list[str]:
     """Names of methods, from a name or that of the family."""
-    if bare(text) == "distributions":
+    if normalize_name(text) == "distributions":
         return [key for key, method in SET_METHODS.items() if method.needs is None]
-    key = {bare(key): key for key in SET_METHODS}.get(bare(text))
+    key = {normalize_name(key): key for key in SET_METHODS}.get(normalize_name(text))
     if key is not None:
         return [key]
     try:
         kind = find_estimator(text)
     except ValueError:
-        hint = nearest_names(text, SET_METHODS)
+        hint = suggest_names(text, SET_METHODS)
     else:
         if kind.learner_tags.input == "sets":
-            return [hyphened(kind.__name__)]
+            return [format_method_name(kind.__name__)]
         hint = f" {kind.__name__} takes {kind.learner_tags.input}, and these are sets."
     raise ValueError(f"There is no method {text!r} for sets.{hint} See: nearfar methods.")
 
 
 def _named(name: str, method: SetMethod, scale: Scale, seed: int) -> Method:
     if method.needs is not None:
-        require(*method.needs)
+        import_optional(*method.needs)
     made = method.make(seed)
     if scale != "auto":
         fixed = scale == "standard"

@@ -12,7 +12,7 @@ from nearfar.distributions.euclidean_embedding import EuclideanEmbedding
 from nearfar.distributions.held_pairs import compute_pairwise
 from nearfar.summaries.gaussians import Gaussians
 from nearfar.summaries.sets import Sets
-from nearfar.words import count, percent
+from nearfar.words import format_count, format_percent
 
 #: Neighbors of a set whose ellipses are shown beside its own.
 SHOWN_NEIGHBORS = 5
@@ -112,7 +112,7 @@ def _rule(options: dict[str, Any], method: str | None, drawn: int, total: int) -
         f"{metric_words(options['metric'])}{units}{whose}. Labels colour it and place nothing; no "
         "error of this report was measured on it."
     )
-    few = f" A random {drawn:,} of {count(total, 'set')} are drawn."
+    few = f" A random {drawn:,} of {format_count(total, 'set')} are drawn."
     return rule + few * (drawn < total)
 
 
@@ -135,7 +135,7 @@ def plane_words(shares: list[float], standardized: bool) -> str:
     return (
         "Ellipses are those of the sets' Gaussians, at two standard deviations, ridge included, in "
         f"the plane of the first two principal directions of all {units}vectors, which hold "
-        f"{percent(sum(shares))} of their variance."
+        f"{format_percent(sum(shares))} of their variance."
     )
 
 

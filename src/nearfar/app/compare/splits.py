@@ -24,7 +24,7 @@ from sklearn.model_selection import (
 
 from nearfar.app.tables.inputs import UNKNOWN_GROUP
 from nearfar.arrays import Indices
-from nearfar.words import tested
+from nearfar.words import format_tested
 
 #: How much is tried inside a training fold.
 Tuning = Literal["full", "holdout", "k", "none"]
@@ -395,7 +395,7 @@ def _check_rows(scheme: Scheme, n: int, noun: str) -> None:
             if len(rows) == 0:
                 raise ValueError(
                     f"{where} has {len(fold.train)} training and {len(fold.test)} "
-                    f"{tested(noun)}; it needs both."
+                    f"{format_tested(noun)}; it needs both."
                 )
             if rows.min() < 0 or rows.max() >= n:
                 raise ValueError(f"{where} names {noun}s outside 0 to {n - 1}.")

@@ -26,7 +26,7 @@ from nearfar.app.compare.second_stage import Finalist
 from nearfar.app.compare.wording import Wording
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.inference import Estimate, estimate_from_folds, estimate_from_rows
-from nearfar.words import points
+from nearfar.words import format_points
 
 REFERENCE = "reference"
 #: Number of folds below which the rows are not used to bound a gain.
@@ -365,7 +365,7 @@ class Summary(Answer):
     def _gone(self) -> dict[str, Any]:
         """Return the answer for a gain that the sample shows and all rows do not."""
         name = str(self.judgement.method)
-        gain = points(-self.judgement.comparands[name].difference.mean)
+        gain = format_points(-self.judgement.comparands[name].difference.mean)
         noun, label = self.problem.noun, self.rows[name].method.label
         kept = self._plain()[0] if self.untuned else self.reference_label()
         text = (

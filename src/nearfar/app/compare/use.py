@@ -20,7 +20,7 @@ from nearfar.app.compare.methods import (
     parameters_of,
     without_axes,
 )
-from nearfar.words import did_you_mean, hyphened, listed
+from nearfar.words import format_method_name, join_names, suggest_name
 
 #: Characters of what a model file may say of itself.
 _MOST_SAID = 500_000
@@ -79,8 +79,8 @@ def with_parameters(method: Method, given: Mapping[str, Any]) -> Method:
         if name not in own:
             option = "--components" if name == "n_components" else f"--set {name}={given[name]}"
             raise ValueError(
-                f"{option}: {hyphened(type(first).__name__)} has no parameter '{name}'."
-                f"{did_you_mean(name, own)} It has {listed(own)}."
+                f"{option}: {format_method_name(type(first).__name__)} has no parameter '{name}'."
+                f"{suggest_name(name, own)} It has {join_names(own)}."
             )
     given = {name: _learner_if_named(first, name, value) for name, value in given.items()}
     made = clone(first).set_params(**given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nearfar.words import percent, points
+from nearfar.words import format_percent, format_points
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Wording:
 
     def short(self, error: float) -> str:
         """Return the number alone."""
-        return percent(error)
+        return format_percent(error)
 
     def whole(self, error: float) -> str:
         """Return the number with the name of its measure."""
@@ -37,8 +37,8 @@ class Wording:
     def difference(self, gain: float) -> str:
         """Return a gain as a difference to the baseline; a loss without the measure's name."""
         if gain > 0:
-            return f"{points(gain)} points less {self.measure}"
-        return "the same" if gain == 0 else f"{points(-gain)} points more"
+            return f"{format_points(gain)} points less {self.measure}"
+        return "the same" if gain == 0 else f"{format_points(-gain)} points more"
 
 
 class ScoreWording(Wording):
@@ -51,10 +51,10 @@ class ScoreWording(Wording):
 
     def short(self, error: float) -> str:
         """Return the score."""
-        return percent(1.0 - error)
+        return format_percent(1.0 - error)
 
     def difference(self, gain: float) -> str:
         """Return a gain as a difference to the baseline; a loss without the measure's name."""
         if gain > 0:
-            return f"{points(gain)} points more {self.measure}"
-        return "the same" if gain == 0 else f"{points(-gain)} points less"
+            return f"{format_points(gain)} points more {self.measure}"
+        return "the same" if gain == 0 else f"{format_points(-gain)} points less"

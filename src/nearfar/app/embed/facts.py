@@ -19,7 +19,7 @@ from nearfar.evaluation.quality import (
     rank_trustworthiness,
 )
 from nearfar.manifold.mvu import estimate_intrinsic_dimension
-from nearfar.words import count, percent, small_percent
+from nearfar.words import format_count, format_percent, format_small_percent
 
 Floats = NDArray[Any]
 
@@ -58,7 +58,7 @@ def certificate(learner: Learner, *, stopped: bool = False) -> dict[str, Any]:
     kind = "settled" if gap <= _SETTLED else "near" if gap <= _NEAR else "far"
     slack = constraints in ("l1", "squared")
     what = "objective" if slack else "variance"
-    size = f"at most {small_percent(max(gap, 0.0))}".replace("at most less", "less")
+    size = f"at most {format_small_percent(max(gap, 0.0))}".replace("at most less", "less")
     short = f"{size} {'above the least' if least else 'below the best'} possible {what}"
     if not gap < 1:
         short = f"nothing proven about the best possible {what}"
@@ -97,7 +97,7 @@ def _remedy(learner: Learner, stopped: bool) -> str:
 
 
 def _residual_words(residual: float, constraints: str) -> str:
-    size = small_percent(residual)
+    size = format_small_percent(residual)
     if residual >= 1:
         return (
             f"Residual: the worst edge's squared length is {1 + residual:,.0f} times what it "
@@ -142,14 +142,14 @@ def _without_proof(learner: Learner) -> dict[str, str]:
     share = _number(learner, "negative_share_")
     if share is not None and share > 0.01:
         text += (
-            f" Its distances fit into no space: negative eigenvalues carry {percent(share)} of "
-            "the spectrum."
+            f" Its distances fit into no space: negative eigenvalues carry {format_percent(share)} "
+            "of the spectrum."
         )
     variance = _number(learner, "residual_variance_")
     if variance is not None:
         text += (
-            f" Distances in the picture leave {percent(variance)} of the variance of those along "
-            "the graph unexplained."
+            f" Distances in the picture leave {format_percent(variance)} of the variance of those "
+            "along the graph unexplained."
         )
     return {"short": "no certificate: an eigenproblem, solved exactly", "text": text}
 
@@ -168,7 +168,7 @@ def lock_up(learner: Learner) -> str:
         )
     return (
         "Locked up: the edges let nothing move, and the picture is that of PCA, with "
-        f"{percent(beyond)} of the variance not shown. Lower n_neighbors, or take "
+        f"{format_percent(beyond)} of the variance not shown. Lower n_neighbors, or take "
         'constraints="inequality", "l1" or "squared".'
     )
 
@@ -260,7 +260,7 @@ def _spectrum_words(
 
 
 def _share(share: float) -> str:
-    return "all of" if share > 0.9995 else f"{percent(share)} of"
+    return "all of" if share > 0.9995 else f"{format_percent(share)} of"
 
 
 def _coordinates(number: int) -> str:
@@ -308,8 +308,9 @@ def quality(X: Floats, Y: Floats, *, pairs: bool = False, noun: str = "row") -> 
     kept_share = values["intersection"]
     judged = f" Judged on a random {len(X):,} of {n:,} {noun}s." if n > len(X) else ""
     text = (
-        f"Of the {count(k, f'nearest {noun}')} of a {noun}, {percent(kept_share)} are among its "
-        f"nearest in the picture; at random it would be {percent(chance)}.{judged}"
+        f"Of the {format_count(k, f'nearest {noun}')} of a {noun}, {format_percent(kept_share)} "
+        "are among its "
+        f"nearest in the picture; at random it would be {format_percent(chance)}.{judged}"
     )
     return {**found, "measures": measures, "text": text}
 
@@ -357,7 +358,7 @@ def answer(
     """The sentence at the top: what was drawn, how much of it is seen, how good it is."""
     name = type(learner).__name__
     verb = "unfolded" if proof["gap"] is not None else "drew"
-    lead = f"{name} {verb} {count(n_rows, noun)} in {n_drawn} dimensions"
+    lead = f"{name} {verb} {format_count(n_rows, noun)} in {n_drawn} dimensions"
     parts = []
     if values["drawn"] is not None and values["text"].startswith("The"):
         of = "the variance" if "of the variance" in values["text"] else "the spectrum"
@@ -366,7 +367,7 @@ def answer(
         parts.append(proof["short"])
     if judged["measures"]:
         kept = next(m["value"] for m in judged["measures"] if m["name"] == "intersection")
-        parts.append(f"{percent(kept)} of neighbors kept")
+        parts.append(f"{format_percent(kept)} of neighbors kept")
     locked = lock_up(learner)
     if stopped:
         verdict, word = "inconclusive", "Stopped early"

@@ -12,7 +12,13 @@ from nearfar.app.embed.kinds.choice import KINDS
 from nearfar.app.embed.kinds.kind import Kind
 from nearfar.base import Learner, all_estimators
 from nearfar.base.tags import Input
-from nearfar.words import bare, did_you_mean, hyphened, listed, nearest_names
+from nearfar.words import (
+    format_method_name,
+    join_names,
+    normalize_name,
+    suggest_name,
+    suggest_names,
+)
 
 _BY_INPUT: dict[Input, Kind] = {kind.input: kind for kind in KINDS.values()}
 
@@ -26,7 +32,7 @@ def embedders(input: Input = "vectors") -> dict[str, type[Learner]]:
     ('HessianLLE', False, ['set-embedding'])
     """
     found = {
-        hyphened(name): learner
+        format_method_name(name): learner
         for name, learner in all_estimators("map", input).items()
         if issubclass(learner, _BY_INPUT[input].drawn_by)
         and not learner.learner_tags.supervised
@@ -34,7 +40,9 @@ def embedders(input: Input = "vectors") -> dict[str, type[Learner]]:
     }
     if input == "vectors":
         every = all_estimators("map", "tensors")
-        found |= {hyphened(name): every[name] for name in family("tensors") if name in every}
+        found |= {
+            format_method_name(name): every[name] for name in family("tensors") if name in every
+        }
     return dict(sorted(found.items()))
 
 
@@ -45,18 +53,18 @@ def find_embedder(name: str, input: Input = "vectors") -> type[Learner]:
     ('VariationalMVU', 'LandmarkIsomap')
     """
     by_bare = {
-        other: {bare(key): learner for key, learner in embedders(other).items()}
+        other: {normalize_name(key): learner for key, learner in embedders(other).items()}
         for other in _BY_INPUT
     }
-    if bare(name) in by_bare[input]:
-        return by_bare[input][bare(name)]
+    if normalize_name(name) in by_bare[input]:
+        return by_bare[input][normalize_name(name)]
     for other, learners in by_bare.items():
-        if bare(name) in learners:
+        if normalize_name(name) in learners:
             raise ValueError(
                 f"--method {name}: it embeds {_BY_INPUT[other].called}, and the data are "
                 f"{_BY_INPUT[input].called}."
             )
-    hint = nearest_names(name, embedders(input))
+    hint = suggest_names(name, embedders(input))
     raise ValueError(f"--method {name}: there is no such embedding.{hint} See: nearfar methods.")
 
 
@@ -82,7 +90,7 @@ def make_embedder(
         What it is to embed.
     """
     found = find_embedder(method, input)
-    name = hyphened(found.__name__)
+    name = format_method_name(found.__name__)
     known = found().get_params(deep=False)
     given: dict[str, Any] = {"n_components": n_components}
     if n_neighbors is not None:
@@ -120,9 +128,9 @@ def read_settings(
         if not sign or not key:
             raise ValueError(f"--set {setting}: write it as name=value.")
         if own is not None and key not in own:
-            hint = did_you_mean(key, own)
+            hint = suggest_name(key, own)
             raise ValueError(
-                f"--set {setting}: {name} has no parameter '{key}'.{hint} It has {listed(own)}."
+                f"--set {setting}: {name} has no parameter '{key}'.{hint} It has {join_names(own)}."
             )
         if key in options:
             option = key.replace("n_", "--")

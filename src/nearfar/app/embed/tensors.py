@@ -11,12 +11,12 @@ from sklearn.base import clone
 from nearfar.app.compare.embeddings import in_modes
 from nearfar.base import Learner
 from nearfar.datasets.table import Table
-from nearfar.words import hyphened
+from nearfar.words import format_method_name
 
 
 def told(learner: Learner, table: Table) -> Learner:
     """The learner, told the shape of the rows; refused where they have none, or no labels."""
-    name = hyphened(type(learner).__name__)
+    name = format_method_name(type(learner).__name__)
     if table.tensor_shape is None:
         raise ValueError(
             f"--method {name} takes tensors, and the rows of {table.name} have no shape: say it "

@@ -16,7 +16,7 @@ from nearfar.app.report.words import (
     unbroken,
     whole,
 )
-from nearfar.words import adjusted_p_text, count
+from nearfar.words import format_adjusted_p, format_count
 
 View = dict[str, Any]
 
@@ -45,7 +45,7 @@ def answer_view(comparison: Comparison) -> View:
     status = STATUSES.get(comparison["status"], "")
     if status and not comparison.fixed:
         done, planned = len(comparison["common_folds"]), len(comparison["folds"])
-        status += f" Every compared method has {done:,} of {count(planned, 'fold')}."
+        status += f" Every compared method has {done:,} of {format_count(planned, 'fold')}."
     return {
         "verdict": verdict,
         "word": VERDICTS[verdict],
@@ -119,6 +119,6 @@ def gain_figure(comparison: Comparison, method: Method | None) -> list[View]:
         return []
     note = comparison.said_interval(method["gain_interval"], points)
     if number(method["p_holm"]) is not None:
-        p = adjusted_p_text(method["p_holm"]).replace(" ", SPACE)
+        p = format_adjusted_p(method["p_holm"]).replace(" ", SPACE)
         note += f", {p}"
     return [figure("Gain", points(method["gain"], unit=True), note)]

@@ -26,7 +26,7 @@ from nearfar.app.report.words import (
     seconds,
     significant,
 )
-from nearfar.words import count
+from nearfar.words import format_count
 
 View = dict[str, Any]
 
@@ -123,7 +123,7 @@ def _nested(comparison: Comparison, nested: View) -> View:
         "error": comparison.level(nested.get("error")),
         "interval": interval(comparison.levels(nested.get("interval"))),
         "chosen": listed(
-            [f"{comparison.label_inside(name)} {count(n, 'time')}" for name, n in chosen]
+            [f"{comparison.label_inside(name)} {format_count(n, 'time')}" for name, n in chosen]
         ),
     }
 
@@ -381,5 +381,5 @@ def _powers(across: charts.Scale) -> list[tuple[float, str]]:
 def _counted(found: Counter[str], limit: int = 3) -> list[View]:
     lines = [{"text": text, "times": times} for text, times in found.most_common(limit)]
     if len(found) > limit:
-        lines.append({"text": f"… and {count(len(found) - limit, 'other')}", "times": None})
+        lines.append({"text": f"… and {format_count(len(found) - limit, 'other')}", "times": None})
     return lines

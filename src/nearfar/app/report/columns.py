@@ -7,7 +7,7 @@ from typing import Any
 from nearfar.app.report import charts
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.words import cut, listed, number, pair, percent, significant
-from nearfar.words import count
+from nearfar.words import format_count
 
 View = dict[str, Any]
 
@@ -25,7 +25,7 @@ def columns_view(comparison: Comparison) -> View | None:
     return {
         "cards": [_card(comparison, column) for column in found[:COLUMNS]],
         "more": (profile.get("more") or 0) + max(0, len(found) - COLUMNS),
-        "sampled": count(int(n_rows), unit) if profile.get("sampled") and n_rows else "",
+        "sampled": format_count(int(n_rows), unit) if profile.get("sampled") and n_rows else "",
         "hidden": not comparison.shows_rows and comparison["kind"] != "embeddings",
     }
 
@@ -41,7 +41,7 @@ def _card(comparison: Comparison, column: View) -> View:
     said = ", ".join(filter(None, (facts, gaps))) or "its shape"
     return {
         "name": name,
-        "kind": count(int(column["n_levels"]), "level") if levels else "",
+        "kind": format_count(int(column["n_levels"]), "level") if levels else "",
         "chart": charts.columns(drawn, f"{name}: {said}", rest=bool(others)) if drawn else "",
         "facts": facts,
         "middle": f"median {significant(column['median'])}" if "median" in column else "",

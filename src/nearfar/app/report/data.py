@@ -22,7 +22,7 @@ from nearfar.app.report.words import (
     seconds,
     whole,
 )
-from nearfar.words import count, tested
+from nearfar.words import format_count, format_tested
 
 View = dict[str, Any]
 
@@ -76,7 +76,7 @@ def _class_sizes(comparison: Comparison) -> list[View]:
     rows = []
     for code in sorted(shown) if len(counts) <= COUNTED else shown:
         name, size = comparison.class_name(code), counts[code]
-        said = f"{name}: {count(int(size), comparison.noun)}"
+        said = f"{name}: {format_count(int(size), comparison.noun)}"
         row = {"name": name, "rows": f"{size:,.0f}", "share": percent(size / total)}
         rows.append(row | {"bar": charts.bar(size, largest, said)})
     return rows
@@ -103,7 +103,7 @@ def protocol_view(comparison: Comparison) -> View:
     protocol, noun, fixed = comparison.protocol, comparison.noun, comparison.fixed
     gain, budget = number(protocol["min_gain"]), number(protocol["time_budget"])
     shared = f"corrected for folds that share training {noun}s"
-    over = f"over the {tested(noun)}" if fixed else shared
+    over = f"over the {format_tested(noun)}" if fixed else shared
     tuning = [cut(protocol[key], 400) for key in ("tuning", "tuning_note")]
     facts = [
         ("Test" if fixed else "Folds", cut(protocol["scheme"], 200)),
@@ -122,7 +122,7 @@ def protocol_view(comparison: Comparison) -> View:
     versions = list(comparison["versions"].items())[:20]
     return {
         "noun": noun,
-        "tested": tested(noun),
+        "tested": format_tested(noun),
         "facts": _known(facts),
         "versions": [(cut(name, 40), cut(version, 40)) for name, version in versions],
         "notes": cut_list(protocol["notes"], LINES),

@@ -26,7 +26,7 @@ from nearfar.app.report.words import (
     significant,
     unbroken,
 )
-from nearfar.words import count, small_percent
+from nearfar.words import format_count, format_small_percent
 
 #: Shades from the least number to the largest, as many as the style sheet has.
 SHADES = 16
@@ -120,7 +120,7 @@ def _figures(document: dict[str, Any]) -> list[dict[str, str]]:
 
 def _fine_percent(share: float) -> str:
     """A share of any size."""
-    return small_percent(share).replace("less than", "<").replace(" ", SPACE)
+    return format_small_percent(share).replace("less than", "<").replace(" ", SPACE)
 
 
 def _certificate(proof: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def picture_view(document: dict[str, Any]) -> dict[str, Any]:
     total = document["n_rows"]
     by = "" if color is None else f", coloured by {cut(color['name'], 40)}"
     noun = document["unit"]
-    label = f"{document['method']}: {count(n, noun)} in {q} dimensions{by}"
+    label = f"{document['method']}: {format_count(n, noun)} in {q} dimensions{by}"
     return {
         "label": label,
         "flat": q < 3,

@@ -12,7 +12,7 @@ from nearfar.app.report import charts
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.markup import Markup, script_json
 from nearfar.app.report.words import cut, number, percent
-from nearfar.words import count
+from nearfar.words import format_count
 
 LEGEND = 40
 # Where there are more classes than in the legend, so many have colours of their own.
@@ -43,7 +43,7 @@ def maps_view(comparison: Comparison) -> dict[str, Any]:
         label = comparison.label(name)
         places = comparison["maps"]["methods"][name]
         marks = _marks(places, chosen, classes, guesses, colors, size)
-        said = f"{label}: map of {count(len(marks), f'held-out {comparison.noun}')}"
+        said = f"{label}: map of {format_count(len(marks), f'held-out {comparison.noun}')}"
         maps.append(
             {
                 "label": label,

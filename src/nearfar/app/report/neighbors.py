@@ -8,7 +8,7 @@ from nearfar.app.compare.shown import Change, by_kind, find_changes, sample
 from nearfar.app.report import charts
 from nearfar.app.report.comparison import Comparison
 from nearfar.app.report.words import percent, points
-from nearfar.words import count
+from nearfar.words import format_count
 
 COLUMNS = 3
 
@@ -35,7 +35,7 @@ def neighbors_view(comparison: Comparison) -> dict[str, Any]:
         "totals": totals,
         "bar": charts.stacked(
             [(total["kind"], total["rows"]) for total in totals],
-            f"Of {count(len(changes), f'held-out {noun}')}: {said}",
+            f"Of {format_count(len(changes), f'held-out {noun}')}: {said}",
         ),
         "n": len(changes),
         "missing": len(comparison.held_out["rows"]) - len(changes),

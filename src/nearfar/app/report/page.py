@@ -14,7 +14,7 @@ from typing import Any
 
 from nearfar.app.report.markup import Markup, breakable
 from nearfar.app.report.words import cut, moment
-from nearfar.extras import require
+from nearfar.extras import import_optional
 
 
 def render_page(
@@ -49,7 +49,7 @@ def render_page(
 @cache
 def _environment() -> Any:
     """Where templates are compiled, each of them once."""
-    jinja2 = require("jinja2", "app")
+    jinja2 = import_optional("jinja2", "app")
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,

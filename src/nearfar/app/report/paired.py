@@ -8,7 +8,7 @@ from nearfar.app.report import charts
 from nearfar.app.report.board import LEARNERS
 from nearfar.app.report.comparison import Comparison, Method
 from nearfar.app.report.words import interval, number, pair, points
-from nearfar.words import count
+from nearfar.words import format_count
 
 View = dict[str, Any]
 
@@ -42,7 +42,7 @@ def paired_view(comparison: Comparison) -> View:
         "dots": "the learner's area minus the baseline's"
         if comparison.higher_is_better
         else "the baseline's error minus the learner's",
-        "folds": f"{done:,} of {count(planned, 'fold')}" if done < planned else "",
+        "folds": f"{done:,} of {format_count(planned, 'fold')}" if done < planned else "",
         "more": max(0, len(comparison.learners) - LEARNERS),
         "hidden": any(len(row["dots"]) > most for row in rows),
         "outside": not all(map(scale.holds, values)),
@@ -81,7 +81,7 @@ def _paired_row(
     if mean is None:
         mean = sum(dot.value for dot in dots) / len(dots)
     better, worse = sum(dot.value > 0 for dot in dots), sum(dot.value < 0 for dot in dots)
-    tally = f"better in {better}, worse in {worse} of {count(len(dots), 'fold')}"
+    tally = f"better in {better}, worse in {worse} of {format_count(len(dots), 'fold')}"
     return {
         "label": label,
         "dots": dots,

@@ -13,7 +13,7 @@ from nearfar.app.report.data import data_view, protocol_view
 from nearfar.app.report.paired import paired_view
 from nearfar.app.report.weights import weights_view
 from nearfar.app.report.words import NONE, cut, listed, number, pair, percent, significant
-from nearfar.words import count
+from nearfar.words import format_count
 
 View = dict[str, Any]
 
@@ -81,7 +81,7 @@ def _panel(comparison: Comparison, method: Method, drawn: View) -> View:
         ),
         "missed": percent(drawn["missed"]),
         "false_alike": percent(drawn["false_alike"]),
-        "beyond": count(beyond, "pair") if beyond else "",
+        "beyond": format_count(beyond, "pair") if beyond else "",
         "plural": beyond != 1,
     }
 

@@ -16,7 +16,7 @@ from nearfar.app.report.markup import tag
 from nearfar.app.report.paired import paired_view
 from nearfar.app.report.weights import weights_view
 from nearfar.app.report.words import cut, listed, number, percent, points, significant
-from nearfar.words import count
+from nearfar.words import format_count
 
 View = dict[str, Any]
 
@@ -87,8 +87,8 @@ def against_view(comparison: Comparison) -> View:
             some = comparison.random().choice(len(known), DOTS, replace=False)
             drawn = known[np.sort(some)]
         said_of = (
-            f"{label}: predicted against true values of {count(len(drawn), 'held-out row')}; on "
-            "the diagonal they are equal"
+            f"{label}: predicted against true values of "
+            f"{format_count(len(drawn), 'held-out row')}; on the diagonal they are equal"
         )
         panels.append(
             {
@@ -266,7 +266,7 @@ def value_maps_view(comparison: Comparison) -> View:
             for (i, _, _), (x, y) in zip(known, at.tolist(), strict=True)
         ]
         label = comparison.label(name)
-        said = f"{label}: map of {count(len(marks), 'held-out row')}, shaded by the target"
+        said = f"{label}: map of {format_count(len(marks), 'held-out row')}, shaded by the target"
         method = comparison.by_name.get(name, {})
         maps.append(
             {

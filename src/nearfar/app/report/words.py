@@ -45,7 +45,7 @@ def percent(value: Any) -> str:
     ('2.1%', '–')
     """
     found = number(value)
-    return NONE if found is None else words.percent(found)
+    return NONE if found is None else words.format_percent(found)
 
 
 def points(value: Any, unit: bool = False) -> str:
@@ -57,7 +57,7 @@ def points(value: Any, unit: bool = False) -> str:
     found = number(value)
     if found is None:
         return NONE
-    text = words.points(found, plus=True)
+    text = words.format_points(found, plus=True)
     return f"{text}{SPACE}points" if unit else text
 
 
@@ -81,7 +81,7 @@ def p_value(value: Any) -> str:
     ('0.003', '< 0.001')
     """
     found = number(value)
-    return NONE if found is None else words.p_text(found)
+    return NONE if found is None else words.format_p_value(found)
 
 
 def seconds(value: Any) -> str:
@@ -91,7 +91,7 @@ def seconds(value: Any) -> str:
     ('0.31', '4.0', '41', '1,234', '0')
     """
     found = number(value)
-    return NONE if found is None else words.seconds_text(found).removesuffix(" s")
+    return NONE if found is None else words.format_seconds(found).removesuffix(" s")
 
 
 def whole(value: Any) -> str:
@@ -129,7 +129,7 @@ def listed(names: Sequence[str], limit: int = 8) -> str:
     >>> listed(["a", "b", "c"]), listed(list("abcd"), limit=2)
     ('a, b and c', 'a, b and 2 more')
     """
-    return words.listed(names, limit, quoted=False)
+    return words.join_names(names, limit, quoted=False)
 
 
 def unbroken(text: str) -> str:

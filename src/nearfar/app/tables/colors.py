@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nearfar.app.tables.inputs import is_missing
 from nearfar.datasets.table import Table
 from nearfar.datasets.tables import TARGET_NAMES
-from nearfar.words import did_you_mean, listed
+from nearfar.words import join_names, suggest_name
 
 #: Categories that marks can tell apart, and numbers that are rather numbers than names.
 MOST_CLASSES = 60
@@ -161,8 +161,8 @@ def color_column(table: Table, color: Any) -> Found:
             if color in (table.target, "y", "target", "labels") and table.y is not None:
                 return table.y, color, None
             raise ValueError(
-                f"color={color!r}: there is no such column.{did_you_mean(color, names)} "
-                f"It has {listed([*names, *table.unused]) or 'no names'}."
+                f"color={color!r}: there is no such column.{suggest_name(color, names)} "
+                f"It has {join_names([*names, *table.unused]) or 'no names'}."
             )
         return column_at(table, names.index(color)), color, color
     values = np.asarray(color)

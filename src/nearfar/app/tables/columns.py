@@ -16,7 +16,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from nearfar.app.tables.written_numbers import Writing, numbers_of, writing_of
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.datasets.vector_columns import (
     describe_vectors,
     find_vector_columns,
@@ -24,8 +24,8 @@ from nearfar.datasets.vector_columns import (
     make_vector_names,
     parse_vectors,
 )
-from nearfar.extras import require
-from nearfar.words import count, did_you_mean, listed
+from nearfar.extras import import_optional
+from nearfar.words import format_count, join_names, suggest_name
 
 MAX_LEVELS = 100
 # With fewer rows, whole numbers are often all different by chance.
@@ -108,13 +108,13 @@ class Columns:
                 )
             _refuse_infinite(rows, self.feature_names)
             return rows
-        pd = require("pandas", "app")
+        pd = import_optional("pandas", "app")
         frame = _named(X)
         lacking = [name for name in self.names if name not in frame.columns]
         if lacking:
             raise ValueError(
-                f"X lacks {listed(lacking)}.{did_you_mean(lacking[0], frame.columns)} "
-                f"It has {listed(frame.columns)}."
+                f"X lacks {join_names(lacking)}.{suggest_name(lacking[0], frame.columns)} "
+                f"It has {join_names(frame.columns)}."
             )
         single = all(frame[name].dtype == np.float32 for name in self.numeric)
         floats = np.empty(
@@ -146,7 +146,7 @@ class Columns:
             return X
         frame, name = _named(X), str(self.vector)
         if name not in frame.columns:
-            raise ValueError(f"X lacks '{name}', the vectors. It has {listed(frame.columns)}.")
+            raise ValueError(f"X lacks '{name}', the vectors. It has {join_names(frame.columns)}.")
         return parse_vectors(frame[name], name, "X")
 
     def knowing(self, rows: Any) -> Columns:
@@ -298,7 +298,7 @@ def _any_missing(rows: NDArray[Any], used: tuple[int, ...]) -> bool:
 
 def _blocks(rows: NDArray[Any]) -> Iterable[slice]:
     """Blocks of rows: of a mapped file no more is in memory."""
-    return row_blocks(len(rows), 8 * rows.shape[1])
+    return split_rows(len(rows), 8 * rows.shape[1])
 
 
 def _is_finite(block: NDArray[Any]) -> bool:
@@ -314,7 +314,8 @@ def _vector_of(frame: Any, drop: list[Any]) -> str | None:
     found = [name for name in found if has_common_length(frame[name])]
     if len(found) > 1:
         raise ValueError(
-            f"X has several columns of vectors, {listed(found)}; leave out all but one with drop."
+            f"X has several columns of vectors, {join_names(found)}; leave out all but one with "
+            "drop."
         )
     return found[0] if found else None
 
@@ -351,7 +352,7 @@ def _by_position(column: Any, names: list[str]) -> Any:
 
 
 def _choose_of_frame(frame: Any, keep: list[Any], drop: list[Any], show_cells: bool) -> Columns:
-    pd = require("pandas", "app")
+    pd = import_optional("pandas", "app")
     kept, unwanted = {str(name) for name in keep}, {str(name) for name in drop}
     _check_known(list(frame.columns), {"keep": keep, "drop": drop})
     if len(frame) == 0:
@@ -434,7 +435,7 @@ def _judge(
             return _judge_numbers(name, numbers)
         if odd.sum() <= 0.2 * len(present) and column.nunique() > MIN_ROWS_FOR_ID:
             row = int(np.argmax(odd))
-            reason = f"numbers but for {count(int(odd.sum()), 'cell')}"
+            reason = f"numbers but for {format_count(int(odd.sum()), 'cell')}"
             shown = f"such as {str(column.iloc[row])[:30]!r} (row {row})"
             return "categorical", f"{reason} {shown if show_cells else f'(first: row {row})'}"
     levels = pd.Series(_levels(present), dtype=object).astype(str)
@@ -547,7 +548,7 @@ def _named(X: Any) -> Any:
     names = [str(name) for name in X.columns]
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
-        raise ValueError(f"X has several columns named {listed(repeated)}; rename them.")
+        raise ValueError(f"X has several columns named {join_names(repeated)}; rename them.")
     return X if names == list(X.columns) else X.set_axis(names, axis=1)
 
 
@@ -588,12 +589,12 @@ def _check_known(names: list[str], asked: dict[str, list[Any]]) -> None:
         for name in columns:
             if str(name) not in names:
                 raise ValueError(
-                    f"{argument}: there is no column '{name}'.{did_you_mean(name, names)} "
-                    f"The columns are {listed(names)}."
+                    f"{argument}: there is no column '{name}'.{suggest_name(name, names)} "
+                    f"The columns are {join_names(names)}."
                 )
     both = {str(name) for name in asked["keep"]} & {str(name) for name in asked["drop"]}
     if both:
-        raise ValueError(f"{listed(sorted(both))} cannot be kept and dropped at once.")
+        raise ValueError(f"{join_names(sorted(both))} cannot be kept and dropped at once.")
 
 
 def _nothing_left(dropped: tuple[tuple[str, str], ...]) -> str:

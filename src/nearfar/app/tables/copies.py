@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 
 from nearfar.app.tables.columns import MIN_ROWS_FOR_ID
 from nearfar.app.tables.traps import Folds, Trap, frame_codes
-from nearfar.blocks import row_blocks
+from nearfar.blocks import split_rows
 from nearfar.search.exact_search import kneighbors
 
 # Near copies: the share of the usual distance to the nearest row, rows looked at, rows among which
@@ -121,7 +121,7 @@ def same_rows(X: Any) -> NDArray[np.intp]:
     _, first, same = np.unique(keys, return_index=True, return_inverse=True)
     # Different rows of one key are next to impossible, and yet would be called copies.
     again = np.setdiff1d(np.arange(len(rows)), first)
-    for block in row_blocks(len(again), 4 * size):
+    for block in split_rows(len(again), 4 * size):
         own, its = (_comparable(rows[at]) for at in (again[block], first[same[again[block]]]))
         if own.tobytes() != its.tobytes():
             texts = np.array([_comparable(row[None]).tobytes() for row in rows], dtype=object)
@@ -185,7 +185,7 @@ class _Scale:
         wide = np.random.default_rng(seed).normal(size=(p, min(p, _NEAR_DIRECTIONS)))
         map_ = self.weight[:, None] * np.linalg.qr(wide)[0]
         found = np.empty((len(rows), map_.shape[1]))
-        for block in row_blocks(len(rows), 16 * p):
+        for block in split_rows(len(rows), 16 * p):
             part = np.asarray(rows[block], dtype=np.float64) - self.centre
             part[np.isnan(part)] = 0.0
             found[block] = part @ map_
@@ -197,7 +197,7 @@ class _Scale:
         """Distances of pairs of rows; infinite where they do not miss the same values."""
         found = np.full(len(one), np.inf)
         fixed = self.weight == 0
-        for block in row_blocks(len(one), 64 * rows.shape[1]):
+        for block in split_rows(len(one), 64 * rows.shape[1]):
             a, b = (np.asarray(rows[side[block]], np.float64) for side in (one, other))
             gaps = np.isnan(a)
             unlike = (gaps != np.isnan(b)) | ((a != b) & ~gaps & fixed)

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from nearfar.app.tables.columns import Columns
 from nearfar.datasets.table import Table, drop_single_channel
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.summaries.sets import Sets
 
 #: Group of test rows whose file names none.
@@ -166,7 +166,7 @@ def all_rows(table: Table, test: Table | None, columns: Columns) -> Any:
                 f"The test data have {test.X.shape[1]} features, the training data {expected}."
             )
         return np.concatenate([columns.select(part.X) for part in (table, test)])
-    pandas = require("pandas", "app")
+    pandas = import_optional("pandas", "app")
     try:
         columns.select(test.X)
     except ValueError as error:

@@ -15,9 +15,9 @@ from nearfar.app.tables.columns import MIN_ROWS_FOR_ID, Columns, is_date
 from nearfar.app.tables.traps import Trap, coded_columns, scaled_column
 from nearfar.app.tables.written_numbers import numbers_of, writing_of
 from nearfar.arrays import Vector
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.labels import is_na
-from nearfar.words import amount, percent
+from nearfar.words import format_number, format_percent
 
 #: Whole numbers of so few different values may name classes.
 FEW_VALUES = 10
@@ -77,7 +77,7 @@ def check_numbers(y: Any, name: str = "target") -> tuple[Vector, list[str]]:
             many = f"{wrong.sum():,} such row{'s' * bool(wrong.sum() > 1)}"
             raise ValueError(f"The target '{name}' is {words} in row {row}; leave {many} out.")
     if values.size and values.min() == values.max():
-        only = amount(values[0], 6)
+        only = format_number(values[0], 6)
         raise ValueError(
             f"The target '{name}' is {only} in every row: there is nothing to predict."
         )
@@ -95,7 +95,7 @@ def _read(cells: NDArray[Any], name: str) -> tuple[Vector, list[str]]:
         raise ValueError(_classes(name, f"text, {str(cells[row])[:60]!r} in row {row}"))
     if writing.decimal is None:
         raise ValueError(f"The target '{name}': {writing.doubt}.")
-    column = require("pandas", "app").Series(cells, dtype=object)
+    column = import_optional("pandas", "app").Series(cells, dtype=object)
     values, odd = numbers_of(column, writing.decimal)
     if odd.any():
         row = int(np.argmax(odd))
@@ -159,7 +159,8 @@ def far_values(values: Vector, name: str) -> list[Trap]:
         return []
     one = most == 1
     text = (
-        f"{most:,} of {len(values):,} rows {'carries' if one else 'carry'} {percent(share)} of the "
+        f"{most:,} of {len(values):,} rows {'carries' if one else 'carry'} {format_percent(share)} "
+        "of the "
         f"variance of '{name}': {'it decides' if one else 'they decide'} about every error here. "
         f"Look at {'it' if one else 'them'} first."
     )

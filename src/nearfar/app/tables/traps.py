@@ -14,9 +14,9 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.tree import DecisionTreeClassifier
 
 from nearfar.app.tables.columns import MIN_ROWS_FOR_ID, Columns
-from nearfar.extras import require
+from nearfar.extras import import_optional
 from nearfar.labels import encode_labels
-from nearfar.words import listed
+from nearfar.words import join_names
 
 Folds = Iterable[tuple[NDArray[np.intp], NDArray[np.intp]]]
 
@@ -254,7 +254,7 @@ def untrained_classes(
         lost.update(codes[test][~np.isin(codes[test], codes[train])].tolist())
     if not lost:
         return []
-    named = listed([str(classes[code]) for code in sorted(lost)], limit=5)
+    named = join_names([str(classes[code]) for code in sorted(lost)], limit=5)
     one = len(lost) == 1
     start, verb, them = ("Class", "is", "it") if one else ("Classes", "are", "them")
     text = (
@@ -303,8 +303,8 @@ def id_like(X: NDArray[Any], feature_names: Sequence[str] | None = None) -> list
     names = [f"column {c}" if feature_names is None else feature_names[c] for c in suspects]
     start, verb, it = ("Column", "holds", "it") if len(names) == 1 else ("Columns", "hold", "them")
     text = (
-        f"{start} {listed(names, limit=5)} {verb} a different whole number in every row, like an "
-        f"ID. If so, leave {it} out: --drop '{names[0]}'."
+        f"{start} {join_names(names, limit=5)} {verb} a different whole number in every row, like "
+        f"an ID. If so, leave {it} out: --drop '{names[0]}'."
     )
     return [Trap("id", text)]
 
@@ -359,7 +359,7 @@ def _are_amounts(values: NDArray[np.float64], counts: NDArray[np.intp]) -> bool:
 
 def frame_codes(frame: Any) -> NDArray[np.float64]:
     """Numbers as they are, and a number for each text; NaN or -1 for missing."""
-    pd = require("pandas", "app")
+    pd = import_optional("pandas", "app")
     codes = np.empty(frame.shape)
     plain = [isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in frame.dtypes]
     codes[:, plain] = frame.loc[:, plain].to_numpy(np.float64)

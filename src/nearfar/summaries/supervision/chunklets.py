@@ -11,15 +11,15 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Indices
-from nearfar.labels import known_codes
+from nearfar.labels import encode_known_labels
 from nearfar.parameters import check_parameter, integer, none
-from nearfar.state import Sizes, need
+from nearfar.state import Sizes, check_that
 from nearfar.summaries.index_checks import (
     check_indices,
     check_integers,
-    finite_points,
-    first_repeat,
-    refuse,
+    check_points,
+    find_repeat,
+    raise_if_any,
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
 from nearfar.summaries.supervision.pairs import Pairs
@@ -58,11 +58,11 @@ class Chunklets(Supervision):
     labels: Indices
 
     def __init__(self, labels: ArrayLike) -> None:
-        numbers = _numbers(labels, "labels")
+        numbers = _check_numbers(labels, "labels")
         self._set(labels=numbers, n_samples=numbers.size)
 
     def _check_state(self, _: Sizes) -> None:
-        need(
+        check_that(
             Chunklets(self.labels).n_samples == self.n_samples,
             "n_samples does not match the labels.",
         )
@@ -96,10 +96,10 @@ class Chunklets(Supervision):
             for number, group in enumerate(groups)
         ]
         sizes = [group.size for group in members]
-        _refuse_empty(sizes, "groups")
+        _raise_if_empty(sizes, "groups")
         rows = np.concatenate([np.empty(0, np.intp), *members])
         numbers = np.repeat(np.arange(len(members)), sizes)
-        repeat = first_repeat(rows)
+        repeat = find_repeat(rows)
         if repeat is not None:
             first, second = numbers[list(repeat)]
             raise ValueError(
@@ -146,19 +146,22 @@ class Chunklets(Supervision):
         check_parameter("Chunklets.from_labels", "n_chunklets", n_chunklets, [integer(0), none])
         check_parameter("Chunklets.from_labels", "chunklet_size", chunklet_size, [integer(2)])
         rng = check_random_state(random_state)
-        all_codes, known = known_codes(y, unknown)
+        all_codes, is_known = encode_known_labels(y, unknown)
         if n_chunklets is None:
-            return cls(np.where(known, all_codes, -1))
-        codes = all_codes[known]
+            return cls(np.where(is_known, all_codes, -1))
+        codes = all_codes[is_known]
         sizes = np.bincount(codes)
-        room = sizes // chunklet_size
-        # Sort the rows by class, in random order within it. Leftover rows of a class are not used.
+        n_chunks = sizes // chunklet_size
+        # Sort the rows by class, in random order within each class. The rows of a class that do not
+        # fill a chunklet are not used.
         rows = np.lexsort((rng.random_sample(codes.size), codes))
-        place = np.arange(codes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        chunks = rows[place < np.repeat(room * chunklet_size, sizes)].reshape(-1, chunklet_size)
-        drawn = chunks[rng.permutation(len(chunks))[:n_chunklets]]
-        labels = np.full(known.size, -1, np.intp)
-        labels[np.flatnonzero(known)[drawn]] = np.arange(len(drawn))[:, np.newaxis]
+        positions = np.arange(codes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        chunks = rows[positions < np.repeat(n_chunks * chunklet_size, sizes)].reshape(
+            -1, chunklet_size
+        )
+        drawn_chunks = chunks[rng.permutation(len(chunks))[:n_chunklets]]
+        labels = np.full(is_known.size, -1, np.intp)
+        labels[np.flatnonzero(is_known)[drawn_chunks]] = np.arange(len(drawn_chunks))[:, np.newaxis]
         return cls(labels)
 
     @classmethod
@@ -211,7 +214,7 @@ class Chunklets(Supervision):
             The chunklets of the rows of X, numbered in the order given.
         """
         members = [
-            finite_points(points, f"chunklets[{number}]") for number, points in enumerate(chunklets)
+            check_points(points, f"chunklets[{number}]") for number, points in enumerate(chunklets)
         ]
         if not members:
             raise ValueError("chunklets is empty; pass at least one array of points.")
@@ -222,7 +225,7 @@ class Chunklets(Supervision):
                     f"{members[0].shape[1]}; they must match."
                 )
         sizes = [len(points) for points in members]
-        _refuse_empty(sizes, "chunklets")
+        _raise_if_empty(sizes, "chunklets")
         return np.vstack(members), cls(np.repeat(np.arange(len(members)), sizes))
 
     def to_arrays(self, X: ArrayLike) -> list[NDArray[Any]]:
@@ -238,7 +241,7 @@ class Chunklets(Supervision):
         list of ndarray of shape (n_points, n_features)
             One array per chunklet.
         """
-        points = self._points(X)
+        points = self._check_X(X)
         rows = np.argsort(self.labels, kind="stable")
         rows = rows[self.labels[rows] >= 0]
         starts = np.flatnonzero(np.diff(self.labels[rows], prepend=-1))
@@ -258,7 +261,7 @@ class Chunklets(Supervision):
             Chunklets with ``labels[indices]``. They keep their numbers, and a chunklet may be left
             with a single row.
         """
-        return type(self)(self.labels[self._kept_rows(indices)])
+        return type(self)(self.labels[self._check_row_selection(indices)])
 
 
 def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
@@ -276,13 +279,13 @@ def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
         raise ValueError(
             f"supervision should be Chunklets or an integer vector; got {supervision!r}."
         )
-    return Chunklets(_numbers(supervision, "supervision"))
+    return Chunklets(_check_numbers(supervision, "supervision"))
 
 
-def _numbers(labels: ArrayLike, name: str) -> Indices:
+def _check_numbers(labels: ArrayLike, name: str) -> Indices:
     """Return the chunklet numbers after checking that they are integers of at least -1."""
     numbers = check_integers(labels, name)
-    refuse(
+    raise_if_any(
         numbers < -1,
         numbers,
         name,
@@ -291,7 +294,7 @@ def _numbers(labels: ArrayLike, name: str) -> Indices:
     return numbers
 
 
-def _refuse_empty(sizes: list[int], name: str) -> None:
+def _raise_if_empty(sizes: list[int], name: str) -> None:
     """Raise if a chunklet has no rows."""
     if 0 in sizes:
         raise ValueError(f"{name}[{sizes.index(0)}] is empty; a chunklet needs at least one row.")

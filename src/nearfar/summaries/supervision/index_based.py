@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 from nearfar.arrays import Indices
 from nearfar.state import Sizes, State
 from nearfar.summaries.immutable import Immutable
-from nearfar.summaries.index_checks import as_array, check_indices, first_repeat
+from nearfar.summaries.index_checks import check_indices, convert_to_array, find_repeat
 
 #: Type of the seed of a random draw.
 DrawSeed = int | np.random.RandomState | None
@@ -37,9 +37,9 @@ class Supervision(Immutable):
     @classmethod
     def _of(cls, **fields: Any) -> Self:
         """Create an object from fields without checking them."""
-        made = cls.__new__(cls)
-        made._set(**fields)
-        return made
+        supervision = cls.__new__(cls)
+        supervision._set(**fields)
+        return supervision
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Arrays are writeable after pickle and deepcopy, so make them read-only again.
@@ -58,15 +58,15 @@ class Supervision(Immutable):
                 "supervision.restrict(indices)."
             )
 
-    def _points(self, X: ArrayLike) -> NDArray[Any]:
+    def _check_X(self, X: ArrayLike) -> NDArray[Any]:
         """Return X as an array after checking its number of rows."""
         points: NDArray[Any] = check_array(X, input_name="X", ensure_min_samples=0)
         self.check_n_samples(points.shape[0])
         return points
 
-    def _kept_rows(self, indices: ArrayLike) -> Indices:
+    def _check_row_selection(self, indices: ArrayLike) -> Indices:
         """Return the row indices selected by a mask or by distinct indices, in their order."""
-        mask = as_array(indices, "indices", "(m,)")
+        mask = convert_to_array(indices, "indices", "(m,)")
         if mask.dtype == bool:
             if mask.shape != (self.n_samples,):
                 raise ValueError(
@@ -75,7 +75,7 @@ class Supervision(Immutable):
                 )
             return np.flatnonzero(mask)
         rows = check_indices(indices, "indices", self.n_samples)
-        repeat = first_repeat(rows)
+        repeat = find_repeat(rows)
         if repeat is not None:
             raise ValueError(
                 f"indices rows {repeat[0]} and {repeat[1]}: index {rows[repeat[0]]} is given "

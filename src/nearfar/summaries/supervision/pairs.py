@@ -11,15 +11,15 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Indices
 from nearfar.parameters import check_parameter, integer, none, one_of
 from nearfar.state import Sizes
-from nearfar.summaries.drawing import cap_on, class_blocks, draw_between, draw_within
+from nearfar.summaries.drawing import draw_between, draw_within, limit_draws, sort_by_class
 from nearfar.summaries.index_checks import (
     check_signs,
     check_tuples,
-    distinct_points,
-    first_shared,
+    find_distinct_points,
+    find_shared_row,
+    make_rows,
+    mask_shared_rows,
     renumber,
-    rows_in_both,
-    rows_of_points,
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
 
@@ -95,21 +95,26 @@ class Pairs(Supervision):
     ) -> None:
         check_parameter("Pairs", "n_samples", n_samples, [integer(0)])
         check_parameter("Pairs", "conflicts", conflicts, _CONFLICTS)
-        alike = check_tuples(similar, 2, "similar", n_samples)
-        different = check_tuples(dissimilar, 2, "dissimilar", n_samples)
+        similar_pairs = check_tuples(similar, 2, "similar", n_samples)
+        dissimilar_pairs = check_tuples(dissimilar, 2, "dissimilar", n_samples)
         if conflicts == "raise":
-            clash = first_shared(np.sort(alike, axis=1), np.sort(different, axis=1))
+            clash = find_shared_row(
+                np.sort(similar_pairs, axis=1), np.sort(dissimilar_pairs, axis=1)
+            )
             if clash is not None:
-                i, j = alike[clash[0]]
+                i, j = similar_pairs[clash[0]]
                 raise ValueError(
                     f"similar row {clash[0]} and dissimilar row {clash[1]}: the pair ({i}, {j}) "
                     "cannot be both similar and dissimilar; "
-                    f"{_INSTEAD.format('Pairs')}"
+                    f"{_CONFLICTS_HINT.format('Pairs')}"
                 )
         if conflicts == "drop":
-            in_both = _said_both_ways(alike, different)
-            alike, different = alike[~in_both[0]], different[~in_both[1]]
-        self._set(similar=alike, dissimilar=different, n_samples=int(n_samples))
+            is_conflicting = _find_conflicts(similar_pairs, dissimilar_pairs)
+            similar_pairs, dissimilar_pairs = (
+                similar_pairs[~is_conflicting[0]],
+                dissimilar_pairs[~is_conflicting[1]],
+            )
+        self._set(similar=similar_pairs, dissimilar=dissimilar_pairs, n_samples=int(n_samples))
 
     def _check_state(self, _: Sizes) -> None:
         Pairs(**vars(self), conflicts="keep")
@@ -120,15 +125,15 @@ class Pairs(Supervision):
 
         It is 0 unless the object was created with ``conflicts="keep"``.
         """
-        alike = self.similar[_said_both_ways(self.similar, self.dissimilar)[0]]
-        return len(np.unique(np.sort(alike, axis=1), axis=0))
+        conflicts = self.similar[_find_conflicts(self.similar, self.dissimilar)[0]]
+        return len(np.unique(np.sort(conflicts, axis=1), axis=0))
 
     def without_conflicts(self) -> Self:
         """Return a copy without the pairs that are both similar and dissimilar."""
-        in_both = _said_both_ways(self.similar, self.dissimilar)
+        is_conflicting = _find_conflicts(self.similar, self.dissimilar)
         return self._of(
-            similar=self.similar[~in_both[0]],
-            dissimilar=self.dissimilar[~in_both[1]],
+            similar=self.similar[~is_conflicting[0]],
+            dissimilar=self.dissimilar[~is_conflicting[1]],
             n_samples=self.n_samples,
         )
 
@@ -175,10 +180,10 @@ class Pairs(Supervision):
         check_parameter("Pairs.from_labels", "n_similar", n_similar, [integer(0), none])
         check_parameter("Pairs.from_labels", "n_dissimilar", n_dissimilar, [integer(0), none])
         rng = check_random_state(random_state)
-        blocks = class_blocks(y, unknown)
+        blocks = sort_by_class(y, unknown)
         return cls._of(
-            similar=draw_within(blocks, cap_on(n_similar, blocks), rng),
-            dissimilar=draw_between(blocks, cap_on(n_dissimilar, blocks), rng),
+            similar=draw_within(blocks, limit_draws(n_similar, blocks), rng),
+            dissimilar=draw_between(blocks, limit_draws(n_dissimilar, blocks), rng),
             n_samples=blocks.n_samples,
         )
 
@@ -207,18 +212,19 @@ class Pairs(Supervision):
             The pairs as row indices of X.
         """
         check_parameter("Pairs.from_arrays", "conflicts", conflicts, _CONFLICTS)
-        points, codes = distinct_points(pairs, 2, "pairs")
-        X, rows = rows_of_points(points, codes)
-        alike = check_signs(sign, len(rows), "sign")
+        points, codes = find_distinct_points(pairs, 2, "pairs")
+        X, rows = make_rows(points, codes)
+        is_similar = check_signs(sign, len(rows), "sign")
         unordered = np.sort(rows, axis=1)
-        clash = first_shared(unordered[alike], unordered[~alike])
+        clash = find_shared_row(unordered[is_similar], unordered[~is_similar])
         if clash is not None and conflicts == "raise":
             raise ValueError(
-                f"pairs rows {np.flatnonzero(alike)[clash[0]]} (sign +1) and "
-                f"{np.flatnonzero(~alike)[clash[1]]} (sign -1) hold the same two points, which "
-                f"cannot be both similar and dissimilar; {_INSTEAD.format('Pairs.from_arrays')}"
+                f"pairs rows {np.flatnonzero(is_similar)[clash[0]]} (sign +1) and "
+                f"{np.flatnonzero(~is_similar)[clash[1]]} (sign -1) hold the same two points, "
+                "which cannot be both similar and dissimilar; "
+                f"{_CONFLICTS_HINT.format('Pairs.from_arrays')}"
             )
-        return X, cls(rows[alike], rows[~alike], n_samples=len(X), conflicts=conflicts)
+        return X, cls(rows[is_similar], rows[~is_similar], n_samples=len(X), conflicts=conflicts)
 
     def to_arrays(self, X: ArrayLike) -> tuple[NDArray[Any], Indices]:
         """Return the points of the pairs and their signs, similar pairs first.
@@ -235,7 +241,7 @@ class Pairs(Supervision):
         sign : ndarray of shape (n_similar + n_dissimilar,)
             +1 for a similar pair, -1 for a dissimilar one.
         """
-        points = self._points(X)[np.vstack([self.similar, self.dissimilar])]
+        points = self._check_X(X)[np.vstack([self.similar, self.dissimilar])]
         sign = np.repeat(np.array([1, -1], np.intp), [len(self.similar), len(self.dissimilar)])
         return points, sign
 
@@ -252,20 +258,20 @@ class Pairs(Supervision):
         Pairs
             The remaining pairs, with ``n_samples = len(indices)``.
         """
-        kept = self._kept_rows(indices)
+        rows = self._check_row_selection(indices)
         return self._of(
-            similar=renumber(self.similar, kept, self.n_samples),
-            dissimilar=renumber(self.dissimilar, kept, self.n_samples),
-            n_samples=kept.size,
+            similar=renumber(self.similar, rows, self.n_samples),
+            dissimilar=renumber(self.dissimilar, rows, self.n_samples),
+            n_samples=rows.size,
         )
 
 
 _CONFLICTS = [one_of("raise", "drop", "keep")]
-_INSTEAD = 'pass conflicts="drop" to {} to omit such pairs, or "keep" to keep both.'
+_CONFLICTS_HINT = 'pass conflicts="drop" to {} to omit such pairs, or "keep" to keep both.'
 
 
-def _said_both_ways(
+def _find_conflicts(
     similar: Indices, dissimilar: Indices
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return masks of the pairs of each kind that also occur in the other kind."""
-    return rows_in_both(np.sort(similar, axis=1), np.sort(dissimilar, axis=1))
+    return mask_shared_rows(np.sort(similar, axis=1), np.sort(dissimilar, axis=1))

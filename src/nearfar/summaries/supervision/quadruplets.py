@@ -11,19 +11,19 @@ from sklearn.utils import check_random_state
 from nearfar.arrays import Indices
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.summaries.drawing import (
-    cap_on,
-    cap_on_comparisons,
-    class_blocks,
     draw_quadruplets,
     draw_ranks,
+    limit_comparisons,
+    limit_draws,
+    sort_by_class,
 )
 from nearfar.summaries.index_checks import (
     check_indices,
-    distinct_points,
-    first_shared,
-    refuse,
+    find_distinct_points,
+    find_shared_row,
+    make_rows,
+    raise_if_any,
     renumber,
-    rows_of_points,
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
 from nearfar.summaries.supervision.pairs import Pairs
@@ -74,13 +74,13 @@ class Quadruplets(Supervision):
     def __init__(self, indices: ArrayLike, *, n_samples: int) -> None:
         check_parameter("Quadruplets", "n_samples", n_samples, [integer(0)])
         rows = check_indices(indices, "indices", n_samples, 4)
-        refuse(
+        raise_if_any(
             rows[:, ::2] == rows[:, 1::2],
             rows[:, ::2],
             "indices",
             "index {} is paired with itself; the two points of a pair must differ.",
         )
-        _refuse_senseless(rows, "indices")
+        _check_consistent(rows, "indices")
         self._set(indices=rows, n_samples=int(n_samples))
 
     def __repr__(self) -> str:
@@ -124,8 +124,8 @@ class Quadruplets(Supervision):
             "Quadruplets.from_labels", "n_quadruplets", n_quadruplets, [integer(0), none]
         )
         rng = check_random_state(random_state)
-        blocks = class_blocks(y, unknown)
-        quadruplets = draw_quadruplets(blocks, cap_on(n_quadruplets, blocks), rng)
+        blocks = sort_by_class(y, unknown)
+        quadruplets = draw_quadruplets(blocks, limit_draws(n_quadruplets, blocks), rng)
         return cls._of(indices=quadruplets, n_samples=blocks.n_samples)
 
     @classmethod
@@ -160,9 +160,9 @@ class Quadruplets(Supervision):
             "Quadruplets.from_pairs", "n_quadruplets", n_quadruplets, [integer(0), none]
         )
         rng = check_random_state(random_state)
-        clear = pairs.without_conflicts()
-        near, far = clear.similar, clear.dissimilar
-        cap = cap_on_comparisons(n_quadruplets, min(len(near), len(far)))
+        consistent = pairs.without_conflicts()
+        near, far = consistent.similar, consistent.dissimilar
+        cap = limit_comparisons(n_quadruplets, min(len(near), len(far)))
         first, second = np.divmod(draw_ranks(len(near) * len(far), cap, rng), max(len(far), 1))
         rows = np.hstack([near[first], far[second]])
         return cls._of(indices=rows, n_samples=pairs.n_samples)
@@ -187,14 +187,14 @@ class Quadruplets(Supervision):
         supervision : Quadruplets
             The quadruplets as row indices of X.
         """
-        points, codes = distinct_points(quadruplets, 4, "quadruplets")
-        # A point in both pairs is one row, unless the two pairs would be equal.
+        points, codes = find_distinct_points(quadruplets, 4, "quadruplets")
+        # A point that occurs in both pairs becomes one row, unless the two pairs would be equal.
         copies = np.zeros_like(codes)
         copies[:, 1::2] = codes[:, ::2] == codes[:, 1::2]
-        pairs = _unordered(codes)
+        pairs = _sort_pairs(codes)
         copies[:, 2:] += 2 * (pairs[:, :2] == pairs[:, 2:]).all(axis=1, keepdims=True)
-        X, rows = rows_of_points(points, codes, copies)
-        _refuse_senseless(rows, "quadruplets")
+        X, rows = make_rows(points, codes, copies)
+        _check_consistent(rows, "quadruplets")
         return X, cls._of(indices=rows, n_samples=len(X))
 
     def to_arrays(self, X: ArrayLike) -> NDArray[Any]:
@@ -210,7 +210,7 @@ class Quadruplets(Supervision):
         ndarray of shape (n_quadruplets, 4, n_features)
             The points a, b, c and d of each quadruplet.
         """
-        return self._points(X)[self.indices]
+        return self._check_X(X)[self.indices]
 
     def restrict(self, indices: ArrayLike) -> Self:
         """Return the quadruplets whose four rows are all in ``indices``, with renumbered rows.
@@ -225,28 +225,28 @@ class Quadruplets(Supervision):
         Quadruplets
             The remaining quadruplets, with ``n_samples = len(indices)``.
         """
-        kept = self._kept_rows(indices)
-        rows = renumber(self.indices, kept, self.n_samples)
-        return self._of(indices=rows, n_samples=kept.size)
+        kept_rows = self._check_row_selection(indices)
+        rows = renumber(self.indices, kept_rows, self.n_samples)
+        return self._of(indices=rows, n_samples=kept_rows.size)
 
 
-def _unordered(rows: Indices) -> Indices:
+def _sort_pairs(rows: Indices) -> Indices:
     """Return the quadruplets with the two rows of each pair sorted."""
     return np.hstack([np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)])
 
 
-def _refuse_senseless(rows: Indices, name: str) -> None:
+def _check_consistent(rows: Indices, name: str) -> None:
     """Raise if a pair is compared with itself, or if two quadruplets contradict each other."""
-    pairs = _unordered(rows)
-    same = (pairs[:, :2] == pairs[:, 2:]).all(axis=1)
-    if same.any():
-        row = int(np.argmax(same))
+    pairs = _sort_pairs(rows)
+    is_self = (pairs[:, :2] == pairs[:, 2:]).all(axis=1)
+    if is_self.any():
+        row = int(np.argmax(is_self))
         i, j = pairs[row, :2]
         raise ValueError(
             f"{name} row {row}: the pair ({i}, {j}) is compared with itself; a quadruplet (a, b, "
             "c, d) means that a is closer to b than c is to d, so the two pairs must differ."
         )
-    clash = first_shared(pairs, pairs[:, [2, 3, 0, 1]])
+    clash = find_shared_row(pairs, pairs[:, [2, 3, 0, 1]])
     if clash is not None:
         raise ValueError(
             f"{name} rows {clash[0]} and {clash[1]} contradict each other: they compare the same "

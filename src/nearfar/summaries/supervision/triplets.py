@@ -14,22 +14,22 @@ from nearfar.notices import warn
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.search.exact_search import kneighbors
 from nearfar.summaries.drawing import (
-    cap_on,
-    cap_on_comparisons,
-    class_blocks,
-    draw_joined,
+    draw_joined_triplets,
     draw_triplets,
+    limit_comparisons,
+    limit_draws,
+    sort_by_class,
 )
 from nearfar.summaries.index_checks import (
     check_tuples,
-    distinct_points,
-    first_shared,
+    find_distinct_points,
+    find_shared_row,
+    make_rows,
     renumber,
-    rows_of_points,
 )
 from nearfar.summaries.supervision.index_based import DrawSeed, Supervision
 from nearfar.summaries.supervision.pairs import Pairs
-from nearfar.words import listed
+from nearfar.words import join_names
 
 
 class Triplets(Supervision):
@@ -76,7 +76,7 @@ class Triplets(Supervision):
     def __init__(self, indices: ArrayLike, *, n_samples: int) -> None:
         check_parameter("Triplets", "n_samples", n_samples, [integer(0)])
         rows = check_tuples(indices, 3, "indices", n_samples)
-        _refuse_opposites(rows, "indices")
+        _raise_if_opposite(rows, "indices")
         self._set(indices=rows, n_samples=int(n_samples))
 
     def __repr__(self) -> str:
@@ -117,8 +117,8 @@ class Triplets(Supervision):
         """
         check_parameter("Triplets.from_labels", "n_triplets", n_triplets, [integer(0), none])
         rng = check_random_state(random_state)
-        blocks = class_blocks(y, unknown)
-        triplets = draw_triplets(blocks, cap_on(n_triplets, blocks), rng)
+        blocks = sort_by_class(y, unknown)
+        triplets = draw_triplets(blocks, limit_draws(n_triplets, blocks), rng)
         return cls._of(indices=triplets, n_samples=blocks.n_samples)
 
     @classmethod
@@ -162,9 +162,9 @@ class Triplets(Supervision):
             raise ValueError(
                 f"X has {len(points)} rows but y has {len(codes)} labels; they must match."
             )
-        _warn_of_small_classes(classes, np.bincount(codes), n_near, n_far)
+        _warn_small_classes(classes, np.bincount(codes), n_near, n_far)
         triplets = [
-            _triplets_of_class(points, codes == c, n_near, n_far) for c in range(len(classes))
+            _find_class_triplets(points, codes == c, n_near, n_far) for c in range(len(classes))
         ]
         rows = np.concatenate([np.empty((0, 3), np.intp), *triplets])
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
@@ -203,9 +203,13 @@ class Triplets(Supervision):
         """
         check_parameter("Triplets.from_pairs", "n_triplets", n_triplets, [integer(0), none])
         rng = check_random_state(random_state)
-        clear = pairs.without_conflicts()
-        cap = cap_on_comparisons(n_triplets, min(len(clear.similar), len(clear.dissimilar)))
-        rows = draw_joined(clear.similar, clear.dissimilar, pairs.n_samples, cap, rng)
+        consistent = pairs.without_conflicts()
+        cap = limit_comparisons(
+            n_triplets, min(len(consistent.similar), len(consistent.dissimilar))
+        )
+        rows = draw_joined_triplets(
+            consistent.similar, consistent.dissimilar, pairs.n_samples, cap, rng
+        )
         return cls._of(indices=rows, n_samples=pairs.n_samples)
 
     @classmethod
@@ -226,9 +230,9 @@ class Triplets(Supervision):
         supervision : Triplets
             The triplets as row indices of X.
         """
-        points, codes = distinct_points(triplets, 3, "triplets")
-        X, rows = rows_of_points(points, codes)
-        _refuse_opposites(rows, "triplets")
+        points, codes = find_distinct_points(triplets, 3, "triplets")
+        X, rows = make_rows(points, codes)
+        _raise_if_opposite(rows, "triplets")
         return X, cls._of(indices=rows, n_samples=len(X))
 
     def to_arrays(self, X: ArrayLike) -> NDArray[Any]:
@@ -244,7 +248,7 @@ class Triplets(Supervision):
         ndarray of shape (n_triplets, 3, n_features)
             The points anchor, near and far of each triplet.
         """
-        return self._points(X)[self.indices]
+        return self._check_X(X)[self.indices]
 
     def restrict(self, indices: ArrayLike) -> Self:
         """Return the triplets whose three rows are all in ``indices``, with renumbered rows.
@@ -259,14 +263,14 @@ class Triplets(Supervision):
         Triplets
             The remaining triplets, with ``n_samples = len(indices)``.
         """
-        kept = self._kept_rows(indices)
-        rows = renumber(self.indices, kept, self.n_samples)
-        return self._of(indices=rows, n_samples=kept.size)
+        kept_rows = self._check_row_selection(indices)
+        rows = renumber(self.indices, kept_rows, self.n_samples)
+        return self._of(indices=rows, n_samples=kept_rows.size)
 
 
-def _refuse_opposites(rows: Indices, name: str) -> None:
+def _raise_if_opposite(rows: Indices, name: str) -> None:
     """Raise if two triplets contradict each other."""
-    clash = first_shared(rows, rows[:, [0, 2, 1]])
+    clash = find_shared_row(rows, rows[:, [0, 2, 1]])
     if clash is not None:
         raise ValueError(
             f"{name} rows {clash[0]} and {clash[1]} contradict each other: they have the same "
@@ -274,37 +278,39 @@ def _refuse_opposites(rows: Indices, name: str) -> None:
         )
 
 
-def _triplets_of_class(
+def _find_class_triplets(
     points: NDArray[Any], member: NDArray[np.bool_], n_near: int, n_far: int
 ) -> Indices:
     """Return the neighbor triplets whose anchors are the rows of one class."""
-    own, others = np.flatnonzero(member), np.flatnonzero(~member)
-    n_near, n_far = min(n_near, len(own) - 1), min(n_far, len(others))
+    class_rows, other_rows = np.flatnonzero(member), np.flatnonzero(~member)
+    n_near, n_far = min(n_near, len(class_rows) - 1), min(n_far, len(other_rows))
     if n_near == 0 or n_far == 0:
         return np.empty((0, 3), np.intp)
-    near = own[kneighbors(points[own], n_neighbors=n_near)[1]]
-    far = others[kneighbors(points[others], points[own], n_neighbors=n_far)[1]]
-    each = np.broadcast_arrays(own[:, None, None], near[:, :, None], far[:, None, :])
-    return np.stack(each, axis=-1).reshape(-1, 3)
+    near = class_rows[kneighbors(points[class_rows], n_neighbors=n_near)[1]]
+    far = other_rows[kneighbors(points[other_rows], points[class_rows], n_neighbors=n_far)[1]]
+    columns = np.broadcast_arrays(class_rows[:, None, None], near[:, :, None], far[:, None, :])
+    return np.stack(columns, axis=-1).reshape(-1, 3)
 
 
-def _warn_of_small_classes(
+def _warn_small_classes(
     classes: NDArray[Any], counts: NDArray[np.intp], n_near: int, n_far: int
 ) -> None:
     """Warn once about all classes that have fewer neighbors than requested."""
-    few = counts - 1 < n_near
-    if few.any():
+    is_small = counts - 1 < n_near
+    if is_small.any():
         warn(
-            f"n_near={n_near}, but rows of {_named(classes[few])} have fewer other rows in their "
-            "class. All of them are used, and a class with a single row gets no triplets."
+            f"n_near={n_near}, but rows of {_join_classes(classes[is_small])} have fewer other "
+            "rows in their class. All of them are used, and a class with a single row gets no "
+            "triplets."
         )
-    rare = counts.sum() - counts < n_far
-    if rare.any():
+    has_few_others = counts.sum() - counts < n_far
+    if has_few_others.any():
         warn(
-            f"n_far={n_far}, but only {int((counts.sum() - counts[rare]).min())} rows are in other "
-            f"classes than {_named(classes[rare])}. All of them are used."
+            f"n_far={n_far}, but only {int((counts.sum() - counts[has_few_others]).min())} rows "
+            f"are in other classes than {_join_classes(classes[has_few_others])}. All of them are "
+            "used."
         )
 
 
-def _named(classes: NDArray[Any]) -> str:
-    return listed(classes.tolist(), limit=5, quoted=False)
+def _join_classes(classes: NDArray[Any]) -> str:
+    return join_names(classes.tolist(), limit=5, quoted=False)

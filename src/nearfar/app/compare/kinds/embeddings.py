@@ -32,8 +32,8 @@ from nearfar.app.tables.columns import Columns, as_floats, choose_columns
 from nearfar.app.tables.reading import left_to_drop
 from nearfar.app.tables.traps import Trap
 from nearfar.arrays import Matrix
-from nearfar.summaries.neighbor_graph import distinct_rows
-from nearfar.words import count, percent
+from nearfar.summaries.neighbor_graph import find_distinct_rows
+from nearfar.words import format_count, format_percent
 
 
 class EmbeddingKind(Kind):
@@ -126,7 +126,7 @@ class EmbeddingKind(Kind):
         p = self.inputs.shape[1]
         if p < asked.n_components:
             raise ValueError(
-                f"The data have {count(p, 'column')} to use: there is nothing to embed in "
+                f"The data have {format_count(p, 'column')} to use: there is nothing to embed in "
                 f"{asked.n_components} dimensions. Ask for fewer (n_components, --components)."
             )
         return compared
@@ -142,8 +142,8 @@ class EmbeddingKind(Kind):
         found = []
         if copies > 0.01 * n:
             text = (
-                f"{count(copies, 'row')} of {n:,} are copies of others: which of equally near rows "
-                "is a neighbor is then arbitrary, and every share is too low."
+                f"{format_count(copies, 'row')} of {n:,} are copies of others: which of equally "
+                "near rows is a neighbor is then arbitrary, and every share is too low."
             )
             found.append(Trap("duplicates", text))
         if columns.missing:
@@ -154,7 +154,7 @@ class EmbeddingKind(Kind):
             found.append(Trap("missing values", text))
         if p <= wanted:
             text = (
-                f"The data have {count(p, 'column')} and the embeddings {wanted}: PCA loses "
+                f"The data have {format_count(p, 'column')} and the embeddings {wanted}: PCA loses "
                 "nothing, and there is nothing to choose."
             )
             found.append(Trap("dimensions", text))
@@ -164,7 +164,8 @@ class EmbeddingKind(Kind):
             which = int(spreads.argmax())
             name = columns.names[origins[which]] if origins else f"number {which}"
             text = (
-                f"Column '{name}' alone makes {percent(float(spreads.max() / spreads.sum()))} of "
+                f"Column '{name}' alone makes "
+                f"{format_percent(float(spreads.max() / spreads.sum()))} of "
                 "the variance, and so nearly all of each distance. Is that its due? Scale "
                 "'standard' weighs all columns alike."
             )
@@ -218,8 +219,8 @@ class EmbeddingKind(Kind):
         return (
             f"Neighbors kept: of the {counted} training rows nearest to a held-out row in the "
             f"data, the share that is among its {counted} nearest in the embedding, where "
-            f"transform places it; by chance {percent(counted / self.n_train)}. This number ranks. "
-            "Far distances and shape are not judged by it."
+            f"transform places it; by chance {format_percent(counted / self.n_train)}. This number "
+            "ranks. Far distances and shape are not judged by it."
         )
 
     def identity(self) -> Any:
@@ -263,12 +264,12 @@ def _checked_inputs(rows: Any, columns: Columns) -> tuple[Matrix, int]:
     n = len(rows)
     if n < LEAST_ROWS:
         raise ValueError(
-            f"There are {count(n, 'row')}; embeddings are compared on {LEAST_ROWS} or more."
+            f"There are {format_count(n, 'row')}; embeddings are compared on {LEAST_ROWS} or more."
         )
     prepare = columns.preprocessor()
     made = rows if isinstance(prepare, str) else prepare.fit_transform(rows)
     inputs = as_floats(np.asarray(made))
-    distinct = len(distinct_rows(inputs)[0])
+    distinct = len(find_distinct_rows(inputs)[0])
     if distinct == 1:
         raise ValueError("All rows are equal: none has neighbors that an embedding could keep.")
     if distinct < LEAST_ROWS:

@@ -43,7 +43,7 @@ from nearfar.app.tables.traps import Trap
 from nearfar.arrays import Indices
 from nearfar.neighbors.pair_classifier import find_best_threshold
 from nearfar.summaries.supervision import Pairs
-from nearfar.words import count, percent
+from nearfar.words import format_count, format_percent
 
 
 class PairKind(RowKind):
@@ -233,7 +233,7 @@ class PairKind(RowKind):
         beside = []
         if free:
             takes = "takes" if free == 1 else "take"
-            beside = [f"{count(free, 'row')} in no pair {takes} part in training, unjudged."]
+            beside = [f"{format_count(free, 'row')} in no pair {takes} part in training, unjudged."]
         return [self.problem.measure.note, *scheme.notes, *beside, *self.said]
 
     def identity(self) -> Any:
@@ -325,15 +325,15 @@ def _copies(problem: PairProblem) -> list[Trap]:
         i, j = problem.ends[np.flatnonzero(different)[0]]
         many = int(different.sum())
         text = (
-            f"{count(many, 'pair')} said to be different {'has' if many == 1 else 'have'} two "
-            f"equal rows, such as rows {i} and {j}: no distance can tell them apart."
+            f"{format_count(many, 'pair')} said to be different {'has' if many == 1 else 'have'} "
+            f"two equal rows, such as rows {i} and {j}: no distance can tell them apart."
         )
         found.append(Trap("equal rows", text))
     share = float(alike.sum() / max(1, (problem.codes == 1).sum()))
     if share > 0.1:
         text = (
-            f"{percent(share)} of the alike pairs have two equal rows: every distance finds these, "
-            "and every number is too good."
+            f"{format_percent(share)} of the alike pairs have two equal rows: every distance finds "
+            "these, and every number is too good."
         )
         found.append(Trap("duplicates", text))
     return found
@@ -347,12 +347,14 @@ def _again(problem: PairProblem) -> list[Trap]:
     both = len(np.unique(every, axis=0)) - len(np.unique(ordered, axis=0))
     found = []
     if n:
-        text = f"{count(n, 'pair')} repeat others, in one order or the other: they count again."
+        text = (
+            f"{format_count(n, 'pair')} repeat others, in one order or the other: they count again."
+        )
         found.append(Trap("repeated pairs", text))
     if both:
         text = (
-            f"{count(both, 'pair')} {'is' if both == 1 else 'are'} said to be alike and to be "
-            "different: both stay, as asked, and no distance can have both right."
+            f"{format_count(both, 'pair')} {'is' if both == 1 else 'are'} said to be alike and to "
+            "be different: both stay, as asked, and no distance can have both right."
         )
         found.append(Trap("contradictions", text))
     return found

@@ -44,7 +44,7 @@ from nearfar.app.tables.reading import left_to_drop
 from nearfar.app.tables.traps import Trap
 from nearfar.base.tags import SupervisionKind
 from nearfar.evaluation.measures import choose_measure
-from nearfar.words import bare, listed
+from nearfar.words import join_names, normalize_name
 
 #: The fewest rows to which a plan may cut them, and that times the classes.
 LEAST_ROWS, ROWS_A_CLASS = 1000, 25
@@ -195,18 +195,18 @@ class RowKind(Kind):
 
     def named(self, name: str) -> Method:
         """Return a standard distance, the best of them, or a learner, as in a comparison."""
-        plain = {bare(one.name): one for one in self.plain()}
+        plain = {normalize_name(one.name): one for one in self.plain()}
         every = tuple(setting for one in plain.values() for setting in one.settings)
         plain["reference"] = Method("reference", "best standard distance", "reference", every)
         if not name.strip() or "," in name:
             raise ValueError(f"--method {name!r}: name one method; nearfar methods lists them.")
         # The British spelling was the name in earlier versions.
-        key = bare(name).replace("standardised", "standardized")
+        key = normalize_name(name).replace("standardised", "standardized")
         if key in plain:
             return plain[key]
         found = self.learned(name)
         if len(found) > 1:
-            names = listed((one.name for one in found), 5, quoted=False)
+            names = join_names((one.name for one in found), 5, quoted=False)
             raise ValueError(f"--method {name}: that is a family; name one of it: {names}.")
         return found[0]
 

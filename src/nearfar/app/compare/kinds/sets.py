@@ -31,7 +31,7 @@ from nearfar.distributions.objects import compute_fingerprints
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.distributions.set_k_neighbors_classifier import SetKNeighborsClassifier
 from nearfar.summaries.sets import Sets
-from nearfar.words import count
+from nearfar.words import format_count
 
 #: Sets on which each method is timed, at most: their pairs are many.
 PILOT_SETS = 150
@@ -246,7 +246,7 @@ def small_sets(sets: Sets) -> list[Trap]:
         found.append(
             Trap(
                 "small sets",
-                f"{count(few, 'set')} of {len(sizes):,} "
+                f"{format_count(few, 'set')} of {len(sizes):,} "
                 f"{'has' if few == 1 else 'have'} a single vector: of these only the place counts, "
                 "no covariance.",
             )
@@ -256,7 +256,7 @@ def small_sets(sets: Sets) -> list[Trap]:
         found.append(
             Trap(
                 "small sets",
-                f"{count(thin, 'set')} of {len(sizes):,} have no more vectors than the {p} "
+                f"{format_count(thin, 'set')} of {len(sizes):,} have no more vectors than the {p} "
                 "features: their covariances are singular but for the ridge, which then decides. "
                 "Fewer features, or longer sets, would say more.",
             )

@@ -22,7 +22,7 @@ from nearfar.app.tables import copies, numeric_target, traps
 from nearfar.app.tables.inputs import all_groups, all_labels
 from nearfar.app.tables.traps import Trap
 from nearfar.evaluation.measures import RelativeRMSE
-from nearfar.words import amount
+from nearfar.words import format_number
 
 #: Rows predicted worst whose contents are kept for the page.
 SHOWN_WORST = 24
@@ -84,8 +84,8 @@ class ValueKind(RowKind):
             what = "the test rows"
             if tested.min() == tested.max():
                 raise ValueError(
-                    f"The target '{name}' is {amount(tested[0], 6)} in every row of the test set: "
-                    "how far off a prediction is cannot be measured by how it varies."
+                    f"The target '{name}' is {format_number(tested[0], 6)} in every row of the "
+                    "test set: how far off a prediction is cannot be measured by how it varies."
                 )
         X, prepare = self._inputs()
         self.problem = ValueProblem(
@@ -142,8 +142,8 @@ class ValueKind(RowKind):
         known = describe(self.table, self.test, self.columns, [], np.zeros(len(values), np.intp))
         known["messages"] += self.said
         name = self.table.target or "y"
-        mean, spread = amount(values.mean()), amount(self._spread())
-        between = f"{amount(values.min(), 6)} to {amount(values.max(), 6)}"
+        mean, spread = format_number(values.mean()), format_number(self._spread())
+        between = f"{format_number(values.min(), 6)} to {format_number(values.max(), 6)}"
         shown = self.question.show_rows
         facts = [["Mean of the target", mean], ["Standard deviation", spread]]
         facts += [["Range of the target", between]] if shown else []

@@ -30,8 +30,8 @@ from nearfar.app.tables.reading import left_to_drop
 from nearfar.base import Learner
 from nearfar.datasets.builtin import find_sklearn_loader
 from nearfar.datasets.table import Table
-from nearfar.summaries.neighbor_graph import NeighborGraph, distinct_rows, linked_graph
-from nearfar.words import count, did_you_mean, listed
+from nearfar.summaries.neighbor_graph import NeighborGraph, find_distinct_rows, link_components
+from nearfar.words import format_count, join_names, suggest_name
 
 Floats = NDArray[Any]
 
@@ -85,7 +85,9 @@ class Rows(Kind):
         steps, X = _prepared(columns, columns.select(table.X), notes)
         n = len(X)
         if n < 3:
-            raise ValueError(f"{table.name} has {count(n, 'row')}; an embedding needs 3 at least.")
+            raise ValueError(
+                f"{table.name} has {format_count(n, 'row')}; an embedding needs 3 at least."
+            )
         X = _scaled(X, wishes.scale, table.image_shape is not None, steps, notes)
         return Ready(
             table.name,
@@ -93,7 +95,7 @@ class Rows(Kind):
             columns.n_features,
             shade,
             _contents(table, columns, shade, n) if wishes.show_rows else None,
-            f"{table.name}: {count(n, 'row')}, {count(X.shape[1], 'feature')}.",
+            f"{table.name}: {format_count(n, 'row')}, {format_count(X.shape[1], 'feature')}.",
             [*table.messages, *notes],
             steps,
         )
@@ -137,7 +139,7 @@ class Rows(Kind):
         name = type(learner).__name__
         if name not in facts.NESTED:
             return asked
-        most = min(len(distinct_rows(X)[0]) - 1, SPECTRUM)
+        most = min(len(find_distinct_rows(X)[0]) - 1, SPECTRUM)
         if name in ("PCA", "ClassicalMDS"):
             most = min(most, X.shape[1])
         if name == "LandmarkIsomap":
@@ -192,14 +194,14 @@ class Rows(Kind):
         if is_table and not hasattr(table.X, "iloc"):
             raise ValueError(
                 f"{name} has no column names; the model was fitted on a table with "
-                f"{listed(prepare.feature_names_in_)}."
+                f"{join_names(prepare.feature_names_in_)}."
             )
         if is_table:
             lacking = [c for c in columns_of(prepare).names if c not in set(map(str, table.X))]
             if lacking:
                 raise ValueError(
-                    f"{name} lacks {listed(lacking)}, which the model was fitted on."
-                    f"{did_you_mean(lacking[0], table.X)} It has {listed(table.X)}."
+                    f"{name} lacks {join_names(lacking)}, which the model was fitted on."
+                    f"{suggest_name(lacking[0], table.X)} It has {join_names(table.X)}."
                 )
         try:
             X = columns_of(prepare).select(table.X) if is_table else as_floats(table.X)
@@ -222,7 +224,7 @@ def _prepared(columns: Columns, rows: Any, notes: list[str]) -> tuple[list[Any],
         return [], as_floats(rows)
     if columns.missing:
         cells = np.asarray(rows.isna() if hasattr(rows, "isna") else np.isnan(rows))
-        where = count(int(cells.sum()), "missing value")
+        where = format_count(int(cells.sum()), "missing value")
         notes.append(f"{where} filled in: numbers by the median, categories as one of their own.")
     X = np.asarray(prepare.fit_transform(as_floats(rows)))
     return [("prepare", prepare)], X
@@ -274,8 +276,8 @@ def _color_of(table: Table, column: str | None) -> dict[str, Any] | None:
         return colors(column_at(table, int(column)), known[int(column)])
     every = [*(str(name) for name in sides if name is not None), *known]
     raise ValueError(
-        f"--color {column}: {table.name} has no such column.{did_you_mean(column, every)} "
-        f"Its columns are {listed(every)}."
+        f"--color {column}: {table.name} has no such column.{suggest_name(column, every)} "
+        f"Its columns are {join_names(every)}."
     )
 
 
@@ -284,7 +286,7 @@ def _color_of(table: Table, column: str | None) -> dict[str, Any] | None:
 
 def _edges(learner: Learner, X: Floats, drawn: NDArray[np.intp]) -> tuple[Any, int]:
     """Pairs of drawn rows that are neighbours, and how many neighbours each row has."""
-    kept, _ = distinct_rows(X)
+    kept, _ = find_distinct_rows(X)
     points = X[kept]
     k = getattr(learner, "n_neighbors_", None) or getattr(learner, "n_neighbors", None)
     k = min(int(k or _EDGES_EACH), len(points) - 1)
@@ -294,19 +296,19 @@ def _edges(learner: Learner, X: Floats, drawn: NDArray[np.intp]) -> tuple[Any, i
     if getattr(learner, "on_disconnected", None) == "link":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit has said so
-            graph = linked_graph(graph, points)
+            graph = link_components(graph, points)
     joined = graph.symmetrized().tocoo()
     one = joined.row < joined.col
     return np.column_stack([kept[joined.row[one]], kept[joined.col[one]]]), k
 
 
 def _duplicates(X: Floats) -> list[str]:
-    kept, _ = distinct_rows(X)
+    kept, _ = find_distinct_rows(X)
     same = len(X) - len(kept)
     if not same:
         return []
     share = "shares its place with it" if same == 1 else "share their places with them"
-    return [f"{count(same, 'row')} equal to an earlier one: {share}, and counted once."]
+    return [f"{format_count(same, 'row')} equal to an earlier one: {share}, and counted once."]
 
 
 def _contents(table: Table, columns: Columns, color: dict[str, Any] | None, n: int) -> Contents:

@@ -20,7 +20,7 @@ from nearfar.app.tables.reading import refuse_for_sets
 from nearfar.datasets.table import Table
 from nearfar.distributions.set_embedding import SetEmbedding
 from nearfar.summaries.sets import Sets
-from nearfar.words import count, listed
+from nearfar.words import format_count, join_names
 
 
 class SetsOfVectors(Kind):
@@ -44,7 +44,7 @@ class SetsOfVectors(Kind):
         sets, notes = table.X, list(table.messages)
         n, sizes = len(sets), sets.sizes
         if n < 3:
-            raise ValueError(f"{table.name} has {count(n, 'set')}; an embedding needs 3.")
+            raise ValueError(f"{table.name} has {format_count(n, 'set')}; an embedding needs 3.")
         _set_scale(learner, sets, wishes.scale, notes)
         return Ready(
             table.name,
@@ -52,8 +52,8 @@ class SetsOfVectors(Kind):
             sets.n_features,
             _color_of(table, wishes.color),
             _contents(sizes) if wishes.show_rows else None,
-            f"{table.name}: {count(n, 'set')} of {sizes.min():,} to {sizes.max():,} vectors, "
-            f"{count(sets.n_features, 'feature')}.",
+            f"{table.name}: {format_count(n, 'set')} of {sizes.min():,} to {sizes.max():,} "
+            f"vectors, {format_count(sets.n_features, 'feature')}.",
             notes,
         )
 
@@ -70,10 +70,10 @@ class SetsOfVectors(Kind):
         n = len(X)
         if len(learner.gaussians_) != n:
             raise ValueError(
-                f"X has {count(n, 'set')}; the learner was fitted to "
+                f"X has {format_count(n, 'set')}; the learner was fitted to "
                 f"{len(learner.gaussians_)}. Give those it was fitted to."
             )
-        check_colors(color, n, count(n, "set"))
+        check_colors(color, n, format_count(n, "set"))
         contents = _contents(X.sizes) if wishes.show_rows else None
         return learner, X, Ready(name, X, X.n_features, color, contents)
 
@@ -164,7 +164,7 @@ def _color_of(table: Table, column: str | None) -> dict[str, Any] | None:
     if column not in sides:
         raise ValueError(
             f"--color {column}: sets are coloured by their labels, their groups (--groups) or "
-            f"'vectors', the number of their vectors; here {listed(sides)}."
+            f"'vectors', the number of their vectors; here {join_names(sides)}."
         )
     few = FEW_NUMBERS if column == "vectors" else MOST_CLASSES
     return colors(sides[column], column, few=few)
