@@ -59,7 +59,7 @@ def quick(name):
 
 def learns_from_labels(name):
     """Whether it takes labels of any kind, or none; not numbers to predict alone."""
-    return "values" not in all_estimators()[name].learner_tags.learns_from
+    return "values" not in all_estimators()[name].learner_tags.supervision
 
 
 def told(name, labels):

@@ -33,7 +33,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.base import Learner, LearnerTags, NeighborVoter, TensorInput
+from nearfar.base import Learner, LearnerTags, NeighborsClassifier, TensorEstimator
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.base.voter import VOTE_PARAMETERS
 from nearfar.state import State, table

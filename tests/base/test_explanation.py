@@ -151,9 +151,9 @@ def test_many_features_are_counted_not_named():
 
 
 def test_one_metric_for_all_rows_is_not_held_against_itself():
-    why = make_explanation([0.7, 0.3], overall=[0.7, 0.3], one_metric=True)
+    why = make_explanation([0.7, 0.3], overall=[0.7, 0.3], is_global=True)
     assert why.sentence(0).endswith("x0 carries 70% of the metric, which is the same for all rows")
-    why = make_explanation([0.5, 0.5], overall=[0.5, 0.5], one_metric=True)
+    why = make_explanation([0.5, 0.5], overall=[0.5, 0.5], is_global=True)
     assert why.sentence(0).endswith("all 2 features count equally")
 
 

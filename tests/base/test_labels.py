@@ -22,7 +22,7 @@ def supervised():
     return [
         name
         for name, kind in all_estimators(input="vectors").items()
-        if "labels" in kind.learner_tags.learns_from
+        if "labels" in kind.learner_tags.supervision
     ]
 
 

@@ -252,7 +252,7 @@ def test_no_positive_direction_is_said():
 
 @pytest.mark.parametrize("learner", [KernelIdealizedMetric, KernelPOLA, KernelMMC, KernelLMNN])
 def test_who_lacks_labels_is_the_one_that_was_fitted(learner):
-    guide = learner.learner_tags.learns_from[1]
+    guide = learner.learner_tags.supervision[1]
     message = f"^{learner.__name__} requires y to be passed.*learns from labels or {guide}"
     with pytest.raises(ValueError, match=message):
         learner().fit(T6)

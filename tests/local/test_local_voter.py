@@ -7,11 +7,13 @@ from sklearn.datasets import load_wine
 from sklearn.model_selection import GridSearchCV
 
 from nearfar import LDA, all_estimators
-from nearfar.base.local_voter import LocalVoter, compute_deviations
+from nearfar.base.local_voter import LocalClassifier, compute_deviations
 from nearfar.summaries.local_rows import LocalMetrics, LocalRows
 
 X, y = load_wine(return_X_y=True)
-CLASSIFIERS = {name: cls for name, cls in all_estimators().items() if issubclass(cls, LocalVoter)}
+CLASSIFIERS = {
+    name: cls for name, cls in all_estimators().items() if issubclass(cls, LocalClassifier)
+}
 for_all_classifiers = pytest.mark.parametrize("name", sorted(CLASSIFIERS))
 
 

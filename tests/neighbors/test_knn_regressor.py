@@ -21,7 +21,7 @@ X, Y = X[:200], Y[:200]
 class OfValues(LinearLearner):
     """Projection onto the covariance of the target values with X."""
 
-    learner_tags = LearnerTags(reads="instances", learns_from=("values",))
+    learner_tags = LearnerTags(reads="instances", supervision=("values",))
     parameters = {}
 
     def fit(self, X, y):

@@ -30,7 +30,7 @@ from nearfar import (
     load,
     save,
 )
-from nearfar.base import GuidedLearner, LearnerTags, LinearLearner
+from nearfar.base import ConstraintLearner, LearnerTags, LinearLearner
 from nearfar.evaluation import PairKFold, pair_scores
 from nearfar.neighbors.pair_classifier import find_best_threshold
 
@@ -40,10 +40,10 @@ KNOWN = Pairs.from_labels(Y, n_similar=120, n_dissimilar=150, random_state=0)
 PAIRS, SIGN = KNOWN.to_arrays(X)
 
 
-class OfPairs(GuidedLearner):
+class OfPairs(ConstraintLearner):
     """Learner that weights features by the differences of dissimilar relative to similar pairs."""
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
+    learner_tags = LearnerTags(reads="supervision", supervision=("labels", "pairs"))
     parameters = {}
 
     def _drawn(self, y):
@@ -61,8 +61,8 @@ class OfPairs(GuidedLearner):
 class OfQuadruplets(OfPairs):
     """The same learner for quadruplets."""
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "quadruplets"))
-    guide = Quadruplets
+    learner_tags = LearnerTags(reads="supervision", supervision=("labels", "quadruplets"))
+    supervision_class = Quadruplets
 
     def _learn(self, rows, guide):
         self.guide_ = guide
@@ -167,7 +167,7 @@ def test_a_learner_of_labels_alone_raises_and_may_come_fitted():
 GUIDED = [
     name
     for name, kind in all_estimators(role="map", input="vectors").items()
-    if {"pairs", "triplets", "quadruplets", "chunklets"} & set(kind.learner_tags.learns_from)
+    if {"pairs", "triplets", "quadruplets", "chunklets"} & set(kind.learner_tags.supervision)
 ]
 
 

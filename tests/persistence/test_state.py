@@ -59,7 +59,7 @@ def fitted(name):
         rows, labels = Pairs.from_labels(
             Y, n_similar=20, n_dissimilar=20, random_state=0
         ).to_arrays(X)
-    if kind.learner_tags.learns_from == ("values",):
+    if kind.learner_tags.supervision == ("values",):
         labels = X[:, 0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -55,7 +55,7 @@ def data(name):
         return [rng.normal(k % 2, size=(6, 3)) for k in range(20)], np.array(["a", "b"] * 10)
     if tags.input == "pairs":
         return Pairs.from_labels(Y, n_similar=20, n_dissimilar=20, random_state=0).to_arrays(X)
-    labels = X[:, 0] if tags.learns_from == ("values",) else Y
+    labels = X[:, 0] if tags.supervision == ("values",) else Y
     return (X.reshape(-1, 2, 2) if tags.input == "tensors" else X), labels
 
 

@@ -15,7 +15,7 @@ from nearfar.solvers.subspaces import Interrupted
 from nearfar.state import Sizes, State, check_that, float_type, labels, list_of, optional, text
 
 
-class Accumulating(Estimator, ABC):
+class IncrementalEstimator(Estimator, ABC):
     """Learner that accumulates batches in ``statistics_`` and solves when a result is first read.
 
     Subclasses call :meth:`_keep` in ``partial_fit`` and implement :meth:`_solve_statistics`. The

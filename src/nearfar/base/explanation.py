@@ -57,7 +57,7 @@ class LocalExplanation:
         Mean relevance over all training rows, for comparison.
     ties : {"shrink", "first"}, default="shrink"
         How ties in the vote were resolved: by reducing k, or by the first class.
-    one_metric : bool, default=False
+    is_global : bool, default=False
         Whether the metric is the same at every row.
 
     Attributes
@@ -111,7 +111,7 @@ class LocalExplanation:
         feature_names: Sequence[str],
         overall: ArrayLike | None = None,
         ties: str = "shrink",
-        one_metric: bool = False,
+        is_global: bool = False,
     ) -> None:
         self.relevance = _check_numbers("relevance", relevance, (None, None))
         q, p = self.relevance.shape
@@ -131,7 +131,7 @@ class LocalExplanation:
         _check_fractions("relevance", self.relevance)
         if self.overall is not None:
             _check_fractions("overall", self.overall[None])
-        self.one_metric = one_metric
+        self.is_global = is_global
         self._ties = ties
         self._check_vote()
 
@@ -351,7 +351,7 @@ class LocalExplanation:
         winner = int(np.flatnonzero(self._classes == self.labels[row])[0])
         vote_text = describe_vote(self._codes[row], winner, len(self._classes), self._ties)
         relevance, names = self.relevance[row], self.feature_names
-        return vote_text, describe_metric(relevance, names, self.overall, self.one_metric)
+        return vote_text, describe_metric(relevance, names, self.overall, self.is_global)
 
     def plot(self, row: int, n: int = 10, *, axes: Any = None) -> Any:
         """Plot the feature relevances at a row and the contributions to its neighbors' distances.
@@ -385,7 +385,7 @@ class LocalExplanation:
         palette = [*colors.colormaps["tab10"].colors, "0.7"]
         shades = [palette[min(j, 10)] for j in range(len(names))]
         axes[0].barh(positions, summary["relevance"], color=shades, label="here")
-        if self.overall is not None and not self.one_metric:
+        if self.overall is not None and not self.is_global:
             axes[0].plot(
                 summary["overall"], positions, "|", color="black", ms=12, label="over all rows"
             )

@@ -23,7 +23,7 @@ PAIR_PARAMETERS: dict[str, list[AllowedValues]] = {
 }
 
 
-class Scaled(NamedTuple):
+class ScaledRows(NamedTuple):
     """Centered and scaled rows of X, as passed to the solvers."""
 
     points: Matrix
@@ -31,13 +31,13 @@ class Scaled(NamedTuple):
     unit: float  # Square root of the mean variance of the features.
 
 
-def scaled(rows: Floats) -> Scaled:
+def scale_rows(rows: Floats) -> ScaledRows:
     """Center rows and divide them by one number, so that offset and unit do not matter.
 
     The number is the square root of the mean variance of the features. Results are in float64.
 
     >>> import numpy as np
-    >>> scaled(np.array([[0.0, 1e9], [2e-8, 1e9]])).points.round(3).tolist()
+    >>> scale_rows(np.array([[0.0, 1e9], [2e-8, 1e9]])).points.round(3).tolist()
     [[-1.414, 0.0], [1.414, 0.0]]
     """
     mean = rows.mean(axis=0, dtype=np.float64)
@@ -54,19 +54,20 @@ def scaled(rows: Floats) -> Scaled:
     if is_constant.all():
         raise ValueError("Every feature of X is constant, so no distance can be learned.")
     unit = max_value * float(np.sqrt(np.mean((points / max_value) ** 2)))
-    return Scaled(points / unit, mean, unit)
+    return ScaledRows(points / unit, mean, unit)
 
 
-class GuidedLearner(LinearLearner):
+class ConstraintLearner(LinearLearner):
     """Linear learner with ``fit(X, y=None, *, supervision=None)``.
 
-    A subclass sets ``guide``, the class of the supervision it accepts. It implements ``_drawn``,
-    which draws this supervision from labels, and ``_learn``, which sets ``components_`` (with
-    ``_keep``) and the other fitted attributes. Its tag ``learns_from`` names both sources.
+    A subclass sets ``supervision_class``, the class of the supervision it accepts. It implements
+    ``_draw_supervision``, which draws this supervision from labels, and ``_learn``, which sets
+    ``components_`` (with ``_keep``) and the other fitted attributes. Its tag ``supervision`` names
+    both sources.
     """
 
     #: The class of the supervision.
-    guide: ClassVar[type[Supervision]] = Pairs
+    supervision_class: ClassVar[type[Supervision]] = Pairs
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
         """Learn the map from supervision or from labels.
@@ -93,11 +94,11 @@ class GuidedLearner(LinearLearner):
 
     def _get_supervision(self, rows: Floats, y: ArrayLike | None, supervision: Any) -> Any:
         """Return the supervision, drawn from the labels if it was not passed."""
-        name, accepted = type(self).__name__, self.guide.__name__
+        name, accepted = type(self).__name__, self.supervision_class.__name__
         if supervision is not None:
-            if not isinstance(supervision, self.guide):
+            if not isinstance(supervision, self.supervision_class):
                 raise ValueError(
-                    f"{name} learns from {' or '.join(self.learner_tags.learns_from)}: supervision "
+                    f"{name} learns from {' or '.join(self.learner_tags.supervision)}: supervision "
                     f"must be {accepted}; got {type(supervision).__name__}."
                 )
             supervision.check_n_samples(len(rows))
@@ -108,36 +109,36 @@ class GuidedLearner(LinearLearner):
                 f"pass {accepted} as supervision."
             )
         classes, codes = self._check_labels(y, len(rows))
-        return self._drawn(classes[codes])
+        return self._draw_supervision(classes[codes])
 
     @abstractmethod
-    def _drawn(self, y: Any) -> Any:
+    def _draw_supervision(self, y: Any) -> Any:
         """Draw the supervision from checked labels."""
 
     @abstractmethod
     def _learn(self, rows: Floats, supervision: Any) -> None:
         """Learn from the rows and the supervision, and set the fitted attributes."""
 
-    def _keep(self, L: Matrix, frame: Scaled, dtype: Any) -> None:
+    def _keep(self, L: Matrix, frame: ScaledRows, dtype: Any) -> None:
         """Convert a map of scaled points to a map of X, and store it."""
         self.mean_ = frame.mean.astype(dtype)
         self.components_ = (L / frame.unit).astype(dtype)
 
 
-class PairLearner(GuidedLearner):
+class PairLearner(ConstraintLearner):
     """Linear learner with similar and dissimilar pairs as supervision.
 
     It has the parameters `PAIR_PARAMETERS`.
     """
 
     #: Whether the learner needs both similar and dissimilar pairs.
-    needs_both: ClassVar[bool] = True
+    needs_both_kinds: ClassVar[bool] = True
 
     n_similar: int | None
     n_dissimilar: int | None
     random_state: int | np.random.RandomState | None
 
-    def _drawn(self, y: Any) -> Pairs:
+    def _draw_supervision(self, y: Any) -> Pairs:
         return Pairs.from_labels(
             y,
             n_similar=self.n_similar,
@@ -145,7 +146,7 @@ class PairLearner(GuidedLearner):
             random_state=self.random_state,
         )
 
-    def _usable(
+    def _select_usable_pairs(
         self, points: Floats, pairs: Pairs, rounding: float = 0.0
     ) -> tuple[Indices, Indices]:
         """Return the similar pairs, and the dissimilar pairs that do not have zero length."""
@@ -156,7 +157,7 @@ class PairLearner(GuidedLearner):
             ("similar", similar, "a class with at least two points"),
             ("dissimilar", dissimilar, "at least two classes"),
         ):
-            if self.needs_both and not len(pairs_of_kind):
+            if self.needs_both_kinds and not len(pairs_of_kind):
                 raise ValueError(
                     f"{name} needs similar and dissimilar pairs; supervision has no {kind} pair "
                     f"({len(similar)} similar, {len(dissimilar)} dissimilar). To draw {kind} pairs "
@@ -174,7 +175,7 @@ class PairLearner(GuidedLearner):
                     f"Every pair of supervision is dissimilar and has zero length. {name} needs "
                     "pairs of points that differ."
                 )
-            if not has_length.any() and self.needs_both:
+            if not has_length.any() and self.needs_both_kinds:
                 raise ValueError(
                     "Every dissimilar pair of supervision has zero length "
                     f"({len(dissimilar)} pairs of equal points). No metric can separate equal "

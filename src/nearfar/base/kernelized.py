@@ -79,7 +79,7 @@ class KernelizedLearner(KernelCoordinates):
         if y is None and supervision is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: it "
-                f"learns from {' or '.join(self.learner_tags.learns_from)}."
+                f"learns from {' or '.join(self.learner_tags.supervision)}."
             )
         self._learn_kernel(X, y)
         # Matrix products can round equal rows differently. Give equal rows equal coordinates.

@@ -49,13 +49,13 @@ def two_class_problems(n_classes: int, multi_class: MultiClass) -> list[TwoClass
     return [TwoClassProblem(tuple(k for k in codes if k != j), (j,)) for j in codes]
 
 
-def one_or_list(values: Sequence[Any]) -> Any:
+def unwrap_single(values: Sequence[Any]) -> Any:
     """Return a single item itself, and several items as a list."""
     return values[0] if len(values) == 1 else list(values)
 
 
-def for_each_problem(item_check: Condition) -> Condition:
-    """Return a state check for results of :func:`one_or_list`, with one item per problem."""
+def check_each_problem(item_check: Condition) -> Condition:
+    """Return a state check for results of :func:`unwrap_single`, with one item per problem."""
 
     def fits(value: Any, sizes: Sizes) -> bool:
         n = sizes.get("problems", 1)

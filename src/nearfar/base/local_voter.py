@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.explanation import LocalExplanation
-from nearfar.base.mapping import A_LEARNER, ThroughLearner
+from nearfar.base.mapping import A_LEARNER, AfterLearner
 from nearfar.base.relevance import compute_relevance, get_feature_names
 from nearfar.base.tags import LearnerTags
-from nearfar.base.voter import NeighborVoter, vote
+from nearfar.base.voter import NeighborsClassifier, vote
 from nearfar.blocks import map_in_order, resolve_n_threads, split_rows
 from nearfar.parameters import AllowedValues, boolean, integer, none, one_of
 from nearfar.state import Sizes, State, check_that, floats, table
@@ -31,7 +31,7 @@ LOCAL_PARAMETERS: dict[str, list[AllowedValues]] = {
 }
 
 
-class LocalVoter(ThroughLearner, NeighborVoter):
+class LocalClassifier(AfterLearner, NeighborsClassifier):
     """Nearest-neighbor classifier with a separate metric for each query.
 
     A subclass implements ``_metrics``, which returns the metrics of a block of queries, in units
@@ -106,7 +106,7 @@ class LocalVoter(ThroughLearner, NeighborVoter):
 
         Returns
         -------
-        LocalVoter
+        LocalClassifier
             The fitted classifier.
         """
         learner, mapped, classes, codes = self._fit_learner(X, y, supervision)

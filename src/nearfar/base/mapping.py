@@ -29,7 +29,7 @@ def _has_matching_output(learner: Any, sizes: Sizes) -> bool:
     )
 
 
-class ThroughLearner(Estimator):
+class AfterLearner(Estimator):
     """Estimator that maps X with ``estimator`` first, or uses X directly if that is None."""
 
     state = State(

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearfar.base.accumulating import Accumulating, check_known_classes
+from nearfar.base.accumulating import IncrementalEstimator, check_known_classes
 from nearfar.base.multilinear import AlternatingLearner, factor_check
 from nearfar.state import (
     Sizes,
@@ -28,7 +28,7 @@ from nearfar.summaries.mode_scatters import ModeScatters, StackScatters, Uncente
 from nearfar.summaries.mode_statistics import FULL_SIZE, ModeStatistics
 
 
-class ModeStatisticsLearner(Accumulating, AlternatingLearner):
+class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
     """Multilinear learner that needs only the scatter matrices of each mode.
 
     Subclasses implement :meth:`_learn`. ``fit`` reads an array in blocks, once per step of a mode.

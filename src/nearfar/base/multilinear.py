@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base.learner import LinearLearner
-from nearfar.base.progress import report_of
-from nearfar.base.tensor_input import TensorInput
+from nearfar.base.progress import get_reporter
+from nearfar.base.tensor_input import TensorEstimator
 from nearfar.notices import warn_not_converged
 from nearfar.solvers.mode_subspaces import ModeMatrix, ModeRank, alternate_modes
 from nearfar.solvers.tensor_algebra import kron_rows, project_stack
@@ -46,7 +46,7 @@ factor_check = Condition(
 )
 
 
-class MultilinearLearner(TensorInput, LinearLearner):
+class MultilinearLearner(TensorEstimator, LinearLearner):
     r"""Metric learner with the map :math:`X \mapsto (X - M) \times_1 U_1^T \cdots \times_M U_M^T`.
 
     The map is linear in flat rows: ``components_`` is the Kronecker product of the factors. It is
@@ -246,7 +246,7 @@ class AlternatingLearner(MultilinearLearner):
             by_magnitude=by_magnitude,
             bases=bases,
             precision=float(np.finfo(dtype).eps),
-            report=report_of(self),
+            report=get_reporter(self),
         )
         self.n_iter_, self.converged_ = result.n_iter, result.converged
         self.history_ = {

@@ -19,7 +19,7 @@ N_PRINCIPAL: list[AllowedValues] = [none, one_of("auto"), integer(1)]
 AUTO_WIDTH, AUTO_AXES = 128, 64
 
 
-class OnAxes(LinearLearner):
+class AxisLearner(LinearLearner):
     """Linear learner that can be fitted on the leading principal axes of the rows.
 
     With axes V (p, q), the learner is fitted to ``(X - mean) @ V``, as in a pipeline after PCA.

@@ -15,7 +15,7 @@ Report = Callable[[dict[str, Any]], None]
 Callback = Callable[[int, dict[str, Any]], Any]
 
 
-class Channel:
+class ProgressReporter:
     """Progress reporter that numbers the iterations of one fit over all its starts and stages.
 
     ``callback`` is called with the iteration number, from 1, and a dict of values. An exception in
@@ -37,25 +37,27 @@ class Channel:
 
 # Channels are stored here and not on the estimators, so that clones, pickles and model files do not
 # contain them.
-_CHANNELS: WeakKeyDictionary[Any, Channel] = WeakKeyDictionary()
+_REPORTERS: WeakKeyDictionary[Any, ProgressReporter] = WeakKeyDictionary()
 
 
 def open_channel(estimator: Any, verbose: int) -> None:
     """Start the progress report of a new fit, with iteration numbers from 1."""
-    _CHANNELS.pop(estimator, None)
+    _REPORTERS.pop(estimator, None)
     if verbose or estimator.callback is not None:
-        _CHANNELS[estimator] = Channel(type(estimator).__name__, int(verbose), estimator.callback)
+        _REPORTERS[estimator] = ProgressReporter(
+            type(estimator).__name__, int(verbose), estimator.callback
+        )
 
 
-def report_of(estimator: Any) -> Report | None:
+def get_reporter(estimator: Any) -> Report | None:
     """Return the function that a solver calls at each iteration, or None if progress is off."""
-    return _CHANNELS.get(estimator)
+    return _REPORTERS.get(estimator)
 
 
 @contextmanager
 def forward_progress(estimator: Any, inner: Any) -> Iterator[None]:
     """Report the iterations of an inner learner as iterations of the estimator."""
-    report = report_of(estimator)
+    report = get_reporter(estimator)
     if report is None:
         yield
         return

@@ -122,15 +122,15 @@ def count_tied(codes: Indices, n_classes: int) -> int:
 
 
 def describe_metric(
-    relevance: Vector, names: Sequence[str], overall: Vector | None, one_metric: bool
+    relevance: Vector, names: Sequence[str], overall: Vector | None, is_global: bool
 ) -> str:
     """Describe the relevant features, and compare them with the ``overall`` relevance if known."""
     p = len(names)
-    location = "" if one_metric else " here"
+    location = "" if is_global else " here"
     if p == 1:
         return f"{names[0]} is the only feature"
     if relevance.max() - relevance.min() <= RELEVANCE_TOLERANCE:
-        comparison = "" if one_metric or overall is None else _describe_overall(overall, names)
+        comparison = "" if is_global or overall is None else _describe_overall(overall, names)
         return f"all {p} features count equally{location}{comparison}"
     leading = find_leading_features(relevance)
     if len(leading) == p > MAX_NAMED:
@@ -138,7 +138,7 @@ def describe_metric(
         return f"all {p} features contribute to the metric{location}, each at most {largest}"
     percentage = format_fraction(relevance[leading].sum())
     text = f"{_describe_leading(leading, names)} {percentage} of the metric{location}"
-    if one_metric:
+    if is_global:
         return f"{text}, which is the same for all rows"
     if overall is None:
         return text

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats
-from nearfar.base.accumulating import Accumulating, check_known_classes
+from nearfar.base.accumulating import IncrementalEstimator, check_known_classes
 from nearfar.base.estimator import Estimator
 from nearfar.blocks import limit_blas_for
 from nearfar.state import Sizes, State, check_that, object_of
@@ -19,7 +19,7 @@ from nearfar.summaries.class_statistics import ClassStatistics, check_weight
 from nearfar.summaries.distributed import compute_block_statistics, is_dask, make_empty_like
 
 
-class StatisticsEstimator(Accumulating, Estimator):
+class StatisticsEstimator(IncrementalEstimator, Estimator):
     """Estimator that is solved from :class:`~nearfar.ClassStatistics` alone.
 
     Subclasses implement :meth:`_learn_from` and inherit ``fit`` and ``partial_fit``.

@@ -26,7 +26,7 @@ class LearnerTags:
         Type of one sample.
     supervised : bool
         Whether the estimator needs labels or other supervision.
-    learns_from : tuple of str
+    supervision : tuple of str
         Accepted types of supervision: "labels", "values" (numbers to predict), "pairs",
         "triplets", "quadruplets", "chunklets". ``fit`` needs one of them. Empty for unsupervised
         estimators.
@@ -36,7 +36,7 @@ class LearnerTags:
     role: Role = "map"
     input: Input = "vectors"
     supervised: bool = True
-    learns_from: tuple[SupervisionKind, ...] = ("labels",)
+    supervision: tuple[SupervisionKind, ...] = ("labels",)
 
     @property
     def maps(self) -> bool:
@@ -45,4 +45,4 @@ class LearnerTags:
 
     def __post_init__(self) -> None:
         if not self.supervised:
-            object.__setattr__(self, "learns_from", ())
+            object.__setattr__(self, "supervision", ())

@@ -29,7 +29,7 @@ N_COMPONENTS_OF_MODES = [
 ]
 
 
-class TensorInput(Estimator):
+class TensorEstimator(Estimator):
     """Estimator of tensors (n_samples, d1, ..., dk), or of flat rows with ``tensor_shape``.
 
     Flat rows are in C order: the index of the last mode changes fastest. If ``tensor_shape`` is

@@ -26,7 +26,7 @@ VOTE_PARAMETERS: dict[str, list[AllowedValues]] = {
 }
 
 
-class NearestObjects(Estimator):
+class NeighborsBase(Estimator):
     """Base class of estimators that search nearest training objects.
 
     A subclass implements ``_nearest`` and ``_n_training``, the number of stored training objects.
@@ -119,7 +119,7 @@ class NearestObjects(Estimator):
         return by_k
 
 
-class NeighborVoter(ClassifierMixin, NearestObjects):
+class NeighborsClassifier(ClassifierMixin, NeighborsBase):
     """Base class of majority votes of the nearest training objects.
 
     Subclasses implement the distances.

@@ -28,7 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
-from nearfar.base import Estimator, NeighborVoter
+from nearfar.base import Estimator, NeighborsClassifier
 from nearfar.contract.outcomes import (
     Change,
     Check,
@@ -100,7 +100,7 @@ def _iterate_type_checks(estimator: Estimator, input_type: str) -> Iterator[tupl
     ]
     if tags.role == "regressor":
         shared.append(check_regressor)
-    uses_classes = kind.label_cases is None and tags.learns_from != ("values",)
+    uses_classes = kind.label_cases is None and tags.supervision != ("values",)
     if uses_classes:
         shared.append(check_label_types)
     if input_type != "vectors":  # For vectors, scikit-learn's checks cover this.
@@ -207,7 +207,7 @@ def check_label_types(estimator: Any, kind: SampleKind) -> None:
     X, y = X[::2], y[::2]  # Half of the samples are enough and make the many fits faster.
     names = np.array(["x", "y", "z"])
     label_variants: list[Any] = [names[y], names.astype(object)[y]]
-    if "values" in estimator.learner_tags.learns_from:
+    if "values" in estimator.learner_tags.supervision:
         label_variants = [y.astype(float), y.astype(object), y.tolist()]  # Targets must be numbers.
     elif estimator.learner_tags.supervised:
         try:
@@ -292,7 +292,7 @@ def check_classifier(estimator: Any, kind: SampleKind) -> None:
         np.testing.assert_array_equal(fitted.classes_[probabilities.argmax(axis=1)], predicted)
     if hasattr(fitted, "leave_one_out_error"):
         assert 0 <= fitted.leave_one_out_error() <= 1
-    if isinstance(fitted, NeighborVoter):
+    if isinstance(fitted, NeighborsClassifier):
         distances, neighbors = fitted.kneighbors(queries)
         assert (np.diff(distances, axis=1) >= 0).all() and np.isfinite(distances).all()
         assert all(len(set(row)) == len(row) for row in neighbors.tolist())

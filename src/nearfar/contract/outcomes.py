@@ -65,7 +65,7 @@ def get_expected_outcome(
     tags = estimator.learner_tags
     row: dict[str, str] = {}
     supervision = "supervised" if tags.supervised else "unsupervised"
-    values = "values" if tags.learns_from == ("values",) else ""
+    values = "values" if tags.supervision == ("values",) else ""
     section_type = input_type or tags.input
     for section in (section_type, supervision, values, tags.role, type(estimator).__name__):
         row |= read_bad_input_table().get(section, {})

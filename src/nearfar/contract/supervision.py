@@ -59,7 +59,7 @@ def _find_supervision(estimator: Any) -> str | None:
     if estimator.learner_tags.input != "vectors":
         return None
     return next(
-        (kind for kind in _CONSTRUCTORS if kind in estimator.learner_tags.learns_from), None
+        (kind for kind in _CONSTRUCTORS if kind in estimator.learner_tags.supervision), None
     )
 
 

@@ -11,8 +11,8 @@ from nearfar.base.linear_classifier import (
     MULTI_CLASS,
     MultiClass,
     RidgeMode,
-    for_each_problem,
-    one_or_list,
+    check_each_problem,
+    unwrap_single,
 )
 from nearfar.discriminant.two_classes import Sides, TwoSidedClassifier
 from nearfar.parameters import one_of, real
@@ -94,8 +94,8 @@ class MPM(TwoSidedClassifier):
     learner_tags = LearnerTags(reads="statistics", role="classifier")
     state = State(
         {
-            "kappa_": for_each_problem(number(0)),
-            "worst_case_accuracy_": for_each_problem(number(0, 1)),
+            "kappa_": check_each_problem(number(0)),
+            "worst_case_accuracy_": check_each_problem(number(0, 1)),
         }
     )
     parameters: ClassVar = {
@@ -122,7 +122,7 @@ class MPM(TwoSidedClassifier):
         super()._learn_from(statistics)
         self.kappa_ = self.objective_
         kappas = np.atleast_1d(self.objective_)
-        self.worst_case_accuracy_ = one_or_list(
+        self.worst_case_accuracy_ = unwrap_single(
             [compute_worst_case_accuracy(kappa) for kappa in kappas]
         )
 

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, StatisticsLearner
-from nearfar.base.progress import report_of
+from nearfar.base.progress import get_reporter
 from nearfar.discriminant.checks import check_classes, choose_n_components
 from nearfar.discriminant.pareto_objectives import (
     ClassObjectives,
@@ -504,7 +504,7 @@ class PARDA(StatisticsLearner):
         )
 
     def _make_solver(self, scalarization: Scalarization) -> Callable[..., SubspaceSearch]:
-        report = report_of(self)
+        report = get_reporter(self)
         if self.solver == "lbfgs":
             return partial(
                 search_subspace, max_iter=self._max_iter, tol=np.sqrt(self.tol), report=report

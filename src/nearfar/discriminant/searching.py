@@ -12,7 +12,7 @@ from scipy import linalg
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
-from nearfar.base.progress import report_of
+from nearfar.base.progress import get_reporter
 from nearfar.notices import warn_not_converged
 from nearfar.parameters import (
     AllowedValues,
@@ -120,7 +120,7 @@ def search_components(
     select_best = partial(_select_best_candidate, run_pilot, maximize=maximize)
     starts = _generate_starts(learner, statistics, basis, n_components, family, select_best)
     solver: Callable[..., SubspaceSearch] = search_subspace
-    options: dict[str, Any] = {"max_iter": learner.max_iter, "report": report_of(learner)}
+    options: dict[str, Any] = {"max_iter": learner.max_iter, "report": get_reporter(learner)}
     if learner.solver == "lbfgs":
         options |= {"tol": learner.tol}
     else:

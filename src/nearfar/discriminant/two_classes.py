@@ -15,9 +15,9 @@ from nearfar.base.linear_classifier import (
     LinearClassifier,
     RidgeMode,
     TwoClassProblem,
-    for_each_problem,
-    one_or_list,
+    check_each_problem,
     two_class_problems,
+    unwrap_single,
 )
 from nearfar.discriminant.checks import check_classes
 from nearfar.notices import warn
@@ -77,7 +77,7 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
     contains the optimum of any criterion with a ridge.
     """
 
-    state = State({"objective_": for_each_problem(number())})
+    state = State({"objective_": check_each_problem(number())})
     pooled_statistics = False
     ridge: float
     objective_: float | list[float]
@@ -93,7 +93,7 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
         self.classes_ = statistics.classes
         self.coef_ = np.array([plane.w for plane in planes])
         self.intercept_ = np.array([plane.b for plane in planes])
-        self.objective_ = one_or_list([plane.objective for plane in planes])
+        self.objective_ = unwrap_single([plane.objective for plane in planes])
 
     def _solve_problem(self, statistics: ClassStatistics, problem: TwoClassProblem) -> Hyperplane:
         is_member = np.isin(np.arange(statistics.n_classes), problem.negative + problem.positive)

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Literal, Self
 from numpy.typing import ArrayLike
 
 from nearfar.arrays import Matrix
-from nearfar.base import LearnerTags, NeighborVoter
+from nearfar.base import LearnerTags, NeighborsClassifier
 from nearfar.distributions.dissimilarities import METRICS, dissimilarity
 from nearfar.distributions.objects import SHARED_PARAMETERS, DistributionEstimator
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.kernel_repair import check_dissimilarities
 
 
-class SetKNeighborsClassifier(NeighborVoter, DistributionEstimator):
+class SetKNeighborsClassifier(NeighborsClassifier, DistributionEstimator):
     r"""Nearest-neighbor classifier of sets of vectors, which compares the sets' Gaussians.
 
     Each set is described by the Gaussian :math:`\mathcal G_i = N(\mu_i, \Sigma_i + \gamma I)` of

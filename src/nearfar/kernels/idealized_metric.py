@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.base import LearnerTags, PairLearner
-from nearfar.base.guided import PAIR_PARAMETERS, scaled
+from nearfar.base.guided import PAIR_PARAMETERS, scale_rows
 from nearfar.notices import warn
 from nearfar.parameters import AllowedValues, array, none, one_of, real
 from nearfar.solvers.idealized_program import solve_idealized_program
@@ -143,7 +143,7 @@ class IdealizedMetric(PairLearner):
     True
     """
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
+    learner_tags = LearnerTags(reads="supervision", supervision=("labels", "pairs"))
     renamed: ClassVar = {"C_S": "C_similar", "C_D": "C_dissimilar", "base": "base_metric"}
     settings = ({"C_similar": 0.01, "C_dissimilar": 0.01}, {"nu": 0.2})
     state = State({"matrix_": floats("p", "p"), "ideal_weight_": number(0)})
@@ -172,7 +172,7 @@ class IdealizedMetric(PairLearner):
         self.tol = tol
         self.random_state = random_state
 
-    def _drawn(self, y: Any) -> Pairs:
+    def _draw_supervision(self, y: Any) -> Pairs:
         is_wide = _count_entries(self.n_features_in_) > _MAX_UNKNOWNS
         n_similar, n_dissimilar = (
             _N_PAIRS_IF_WIDE if is_wide and n_pairs is None else n_pairs
@@ -186,9 +186,9 @@ class IdealizedMetric(PairLearner):
         )
 
     def _learn(self, rows: Floats, supervision: Pairs) -> None:
-        frame, p = scaled(rows), rows.shape[1]
+        frame, p = scale_rows(rows), rows.shape[1]
         base = _check_base(self.base_metric, p)
-        similar_pairs, dissimilar_pairs = self._usable(frame.points, supervision)
+        similar_pairs, dissimilar_pairs = self._select_usable_pairs(frame.points, supervision)
         self._check_size(len(similar_pairs) + len(dissimilar_pairs), p)
         pairs = np.vstack([similar_pairs, dissimilar_pairs])
         is_similar = np.arange(len(pairs)) < len(similar_pairs)

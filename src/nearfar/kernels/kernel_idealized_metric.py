@@ -116,7 +116,7 @@ class KernelIdealizedMetric(KernelizedLearner):
     True
     """
 
-    learner_tags = LearnerTags(reads="instances", learns_from=("labels", "pairs"))
+    learner_tags = LearnerTags(reads="instances", supervision=("labels", "pairs"))
     renamed: ClassVar = {"C_S": "C_similar", "C_D": "C_dissimilar"}
     state = State({"estimator_": object_of(IdealizedMetric, q="q", p="d")})
     inner = IdealizedMetric

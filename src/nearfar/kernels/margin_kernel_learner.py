@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.base import LearnerTags, report_of
+from nearfar.base import LearnerTags, get_reporter
 from nearfar.kernels.kernel_combination import COMBINATION_PARAMETERS
 from nearfar.kernels.kernel_program import KernelProgram
 from nearfar.kernels.margin_value import encode_one_vs_rest
@@ -181,7 +181,7 @@ class MarginKernelLearner(KernelProgram):
         self.max_iter = max_iter
 
     def _solve(self, kernels: Any, codes: NDArray[np.intp], **options: Any) -> MarginWeights:
-        report = report_of(self)
+        report = get_reporter(self)
         result = margin_weights(
             kernels,
             codes,

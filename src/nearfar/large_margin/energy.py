@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.base import LearnerTags, ThroughLearner
+from nearfar.base import AfterLearner, LearnerTags
 from nearfar.base.mapping import A_LEARNER
 from nearfar.blocks import compute_squared_distances, map_in_order, resolve_n_threads, split_rows
 from nearfar.large_margin.energy_costs import compute_center_costs, compute_impostor_costs
@@ -39,7 +39,7 @@ from nearfar.state import (
 )
 
 
-class EnergyClassifier(ClassifierMixin, ThroughLearner):
+class EnergyClassifier(ClassifierMixin, AfterLearner):
     r"""Energy-based classifier: predicts the label that increases the large-margin loss least.
 
     Let D be the squared distances after the map of ``estimator``. The energy of a point t with

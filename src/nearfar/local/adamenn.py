@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
-from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
+from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalClassifier
 from nearfar.blocks import map_in_order, resolve_n_threads, split_rows
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.state import Sizes, State, check_that, floats, integer_value
@@ -32,7 +32,7 @@ from nearfar.summaries.local_rows import (
 _Result = TypeVar("_Result")
 
 
-class ADAMENNClassifier(LocalVoter):
+class ADAMENNClassifier(LocalClassifier):
     r"""Adaptive metric nearest-neighbor classifier (ADAMENN): local feature weights per query.
 
     Two estimates of the class probabilities at a training point z are compared:

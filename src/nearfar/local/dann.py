@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from nearfar.arrays import Indices
-from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
+from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalClassifier
 from nearfar.notices import warn
 from nearfar.parameters import integer, none, one_of, real
 from nearfar.state import State, integer_value
@@ -25,7 +25,7 @@ from nearfar.summaries.local_scatters import (
 _TOLERANCE = 1e-3
 
 
-class DANNClassifier(LocalVoter):
+class DANNClassifier(LocalClassifier):
     r"""Discriminant adaptive nearest-neighbor classifier (DANN): one local metric per query.
 
     For a query :math:`x_0`, the ``n_metric_neighbors`` nearest training points are weighted by

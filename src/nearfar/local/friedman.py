@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
-from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
+from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalClassifier
 from nearfar.blocks import split_rows
 from nearfar.parameters import integer, one_of, real
 from nearfar.summaries.feature_slabs import (
@@ -29,7 +29,7 @@ from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 _DIGITS = 12
 
 
-class FriedmanClassifier(LocalVoter):
+class FriedmanClassifier(LocalClassifier):
     r"""Friedman's machete and scythe: vote in a region that shrinks along the relevant features.
 
     For a query z, the region R starts as all training points and is cut repeatedly. In each step,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from nearfar.arrays import Indices, Mask, Matrix, Vector
-from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
+from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalClassifier
 from nearfar.blocks import split_rows
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.solvers.kernel_machine import Kernel, KernelMachine
@@ -31,7 +31,7 @@ from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 PAIR_VOTERS = 15
 
 
-class LFMSVMClassifier(LocalVoter):
+class LFMSVMClassifier(LocalClassifier):
     r"""Nearest-neighbor classifier with local feature weights from an SVM (LFM-SVM).
 
     Let f be the decision function of an SVM for two classes, d a point near the query :math:`x_0`

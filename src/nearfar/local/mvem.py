@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Matrix
-from nearfar.base import LearnerTags, NeighborVoter
+from nearfar.base import LearnerTags, NeighborsClassifier
 from nearfar.base.voter import compute_vote_error, find_nearest, leave_out
 from nearfar.blocks import map_in_order, resolve_n_threads, split_rows
 from nearfar.parameters import boolean, integer, none, one_of, real
@@ -27,7 +27,7 @@ _RIDGES = (0.01, 0.1, 1.0)
 _CACHE_FLOATS = 2**17
 
 
-class MVEMClassifier(NeighborVoter):
+class MVEMClassifier(NeighborsClassifier):
     r"""Nearest-neighbor classifier with a local Mahalanobis distance per query (MVEM).
 
     MVEM stands for minimum volume ellipsoid metric. Let :math:`\Sigma_q` be the covariance of the

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 
 from nearfar.arrays import Indices, Matrix, Vector
-from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
+from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalClassifier
 from nearfar.blocks import compute_squared_distances
 from nearfar.parameters import boolean, integer, none, one_of, real
 from nearfar.state import Sizes, State, check_that, floats, integer_value
@@ -28,7 +28,7 @@ from nearfar.summaries.local_scatters import invert_matrices, shrink_scatters
 _MAX_MEDIAN_ROWS = 1000
 
 
-class QuasiconformalClassifier(LocalVoter):
+class QuasiconformalClassifier(LocalClassifier):
     r"""Nearest-neighbor classifier with a kernel distance that is stretched where classes mix.
 
     Let :math:`j_m` be the most probable class at the query :math:`x_0`, K a Gaussian kernel, and

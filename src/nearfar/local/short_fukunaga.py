@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from nearfar.arrays import Matrix
-from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalVoter
+from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalClassifier
 from nearfar.parameters import integer, none, real
 from nearfar.state import State, integer_value
 from nearfar.summaries.local_moments import ClassSums
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
 
-class ShortFukunagaClassifier(LocalVoter):
+class ShortFukunagaClassifier(LocalClassifier):
     r"""Nearest-neighbor classifier that weights the line between the two local class means.
 
     Among the ``n_metric_neighbors`` nearest training points of a query :math:`x_0`, let v be the

@@ -136,8 +136,8 @@ class ITML(_LogDetLearner, PairLearner):
     True
     """
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
-    needs_both = False
+    learner_tags = LearnerTags(reads="supervision", supervision=("labels", "pairs"))
+    needs_both_kinds = False
     state = State({"bounds_": floats(2, above=0)})
     settings = ({"gamma": 0.01}, {"prior": "covariance"})
     parameters: ClassVar = {
@@ -174,7 +174,7 @@ class ITML(_LogDetLearner, PairLearner):
         self.verbose = verbose
 
     def _make_loss(self, points: Matrix, supervision: Pairs) -> _Slack:
-        similar, dissimilar = self._usable(points, supervision, ROUNDING)
+        similar, dissimilar = self._select_usable_pairs(points, supervision, ROUNDING)
         self.bounds_ = self._choose_bounds(points)
         is_similar = np.arange(len(similar) + len(dissimilar)) < len(similar)
         return _Slack(

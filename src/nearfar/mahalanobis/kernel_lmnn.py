@@ -90,7 +90,7 @@ class KernelLMNN(InnerLMNNMixin, KernelizedLearner):
     True
     """
 
-    learner_tags = LearnerTags(reads="instances", learns_from=("labels", "triplets"))
+    learner_tags = LearnerTags(reads="instances", supervision=("labels", "triplets"))
     state = State({"estimator_": object_of(LMNN, q="q", p="d")})
     inner = LMNN
     copied_attributes = (*COPIED_ATTRIBUTES, "classes_")

@@ -82,7 +82,7 @@ class KernelMMC(KernelizedLearner):
     True
     """
 
-    learner_tags = LearnerTags(reads="instances", learns_from=("labels", "pairs"))
+    learner_tags = LearnerTags(reads="instances", supervision=("labels", "pairs"))
     state = State({"estimator_": object_of(MMC, q="q", p="d")})
     inner = MMC
     copied_attributes = ("objective_", "dual_bound_", "duality_gap_")

@@ -96,7 +96,7 @@ class KernelPOLA(KernelizedLearner):
     True
     """
 
-    learner_tags = LearnerTags(reads="instances", learns_from=("labels", "pairs"))
+    learner_tags = LearnerTags(reads="instances", supervision=("labels", "pairs"))
     state = State({"estimator_": object_of(POLA, q="q", p="d")})
     inner = POLA
     copied_attributes = (

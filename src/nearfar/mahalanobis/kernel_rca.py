@@ -130,7 +130,7 @@ class KernelRCA(KernelCoordinates):
     (3, 3)
     """
 
-    learner_tags = LearnerTags(reads="instances", learns_from=("labels", "chunklets"))
+    learner_tags = LearnerTags(reads="instances", supervision=("labels", "chunklets"))
     settings = ({"ridge": 1.0}, {"kernel": "poly", "degree": 2})
     state = State(
         {

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from nearfar.arrays import Floats, Indices
 from nearfar.base import LearnerTags
-from nearfar.base.on_axes import N_PRINCIPAL, OnAxes
+from nearfar.base.on_axes import N_PRINCIPAL, AxisLearner
 from nearfar.large_margin.held_out import WATCH_EVERY, Watch, average_errors
 from nearfar.large_margin.impostors import check_class_sizes, check_targets
 from nearfar.large_margin.problem import FixedTriplets, compute_duality_gap
@@ -34,7 +34,7 @@ from nearfar.summaries.supervision import Triplets
 _ROUGH_TOL = 1e-4
 
 
-class LMNN(OnAxes):
+class LMNN(AxisLearner):
     r"""Large margin nearest neighbors: a linear map learned for k-nearest-neighbor classification.
 
     LMNN learns a linear map L under which the nearest neighbors of each point belong to its own
@@ -262,7 +262,7 @@ class LMNN(OnAxes):
     True
     """
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "triplets"))
+    learner_tags = LearnerTags(reads="supervision", supervision=("labels", "triplets"))
     renamed: ClassVar = {"n_principal": "n_pca_components", "n_principal_": "n_pca_components_"}
     settings = ({"n_neighbors": 1},)
     renamed_values: ClassVar = {"solver": {"projected-subgradient": "projected_subgradient"}}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.base.progress import report_of
+from nearfar.base.progress import get_reporter
 from nearfar.base.voter import vote
 from nearfar.blocks import limit_blas_for, resolve_n_threads
 from nearfar.large_margin.held_out import Watch
@@ -71,7 +71,7 @@ class Run:
         start = make_initial_map(
             lmnn, statistics, self.white, previous_map, stops_early=stops_early
         )
-        self.progress = Progress(start, report=report_of(lmnn))
+        self.progress = Progress(start, report=get_reporter(lmnn))
 
     def _make_coordinates(
         self, statistics: ClassStatistics, uses_original: bool

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.base.guided import GuidedLearner, scaled
-from nearfar.base.progress import report_of
+from nearfar.base.guided import ConstraintLearner, scale_rows
+from nearfar.base.progress import get_reporter
 from nearfar.mahalanobis.priors import factor_prior
 from nearfar.notices import warn_not_converged
 from nearfar.solvers.descent import Descent, descend_with_proof
@@ -43,7 +43,7 @@ class Loss(Protocol):
         """
 
 
-class _LogDetLearner(GuidedLearner):
+class _LogDetLearner(ConstraintLearner):
     """A learner that minimizes LogDet(M, M₀) plus a loss of the supervision, with a proven bound.
 
     With :math:`M_0 = W^T W`, the prior is the identity in the coordinates W x, and
@@ -71,7 +71,7 @@ class _LogDetLearner(GuidedLearner):
         """Return the loss in coordinates in which the prior is the identity."""
 
     def _learn(self, rows: Floats, supervision: Any) -> None:
-        frame = scaled(rows)
+        frame = scale_rows(rows)
         W = factor_prior(self.prior, frame.points, frame.unit)
         points = frame.points @ W.T
         axes = _find_axes(points)
@@ -101,7 +101,7 @@ class _LogDetLearner(GuidedLearner):
                 prove,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                report=report_of(self),
+                report=get_reporter(self),
             )
         finally:
             # The estimator keeps the best metric found so far, also after Ctrl-C.

@@ -10,8 +10,8 @@ from scipy import linalg, optimize
 from scipy.special import entr, expit
 
 from nearfar.arrays import Floats, Matrix, Vector
-from nearfar.base import LearnerTags, PairLearner, report_of
-from nearfar.base.guided import PAIR_PARAMETERS, Scaled, scaled
+from nearfar.base import LearnerTags, PairLearner, get_reporter
+from nearfar.base.guided import PAIR_PARAMETERS, ScaledRows, scale_rows
 from nearfar.blocks import limit_blas_for
 from nearfar.notices import warn_not_converged
 from nearfar.parameters import boolean, integer, none, one_of, real
@@ -146,7 +146,7 @@ class LogisticMetric(PairLearner):
     (True, True)
     """
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
+    learner_tags = LearnerTags(reads="supervision", supervision=("labels", "pairs"))
     settings = ({"structure": "eigenspace"},)
     state = State({"mu_": optional(number(0)), "gamma_": optional(floats("q"))})
     parameters: ClassVar = {
@@ -205,14 +205,14 @@ class LogisticMetric(PairLearner):
             raise ValueError(
                 f"n_components={self.n_components} is more than the {p} features of X."
             )
-        frame = scaled(rows)
-        similar, dissimilar = self._usable(frame.points, supervision)
+        frame = scale_rows(rows)
+        similar, dissimilar = self._select_usable_pairs(frame.points, supervision)
         pairs = PairDifferences(frame.points, np.vstack([similar, dissimilar]))
         sign = np.repeat([1.0, -1.0], [len(similar), len(dissimilar)])
         # Divide the points by u, which removes u from the penalty.
         scatter = pairs.scatter() / pairs.n_pairs
         u = float(np.sqrt(np.trace(scatter)))
-        frame = Scaled(frame.points / u, frame.mean, frame.unit * u)
+        frame = ScaledRows(frame.points / u, frame.mean, frame.unit * u)
         pairs = PairDifferences(frame.points, pairs.pairs)
         problem: _Full | _Axes
         if self.structure == "full":
@@ -252,10 +252,10 @@ class LogisticMetric(PairLearner):
                 max_iter=self.max_iter,
                 tol=self.tol,
                 bounds=optimize.Bounds(problem.get_lower_bounds()),
-                report=report_of(self),
+                report=get_reporter(self),
             )
 
-    def _find_axes(self, frame: Scaled) -> Matrix:
+    def _find_axes(self, frame: ScaledRows) -> Matrix:
         """Return the leading principal axes of all rows, of shape (p, K)."""
         points = frame.points if self.center else frame.points + frame.mean / frame.unit
         return descending_eigh(points.T @ points, self.n_components)[1]

@@ -99,8 +99,8 @@ class LSML(_LogDetLearner):
     True
     """
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "quadruplets"))
-    guide = Quadruplets
+    learner_tags = LearnerTags(reads="supervision", supervision=("labels", "quadruplets"))
+    supervision_class = Quadruplets
     parameters: ClassVar = {
         "prior": PRIORS,
         "n_quadruplets": [none, integer(1)],
@@ -161,7 +161,7 @@ class LSML(_LogDetLearner):
         finally:
             del self._weights
 
-    def _drawn(self, y: Any) -> Quadruplets:
+    def _draw_supervision(self, y: Any) -> Quadruplets:
         return Quadruplets.from_labels(
             y, n_quadruplets=self.n_quadruplets, random_state=self.random_state
         )

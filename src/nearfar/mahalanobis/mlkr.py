@@ -110,7 +110,7 @@ class MLKR(_SoftLearner):
     True
     """
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("values",))
+    learner_tags = LearnerTags(reads="supervision", supervision=("values",))
     renamed: ClassVar = {
         "n_restarts": "n_init",
         "n_principal": "n_pca_components",

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 
 from nearfar.arrays import Floats, Matrix, Vector
-from nearfar.base import LearnerTags, PairLearner, report_of
-from nearfar.base.guided import PAIR_PARAMETERS, Scaled, scaled
+from nearfar.base import LearnerTags, PairLearner, get_reporter
+from nearfar.base.guided import PAIR_PARAMETERS, ScaledRows, scale_rows
 from nearfar.blocks import limit_blas_for
 from nearfar.mahalanobis.starts import STARTS, Spread, make_start_map
 from nearfar.notices import warn, warn_not_converged
@@ -151,7 +151,7 @@ class MMC(PairLearner):
     1.0
     """
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
+    learner_tags = LearnerTags(reads="supervision", supervision=("labels", "pairs"))
     settings = ({"structure": "diagonal"},)
     parameters: ClassVar = {
         "variant": [one_of("distance", "squared")],
@@ -196,8 +196,8 @@ class MMC(PairLearner):
                 'solver="projected_gradient" does not support structure="diagonal". Use '
                 'solver="lbfgs".'
             )
-        frame = scaled(rows)
-        similar, dissimilar = self._usable(frame.points, supervision)
+        frame = scale_rows(rows)
+        similar, dissimilar = self._select_usable_pairs(frame.points, supervision)
         similar_differences = PairDifferences(frame.points, similar)
         dissimilar_differences = PairDifferences(frame.points, dissimilar)
         similar_scatter = similar_differences.scatter() / similar_differences.n_pairs
@@ -249,7 +249,7 @@ class MMC(PairLearner):
         values, axes = descending_eigh(dissimilar_scatter, 1)
         return fix_signs(axes.T), float(values[0])
 
-    def _make_start(self, spread: Spread, unwhite: Matrix, frame: Scaled) -> Matrix:
+    def _make_start(self, spread: Spread, unwhite: Matrix, frame: ScaledRows) -> Matrix:
         """Return the initial map in white coordinates."""
         first = make_start_map(
             self.init,
@@ -273,7 +273,12 @@ class MMC(PairLearner):
         return np.asarray(L / np.linalg.norm(L))
 
     def _ascend(
-        self, mean_distance: _MeanDistance, start: Matrix, white: Matrix, frame: Scaled, dtype: Any
+        self,
+        mean_distance: _MeanDistance,
+        start: Matrix,
+        white: Matrix,
+        frame: ScaledRows,
+        dtype: Any,
     ) -> Matrix:
         descent = Descent(start)
 
@@ -292,7 +297,7 @@ class MMC(PairLearner):
                     prove,
                     max_iter=self.max_iter,
                     tol=self.tol,
-                    report=_negate_report(report_of(self)),
+                    report=_negate_report(get_reporter(self)),
                 )
         finally:
             # The estimator keeps the best map found so far, also after Ctrl-C.
@@ -307,7 +312,7 @@ class MMC(PairLearner):
         return L
 
     def _learn_by_projections(
-        self, mean_distance: _MeanDistance, similar_scatter: Matrix, frame: Scaled, dtype: Any
+        self, mean_distance: _MeanDistance, similar_scatter: Matrix, frame: ScaledRows, dtype: Any
     ) -> Matrix:
         """Run the projected gradient method of Xing et al."""
         steps = Descent(np.eye(len(similar_scatter)) / np.trace(similar_scatter))
@@ -318,7 +323,7 @@ class MMC(PairLearner):
                 steps,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                report=report_of(self),
+                report=get_reporter(self),
             )
         finally:
             L = psd_factor(steps.point)

@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.base import LearnerTags, NeighborVoter
-from nearfar.base.progress import open_channel, report_of
+from nearfar.base import LearnerTags, NeighborsClassifier
+from nearfar.base.progress import get_reporter, open_channel
 from nearfar.base.voter import vote
 from nearfar.blocks import compute_squared_distances, limit_blas_for, resolve_n_threads, split_rows
 from nearfar.large_margin.energy_costs import compute_center_costs, compute_impostor_costs
@@ -41,7 +41,7 @@ from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import scale_uniformly, whiten_rows
 
 
-class MultiMetricLMNN(NeighborVoter):
+class MultiMetricLMNN(NeighborsClassifier):
     r"""Large margin nearest neighbors classifier with one metric per region of training points.
 
     The training points are divided into regions, by label or by k-means. The squared distance to a
@@ -325,7 +325,7 @@ class MultiMetricLMNN(NeighborVoter):
                 self.patience,
             )
         start = np.repeat(single[None], n_regions, axis=0)
-        progress = Progress(start, watch=watch, report=report_of(self))
+        progress = Progress(start, watch=watch, report=get_reporter(self))
         if watch is not None:
             watch.check(progress.L)  # The single map may be the best one.
         limit = lmnn.max_iter if max_iter is None else max_iter

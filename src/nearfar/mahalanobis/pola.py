@@ -140,7 +140,7 @@ class POLA(PairLearner):
     True
     """
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
+    learner_tags = LearnerTags(reads="supervision", supervision=("labels", "pairs"))
     settings = ({"max_epochs": 10},)
     state = State(
         {
@@ -162,7 +162,7 @@ class POLA(PairLearner):
         "shuffle": [boolean],
         **PAIR_PARAMETERS,
     }
-    needs_both = False
+    needs_both_kinds = False
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class POLA(PairLearner):
 
         The sign is +1 for similar and -1 for dissimilar pairs.
         """
-        similar, dissimilar = self._usable(rows, pairs)
+        similar, dissimilar = self._select_usable_pairs(rows, pairs)
         indices = np.vstack([similar, dissimilar])
         sign = np.repeat([1.0, -1.0], [len(similar), len(dissimilar)])
         order = _interleave(len(similar), len(dissimilar))

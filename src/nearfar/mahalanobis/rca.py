@@ -100,7 +100,7 @@ class RCA(StatisticsLearner):
     (2, 2)
     """
 
-    learner_tags = LearnerTags(reads="statistics", learns_from=("labels", "chunklets"))
+    learner_tags = LearnerTags(reads="statistics", supervision=("labels", "chunklets"))
     renamed: ClassVar = {"n_principal": "n_pca_components"}
     settings = ({"shrinkage": 0.1},)
     parameters: ClassVar = {

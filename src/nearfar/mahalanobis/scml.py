@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.guided import GuidedLearner, scaled
-from nearfar.base.progress import Report, report_of
+from nearfar.base.guided import ConstraintLearner, scale_rows
+from nearfar.base.progress import Report, get_reporter
 from nearfar.labels import encode_labels
 from nearfar.mahalanobis.rank_one_bases import find_local_discriminants, find_triplet_directions
 from nearfar.notices import warn, warn_not_converged
@@ -47,7 +47,7 @@ _MAX_ENTRIES = 2_000_000
 _MANY_ENTRIES = 300_000
 
 
-class SCML(GuidedLearner):
+class SCML(ConstraintLearner):
     r"""Sparse compositional metric learning: a metric composed of a few out of many directions.
 
     The metric is a weighted sum over directions :math:`b_k`, and most weights are zero:
@@ -149,8 +149,8 @@ class SCML(GuidedLearner):
     (True, True)
     """
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "triplets"))
-    guide = Triplets
+    learner_tags = LearnerTags(reads="supervision", supervision=("labels", "triplets"))
+    supervision_class = Triplets
     state = State(
         {
             "basis_": floats("k", "p"),
@@ -196,11 +196,11 @@ class SCML(GuidedLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _drawn(self, y: Any) -> Any:
+    def _draw_supervision(self, y: Any) -> Any:
         return y  # _learn searches the triplets after the points have been scaled.
 
     def _learn(self, rows: Floats, supervision: Any) -> None:
-        frame = scaled(rows)
+        frame = scale_rows(rows)
         points = frame.points
         codes = None
         if not isinstance(supervision, Triplets):
@@ -221,7 +221,7 @@ class SCML(GuidedLearner):
         descent = Descent(np.full(len(scaled_basis), 1.0 / len(scaled_basis)))
         self.basis_ = (basis / frame.unit).astype(rows.dtype)
         try:
-            program.solve(descent, self.max_iter, self.tol, report_of(self))
+            program.solve(descent, self.max_iter, self.tol, get_reporter(self))
         finally:
             # The estimator keeps the best metric found so far, also after Ctrl-C.
             weights = np.zeros(len(basis))

@@ -10,8 +10,8 @@ from scipy import linalg, optimize
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.guided import PAIR_PARAMETERS, PairLearner, Scaled, scaled
-from nearfar.base.progress import Report, report_of
+from nearfar.base.guided import PAIR_PARAMETERS, PairLearner, ScaledRows, scale_rows
+from nearfar.base.progress import Report, get_reporter
 from nearfar.mahalanobis.priors import PRIORS, factor_prior
 from nearfar.notices import warn_not_converged
 from nearfar.parameters import integer, one_of, real
@@ -126,8 +126,8 @@ class SDML(PairLearner):
     True
     """
 
-    learner_tags = LearnerTags(reads="supervision", learns_from=("labels", "pairs"))
-    needs_both = False
+    learner_tags = LearnerTags(reads="supervision", supervision=("labels", "pairs"))
+    needs_both_kinds = False
     state = State(
         {
             "balance_": number(0, open_low=True),
@@ -170,11 +170,11 @@ class SDML(PairLearner):
         self.verbose = verbose
 
     def _learn(self, rows: Floats, supervision: Pairs) -> None:
-        frame = scaled(rows)
+        frame = scale_rows(rows)
         deviations = frame.points.std(axis=0)
         varies = deviations > 0
         points = frame.points[:, varies] / deviations[varies]
-        K = _average_signed_scatter(points, *self._usable(points, supervision))
+        K = _average_signed_scatter(points, *self._select_usable_pairs(points, supervision))
         inverse = self._invert_prior(points, frame.unit * deviations[varies], varies)
         self.balance_ = self._choose_balance(inverse, K)
         S = inverse + self.balance_ * K
@@ -188,7 +188,7 @@ class SDML(PairLearner):
         lasso = _Lasso(S, float(self.sparsity))
         descent = Descent(lasso.make_start())
         try:
-            lasso.solve(descent, self.max_iter, self.tol, report_of(self))
+            lasso.solve(descent, self.max_iter, self.tol, get_reporter(self))
         finally:
             # The estimator keeps the best metric found so far, also after Ctrl-C.
             solution = lasso.compute_solution(descent.point)
@@ -233,7 +233,7 @@ class SDML(PairLearner):
             )
         return float(self.balance)
 
-    def _keep_metric(self, L: Matrix, deviations: Vector, frame: Scaled, rows: Floats) -> None:
+    def _keep_metric(self, L: Matrix, deviations: Vector, frame: ScaledRows, rows: Floats) -> None:
         varies = deviations > 0
         full = np.zeros((len(L), len(deviations)))
         full[:, varies] = L / deviations[varies]

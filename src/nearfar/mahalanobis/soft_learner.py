@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.base.on_axes import OnAxes
-from nearfar.base.progress import report_of
+from nearfar.base.on_axes import AxisLearner
+from nearfar.base.progress import get_reporter
 from nearfar.blocks import limit_blas_for, resolve_n_threads
 from nearfar.mahalanobis.starts import Spread, compute_spread, convert_start, make_start_map
 from nearfar.solvers.descent import Descent
@@ -34,7 +34,7 @@ class SolverFrame(NamedTuple):
     statistics: ClassStatistics
 
 
-class _SoftLearner(OnAxes):
+class _SoftLearner(AxisLearner):
     """Base class of learners that optimize one of the objectives of `SoftNeighbors`.
 
     ``_sign`` is -1 if the objective is maximized.
@@ -128,7 +128,7 @@ class _SoftLearner(OnAxes):
         }
 
     def _make_report(self, n: int) -> Callable[[dict[str, float]], None] | None:
-        report = report_of(self)
+        report = get_reporter(self)
         if report is None:
             return None
         scale = self._sign * n

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
-from nearfar.base.progress import report_of
+from nearfar.base.progress import get_reporter
 from nearfar.manifold.cliques import compute_squared_lengths, list_clique_pairs
 from nearfar.manifold.graph_embedding import GRAPH_PARAMETERS
 from nearfar.manifold.placing import OUT_OF_SAMPLE_METHODS, _Unfolding
@@ -200,7 +200,7 @@ class _BasisUnfolding(_Unfolding):
         )
 
     def _descend(self, problem: Problem, Y: Matrix, max_iter: int, stage: str) -> StressDescent:
-        send, report = report_of(self), None
+        send, report = get_reporter(self), None
         if send is not None:
 
             def report(Y: Matrix, row: dict[str, float]) -> None:

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.progress import report_of
+from nearfar.base.progress import get_reporter
 from nearfar.manifold.bad_edges import prune_graph
 from nearfar.manifold.basis_unfolding import combine_components, scale_edges
 from nearfar.manifold.cliques import find_clique_dependencies, list_clique_pairs
@@ -498,7 +498,7 @@ class MVU(_Unfolding):
         component_dependencies = implied[:, np.diff(implied.tocsc().indptr) > 0]
         row_indices = np.arange(len(groups))
         merge_matrix = sparse.csr_array((np.ones(len(groups)), (groups, row_indices)))
-        options: dict[str, Any] = {"max_iter": self.max_iter, "report": report_of(self)}
+        options: dict[str, Any] = {"max_iter": self.max_iter, "report": get_reporter(self)}
         try:
             return unfold_on_face(
                 problem,
@@ -511,7 +511,7 @@ class MVU(_Unfolding):
             return interrupt.result
 
     def _solve(self, problem: Problem, groups: Indices, solver: str) -> Unfolding:
-        options: dict[str, Any] = {"max_iter": self.max_iter, "report": report_of(self)}
+        options: dict[str, Any] = {"max_iter": self.max_iter, "report": get_reporter(self)}
         try:
             if solver == "interior_point":
                 return solve_by_interior_point(problem, tol=0.1 * self.tol, **options)

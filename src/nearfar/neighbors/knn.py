@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Indices, Matrix
-from nearfar.base import LearnerTags, LocalExplanation, NeighborVoter, ThroughLearner
+from nearfar.base import AfterLearner, LearnerTags, LocalExplanation, NeighborsClassifier
 from nearfar.base.mapping import A_LEARNER
 from nearfar.base.relevance import get_feature_names
 from nearfar.neighbors.linear_votes import (
@@ -23,7 +23,7 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.state import State, none_or, optional, table
 
 
-class KNNClassifier(ThroughLearner, NeighborVoter):
+class KNNClassifier(AfterLearner, NeighborsClassifier):
     r"""k-nearest-neighbor classifier in the space of a learner.
 
     .. math:: \hat y(x) = \arg\max_c |\{i \in N_k(x) : y_i = c\}|

@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from nearfar.arrays import Indices, Matrix, Vector
-from nearfar.base import LearnerTags, NearestObjects, ThroughLearner
+from nearfar.base import AfterLearner, LearnerTags, NeighborsBase
 from nearfar.base.mapping import A_LEARNER
 from nearfar.parameters import integer
 from nearfar.search.exact_search import kneighbors
 from nearfar.state import State, floats, table
 
 
-class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
+class KNNRegressor(RegressorMixin, AfterLearner, NeighborsBase):
     r"""k-nearest-neighbor regressor in the space of a learner.
 
     .. math:: \hat y(x) = \tfrac1k \sum_{i \in N_k(x)} y_i
@@ -64,7 +64,7 @@ class KNNRegressor(RegressorMixin, ThroughLearner, NearestObjects):
     [20.5, 0.5]
     """
 
-    learner_tags = LearnerTags(reads="instances", role="regressor", learns_from=("values",))
+    learner_tags = LearnerTags(reads="instances", role="regressor", supervision=("values",))
     state = State({"_points": table("n", "q", half=True), "_values": floats("n")}, rows="_points")
     parameters: ClassVar = {"estimator": A_LEARNER, "n_neighbors": [integer(1)]}
     half = True

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.base import Estimator, LinearLearner, LocalExplanation, NeighborVoter
+from nearfar.base import Estimator, LinearLearner, LocalExplanation, NeighborsClassifier
 from nearfar.base.relevance import compute_relevance
 
 # Maximum number of training rows on which `estimate_linear_map` compares a transformation with its
@@ -24,7 +24,7 @@ _MAX_DEVIATION = {4: 1e-3, 8: 1e-6}
 
 
 def explain_linear(
-    voter: NeighborVoter,
+    voter: NeighborsClassifier,
     mapped: Any,
     queries: Matrix,
     rows: Matrix,
@@ -35,7 +35,7 @@ def explain_linear(
 
     Parameters
     ----------
-    voter : NeighborVoter
+    voter : NeighborsClassifier
         Classifier fitted to transformed rows.
     mapped : array-like
         Rows to explain, in the form that the voter accepts.
@@ -69,7 +69,7 @@ def explain_linear(
         feature_names=feature_names,
         overall=relevance[0],
         ties=voter.ties,
-        one_metric=True,
+        is_global=True,
     )
 
 

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Matrix
-from nearfar.base import LearnerTags, ThroughLearner
+from nearfar.base import AfterLearner, LearnerTags
 from nearfar.base.mapping import A_LEARNER
 from nearfar.blocks import split_rows
 from nearfar.parameters import one_of, real
@@ -27,7 +27,7 @@ from nearfar.summaries.whitening import (
 )
 
 
-class MinimumMahalanobisClassifier(ClassifierMixin, ThroughLearner):
+class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
     r"""Classifier by the smallest Mahalanobis distance to a class mean, one covariance per class.
 
     With the means :math:`m_i` and covariances :math:`\Sigma_i` of the classes after the learner's

@@ -120,7 +120,7 @@ class PairClassifier(ClassifierMixin, Estimator):
     """
 
     learner_tags = LearnerTags(
-        reads="supervision", role="classifier", input="pairs", learns_from=("pairs",)
+        reads="supervision", role="classifier", input="pairs", supervision=("pairs",)
     )
     state = State(
         {
@@ -447,16 +447,16 @@ def derive_supervision(learner: Any, pairs: Pairs) -> Supervision | None:
     if not _is_supervised(learner):
         return None
     tags = learner.learner_tags
-    if "pairs" in tags.learns_from:
+    if "pairs" in tags.supervision:
         return pairs
-    if "quadruplets" in tags.learns_from:
+    if "quadruplets" in tags.supervision:
         return Quadruplets.from_pairs(pairs, random_state=0)
-    if "triplets" in tags.learns_from:
+    if "triplets" in tags.supervision:
         return Triplets.from_pairs(pairs, random_state=0)
-    if "chunklets" in tags.learns_from:
+    if "chunklets" in tags.supervision:
         return Chunklets.from_pairs(pairs)
     raise ValueError(
-        f"{type(learner).__name__} needs {' or '.join(tags.learns_from)}, which cannot be derived "
+        f"{type(learner).__name__} needs {' or '.join(tags.supervision)}, which cannot be derived "
         "from pairs. Use a learner of pairs, triplets, quadruplets or chunklets, or fit this one "
         "first and pass it with prefit=True."
     )

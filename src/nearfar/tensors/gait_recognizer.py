@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import Estimator, LearnerTags
-from nearfar.base.tensor_input import TENSOR_PARAMETERS, TensorInput
+from nearfar.base.tensor_input import TENSOR_PARAMETERS, TensorEstimator
 from nearfar.blocks import split_rows
 from nearfar.parameters import boolean, integer, none, object_with, one_of
 from nearfar.state import (
@@ -49,7 +49,7 @@ _MATCHING_FUNCTIONS = {
 _SHRINKAGE = 0.1
 
 
-class GaitRecognizer(ClassifierMixin, TensorInput, Estimator):
+class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
     r"""Nearest-neighbor classifier that recognizes people by their gait.
 
     Each sequence of silhouettes is processed in these steps:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 
 from nearfar.arrays import Floats, Matrix
-from nearfar.base import LearnerTags, MultilinearLearner, report_of
+from nearfar.base import LearnerTags, MultilinearLearner, get_reporter
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.blocks import limit_blas_for
 from nearfar.large_margin.impostors import find_checked_targets
@@ -245,7 +245,7 @@ class MDML(MultilinearLearner):
         weight = self.push_weight / (1 + self.push_weight)
         problem = ModeMetrics(stack, [len(W) for W in start], codes, targets, weight)
         self.classes_ = classes
-        progress = Progress(np.concatenate([W.ravel() for W in start]), report=report_of(self))
+        progress = Progress(np.concatenate([W.ravel() for W in start]), report=get_reporter(self))
         try:
             with limit_blas_for(2.0 * stack.size * max(stack.shape[1:])):
                 limit = _STEPS_PER_ROUND * self.max_iter

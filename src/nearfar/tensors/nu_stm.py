@@ -8,7 +8,7 @@ import numpy as np
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.linear_classifier import MultiClass, for_each_problem
+from nearfar.base.linear_classifier import MultiClass, check_each_problem
 from nearfar.parameters import real
 from nearfar.solvers.alternating_modes import Alternation
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
@@ -129,7 +129,7 @@ class NuSTM(TensorClassifier):
     """
 
     learner_tags = LearnerTags(reads="supervision", role="classifier", input="tensors")
-    state = State({"rho_": for_each_problem(number(0))})
+    state = State({"rho_": check_each_problem(number(0))})
     parameters: ClassVar = {
         "nu": [real(0, 1, open_low=True)],
         **TENSOR_CLASSIFIER_PARAMETERS,

@@ -10,7 +10,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.linear_classifier import MultiClass, for_each_problem
+from nearfar.base.linear_classifier import MultiClass, check_each_problem
 from nearfar.parameters import AllowedValues, none, one_of, real
 from nearfar.solvers.alternating_modes import Alternation, alternate, make_cp_weights
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
@@ -167,8 +167,8 @@ class STM(TensorClassifier):
     learner_tags = LearnerTags(reads="supervision", role="classifier", input="tensors")
     state = State(
         {
-            "stationarity_gap_": for_each_problem(number(0)),
-            "support_": for_each_problem(_INDEX_VECTOR),
+            "stationarity_gap_": check_each_problem(number(0)),
+            "support_": check_each_problem(_INDEX_VECTOR),
         }
     )
     parameters: ClassVar = {

@@ -13,18 +13,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Matrix, Vector
-from nearfar.base import TensorInput
+from nearfar.base import TensorEstimator
 from nearfar.base.linear_classifier import (
     MULTI_CLASS,
     LinearClassifier,
     RidgeMode,
     TwoClassProblem,
+    check_each_problem,
     compute_votes,
-    for_each_problem,
-    one_or_list,
     two_class_problems,
+    unwrap_single,
 )
-from nearfar.base.progress import Report, map_with_reports, report_of
+from nearfar.base.progress import Report, get_reporter, map_with_reports
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.blocks import resolve_n_threads
 from nearfar.notices import warn, warn_not_converged
@@ -120,7 +120,7 @@ class BinarySolution(NamedTuple):
     extra: dict[str, Any]
 
 
-class TensorClassifier(TensorInput, LinearClassifier):
+class TensorClassifier(TensorEstimator, LinearClassifier):
     """Base class of linear classifiers whose weight tensor is a sum of rank-one tensors.
 
     A subclass implements :meth:`_make_mode_learner`, which returns a learner of the factor of one
@@ -130,12 +130,12 @@ class TensorClassifier(TensorInput, LinearClassifier):
 
     state = State(
         {
-            "factors_": for_each_problem(_MATRIX_LIST),
-            "objective_": for_each_problem(number()),
-            "history_": for_each_problem(_HISTORY_DICT),
-            "n_iter_": for_each_problem(integer_value()),
-            "converged_": for_each_problem(flag),
-            "_stages": for_each_problem(_FLOAT_TABLE),
+            "factors_": check_each_problem(_MATRIX_LIST),
+            "objective_": check_each_problem(number()),
+            "history_": check_each_problem(_HISTORY_DICT),
+            "n_iter_": check_each_problem(integer_value()),
+            "converged_": check_each_problem(flag),
+            "_stages": check_each_problem(_FLOAT_TABLE),
         }
     )
     #: Whether the objective is maximized.
@@ -219,16 +219,16 @@ class TensorClassifier(TensorInput, LinearClassifier):
         self.classes_ = classes
         self.coef_ = np.array([solution.weights.tensor().ravel() for solution in solutions])
         self.intercept_ = np.array([solution.b for solution in solutions])
-        self.factors_ = one_or_list(
+        self.factors_ = unwrap_single(
             [_scale_last_factor(solution.weights) for solution in solutions]
         )
-        self.objective_ = one_or_list([float(solution.objective) for solution in solutions])
-        self.history_ = one_or_list([solution.history for solution in solutions])
-        self.n_iter_ = one_or_list([len(solution.history["step"]) for solution in solutions])
-        self.converged_ = one_or_list([solution.converged for solution in solutions])
-        self._stages = one_or_list([_pack_stages(solution) for solution in solutions])
+        self.objective_ = unwrap_single([float(solution.objective) for solution in solutions])
+        self.history_ = unwrap_single([solution.history for solution in solutions])
+        self.n_iter_ = unwrap_single([len(solution.history["step"]) for solution in solutions])
+        self.converged_ = unwrap_single([solution.converged for solution in solutions])
+        self._stages = unwrap_single([_pack_stages(solution) for solution in solutions])
         for name in solutions[0].extra:
-            setattr(self, name, one_or_list([solution.extra[name] for solution in solutions]))
+            setattr(self, name, unwrap_single([solution.extra[name] for solution in solutions]))
         if interrupt is None:
             self._warn_about_solutions(solutions)
         return interrupt
@@ -278,7 +278,7 @@ class TensorClassifier(TensorInput, LinearClassifier):
 
         tasks = [(k, start) for k in range(len(rows)) for start in range(self.n_init)]
         threads = min(resolve_n_threads(self.n_jobs), len(tasks))
-        results, interrupt = map_with_reports(solve, tasks, threads, report_of(self))
+        results, interrupt = map_with_reports(solve, tasks, threads, get_reporter(self))
         best_solutions = []
         for k, (indices, _) in enumerate(rows):
             solutions = [

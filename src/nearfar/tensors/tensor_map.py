@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from nearfar.arrays import Floats
-from nearfar.base import Learner, TensorInput
+from nearfar.base import Learner, TensorEstimator
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.parameters import AllowedValues, boolean
 from nearfar.state import State
@@ -25,7 +25,7 @@ TRANSFORMER_PARAMETERS: dict[str, Sequence[AllowedValues]] = {
 }
 
 
-class _TensorTransformer(TensorInput, ClassNamePrefixFeaturesOutMixin, Learner):
+class _TensorTransformer(TensorEstimator, ClassNamePrefixFeaturesOutMixin, Learner):
     """Base class of transformers that map each tensor to a tensor or a row.
 
     A subclass implements ``_get_output_shape`` and ``_transform_tensors``, and ``_learn`` if it

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from nearfar.arrays import Matrix, Vector
 from nearfar.base import LearnerTags
-from nearfar.base.linear_classifier import MultiClass, RidgeMode, for_each_problem
+from nearfar.base.linear_classifier import MultiClass, RidgeMode, check_each_problem
 from nearfar.parameters import one_of, real
 from nearfar.solvers.alternating_modes import Alternation
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
@@ -133,8 +133,8 @@ class TMPM(TensorClassifier):
     learner_tags = LearnerTags(reads="supervision", role="classifier", input="tensors")
     state = State(
         {
-            "kappa_": for_each_problem(number(0)),
-            "worst_case_accuracy_": for_each_problem(number(0, 1)),
+            "kappa_": check_each_problem(number(0)),
+            "worst_case_accuracy_": check_each_problem(number(0, 1)),
         }
     )
     maximizes: ClassVar[bool] = True

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.base import LearnerTags, RankOneLearner
-from nearfar.base.progress import report_of
+from nearfar.base.progress import get_reporter
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.blocks import split_rows
 from nearfar.notices import warn_not_converged
@@ -239,7 +239,7 @@ class TR1A(RankOneLearner):
         self, residuals: _Residuals, atoms: Sequence[Atom], random: np.random.RandomState
     ) -> Atom:
         """Return the best atom of all starts."""
-        report = report_of(self)
+        report = get_reporter(self)
         explained_before = sum(atom.objective for atom in atoms)
         number = len(atoms) + 1
 

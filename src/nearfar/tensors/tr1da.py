@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Indices, Matrix, Vector
 from nearfar.base import LearnerTags, RankOneLearner
-from nearfar.base.progress import report_of
+from nearfar.base.progress import get_reporter
 from nearfar.base.rank_one import deflate, flatten_atoms
 from nearfar.base.tensor_input import TENSOR_PARAMETERS
 from nearfar.blocks import split_rows
@@ -347,7 +347,7 @@ class TR1DA(RankOneLearner):
                 vectors,
                 max_iter=self.max_iter,
                 tolerances=[self.tol * d for d in residuals.shape],
-                report=report_of(self),
+                report=get_reporter(self),
             )
 
         return find_best_atom(partial(run_start, start) for start in range(self.n_init))

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from nearfar.arrays import Matrix
 from nearfar.base import LearnerTags, MultilinearLearner
-from nearfar.base.progress import report_of
+from nearfar.base.progress import get_reporter
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.parameters import boolean, integer, one_of, random_state, real
 from nearfar.solvers.eigen import factor_definite
@@ -250,7 +250,7 @@ class TwoDLDA(MultilinearLearner):
         """
         steps: list[_Step] = []
         factors = list(initial_factors)
-        report, started = report_of(self), perf_counter()
+        report, started = get_reporter(self), perf_counter()
         try:
             for mode in [0, 1] * self.n_iter:
                 between = scatters.between_scatter(mode, factors)

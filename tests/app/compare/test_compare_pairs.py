@@ -333,7 +333,7 @@ def test_a_family_gives_those_that_learn_from_pairs():
     assert all(name in notes[0] for name in ("NCA", "MCML", "MLKR", "LFDA", "pairs do not tell"))
     assert {"mmc", "rca", "logistic-metric"} <= set(names)
     assert "euclidean" not in names
-    assert all(set(FORMS) & set(find_estimator(name).learner_tags.learns_from) for name in names)
+    assert all(set(FORMS) & set(find_estimator(name).learner_tags.supervision) for name in names)
     with pytest.raises(ValueError, match="No learner of discriminant learns from pairs"):
         pair_learners("discriminant", drawn(y, 40))
 

@@ -402,4 +402,4 @@ def test_compare_on_the_command_line(table, capsys):
 
 
 def test_mlkr_takes_values():
-    assert "values" in MLKR.learner_tags.learns_from
+    assert "values" in MLKR.learner_tags.supervision

@@ -21,7 +21,7 @@ from nearfar.app.compare.kinds.kind import Kind
 from nearfar.app.compare.methods import learners
 from nearfar.app.compare.question import Question
 from nearfar.base import LearnerTags, LinearLearner
-from nearfar.base.tensor_input import TENSOR_PARAMETERS, TensorInput
+from nearfar.base.tensor_input import TENSOR_PARAMETERS, TensorEstimator
 from nearfar.datasets import make_sets
 from nearfar.datasets.tables import DataFile
 
@@ -172,7 +172,7 @@ def test_a_voter_gets_the_k_of_the_plain_distances():
 # ---------------------------------------------------------------------- tensors among rows
 
 
-class Corner(TensorInput, LinearLearner):
+class Corner(TensorEstimator, LinearLearner):
     """The first rows of each tensor."""
 
     learner_tags = LearnerTags(reads="instances", input="tensors", supervised=False)

@@ -311,7 +311,7 @@ def plain_text(text: str) -> str:
 
 def _of_estimator(name: str, kind: type[Any], defaults: Mapping[str, Iterable[str]]) -> MethodInfo:
     tags, key = kind.learner_tags, format_method_name(name)
-    supervision = tuple(_SUPERVISION.get(one, one) for one in tags.learns_from)
+    supervision = tuple(_SUPERVISION.get(one, one) for one in tags.supervision)
     input = _INPUTS.get(tags.input, tags.input)
     parts = kind.__module__.split(".")
     aliases = dict(getattr(kind, "aliases", {}))

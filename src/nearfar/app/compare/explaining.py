@@ -15,7 +15,7 @@ from nearfar.app.compare.methods import takes_tensors
 from nearfar.app.compare.through import map_through
 from nearfar.app.tables.columns import columns_of
 from nearfar.base import LocalExplanation, all_estimators
-from nearfar.base.local_voter import LocalVoter
+from nearfar.base.local_voter import LocalClassifier
 from nearfar.base.relevance import format_fraction
 from nearfar.blocks import split_rows
 from nearfar.neighbors.knn import KNNClassifier
@@ -63,7 +63,7 @@ def explain_chain(
     if not can_explain(last):
         raise ValueError(_cannot(type(last).__name__))
     points = map_through(back, queries) if len(back) else queries
-    if not isinstance(last, LocalVoter):
+    if not isinstance(last, LocalClassifier):
         found: LocalExplanation = last.explain(points)
         return found.merge_features(_own_names(found, chain, queries, len(back), features))
     names = column_names(chain, queries.shape[1], features)
@@ -93,7 +93,9 @@ def _own_names(
     return column_names(chain, n, features)
 
 
-def _merged_local(voter: LocalVoter, points: NDArray[Any], names: list[str]) -> LocalExplanation:
+def _merged_local(
+    voter: LocalClassifier, points: NDArray[Any], names: list[str]
+) -> LocalExplanation:
     """An explanation by columns of the table, where some became several."""
     found, shares = voter.explain(points, overall=False), []
     for block in split_rows(len(points), 16 * points.shape[1] ** 2):
@@ -245,7 +247,7 @@ def told(why: LocalExplanation, row: int, n: int = SHOWN_FEATURES) -> dict[str, 
         "others": len(names) - 1 if len(why.feature_names) > len(names) else None,
         "here": parts["relevance"].tolist(),
         "overall": None if parts["overall"] is None else parts["overall"].tolist(),
-        "one_metric": bool(why.one_metric),
+        "one_metric": bool(why.is_global),
         "n_deciding": why.count_deciding(row),
         "voters": [
             {

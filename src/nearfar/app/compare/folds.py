@@ -30,7 +30,7 @@ from nearfar.app.compare.tensor_pictures import tensors_of
 from nearfar.app.compare.through import map_through
 from nearfar.arrays import Indices
 from nearfar.base import LocalExplanation
-from nearfar.base.local_voter import LocalVoter
+from nearfar.base.local_voter import LocalClassifier
 from nearfar.base.voter import compute_vote_fractions, vote, vote_by_k
 from nearfar.base.voter import find_nearest as nearest_columns
 from nearfar.evaluation.measures import Measure
@@ -491,7 +491,7 @@ def local_of(
     The mean share of each column over held-out rows, and by predicted class; and some rows, with
     their voters and what the columns did to their distances.
     """
-    if chain is None or k is None or not isinstance(chain[-1], LocalVoter):
+    if chain is None or k is None or not isinstance(chain[-1], LocalClassifier):
         return None
     voter = copy(chain[-1])
     voter.n_neighbors = k

@@ -17,9 +17,9 @@ from typing import Any, Literal
 from sklearn.base import ClassifierMixin, clone
 from sklearn.pipeline import Pipeline
 
-from nearfar.base import Estimator, NearestObjects, NeighborVoter, all_estimators
-from nearfar.base.local_voter import LocalVoter
-from nearfar.base.on_axes import OnAxes
+from nearfar.base import Estimator, NeighborsBase, NeighborsClassifier, all_estimators
+from nearfar.base.local_voter import LocalClassifier
+from nearfar.base.on_axes import AxisLearner
 from nearfar.base.tags import Role as EstimatorRole
 from nearfar.base.tags import SupervisionKind
 from nearfar.notices import warn
@@ -140,9 +140,9 @@ def title_of(label: str, role: str) -> str:
 
 def asks_neighbors(estimator: Any) -> bool:
     """Whether it predicts by neighbors that it finds itself."""
-    if isinstance(estimator, NeighborVoter):
+    if isinstance(estimator, NeighborsClassifier):
         return bool(estimator.votes)
-    return isinstance(estimator, NearestObjects)
+    return isinstance(estimator, NeighborsBase)
 
 
 def takes_tensors(estimator: Any) -> bool:
@@ -185,7 +185,9 @@ def _along_axes(setting: Setting, axes: int) -> Setting:
         return setting
     if takes_tensors(learner):  # principal axes have no rows and columns
         return setting
-    takes_axes = isinstance(learner, OnAxes) and getattr(learner, "structure", "full") == "full"
+    takes_axes = (
+        isinstance(learner, AxisLearner) and getattr(learner, "structure", "full") == "full"
+    )
     if takes_axes and learner.n_pca_components is not None:
         return setting
     axes = max(axes, getattr(learner, "n_components", None) or 1) if takes_axes else axes
@@ -199,14 +201,14 @@ def _along_axes(setting: Setting, axes: int) -> Setting:
 
 def without_axes(estimator: Any) -> Any:
     """The same on all columns: how many axes there are stands beside its other parameters."""
-    if not isinstance(estimator, OnAxes):
+    if not isinstance(estimator, AxisLearner):
         return estimator
     return clone(estimator).set_params(n_pca_components=None)
 
 
 def _dear(estimator: Any) -> bool:
     """Whether many columns cost it dearly: it iterates, or has a matrix for each query."""
-    return iterates(estimator) or isinstance(estimator, LocalVoter)
+    return iterates(estimator) or isinstance(estimator, LocalClassifier)
 
 
 def iterates(estimator: Any) -> bool:
@@ -370,7 +372,7 @@ def takes(learner: Any, guide: SupervisionKind) -> bool:
     tags = getattr(learner, "learner_tags", None)
     if tags is None:  # of another make; a text is a step that does nothing
         return guide != "values" or not (hasattr(learner, "fit") and _classifies(learner))
-    return not tags.learns_from or guide in tags.learns_from
+    return not tags.supervision or guide in tags.supervision
 
 
 def _classifies(learner: Any) -> bool:
@@ -383,7 +385,7 @@ def _learns_from(learner: Any) -> str:
     if isinstance(learner, Pipeline):
         return "labels"
     tags = getattr(learner, "learner_tags", None)
-    return "labels" if tags is None else " or ".join(tags.learns_from)
+    return "labels" if tags is None else " or ".join(tags.supervision)
 
 
 def _class_name(learner: Any) -> str:

@@ -73,7 +73,7 @@ def _members(given: Any, against: str, notes: list[str]) -> list[Any]:
     able = [name for name in names if _able(name, against)]
     if not able:
         raise ValueError(f"No learner of {given} learns from pairs. See: nearfar methods.")
-    told = [name for name in names if find_estimator(name).learner_tags.learns_from]
+    told = [name for name in names if find_estimator(name).learner_tags.supervision]
     gone = [name for name in told if name not in able]
     if gone:
         notes.append(
@@ -85,7 +85,7 @@ def _members(given: Any, against: str, notes: list[str]) -> list[Any]:
 def _why(gone: list[str], against: str) -> str:
     """Why learners of a family are left out."""
     tags = [find_estimator(name).learner_tags for name in gone]
-    grouped = any(one.role == "map" and "chunklets" in one.learns_from for one in tags)
+    grouped = any(one.role == "map" and "chunklets" in one.supervision for one in tags)
     so = "pairs do not tell what they learn from, or they predict labels"
     return f"{so}; those that learn from groups: {against}" if grouped and against else so
 
@@ -98,7 +98,7 @@ def _able(name: str, against: str) -> bool:
 
 def _read(learner: Any, against: str) -> str | None:
     """In what form a learner reads pairs; None where it cannot."""
-    found = [form for form in FORMS if form in learner.learner_tags.learns_from]
+    found = [form for form in FORMS if form in learner.learner_tags.supervision]
     return None if not found or (found == ["chunklets"] and against) else found[0]
 
 
@@ -115,16 +115,16 @@ def _refuse(method: Method, against: str) -> None:
         while isinstance(learner, Pipeline):
             learner = learner.steps[-1][1]
         tags = getattr(learner, "learner_tags", None)
-        if tags is None or not tags.learns_from or _read(learner, against) is not None:
+        if tags is None or not tags.supervision or _read(learner, against) is not None:
             continue
-        if "chunklets" in tags.learns_from:
+        if "chunklets" in tags.supervision:
             raise ValueError(
                 f"methods[{method.name!r}] learns from groups, and these pairs make none: "
                 f"{against}."
             )
         raise ValueError(
             f"methods[{method.name!r}]: {type(learner).__name__} learns from "
-            f"{' or '.join(tags.learns_from)}, which pairs do not give. See nearfar methods for "
+            f"{' or '.join(tags.supervision)}, which pairs do not give. See nearfar methods for "
             "those that learn from pairs."
         )
 

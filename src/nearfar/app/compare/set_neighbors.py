@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from nearfar.arrays import Matrix
-from nearfar.base import LearnerTags, NeighborVoter
+from nearfar.base import LearnerTags, NeighborsClassifier
 from nearfar.distributions import dtw_distances, emd_distances
 from nearfar.distributions.objects import disable_table_checks
 from nearfar.parameters import boolean, integer, none, one_of
 from nearfar.summaries.sets import Sets, as_sets
 
 
-class VectorDistanceNeighbors(NeighborVoter):
+class VectorDistanceNeighbors(NeighborsClassifier):
     """Majority vote of the k training sets that are nearest by their vectors.
 
     The earth mover's distance (needs POT) or dynamic time warping (needs tslearn), which no

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from nearfar.app.tables.images import data_uri, pictures
-from nearfar.base import MultilinearLearner, TensorInput
+from nearfar.base import MultilinearLearner, TensorEstimator
 from nearfar.base.linear_classifier import LinearClassifier, two_class_problems
 from nearfar.datasets.table import Table
 
@@ -39,7 +39,7 @@ def tensors_of(
         Whether a few of them may be shown.
     """
     learner = None if chain is None else chain.named_steps.get("learner")
-    if isinstance(learner, TensorInput) and isinstance(learner, LinearClassifier):
+    if isinstance(learner, TensorEstimator) and isinstance(learner, LinearClassifier):
         return _weights(learner)
     if not isinstance(learner, MultilinearLearner) or chain is None:
         return None
