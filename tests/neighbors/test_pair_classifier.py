@@ -46,7 +46,7 @@ class OfPairs(ConstraintLearner):
     learner_tags = LearnerTags(reads="supervision", supervision=("labels", "pairs"))
     parameters = {}
 
-    def _drawn(self, y):
+    def _draw_supervision(self, y):
         return Pairs.from_labels(y, random_state=0)
 
     def _learn(self, rows, guide):

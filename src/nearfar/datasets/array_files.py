@@ -80,7 +80,7 @@ def convert_arrays(
     n, p = table.X.shape
     if "image_shape" in arrays:
         table.tensor_shape = _check_image_shape(arrays["image_shape"], p, source)
-    table.feature_names = get_feature_names(arrays, p, source)
+    table.feature_names = read_feature_names(arrays, p, source)
     if y is not None:
         table.y, table.target = check_one_per_row(arrays[y], y, n, source), y
     if "target_names" in arrays:
@@ -98,7 +98,7 @@ def convert_arrays(
     return table
 
 
-def get_feature_names(arrays: dict[str, Any], n_features: int, source: str) -> list[str] | None:
+def read_feature_names(arrays: dict[str, Any], n_features: int, source: str) -> list[str] | None:
     """Return the array `feature_names` as a list, or None if the file has no such key."""
     if "feature_names" not in arrays:
         return None

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from nearfar.datasets.array_files import find_key, get_feature_names
+from nearfar.datasets.array_files import find_key, read_feature_names
 from nearfar.datasets.sides import check_groups
 from nearfar.datasets.table import (
     Table,
@@ -291,7 +291,7 @@ def _convert_arrays(
         sets = Sets(arrays[x], arrays["offsets"], names=names)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from error
-    table = Table(source, sets, feature_names=get_feature_names(arrays, sets.n_features, source))
+    table = Table(source, sets, feature_names=read_feature_names(arrays, sets.n_features, source))
     for role, option in (("y", "target"), ("groups", "groups")):
         key = find_key(arrays, role, requested[option], source)
         if key is not None:

@@ -25,7 +25,7 @@ from nearfar.summaries.local_rows import (
     LocalMetrics,
     LocalQueries,
     LocalRows,
-    bound_kth_smallest,
+    bound_kth_distance,
     find_entries_within,
 )
 
@@ -475,7 +475,7 @@ class _NeighborLists:
         """Return squared distances of possible k nearest rows, and infinity for all others."""
         window = self.window
         owner, place = find_entries_within(
-            window.squares, bound_kth_smallest(window.squares, k)[1] + 2 * window.errors
+            window.squares, bound_kth_distance(window.squares, k)[1] + 2 * window.errors
         )
         exact = self.columns.compute_weighted_squares(
             self.X[owner], self.region[owner, place, None], self.weights[owner]

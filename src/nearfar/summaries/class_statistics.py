@@ -206,7 +206,7 @@ class ClassStatistics(ClassAdditions):
                 f"X has {X.shape[1]} features, but these statistics have {self.n_features}."
             )
         if weight is not None and (weight == 0).any():
-            # A row of weight zero is no row: it must neither open a class nor be counted.
+            # A row of weight zero is ignored: it neither adds a class nor is counted.
             assert_all_finite(X, input_name="X")
             is_used = weight > 0
             X, codes, weight = X[is_used], codes[is_used], weight[is_used]

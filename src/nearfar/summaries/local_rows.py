@@ -357,19 +357,19 @@ class LocalRows:
         """
         if metrics.full is not None and len(queries) > 1:
             squares, errors = self.compute_squared_distances(queries, metrics, np.float32)
-            reach = (bound_kth_smallest(squares, k)[1] + 2 * errors).astype(np.float32)
+            reach = (bound_kth_distance(squares, k)[1] + 2 * errors).astype(np.float32)
             if ((errors > _MIN_FLOAT32) & (reach < _MAX_FLOAT32)).all():
                 # Round up to float32, because a comparison of two dtypes takes twice as long.
                 candidates = find_entries_within(squares, np.nextafter(reach, np.float32(np.inf)))
                 if len(candidates[0]) <= _MAX_CANDIDATES * k * len(queries):
                     return candidates
         squares, errors = self.compute_squared_distances(queries, metrics)
-        return find_entries_within(squares, bound_kth_smallest(squares, k)[1] + 2 * errors)
+        return find_entries_within(squares, bound_kth_distance(squares, k)[1] + 2 * errors)
 
     def find_window(self, queries: LocalQueries, metrics: LocalMetrics, m: int) -> Window:
         """Return the m nearest rows of each query."""
         squares, errors = self.compute_squared_distances(queries, metrics)
-        lower, upper = bound_kth_smallest(squares, m)
+        lower, upper = bound_kth_distance(squares, m)
         owner, indices = find_entries_within(squares, upper + 2 * errors)
         values = squares[owner, indices]
         # Only rows close to the limit are measured exactly; closer rows are included anyway.
@@ -450,7 +450,7 @@ def find_kth_smallest(squares: NDArray[Any], k: int) -> Vector:
     return np.asarray(np.partition(squares, k - 1, axis=1)[:, k - 1])
 
 
-def bound_kth_smallest(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
+def bound_kth_distance(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
     """Return lower and upper bounds of the k-th smallest value of each row.
 
     The bounds are computed in float32, which takes half the time, or exactly if values exceed its

@@ -203,7 +203,7 @@ def _center(
         return
     ger = _get_ger(out.dtype)
     for start, end in runs:
-        # By BLAS: NumPy's loop begins anew with every row.
+        # By BLAS: NumPy's loop begins again with every row.
         shift = shifts[0 if lines is None else lines[start]]
         ger(-1, shift, ones[: end - start], a=out[start:end].T, overwrite_a=True)
 
