@@ -51,8 +51,8 @@ class LSML(_LogDetLearner):
         Maximum number of iterations.
     tol : float, default=1e-6
         Stop when two successive iterations change the objective by less than this fraction and the
-        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
-        to three times, by a factor of 10 each.
+        duality gap is at most ``50 * tol``. If the gap stays larger, the solver continues with a
+        tenth of the tolerance. This is repeated at most three times.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to draw quadruplets from labels.
     verbose : int, default=0
@@ -67,13 +67,13 @@ class LSML(_LogDetLearner):
     objective_ : float
         Value of the objective at the solution.
     dual_bound_ : float
-        Lower bound on the objective for every metric.
+        Lower bound on the objective that holds for every metric.
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration.
+        Lists with one entry per iteration: "objective", "step" and "seconds".
 
     Notes
     -----

@@ -49,8 +49,8 @@ class MCML(_SoftLearner):
         coordinates are kept, along which the mapped points vary most. None keeps all.
     n_pca_components : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
-        X itself. None uses all features; "auto" projects only if there are more than 128, see
-        Notes. The components depend on the units of the features.
+        X itself. None uses all features. "auto" projects only if there are more than 128 features,
+        see Notes. The components depend on the units of the features.
     init : str or array of shape (n_features, n_features), default="auto"
         Starting point. The names are those of :class:`NCA`. The optimum does not depend on it.
         "auto" is described in Notes.
@@ -59,12 +59,12 @@ class MCML(_SoftLearner):
     tol : float, default=1e-8
         Stop when two successive iterations lower the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
-        is used.
+        If True, start from the previous fit. If its map has another shape, ``init`` is used.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used for ``init="random"``.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. The rows are divided among them.
+        Number of threads. None means 1 and -1 means all cores. The rows are divided among the
+        threads.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -86,7 +86,7 @@ class MCML(_SoftLearner):
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration.
+        Lists with one entry per iteration: "objective", "step" and "seconds".
     classes_ : ndarray of shape (n_classes,)
         Class labels.
 

@@ -88,8 +88,8 @@ class MMC(PairLearner):
         Maximum number of iterations.
     tol : float, default=1e-6
         Stop when two successive iterations change the objective by less than this fraction and the
-        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
-        to three times, by a factor of 10 each.
+        duality gap is at most ``50 * tol``. If the gap stays larger, the solver continues with a
+        tenth of the tolerance. This is repeated at most three times.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to draw pairs from labels and for
         ``init="random"``.
@@ -115,7 +115,7 @@ class MMC(PairLearner):
     n_iter_ : int
         Number of iterations; 0 for the closed form.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration.
+        Lists with one entry per iteration: "objective", "step" and "seconds".
 
     Notes
     -----

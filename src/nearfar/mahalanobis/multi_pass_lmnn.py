@@ -45,7 +45,7 @@ class MultiPassLMNN(InnerLMNNMixin, LinearLearner):
     Parameters
     ----------
     estimator : LMNN, optional
-        Settings of each pass. None means ``LMNN()``. Settings that are "auto" follow the
+        Settings of each pass. None means ``LMNN()``. Values "auto" are replaced by those of the
         thesis: all impostors, one pass, no early stopping.
     n_passes : int or "validate", default="validate"
         Number of passes. "validate" selects it on held-out rows.

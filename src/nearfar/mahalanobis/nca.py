@@ -61,8 +61,8 @@ class NCA(_SoftLearner):
         Dimension of the output. L has this number of rows. None learns a square map.
     n_pca_components : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
-        X itself. None uses all features; "auto" projects only if there are more than 128, see
-        Notes. The components depend on the units of the features.
+        X itself. None uses all features. "auto" projects only if there are more than 128 features,
+        see Notes. The components depend on the units of the features.
     objective : {"sum", "log"}, default="sum"
         Objective to maximize: f ("sum") or g ("log"). Points that are alone in their class add 0
         to f and are left out of g.
@@ -84,13 +84,13 @@ class NCA(_SoftLearner):
     tol : float, default=1e-5
         Stop when two successive iterations improve the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
-        is used.
+        If True, start from the previous fit. If its map has another shape, ``init`` is used.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used for random initial maps, and to sample the 3,000
         rows on which a fit with more than 10,000 rows and ``n_neighbors`` starts.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. The rows are divided among them.
+        Number of threads. None means 1 and -1 means all cores. The rows are divided among the
+        threads.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -107,8 +107,9 @@ class NCA(_SoftLearner):
     n_iter_ : int
         Number of iterations of the best run.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration. With ``n_neighbors`` the objective is
-        computed over the lists of neighbors, and at first over a subset of the rows.
+        Lists with one entry per iteration: "objective", "step" and "seconds". With ``n_neighbors``
+        the objective is computed over the lists of neighbors, and at first over a subset of the
+        rows.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
 

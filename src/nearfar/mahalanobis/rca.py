@@ -52,7 +52,7 @@ class RCA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. None keeps all.
+        Dimension of the output. None keeps all dimensions.
     n_pca_components : int or None, default=None
         Number of principal components to project X onto before learning. They are computed from
         the points in chunklets. None uses all features.
@@ -136,7 +136,7 @@ class RCA(StatisticsLearner):
         y : array-like of shape (n_samples,), optional
             Labels. Not used if ``supervision`` is given.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
-            Chunklet number of each point, -1 for none.
+            Chunklet number of each point, or -1 for points in no chunklet.
 
         Returns
         -------
@@ -170,7 +170,7 @@ class RCA(StatisticsLearner):
             All labels that can occur, as in scikit-learn. Once given, other labels raise an error.
             Not used with chunklets.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
-            Chunklet number of each point, -1 for none.
+            Chunklet number of each point, or -1 for points in no chunklet.
 
         Returns
         -------

@@ -113,8 +113,8 @@ class SCML(ConstraintLearner):
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration. At first the objective has a rounded
-        hinge.
+        Lists with one entry per iteration: "objective", "step" and "seconds". At first the
+        objective has a rounded hinge.
 
     Notes
     -----

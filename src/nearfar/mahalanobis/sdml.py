@@ -71,8 +71,8 @@ class SDML(PairLearner):
         Maximum number of iterations.
     tol : float, default=1e-6
         Stop when two successive iterations change the objective by less than this fraction and the
-        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
-        to three times, by a factor of 10 each.
+        duality gap is at most ``50 * tol``. If the gap stays larger, the solver continues with a
+        tenth of the tolerance. This is repeated at most three times.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to draw pairs from labels.
     verbose : int, default=0
@@ -90,15 +90,15 @@ class SDML(PairLearner):
     objective_ : float
         Value of the objective at the solution, for standardized features.
     dual_bound_ : float
-        Lower bound on the objective for every metric.
+        Lower bound on the objective that holds for every metric.
     duality_gap_ : float
         ``objective_ - dual_bound_``, divided by the absolute value of the objective or by 1,
         whichever is larger.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration. The objective is that of the dual, with
-        its sign changed and a constant added.
+        Lists with one entry per iteration: "objective", "step" and "seconds". The objective is that
+        of the dual, with its sign changed and a constant added.
 
     Notes
     -----

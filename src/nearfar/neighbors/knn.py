@@ -129,8 +129,7 @@ class KNNClassifier(AfterLearner, NeighborsClassifier):
         return self
 
     def explain(self, X: ArrayLike) -> LocalExplanation:
-        r"""Return the voting neighbors of each point and each feature's contribution to their
-        distances.
+        r"""Return the neighbors that vote, and each feature's contribution to their distances.
 
         All rows have the same metric :math:`M = L^T L` in the units of X, where L is the matrix of
         the linear learner, or the identity without a learner. The relevance of a feature is its

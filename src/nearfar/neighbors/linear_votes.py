@@ -30,7 +30,7 @@ def explain_linear(
     linear: Matrix | None,
     feature_names: Sequence[str],
 ) -> LocalExplanation:
-    """Return the voting neighbors of each query and each feature's contribution to their distances.
+    """Return the neighbors that vote, and each feature's contribution to their distances.
 
     Parameters
     ----------

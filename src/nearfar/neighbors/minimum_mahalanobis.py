@@ -297,8 +297,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
 
 
 def pool_covariances(statistics: ClassStatistics, pooling: float, ddof: float = 0) -> Matrix:
-    r"""Return one covariance per class: a mixture of the class covariance and the pooled
-    covariance.
+    r"""Return one covariance per class, each mixed with the pooled covariance.
 
     .. math:: \frac{(1-\lambda) W_i + \lambda W}{(1-\lambda)(n_i - d) + \lambda (n - c d)}
 

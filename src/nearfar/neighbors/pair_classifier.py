@@ -76,7 +76,7 @@ class PairClassifier(ClassifierMixin, Estimator):
         Largest distance at which a pair is predicted similar. If it is negative, all pairs are
         predicted dissimilar.
     classes_ : ndarray of shape (2,)
-        -1 (dissimilar) and +1 (similar).
+        The labels -1 (dissimilar) and +1 (similar).
 
     See Also
     --------
