@@ -222,7 +222,7 @@ class _Slack:
         return value, 2 * self.pairs.compute_half_gradient(Z, self._compute_slopes(excess))
 
     def compute_pull(self) -> Matrix:
-        """Return half of the scatter of similar pairs, weighted by γ/u, the largest possible slope."""
+        """Return half of the scatter of similar pairs, weighted by the largest slope γ/u."""
         return self.pairs.scatter(np.where(self.is_similar, self.gamma / (2 * self.bounds), 0.0))
 
     def compute_multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float]]:

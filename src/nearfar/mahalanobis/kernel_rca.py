@@ -400,8 +400,7 @@ class KernelRCA(KernelCoordinates):
         return self._scale * (K - image @ second_image.T / self.ridge_)
 
     def pair_distance(self, pairs: ArrayLike) -> Vector:
-        """Return the distance between the two points of each pair, computed from the learned
-        kernel.
+        """Return the distance between the points of each pair, computed from the learned kernel.
 
         Parameters
         ----------

@@ -122,7 +122,7 @@ def _compute_gap(objective: float, bound: float) -> float:
 
 
 def _compute_roots(S: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the symmetric square root of a positive definite matrix, and the inverse of the root."""
+    """Return the symmetric square root of a positive definite matrix, and the inverse root."""
     values, axes = linalg.eigh(S)
     return np.asarray(axes * np.sqrt(values) @ axes.T), np.asarray(axes / np.sqrt(values) @ axes.T)
 

@@ -204,7 +204,7 @@ def _check_weights(weights: ArrayLike | None, n: int) -> Vector:
 
 
 class _Residuals:
-    """The loss Σ w (d_ab - d_cd)₊²."""
+    """Loss of the comparisons: Σ w (d_ab - d_cd)₊²."""
 
     def __init__(self, points: Matrix, quadruplets: Any, weights: Vector) -> None:
         self.pairs = PairDifferences(points, np.vstack([quadruplets[:, :2], quadruplets[:, 2:]]))
@@ -216,7 +216,7 @@ class _Residuals:
         return value, 2 * self.pairs.compute_half_gradient(Z, slopes)
 
     def compute_pull(self) -> Matrix:
-        """Return half of the scatter of near pairs with the largest possible slopes, w."""
+        """Return half of the scatter of near pairs, weighted by the largest slopes w."""
         return self.pairs.scatter(np.append(self.weights / 2, np.zeros(len(self.weights))))
 
     def compute_multipliers(self, B: Matrix) -> tuple[Matrix, None]:
@@ -229,7 +229,10 @@ class _Residuals:
         ), None
 
     def _compute_slopes(self, squared: Vector) -> tuple[float, Vector]:
-        """Return the value and its slopes in the squared distances of near, then of far pairs."""
+        """Return the loss and its derivatives in the squared distances.
+
+        The derivatives of the near pairs come first.
+        """
         near, far = np.sqrt(squared).reshape(2, -1)
         excess = np.maximum(near - far, 0.0)
         tiny = np.finfo(float).tiny

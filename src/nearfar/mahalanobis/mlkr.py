@@ -201,7 +201,8 @@ class MLKR(_SoftLearner):
                 descent = Descent(start)
                 runs.append(descent)
                 if starts_square and len(runs) == 1:
-                    # A few principal axes may not contain the direction that y depends on.
+                    # Start with all principal axes. The first few may not contain the direction
+                    # that y depends on.
                     square = Descent(self._make_start(frame, "pca", None, init="pca", square=True))
                     try:
                         descend(
@@ -225,12 +226,12 @@ class MLKR(_SoftLearner):
 
 
 def _count_square_iterations(max_iter: int) -> int:
-    """Return the number of iterations with a square map."""
+    """Return the number of iterations for the initial square map."""
     return max(1, max_iter // 4)
 
 
 def _keep_leading_directions(L: Matrix, size: int) -> Matrix:
-    """Return the leading directions of a map, by their variance for white points."""
+    """Return the ``size`` directions of a map with the largest variance for white points."""
     _, lengths, axes = linalg.svd(L, full_matrices=False)
     rows = np.zeros((size, L.shape[1]))
     rows[: len(axes)] = (lengths[:, None] * axes)[:size]
