@@ -42,8 +42,8 @@ class KernelLMNN(InnerLMNNMixin, KernelizedLearner):
         Number of leading directions of kernel PCA. "auto" uses a tenth of the number of rows, but
         at least 10 and at most 50. None uses all directions with nonzero variance.
     estimator : LMNN, optional
-        Settings of LMNN. None means ``LMNN()``. Values "auto" are replaced by those of the thesis
-        [1]_: all impostors, one pass, no early stopping.
+        Settings of LMNN. None means ``LMNN()``. Settings that are "auto" take the values of the
+        thesis [1]_: all impostors, one pass, no early stopping.
 
     Attributes
     ----------

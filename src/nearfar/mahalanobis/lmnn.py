@@ -121,8 +121,8 @@ class LMNN(AxisLearner):
         Maximum number of iterations. It applies to each pass.
     tol : float, default=1e-6
         Stop when an iteration lowers the objective by less than this fraction. The smoothing of the
-        hinges is reduced until its effect on the objective is less than a fraction of ``100 *
-        tol``. See Notes for the exceptions.
+        hinges is reduced until it changes the objective by a fraction of less than ``100 * tol``.
+        See Notes for the exceptions.
     validation_fraction : float in [0, 0.9] or "auto", default="auto"
         Fraction of the rows held out. For early stopping, their k-NN error is checked every 10
         iterations, and the map with the lowest error is kept. With 0, the fit runs to convergence.

@@ -46,9 +46,9 @@ class Loss(Protocol):
 class _LogDetLearner(ConstraintLearner):
     """Base class of learners that minimize LogDet(M, M₀) plus a loss of the supervision.
 
-    With :math:`M_0 = W^T W`, the prior is the identity in the coordinates W x, and :math:`M = W^T
-    B^T B W`. Where the prior is singular, M is singular too, because LogDet is infinite otherwise.
-    In directions outside the span of the points, M equals the prior.
+    With :math:`M_0 = W^T W`, the prior is the identity in the coordinates W x, and
+    :math:`M = W^T B^T B W`. Where the prior is singular, M is singular too, because LogDet is
+    infinite otherwise. In directions outside the span of the points, M equals the prior.
     """
 
     state = State(

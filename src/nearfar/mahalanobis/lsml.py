@@ -154,7 +154,10 @@ class LSML(_LogDetLearner):
             The fitted estimator.
         """
         if weights is not None and supervision is None:
-            raise ValueError("LSML: weights need quadruplets passed as supervision.")
+            raise ValueError(
+                "LSML: weights were passed without quadruplets. Pass quadruplets as supervision, "
+                "or omit weights."
+            )
         self._weights = weights
         try:
             return super().fit(X, y, supervision=supervision)

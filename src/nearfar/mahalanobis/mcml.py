@@ -18,7 +18,7 @@ from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.eigen import descending_eigh, partial_eigh
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 
-# Maximum number of descents. A new direction is added after each one if the rank is too low.
+# Maximum number of descents. After each descent, a direction is added if the rank is too low.
 _ESCAPES = 5
 
 
@@ -80,8 +80,8 @@ class MCML(_SoftLearner):
     optimality_ : float
         The larger of :math:`\langle G, M \rangle` and minus the smallest eigenvalue of G, where G
         is the gradient in M divided by n, in white coordinates. A value of 0 proves that M is
-        optimal. In general, no :math:`M'` has an objective that is lower by more than :math:`n\,(1
-        + \mathrm{tr}\,M')` times ``optimality_``.
+        optimal. In general, no :math:`M'` has an objective that is lower by more than
+        :math:`n\,(1 + \mathrm{tr}\,M')` times ``optimality_``.
     n_pca_components_ : int or None
         Number of principal components used; None if X was not projected.
     n_iter_ : int

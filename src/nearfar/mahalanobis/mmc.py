@@ -34,8 +34,8 @@ _MIXED_FRACTION = 1e-3
 # The data are treated as constant in directions whose eigenvalue is below this fraction of the
 # largest.
 _EMPTY = 1e-12
-# The upper bound replaces distances below a fraction of the mean distance by this fraction. It is
-# valid for any fraction. These fractions are tried, and the smallest bound is used.
+# The upper bound raises short distances to a fraction of the mean distance. It is valid for any
+# fraction. These fractions are tried, and the smallest bound is used.
 _FLOORS = (1e-6, 1e-4, 1e-2)
 # Maximum number of rounds of alternating projections after a gradient step.
 _ROUNDS = 20

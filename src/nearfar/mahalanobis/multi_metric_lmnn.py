@@ -65,8 +65,8 @@ class MultiMetricLMNN(NeighborsClassifier):
     Parameters
     ----------
     estimator : LMNN, optional
-        Settings of LMNN for the single map and for the solver. None means ``LMNN()``. Values "auto"
-        are replaced by those of the thesis [1]_: all impostors, one pass, no early stopping.
+        Settings of LMNN for the single map and for the solver. None means ``LMNN()``. Settings that
+        are "auto" take the values of the thesis [1]_: all impostors, one pass, no early stopping.
     n_neighbors : int, optional
         Number of neighbors that vote. None uses the ``n_neighbors`` of the estimator, or all
         training points if there are fewer.

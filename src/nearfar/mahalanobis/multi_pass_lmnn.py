@@ -45,8 +45,8 @@ class MultiPassLMNN(InnerLMNNMixin, LinearLearner):
     Parameters
     ----------
     estimator : LMNN, optional
-        Settings of each pass. None means ``LMNN()``. Values "auto" are replaced by those of the
-        thesis: all impostors, one pass, no early stopping.
+        Settings of each pass. None means ``LMNN()``. Settings that are "auto" take the values of
+        the thesis: all impostors, one pass, no early stopping.
     n_passes : int or "validate", default="validate"
         Number of passes. "validate" selects the number on held-out rows.
     max_passes : int, default=5

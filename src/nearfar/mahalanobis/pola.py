@@ -299,7 +299,7 @@ class POLA(PairLearner):
         if is_equal.any():
             warn(
                 f"{np.count_nonzero(is_equal)} of {np.count_nonzero(signs == -1)} dissimilar pairs "
-                "have zero length. No metric separates equal points, and POLA leaves them out."
+                "have zero length. No metric separates equal points, so POLA leaves them out."
             )
         is_usable = ~is_equal
         return self._process_batch(

@@ -222,7 +222,9 @@ class SCML(ConstraintLearner):
         sizes = np.mean((points @ basis.T) ** 2, axis=0)
         varies = sizes > 0
         if not varies.any():
-            raise ValueError("SCML: X does not vary along any direction of basis.")
+            raise ValueError(
+                "SCML: X does not vary along any direction of basis. Pass other directions."
+            )
         scaled_basis = basis[varies] / np.sqrt(sizes[varies])[:, None]
         program = _Program(points, triplets, scaled_basis, float(self.beta) / sizes[varies])
         descent = Descent(np.full(len(scaled_basis), 1.0 / len(scaled_basis)))
@@ -325,7 +327,7 @@ class _Program:
         )
 
     def compute_gains(self, multipliers: Vector) -> Vector:
-        """Return how much one unit of weight on each direction lowers the hinges, to first order."""
+        """Return how much one unit of weight on each direction lowers the hinges (first order)."""
         pulled: Vector = np.bincount(self.near_of, multipliers, self.near_pairs.n_pairs).astype(
             float
         )
