@@ -82,7 +82,7 @@ class Euclidean(LinearLearner):
         return self
 
     def _check_features(self, X: ArrayLike, *, reset: bool) -> Floats:
-        if is_dask(X):  # The values are not used, so they are not computed.
+        if is_dask(X):  # The values of X are not used, so they are not computed.
             return self._check_X(make_empty_like(X), reset=reset, min_samples=0)
         return self._check_X(X, reset=reset)
 

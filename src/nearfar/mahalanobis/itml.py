@@ -67,9 +67,9 @@ class ITML(_LogDetLearner, PairLearner):
         Weight of the slacks. With larger values the metric satisfies more bounds, with smaller
         values it stays closer to the prior.
     bounds : pair of float or None, default=None
-        (u, l): the maximum squared distance of similar pairs and the minimum squared distance of
-        dissimilar pairs. None uses the 5th and 95th percentiles of the positive squared distances
-        between rows under the prior.
+        Pair (u, l), where u is the maximum squared distance of similar pairs and l is the minimum
+        squared distance of dissimilar pairs. None uses the 5th and 95th percentiles of the positive
+        squared distances between rows under the prior.
     prior : {"isotropic", "identity", "covariance"} or array of shape (n_features, n_features)
         Prior metric: the identity divided by the mean variance of X ("isotropic"), the Euclidean
         distance ("identity"), the inverse covariance of X ("covariance"), or any positive

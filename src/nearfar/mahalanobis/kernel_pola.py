@@ -105,7 +105,7 @@ class KernelPOLA(KernelizedLearner):
     )
 
     def partial_fit_pairs(self, pairs: ArrayLike, sign: ArrayLike) -> Self:
-        """Process pairs of points once, in their order. Call ``fit`` first.
+        """Process pairs of points once, in the given order. Call ``fit`` first.
 
         Parameters
         ----------

@@ -220,10 +220,11 @@ class KernelRCA(KernelCoordinates):
         *,
         supervision: Chunklets | ArrayLike | None = None,
     ) -> Self:
-        """Add a batch of chunklets. One fit with the same gamma and ridge gives the same result.
+        """Add a batch of chunklets.
 
-        If a chunklet of an earlier batch continues, everything is computed again, with a warning.
-        Use either labels or chunklets for all batches.
+        The result is the same as after one fit to all batches with the same gamma and ridge. If a
+        batch contains more points of an earlier chunklet, everything is computed again and a
+        warning is issued. Use either labels or chunklets for all batches.
 
         Parameters
         ----------
@@ -378,7 +379,7 @@ class KernelRCA(KernelCoordinates):
     # Learned kernel and coordinates
 
     def learned_kernel(self, X: ArrayLike, Y: ArrayLike | None = None) -> Matrix:
-        r"""Return the learned kernel :math:`\tilde k` between any points.
+        r"""Return the values of the learned kernel :math:`\tilde k` between points.
 
         Parameters
         ----------

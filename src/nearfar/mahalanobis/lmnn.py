@@ -118,7 +118,7 @@ class LMNN(AxisLearner):
         Optimization algorithm. "projected_subgradient" is the algorithm of the thesis [1]_, for
         comparison only. It stalls if the features have different scales.
     max_iter : int, default=1000
-        Maximum number of iterations. It applies to each pass.
+        Maximum number of iterations. The limit applies to each pass.
     tol : float, default=1e-6
         Stop when an iteration lowers the objective by less than this fraction. The smoothing of the
         hinges is reduced until it changes the objective by a fraction of less than ``100 * tol``.

@@ -304,7 +304,7 @@ def _make_factors(
     elif init != "pca":
         assert spread.within is not None
         within = np.diag(spread.within) * white**2
-        # A feature that is constant within classes gets a large factor, not an infinite one.
+        # A feature that is constant within classes gets a large but finite factor.
         start[varies] = 1 / np.sqrt(np.maximum(within[varies], 1e-4))
     return start
 

@@ -28,7 +28,7 @@ _EMPTY = 1e-12
 _MIXED_FRACTION = 0.1
 # The search for a separating metric stops if more than this fraction of the pairs is misclassified.
 _MAX_ERROR_RATE = 0.1
-# With at most this many misclassified pairs, the search continues whatever their fraction.
+# With at most this many misclassified pairs, the search for a separating metric always continues.
 _MAX_ERRORS = 20
 # Maximum number of iterations of the search for a separating metric.
 _MAX_SEARCH_ITERATIONS = 500

@@ -146,7 +146,8 @@ class LSML(_LogDetLearner):
         supervision : Quadruplets, optional
             Comparisons of rows of X.
         weights : array-like of shape (n_quadruplets,), optional
-            Weight of each quadruplet. Only their ratios matter. None means equal weights.
+            Weight of each quadruplet. Only the ratios of the weights matter. None means equal
+            weights.
 
         Returns
         -------

@@ -50,7 +50,7 @@ class MLKR(_SoftLearner):
         Number of starts. The best result is kept. The first start is ``init``, the others are
         random maps.
     max_iter : int, default=200
-        Maximum number of iterations. It applies to each run.
+        Maximum number of iterations. The limit applies to each run.
     tol : float, default=1e-5
         Stop when two successive iterations lower the objective by less than this fraction.
     warm_start : bool, default=False

@@ -116,7 +116,7 @@ class MMC(PairLearner):
     duality_gap_ : float
         ``1 - objective_ / dual_bound_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int
-        Number of iterations; 0 for the closed form.
+        Number of iterations. It is 0 if the solution has a closed form.
     history_ : dict of lists
         Lists with one entry per iteration: "objective", "step" and "seconds".
 
@@ -241,7 +241,7 @@ class MMC(PairLearner):
         self.duality_gap_ = max(0.0, 1 - self.objective_ / self.dual_bound_)
 
     def _find_longest(self, dissimilar_scatter: Matrix) -> tuple[Matrix, float]:
-        """Return the direction in which dissimilar pairs differ most, and their scatter in it.
+        """Return the direction in which dissimilar pairs differ most, and their scatter along it.
 
         In the coordinates used, the scatter of similar pairs is white. With
         ``structure="diagonal"``, the direction is one feature.
@@ -347,9 +347,9 @@ class SimilarScatter(NamedTuple):
 
 
 def _whiten_similar(similar: Matrix, dissimilar: Matrix, *, diagonal: bool) -> SimilarScatter:
-    """Return the whitened scatter of similar pairs.
+    """Return the scatter of similar pairs, its whitening matrix, and the inverse of this matrix.
 
-    If it is singular, a fraction of the scatter of all pairs is mixed in.
+    If the scatter is singular, a fraction of the scatter of all pairs is mixed in.
     """
     if diagonal:
         similar, dissimilar = np.diag(np.diag(similar)), np.diag(np.diag(dissimilar))
@@ -359,8 +359,8 @@ def _whiten_similar(similar: Matrix, dissimilar: Matrix, *, diagonal: bool) -> S
         warn(
             f"Similar pairs differ in {T.shape[1]} directions and dissimilar pairs in more, so the "
             "distances of dissimilar pairs are not bounded. "
-            f"{_MIXED_FRACTION:.1%} of the scatter of all pairs is mixed into that of the similar "
-            "pairs. Pass more similar pairs to avoid this.",
+            f"{_MIXED_FRACTION:.1%} of the scatter of all pairs is mixed into the scatter of the "
+            "similar pairs. Pass more similar pairs to avoid this.",
         )
         similar = (1 - _MIXED_FRACTION) * similar + _MIXED_FRACTION * average
         T, U = range_whitener(similar, _EMPTY)

@@ -176,7 +176,7 @@ class MultiMetricLMNN(NeighborsClassifier):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the single map, then one map per region jointly.
+        """Learn a single map for all rows, then the maps of all regions jointly.
 
         Parameters
         ----------

@@ -124,7 +124,7 @@ class MultiPassLMNN(InnerLMNNMixin, LinearLearner):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Fit one pass after the other.
+        """Fit the passes one after the other.
 
         Parameters
         ----------

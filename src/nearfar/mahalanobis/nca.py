@@ -27,11 +27,11 @@ from nearfar.summaries.whitening import standardize_rows
 
 # Maximum number of rows for which n_neighbors="auto" uses all points as neighbors.
 _ALL_UP_TO = 10_000
-# Number of neighbors that n_neighbors="auto" uses for more rows.
+# Number of neighbors that n_neighbors="auto" uses if there are more rows.
 _NEIGHBORS = 100
 # Number of rows in the subset on which a fit with many rows starts.
 _SUBSET = 3_000
-# Fraction of max_iter that is spent on the subset.
+# Fraction of max_iter that is used for the subset.
 _SUBSET_FRACTION = 0.3
 # Number of iterations before the neighbor lists are updated for the first time. The number doubles
 # after each update.
@@ -85,7 +85,7 @@ class NCA(_SoftLearner):
         Number of starts. The best result is kept. The first start is ``init``, the others are
         random maps.
     max_iter : int, default=100
-        Maximum number of iterations. It applies to each run.
+        Maximum number of iterations. The limit applies to each run.
     tol : float, default=1e-5
         Stop when two successive iterations improve the objective by less than this fraction.
     warm_start : bool, default=False
@@ -316,12 +316,12 @@ class _NegativeMean:
         return float(np.sum(L * penalty_gradient)) - value / n, 2 * penalty_gradient - gradient / n
 
     def value(self, L: Matrix) -> float:
-        """Return the value over all neighbors, in double precision."""
+        """Return the value with all points as neighbors, in double precision."""
         value = self.engine.value(L)
         return float(np.sum(L * (L @ self.penalty))) - value / len(self.engine.X)
 
     def restrict_to_subset(self, size: int, seed: Any) -> _NegativeMean:
-        """Return the same function for a random subset of the rows, over all neighbors."""
+        """Return the same function for a random subset of the rows, without neighbor lists."""
         engine = self.engine
         rng = check_random_state(seed)
         rows = np.sort(rng.choice(len(engine.X), size, replace=False))

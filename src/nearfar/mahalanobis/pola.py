@@ -30,7 +30,7 @@ _QUIET_PAIRS = 8
 _MIN_LOSS = 1e-12
 # Negative eigenvalues whose absolute value is below this fraction of the trace are rounding errors.
 _ROUNDING = 1e-14
-# Smaller values of ``tol`` are replaced by this one, because smaller losses are rounding errors.
+# Smaller values of ``tol`` are replaced by this value, because smaller losses are rounding errors.
 _MIN_TOL = 1e-12
 
 
@@ -89,7 +89,7 @@ class POLA(PairLearner):
         The linear map: the eigenvectors of M times the square roots of the eigenvalues, largest
         first. Rows beyond the rank of M are zero.
     mean_ : ndarray of shape (n_features,)
-        Mean of the points of the first batch. It only improves the numerical accuracy.
+        Mean of the points of the first batch. Subtracting it only improves the numerical accuracy.
     b_ : float
         Threshold on the squared distance, which separates similar from dissimilar pairs.
     scale_ : float
@@ -261,7 +261,7 @@ class POLA(PairLearner):
     # Learning from a stream
 
     def partial_fit_pairs(self, pairs: ArrayLike, sign: ArrayLike) -> Self:
-        """Process pairs of points once, in their order.
+        """Process pairs of points once, in the given order.
 
         Parameters
         ----------
@@ -382,7 +382,7 @@ class OnlineState:
         )
 
     def process(self, X: Matrix, sign: Vector) -> None:
-        """Process pairs in their order.
+        """Process the pairs in the given order.
 
         If losses are rare, the losses of many pairs are computed in one product, up to the first
         pair with a loss. The next block has about twice as many pairs as were used from the last

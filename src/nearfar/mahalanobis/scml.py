@@ -88,7 +88,7 @@ class SCML(ConstraintLearner):
         Factor β of the penalty, which is the sum of all weights. Larger values give fewer
         directions. Computed directions have unit variance.
     n_near, n_far : int, default=3, 10
-        Numbers of neighbors that form triplets from labels. Each point is combined with its
+        Numbers of neighbors used to form triplets from labels. Each point is combined with its
         ``n_near`` nearest points of its class and its ``n_far`` nearest points of other classes.
     max_iter : int, default=1000
         Maximum number of iterations. Linear programs count as iterations.
@@ -110,7 +110,7 @@ class SCML(ConstraintLearner):
     basis_ : ndarray of shape (n_basis, n_features)
         The directions.
     weights_ : ndarray of shape (n_basis,)
-        Weights of the directions, most of them 0.
+        Weights of the directions. Most of the weights are 0.
     objective_ : float
         Value of the objective at the solution.
     dual_bound_ : float
@@ -363,7 +363,7 @@ class _Program:
         return gains
 
     def solve(self, descent: Descent, max_iter: int, tol: float, report: Report | None) -> None:
-        """Minimize with rounded hinges, then by linear programs over the relevant triplets."""
+        """Minimize the objective with rounded hinges, then by linear programs."""
         widths = list(_WIDTHS)
         positive = optimize.Bounds(0, np.inf)
         # Stages with less rounding follow if the linear program is too large.

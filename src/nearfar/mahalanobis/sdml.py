@@ -21,7 +21,7 @@ from nearfar.state import State, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# Value of balance="auto", if the data allow it.
+# Value of balance="auto", unless the data require a smaller value.
 _BALANCE = 0.5
 # Maximum of balance="auto", as a fraction of the largest balance for which the problem has an
 # optimum.

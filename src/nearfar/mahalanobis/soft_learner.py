@@ -19,7 +19,8 @@ from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import whiten_rows
 
-#: Maximum number of rows for double precision, which then takes little extra time.
+#: Maximum number of rows for which double precision is used. It takes little extra time for few
+#: rows.
 MAX_ROWS_IN_DOUBLE = 500
 # Maximum mean squared distance between points under the initial map. In many dimensions, a larger
 # map gives each point a single soft neighbor, and the nearest local optimum is poor.

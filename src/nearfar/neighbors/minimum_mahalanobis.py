@@ -193,7 +193,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
         Parameters
         ----------
         statistics : ClassStatistics
-            Statistics per class, not pooled.
+            Statistics of each class, which must not be pooled.
         **parameters
             Parameters of the classifier, except ``estimator``.
 

@@ -63,8 +63,7 @@ def find_cuts(distances: Vector, is_similar: NDArray[np.bool_]) -> Cuts:
     """
     order = np.argsort(distances, kind="stable")
     sorted_distances, is_similar = distances[order], is_similar[order]
-    # No threshold separates pairs with equal distances, so only the last pair of each distance
-    # counts.
+    # No threshold separates pairs with equal distances. Keep the last pair of each distance.
     last = np.flatnonzero(np.append(sorted_distances[1:] > sorted_distances[:-1], True))
     levels = sorted_distances[last]
     middle = levels[:-1] + (levels[1:] - levels[:-1]) / 2
