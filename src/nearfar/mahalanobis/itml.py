@@ -194,8 +194,8 @@ class ITML(_LogDetLearner, PairLearner):
                 or not 0 < bounds[0] <= bounds[1]
             ):
                 raise ValueError(
-                    "ITML: bounds must be two numbers (u, l) with 0 < u <= l, on squared "
-                    f"distances; got {self.bounds!r}."
+                    "ITML: bounds must be two squared distances (u, l) with 0 < u <= l; "
+                    f"got {self.bounds!r}."
                 )
             return bounds
         if len(points) > _ROWS_FOR_BOUNDS:

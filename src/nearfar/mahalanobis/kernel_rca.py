@@ -205,7 +205,7 @@ class KernelRCA(KernelCoordinates):
         names, codes = self._encode_chunklets(len(rows), y, supervision)
         if not (codes >= 0).any():
             raise ValueError(
-                "supervision assigns no point to a chunklet, so nothing can be learned. Add "
+                "supervision puts no point into a chunklet, so nothing can be learned. Add "
                 "chunklets."
             )
         self._learn_kernel(X, y)
