@@ -207,5 +207,5 @@ def test_bad_weights(weights, message):
 
 def test_weights_without_quadruplets():
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(ValueError, match="weights need quadruplets"):
+    with pytest.raises(ValueError, match="weights were passed without quadruplets"):
         LSML().fit(X, y, weights=np.ones(150))

@@ -129,7 +129,7 @@ def test_bad_starts_are_named(init, n_components, words):
 
 @pytest.mark.parametrize("init", ["lda", "within"])
 def test_without_classes_there_is_nothing_within(init):
-    with pytest.raises(ValueError, match="need class labels or similar and dissimilar pairs"):
+    with pytest.raises(ValueError, match="need class labels, or similar and dissimilar pairs"):
         start(init, 2, Spread(SPREAD.total))
 
 
@@ -161,7 +161,7 @@ def test_every_learner_knows_every_start(learner, init):
     rows, labels = X[::3], Y[::3]
     model = learner(n_components=2, init=init, max_iter=3)
     if learner is MLKR and init in ("lda", "within"):
-        with pytest.raises(ValueError, match="need class labels or similar and dissimilar pairs"):
+        with pytest.raises(ValueError, match="need class labels, or similar and dissimilar pairs"):
             model.fit(rows, labels)
         return
     assert np.isfinite(model.fit(rows, labels).components_).all()

@@ -197,7 +197,9 @@ def test_singular_classes(rule):
     m = np.array([X[y == k].mean(axis=0) for k in range(4)])
     S = (X - m[y]).T @ (X - m[y]) / len(X)
     np.testing.assert_allclose(classifier.precisions_[3], np.linalg.inv(S), rtol=1e-6)
-    with pytest.raises(ValueError, match=r"covariance of class 1 is singular: it has 9 rows"):
+    with pytest.raises(
+        ValueError, match=r"covariance of class 1 is singular: the class has 9 rows"
+    ):
         MinimumMahalanobisClassifier(rule=rule, shrinkage=0.0).fit(X, y)
 
 

@@ -15,7 +15,7 @@ from nearfar.summaries.distributed import is_dask, make_empty_like
 
 
 class Euclidean(LinearLearner):
-    """The Euclidean distance, :math:`L = I`, as an estimator that learns nothing.
+    """Euclidean distance as an estimator that learns nothing: its map is the identity matrix.
 
     Use it in place of a metric learner to measure what learning improves.
 
@@ -62,7 +62,7 @@ class Euclidean(LinearLearner):
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None = None, classes: ArrayLike | None = None
     ) -> Self:
-        """Check that the batch has the same features.
+        """Check that the batch has the same features as the first batch.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Euclidean(LinearLearner):
         return self
 
     def _check_features(self, X: ArrayLike, *, reset: bool) -> Floats:
-        if is_dask(X):  # The rows are not used, so they need not be computed.
+        if is_dask(X):  # The values of X are not used, so they are not computed.
             return self._check_X(make_empty_like(X), reset=reset, min_samples=0)
         return self._check_X(X, reset=reset)
 

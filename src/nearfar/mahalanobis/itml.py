@@ -20,7 +20,7 @@ from nearfar.state import State, floats
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# Maximum number of rows whose pairwise distances give the default bounds.
+# Maximum number of rows whose pairwise distances are used to compute the default bounds.
 _ROWS_FOR_BOUNDS = 1_000
 
 
@@ -64,11 +64,12 @@ class ITML(_LogDetLearner, PairLearner):
     Parameters
     ----------
     gamma : float, default=1
-        Weight of the slacks. Larger values follow the pairs more closely, smaller values the prior.
+        Weight of the slacks. With larger values the metric satisfies more bounds, with smaller
+        values it stays closer to the prior.
     bounds : pair of float or None, default=None
-        (u, l): the maximum squared distance of similar pairs and the minimum squared distance of
-        dissimilar pairs. None uses the 5th and 95th percentiles of the positive squared distances
-        between rows under the prior.
+        Pair (u, l), where u is the maximum squared distance of similar pairs and l is the minimum
+        squared distance of dissimilar pairs. None uses the 5th and 95th percentiles of the positive
+        squared distances between rows under the prior.
     prior : {"isotropic", "identity", "covariance"} or array of shape (n_features, n_features)
         Prior metric: the identity divided by the mean variance of X ("isotropic"), the Euclidean
         distance ("identity"), the inverse covariance of X ("covariance"), or any positive
@@ -83,8 +84,8 @@ class ITML(_LogDetLearner, PairLearner):
         Maximum number of iterations.
     tol : float, default=1e-6
         Stop when two successive iterations change the objective by less than this fraction and the
-        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
-        to three times, by a factor of 10 each.
+        duality gap is at most ``50 * tol``. If the gap stays larger, the solver continues with a
+        tenth of the tolerance. This is repeated at most three times.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to draw pairs from labels, and to sample 1,000
         rows for the default ``bounds`` if X has more.
@@ -102,13 +103,13 @@ class ITML(_LogDetLearner, PairLearner):
     objective_ : float
         Value of the objective at the solution.
     dual_bound_ : float
-        Lower bound on the objective for every metric.
+        Lower bound on the objective that holds for every metric.
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration.
+        Lists with one entry per iteration: "objective", "step" and "seconds".
 
     Notes
     -----
@@ -193,8 +194,8 @@ class ITML(_LogDetLearner, PairLearner):
                 or not 0 < bounds[0] <= bounds[1]
             ):
                 raise ValueError(
-                    "ITML: bounds must be two numbers (u, l) with 0 < u <= l, on squared "
-                    f"distances; got {self.bounds!r}."
+                    "ITML: bounds must be two squared distances (u, l) with 0 < u <= l; "
+                    f"got {self.bounds!r}."
                 )
             return bounds
         if len(points) > _ROWS_FOR_BOUNDS:
@@ -205,7 +206,7 @@ class ITML(_LogDetLearner, PairLearner):
 
 
 class _Slack:
-    """The loss γ Σ φ(d²/ξ⁰), summed over the pairs that violate their bound."""
+    """Loss of the pairs that violate their bound ξ⁰: γ Σ φ(d²/ξ⁰)."""
 
     def __init__(
         self, pairs: PairDifferences, is_similar: Mask, bounds: Vector, gamma: float
@@ -221,11 +222,11 @@ class _Slack:
         return value, 2 * self.pairs.compute_half_gradient(Z, self._compute_slopes(excess))
 
     def compute_pull(self) -> Matrix:
-        """Return half of the scatter of similar pairs with the largest possible slopes, γ/u."""
+        """Return half of the scatter of similar pairs, weighted by the largest slope γ/u."""
         return self.pairs.scatter(np.where(self.is_similar, self.gamma / (2 * self.bounds), 0.0))
 
     def compute_multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float]]:
-        """Return the arguments of `log_det_bound` at B.
+        """Return the arguments that `log_det_bound` needs for the lower bound at B.
 
         They are the scatter of the signed multipliers sλ, and the function
         θ ↦ γ Σ log(1 - θ s λ ξ⁰/γ) of their scale θ.
@@ -244,5 +245,5 @@ class _Slack:
         return np.where(self.is_similar, np.maximum(excess, 0.0), np.minimum(excess, 0.0))
 
     def _compute_slopes(self, excess: Vector) -> Vector:
-        """Return the derivatives of the loss in the squared distances."""
+        """Return the derivatives of the loss with respect to the squared distances."""
         return np.asarray(self.gamma / self.bounds * (excess / (1 + excess)))

@@ -32,18 +32,18 @@ class KernelLMNN(InnerLMNNMixin, KernelizedLearner):
         points. See Notes.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
-        sum of the variances of the features (for "laplacian", of their standard deviations), so
-        that units do not matter.
+        sum of the variances of the features, or of their standard deviations for "laplacian". The
+        unit of X then does not matter.
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Number of leading directions of kernel PCA. "auto" is a tenth of the rows, but at least 10
-        and at most 50. None uses all directions with nonzero variance.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the number of rows, but
+        at least 10 and at most 50. None uses all directions with nonzero variance.
     estimator : LMNN, optional
-        Settings of LMNN. None means ``LMNN()``. Settings that are "auto" follow the thesis [1]_:
-        all impostors, one pass, no early stopping.
+        Settings of LMNN. None means ``LMNN()``. Settings that are "auto" take the values of the
+        thesis [1]_: all impostors, one pass, no early stopping.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class KernelLMNN(InnerLMNNMixin, KernelizedLearner):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     kernel_ : kernel learner
-        The fitted kernel learner, if ``kernel`` is one.
+        The fitted kernel learner, if ``kernel`` is a kernel learner.
 
     Notes
     -----

@@ -30,15 +30,15 @@ class KernelMMC(KernelizedLearner):
         points. See Notes.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
-        sum of the variances of the features (for "laplacian", of their standard deviations), so
-        that units do not matter.
+        sum of the variances of the features, or of their standard deviations for "laplacian". The
+        unit of X then does not matter.
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Number of leading directions of kernel PCA. "auto" is a tenth of the rows, but at least 10
-        and at most 50. None uses all directions with nonzero variance.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the number of rows, but
+        at least 10 and at most 50. None uses all directions with nonzero variance.
     estimator : MMC, optional
         Settings of MMC. None means ``MMC()``.
 
@@ -53,7 +53,7 @@ class KernelMMC(KernelizedLearner):
     objective_, dual_bound_, duality_gap_ : float
         As in :class:`MMC`.
     kernel_ : kernel learner
-        The fitted kernel learner, if ``kernel`` is one.
+        The fitted kernel learner, if ``kernel`` is a kernel learner.
 
     Notes
     -----

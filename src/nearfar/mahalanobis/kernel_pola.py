@@ -36,15 +36,15 @@ class KernelPOLA(KernelizedLearner):
         points. See Notes.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
-        sum of the variances of the features (for "laplacian", of their standard deviations), so
-        that units do not matter.
+        sum of the variances of the features, or of their standard deviations for "laplacian". The
+        unit of X then does not matter.
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Number of leading directions of kernel PCA. "auto" is a tenth of the rows, but at least 10
-        and at most 50. None uses all directions with nonzero variance.
+        Number of leading directions of kernel PCA. "auto" uses a tenth of the number of rows, but
+        at least 10 and at most 50. None uses all directions with nonzero variance.
     estimator : POLA, optional
         Settings of POLA. None means ``POLA()``.
 
@@ -59,7 +59,7 @@ class KernelPOLA(KernelizedLearner):
     b_, n_seen_, n_updates_, n_epochs_, cumulative_loss_, regret_bound_
         As in :class:`POLA`.
     kernel_ : kernel learner
-        The fitted kernel learner, if ``kernel`` is one.
+        The fitted kernel learner, if ``kernel`` is a kernel learner.
 
     Notes
     -----
@@ -105,12 +105,13 @@ class KernelPOLA(KernelizedLearner):
     )
 
     def partial_fit_pairs(self, pairs: ArrayLike, sign: ArrayLike) -> Self:
-        """Process pairs of points once, in their order. Call ``fit`` first.
+        """Process pairs of points once, in the given order. Call ``fit`` first.
 
         Parameters
         ----------
         pairs : array-like of shape (n_pairs, 2, n_features)
-            Pairs of points, or of their kernel values with the training points.
+            Pairs of points. With ``kernel="precomputed"``, each point is given by its kernel values
+            with the training points.
         sign : array-like of shape (n_pairs,)
             +1 for a similar pair, -1 for a dissimilar one.
 

@@ -25,9 +25,10 @@ from nearfar.solvers.eigen import canonical_rows, descending_eigh, fix_signs
 from nearfar.state import Sizes, State, check_that, floats, indices, labels, number, optional, table
 from nearfar.summaries.supervision import Chunklets, as_chunklets
 
-# ridge="auto": the ridge as a fraction of the mean squared distance to the chunklet mean.
+# Value of ridge="auto", as a fraction of the mean squared distance between a point and the mean of
+# its chunklet.
 _AUTO_RIDGE = 0.1
-# Scatter below this fraction of the largest kernel value is a rounding error.
+# Scatter below this fraction of the largest kernel value is treated as a rounding error.
 _ROUNDING = 1e-13
 
 
@@ -63,34 +64,35 @@ class KernelRCA(KernelCoordinates):
         Notes.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
-        sum of the variances of the features (for "laplacian", of their standard deviations), so
-        that units do not matter.
+        sum of the variances of the features, or of their standard deviations for "laplacian". The
+        unit of X then does not matter.
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     ridge : float or "auto", default="auto"
-        Value added to the variances: ``ridge`` is :math:`\rho`, and :math:`\rho / n` is added, in
-        the units of the kernel. "auto" is a tenth of the mean squared distance in feature space of
-        a point to the mean of its chunklet.
+        Value added to the variances: :math:`\rho / n` is added, where ``ridge`` is :math:`\rho`, in
+        the units of the kernel. "auto" is a tenth of the mean squared distance, in feature space,
+        between a point and the mean of its chunklet.
     n_components : int or None, default=None
-        Dimension of the output. None keeps all.
+        Dimension of the output. None keeps all dimensions.
 
     Attributes
     ----------
     factor_ : ndarray of shape (n_points, n_degrees)
-        W with :math:`Y = W W^T`. It has one row per point in a chunklet. The number of columns is
-        the number of points minus the number of chunklets.
+        Matrix W with :math:`Y = W W^T`. It has one row per point in a chunklet. The number of
+        columns is the number of points minus the number of chunklets.
     coefficients_ : ndarray of shape (n_components, n_points)
         Matrix Ω. A point with centered kernel values k is mapped to Ωk. After ``partial_fit`` it is
         computed on first use.
     ridge_, gamma_ : float
-        The values used. ``gamma_`` is None if the kernel is learned. The first batch determines
-        values that are not given, and later batches do not change them.
+        Values of ``ridge`` and ``gamma`` that were used. ``gamma_`` is None if the kernel is
+        learned. Default values are computed from the first batch, and later batches do not change
+        them.
     n_points_ : int
         Number of points in chunklets of at least two points.
     kernel_ : kernel learner
-        The fitted kernel learner, if ``kernel`` is one.
+        The fitted kernel learner, if ``kernel`` is a kernel learner.
 
     See Also
     --------
@@ -191,7 +193,7 @@ class KernelRCA(KernelCoordinates):
         y : array-like of shape (n_samples,), optional
             Labels. If ``supervision`` is given, only a kernel learner uses them.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
-            Chunklet number of each point, -1 for none.
+            Chunklet number of each point, or -1 for points in no chunklet.
 
         Returns
         -------
@@ -203,7 +205,8 @@ class KernelRCA(KernelCoordinates):
         names, codes = self._encode_chunklets(len(rows), y, supervision)
         if not (codes >= 0).any():
             raise ValueError(
-                "supervision puts no point into a chunklet. Pass chunklets of at least two points."
+                "supervision puts no point into a chunklet, so nothing can be learned. Add "
+                "chunklets."
             )
         self._learn_kernel(X, y)
         self._begin(rows, names, codes)
@@ -217,10 +220,11 @@ class KernelRCA(KernelCoordinates):
         *,
         supervision: Chunklets | ArrayLike | None = None,
     ) -> Self:
-        """Add whole chunklets. The result equals that of one fit with the same gamma and ridge.
+        """Add a batch of chunklets.
 
-        If a chunklet of an earlier batch continues, everything is computed again, with a warning.
-        Use either labels or chunklets for all batches.
+        The result is the same as after one fit to all batches with the same gamma and ridge. If a
+        batch contains more points of an earlier chunklet, everything is computed again and a
+        warning is issued. Use either labels or chunklets for all batches.
 
         Parameters
         ----------
@@ -229,7 +233,7 @@ class KernelRCA(KernelCoordinates):
         y : array-like of shape (n_samples,), optional
             Labels. If ``supervision`` is given, only a kernel learner uses them.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
-            Chunklet number of each point, -1 for none.
+            Chunklet number of each point, or -1 for points in no chunklet.
 
         Returns
         -------
@@ -273,7 +277,7 @@ class KernelRCA(KernelCoordinates):
     def _encode_chunklets(
         self, n: int, y: ArrayLike | None, supervision: Any
     ) -> tuple[NDArray[Any], Indices]:
-        """Return the names of the chunklets and the chunklet number of each row, -1 for none."""
+        """Return the names of the chunklets, and for each row its chunklet number or -1."""
         if supervision is None:
             if y is None:
                 raise ValueError(
@@ -289,7 +293,7 @@ class KernelRCA(KernelCoordinates):
         return names, codes
 
     def _begin(self, rows: Floats, names: NDArray[Any], codes: Indices) -> None:
-        """Fit the first batch. All of its rows determine the scale of the kernel."""
+        """Fit the first batch. The default gamma is computed from all of its rows."""
         has_chunklet = codes >= 0
         if np.bincount(codes[has_chunklet]).max() < 2:
             raise ValueError(
@@ -311,7 +315,7 @@ class KernelRCA(KernelCoordinates):
     def _add_chunklets(
         self, rows: Matrix, codes: Indices, previous_factor: Matrix | None
     ) -> tuple[Matrix, Indices, Matrix]:
-        """Return all rows, their chunklets and the factor after adding whole chunklets."""
+        """Add whole chunklets. Return all rows, their chunklet numbers and the factor W."""
         order = np.argsort(codes, kind="stable")
         rows, codes = rows[order], codes[order]
         contrasts = Contrasts(codes)
@@ -365,7 +369,7 @@ class KernelRCA(KernelCoordinates):
         return np.asarray(linalg.lapack.dtrtri(Q, lower=1)[0].T)
 
     def _map_by_factor(self, points: Floats) -> Matrix:
-        """Return W'k, where k contains the kernel values of a point with the stored rows."""
+        """Return W'k for each point, where k contains its kernel values with the stored rows."""
         image = np.empty((len(points), self.factor_.shape[1]))
         training_rows = _center_if_linear(self.kernel, self._rows)
         for block in split_rows(len(points), 32 * len(training_rows)):
@@ -375,7 +379,7 @@ class KernelRCA(KernelCoordinates):
     # Learned kernel and coordinates
 
     def learned_kernel(self, X: ArrayLike, Y: ArrayLike | None = None) -> Matrix:
-        r"""Return the learned kernel :math:`\tilde k` between any points.
+        r"""Return the values of the learned kernel :math:`\tilde k` between points.
 
         Parameters
         ----------
@@ -397,7 +401,7 @@ class KernelRCA(KernelCoordinates):
         return self._scale * (K - image @ second_image.T / self.ridge_)
 
     def pair_distance(self, pairs: ArrayLike) -> Vector:
-        """Return the learned distance between the two points of each pair, by the learned kernel.
+        """Return the distance between the points of each pair, computed from the learned kernel.
 
         Parameters
         ----------
@@ -411,7 +415,8 @@ class KernelRCA(KernelCoordinates):
         points = self._check_pairs(pairs)
         first, second = points[:, 0], points[:, 1]
         if self.kernel == "linear":
-            # The difference of two images would lose digits far from zero.
+            # Map the difference of the points. Subtracting mapped points loses digits far from
+            # zero.
             image = self._map_by_factor(first - second)
         else:
             image = self._map_by_factor(first) - self._map_by_factor(second)
@@ -420,7 +425,7 @@ class KernelRCA(KernelCoordinates):
         return np.sqrt(self._scale * np.maximum(squares, 0.0))
 
     def pair_score(self, pairs: ArrayLike) -> Vector:
-        """Return the similarity of the two points of each pair: minus their distance.
+        """Return the similarity of the two points of each pair: their negative distance.
 
         Parameters
         ----------
@@ -466,7 +471,7 @@ class KernelRCA(KernelCoordinates):
 
     @property
     def gamma_(self) -> float | None:
-        """The gamma used; None if the kernel is learned."""
+        """Value of gamma that was used, or None if the kernel is learned."""
         check_is_fitted(self)
         return self._gamma
 
@@ -479,7 +484,7 @@ class KernelRCA(KernelCoordinates):
         return np.asarray((np.bincount(self._codes) > 1)[self._codes])
 
     def _solve(self) -> None:
-        """Solve RCA with the ridge on the kernel PCA coordinates of the points in chunklets."""
+        """Fit RCA with the ridge to the kernel PCA coordinates of the points in chunklets."""
         paired = self._mask_paired_rows()
         rows, n = self._rows[paired], self.n_points_
         K = self._kernel(rows, _center_if_linear(self.kernel, self._rows))
@@ -529,7 +534,7 @@ class KernelRCA(KernelCoordinates):
 
 
 class Contrasts:
-    """An orthonormal basis U of the differences within each chunklet, for rows sorted by chunklet.
+    """Orthonormal basis U of the differences within chunklets. Rows must be sorted by chunklet.
 
     For each chunklet, U is the Householder reflection that maps the first axis to the mean, without
     its first column. Applying U takes as long as centering.
@@ -543,11 +548,12 @@ class Contrasts:
         self.is_not_first[self.starts] = False
         self.axis = (1 / np.sqrt(sizes))[self.chunklet_of_row]
         self.axis[self.starts] -= 1
-        # Half of the squared norm of the reflection axis. A single point has none.
+        # Half of the squared norm of each reflection axis. A chunklet of one point has no axis and
+        # gets the value 1.
         self.half_norm = np.where(sizes > 1, 1 - 1 / np.sqrt(sizes), 1.0)
 
     def apply(self, M: Matrix) -> Matrix:
-        """Return U'M, the orthonormal differences of the rows of M within chunklets."""
+        """Return U'M: the differences of the rows of M within chunklets, in the basis U."""
         return self._reflect(M)[self.is_not_first]
 
     def expand(self, M: Matrix) -> Matrix:
@@ -562,10 +568,10 @@ class Contrasts:
 
 
 def _center_if_linear(kernel: Any, rows: Matrix) -> Matrix:
-    """Return rows for kernel values that matter only up to a constant per point.
+    """Return the rows, centered if the kernel is linear.
 
-    The linear kernel uses centered rows, because subtracting the constant from inner products of
-    points far from zero would lose digits.
+    Centering changes the kernel values by a constant per point, which does not matter to the
+    callers. Inner products of points far from zero would lose digits.
     """
     return rows - rows.mean(axis=0) if isinstance(kernel, str) and kernel == "linear" else rows
 

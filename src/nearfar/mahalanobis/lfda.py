@@ -18,9 +18,10 @@ from nearfar.state import State, floats
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import find_mixed_whitener, find_total_range, get_rank_tolerance
 
-# Inverse scale of a point that equals all of its neighbors, times the radius of its class.
+# Maximum inverse scale of a point, multiplied by the radius of its class. It is reached if the
+# point equals all of its neighbors.
 _MAX_STEEPNESS = 1e20
-# Maximum number of entries of a block, small enough to stay in the processor's cache.
+# Maximum number of entries per block, so that a block fits into the processor cache.
 _BLOCK = 2**18
 
 
@@ -52,14 +53,16 @@ class LFDA(LinearLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. None keeps all.
+        Dimension of the output. None keeps all dimensions.
     n_neighbors : int, default=7
-        Number of neighbors per row. The distance to the last of them, within the class, is the
-        scale :math:`\sigma_i` of the affinity. Smaller classes use their farthest row.
+        Number of neighbors per row. The scale :math:`\sigma_i` of the affinity is the distance to
+        the farthest of these neighbors in the same class, or to the farthest row in smaller
+        classes.
     embedding : {"weighted", "orthonormalized", "plain"}, default="weighted"
-        Scale of the rows. "plain" makes :math:`S_w / n` white. "weighted" multiplies each row by
-        :math:`\sqrt\lambda`, so that better separating directions count more. "orthonormalized"
-        is an orthonormal basis of the same subspaces, leading rows first.
+        Scale of the rows of ``components_``. "plain" whitens :math:`S_w / n`. "weighted" multiplies
+        each row of "plain" by :math:`\sqrt\lambda`, so that directions with better separation count
+        more. "orthonormalized" makes the rows orthonormal, such that the first k rows span the same
+        subspace for every k.
 
     Attributes
     ----------
@@ -141,8 +144,8 @@ class LFDA(LinearLearner):
         rows = self._check_X(X, reset=True, min_samples=2)
         classes, codes = self._check_labels(y, len(rows))
         statistics = ClassStatistics(pooled=True, exact=True).add(rows, classes, codes)
-        # Coordinates in an orthonormal basis preserve distances. There are few coordinates if X has
-        # fewer rows than features.
+        # An orthonormal basis preserves distances. It has few coordinates if X has fewer rows than
+        # features.
         B, image = find_total_range(statistics, standardize=False)
         mean = statistics.mean
         points = np.ascontiguousarray(rows, dtype=np.float64) - mean
@@ -162,7 +165,8 @@ class LFDA(LinearLearner):
         values, axes = descending_eigh(T.T @ between @ T / len(rows), self.n_components)
         self.eigenvalues_ = np.maximum(values, 0.0)
         if self.embedding == "orthonormalized" and rank < len(T):
-            # With collinear features, constant directions must not contribute to the length.
+            # With collinear features, directions in which X is constant must not add to the row
+            # lengths.
             Q, _ = linalg.qr(total @ T, mode="economic")
             T = Q @ (Q.T @ T)
         components = canonical_rows(values, (B @ (T @ axes)).T)
@@ -211,11 +215,14 @@ def compute_local_scatters(
 
 
 def _compute_class_scatter(points: Matrix, n_neighbors: int) -> Matrix:
-    """Return half the sum over pairs of A_ij (x_i - x_j)(x_i - x_j)', that is X'(diag(A1) - A)X."""
+    """Return the scatter of a class, weighted by the affinities A.
+
+    It is half the sum over pairs of A_ij (x_i - x_j)(x_i - x_j)', that is X'(diag(A1) - A)X.
+    """
     n, p = points.shape
     squares = np.einsum("ij,ij->i", points, points)
     scales = kneighbors(points, n_neighbors=n_neighbors)[0][:, -1]
-    # Points whose neighbors are all equal to them have no affinity to other points.
+    # A point that equals all of its neighbors has no affinity to other points.
     max_steepness = _MAX_STEEPNESS / np.sqrt(max(squares.max(), np.finfo(float).tiny))
     steepness = 1 / np.maximum(scales, 1 / max_steepness)
     sums, product = np.zeros(n), np.zeros((p, p))

@@ -81,65 +81,65 @@ class LMNN(AxisLearner):
     Parameters
     ----------
     n_neighbors : int, default=3
-        Number of targets per point. Use the k of the classifier or slightly more. Points of classes
-        with at most this many points have fewer targets, with a warning.
+        Number of targets per point. Use the k of the classifier or slightly more. If a class has at
+        most ``n_neighbors`` points, its points have fewer targets and a warning is issued.
     push_weight : float in (0, 1], default=0.5
-        Weight μ of the push term. Values close to 0 shrink the map; values close to 1 hardly pull
-        the targets in. The default, as in the thesis, is a good start.
+        Weight μ of the push term. Values close to 0 shrink the map. With values close to 1, targets
+        are hardly pulled closer. The default is that of the thesis and a good first choice.
     n_impostors : int, None or "auto", default="auto"
         Number of nearest impostors per point that enter the loss. None uses all, as in [1]_.
         Smaller values reduce the influence of points deep inside another class. "auto" tries 3
         first, see Notes. Not used with triplets.
     n_passes : int or "auto", default="auto"
-        Number of passes. A pass is a fit with fixed targets. Each later pass chooses its targets by
-        the metric learned so far and starts from it. With early stopping this is the maximum.
-        "auto" is 2 in most cases, see Notes.
+        Number of passes. A pass is a fit with fixed targets. Each later pass starts from the metric
+        learned so far and uses it to choose its targets. With early stopping, ``n_passes`` is the
+        maximum number. "auto" is 2 in most cases, see Notes.
     n_components : int or None, default=None
-        Dimension of the output. L has this number of rows. None learns a square map. With many
-        features, fewer rows are faster and overfit less.
+        Dimension of the output. None learns a square map. With many features, a map with few rows
+        is learned faster and overfits less.
     n_pca_components : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
-        X itself. None uses all features; "auto" projects only if there are more than 128, see
-        Notes. The components depend on the units of the features.
+        X itself. None uses all features. "auto" projects only if there are more than 128 features,
+        see Notes. The components depend on the units of the features.
     reduction : {"learned", "pca", "truncate"}, default="learned"
         How ``n_components`` rows are obtained. "learned" optimizes the rectangular map, which is
-        not convex, and is best for few components. "pca" and "truncate" learn a square map and keep
-        the principal axes of the mapped data or the leading eigenvectors of M.
+        not convex, and is best for few components. The others learn a square map first. Then "pca"
+        keeps the principal axes of the mapped data, and "truncate" keeps the leading eigenvectors
+        of M.
     structure : {"full", "diagonal"}, default="full"
         Form of the map: "full" is any matrix, "diagonal" has one weight per feature. "diagonal"
         cannot be combined with ``n_components`` or ``n_pca_components``.
     init : str or array of shape (n_components, n_features), default="auto"
         Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
         (directions that separate the class means), "within" (whitened by the within-class
-        covariance) or "random". The optimum of a square map does not depend on it. The rules of
-        "auto" are in Notes.
+        covariance) or "random". The optimum of a square map does not depend on ``init``. The rules
+        of "auto" are in Notes.
     solver : {"lbfgs", "projected_subgradient"}, default="lbfgs"
         Optimization algorithm. "projected_subgradient" is the algorithm of the thesis [1]_, for
         comparison only. It stalls if the features have different scales.
     max_iter : int, default=1000
-        Maximum number of iterations. It applies to each pass.
+        Maximum number of iterations. The limit applies to each pass.
     tol : float, default=1e-6
         Stop when an iteration lowers the objective by less than this fraction. The smoothing of the
-        hinges is reduced until it changes the objective by less than 100 times this fraction. See
-        Notes for the exceptions.
+        hinges is reduced until it changes the objective by a fraction of less than ``100 * tol``.
+        See Notes for the exceptions.
     validation_fraction : float in [0, 0.9] or "auto", default="auto"
         Fraction of the rows held out. For early stopping, their k-NN error is checked every 10
-        iterations, and the map with the lowest error is kept. 0 fits to convergence. "auto" holds
-        out 0.2 if there are few rows for the size of L, see Notes.
+        iterations, and the map with the lowest error is kept. With 0, the fit runs to convergence.
+        "auto" uses 0.2 if there are few rows for the size of L, see Notes.
     patience : int, default=3
-        Stop after this many validation checks without improvement. Not used if "auto" averages
-        over several splits.
+        Stop after this many validation checks without improvement. Not used if
+        ``validation_fraction="auto"`` averages over several splits.
     refit : bool, default=True
         After early stopping, fit all rows for the number of iterations that was best on the
         held-out rows. If False, keep the map that was learned without the held-out rows.
     warm_start : bool, default=False
-        If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
-        is used.
+        If True, start from the previous fit. If its map has another shape, ``init`` is used.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to select the held-out rows and for
         ``init="random"``; the solver is deterministic.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. They are used for the impostor search and to
+        Number of threads. None means 1 and -1 means all cores. The threads search for impostors and
         evaluate the loss.
     verbose : int, default=0
         If positive, print one line per iteration.
@@ -151,10 +151,10 @@ class LMNN(AxisLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     objective_ : float
-        Loss ε at the solution of the last pass, over all impostors that enter it.
+        Loss ε at the solution of the last pass, summed over all impostors that enter the loss.
     dual_bound_ : float
-        Lower bound on ε for every square map, or with ``structure="diagonal"`` for every diagonal
-        map.
+        Lower bound on ε that holds for every square map, or with ``structure="diagonal"`` for every
+        diagonal map.
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     target_neighbors_ : ndarray of shape (n_samples, k)
@@ -173,12 +173,12 @@ class LMNN(AxisLearner):
     n_iter_ : int
         Number of iterations, summed over all passes.
     history_ : dict of lists
-        "objective", "step", "active" and "seconds" of each iteration, pass after pass. The
-        objective is that of the solver: hinges are smoothed and summed over the current subset of
-        impostors, and at first over a sample of the points.
+        Lists with one entry per iteration of all passes: "objective", "step", "active" and
+        "seconds". The objective is that of the solver, with smoothed hinges. It is summed over the
+        current subset of impostors, and at first over a sample of the points.
     validation_errors_ : list of float
-        k-NN error on the held-out rows at each validation check, pass after pass. Empty without
-        early stopping.
+        k-NN error on the held-out rows at each validation check of all passes. The list is empty
+        without early stopping.
     classes_ : ndarray of shape (n_classes,)
         Class labels. Not set after a fit with triplets.
 
@@ -348,11 +348,11 @@ class LMNN(AxisLearner):
         y : array-like of shape (n_samples,), optional
             Labels. Not used if triplets are given.
         target_neighbors : array-like of int of shape (n_samples, k), optional
-            Row numbers of each point's targets, which must be in its class; -1 for none. None uses
-            the ``n_neighbors`` nearest points.
+            Row numbers of each point's targets, which must be in its class. Unused entries are -1.
+            None uses the ``n_neighbors`` nearest points of the class.
         supervision : Triplets, optional
-            Triplets (center, target, impostor). The push term consists of exactly these hinges,
-            and the pull term of the distinct pairs (center, target). No impostors are searched.
+            Triplets (center, target, impostor). The push term has one hinge per triplet, and the
+            pull term contains each distinct pair (center, target) once. No impostors are searched.
 
         Returns
         -------
@@ -454,7 +454,8 @@ class LMNN(AxisLearner):
                 cut_off |= limit == self.max_iter and not converged
             errors = average_errors(watches)
             best = int(np.argmin(errors))
-            # If the errors rose again before the limit, the limit did not cut the fit short.
+            # If the last error is not the lowest, the iteration limit did not stop the fit too
+            # early.
             cut_off &= best == len(errors) - 1
             self.validation_errors_ += errors
             if best == 0 and limits:
@@ -476,10 +477,10 @@ class LMNN(AxisLearner):
     def _learn(
         self, run: Run, training: Indices, limits: Sequence[int], targets: Indices | None = None
     ) -> bool:
-        """Run the passes, each with its limit. Return True if the learned map is close to zero."""
+        """Run one pass per iteration limit. Return True if the learned map is close to zero."""
         for index, limit in enumerate(limits):
             run.begin_pass(targets if index == 0 else None)
-            # A pass that only chooses targets need not be exact.
+            # Only the last pass must be exact. Earlier passes only choose targets.
             tol = self.tol if index == len(limits) - 1 else max(self.tol, _ROUGH_TOL)
             converged = self._descend(run, limit, tol)
         if not converged and limits[-1] == self.max_iter:
@@ -488,7 +489,7 @@ class LMNN(AxisLearner):
         return self._certify(run, training, len(training))
 
     def _compare_passes(self, run: Run, training: Indices) -> None:
-        """Keep the map of fewer passes, or the Euclidean distance, if it has fewer errors."""
+        """Use the map of an earlier pass, or the Euclidean distance, if it makes fewer errors."""
         maps = [*run.ends, run.L]
         errors = [run.count_errors(), *map(run.count_errors, maps)]
         best = min(range(len(errors)), key=lambda passes: (errors[passes], -passes))
@@ -551,7 +552,7 @@ class LMNN(AxisLearner):
             targets = problem.all_targets
             self.target_neighbors_ = np.full((n_samples, targets.shape[1]), -1, dtype=np.intp)
             self.target_neighbors_[training] = np.where(targets >= 0, training[targets], -1)
-        # "auto" increases the number of impostors before the map is exactly zero.
+        # "auto" tries more impostors as soon as the map is close to zero.
         threshold = NEAR_ZERO_LOSS if self.n_impostors == "auto" else 0.9999
         return (
             problem.nearest is not None

@@ -16,32 +16,34 @@ from nearfar.summaries.whitening import find_total_whitener
 
 #: Settings of the thesis: all impostors, one pass, no early stopping.
 PUBLISHED: dict[str, Any] = {"n_impostors": None, "n_passes": 1, "validation_fraction": 0.0}
-#: Numbers of impostors per point that "auto" tries in this order; None means all. The next number
-#: is tried if the loss is at least ``NEAR_ZERO_LOSS`` times the loss of the zero map.
+#: Numbers of impostors per point that "auto" tries, in this order. None means all.
 IMPOSTORS = (3, 10, None)
+#: "auto" tries the next number of impostors if the loss is at least this fraction of the loss of
+#: the zero map.
 NEAR_ZERO_LOSS = 0.98
 #: Number of passes chosen by "auto".
 PASSES = 2
-#: Number of rows above which "auto" makes one pass and does not compare passes. A pass then takes
-#: long, and Euclidean neighbors are close enough to be good targets.
+#: Maximum number of rows for which "auto" makes two passes. With more rows, a pass takes long, and
+#: Euclidean neighbors are close enough to be good targets.
 MAX_ROWS_FOR_TWO_PASSES = 20_000
 #: Maximum number of rows whose errors are used to compare passes.
 MAX_ROWS_COMPARED = 5000
-#: Minimum number of rows of X per row of the map. LMNN with fewer overfits unless it stops early.
+#: Minimum number of rows of X per row of the map. With fewer rows, LMNN overfits unless it stops
+#: early.
 MIN_ROWS_PER_MAP_ROW = 15
 #: Fraction of the rows that "auto" holds out for early stopping.
 HELD_OUT_FRACTION = 0.2
-#: Number of held-out rows, summed over the splits, that "auto" aims at. Each row is held out at
-#: most once.
+#: Number of held-out rows in all splits together that "auto" aims at. Each row is held out at most
+#: once.
 TARGET_HELD_OUT = 500
 #: Maximum number of validation checks per pass if there are several splits.
 MAX_CHECKS = 3
-# Minimum number of held-out rows: "auto" does not stop early with fewer.
+# Minimum number of held-out rows for which "auto" stops early.
 _MIN_HELD_OUT = 5
 
 
 class Choice(NamedTuple):
-    """The settings used for a fit, with "auto" resolved.
+    """Settings of a fit, with every "auto" replaced by a value.
 
     ``impostors`` lists the numbers of impostors to try, in order. ``compares_passes`` is True if
     the passes and the Euclidean distance are compared by their errors.
@@ -68,7 +70,7 @@ def count_directions(rows: Floats) -> int:
 
 
 def resolve_auto(lmnn: Any, codes: Indices, n_directions: int, *, has_targets: bool) -> Choice:
-    """Resolve "auto" for rows with these class codes.
+    """Return the settings for rows with these class codes, with "auto" replaced by values.
 
     ``has_targets`` is True if targets were passed to ``fit``.
     """

@@ -31,13 +31,15 @@ from nearfar.solvers.eigen import descending_eigh
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import center_and_map, scale_uniformly, whiten_rows
 
-# Number of neighbors searched per neighbor that votes, so that ties are included, and number of
-# random orders in which ties are broken.
-_LISTED_PER_VOTER, _N_ORDERS = 6, 5
+# Number of neighbors to search for, per neighbor that votes. The additional neighbors are needed
+# to find ties.
+_LISTED_PER_VOTER = 6
+# Number of random orders in which ties are broken.
+_N_ORDERS = 5
 
 
 class Run:
-    """One fit with the settings of an LMNN: solver coordinates, current map and passes.
+    """State of one LMNN fit: solver coordinates, current map and passes.
 
     With ``stops_early=True`` the fit starts from the Euclidean distance unless ``init`` is given.
     If ``has_few`` is also True, the solver works in the original coordinates instead of whitened
@@ -45,9 +47,9 @@ class Run:
     """
 
     solver_name = "LMNN"
-    #: The problem of the current pass.
+    #: Optimization problem of the current pass.
     problem: LargeMargin | None = None
-    #: The targets of the first pass.
+    #: Targets of the first pass.
     first_targets: Indices | None = None
 
     def __init__(
@@ -76,7 +78,7 @@ class Run:
     def _make_coordinates(
         self, statistics: ClassStatistics, uses_original: bool
     ) -> tuple[Matrix, Floats]:
-        """Return the map to the solver's coordinates and the points in them.
+        """Return the map to the solver's coordinates, and the mapped points.
 
         The map is a vector of factors if the structure is diagonal. The coordinates are white
         unless ``uses_original`` is True. Large float32 data stay in float32.
@@ -100,10 +102,11 @@ class Run:
         return self.problem.map_points(L, self.points)
 
     def set_euclidean(self) -> Floats:
-        """Set the map to a scaled Euclidean distance and return it as a map of the rows.
+        """Replace the current map by a scaled Euclidean distance. Return the map for X.
 
-        The scale, which fits the margin, is rounded to a power of two. Multiplying by it is exact,
-        so rows at equal distances, which are common among discrete data, remain at equal distances.
+        The scale that fits the margin is rounded to a power of two, so that multiplication is
+        exact. Rows at equal distances, which are common in discrete data, then stay at equal
+        distances.
         """
         assert self.problem is not None
         identity = np.eye(self.rows.shape[1])
@@ -113,7 +116,7 @@ class Run:
         return (factor * identity).astype(self.mean.dtype)
 
     def count_errors(self, L: Matrix | None = None) -> float:
-        """Return the number of leave-one-out k-NN errors under L; None means Euclidean."""
+        """Return the number of leave-one-out k-NN errors under L. None means Euclidean distance."""
         return count_leave_one_out_errors(
             self.rows if L is None else self.map_points(L),
             self.codes,
@@ -123,7 +126,7 @@ class Run:
         )
 
     def to_components(self, L: Matrix) -> Floats:
-        """Return a map in the coordinates of the solver as a map of the rows."""
+        """Convert a map of the solver's coordinates to a map of X."""
         if self.lmnn.structure == "diagonal":
             return np.diag(L * self.white).astype(self.mean.dtype)
         return np.asarray((L @ self.white.T).astype(self.mean.dtype))
@@ -152,7 +155,7 @@ class Run:
         )
 
     def make_watch(self, validation_set: tuple[Floats, Indices], patience: int) -> Watch:
-        """Return a Watch of the k-NN error on rows that are not used for training."""
+        """Return a Watch that checks the k-NN error on held-out rows."""
         rows = center_and_map(validation_set[0], self.mean, self.white, self.points.dtype)
         assert self.problem is not None
         error = partial(
@@ -161,11 +164,11 @@ class Run:
         return Watch(error, patience, keeps_maps=True)
 
     def descend(self, limit: int, tol: float, watch: Watch | None = None) -> bool:
-        """Continue from the end of the last pass. Return False if the limit was reached first."""
+        """Run the solver from the current map. Return False if the iteration limit stopped it."""
         progress, problem = self.progress, self.problem
         assert problem is not None
         if watch is not None or progress.n_iter > 0 or limit == 0:
-            # The rescaled start may turn out to be the best map.
+            # Rescale the initial map, because it may remain the best map.
             progress.L = problem.rescale(self.L)
         progress.watch, progress.stopped = watch, False
         if watch is not None:
@@ -177,7 +180,7 @@ class Run:
 
 
 class SubgradientRun(Run):
-    """The projected subgradient algorithm of Weinberger (2007), on the rows as given."""
+    """LMNN fit by the projected subgradient algorithm of Weinberger (2007), without whitening."""
 
     solver_name = "The projected subgradient"
 
@@ -189,7 +192,7 @@ class SubgradientRun(Run):
         self.ends, self.progress = [], Progress(self.white)
 
     def descend(self, limit: int, tol: float, watch: Watch | None = None) -> bool:
-        """Start from the identity. Return False if the limit was reached first."""
+        """Run the algorithm from the identity. Return False if the iteration limit stopped it."""
         assert self.first_targets is not None and watch is None
         result = run_projected_subgradient(
             self.points.astype(np.float64, copy=False),
@@ -220,19 +223,19 @@ def count_leave_one_out_errors(
     randomizes_ties: bool,
     n_threads: int | None = None,
 ) -> float:
-    """Return the number of rows that their nearest other rows misclassify.
+    """Return the number of leave-one-out errors of the k-NN classifier.
 
-    At most 5,000 rows are classified. A map with few entries for the number of rows hardly fits
-    single rows, so the result estimates the error on new rows. Discrete data have many rows at the
-    same distance. Among the original rows, ties go to the first row. Under a map, rounding would
-    break ties arbitrarily. With ``randomizes_ties=True``, ties are therefore broken by a fixed set
-    of random orders, and the mean number of errors is returned.
+    At most 5,000 rows are classified. If the map has few entries compared with the number of rows,
+    it hardly adapts to single rows, and the result estimates the error on new rows. Discrete data
+    have many rows at the same distance. Among the original rows, ties go to the first row. Under a
+    map, rounding would break ties arbitrarily. With ``randomizes_ties=True``, ties are therefore
+    broken by a fixed set of random orders, and the mean number of errors is returned.
     """
     n = len(rows)
     queries = np.linspace(0, n - 1, min(n, MAX_ROWS_COMPARED)).astype(np.intp)
     n_listed = min(n, (_LISTED_PER_VOTER if randomizes_ties else 1) * n_neighbors + 1)
     D, nearest = kneighbors(rows, rows[queries], n_neighbors=n_listed, n_threads=n_threads)
-    # Drop the row itself, or the last neighbor if duplicates have displaced the row.
+    # Drop the row itself. If duplicates displaced it from its list, drop the last neighbor.
     kept_order = np.argsort(nearest == queries[:, None], axis=1, kind="stable")[:, :-1]
     D, nearest = (
         np.take_along_axis(D, kept_order, axis=1),
@@ -301,7 +304,7 @@ def _make_factors(
     elif init != "pca":
         assert spread.within is not None
         within = np.diag(spread.within) * white**2
-        # A feature that is constant within classes gets a large factor, not an infinite one.
+        # A feature that is constant within classes gets a large but finite factor.
         start[varies] = 1 / np.sqrt(np.maximum(within[varies], 1e-4))
     return start
 
@@ -316,7 +319,8 @@ def reduce_map_rows(lmnn: Any, problem: LargeMargin, L: Matrix, white: Matrix) -
         Z = problem.map_points(L, problem.points)
         Z = Z - Z.mean(axis=0)
         spread = Z.T @ Z
-    else:  # With A = L white' and M = A'A, these are the leading left singular vectors of A.
+    else:
+        # The eigenvectors of this matrix are the left singular vectors of A = L white'. M is A'A.
         spread = L @ white.T @ white @ L.T
     _, axes = descending_eigh(spread, min(lmnn.n_components, len(L)))
     rows = axes.T @ L

@@ -19,36 +19,36 @@ from nearfar.solvers.descent import Descent, descend_with_proof
 from nearfar.solvers.log_det import log_det_bound, log_det_divergence
 from nearfar.state import State, number, optional
 
-#: Relative rounding error of points in the coordinates of a prior: two points that differ by less
-#: than this fraction of the longest point are treated as equal.
+#: Two points are treated as equal if they differ by less than this fraction of the length of the
+#: longest point, in coordinates in which the prior is the identity.
 ROUNDING = 1e-13
-# A smaller absolute difference between objective and bound is a rounding error, because the terms
-# of the divergence are close to 1.
+# If objective and bound differ by at most this value, the gap is set to 0. The difference is then a
+# rounding error, because the terms of the divergence are close to 1.
 _NO_GAP = 1e-12
 
 
 class Loss(Protocol):
-    """A convex loss of a metric A = BᵀB, in coordinates in which the prior is the identity."""
+    """Convex loss of a metric A = BᵀB. In the coordinates used, the prior is the identity."""
 
     def __call__(self, B: Matrix) -> tuple[float, Matrix]:
         """Return the value and the gradient with respect to B."""
 
     def compute_pull(self) -> Matrix:
-        """Return a scatter that estimates how strongly the loss shrinks each direction."""
+        """Return a matrix that estimates how strongly the loss shrinks each direction."""
 
     def compute_multipliers(self, B: Matrix) -> tuple[Matrix, Callable[[float], float] | None]:
-        """Return the arguments of `log_det_bound` at B.
+        """Return the arguments that `log_det_bound` needs for the lower bound at B.
 
-        They are the scatter of the slopes and, if not None, the term that is subtracted.
+        The first is the scatter of the slopes. The second is the term that is subtracted, or None.
         """
 
 
 class _LogDetLearner(ConstraintLearner):
-    """A learner that minimizes LogDet(M, M₀) plus a loss of the supervision, with a proven bound.
+    """Base class of learners that minimize LogDet(M, M₀) plus a loss of the supervision.
 
     With :math:`M_0 = W^T W`, the prior is the identity in the coordinates W x, and
     :math:`M = W^T B^T B W`. Where the prior is singular, M is singular too, because LogDet is
-    infinite otherwise. In directions that no point has, M equals the prior.
+    infinite otherwise. In directions outside the span of the points, M equals the prior.
     """
 
     state = State(
@@ -77,7 +77,8 @@ class _LogDetLearner(ConstraintLearner):
         axes = _find_axes(points)
         loss = self._make_loss(points if axes is None else points @ axes.T, supervision)
 
-        # Precondition: the metric will be small in directions in which the loss pulls strongly.
+        # Precondition the problem. The metric will be small in directions that the loss shrinks
+        # most.
         root, inverse = _compute_roots(
             np.eye(len(W) if axes is None else len(axes)) + loss.compute_pull()
         )
@@ -121,15 +122,15 @@ def _compute_gap(objective: float, bound: float) -> float:
 
 
 def _compute_roots(S: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the symmetric square root of a regular matrix, and its inverse."""
+    """Return the symmetric square root of a positive definite matrix, and the inverse root."""
     values, axes = linalg.eigh(S)
     return np.asarray(axes * np.sqrt(values) @ axes.T), np.asarray(axes / np.sqrt(values) @ axes.T)
 
 
 def _find_axes(points: Matrix) -> Matrix | None:
-    """Return orthonormal rows that span the points, or None.
+    """Return orthonormal rows that span the points, or None if there are many points.
 
-    None means that there are more points than dimensions.
+    None is returned if there are more points than dimensions.
     """
     n, r = points.shape
     if n > r:

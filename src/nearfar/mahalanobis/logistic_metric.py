@@ -21,20 +21,23 @@ from nearfar.state import State, floats, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# Relative eigenvalue below which the pairs do not differ in a direction.
+# Pairs are treated as equal in directions whose eigenvalue is below this fraction of the largest.
 _EMPTY = 1e-12
-# Fraction of the mean variance added to each variance before whitening: a compromise between
-# coordinates that suit the pairs and those that suit the penalty.
+# This fraction of the mean variance is added to each variance before whitening. It is a compromise:
+# full whitening suits the loss of the pairs, no whitening suits the penalty.
 _MIXED_FRACTION = 0.1
-# The search for a separating metric is skipped if more than this fraction of the pairs, and more
-# than this number, are misclassified.
-_MAX_ERROR_RATE, _MAX_ERRORS = 0.1, 20
-# Maximum number of iterations of this search, and number of iterations between two checks.
-_MAX_SEARCH_ITERATIONS, _SEARCH_STEP = 500, 25
+# The search for a separating metric stops if more than this fraction of the pairs is misclassified.
+_MAX_ERROR_RATE = 0.1
+# With at most this many misclassified pairs, the search for a separating metric always continues.
+_MAX_ERRORS = 20
+# Maximum number of iterations of the search for a separating metric.
+_MAX_SEARCH_ITERATIONS = 500
+# Number of iterations between two checks whether the metric separates the pairs.
+_SEARCH_STEP = 25
 
 
 class LogisticMetric(PairLearner):
-    r"""Logistic regression of similar versus dissimilar pairs on their squared distance.
+    r"""Logistic regression that predicts from a learned distance whether a pair is similar.
 
     The probability that two points are similar decreases with their distance,
 
@@ -62,18 +65,19 @@ class LogisticMetric(PairLearner):
     Parameters
     ----------
     structure : {"full", "eigenspace"}, default="full"
-        "eigenspace" learns :math:`M = \sum_k \gamma_k v_k v_k^T`, γ ≥ 0, where :math:`v_k` are the
-        leading principal axes of all rows: every metric that is diagonal in these axes.
+        "full" learns any metric. "eigenspace" learns a metric that is diagonal in the leading
+        principal axes :math:`v_k` of all rows: :math:`M = \sum_k \gamma_k v_k v_k^T` with γ ≥ 0.
     n_components : int or None, default=None
-        Dimension of the output. None uses all axes or features. With "full", the leading directions
-        of the square map are optimized further. This problem is not convex, and the bound is that
-        of the convex problem.
+        Dimension of the output. None uses all axes or features. With ``structure="full"``, the
+        leading directions of the square map are optimized again. This problem is not convex, and
+        ``dual_bound_`` is that of the convex problem.
     l2 : float, default=1e-3
-        Weight of the penalty: λ above. Use a positive value, because the problem has no optimum for
-        0 if some metric separates the similar from the dissimilar pairs without errors.
+        Weight of the penalty: λ above. With 0, the problem has no optimum if some metric separates
+        the similar from the dissimilar pairs without errors.
     center : bool, default=True
-        Whether to subtract the mean. False computes the axes from the second moment about zero, as
-        in the survey [1]_, and the mean then dominates the first axis. Not used with "full".
+        Whether to subtract the mean. If False, the axes are those of the second moment about zero,
+        as in the survey [1]_, and the mean dominates the first axis. Not used with
+        ``structure="full"``.
     n_similar : int or None, default=None
         Maximum number of similar pairs drawn from labels. None uses the default of
         ``Pairs.from_labels``.
@@ -84,8 +88,8 @@ class LogisticMetric(PairLearner):
         Maximum number of iterations.
     tol : float, default=1e-6
         Stop when two successive iterations change the objective by less than this fraction and the
-        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
-        to three times, by a factor of 10 each.
+        duality gap is at most ``50 * tol``. If the gap stays larger, the solver continues with a
+        tenth of the tolerance. This is repeated at most three times.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to draw pairs from labels.
     verbose : int, default=0
@@ -94,27 +98,28 @@ class LogisticMetric(PairLearner):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The linear map, with one row per direction in which pairs differ, or per axis.
+        The linear map. It has one row per direction in which pairs differ, or one row per axis with
+        ``structure="eigenspace"``.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     mu_ : float
-        Squared distance at which similar and dissimilar are equally likely.
+        Squared distance at which a pair is equally likely to be similar or dissimilar.
     gamma_ : ndarray of shape (n_components,)
         Weights of the axes. Only set with ``structure="eigenspace"``.
     objective_ : float
         Value of the objective at the solution.
     dual_bound_ : float
-        Lower bound on the objective for every metric of the structure. It is the trivial bound 0 if
-        no better one is known, for example without a penalty.
+        Lower bound on the objective that holds for every metric with this ``structure``. It is 0 if
+        no better bound is known, for example without a penalty.
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     separable_ : bool
-        Whether the likelihood alone has no maximum, so that only the penalty determines the scale.
-        See Notes.
+        Whether the likelihood without the penalty has no maximum. Then only the penalty determines
+        the scale, see Notes.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration.
+        Lists with one entry per iteration: "objective", "step" and "seconds".
 
     Notes
     -----
@@ -262,7 +267,7 @@ class LogisticMetric(PairLearner):
 
 
 class PairLosses(NamedTuple):
-    """The loss over the pairs, its slope in each squared distance, and error probabilities."""
+    """Sum of the pair losses, its derivatives in the squared distances, and error probabilities."""
 
     loss: float
     slopes: Vector
@@ -270,7 +275,7 @@ class PairLosses(NamedTuple):
 
 
 class _Likelihood:
-    """Base class of both structures: the likelihood as a function of distances and μ."""
+    """Base class for both values of ``structure``: the likelihood, given distances and μ."""
 
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float) -> None:
         self.pairs, self.sign, self.l2 = pairs, sign, l2
@@ -283,7 +288,7 @@ class _Likelihood:
         )
 
     def compute_multipliers(self, squared: Vector, mu: float) -> tuple[float, Vector]:
-        """Return a dual point: its entropy, and the signed error probability s·p of each pair.
+        """Return the entropy of the error probabilities p, and the product s·p for each pair.
 
         Any p in [0, 1] with Σ s p ≤ 0 gives the bound Σ H(p) + min over M of ⟨Σ s p dd', M⟩ plus
         the penalty. The bound does not depend on μ.
@@ -295,7 +300,7 @@ class _Likelihood:
         return float((entr(p) + entr(1 - p)).sum()), self.sign * p
 
     def _bound_objective(self, entropy: float, excess: float) -> float:
-        """Return the lower bound, given the squared norm of the negative part of the scatter."""
+        """Return the lower bound. ``excess`` is the squared norm of the scatter's negative part."""
         if excess == 0:
             return max(0.0, entropy)
         return max(0.0, entropy - excess / (2 * self.l2)) if self.l2 > 0 else 0.0
@@ -306,7 +311,7 @@ class _Likelihood:
         return bool(squared[self.sign > 0].max() < squared[self.sign < 0].min())
 
     def is_hopeless(self, point: Vector) -> bool:
-        """Return True if too many pairs are misclassified to look for a separating metric."""
+        """Return True if too many pairs are misclassified to search for a separating metric."""
         n_errors = np.count_nonzero(self.sign * (self.compute_squared(point) - point[-1]) > 0)
         return bool(n_errors > max(_MAX_ERROR_RATE * len(self.sign), _MAX_ERRORS))
 
@@ -316,7 +321,10 @@ class _Likelihood:
 
 
 class _Full(_Likelihood):
-    """The problem over a factor of M in white coordinates and μ, stacked in one vector."""
+    """Problem for ``structure="full"``: the unknowns are a factor of M in white coordinates, and μ.
+
+    They are stacked in one vector.
+    """
 
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float, scatter: Matrix) -> None:
         super().__init__(pairs, sign, l2)
@@ -334,7 +342,7 @@ class _Full(_Likelihood):
         self.metric = white.T @ white
 
     def make_start(self) -> Vector:
-        """Return a point with a mean squared distance of 1 and μ = 1."""
+        """Return a starting point with a mean squared distance of 1 and μ = 1."""
         return np.append(np.eye(self.size) / np.sqrt(self.size), 1.0)
 
     def get_lower_bounds(self) -> Vector:
@@ -344,7 +352,7 @@ class _Full(_Likelihood):
         return point[:-1].reshape(self.n_rows, self.size)
 
     def reduce_rows(self, point: Vector, n_rows: int) -> Vector:
-        """Reduce the factor to ``n_rows`` rows, initially the leading directions of M."""
+        """Return a starting point for ``n_rows`` rows: the leading directions of M."""
         _, lengths, axes = linalg.svd(self.compute_components(point), full_matrices=False)
         self.n_rows = n_rows
         return np.append((lengths[:, None] * axes)[:n_rows] @ self.unwhite, point[-1])
@@ -373,7 +381,7 @@ class _Full(_Likelihood):
         return self._bound_objective(entropy, float((below**2).sum()))
 
     def prove(self, point: Vector, min_gain: float) -> tuple[float, Vector | None]:
-        """Return the gap, and a better point if the factor has lost a rank that it needs."""
+        """Return the duality gap, and a better point if the factor needs a higher rank."""
         L, mu = self.reshape_factor(point), point[-1]
         value = self.evaluate(point)[0]
         slopes = self.judge_pairs(self.compute_squared(point), mu).slopes
@@ -392,7 +400,7 @@ class _Full(_Likelihood):
         )
 
     def is_separable(self, point: Vector) -> bool:
-        """Return True if the search shows that the likelihood without penalty has no maximum.
+        """Return True if the likelihood without the penalty is found to have no maximum.
 
         If all pairs can be separated, the loss without the penalty decreases towards zero by a
         fraction of itself at each step. Otherwise it converges to a positive value.
@@ -415,7 +423,10 @@ class _Full(_Likelihood):
 
 
 class _Axes(_Likelihood):
-    """The problem over the weights of the axes, scaled by their mean squared lengths, and μ."""
+    """Problem for ``structure="eigenspace"``: the unknowns are weights of the axes, and μ.
+
+    The weights are scaled by the mean squared lengths of the pairs along the axes.
+    """
 
     def __init__(self, pairs: PairDifferences, sign: Vector, l2: float, axes: Matrix) -> None:
         super().__init__(pairs, sign, l2)
@@ -427,7 +438,7 @@ class _Axes(_Likelihood):
         self.W = W * self.units
 
     def make_start(self) -> Vector:
-        """Return a point with a mean squared distance of 1 and μ = 1."""
+        """Return a starting point with a mean squared distance of 1 and μ = 1."""
         return np.append((self.units > 0) / self.W.mean(axis=0).sum(), 1.0)
 
     def get_lower_bounds(self) -> Vector:
@@ -455,11 +466,11 @@ class _Axes(_Likelihood):
         return self._bound_objective(entropy, float((np.minimum(Q, 0.0) ** 2).sum()))
 
     def prove(self, point: Vector, min_gain: float) -> tuple[float, None]:
-        """Return the gap. The weights cannot get stuck in a point of low rank."""
+        """Return the duality gap, and None. A convex problem needs no better point."""
         return 1 - self.compute_bound(point) / self.evaluate(point)[0], None
 
     def is_separable(self, point: Vector) -> bool:
-        """Return True if the likelihood without penalty has no maximum.
+        """Return True if the likelihood without the penalty has no maximum.
 
         This is a linear program: the likelihood increases without limit if some change of the
         weights makes no pair worse and some pairs better.

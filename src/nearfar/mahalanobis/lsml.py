@@ -51,8 +51,8 @@ class LSML(_LogDetLearner):
         Maximum number of iterations.
     tol : float, default=1e-6
         Stop when two successive iterations change the objective by less than this fraction and the
-        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
-        to three times, by a factor of 10 each.
+        duality gap is at most ``50 * tol``. If the gap stays larger, the solver continues with a
+        tenth of the tolerance. This is repeated at most three times.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to draw quadruplets from labels.
     verbose : int, default=0
@@ -67,13 +67,13 @@ class LSML(_LogDetLearner):
     objective_ : float
         Value of the objective at the solution.
     dual_bound_ : float
-        Lower bound on the objective for every metric.
+        Lower bound on the objective that holds for every metric.
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration.
+        Lists with one entry per iteration: "objective", "step" and "seconds".
 
     Notes
     -----
@@ -146,7 +146,8 @@ class LSML(_LogDetLearner):
         supervision : Quadruplets, optional
             Comparisons of rows of X.
         weights : array-like of shape (n_quadruplets,), optional
-            Weight of each quadruplet. Only their ratios matter. None means equal weights.
+            Weight of each quadruplet. Only the ratios of the weights matter. None means equal
+            weights.
 
         Returns
         -------
@@ -154,7 +155,10 @@ class LSML(_LogDetLearner):
             The fitted estimator.
         """
         if weights is not None and supervision is None:
-            raise ValueError("LSML: weights need quadruplets passed as supervision.")
+            raise ValueError(
+                "LSML: weights were passed without quadruplets. Pass quadruplets as supervision, "
+                "or omit weights."
+            )
         self._weights = weights
         try:
             return super().fit(X, y, supervision=supervision)
@@ -204,7 +208,7 @@ def _check_weights(weights: ArrayLike | None, n: int) -> Vector:
 
 
 class _Residuals:
-    """The loss Σ w (d_ab - d_cd)₊²."""
+    """Loss of the comparisons: Σ w (d_ab - d_cd)₊²."""
 
     def __init__(self, points: Matrix, quadruplets: Any, weights: Vector) -> None:
         self.pairs = PairDifferences(points, np.vstack([quadruplets[:, :2], quadruplets[:, 2:]]))
@@ -216,7 +220,7 @@ class _Residuals:
         return value, 2 * self.pairs.compute_half_gradient(Z, slopes)
 
     def compute_pull(self) -> Matrix:
-        """Return half of the scatter of near pairs with the largest possible slopes, w."""
+        """Return half of the scatter of near pairs, weighted by the largest slopes w."""
         return self.pairs.scatter(np.append(self.weights / 2, np.zeros(len(self.weights))))
 
     def compute_multipliers(self, B: Matrix) -> tuple[Matrix, None]:
@@ -229,7 +233,10 @@ class _Residuals:
         ), None
 
     def _compute_slopes(self, squared: Vector) -> tuple[float, Vector]:
-        """Return the value and its slopes in the squared distances of near, then of far pairs."""
+        """Return the loss and its derivatives in the squared distances.
+
+        The derivatives of the near pairs come first.
+        """
         near, far = np.sqrt(squared).reshape(2, -1)
         excess = np.maximum(near - far, 0.0)
         tiny = np.finfo(float).tiny

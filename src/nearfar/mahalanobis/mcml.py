@@ -18,7 +18,7 @@ from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.eigen import descending_eigh, partial_eigh
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 
-# Maximum number of new directions for a map whose rank is too low.
+# Maximum number of descents. After each descent, a direction is added if the rank is too low.
 _ESCAPES = 5
 
 
@@ -45,26 +45,27 @@ class MCML(_SoftLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. M is learned in full, and the leading eigenvectors in white
-        coordinates are kept, along which the mapped points vary most. None keeps all.
+        Dimension of the output. M is learned without this limit. Then the leading eigenvectors in
+        white coordinates are kept, along which the mapped points vary most. None keeps all
+        dimensions.
     n_pca_components : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
-        X itself. None uses all features; "auto" projects only if there are more than 128, see
-        Notes. The components depend on the units of the features.
+        X itself. None uses all features. "auto" projects only if there are more than 128 features,
+        see Notes. The components depend on the units of the features.
     init : str or array of shape (n_features, n_features), default="auto"
-        Starting point. The names are those of :class:`NCA`. The optimum does not depend on it.
-        "auto" is described in Notes.
+        Starting point: a name as in :class:`NCA`, or an array. The optimum does not depend on
+        ``init``. See Notes for "auto".
     max_iter : int, default=1000
         Maximum number of iterations.
     tol : float, default=1e-8
         Stop when two successive iterations lower the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
-        is used.
+        If True, start from the previous fit. If its map has another shape, ``init`` is used.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used for ``init="random"``.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. The rows are divided among them.
+        Number of threads. None means 1 and -1 means all cores. The rows are divided among the
+        threads.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -77,16 +78,16 @@ class MCML(_SoftLearner):
     objective_ : float
         Sum of the divergences for M, before the reduction to ``n_components``.
     optimality_ : float
-        With G the gradient in M divided by n, in coordinates in which the data are white: the
-        larger of :math:`\langle G, M \rangle` and minus the smallest eigenvalue of G. A value of 0
-        proves that M is optimal: no :math:`M'` has an objective that is lower by more than
-        :math:`n\,(1 + \mathrm{tr}\,M')` times this value.
+        The larger of :math:`\langle G, M \rangle` and minus the smallest eigenvalue of G, where G
+        is the gradient in M divided by n, in white coordinates. A value of 0 proves that M is
+        optimal. In general, no :math:`M'` has an objective that is lower by more than
+        :math:`n\,(1 + \mathrm{tr}\,M')` times ``optimality_``.
     n_pca_components_ : int or None
         Number of principal components used; None if X was not projected.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration.
+        Lists with one entry per iteration: "objective", "step" and "seconds".
     classes_ : ndarray of shape (n_classes,)
         Class labels.
 
@@ -247,7 +248,7 @@ def _replace_shortest_direction(
 ) -> Matrix:
     """Return L with its shortest direction replaced by a step along v that lowers the objective.
 
-    If a square map has lost rank, its gradient does not show that another rank is needed.
+    The gradient of a square map that has lost rank does not show that a higher rank is needed.
     """
     values, axes = descending_eigh(L.T @ L)
     rotated = np.sqrt(np.maximum(values, 0))[:, None] * axes.T

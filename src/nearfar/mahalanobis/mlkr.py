@@ -40,8 +40,8 @@ class MLKR(_SoftLearner):
         Dimension of the output. L has this number of rows. None learns a square map.
     n_pca_components : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
-        X itself. None uses all features; "auto" projects only if there are more than 128, see
-        Notes. The components depend on the units of the features.
+        X itself. None uses all features. "auto" projects only if there are more than 128 features,
+        see Notes. The components depend on the units of the features.
     init : str or array of shape (n_components, n_features), default="auto"
         Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes) or
         "random". "lda" and "within" need labels and raise an error. See Notes for "auto" and for
@@ -50,16 +50,16 @@ class MLKR(_SoftLearner):
         Number of starts. The best result is kept. The first start is ``init``, the others are
         random maps.
     max_iter : int, default=200
-        Maximum number of iterations. It applies to each run.
+        Maximum number of iterations. The limit applies to each run.
     tol : float, default=1e-5
         Stop when two successive iterations lower the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
-        is used.
+        If True, start from the previous fit. If its map has another shape, ``init`` is used.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used for random initial maps.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. The rows are divided among them.
+        Number of threads. None means 1 and -1 means all cores. The rows are divided among the
+        threads.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -76,7 +76,7 @@ class MLKR(_SoftLearner):
     n_iter_ : int
         Number of iterations of the best run.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration.
+        Lists with one entry per iteration: "objective", "step" and "seconds".
 
     Notes
     -----
@@ -201,7 +201,8 @@ class MLKR(_SoftLearner):
                 descent = Descent(start)
                 runs.append(descent)
                 if starts_square and len(runs) == 1:
-                    # A few principal axes may not contain the direction that y depends on.
+                    # Start with all principal axes. The first few may not contain the direction
+                    # that y depends on.
                     square = Descent(self._make_start(frame, "pca", None, init="pca", square=True))
                     try:
                         descend(
@@ -225,12 +226,12 @@ class MLKR(_SoftLearner):
 
 
 def _count_square_iterations(max_iter: int) -> int:
-    """Return the number of iterations with a square map."""
+    """Return the number of iterations for the initial square map."""
     return max(1, max_iter // 4)
 
 
 def _keep_leading_directions(L: Matrix, size: int) -> Matrix:
-    """Return the leading directions of a map, by their variance for white points."""
+    """Return the ``size`` directions of a map with the largest variance for white points."""
     _, lengths, axes = linalg.svd(L, full_matrices=False)
     rows = np.zeros((size, L.shape[1]))
     rows[: len(axes)] = (lengths[:, None] * axes)[:size]

@@ -28,19 +28,21 @@ from nearfar.solvers.projections import (
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# Fraction of the scatter of all pairs that is mixed into a singular scatter of similar pairs.
+# If the scatter of similar pairs is singular, this fraction of the scatter of all pairs is mixed
+# in.
 _MIXED_FRACTION = 1e-3
-# Relative eigenvalue below which the data do not vary in a direction.
+# The data are treated as constant in directions whose eigenvalue is below this fraction of the
+# largest.
 _EMPTY = 1e-12
-# Minimum distances in the bound, relative to the mean distance. The bound holds for any minimum;
-# the best of these is used.
+# The upper bound raises short distances to a fraction of the mean distance. It is valid for any
+# fraction. These fractions are tried, and the smallest bound is used.
 _FLOORS = (1e-6, 1e-4, 1e-2)
 # Maximum number of rounds of alternating projections after a gradient step.
 _ROUNDS = 20
 
 
 class MMC(PairLearner):
-    r"""Xing's metric from pairs: dissimilar pairs far apart, similar pairs within a bound.
+    r"""Xing's metric learning: dissimilar pairs move apart while similar pairs stay close.
 
     With the differences d = x_i − x_j over the similar pairs S and the dissimilar pairs D, MMC
     solves the convex program
@@ -66,18 +68,19 @@ class MMC(PairLearner):
     Parameters
     ----------
     variant : {"distance", "squared"}, default="distance"
-        Whether distances or squared distances of dissimilar pairs are summed. "squared" has a
-        closed form of rank one, which projects the data onto a line.
+        Whether distances or squared distances of dissimilar pairs are summed. The solution of
+        "squared" has a closed form. It has rank one and projects the data onto a line.
     structure : {"full", "diagonal"}, default="full"
         Form of the map: "full" is any matrix, "diagonal" has one weight per feature.
     solver : {"lbfgs", "projected_gradient"}, default="lbfgs"
-        "projected_gradient" is the algorithm of Xing et al. [1]_, for comparison only: gradient
-        steps followed by alternating projections onto the constraint and the cone. It converges
-        slowly. Not used with ``variant="squared"``.
+        Optimization algorithm. "projected_gradient" is that of Xing et al. [1]_, for comparison
+        only. It alternates gradient steps with projections onto the constraint and the cone, and
+        converges slowly. Not used with ``variant="squared"``.
     init : {"auto", "identity", "pca", "lda", "within", "random"} or array of shape (p, p)
-        Starting point: Euclidean distance, whitened principal axes, directions in which dissimilar
-        pairs differ, whitening of the similar pairs, a random map, or the given one. "auto" is
-        "within". Used only with ``variant="distance"`` and ``solver="lbfgs"``.
+        Starting point: "identity" (Euclidean distance), "pca" (whitened principal axes), "lda"
+        (directions in which dissimilar pairs differ), "within" (whitened by the similar pairs),
+        "random", or a map. "auto" means "within". Used only with ``variant="distance"`` and
+        ``solver="lbfgs"``.
     n_similar : int or None, default=None
         Maximum number of similar pairs drawn from labels. None uses the default of
         ``Pairs.from_labels``.
@@ -88,8 +91,8 @@ class MMC(PairLearner):
         Maximum number of iterations.
     tol : float, default=1e-6
         Stop when two successive iterations change the objective by less than this fraction and the
-        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
-        to three times, by a factor of 10 each.
+        duality gap is at most ``50 * tol``. If the gap stays larger, the solver continues with a
+        tenth of the tolerance. This is repeated at most three times.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to draw pairs from labels and for
         ``init="random"``.
@@ -100,22 +103,22 @@ class MMC(PairLearner):
     ----------
     components_ : ndarray of shape (n_components, n_features)
         The linear map, scaled so that the mean squared distance of similar pairs is 1. It has one
-        row per direction in which pairs differ, one row with ``variant="squared"``, and is a
-        diagonal matrix with ``structure="diagonal"``.
+        row per direction in which pairs differ, but only one row with ``variant="squared"``. With
+        ``structure="diagonal"`` it is a diagonal matrix.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     objective_ : float
         Mean distance of dissimilar pairs, or their mean squared distance with
         ``variant="squared"``.
     dual_bound_ : float
-        Upper bound on the objective for every metric, or with ``structure="diagonal"`` for every
-        diagonal metric.
+        Upper bound on the objective that holds for every metric, or with ``structure="diagonal"``
+        for every diagonal metric.
     duality_gap_ : float
         ``1 - objective_ / dual_bound_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int
-        Number of iterations; 0 for the closed form.
+        Number of iterations. It is 0 if the solution has a closed form.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration.
+        Lists with one entry per iteration: "objective", "step" and "seconds".
 
     Notes
     -----
@@ -238,9 +241,10 @@ class MMC(PairLearner):
         self.duality_gap_ = max(0.0, 1 - self.objective_ / self.dual_bound_)
 
     def _find_longest(self, dissimilar_scatter: Matrix) -> tuple[Matrix, float]:
-        """Return the direction (or feature) of the longest dissimilar pairs, and their length.
+        """Return the direction in which dissimilar pairs differ most, and their scatter along it.
 
-        The coordinates are those in which similar pairs are white.
+        In the coordinates used, the scatter of similar pairs is white. With
+        ``structure="diagonal"``, the direction is one feature.
         """
         if self.structure == "diagonal":
             lengths = np.diag(dissimilar_scatter)
@@ -335,7 +339,7 @@ class MMC(PairLearner):
 
 
 class SimilarScatter(NamedTuple):
-    """Scatter of similar pairs, coordinates T (p, r) in which it is white, and their inverse."""
+    """Scatter of similar pairs, the matrix T (p, r) that whitens it, and the inverse of T."""
 
     scatter: Matrix
     white: Matrix
@@ -343,9 +347,9 @@ class SimilarScatter(NamedTuple):
 
 
 def _whiten_similar(similar: Matrix, dissimilar: Matrix, *, diagonal: bool) -> SimilarScatter:
-    """Return the whitened scatter of similar pairs.
+    """Return the scatter of similar pairs, its whitening matrix, and the inverse of this matrix.
 
-    If it is singular, a fraction of the scatter of all pairs is mixed in.
+    If the scatter is singular, a fraction of the scatter of all pairs is mixed in.
     """
     if diagonal:
         similar, dissimilar = np.diag(np.diag(similar)), np.diag(np.diag(dissimilar))
@@ -353,14 +357,14 @@ def _whiten_similar(similar: Matrix, dissimilar: Matrix, *, diagonal: bool) -> S
     (T, U), n_directions = range_whitener(similar, _EMPTY), whitener(average, _EMPTY).shape[1]
     if T.shape[1] < n_directions:
         warn(
-            f"Similar pairs differ in {T.shape[1]} directions, dissimilar pairs in more, so the "
+            f"Similar pairs differ in {T.shape[1]} directions and dissimilar pairs in more, so the "
             "distances of dissimilar pairs are not bounded. "
-            f"{_MIXED_FRACTION:.1%} of the scatter of all pairs is mixed into that of the similar "
-            "pairs. Pass more similar pairs to avoid this.",
+            f"{_MIXED_FRACTION:.1%} of the scatter of all pairs is mixed into the scatter of the "
+            "similar pairs. Pass more similar pairs to avoid this.",
         )
         similar = (1 - _MIXED_FRACTION) * similar + _MIXED_FRACTION * average
         T, U = range_whitener(similar, _EMPTY)
-    if diagonal:  # There are as many coordinates as features, some of them constant.
+    if diagonal:  # Use one coordinate per feature, also for constant features.
         lengths = np.sqrt(np.diag(similar))
         inverse = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
         T, U = np.diag(inverse), np.diag(lengths)
@@ -368,7 +372,7 @@ def _whiten_similar(similar: Matrix, dissimilar: Matrix, *, diagonal: bool) -> S
 
 
 class _MeanDistance:
-    """The mean distance of pairs under L / |L|, where L is a map or a vector (diagonal)."""
+    """Mean distance of pairs under L / |L|, where L is a matrix, or a vector for a diagonal map."""
 
     def __init__(self, differences: PairDifferences, *, diagonal: bool = False) -> None:
         self.differences, self.n_pairs = differences, differences.n_pairs
@@ -400,7 +404,7 @@ class _MeanDistance:
         return -value, (value / norm**2) * L - slopes / (self.n_pairs * norm)
 
     def compute_bound(self, L: Matrix) -> tuple[float, Matrix]:
-        """Return an upper bound for M of trace 1, and the gradient in M of the negative objective.
+        """Return an upper bound for M of trace 1, and the gradient of the negative objective in M.
 
         By concavity, the mean of √(d'Md) is at most the mean of r/2 + d'Md/(2r) for any r > 0.
         """
@@ -439,7 +443,7 @@ def maximize_by_projections(
     tol: float,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> None:
-    """Maximize a concave function of A ⪰ 0, ⟨A, scatter⟩ ≤ 1, by the method of Xing et al.
+    """Maximize a concave function of A ⪰ 0 with ⟨A, scatter⟩ ≤ 1 by the method of Xing et al.
 
     Each step follows the part of the gradient that leaves ⟨A, scatter⟩ unchanged. Alternating
     projections onto the half-space and the cone follow. If the function increased, the step is
@@ -493,7 +497,7 @@ def _expand_diagonal(L: Matrix) -> Matrix:
 def _negate_report(
     report: Callable[[dict[str, float]], None] | None,
 ) -> Callable[[dict[str, float]], None] | None:
-    """Return a report function that restores the sign of the objective."""
+    """Return a report function that receives the negative objective and reports the objective."""
     if report is None:
         return None
     return lambda notes: report({**notes, "objective": -notes["objective"]})

@@ -65,25 +65,28 @@ class MultiMetricLMNN(NeighborsClassifier):
     Parameters
     ----------
     estimator : LMNN, optional
-        Settings of the single map and of the solver. None means ``LMNN()``. Settings that are
-        "auto" follow the thesis [1]_: all impostors, one pass, no early stopping of its own.
+        Settings of LMNN for the single map and for the solver. None means ``LMNN()``. Settings that
+        are "auto" take the values of the thesis [1]_: all impostors, one pass, no early stopping.
     n_neighbors : int, optional
         Number of neighbors that vote. None uses the ``n_neighbors`` of the estimator, or all
         training points if there are fewer.
     partition : {"labels", "kmeans"} or array-like of int of shape (n_samples,), default="labels"
-        How the training points are divided into regions, or the region number of each row.
+        How the training points are divided into regions: by class ("labels"), by k-means
+        ("kmeans"), or by the given region number of each row.
     n_regions : int or None, default=None
         Number of regions for ``partition="kmeans"``. None uses the number of classes.
     rule : {"knn", "energy"}, default="knn"
-        Prediction rule: vote of the nearest neighbors, or the class with the lowest energy.
+        Prediction rule: "knn" is the vote of the nearest neighbors, "energy" predicts the class
+        with the lowest energy.
     validation_fraction : float in [0, 0.9], default=0.3
-        Fraction of the rows held out. They are used for early stopping. 0 fits to convergence.
+        Fraction of the rows held out. These rows are used for early stopping. With 0, the fit runs
+        to convergence.
     patience : int, default=10
         Stop after this many validation checks without improvement. There is one check every 10
         iterations.
     refit : bool, default=True
         After early stopping, fit all rows for the number of iterations that was best on the
-        held-out rows. With False, the maps remain those of the other rows.
+        held-out rows. If False, keep the maps that were learned without the held-out rows.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used for k-means and to select the held-out rows.
 
@@ -173,7 +176,7 @@ class MultiMetricLMNN(NeighborsClassifier):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the single map, then one map per region jointly.
+        """Learn a single map for all rows, then the maps of all regions jointly.
 
         Parameters
         ----------
@@ -227,7 +230,7 @@ class MultiMetricLMNN(NeighborsClassifier):
     def _fit_with_early_stopping(
         self, lmnn: LMNN, rows: Floats, codes: Indices, regions: Indices
     ) -> None:
-        """Stop early by the error on held-out rows, then fit all rows for as many iterations."""
+        """Choose the number of iterations on held-out rows, then fit all rows with this number."""
         seed = int(check_random_state(self.random_state).randint(2**31))
         training, validation = hold_out(codes, self.validation_fraction, seed)
         # Classes and regions that would be held out completely stay in the training rows.
@@ -297,7 +300,7 @@ class MultiMetricLMNN(NeighborsClassifier):
         max_iter: int | None = None,
         uses_original: bool = False,
     ) -> int:
-        """Train all maps jointly. Return the number of iterations that was best on unseen rows."""
+        """Train all maps jointly. Return the best number of iterations on held-out rows."""
         lmnn = self.estimator_
         n_regions = int(regions.max()) + 1
         statistics = ClassStatistics(pooled=True, exact=True).add(
@@ -327,7 +330,7 @@ class MultiMetricLMNN(NeighborsClassifier):
         start = np.repeat(single[None], n_regions, axis=0)
         progress = Progress(start, watch=watch, report=get_reporter(self))
         if watch is not None:
-            watch.check(progress.L)  # The single map may be the best one.
+            watch.check(progress.L)  # The initial single map may be the best.
         limit = lmnn.max_iter if max_iter is None else max_iter
         converged = True
         try:
@@ -372,7 +375,7 @@ class MultiMetricLMNN(NeighborsClassifier):
         return _find_nearest(maps, points, self.regions_, queries, k, allows_itself=X is not None)
 
     def energies(self, X: ArrayLike) -> Matrix:
-        """Return the energy of each point under each label; the lowest energy is the prediction.
+        """Return the energy of each point for each label. The lowest energy gives the prediction.
 
         Parameters
         ----------
@@ -412,7 +415,7 @@ class MultiMetricLMNN(NeighborsClassifier):
         return (rows - self.mean_).astype(np.float64)
 
     def _find_regions(self, rows: Floats) -> Indices | None:
-        """Return the region of each new point by its nearest centroid.
+        """Return the region of each new point, which is that of the nearest centroid.
 
         Return None if regions are classes: a point then belongs to the region of the assumed label.
         """
@@ -465,7 +468,7 @@ def _find_nearest(
     *,
     allows_itself: bool = True,
 ) -> tuple[Matrix, Indices]:
-    """Return the k nearest points, merged over the regions and sorted by (distance, row)."""
+    """Return the k nearest points of all regions, sorted by distance and then by row."""
     all_distances, all_rows = [], []
     for region, part in enumerate(L):
         members = np.flatnonzero(regions == region)

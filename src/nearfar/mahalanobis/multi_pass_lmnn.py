@@ -45,29 +45,29 @@ class MultiPassLMNN(InnerLMNNMixin, LinearLearner):
     Parameters
     ----------
     estimator : LMNN, optional
-        Settings of each pass. None means ``LMNN()``. Settings that are "auto" follow the
-        thesis: all impostors, one pass, no early stopping.
+        Settings of each pass. None means ``LMNN()``. Settings that are "auto" take the values of
+        the thesis: all impostors, one pass, no early stopping.
     n_passes : int or "validate", default="validate"
-        Number of passes. "validate" selects it on held-out rows.
+        Number of passes. "validate" selects the number on held-out rows.
     max_passes : int, default=5
         Maximum number of passes that "validate" tries.
     validation_fraction : float, default=0.3
-        Fraction of the rows held out. They are stratified by class and used to select the number
-        of passes.
+        Fraction of the rows held out. These rows are stratified by class and used to select the
+        number of passes.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to select the held-out rows.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The product of the maps. It has fewer rows than columns if a pass lost dimensions.
+        Product of the maps of all passes. It has fewer rows than columns if a pass lost dimensions.
     passes_ : list of LMNN
         The fitted passes, first to last.
     n_passes_ : int
         Number of passes.
     validation_errors_ : list of float
-        k-NN error on the held-out rows without LMNN, then after each pass that was tried. Passes
-        after the first one without errors are not tried. Empty without validation.
+        k-NN error on the held-out rows before the first pass and after each pass. No pass is tried
+        after a pass without errors. The list is empty without validation.
     target_neighbors_ : ndarray of shape (n_samples, k)
         Targets of the last pass.
     objective_, dual_bound_, duality_gap_ : float
@@ -124,7 +124,7 @@ class MultiPassLMNN(InnerLMNNMixin, LinearLearner):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Fit one pass after the other.
+        """Fit the passes one after the other.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class MultiPassLMNN(InnerLMNNMixin, LinearLearner):
         while len(errors) <= self.max_passes:
             if errors:
                 with warnings.catch_warnings():
-                    # The fit on all rows issues the same warnings.
+                    # Ignore warnings here, because the fit on all rows issues the same warnings.
                     warnings.simplefilter("ignore")
                     lmnn = copy_published_lmnn(self.estimator, self).fit(points, labels)
                 points, queries = lmnn.transform(points), lmnn.transform(queries)

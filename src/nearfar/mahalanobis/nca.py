@@ -25,12 +25,16 @@ from nearfar.solvers.descent import Descent, descend
 from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.whitening import standardize_rows
 
-# n_neighbors="auto": number of rows up to which all points are neighbors, and number of neighbors
-# if there are more rows.
-_ALL_UP_TO, _NEIGHBORS = 10_000, 100
-# Number of rows of the subset on which a large fit starts, and fraction of max_iter spent on it.
-_SUBSET, _SUBSET_FRACTION = 3_000, 0.3
-# Number of iterations until the lists are first renewed. It doubles after each renewal.
+# Maximum number of rows for which n_neighbors="auto" uses all points as neighbors.
+_ALL_UP_TO = 10_000
+# Number of neighbors that n_neighbors="auto" uses if there are more rows.
+_NEIGHBORS = 100
+# Number of rows in the subset on which a fit with many rows starts.
+_SUBSET = 3_000
+# Fraction of max_iter that is used for the subset.
+_SUBSET_FRACTION = 0.3
+# Number of iterations before the neighbor lists are updated for the first time. The number doubles
+# after each update.
 _FIRST_LISTS = 10
 
 
@@ -61,8 +65,8 @@ class NCA(_SoftLearner):
         Dimension of the output. L has this number of rows. None learns a square map.
     n_pca_components : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
-        X itself. None uses all features; "auto" projects only if there are more than 128, see
-        Notes. The components depend on the units of the features.
+        X itself. None uses all features. "auto" projects only if there are more than 128 features,
+        see Notes. The components depend on the units of the features.
     objective : {"sum", "log"}, default="sum"
         Objective to maximize: f ("sum") or g ("log"). Points that are alone in their class add 0
         to f and are left out of g.
@@ -71,8 +75,9 @@ class NCA(_SoftLearner):
         (directions that separate the class means), "within" (whitened by the within-class
         covariance) or "random". See Notes for "auto" and for the scale.
     n_neighbors : int, None or "auto", default="auto"
-        Number of nearest points under the current map that can be selected. The lists are renewed
-        as the map changes. None uses all points. "auto" is None up to 10,000 rows, otherwise 100.
+        Number of nearest points that each point can select, under the current map. The lists are
+        updated as the map changes. None uses all points. "auto" means None for up to 10,000 rows
+        and 100 for more rows.
     l2 : float, default=0.0
         Weight of the penalty: the factor of :math:`n u^2 \|L\|_F^2`, where u² is the mean variance
         over the directions in which the data vary.
@@ -80,17 +85,18 @@ class NCA(_SoftLearner):
         Number of starts. The best result is kept. The first start is ``init``, the others are
         random maps.
     max_iter : int, default=100
-        Maximum number of iterations. It applies to each run.
+        Maximum number of iterations. The limit applies to each run.
     tol : float, default=1e-5
         Stop when two successive iterations improve the objective by less than this fraction.
     warm_start : bool, default=False
-        If True, start from the previous fit. Its map must have the same shape, otherwise ``init``
-        is used.
+        If True, start from the previous fit. If its map has another shape, ``init`` is used.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used for random initial maps, and to sample the 3,000
-        rows on which a fit with more than 10,000 rows and ``n_neighbors`` starts.
+        rows on which a fit starts if there are more than 10,000 rows and ``n_neighbors`` is not
+        None.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. The rows are divided among them.
+        Number of threads. None means 1 and -1 means all cores. The rows are divided among the
+        threads.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -107,8 +113,9 @@ class NCA(_SoftLearner):
     n_iter_ : int
         Number of iterations of the best run.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration. With ``n_neighbors`` the objective is
-        computed over the lists of neighbors, and at first over a subset of the rows.
+        Lists with one entry per iteration: "objective", "step" and "seconds". If ``n_neighbors`` is
+        a number, the objective is computed over the lists of neighbors, and at first over a subset
+        of the rows.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
 
@@ -259,7 +266,7 @@ class NCA(_SoftLearner):
         return is_auto and self.n_components in (None, p) and not resumes
 
     def _run(self, descent: Descent, loss: _NegativeMean) -> None:
-        """Run one descent, over all neighbors or over lists of the nearest ones."""
+        """Run one descent, over all points or over lists of nearest neighbors."""
         n = len(loss.engine.X)
         k = self.n_neighbors
         if k == "auto":
@@ -309,12 +316,12 @@ class _NegativeMean:
         return float(np.sum(L * penalty_gradient)) - value / n, 2 * penalty_gradient - gradient / n
 
     def value(self, L: Matrix) -> float:
-        """Return the value over all neighbors, in double precision."""
+        """Return the value with all points as neighbors, in double precision."""
         value = self.engine.value(L)
         return float(np.sum(L * (L @ self.penalty))) - value / len(self.engine.X)
 
     def restrict_to_subset(self, size: int, seed: Any) -> _NegativeMean:
-        """Return the same function for a random subset of the rows, over all neighbors."""
+        """Return the same function for a random subset of the rows, without neighbor lists."""
         engine = self.engine
         rng = check_random_state(seed)
         rows = np.sort(rng.choice(len(engine.X), size, replace=False))
@@ -322,7 +329,7 @@ class _NegativeMean:
         return _NegativeMean(engine.with_points(engine.X[rows], y.reshape(-1)), self.penalty)
 
     def restrict_to_lists(self, L: Matrix, k: int) -> _NegativeMean:
-        """Return the same function over lists of the k nearest neighbors under L."""
+        """Return the same function, restricted to the k nearest neighbors of each point under L."""
         engine = self.engine
         Z = (engine.X @ L.T).astype(np.float32)
         _, lists = kneighbors(Z, n_neighbors=k)
@@ -332,9 +339,9 @@ class _NegativeMean:
 
 
 def _add_own_class(lists: Indices, Z: Floats, y: Indices) -> None:
-    """Make sure that each list contains a point of the same class.
+    """Make sure that the neighbor list of each point contains a point of its class.
 
-    Where there is none, the nearest point of the class replaces the last point of the list.
+    If there is none, the nearest point of the class replaces the last point of the list.
     """
     has_no_own = ~(y[lists] == y[:, None]).any(axis=1)
     for label in np.unique(y[has_no_own]):

@@ -40,7 +40,7 @@ class InnerLMNNMixin:
 
 
 def copy_lmnn(estimator: LMNN | None) -> LMNN:
-    """Return a copy of the given LMNN, or one with default settings if it is None."""
+    """Return a copy of the given LMNN, or a default LMNN if None is given."""
     if estimator is None:
         return LMNN()
     if not isinstance(estimator, LMNN):

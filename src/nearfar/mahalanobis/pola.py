@@ -20,17 +20,17 @@ from nearfar.solvers.eigen import descending_eigh, fix_signs
 from nearfar.state import State, floats, integer_value, number, optional
 from nearfar.summaries.supervision import Pairs
 
-# Maximum number of pairs whose losses are computed in one product.
+# Maximum number of pairs whose losses are computed in one matrix product.
 _MAX_BLOCK = 1024
-# Number of consecutive pairs without a loss after which the losses of a whole block of pairs are
-# computed in one product, which is then faster.
+# After this many consecutive pairs without a loss, the losses of a whole block of pairs are
+# computed in one matrix product, which is faster if losses are rare.
 _QUIET_PAIRS = 8
-# Losses below this are rounding errors, for example of a pair that was just processed. The margin
-# is 1.
+# Smaller losses are treated as rounding errors of the margin, which is 1. A pair that was just
+# processed can have such a loss.
 _MIN_LOSS = 1e-12
-# A negative eigenvalue smaller than this fraction of the trace is a rounding error.
+# Negative eigenvalues whose absolute value is below this fraction of the trace are rounding errors.
 _ROUNDING = 1e-14
-# Minimum value of tol: smaller losses are rounding errors, because losses are differences from 1.
+# Smaller values of ``tol`` are replaced by this value, because smaller losses are rounding errors.
 _MIN_TOL = 1e-12
 
 
@@ -60,19 +60,20 @@ class POLA(PairLearner):
     Parameters
     ----------
     threshold_floor : float or None, default=1.0
-        Minimum of the threshold b, which is also its initial value; 1 as published. None sets no
-        minimum and starts at 1.
+        Minimum and initial value of the threshold b. The published algorithm uses 1. None means no
+        minimum and an initial value of 1.
     max_epochs : int, default=1
         Maximum number of passes of ``fit`` over the pairs.
     tol : float, default=0.0
         Stop when no pair has a loss above this value. The losses decrease geometrically and may
         never reach zero. Used only if ``max_epochs`` is more than 1.
     scale : float or "auto", default="auto"
-        Number by which points are divided. "auto" uses the root mean squared length of the pairs
-        in the first batch, so that units do not matter. 1 is the algorithm as published.
+        Number by which points are divided. "auto" uses the root mean squared length of the pairs in
+        the first batch, so that the unit of X does not matter. 1 gives the published algorithm.
     shuffle : bool, default=False
-        If True, ``fit`` visits the pairs in a random order, different in each epoch. Otherwise
-        similar and dissimilar pairs are interleaved in proportion, each kind in the given order.
+        If True, ``fit`` visits the pairs in a random order, different in each epoch. If False,
+        similar and dissimilar pairs alternate in proportion to their numbers, each in the given
+        order.
     n_similar : int or None, default=None
         Maximum number of similar pairs drawn from labels. None uses the default of
         ``Pairs.from_labels``.
@@ -88,23 +89,24 @@ class POLA(PairLearner):
         The linear map: the eigenvectors of M times the square roots of the eigenvalues, largest
         first. Rows beyond the rank of M are zero.
     mean_ : ndarray of shape (n_features,)
-        Mean of the points of the first batch. It only improves the numerical accuracy.
+        Mean of the points of the first batch. Subtracting it only improves the numerical accuracy.
     b_ : float
-        Threshold on squared distances between similar and dissimilar pairs.
+        Threshold on the squared distance, which separates similar from dissimilar pairs.
     scale_ : float
         Number by which points are divided.
     n_seen_ : int
         Number of pairs processed, over all epochs.
     n_updates_ : int
-        Number of pairs with a loss.
+        Number of updates, that is, of processed pairs with a loss.
     n_epochs_ : int
         Number of passes of the last ``fit`` over the pairs.
     cumulative_loss_ : float
-        Sum of the squared losses, each measured before the update with its pair.
+        Sum of the squared losses. The loss of a pair is measured before the update with this pair.
     regret_bound_ : float
         :math:`R (\|M\|_F^2 + (b - b_1)^2)`, where R is the largest :math:`\|x\|^4 + 1` and
         :math:`b_1` the initial threshold. If the learned metric has no loss on the pairs seen,
-        ``cumulative_loss_`` cannot exceed this bound. If it does, the metric has losses on them.
+        ``cumulative_loss_`` cannot exceed this bound. A larger ``cumulative_loss_`` proves that the
+        metric has losses on these pairs.
 
     Notes
     -----
@@ -220,7 +222,7 @@ class POLA(PairLearner):
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Pairs | None = None
     ) -> Self:
-        """Process the pairs of more points once, similar and dissimilar pairs interleaved.
+        """Process the pairs of a new batch once, alternating similar and dissimilar pairs.
 
         Parameters
         ----------
@@ -245,7 +247,7 @@ class POLA(PairLearner):
         return self._process_batch(differences, sign, rows)
 
     def _compute_differences(self, rows: Floats, pairs: Pairs) -> tuple[Matrix, Vector]:
-        """Return the differences of the pairs and their signs, interleaved in proportion.
+        """Return the differences and signs of alternating similar and dissimilar pairs.
 
         The sign is +1 for similar and -1 for dissimilar pairs.
         """
@@ -259,7 +261,7 @@ class POLA(PairLearner):
     # Learning from a stream
 
     def partial_fit_pairs(self, pairs: ArrayLike, sign: ArrayLike) -> Self:
-        """Process pairs of points once, in their order.
+        """Process pairs of points once, in the given order.
 
         Parameters
         ----------
@@ -297,7 +299,7 @@ class POLA(PairLearner):
         if is_equal.any():
             warn(
                 f"{np.count_nonzero(is_equal)} of {np.count_nonzero(signs == -1)} dissimilar pairs "
-                "have zero length. No metric separates equal points, and POLA leaves them out."
+                "have zero length. No metric separates equal points, so POLA leaves them out."
             )
         is_usable = ~is_equal
         return self._process_batch(
@@ -307,7 +309,7 @@ class POLA(PairLearner):
         )
 
     def _process_batch(self, differences: Matrix, sign: Vector, rows: Floats) -> Self:
-        """Process a batch, from scratch or from the current metric."""
+        """Process a batch of pairs, starting from scratch or from the current metric."""
         if self.__sklearn_is_fitted__():
             online, dtype = self._resume(), self.components_.dtype
         else:
@@ -357,7 +359,10 @@ class POLA(PairLearner):
 
 @dataclass
 class OnlineState:
-    """The state (M, b) and statistics of the pairs. M is in Fortran order and changed in place."""
+    """Metric M, threshold b and statistics of the pairs processed so far.
+
+    M is in Fortran order and is changed in place.
+    """
 
     M: Matrix
     b: float
@@ -377,10 +382,11 @@ class OnlineState:
         )
 
     def process(self, X: Matrix, sign: Vector) -> None:
-        """Process pairs in their order.
+        """Process the pairs in the given order.
 
         If losses are rare, the losses of many pairs are computed in one product, up to the first
-        pair with a loss. A block has about twice as many pairs as were used of the last block.
+        pair with a loss. The next block has about twice as many pairs as were used from the last
+        block.
         """
         X = np.ascontiguousarray(X)
         squares = np.einsum("ij,ij->i", X, X).tolist()
@@ -412,7 +418,7 @@ class OnlineState:
             self.n_seen = n_before + position
 
     def _step(self, x: Vector, sign: float, loss: float, square: float) -> None:
-        """Project (M, b) onto the nearest values without this loss, then onto M ⪰ 0 and b ≥ floor.
+        """Project (M, b) so that this pair has no loss, then project onto M ⪰ 0 and b ≥ floor.
 
         ``square`` is |x|².
         """
@@ -449,7 +455,9 @@ class OnlineState:
 
 
 def _interleave(n_similar: int, n_dissimilar: int) -> Indices:
-    """Return an order that interleaves similar pairs, listed first, with dissimilar pairs.
+    """Return an order in which similar and dissimilar pairs alternate in proportion.
+
+    The indices of the similar pairs come first: 0 to ``n_similar - 1``.
 
     >>> _interleave(2, 4).tolist()
     [2, 0, 3, 4, 1, 5]

@@ -11,7 +11,8 @@ from nearfar.solvers.eigen import descending_eigh, whitener
 
 #: Allowed values of the parameter ``prior``.
 PRIORS: list[AllowedValues] = [one_of("isotropic", "identity", "covariance"), array]
-# Eigenvalues below this fraction of the largest, in units of the features, count as zero.
+# After scaling to a unit diagonal, eigenvalues below this fraction of the largest are treated as
+# zero.
 _RANK = 1e-12
 
 
@@ -28,7 +29,7 @@ def factor_prior(prior: str | ArrayLike, points: Matrix, unit: float | Vector = 
     Parameters
     ----------
     prior : str or array
-        One of the above.
+        One of the names above, or an array.
     points : ndarray of shape (n_samples, p)
         Points as the solver receives them: centered and divided by ``unit``.
     unit : float or ndarray of shape (p,), default=1
@@ -75,8 +76,8 @@ def _factor_prior_array(prior: ArrayLike, unit: Vector) -> Matrix:
     )
     if values[-1] < -1e-8 * values[0]:
         raise ValueError(
-            "prior must be positive semi-definite; scaled to a unit diagonal it has the eigenvalue "
-            f"{values[-1]:.3g}."
+            "prior must be positive semi-definite, but scaled to a unit diagonal it has the "
+            f"eigenvalue {values[-1]:.3g}."
         )
     is_positive = values > _RANK * values[0]
     return np.asarray((axes[:, is_positive] * np.sqrt(values[is_positive])).T * (scale * unit))

@@ -9,18 +9,19 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import fix_signs, whitener
 
-# Numbers of nearest points of each class around a center that define a local discriminant.
+# Numbers of points per class from which the discriminants around a center are computed.
 _NEARBY = (10, 20)
-# Fraction of the total covariance that is mixed into the within-class covariance of nearby points.
+# This fraction of the total covariance is added to the within-class covariance of nearby points.
 _MIXED = 0.03
-# Relative eigenvalue below which the data do not vary in a direction.
+# The data are treated as constant in directions whose eigenvalue is below this fraction of the
+# largest.
 _RANK = 1e-12
 
 
 def find_local_discriminants(
     points: Matrix, codes: Indices, n_basis: int, rng: np.random.RandomState
 ) -> Matrix:
-    """Return Fisher directions of the nearest points of each class around k-means centers.
+    """Return local Fisher directions, computed from the points nearest to k-means centers.
 
     The nearest 10 and the nearest 20 points of each class around each center give ``n_classes - 1``
     directions each. Their within-class covariance is mixed with 3% of the total covariance, because
@@ -54,7 +55,10 @@ def find_local_discriminants(
 
 
 def _solve_discriminants(white: Matrix, groups: list[Indices], n_directions: int) -> Matrix:
-    """Solve one discriminant problem per row of the groups, all at once."""
+    """Return the discriminant directions for all centers.
+
+    Each group has one row per center, with the indices of the nearest points of one class.
+    """
     r = white.shape[1]
     within = np.broadcast_to(_MIXED * np.eye(r), (len(groups[0]), r, r)).copy()
     means = []
@@ -63,7 +67,8 @@ def _solve_discriminants(white: Matrix, groups: list[Indices], n_directions: int
         means.append(nearest.mean(axis=1))
         centered = nearest - means[-1][:, None]
         within += centered.transpose(0, 2, 1) @ centered / (rows.shape[1] * len(groups))
-    between = np.stack(means, axis=2)  # Shape (centers, r, classes).
+    # Class means around each center, of shape (n_centers, r, n_classes).
+    between = np.stack(means, axis=2)
     between -= between.mean(axis=2, keepdims=True)
     factor = np.linalg.cholesky(within)
     left_vectors, _, _ = np.linalg.svd(np.linalg.solve(factor, between), full_matrices=False)
@@ -74,7 +79,7 @@ def _solve_discriminants(white: Matrix, groups: list[Indices], n_directions: int
 def find_triplet_directions(
     points: Matrix, triplets: Indices, n_basis: int, rng: np.random.RandomState
 ) -> Matrix:
-    """Return directions in which far points are farther than near points, for random triplets.
+    """Return directions in which far points are farther than near points, from random triplets.
 
     Each random group has as many triplets as there are dimensions. Its directions are the
     eigenvectors with positive eigenvalues of the scatter to the far points minus the scatter to the
@@ -98,7 +103,7 @@ def find_triplet_directions(
 
 
 def _split_problems(n: int, r: int) -> list[slice]:
-    """Return slices of problems whose matrices take about 30 MB together."""
+    """Split n problems into slices whose r×r matrices take about 30 MB of memory."""
     step = max(1, 4_000_000 // (r * r))
     return [slice(start, start + step) for start in range(0, n, step)]
 

@@ -52,7 +52,7 @@ class RCA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. None keeps all.
+        Dimension of the output. None keeps all dimensions.
     n_pca_components : int or None, default=None
         Number of principal components to project X onto before learning. They are computed from
         the points in chunklets. None uses all features.
@@ -64,16 +64,16 @@ class RCA(StatisticsLearner):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The linear map. Without ``n_components`` it is symmetric, or it has one row per direction in
-        which the data vary, if there are fewer than features.
+        The linear map. If ``n_components`` is None, the map is symmetric. If the data vary in fewer
+        directions than there are features, it has one row per direction instead.
     mean_ : ndarray of shape (n_features,)
         Mean of the points in chunklets.
     covariance_ : ndarray of shape (n_features, n_features)
-        C after shrinkage: ``components_ @ covariance_ @ components_.T`` is the identity.
+        Matrix C after shrinkage: ``components_ @ covariance_ @ components_.T`` is the identity.
     information_ : float
-        :math:`-\tfrac12 \log\det C` over the directions kept. This is the increase of the entropy
-        of the points under the map. No map achieves more if the average squared distance to the
-        chunklet mean equals the number of directions.
+        The value :math:`-\tfrac12 \log\det C` on the directions kept. The map increases the entropy
+        of the points by this value. It is the maximum for all maps under which the average squared
+        distance to the chunklet mean equals the number of directions.
     statistics_ : ClassStatistics
         The accumulated statistics.
 
@@ -136,7 +136,7 @@ class RCA(StatisticsLearner):
         y : array-like of shape (n_samples,), optional
             Labels. Not used if ``supervision`` is given.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
-            Chunklet number of each point, -1 for none.
+            Chunklet number of each point, or -1 for points in no chunklet.
 
         Returns
         -------
@@ -155,7 +155,7 @@ class RCA(StatisticsLearner):
         *,
         supervision: Chunklets | ArrayLike | None = None,
     ) -> Self:
-        """Accumulate more points. A chunklet may continue from batch to batch.
+        """Add a batch of points. The points of one chunklet may be in several batches.
 
         Use either labels or chunklets for all batches. Otherwise label 0 and chunklet 0 would be
         the same group.
@@ -170,7 +170,7 @@ class RCA(StatisticsLearner):
             All labels that can occur, as in scikit-learn. Once given, other labels raise an error.
             Not used with chunklets.
         supervision : Chunklets or array-like of int of shape (n_samples,), optional
-            Chunklet number of each point, -1 for none.
+            Chunklet number of each point, or -1 for points in no chunklet.
 
         Returns
         -------
@@ -190,7 +190,7 @@ class RCA(StatisticsLearner):
         if supervision is None:
             return self._accumulate(rows, y, None, exact=exact)
         if is_dask(rows):
-            # Rows in no chunklet get weight zero, which leaves them out.
+            # Rows in no chunklet get weight zero, so that they have no effect.
             labels = supervision if is_dask(supervision) else as_chunklets(supervision).labels
             return self._accumulate(rows, labels, labels >= 0, exact=exact)
         chunklets = as_chunklets(supervision)
@@ -219,14 +219,14 @@ class RCA(StatisticsLearner):
             T = T @ axes
         if V is not None:
             T = V @ T
-        # Rows L whiten C, so the product of their singular values is det(C)^{-1/2} on their span.
+        # T whitens C, so the product of its singular values is det(C)^{-1/2} on its range.
         self.information_ = _compute_log_volume(T)
         return _compute_root(T) if self.n_components is None else canonical_rows(values, T.T)
 
     def _project_statistics(
         self, statistics: ClassStatistics
     ) -> tuple[Matrix | None, ClassStatistics]:
-        """Return the principal axes, if any are requested, and the statistics along them."""
+        """Return the principal axes, or None, and the statistics of the projected points."""
         # Chunklets of one point have no scatter and would only reduce the covariance.
         has_pair = statistics.counts > 1
         if not has_pair.any():
@@ -243,7 +243,7 @@ class RCA(StatisticsLearner):
 
     @property
     def covariance_(self) -> Matrix:
-        """C after shrinkage, computed on access."""
+        """Matrix C after shrinkage, computed on access."""
         check_is_fitted(self)
         V, statistics = self._project_statistics(self.statistics_)
         C = compute_within_covariance(statistics, self.shrinkage)
@@ -254,18 +254,18 @@ def _compute_log_volume(T: Matrix) -> float:
     """Return the sum of the logarithms of the singular values of T (p, r)."""
     nonzero_rows = T[np.abs(T).any(axis=1)]
     if nonzero_rows.shape[0] == nonzero_rows.shape[1]:
-        return float(np.linalg.slogdet(nonzero_rows)[1])  # It is accurate for any units.
+        return float(np.linalg.slogdet(nonzero_rows)[1])  # Accurate for any units of X.
     return float(np.log(linalg.svdvals(nonzero_rows)).sum())
 
 
 def _compute_root(T: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return W with ``W.T @ W = T @ T.T``.
 
-    W is symmetric if T has full rank. Otherwise it has one row per direction.
+    W is symmetric if T has full rank. Otherwise W has one row per column of T.
     """
     left_vectors, singular, _ = linalg.svd(T, full_matrices=False)
     if singular[-1] < 1e-10 * singular[0]:
-        # The SVD loses small features if the units are very different, but T does not.
+        # If the units of the features differ widely, the SVD loses small features. T keeps them.
         return fix_signs(T.T)
     if T.shape[1] < T.shape[0]:
         return fix_signs((left_vectors * singular).T)

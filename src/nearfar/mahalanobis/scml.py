@@ -24,31 +24,37 @@ from nearfar.state import State, floats, number, optional
 from nearfar.summaries.pair_differences import PairDifferences, mask_distinct_pairs
 from nearfar.summaries.supervision import Triplets
 
-# Default number of directions per feature, and the minimum number of directions.
+# Default number of directions per feature.
 _DIRECTIONS_PER_FEATURE = 20
+# Minimum of the default number of directions.
 _MIN_DIRECTIONS = 100
-# Widths of the rounded hinge before the linear program, and instead of it if it is too large.
+# Widths of the rounded hinge in the stages before the linear program.
 _WIDTHS = (1.0, 0.1)
+# Widths of the rounded hinge in the stages that replace the linear program if it is too large.
 _FINE_WIDTHS = (0.01, 0.001)
-# Relative decrease at which a stage with a rounded hinge stops, and its maximum number of
-# iterations. A stage only has to find the triplets and directions that may matter.
+# A stage before the linear program stops if an iteration lowers the objective by less than this
+# fraction. It only has to find the triplets and directions that may matter.
 _STAGE_TOL = 1e-3
+# Maximum number of iterations of a stage before the linear program.
 _STAGE_ITERATIONS = 30
-# Distance from the margin up to which the first linear program contains the hinge of a triplet.
-# Other triplets that violate their margin are assumed to continue to do so.
+# The first linear program contains the hinges of triplets that are closer to their margin than
+# this. Other triplets that violate their margin are assumed to violate it at the solution, too.
 _NEAR_HINGE = 0.3
-# Minimum number of triplets in the first linear program, which is also the maximum number added per
-# round, and maximum number of triplets per direction.
+# Minimum number of triplets in the first linear program. Each later program adds at most this many
+# triplets that violate their margin.
 _MIN_TRIPLETS = 500
+# Maximum number of triplets per direction in the first linear program.
 _MAX_TRIPLETS_PER_DIRECTION = 10
-# Maximum number of triplets times directions of a linear program, which then takes some seconds.
+# Maximum size of a linear program: the number of triplets times the number of directions. A program
+# of this size takes some seconds.
 _MAX_ENTRIES = 2_000_000
-# Number of entries from which the interior-point method is faster than the simplex method.
+# Minimum size of a linear program for the interior-point method. For smaller programs, the simplex
+# method is faster.
 _MANY_ENTRIES = 300_000
 
 
 class SCML(ConstraintLearner):
-    r"""Sparse compositional metric learning: a metric composed of a few out of many directions.
+    r"""Sparse compositional metric learning: a metric as a weighted sum of a few directions.
 
     The metric is a weighted sum over directions :math:`b_k`, and most weights are zero:
 
@@ -79,10 +85,10 @@ class SCML(ConstraintLearner):
     n_basis : int or None, default=None
         Maximum number of directions. None means 20 per feature, and at least 100.
     beta : float, default=1e-5
-        Weight β of the sum of all weights. Larger values give fewer directions. Computed
-        directions have unit variance.
+        Factor β of the penalty, which is the sum of all weights. Larger values give fewer
+        directions. Computed directions have unit variance.
     n_near, n_far : int, default=3, 10
-        Numbers of neighbors that form triplets from labels. Each point is combined with its
+        Numbers of neighbors used to form triplets from labels. Each point is combined with its
         ``n_near`` nearest points of its class and its ``n_far`` nearest points of other classes.
     max_iter : int, default=1000
         Maximum number of iterations. Linear programs count as iterations.
@@ -96,25 +102,26 @@ class SCML(ConstraintLearner):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The linear map L with M = LᵀL. Its rows are the directions with positive weight, times the
-        square root of the weight, or a triangular matrix if there are more of them than features.
+        The linear map L with M = LᵀL. Its rows are the directions with positive weight, multiplied
+        by the square root of the weight. If these directions outnumber the features, L is a
+        triangular matrix.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     basis_ : ndarray of shape (n_basis, n_features)
         The directions.
     weights_ : ndarray of shape (n_basis,)
-        Weights of the directions, most of them 0.
+        Weights of the directions. Most of the weights are 0.
     objective_ : float
         Value of the objective at the solution.
     dual_bound_ : float
-        Lower bound on the objective for all weights.
+        Lower bound on the objective that holds for all weights.
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration. At first the objective has a rounded
-        hinge.
+        Lists with one entry per iteration: "objective", "step" and "seconds". In the first
+        iterations, the hinge in the objective is rounded.
 
     Notes
     -----
@@ -197,7 +204,7 @@ class SCML(ConstraintLearner):
         self.verbose = verbose
 
     def _draw_supervision(self, y: Any) -> Any:
-        return y  # _learn searches the triplets after the points have been scaled.
+        return y  # The triplets are searched in ``_learn``, after the points have been scaled.
 
     def _learn(self, rows: Floats, supervision: Any) -> None:
         frame = scale_rows(rows)
@@ -215,7 +222,9 @@ class SCML(ConstraintLearner):
         sizes = np.mean((points @ basis.T) ** 2, axis=0)
         varies = sizes > 0
         if not varies.any():
-            raise ValueError("SCML: X does not vary along any direction of basis.")
+            raise ValueError(
+                "SCML: X does not vary along any direction of basis. Pass other directions."
+            )
         scaled_basis = basis[varies] / np.sqrt(sizes[varies])[:, None]
         program = _Program(points, triplets, scaled_basis, float(self.beta) / sizes[varies])
         descent = Descent(np.full(len(scaled_basis), 1.0 / len(scaled_basis)))
@@ -297,7 +306,7 @@ def _compose_map(basis: Matrix, weights: Vector) -> Matrix:
 
 
 class _Program:
-    """The linear program over the weights of the directions, evaluated through p×p matrices."""
+    """Linear program for the weights of the directions. Distances are computed by p×p matrices."""
 
     def __init__(self, points: Matrix, triplets: Indices, basis: Matrix, costs: Vector) -> None:
         self.points, self.triplets, self.basis, self.costs = points, triplets, basis, costs
@@ -318,7 +327,7 @@ class _Program:
         )
 
     def compute_gains(self, multipliers: Vector) -> Vector:
-        """Return the first-order decrease of the hinges per unit of weight on each direction."""
+        """Return how much one unit of weight on each direction lowers the hinges (first order)."""
         pulled: Vector = np.bincount(self.near_of, multipliers, self.near_pairs.n_pairs).astype(
             float
         )
@@ -332,7 +341,7 @@ class _Program:
         return float(np.maximum(violations, 0.0).mean() + self.costs @ weights)
 
     def make_rounded_objective(self, width: float) -> Objective:
-        """Return the objective with a hinge that is a parabola up to ``width``."""
+        """Return the objective with a rounded hinge: a parabola for violations up to ``width``."""
 
         def objective(weights: Vector) -> tuple[float, Vector]:
             violations = np.maximum(self.compute_violations(weights), 0.0)
@@ -344,7 +353,7 @@ class _Program:
         return objective
 
     def prove(self, multipliers: Vector) -> Vector:
-        """Raise the lower bound with multipliers in [0, 1/T] that are scaled to be feasible.
+        """Improve the lower bound by multipliers in [0, 1/T], scaled to be feasible.
 
         Return the gains of the directions.
         """
@@ -354,7 +363,7 @@ class _Program:
         return gains
 
     def solve(self, descent: Descent, max_iter: int, tol: float, report: Report | None) -> None:
-        """Minimize with rounded hinges, then by linear programs over the relevant triplets."""
+        """Minimize the objective with rounded hinges, then by linear programs."""
         widths = list(_WIDTHS)
         positive = optimize.Bounds(0, np.inf)
         # Stages with less rounding follow if the linear program is too large.
@@ -457,7 +466,7 @@ class _Program:
     def _solve_program(
         self, rows: Mask, linear: Mask, columns: Mask
     ) -> tuple[Vector, Vector] | None:
-        """Solve the program over some triplets and directions in its dual, which has fewer rows.
+        """Solve the dual of the program for some triplets and directions. The dual has fewer rows.
 
         Triplets in ``linear`` are taken to violate their margin: their multiplier is fixed at 1.
         Return None if the program has no solution or would be too large.
@@ -494,6 +503,6 @@ def _mask_largest(values: Vector, count: int) -> Mask:
 
 
 def _find_distinct_pairs(points: Matrix, pairs: Indices) -> tuple[PairDifferences, Indices]:
-    """Return the distinct pairs, and for each pair the index of its distinct pair."""
+    """Return the distinct pairs, and for each pair its index among the distinct pairs."""
     keys, positions = np.unique(pairs[:, 0] * len(points) + pairs[:, 1], return_inverse=True)
     return PairDifferences(points, np.column_stack(np.divmod(keys, len(points)))), positions

@@ -21,11 +21,13 @@ from nearfar.state import State, number, optional
 from nearfar.summaries.pair_differences import PairDifferences
 from nearfar.summaries.supervision import Pairs
 
-# Value of balance="auto", and its maximum as a fraction of the largest valid balance.
+# Value of balance="auto", unless the data require a smaller value.
 _BALANCE = 0.5
+# Maximum of balance="auto", as a fraction of the largest balance for which the problem has an
+# optimum.
 _FRACTION_OF_LARGEST = 0.9
-# An entry of M is set to zero if its dual variable is farther from its bound than this fraction of
-# the bound.
+# An entry of M is set to zero if the distance between its dual variable and the bound is more than
+# this fraction of the bound.
 _INSIDE = 1e-3
 
 
@@ -53,10 +55,11 @@ class SDML(PairLearner):
     ----------
     balance : float or "auto", default="auto"
         Weight η of the pairs relative to the prior. If it is too large, the problem has no optimum,
-        and an error reports the largest value that works for any ``sparsity``. "auto" is 0.5, or
-        0.9 times the largest value if that is less.
+        and an error reports the largest value that works for any ``sparsity``. "auto" is the
+        smaller of 0.5 and 0.9 times this largest value.
     sparsity : float, default=0.01
-        Weight ρ of the off-diagonal entries. Larger values give more zeros. 0 has a closed form.
+        Weight ρ of the off-diagonal entries. Larger values give more zeros. With 0, the solution
+        has a closed form.
     prior : {"isotropic", "identity", "covariance"} or array of shape (n_features, n_features)
         Prior metric: the identity on standardized features ("isotropic"), the Euclidean distance
         of X ("identity"), the inverse covariance of X ("covariance"), or a given matrix
@@ -71,8 +74,8 @@ class SDML(PairLearner):
         Maximum number of iterations.
     tol : float, default=1e-6
         Stop when two successive iterations change the objective by less than this fraction and the
-        duality gap is at most 50 times it. If the gap stays larger, the tolerance is tightened up
-        to three times, by a factor of 10 each.
+        duality gap is at most ``50 * tol``. If the gap stays larger, the solver continues with a
+        tenth of the tolerance. This is repeated at most three times.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator. Used to draw pairs from labels.
     verbose : int, default=0
@@ -86,19 +89,19 @@ class SDML(PairLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     balance_ : float
-        The weight of the pairs.
+        Weight of the pairs that was used.
     objective_ : float
         Value of the objective at the solution, for standardized features.
     dual_bound_ : float
-        Lower bound on the objective for every metric.
+        Lower bound on the objective that holds for every metric.
     duality_gap_ : float
         ``objective_ - dual_bound_``, divided by the absolute value of the objective or by 1,
         whichever is larger.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
-        "objective", "step" and "seconds" of each iteration. The objective is that of the dual, with
-        its sign changed and a constant added.
+        Lists with one entry per iteration: "objective", "step" and "seconds". The objective is the
+        negative dual objective plus a constant.
 
     Notes
     -----
@@ -253,12 +256,12 @@ class _Solution(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """The gap relative to the absolute objective or to 1, because the objective may be 0."""
+        """Duality gap, divided by the absolute objective or by 1, whichever is larger."""
         return max(0.0, self.objective - self.bound) / max(1.0, abs(self.objective))
 
 
 class _Lasso:
-    """The graphical lasso of S, solved by its dual: W = S + U with bounded off-diagonal U."""
+    """Graphical lasso of S, solved by its dual: W = S + U, where U is off-diagonal and bounded."""
 
     def __init__(self, S: Matrix, sparsity: float) -> None:
         self.S, self.sparsity = (S + S.T) / 2, sparsity
@@ -267,7 +270,10 @@ class _Lasso:
         self.log_det_limit = float(np.sum(np.log(np.diag(S))))
 
     def make_start(self) -> Vector:
-        """Return a U that moves the entries of W toward 0. W is regular if S is semi-definite."""
+        """Return an initial U that moves the off-diagonal entries of W toward 0.
+
+        W is then regular if S is positive semi-definite.
+        """
         off = self.S[self.upper]
         return np.asarray(-off * min(1.0, self.sparsity / np.abs(off).max(initial=1e-300)))
 
@@ -280,7 +286,7 @@ class _Lasso:
 
     def solve(self, descent: Descent, max_iter: int, tol: float, report: Report | None) -> None:
         """Run the descent from ``descent.point``."""
-        if not len(descent.point):  # A single feature leaves no free entries.
+        if not len(descent.point):  # A single feature has no off-diagonal entries.
             descent.objective, descent.converged = float(len(self.S)), True
             return
         box = optimize.Bounds(-self.sparsity, self.sparsity)
@@ -295,7 +301,10 @@ class _Lasso:
         )
 
     def _evaluate_dual(self, U: Vector) -> tuple[float, Vector]:
-        """Return minus log det W, plus a constant that makes it at least p, and its gradient."""
+        """Return the negative log det W plus a constant, and its gradient.
+
+        The constant makes the value at least p.
+        """
         try:
             factor = linalg.cho_factor(self.form_dual_matrix(U), lower=True)
         except linalg.LinAlgError:
@@ -305,7 +314,11 @@ class _Lasso:
         return value, -2 * M[self.upper]
 
     def compute_solution(self, U: Vector) -> _Solution:
-        """Return M = W⁻¹, with the zeros that the dual implies unless they raise the objective."""
+        """Return M = W⁻¹, its objective and the lower bound.
+
+        Entries that are zero according to the dual are set to zero, unless this raises the
+        objective.
+        """
         W = self.form_dual_matrix(np.clip(U, -self.sparsity, self.sparsity))
         bound = float(np.linalg.slogdet(W)[1]) + len(W)
         M = np.linalg.inv(W)

@@ -19,15 +19,19 @@ from nearfar.solvers.soft_neighbors import SoftNeighbors
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import whiten_rows
 
-#: Number of rows up to which double precision costs little extra time.
+#: Maximum number of rows for which double precision is used. It takes little extra time for few
+#: rows.
 MAX_ROWS_IN_DOUBLE = 500
-# Maximum mean squared distance of points under the initial map. In many dimensions, a larger map
-# gives each point a single soft neighbor, and the nearest local optimum is poor.
+# Maximum mean squared distance between points under the initial map. In many dimensions, a larger
+# map gives each point a single soft neighbor, and the nearest local optimum is poor.
 _MAX_MEAN_DISTANCE = 25.0
 
 
 class SolverFrame(NamedTuple):
-    """Points in solver coordinates, ``(X - mean) @ into``, with ``into`` and the statistics."""
+    """Points in the solver's coordinates, their statistics, and the map ``into`` these coordinates.
+
+    The points are ``(X - mean) @ into``.
+    """
 
     points: Matrix
     into: Matrix
@@ -46,12 +50,12 @@ class _SoftLearner(AxisLearner):
     random_state: Any
     n_jobs: int | None
     _sign: float = 1.0
-    #: Coordinates of the solver. A global optimum does not depend on them, but the speed of the
-    #: descent and the local optimum that it reaches do.
+    #: Function that returns the solver's coordinates. A global optimum does not depend on them, but
+    #: the speed of the descent and the local optimum that it reaches do.
     _coordinates = staticmethod(whiten_rows)
 
     def _make_frame(self, rows: Floats, codes: Indices) -> SolverFrame:
-        """Return the solver's coordinates, and set ``mean_``."""
+        """Return the points in the solver's coordinates, and set ``mean_``."""
         statistics = ClassStatistics(pooled=True, exact=True).add(
             rows, np.arange(codes.max() + 1), codes
         )

@@ -17,12 +17,16 @@ from nearfar.summaries.whitening import find_mixed_whitener
 
 #: Allowed values of the parameter ``init``.
 STARTS: list[AllowedValues] = [one_of("auto", "identity", "pca", "lda", "within", "random"), array]
-# Eigenvalue, relative to the largest, below which the data do not vary in a direction.
+# The data are treated as constant in directions whose eigenvalue is below this fraction of the
+# largest.
 _EMPTY = 1e-12
 
 
 class Spread(NamedTuple):
-    """Covariances of all points, within classes (similar pairs) and between them (dissimilar)."""
+    """Total, within-class and between-class covariances.
+
+    With pairs, these are the covariances of all, of similar and of dissimilar pairs.
+    """
 
     total: Matrix
     within: Matrix | None = None
@@ -59,13 +63,13 @@ def make_start_map(
     Parameters
     ----------
     init : str or array
-        One of the names above, "auto" for the value of ``auto``, or a map of X.
+        One of the names above, "auto", or an array that maps X.
     spread : Spread
         Covariances of the points in the solver's units.
     n_components : int or None
         Number of rows of the map.
     auto : str
-        The name that "auto" stands for.
+        The name that ``init="auto"`` stands for.
     random_state : int, RandomState or None
         Seed for "random".
     unit : float, default=1
@@ -124,10 +128,13 @@ def _make_lda(spread: Spread, size: int) -> Matrix:
 
 
 def _solve_discriminant(spread: Spread, size: int) -> tuple[Matrix, Matrix]:
-    """Return between-class variances, and directions (rows) of unit variance within classes."""
+    """Return the between-class variances, and directions with unit variance within classes.
+
+    The directions are rows.
+    """
     if spread.within is None or spread.between is None:
         raise ValueError(
-            'init="lda" and init="within" need class labels or similar and dissimilar pairs. Use '
+            'init="lda" and init="within" need class labels, or similar and dissimilar pairs. Use '
             '"identity", "pca" or "random".'
         )
     _, T = find_mixed_whitener(spread.within, lambda: spread.total, _EMPTY)

@@ -24,7 +24,7 @@ from nearfar.state import State, none_or, optional, table
 
 
 class KNNClassifier(AfterLearner, NeighborsClassifier):
-    r"""k-nearest-neighbor classifier in the space of a learner.
+    r"""k-nearest-neighbor classifier for points transformed by a learner.
 
     .. math:: \hat y(x) = \arg\max_c |\{i \in N_k(x) : y_i = c\}|
 
@@ -48,7 +48,7 @@ class KNNClassifier(AfterLearner, NeighborsClassifier):
         Number of neighbors that vote.
     ties : {"shrink", "first"}, default="shrink"
         How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
-        until one class leads, "first" takes the smallest label, as scikit-learn does.
+        until one class leads; "first" takes the smallest label, as scikit-learn does.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class KNNClassifier(AfterLearner, NeighborsClassifier):
         return self
 
     def explain(self, X: ArrayLike) -> LocalExplanation:
-        r"""Return the neighbors behind each prediction and each feature's part in their distances.
+        r"""Return the neighbors that vote, and each feature's contribution to their distances.
 
         All rows have the same metric :math:`M = L^T L` in the units of X, where L is the matrix of
         the linear learner, or the identity without a learner. The relevance of a feature is its
@@ -162,7 +162,7 @@ class KNNClassifier(AfterLearner, NeighborsClassifier):
         )
 
     def _explain_failure(self, rows: Floats | None) -> str:
-        """Return the error message of `explain`: why it fails and what to do."""
+        """Return the message of the error that `explain` raises."""
         name = type(self.estimator_).__name__
         if rows is None and may_be_linear(self.estimator_):
             return (

@@ -17,7 +17,7 @@ from nearfar.state import State, floats, table
 
 
 class KNNRegressor(RegressorMixin, AfterLearner, NeighborsBase):
-    r"""k-nearest-neighbor regressor in the space of a learner.
+    r"""k-nearest-neighbor regressor for points transformed by a learner.
 
     .. math:: \hat y(x) = \tfrac1k \sum_{i \in N_k(x)} y_i
 
@@ -81,7 +81,7 @@ class KNNRegressor(RegressorMixin, AfterLearner, NeighborsBase):
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Target values, used by the mean and by the learner.
+            Target values. They are averaged over neighbors and passed to the learner.
         supervision : Pairs, Triplets, Quadruplets, Chunklets or array-like, optional
             Supervision passed to the learner's ``fit``.
 

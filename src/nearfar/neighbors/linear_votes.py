@@ -15,11 +15,10 @@ from nearfar.arrays import Floats, Matrix
 from nearfar.base import Estimator, LinearLearner, LocalExplanation, NeighborsClassifier
 from nearfar.base.relevance import compute_relevance
 
-# Maximum number of training rows on which `estimate_linear_map` compares a transformation with its
-# matrix.
+# Maximum number of training rows on which `estimate_linear_map` checks the estimated matrix.
 _MAX_ROWS_COMPARED = 500
-# Largest deviation that still counts as linear, relative to the largest transformed value, by the
-# item size of the transformed points in bytes.
+# Maximum error of the estimated matrix for a transformation that is accepted as linear, as a
+# fraction of the largest transformed value. The keys are 4 for single and 8 for double precision.
 _MAX_DEVIATION = {4: 1e-3, 8: 1e-6}
 
 
@@ -31,14 +30,14 @@ def explain_linear(
     linear: Matrix | None,
     feature_names: Sequence[str],
 ) -> LocalExplanation:
-    """Return the neighbors that voted and each feature's part in their distances.
+    """Return the neighbors that vote, and each feature's contribution to their distances.
 
     Parameters
     ----------
     voter : NeighborsClassifier
         Classifier fitted to transformed rows.
     mapped : array-like
-        Rows to explain, in the form that the voter accepts.
+        Rows to explain, as ``voter.predict`` accepts them.
     queries, rows : ndarray of shape (n_queries, n_features) and (n_samples, n_features)
         Rows to explain and training rows, both before the transformation.
     linear : ndarray of shape (q, n_features) or None
@@ -74,9 +73,9 @@ def explain_linear(
 
 
 def may_be_linear(learner: Any) -> bool:
-    """Return False only if the learner is known not to be linear.
+    """Return False if the learner is known to be nonlinear, otherwise True.
 
-    Transformers from outside nearfar may be linear; `estimate_linear_map` finds out.
+    Transformers from outside nearfar may be linear, which `estimate_linear_map` checks.
     """
     if isinstance(learner, Pipeline):
         return all(may_be_linear(step) for _, step in learner.steps)

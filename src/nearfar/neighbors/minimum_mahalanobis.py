@@ -28,7 +28,7 @@ from nearfar.summaries.whitening import (
 
 
 class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
-    r"""Classifier by the smallest Mahalanobis distance to a class mean, one covariance per class.
+    r"""Classifier by the nearest class mean, with one Mahalanobis distance per class.
 
     With the means :math:`m_i` and covariances :math:`\Sigma_i` of the classes after the learner's
     transformation, a point y is assigned to the class with the smallest score:
@@ -72,7 +72,8 @@ class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
         Shrinkage of the covariances: the number :math:`\gamma` above. "auto" regularizes singular
         covariances only, see Notes.
     ddof : float, default=1
-        Number subtracted from each class count in the divisors: 1 as in [1]_, 0 as in [2]_.
+        Number subtracted from each class size in the divisor of its covariance: 1 as in [1]_, 0 as
+        in [2]_.
 
     Attributes
     ----------
@@ -192,7 +193,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
         Parameters
         ----------
         statistics : ClassStatistics
-            Statistics per class, not pooled.
+            Statistics of each class, which must not be pooled.
         **parameters
             Parameters of the classifier, except ``estimator``.
 
@@ -216,13 +217,13 @@ class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
         return self
 
     def _compute_covariances(self, statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
-        """Return coordinates T (q, r) and the class covariances (c, r, r) in them."""
+        """Return a matrix T (q, r) and the class covariances (c, r, r) of the points times T."""
         if self.shrinkage == "auto":
             B, image, _, W = regularize_within(statistics, "auto", standardize=True)
             T, image = B @ W, image.project(W)
             C = pool_covariances(image, self.pooling, self.ddof)
-            # In these coordinates, the pooled covariance is the identity. Mixing it in does not
-            # depend on the units of the features.
+            # The pooled covariance of the points times T is the identity. Adding a multiple of it
+            # therefore does not depend on the units of the features.
             single = (image.counts == 1) & (self.pooling == 0)
             C[single] = np.eye(T.shape[1])
             tolerance = get_rank_tolerance(statistics)
@@ -232,8 +233,8 @@ class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
             return T, C
         T, image = find_total_range(statistics, standardize=True)
         C = pool_covariances(image, self.pooling, self.ddof)
-        # total_range scaled the features to unit variance, so the identity of the transformed
-        # space has the diagonal of T'T in these coordinates.
+        # For points times T, the identity matrix becomes T'T, because find_total_range scales the
+        # features to unit variance. Only the diagonal of T'T is used.
         units = np.asarray(np.sum(T**2, axis=0))
         for k in range(len(C)):
             level = np.sum(C[k].diagonal() / units) / statistics.n_features
@@ -296,7 +297,7 @@ class MinimumMahalanobisClassifier(ClassifierMixin, AfterLearner):
 
 
 def pool_covariances(statistics: ClassStatistics, pooling: float, ddof: float = 0) -> Matrix:
-    r"""Return covariances (c, p, p), each a mixture of the class covariance and the pooled one.
+    r"""Return one covariance per class, each mixed with the pooled covariance.
 
     .. math:: \frac{(1-\lambda) W_i + \lambda W}{(1-\lambda)(n_i - d) + \lambda (n - c d)}
 
@@ -324,7 +325,7 @@ def _compute_inverse_roots(
         if R.shape[1] < len(covariance):
             label = statistics.classes.tolist()[k]
             raise ValueError(
-                f"The covariance of class {label!r} is singular: it has "
+                f"The covariance of class {label!r} is singular: the class has "
                 f"{int(statistics.counts[k])} rows in {len(covariance)} dimensions. Use "
                 "shrinkage='auto', shrinkage above 0, or pooling above 0."
             )

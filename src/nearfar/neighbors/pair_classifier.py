@@ -37,7 +37,7 @@ def _accepts_features(learner: Any, sizes: Sizes) -> bool:
 
 
 class PairClassifier(ClassifierMixin, Estimator):
-    r"""Classifier of pairs as similar or dissimilar by a threshold on a learned distance.
+    r"""Classifier of pairs: similar if their learned distance is at most a threshold.
 
     .. math:: \hat y(x, z) = +1 \text{ if } d(x, z) \le \theta, \text{ else } -1
 
@@ -54,26 +54,29 @@ class PairClassifier(ClassifierMixin, Estimator):
     Parameters
     ----------
     estimator : learner or transformer, optional
-        Learner that defines the distance, by its ``pair_distance`` or else its ``transform``. It
-        may be a Pipeline that ends with a learner. None uses the Euclidean distance.
+        Learner that defines the distance by its method ``pair_distance``, or by ``transform`` if it
+        has no ``pair_distance``. A Pipeline that ends with a learner is also accepted. None uses
+        the Euclidean distance.
     strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"
         Quantity that the threshold maximizes, see Notes.
     beta : float, default=1.0
         Weight of recall relative to precision, for "f_beta".
     min_rate : float in [0, 1] or None, default=None
-        Lower limit of the other rate, required by "max_tpr" and "max_tnr".
+        Minimum true negative rate for "max_tpr", or minimum true positive rate for "max_tnr". Both
+        strategies require it.
     prefit : bool, default=False
-        If True, ``estimator`` is already fitted and ``fit`` only chooses the threshold. ``clone``
-        and thus ``cross_val_score`` return unfitted copies, which raise an error.
+        If True, ``estimator`` is already fitted and ``fit`` only chooses the threshold. ``clone``,
+        and thus ``cross_val_score``, makes an unfitted copy, whose ``fit`` raises an error.
 
     Attributes
     ----------
     estimator_ : object or None
         Fitted learner.
     threshold_ : float
-        Largest distance at which a pair is predicted similar. Negative if no pair is.
+        Largest distance at which a pair is predicted similar. If it is negative, all pairs are
+        predicted dissimilar.
     classes_ : ndarray of shape (2,)
-        -1 (dissimilar) and +1 (similar).
+        The labels -1 (dissimilar) and +1 (similar).
 
     See Also
     --------
@@ -203,7 +206,7 @@ class PairClassifier(ClassifierMixin, Estimator):
         beta: float | None = None,
         min_rate: float | None = None,
     ) -> Self:
-        """Choose the threshold again on other pairs, without fitting the learner.
+        """Choose the threshold on new pairs without fitting the learner again.
 
         The search over all distinct thresholds is exact.
 
@@ -243,8 +246,8 @@ class PairClassifier(ClassifierMixin, Estimator):
         Parameters
         ----------
         threshold : float
-            Largest distance at which a pair is predicted similar. With a negative threshold, no
-            pair is.
+            Largest distance at which a pair is predicted similar. With a negative threshold, all
+            pairs are predicted dissimilar.
 
         Returns
         -------
@@ -272,7 +275,7 @@ class PairClassifier(ClassifierMixin, Estimator):
         return _compute_finite_distances(self.estimator_, self._check_pairs(pairs))
 
     def decision_function(self, pairs: ArrayLike) -> Vector:
-        """Return the similarity of each pair: the negative distance of its points.
+        """Return the similarity of each pair: the negative distance between its points.
 
         The decision boundary is ``-threshold_``, not zero.
 
@@ -370,9 +373,6 @@ class PairClassifier(ClassifierMixin, Estimator):
             )
 
 
-# ---------------------------------------------------------------------- threshold
-
-
 def find_best_threshold(
     distances: Vector,
     is_similar: NDArray[np.bool_],
@@ -399,12 +399,9 @@ def find_best_threshold(
         rates = cuts.hit_rates, 1 - cuts.alarm_rates
         maximized_rate, limited_rate = rates if strategy == "max_tpr" else rates[::-1]
         criterion = np.where(limited_rate >= (min_rate or 0.0), maximized_rate, -1.0)
-        # Among thresholds with the best rate, prefer the one with the highest other rate.
+        # If several thresholds maximize the rate, choose the one with the highest limited rate.
         criterion = np.where(criterion == criterion.max(), limited_rate, -1.0)
     return float(cuts.thresholds[np.argmax(criterion)])
-
-
-# ---------------------------------------------------------------------- learner
 
 
 def _compute_finite_distances(learner: Any, points: Matrix) -> Vector:
@@ -412,15 +409,15 @@ def _compute_finite_distances(learner: Any, points: Matrix) -> Vector:
     if not np.isfinite(distances).all():
         row = int(np.argmin(np.isfinite(distances)))
         raise ValueError(
-            f"The distance of pairs row {row} is {distances[row]} (estimator: "
-            f"{type(learner).__name__}). Its points are too far apart, or the estimator's fit "
+            f"The distance between the points of pairs[{row}] is {distances[row]} (estimator: "
+            f"{type(learner).__name__}). The points are too far apart, or the estimator's fit "
             "failed. Scale the features of pairs."
         )
     return distances
 
 
 def _fit_on_pairs(learner: Any, points: Matrix, signs: Indices) -> Any:
-    """Fit the learner on the points of the pairs, with supervision in the form it accepts."""
+    """Fit the learner to the points of the pairs, with the kind of supervision that it accepts."""
     last_step = learner.steps[-1][1] if isinstance(learner, Pipeline) else learner
     if not _is_supervised(last_step):  # An unsupervised learner ignores the signs.
         return learner.fit(Pairs.from_arrays(points, signs, conflicts="keep")[0])
@@ -438,7 +435,7 @@ def _is_supervised(learner: Any) -> bool:
 
 
 def derive_supervision(learner: Any, pairs: Pairs) -> Supervision | None:
-    """Convert pairs to the supervision that a learner accepts, or None if it needs none.
+    """Convert pairs to the kind of supervision of a learner. Return None if it is unsupervised.
 
     >>> from nearfar import RCA, Pairs
     >>> derive_supervision(RCA(), Pairs([[0, 1], [1, 2]], [[3, 4]], n_samples=6))
@@ -457,6 +454,6 @@ def derive_supervision(learner: Any, pairs: Pairs) -> Supervision | None:
         return Chunklets.from_pairs(pairs)
     raise ValueError(
         f"{type(learner).__name__} needs {' or '.join(tags.supervision)}, which cannot be derived "
-        "from pairs. Use a learner of pairs, triplets, quadruplets or chunklets, or fit this one "
-        "first and pass it with prefit=True."
+        "from pairs. Use a learner that accepts pairs, triplets, quadruplets or chunklets, or fit "
+        "this learner first and pass it with prefit=True."
     )

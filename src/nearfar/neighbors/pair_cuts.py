@@ -11,11 +11,12 @@ from nearfar.arrays import Vector
 
 
 class Cuts(NamedTuple):
-    """All distinct thresholds and their counts, from "no pair is similar" to "all are".
+    """Thresholds in ascending order, and the numbers of pairs that each one predicts similar.
 
     A pair is predicted similar if its distance is at most the threshold. ``hits`` counts the
     similar pairs that are predicted similar (true positives), ``alarms`` the dissimilar pairs that
-    are predicted similar (false positives).
+    are predicted similar (false positives). The first threshold predicts no pair similar, the last
+    one all pairs.
     """
 
     thresholds: Vector
@@ -39,7 +40,7 @@ class Cuts(NamedTuple):
 
     @property
     def equal_error_rate(self) -> float:
-        """Rate at which the false positive rate equals the false negative rate.
+        """Error rate at the threshold where the false positive and false negative rates are equal.
 
         Both rates are interpolated linearly between neighboring thresholds.
         """
@@ -51,7 +52,9 @@ class Cuts(NamedTuple):
 
 
 def find_cuts(distances: Vector, is_similar: NDArray[np.bool_]) -> Cuts:
-    """Return all distinct thresholds in ascending order, each midway between two distances.
+    """Return thresholds midway between successive distinct distances, with their counts.
+
+    The first threshold is below all distances, and the last one is the largest distance.
 
     >>> import numpy as np
     >>> cuts = find_cuts(np.array([1.0, 3.0, 2.0, 2.0]), np.array([True, False, True, False]))
@@ -60,7 +63,7 @@ def find_cuts(distances: Vector, is_similar: NDArray[np.bool_]) -> Cuts:
     """
     order = np.argsort(distances, kind="stable")
     sorted_distances, is_similar = distances[order], is_similar[order]
-    # A threshold cannot separate pairs with equal distances, so it follows the last of them.
+    # No threshold separates pairs with equal distances. Keep the last pair of each distance.
     last = np.flatnonzero(np.append(sorted_distances[1:] > sorted_distances[:-1], True))
     levels = sorted_distances[last]
     middle = levels[:-1] + (levels[1:] - levels[:-1]) / 2
