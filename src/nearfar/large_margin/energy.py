@@ -86,7 +86,7 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
         Number of nearest impostors per point that enter the loss. None uses all. "auto" uses
         the value of ``estimator``, see Notes.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Attributes
     ----------
