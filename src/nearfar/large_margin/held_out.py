@@ -15,7 +15,7 @@ WATCH_EVERY = 10
 
 
 class Watch:
-    """Early stopping: validation errors, checked every 10 iterations, and the best map.
+    """Early stopping: checks the validation error every 10 iterations and stores the best map.
 
     The fit should stop after ``patience`` checks without a lower error. With ``keeps_maps=True``,
     the maps of all checks are stored.
@@ -32,7 +32,7 @@ class Watch:
         self._iterations = 0
 
     def __call__(self, L: Matrix) -> bool:
-        """Count an iteration, and check every tenth. Return True if the fit should stop."""
+        """Count an iteration, and check every tenth one. Return True if the fit should stop."""
         self._iterations += 1
         return self._iterations % WATCH_EVERY == 0 and self.check(L)
 
