@@ -20,11 +20,10 @@ from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 class ModeMetrics(LargeMargin):
     r"""The large-margin loss with one linear map per tensor mode.
 
-    The distance is :math:`\|(X - Y) \times_1 W_1 \cdots \times_M W_M\|^2`.
-
-    As a metric of flattened tensors, this is the Kronecker product of :math:`\Sigma_k = W_k^T W_k`.
-    The loss is convex in each :math:`\Sigma_k`, but not in all of them jointly. A joint descent
-    over all modes does not stall at kinks of the hinges that would stop an alternating descent.
+    The distance is :math:`\|(X - Y) \times_1 W_1 \cdots \times_M W_M\|^2`. As a metric of flattened
+    tensors, this is the Kronecker product of :math:`\Sigma_k = W_k^T W_k`. The loss is convex in
+    each :math:`\Sigma_k`, but not in all of them jointly. A joint descent over all modes does not
+    stall at kinks of the hinges that would stop an alternating descent.
 
     L is the concatenation of all flattened :math:`W_k`, which have shape (q_k, d_k). The gradient
     in :math:`W_k` is the sum over samples of the unfolded :math:`2 Lap(W) Z` times the unfolded

@@ -223,7 +223,7 @@ class LargeMargin(ListedMargin):
             L = variables.to_map(flat)
             if progress.note(L, last.loss, last.n_active):
                 raise StopIteration
-            # If there is no list, search again: there may now be few enough pairs for a list.
+            # Search again if no list was made: there may now be few enough pairs for a list.
             has_list = self.pairs is not None
             if progress.n_iter - checked < check or (has_list and self.is_complete(L)):
                 return

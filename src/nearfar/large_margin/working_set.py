@@ -271,7 +271,7 @@ class ListedMargin:
     def measure_pairs(self, L: Matrix) -> HingeDistances | None:
         """Return the distances of the listed pairs in double precision.
 
-        Return None if there is no list.
+        Return None if the pairs are not listed.
         """
         if self.pairs is None:
             return None

@@ -283,7 +283,7 @@ class LFMSVMClassifier(LocalClassifier):
             for block_members in (members[block] for block in blocks)
         ]
         distances = np.concatenate(block_distances)
-        # The distance is infinite if there is no other support vector.
+        # A row that is the only unbounded support vector has an infinite distance.
         finite = distances[np.isfinite(distances)]
         return float(finite.mean()) if finite.size else 0.0
 
