@@ -230,7 +230,7 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
             )
         self.estimator_, self.classes_ = learner, classes
         self.target_neighbors_ = targets
-        # No class has more points than the largest class.
+        # A class cannot contribute more neighbors than the largest class has points.
         self.n_neighbors_ = min(int(n_neighbors), int(sizes.max()))
         self.push_weight_ = float(push_weight)
         # Sort points by class, so that each class is a slice of the columns of distances.

@@ -58,7 +58,7 @@ def average_errors(watches: Sequence[Watch]) -> list[float]:
 
 
 def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indices]:
-    """Return training rows and validation rows, stratified by class if the classes allow it."""
+    """Return training rows and validation rows, stratified by class if possible."""
     sizes = np.bincount(codes)
     n_validation = round(fraction * len(codes))
     if n_validation < 1 or len(codes) - n_validation < 2:

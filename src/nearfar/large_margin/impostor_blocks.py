@@ -35,7 +35,7 @@ _DISTANCES = 2**20
 # Step between the rows of a sample that gives upper bounds on the distances of the nearest
 # impostors.
 _SAMPLE_STEP = 16
-# Minimum number of rows in this sample. With fewer rows, all rows are used.
+# Minimum number of rows in the sample for upper bounds. With fewer rows in total, all are used.
 _MANY_ROWS = 2048
 _FLOAT32 = np.dtype(np.float32)
 

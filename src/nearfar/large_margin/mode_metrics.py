@@ -109,7 +109,7 @@ class ModeMetrics(LargeMargin):
         return (G + G.T) / 2
 
     def _escape(self, progress: Progress, tol: float) -> bool:
-        """Leave a point where adding rank to a mode would lower the loss."""
+        """Move away from a point where a mode with a higher rank would lower the loss."""
         matrices = self.split_modes(progress.L)
         for mode, W in enumerate(matrices):
             if len(W) < W.shape[1]:

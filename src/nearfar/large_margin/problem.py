@@ -33,8 +33,8 @@ from nearfar.large_margin.triplet_loss import (
 from nearfar.large_margin.working_set import WIDE, WIDE_COARSE_SIZE, ListedMargin, Structure
 from nearfar.solvers.eigen import compute_min_eigenvalue, partial_eigh
 
-# These constants were tuned for the time of a whole fit on the datasets digits and letter and on
-# generated data. None of them changes the optimum.
+# These constants were tuned to reduce the time of a whole fit on the digits and letter datasets and
+# on generated data. None of them changes the optimum.
 
 # Number of iterations between two full impostor searches at the start of a fit.
 FIRST_CHECK = 5
@@ -253,7 +253,7 @@ class LargeMargin(ListedMargin):
         return missing
 
     def _escape(self, progress: Progress, tol: float) -> bool:
-        """Leave a stationary point of L that is not an optimum of M = L'L.
+        """Move away from a stationary point of L that is not an optimum of M = L'L.
 
         Return False if no direction of descent exists. If L has lost rank, its gradient 2LG can
         be zero although G, the gradient in M, has negative eigenvalues. The convex problem still
@@ -282,7 +282,7 @@ class LargeMargin(ListedMargin):
         ]
         losses = [self.evaluate(trial).loss for trial in trials]
         best = int(np.argmin(losses))
-        # The following descent lowers the loss more than the new rows alone.
+        # Require only a small gain, because the following descent lowers the loss further.
         min_gain = 3 * tol if len(L) < self.max_rows else 10 * tol
         if losses[best] >= loss * (1 - min_gain):
             return False
@@ -475,5 +475,8 @@ def compute_min_form_ratio(Q: Matrix, P: Matrix) -> float:
 
 
 def compute_duality_gap(bound: float, objective: float) -> float:
-    """Return the gap between objective and bound, relative to the objective, or 0 if both are 0."""
+    """Return the gap between objective and bound, relative to the objective.
+
+    The gap is 0 if the objective is 0.
+    """
     return 1.0 - bound / objective if objective > 0 else 0.0

@@ -78,7 +78,7 @@ def run_projected_subgradient(
         objective, new_active = loss.evaluate(M)
         if searches_all:
             G = loss.compute_gradient(new_active)  # This removes accumulated rounding errors.
-            # The loss over a larger working set is not comparable with the last one.
+            # The loss over a larger working set cannot be compared with the previous loss.
             last_objective = last_objective if not added else np.inf
         else:
             G = G + loss.update_gradient(active, new_active)

@@ -36,10 +36,10 @@ from nearfar.solvers.eigen import compute_min_eigenvalue
 
 Structure = Literal["full", "diagonal"]
 
-# These constants were tuned for the time of a whole fit on the datasets digits and letter and on
-# generated data. None of them changes the optimum.
+# These constants were tuned to reduce the time of a whole fit on the digits and letter datasets and
+# on generated data. None of them changes the optimum.
 
-# Factor of the reach up to which pairs are listed in addition to the active pairs.
+# Multiple of the reach within which pairs are listed, even if they are not active.
 SLACK = 1.1
 # Maximum number of listed pairs per center while the map is coarse.
 PAIRS_PER_CENTER = 40
@@ -209,7 +209,7 @@ class ListedMargin:
         points: Floats | None = None,
         measured: HingeDistances | None = None,
     ) -> Evaluation:
-        """Return the loss. None uses the current smoothing of the hinges."""
+        """Return the loss. ``smoothing=None`` uses the current smoothing of the hinges."""
         width = self.smoothing if smoothing is None else smoothing
         if measured is not None and V is not None:
             Z = V  # The distances are known, so the points are not needed.

@@ -67,7 +67,7 @@ class ADAMENNClassifier(LocalClassifier):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. If None, X itself is searched.
     n_neighbors : int, default=3
         Number of neighbors that vote.
     n_average_neighbors : int or None, default=None

@@ -48,7 +48,7 @@ class DANNClassifier(LocalClassifier):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. If None, X itself is searched.
     n_neighbors : int, default=5
         Number of neighbors that vote.
     n_metric_neighbors : int or None, default=None
@@ -57,7 +57,7 @@ class DANNClassifier(LocalClassifier):
         fewer).
     epsilon : float, default=1.0
         Weight of the directions in which the classes do not differ. With larger values, the metric
-        is closer to that of :math:`S_w^{-1}` alone.
+        is closer to a multiple of :math:`S_w^{-1}`.
     max_iter : int, default=1
         Maximum number of iterations. From the second iteration on, the nearest points are found
         with the metric of the previous iteration. More than one iteration rarely helps. See Notes.

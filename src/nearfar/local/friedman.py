@@ -58,7 +58,7 @@ class FriedmanClassifier(LocalClassifier):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. If None, X itself is searched.
     n_neighbors : int, default=10
         Number of neighbors that vote.
     variant : {"scythe", "machete"}, default="scythe"

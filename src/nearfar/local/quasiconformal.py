@@ -24,7 +24,7 @@ from nearfar.summaries.local_rows import (
 )
 from nearfar.summaries.local_scatters import invert_matrices, shrink_scatters
 
-# Maximum number of rows from which the median distance is computed.
+# Maximum number of rows used to compute the median distance.
 _MAX_MEDIAN_ROWS = 1000
 
 
@@ -48,7 +48,7 @@ class QuasiconformalClassifier(LocalClassifier):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. If None, X itself is searched.
     n_neighbors : int, default=5
         Number of neighbors that vote.
     n_posterior_neighbors : int or None, default=None

@@ -165,7 +165,7 @@ def alternate(
     weights = weights._replace(scales=np.ones(weights.rank))
     objectives: list[float] = []
     stages: list[tuple[CPWeights, float]] = []
-    # If at most one mode is longer than 1, a single sweep finds the optimum.
+    # If at most one mode has more than one entry, a single sweep finds the optimum.
     needs_one_sweep = weights.rank == 1 and sum(len(U) > 1 for U in weights.factors) <= 1
     plane = Hyperplane(np.zeros(0), 0.0, np.nan)
     steps, seconds, start_time = list[float](), list[float](), perf_counter()

@@ -110,8 +110,8 @@ def descend(
         nonlocal latest
         value, gradient = objective(flat.reshape(shape))
         if not np.isfinite(value):
-            # Report an increase as large as the decrease that the slope predicts: the line search
-            # then halves the step.
+            # Report an increase that is as large as the decrease predicted by the slope. The line
+            # search then halves the step.
             origin, height, slope = current
             return height + abs(float(slope @ (flat - origin))), -slope
         latest = flat.copy(), value / unit, gradient.ravel() / unit
