@@ -309,7 +309,7 @@ def test_a_singular_projection_warns_and_stays_finite():
     means, covariances = gaussians(3, 4)
     covariances[1] = np.diag([1.0, 0, 0, 0])
     projected = GaussianFamily(means, covariances).project(np.eye(4)[:, :2])
-    with pytest.warns(RuntimeWarning, match="use shrinkage"):
+    with pytest.warns(RuntimeWarning, match="Use shrinkage"):
         D = kullback_leibler.values(projected)
     assert (
         np.isfinite(D).all()

@@ -9,8 +9,12 @@ from numba import njit
 
 # Sums may be computed in any order, as in BLAS. Infinity and NaN keep their meaning.
 _ANY_ORDER = {"reassoc", "contract", "nsz", "arcp"}
-#: Modes of a screen: off, store the lengths of all pairs, or skip pairs known to be far apart.
-NO_SCREEN, NOTES, SCREENS = 0, 1, 2
+#: Screening is off.
+NO_SCREEN = 0
+#: The lengths of all pairs are computed and stored.
+NOTES = 1
+#: Pairs that must be far apart, given the stored lengths, are skipped.
+SCREENS = 2
 
 
 @njit(nogil=True, cache=True, fastmath=_ANY_ORDER)
@@ -26,7 +30,10 @@ def _compute_distance(Z: Any, first: int, second: int) -> Any:
 def _weigh(
     V: Any, first: int, second: int, weight: float, center_row: Any, laplacian_v: Any
 ) -> None:
-    """Add the terms of one pair to Lap(W) V, the term of the first point to ``center_row``."""
+    """Add the terms of one pair to Lap(W) V.
+
+    The term of the first point is added to ``center_row``, that of the second to ``laplacian_v``.
+    """
     factor = V.dtype.type(weight)
     for j in range(V.shape[1]):
         part = factor * (V[first, j] - V[second, j])
@@ -36,7 +43,7 @@ def _weigh(
 
 @njit(nogil=True, cache=True)
 def _evaluate_hinge(margin: float, smoothing: float) -> tuple[float, float]:
-    """Return [z]_+ and its slope, smoothed within ``smoothing`` / 2 of the kink."""
+    """Return max(0, margin) and its slope, smoothed within ``smoothing`` / 2 of the kink."""
     if margin <= -0.5 * smoothing:
         return 0.0, 0.0
     if margin >= 0.5 * smoothing:
@@ -62,11 +69,11 @@ def evaluate_listed_rows(
     displacements: Any,
     laplacian_v: Any,
 ) -> tuple[float, int, float, int, int]:
-    """Add the terms of the centers ``first`` to ``last`` to Lap(W) V, pair by pair.
+    """Evaluate the hinges of the centers ``first`` to ``last``, and add their terms to Lap(W) V.
 
     Return the loss, the number of active hinges, the sum of their slopes, the number of computed
-    distances and the number of close pairs. The ``nearest`` nearest impostors of each center
-    count; 0 means all.
+    distances and the number of close pairs. Only the ``nearest`` nearest impostors of each center
+    count. 0 means that all count.
     """
     k = targets.shape[1]
     reach, pushes = np.empty(k), np.empty(k)
@@ -149,7 +156,7 @@ def evaluate_dense_rows(
     smoothing: float,
     pushes: Any,
 ) -> tuple[float, int, float]:
-    """Compute the hinges of a block of centers, and overwrite their distances with weights.
+    """Compute the hinges of a block of centers, and overwrite the distances with pair weights.
 
     The slopes of the hinges of each target are summed in ``pushes``. Return the sum of the hinges,
     the number of active hinges, and the sum of their slopes.

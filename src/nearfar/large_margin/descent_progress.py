@@ -23,9 +23,10 @@ class Progress:
         default_factory=lambda: {"objective": [], "step": [], "active": [], "seconds": []}
     )
     began: float = field(default_factory=perf_counter)
-    #: Called after each iteration with its entries of the history.
+    #: Function that is called after each iteration with the new entries of the history.
     report: Callable[[dict[str, float]], None] | None = None
-    #: Called with L after each iteration; returns True to stop (early stopping).
+    #: Function for early stopping. It is called with L after each iteration, and returns True to
+    #: stop the descent.
     watch: Callable[[Matrix], bool] | None = None
     stopped: bool = False
 
@@ -35,7 +36,7 @@ class Progress:
         return len(self.history["objective"])
 
     def note(self, L: Matrix, loss: float, n_active: int) -> bool:
-        """Record the next map. Return True if the descent should stop."""
+        """Record the map of one iteration. Return True if the descent should stop."""
         history = self.history
         history["objective"].append(loss)
         history["step"].append(float(np.linalg.norm(L - self.L)))
@@ -48,7 +49,10 @@ class Progress:
         return self.stopped
 
     def pad(self, n_rows: int) -> None:
-        """Pad the current map, and the best map of the watch, with zero rows to ``n_rows`` rows."""
+        """Append zero rows to the current map and to the best map of the watch.
+
+        Both then have at least ``n_rows`` rows.
+        """
         self.L = pad_map_rows(self.L, n_rows)
         best = getattr(self.watch, "best", None)
         if best is not None:

@@ -78,15 +78,16 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
         Transformer that is cloned and fitted first. Energies are computed from its output. None
         uses X directly.
     n_neighbors : int or None, default=None
-        Number k of neighbors per class that pull, and of target neighbors per training point
-        unless ``estimator`` has targets. None uses the value of ``estimator``, see Notes.
+        Number k of nearest points per class in the pull term of a query. It is also the number of
+        target neighbors per training point, unless ``estimator`` has target neighbors. None uses
+        the value of ``estimator``. See Notes.
     push_weight : float from 0 to 1, or None, default=None
-        Weight μ of the hinge terms. None uses the value of ``estimator``, see Notes.
+        Weight μ of the hinge terms. None uses the value of ``estimator``. See Notes.
     n_impostors : int, None or "auto", default="auto"
-        Number of nearest impostors per point that enter the loss. None uses all. "auto" uses
-        the value of ``estimator``, see Notes.
+        Number of nearest impostors per point that enter the loss. None uses all. "auto" uses the
+        value of ``estimator``. See Notes.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Attributes
     ----------
@@ -95,7 +96,7 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
     estimator_ : object or None
         The fitted ``estimator``.
     target_neighbors_ : ndarray of shape (n_samples, k)
-        Row indices of the target neighbors, -1 for missing ones.
+        Row indices of the target neighbors, with -1 for missing neighbors.
     n_neighbors_ : int
         The number k that is used, at most the size of the largest class.
     push_weight_ : float
@@ -155,11 +156,13 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
             "_order": indices("n", below="n"),
             "_edges": indices("edges"),
             "target_neighbors_": indices("n", "k", low=-1, below="n"),
-            "_reach": floats("n", "k"),  # Minus infinity for missing targets.
+            # The values are minus infinity for missing targets.
+            "_reach": floats("n", "k"),
             "n_neighbors_": integer_value(low=1, max_size="n"),
             "push_weight_": number(0, 1),
             "n_impostors_": optional(none_or(integer_value(low=1))),
-            "_beyond": optional(none_or(floats("n", 2))),  # Infinite if all impostors count.
+            # The values are infinite if all impostors count.
+            "_beyond": optional(none_or(floats("n", 2))),
         },
         rows="_points",
     )
@@ -227,13 +230,13 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
             )
         self.estimator_, self.classes_ = learner, classes
         self.target_neighbors_ = targets
-        # No class has more points than the largest class.
+        # A class cannot contribute more neighbors than the largest class has points.
         self.n_neighbors_ = min(int(n_neighbors), int(sizes.max()))
         self.push_weight_ = float(push_weight)
         # Sort points by class, so that each class is a slice of the columns of distances.
         self._order = np.argsort(codes, kind="stable")
         self._edges = np.concatenate([[0], np.cumsum(sizes)])
-        # Any point inside the data can be the center. The median is robust to outliers.
+        # Any point inside the data can be used for centering. The median is robust to outliers.
         self._center = np.median(points[:: 1 + len(points) // 1000].astype(np.float64), axis=0)
         placed = self._center_points(points, "X")
         self._reach = 1.0 + compute_target_distances(placed, targets)[self._order]
@@ -245,9 +248,9 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
         return self
 
     def _find_last_impostors(self, codes: Indices) -> Matrix:
-        """Return squared distances to the last impostor that counts and to the next one, (n, 2).
+        """Return squared distances to the last impostor that counts and to the next one.
 
-        A distance is infinite if fewer impostors are within reach.
+        The result has shape (n, 2). A distance is infinite if fewer impostors are within reach.
         """
         m = int(self.n_impostors_ or 0)
         reach = np.where(self._reach > 0, self._reach, -np.inf).max(axis=1, initial=-np.inf)
@@ -327,7 +330,7 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
         return np.asarray(self.classes_[winners])
 
     def leave_one_out_error(self) -> float:
-        """Return the error rate on the training points, each classified by all others.
+        """Return the leave-one-out error rate on the training points.
 
         ``estimator`` is not refitted, and the target neighbors of the other points do not change,
         except that the left-out point is not a target. A point that is alone in its class counts
@@ -358,7 +361,7 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
         n, n_classes = len(self._points), len(self.classes_)
         position = np.empty(n, dtype=np.intp)
         position[self._order] = np.arange(n)
-        # Pairs (center, slot), sorted by their target. All indices refer to the sorted points.
+        # Pairs (center, slot), sorted by target. All indices refer to the points sorted by class.
         center, slot = np.nonzero(self.target_neighbors_[self._order] >= 0)
         target = position[self.target_neighbors_[self._order][center, slot]]
         order = np.argsort(target, kind="stable")
@@ -375,7 +378,8 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
             limits = None
             if beyond is not None:
                 last, following = beyond.T
-                # If the omitted point counted (up to rounding), the next impostor counts instead.
+                # If the omitted point was an impostor that counted, the next impostor counts
+                # instead. The comparison allows for rounding.
                 is_counted = distances <= last * (1 + 1e-9)
                 is_same_class = codes[block, None] == codes
                 limits = np.where(is_counted & ~is_same_class, following, last)
@@ -388,13 +392,13 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
         return self._run_in_blocks(self._points, compute_energies_without)
 
     def _get_beyond(self) -> Matrix | None:
-        """Return squared distances beyond which impostors do not count; None if all count."""
-        return getattr(self, "_beyond", None)  # Older model files do not have it.
+        """Return squared distances beyond which impostors do not count, or None if all count."""
+        return getattr(self, "_beyond", None)  # Older model files do not have this attribute.
 
     def _compute_energies(
         self, distances: Matrix, beyond: Matrix | None = None, dropped: Matrix | float = 0.0
     ) -> Matrix:
-        """Return the sum of the three terms, with ``dropped`` subtracted from the third."""
+        """Return the sum of the three energy terms, with ``dropped`` subtracted from the third."""
         impostor_terms = (
             compute_impostor_costs(distances, self._edges, self._reach, beyond) - dropped
         )
@@ -411,7 +415,7 @@ class EnergyClassifier(ClassifierMixin, AfterLearner):
     def _run_in_blocks(
         self, queries: Matrix, energies: Callable[[slice, Matrix], Matrix]
     ) -> Matrix:
-        """Return energies, computed from blocks of squared distances to the training points."""
+        """Return the energies. Squared distances to the training points are computed in blocks."""
         squares = np.einsum("ij,ij->i", self._points, self._points)
 
         def evaluate_block(block: slice) -> Matrix:

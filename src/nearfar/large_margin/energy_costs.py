@@ -19,12 +19,13 @@ def compute_center_costs(
     push_weight: float,
     n_impostors: int | None = None,
 ) -> Matrix:
-    """Return the cost of each query as a center with each label, of shape (b, n_classes).
+    """Return the cost of each query as a center, for each label, of shape (b, n_classes).
 
     The cost has a pull and a push term. ``distances`` (b, n) contains squared distances from
     queries to training points, sorted by class: class c has the columns ``edges[c]`` to
     ``edges[c + 1]``. A distance of inf excludes the point, and a class without points has the cost
-    inf. ``n_impostors`` is the number of nearest impostors of the query that count; None means all.
+    inf. ``n_impostors`` is the number of nearest impostors of the query that count. None means that
+    all count.
     """
     # Select the smallest distances once, for both neighbors and impostors.
     smallest = _find_nearest_distances(distances, edges, max(n_neighbors, n_impostors or 1))
@@ -42,7 +43,7 @@ def compute_center_costs(
 
 
 def _find_nearest_distances(distances: Matrix, edges: Indices, n_nearest: int) -> Matrix:
-    """Return the smallest distances to each class, unordered, (b, n_classes, n_nearest)."""
+    """Return the smallest distances to each class, in any order, (b, n_classes, n_nearest)."""
     nearest = np.full((len(distances), len(edges) - 1, n_nearest), np.inf)
     for c, (start, stop) in enumerate(pairwise(edges.tolist())):
         k = min(n_nearest, stop - start)
@@ -51,14 +52,14 @@ def _find_nearest_distances(distances: Matrix, edges: Indices, n_nearest: int) -
 
 
 def _select_smallest(values: Matrix, n_selected: int) -> Matrix:
-    """Return the ``n_selected`` smallest values along the last axis, unordered."""
+    """Return the ``n_selected`` smallest values along the last axis, in any order."""
     if n_selected == values.shape[-1]:
         return values
     return np.partition(values, n_selected - 1, axis=-1)[..., :n_selected]
 
 
 def _sum_nearest_hinges(nearest: Matrix, reach: Matrix) -> Matrix:
-    """Sum the hinges of the nearest points of other classes, for each class, (b, n_classes)."""
+    """Sum the hinges of the nearest points of all other classes, for each class, (b, n_classes)."""
     b, n_classes, m = nearest.shape
     pushes = np.empty((b, n_classes))
     for c in range(n_classes):
@@ -75,7 +76,7 @@ def _sum_nearest_hinges(nearest: Matrix, reach: Matrix) -> Matrix:
 
 
 def _sum_all_hinges(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
-    """Sum the hinges of all points of other classes, for each class, (b, n_classes)."""
+    """Sum the hinges of all points of all other classes, for each class, (b, n_classes)."""
     b, n_classes, n_neighbors = reach.shape
     pushes = np.empty((b, n_classes))
     limit = reach.max(axis=(1, 2))[:, None]
@@ -91,12 +92,12 @@ def _sum_all_hinges(distances: Matrix, edges: Indices, reach: Matrix) -> Matrix:
 def compute_impostor_costs(
     distances: Matrix, edges: Indices, reach: Matrix, beyond: Matrix | None = None
 ) -> Matrix:
-    """Return the cost of each query as an impostor of each class, of shape (b, n_classes).
+    """Return the cost of each query as an impostor, for each class, of shape (b, n_classes).
 
     ``distances`` is as in :func:`compute_center_costs`. ``reach`` (n, k) is 1 plus the squared
-    distance of each training point to its targets, -inf for missing targets. If only the nearest
-    impostors count, ``beyond``, of shape (n,) or (b, n), is the squared distance of the last one
-    that counts. A query that is closer replaces this impostor.
+    distance of each training point to its targets, with -inf for missing targets. If only the
+    nearest impostors count, ``beyond``, of shape (n,) or (b, n), is the squared distance of the
+    last impostor that counts. A closer query replaces this impostor.
     """
     n_classes = len(edges) - 1
     costs = np.empty((len(distances), n_classes))
@@ -118,7 +119,7 @@ def compute_impostor_costs(
 
 
 class _Near(NamedTuple):
-    """Close pairs of queries and points, sorted by query and class."""
+    """Pairs of queries and close points, sorted by query and by class of the point."""
 
     cells: Indices  #: Positions in the flattened distances of these queries.
     distances: Vector
@@ -128,11 +129,11 @@ class _Near(NamedTuple):
 def _split_pairs_below(
     distances: Matrix, limit: Matrix, edges: Indices, n_levels: int = 0
 ) -> Iterator[tuple[slice, _Near]]:
-    """Yield slices of the rows, and their pairs with a distance below a limit.
+    """Yield slices of the rows, each with its pairs whose distance is below a limit.
 
     The limit is given per row (b, 1), per column (n,) or per pair. The slices are small enough for
-    the caller to store a few numbers per pair and some dozens per level, with ``n_levels`` levels
-    per row.
+    the caller to store a few numbers per pair and a few dozen numbers per level. There are
+    ``n_levels`` levels per row.
     """
     n = distances.shape[1]
     limit = np.broadcast_to(limit, distances.shape)
@@ -146,7 +147,8 @@ def _split_pairs_below(
 def _sum_own_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Vector:
     """Sum ``[levels[r, m] - distance]_+`` over m and over the run r of distances, for each r.
 
-    Few distances are below a level of their run. These are compared with all levels of the run.
+    Few distances are below the highest level of their run. Only these are compared with all levels
+    of the run.
     """
     below = np.flatnonzero(distances < np.repeat(levels.max(axis=1), np.diff(starts)))
     distances, starts = distances[below], np.searchsorted(below, starts)
@@ -159,9 +161,9 @@ def _sum_own_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Vecto
 def _sum_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
     """Sum ``[levels[r, m] - distance]_+`` over the run r of distances, for each r and m.
 
-    The distances are sorted. From one level to the next, the sum increases by the step for each
-    distance below the first level, and by the difference to the second level for each distance
-    between the two.
+    The distances are sorted. From one level to the next, the sum increases by the difference of the
+    levels for each distance below the lower level. For each distance between the two levels, it
+    increases by the upper level minus the distance.
     """
     sizes = np.diff(starts)
     width = int(sizes.max(initial=0)) + 1
@@ -170,7 +172,8 @@ def _sum_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
     near.sort(axis=1)
     order = np.argsort(levels, axis=1)
     levels = np.take_along_axis(levels, order, axis=1)
-    # Subtract the smallest distance, to keep the digits of the differences. A row may be empty.
+    # Subtract the smallest distance, so that the differences do not lose digits. A row may be
+    # empty.
     nearest = np.minimum(near[:, :1], levels[:, -1:])
     near -= nearest
     levels -= nearest
@@ -187,23 +190,23 @@ def _sum_hinges(distances: Vector, starts: Indices, levels: Matrix) -> Matrix:
 
 
 def _count_below(rising: Matrix, levels: Matrix) -> Indices:
-    """Count the entries below each level, per ascending row with an infinite last entry."""
+    """Count the entries below each level in each row. Rows ascend and end with infinity."""
     rows, last = np.arange(len(rising))[:, None], rising.shape[1] - 1
     counts = np.zeros(levels.shape, dtype=np.intp)
-    # Bisection, for all rows and levels in parallel.
+    # This is a bisection for all rows and levels at once.
     for step in (1 << bit for bit in reversed(range(last.bit_length()))):
         counts += step * (rising[rows, np.minimum(counts + step - 1, last)] < levels)
     return counts
 
 
 def _subtract_and_clip(levels: Vector, distances: Vector) -> Vector:
-    """Return ``[level - distance]_+``, computed in place of the levels."""
+    """Return ``[level - distance]_+``. The result overwrites ``levels``."""
     levels -= distances
     return np.maximum(levels, 0, out=levels)
 
 
 def _sum_runs(values: Vector, starts: Indices) -> Vector:
-    """Return the sum of each run of values, from its start to the next start. Runs may be empty."""
+    """Return the sum of each run of values. A run ends at the next start and may be empty."""
     sums = np.zeros(len(starts) - 1)
     filled = starts[1:] > starts[:-1]
     if filled.any():

@@ -15,7 +15,7 @@ WATCH_EVERY = 10
 
 
 class Watch:
-    """Early stopping: validation errors, checked every 10 iterations, and the best map.
+    """Early stopping: checks the validation error every 10 iterations and stores the best map.
 
     The fit should stop after ``patience`` checks without a lower error. With ``keeps_maps=True``,
     the maps of all checks are stored.
@@ -32,7 +32,7 @@ class Watch:
         self._iterations = 0
 
     def __call__(self, L: Matrix) -> bool:
-        """Count an iteration, and check every tenth. Return True if the fit should stop."""
+        """Count an iteration, and check every tenth one. Return True if the fit should stop."""
         self._iterations += 1
         return self._iterations % WATCH_EVERY == 0 and self.check(L)
 
@@ -58,7 +58,7 @@ def average_errors(watches: Sequence[Watch]) -> list[float]:
 
 
 def hold_out(codes: Indices, fraction: float, seed: Any) -> tuple[Indices, Indices]:
-    """Return training rows and validation rows, stratified by class if the classes allow it."""
+    """Return training rows and validation rows, stratified by class if possible."""
     sizes = np.bincount(codes)
     n_validation = round(fraction * len(codes))
     if n_validation < 1 or len(codes) - n_validation < 2:

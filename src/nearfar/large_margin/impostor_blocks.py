@@ -20,15 +20,23 @@ from nearfar.search.block_search import (
 from nearfar.search.candidates import compute_reach, compute_reach_of_nearest
 from nearfar.search.placed_rows import PlacedRows, place_rows
 
-# Number of multiplications from which threads save more time than they take to start.
+# Minimum number of multiplications for the use of threads. Below, threads take longer to start than
+# they save.
 _WORTH_THREADS = 2 * 10**9
-# Maximum number of rows per task, and maximum number of rows of small classes that share a task.
-_ROWS, _MAX_GROUPED_ROWS = 2048, 256
-# Size in bytes up to which all rows are converted to single precision once instead of per block,
-# and number of distances per block in that case.
-_MAX_BYTES_CONVERTED, _DISTANCES = 2**23, 2**20
-# With many rows, every 16th row gives an upper bound on the distances of the nearest impostors.
-_SAMPLE_STEP, _MANY_ROWS = 16, 2048
+# Maximum number of rows per task.
+_ROWS = 2048
+# Maximum number of rows in a group of small classes that share a task.
+_MAX_GROUPED_ROWS = 256
+# Maximum size in bytes of rows that are converted to single precision once. Larger arrays are
+# converted block by block.
+_MAX_BYTES_CONVERTED = 2**23
+# Number of distances per block if all rows are converted once.
+_DISTANCES = 2**20
+# Step between the rows of a sample that gives upper bounds on the distances of the nearest
+# impostors.
+_SAMPLE_STEP = 16
+# Minimum number of rows in the sample for upper bounds. With fewer rows in total, all are used.
+_MANY_ROWS = 2048
 _FLOAT32 = np.dtype(np.float32)
 
 
@@ -43,14 +51,14 @@ def find_impostors_blocks(
 ) -> PairList | None:
     """Return all pairs (i, l) of different classes with squared distance below ``reach[i]``.
 
-    Float32 products of rows, sorted by class, select candidates, whose distances are then computed
-    from differences. If most rows are centers, each product is used for both directions. A point
-    whose reach is not finite has no impostors. With ``among``, only these rows can be impostors.
-    Return None if there are more than ``max_pairs`` candidates.
+    Candidates are selected by float32 products of rows, sorted by class. Their distances are then
+    computed from differences. If most rows are centers, each product is used for both directions. A
+    point whose reach is not finite has no impostors. If ``among`` is given, only these rows can be
+    impostors. Return None if there are more than ``max_pairs`` candidates.
 
     Cost: O(n² d) in matrix products, or half of this if they are used for both directions. In
-    addition to the result, blocks within scikit-learn's ``working_memory`` are stored, but no copy
-    of the points.
+    addition to the result, blocks within scikit-learn's ``working_memory`` are stored. The points
+    are not copied.
 
     Examples
     --------
@@ -128,7 +136,7 @@ def find_impostors_blocks(
             n_candidates += len(center)
             if n_candidates > max_pairs:
                 break
-            # Products have rounding errors, so the distances are computed again.
+            # Distances from products have rounding errors, so compute them again from differences.
             is_near = compute_listed_distances(Z, center, impostor) < reach[center]
             chunks.append((center[is_near].astype(np.int32), impostor[is_near].astype(np.int32)))
         task_centers, task_impostors = (np.concatenate(part) for part in zip(*chunks, strict=True))
@@ -163,7 +171,7 @@ def shorten_reach(
     """Return shorter reaches that still contain the ``n_nearest`` nearest impostors per point.
 
     With many rows, only a sample of impostors is searched. The distances of the nearest sampled
-    impostors are upper bounds on those of the nearest impostors.
+    impostors are upper bounds on the distances of the nearest impostors.
     """
     n, p = Z.shape
     rows, _ = place_rows(Z, Z, n_threads)
@@ -192,7 +200,10 @@ def shorten_reach(
 
 
 def _compute_limits(rows: PlacedRows, reach: Vector) -> NDArray[np.float32]:
-    """Return upper bounds on the float32 products of pairs within reach; -1 if no reach."""
+    """Return upper bounds on the float32 squared distances of pairs within reach.
+
+    The bound is -1 for points without a positive finite reach.
+    """
     p = rows.X.shape[1]
     counts = np.isfinite(reach) & (reach > 0)
     # Distances computed from differences have rounding errors too.
@@ -204,14 +215,14 @@ def _compute_limits(rows: PlacedRows, reach: Vector) -> NDArray[np.float32]:
 
 
 class _Ordered(NamedTuple):
-    """Row numbers sorted by class, and the position of the first row of each class."""
+    """Row indices sorted by class, and the position of the first row of each class."""
 
     rows: Indices
     edges: Indices
 
 
 class _Task(NamedTuple):
-    """A slice of the centers, of one or several classes, and slices of the candidates."""
+    """Centers of one or several classes (a slice) and their candidates (a list of slices)."""
 
     centers: slice
     candidates: list[slice]
@@ -226,11 +237,11 @@ def _sort_by_class(codes: Indices, rows: Indices) -> _Ordered:
 def _make_tasks(
     centers: _Ordered, candidates: _Ordered, *, later_only: bool, bytes_per_row: int
 ) -> Iterator[_Task]:
-    """Yield tasks: centers of one class or of several small classes, with their candidates.
+    """Yield tasks. Each has centers of one class or of several small classes.
 
-    Candidates are the rows of other classes, or only of later classes with ``later_only=True``, so
-    that each pair of classes occurs once. If a task has several classes, its candidates include
-    the rows of these classes.
+    Candidates are the rows of other classes. With ``later_only=True``, they are the rows of later
+    classes only, so that each pair of classes occurs once. If a task has several classes, its
+    candidates include the rows of these classes.
     """
     end = len(candidates.rows)
     for first, last in _group_classes(np.diff(centers.edges)):

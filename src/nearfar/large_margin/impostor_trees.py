@@ -35,8 +35,8 @@ def find_impostors_tree(
     >>> found.centers, found.indices
     (array([1, 2], dtype=int32), array([2, 1], dtype=int32))
     """
-    # Trees compare lengths, but the final test below compares squares. The radius is therefore
-    # increased by the rounding error.
+    # Trees compare distances, but the final test below compares squared distances. The radius is
+    # therefore increased by the rounding error.
     rounding = 4 * (Z.shape[1] + 4) * float(np.finfo(Z.dtype).eps)
     centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
     lengths = np.sqrt(reach[centers].astype(np.float64)) * (1 + rounding)

@@ -21,17 +21,22 @@ from nearfar.large_margin.pair_lists import (
 from nearfar.notices import warn
 from nearfar.search.exact_search import choose_search, kneighbors
 
-# Number of points up to which all distances may be computed at once, if many are within reach.
+# Maximum number of points for which all distances may be computed at once.
 _FEW_POINTS = 1000
-# Maximum numbers of impostors within reach, per impostor that counts. With more than the first, the
-# reach is shortened; with more than the second, a search for nearest neighbors is used.
-_MANY, _TOO_MANY = 10, 64
-# Number of centers from which the number of impostors is estimated.
+# Number of impostors within reach, per impostor that counts, above which the reach is shortened.
+_MANY = 10
+# Number of impostors within the shorter reach, per impostor that counts, above which a search for
+# nearest neighbors is used.
+_TOO_MANY = 64
+# Number of centers used to estimate the number of impostors.
 _PILOTS = 100
 
 
 def find_target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) -> Indices:
-    """Return the nearest points of the same class (n, k), nearest first; -1 if there are fewer."""
+    """Return the k nearest points of the same class, nearest first, of shape (n, k).
+
+    Missing neighbors have the index -1.
+    """
     n_neighbors = min(n_neighbors, int(np.bincount(codes).max()) - 1)
     targets = np.full((len(X), n_neighbors), -1, dtype=np.intp)
     for label in np.unique(codes):
@@ -44,7 +49,7 @@ def find_target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: 
 
 
 def check_class_sizes(codes: Indices, classes: NDArray[Any], n_neighbors: int, owner: str) -> None:
-    """Raise ValueError if no point has a target. Warn if points have fewer than requested."""
+    """Raise ValueError if no class has two points. Warn if a class is too small for all targets."""
     sizes = np.bincount(codes, minlength=len(classes))
     if sizes.max() < 2:
         raise ValueError(
@@ -67,13 +72,16 @@ def find_checked_targets(
     n_neighbors: int,
     owner: str,
 ) -> Indices:
-    """Check the class sizes for the learner named ``owner``, then find the target neighbors."""
+    """Check the class sizes, then find the target neighbors.
+
+    ``owner`` is the name of the learner for messages.
+    """
     check_class_sizes(codes, classes, n_neighbors, owner)
     return find_target_neighbors(X, codes, n_neighbors)
 
 
 def check_targets(targets: ArrayLike, codes: Indices) -> Indices:
-    """Check targets passed by the user (n, k): row numbers of the same class, or -1."""
+    """Check the target neighbors passed by the user: rows of the same class, or -1."""
     checked = np.asarray(targets)
     n = len(codes)
     if checked.ndim != 2 or len(checked) != n or checked.dtype.kind not in "iu":
@@ -145,11 +153,11 @@ def find_nearest_impostors(
     """Return the ``n_nearest`` nearest points of other classes within the reach of each point.
 
     Also return the squared radii within which the list is complete: the reach, or the squared
-    distance of the last listed impostor if there are more.
+    distance of the last listed impostor if more impostors are within reach.
     """
     centers = np.flatnonzero(np.isfinite(reach) & (reach > 0))
     search = partial(find_impostors, Z, codes, n_threads=n_threads)
-    # Finding all impostors within reach is faster than finding the nearest, unless there are many.
+    # Unless there are many impostors, finding all within reach is faster than finding the nearest.
     is_small = len(Z) <= _FEW_POINTS
     max_per_center = min(_MANY * n_nearest, len(Z) // 8) if is_small else _MANY * n_nearest
     pairs = None
@@ -176,8 +184,8 @@ def _find_nearest_densely(
 ) -> PairList:
     """Find the nearest points of other classes from a dense matrix of all distances.
 
-    Points whose distance equals that of the last one up to rounding are all listed. The caller
-    breaks such ties by row number.
+    All points at the same distance as the last one, up to rounding, are listed. The caller breaks
+    these ties by row index.
     """
     points = Z.astype(np.float64)
     points -= points.mean(axis=0)
@@ -207,7 +215,7 @@ def _has_few_impostors(
 def _find_nearest_by_class(
     Z: NDArray[np.floating[Any]], codes: Indices, reach: Matrix, centers: Indices, n_nearest: int
 ) -> PairList:
-    """Find the nearest points of other classes by a neighbor search per class."""
+    """Find the nearest points of other classes, with one neighbor search per class."""
     lists = []
     for label in np.unique(codes[centers]):
         candidates, class_centers = np.flatnonzero(codes != label), centers[codes[centers] == label]

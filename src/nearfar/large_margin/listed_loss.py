@@ -26,17 +26,17 @@ from nearfar.large_margin.triplet_loss import Evaluation, HingeDistances, weigh_
 class Screen:
     """Selects the listed pairs that may have an active hinge, without computing distances.
 
-    A distance decreases by at most the sum of the displacements of its two points. Most pairs that
-    were far apart when all distances were computed, at the points ``Z``, are therefore known to be
-    far apart still. The screen ``is_worn`` if it has caused as many unnecessary distances as there
-    are pairs. Computing all distances again is then faster.
+    A distance decreases by at most the sum of the displacements of its two points. All distances
+    are computed once, at the points ``Z``. Most pairs that were far apart then must still be far
+    apart. ``is_worn`` is True if the number of unnecessary distances has reached the number of
+    pairs. Computing all distances again is then faster.
     """
 
     def __init__(self, impostors: PairList, Z: Floats) -> None:
         self.impostors, self.Z = impostors, Z
         self.lengths = np.empty(len(impostors.indices), dtype=np.float32)
         self.n_near = self.n_wasted = 0
-        #: Displacement of each point since ``Z``; None before the lengths are known.
+        #: Displacement of each point from ``Z``. None before the lengths are known.
         self.displacements: NDArray[np.float32] | None = None
 
     def fits(self, impostors: PairList, Z: Floats) -> bool:
@@ -45,7 +45,7 @@ class Screen:
 
     @property
     def is_worn(self) -> bool:
-        """True if computing all distances again would save time."""
+        """True if it is now faster to compute all distances again."""
         return self.displacements is not None and self.n_wasted >= len(self.lengths) - self.n_near
 
     def update(self, Z: Floats) -> None:
@@ -56,7 +56,7 @@ class Screen:
         self.displacements = (displacements * (1 + 1e-5)).astype(np.float32)
 
     def find_near(self, pairs: slice, centers: Integers, edge: NDArray[np.float64]) -> Integers:
-        """Return the positions of pairs that may be closer than ``edge``, a length per point."""
+        """Return the positions of pairs that may be closer than the ``edge`` of their center."""
         assert self.displacements is not None
         limits = (edge * (1 + 1e-5)).astype(np.float32) + self.displacements
         impostors = self.impostors.indices[pairs]
@@ -64,7 +64,7 @@ class Screen:
 
 
 class _Partial(NamedTuple):
-    """The evaluation of a chunk of centers, with numbers of computed and of close pairs."""
+    """Evaluation of a chunk of centers, with counts of measured pairs and of close pairs."""
 
     loss: float
     laplacian_v: Floats
@@ -89,9 +89,9 @@ def compute_listed_loss(
 ) -> Evaluation:
     """Return the loss over the listed impostor pairs.
 
-    ``measured`` contains the distances of Z if they are known. A ``screen`` of these pairs saves
-    most of the distances, and is updated. The centers are divided among threads. ``compiled`` is
-    the module of compiled kernels, or None for NumPy.
+    ``measured`` contains the distances of Z if they are known. A ``screen`` of these pairs makes
+    most distances unnecessary. It is updated. The centers are divided among threads. ``compiled``
+    is the module of compiled kernels, or None for NumPy.
     """
     V = Z if V is None else V
     is_screening = screen is not None and screen.displacements is not None
@@ -166,7 +166,7 @@ def compute_listed_loss(
     )
     total: _Partial | None = None
     for partial in map_in_order(evaluate, chunks, 1 if is_serial else n_threads):
-        # Add numbers and arrays of all chunks. Arrays are added in place.
+        # Sum the numbers and arrays of all chunks. Arrays are summed in place.
         total = partial if total is None else _Partial(*map(operator.iadd, total, partial))
     assert total is not None
     if screen is not None:
@@ -179,14 +179,14 @@ def compute_listed_loss(
 
 
 def _split_evenly(indptr: NDArray[np.int64], n_chunks: int) -> list[slice]:
-    """Return slices of the rows with about equal numbers of pairs."""
+    """Split the rows into slices with about the same number of pairs."""
     targets = np.linspace(0, indptr[-1], n_chunks + 1)[1:-1]
     edges = [0, *np.searchsorted(indptr, targets).tolist(), len(indptr) - 1]
     return [slice(a, b) for a, b in pairwise(edges) if b > a]
 
 
 def _multiply_laplacian_of_rows(weights: list[sparse.csr_array], V: Floats, rows: slice) -> Floats:
-    """Return Lap(W) V for the pairs of ``rows``, where W is the sum of the given matrices."""
+    """Return Lap(W) V for the pairs of ``rows``, where W is the sum of the ``weights``."""
     n, V_rows = rows.stop - rows.start, V[rows]
     degrees, column_degrees = np.zeros(n), np.zeros(len(V))
     for W in weights:

@@ -42,7 +42,7 @@ class ManyMetrics(LargeMargin):
         points: Any = None,
         measured: Any = None,
     ) -> Evaluation:
-        """Return the loss over the listed pairs, with the gradient in L as ``laplacian_v``."""
+        """Return the loss over the listed pairs. The field ``laplacian_v`` is the gradient in L."""
         weighing, mapped = self._weigh_pairs(L, smoothing, points)
         X = self.working if points is None else points
         gradient = np.empty(L.shape)
@@ -87,7 +87,7 @@ class ManyMetrics(LargeMargin):
         return np.asarray(laplacian_z)
 
     def rescale(self, L: Matrix) -> Matrix:
-        """Return L unchanged, because the single map is already scaled."""
+        """Return L unchanged. It starts from a single map that is already scaled."""
         return L
 
     def _plan_stages(self, L: Matrix) -> list[int | None]:
@@ -144,7 +144,7 @@ class ManyMetrics(LargeMargin):
         return False
 
     def compute_dual_bound(self, L: Matrix) -> float:
-        """Return a lower bound on the loss over all metrics, as for a single metric.
+        """Return a lower bound on the loss over all sets of metrics, as for a single metric.
 
         The bound is 0 if a cell contains no target, because no pull term bounds its metric.
         """
@@ -182,7 +182,7 @@ class ManyMetrics(LargeMargin):
 def compute_cell_pair_distances(
     mapped: list[Any], cells: Indices, first: NDArray[Any], second: NDArray[Any]
 ) -> Matrix:
-    """Return squared distances by the metric of the second point of each pair."""
+    """Return squared distances of pairs. The metric of the second point is used."""
     distances = np.empty(len(first))
     owner = cells[second]
     for cell, Z in enumerate(mapped):
@@ -192,7 +192,10 @@ def compute_cell_pair_distances(
 
 
 def compute_cell_target_distances(mapped: list[Any], cells: Indices, targets: Indices) -> Matrix:
-    """Return squared distances to the targets by their metric, (n, k); -inf if missing."""
+    """Return squared distances to the targets, of shape (n, k), under the metric of each target.
+
+    Missing targets have the distance -inf.
+    """
     distances = np.full(targets.shape, -np.inf)
     rows, slots = np.nonzero(targets >= 0)
     distances[rows, slots] = compute_cell_pair_distances(mapped, cells, rows, targets[rows, slots])

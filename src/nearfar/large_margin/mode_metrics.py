@@ -18,11 +18,12 @@ from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 
 
 class ModeMetrics(LargeMargin):
-    r"""The large-margin loss of :math:`\|(X - Y) \times_1 W_1 \cdots \times_M W_M\|^2`.
+    r"""The large-margin loss with one linear map per tensor mode.
 
-    As a metric of flattened tensors, it is the Kronecker product of :math:`\Sigma_k = W_k^T W_k`.
-    The loss is convex in each :math:`\Sigma_k`, but not in all of them jointly. A joint descent
-    over all modes does not stall at kinks of the hinges that would stop an alternating descent.
+    The distance is :math:`\|(X - Y) \times_1 W_1 \cdots \times_M W_M\|^2`. As a metric of flattened
+    tensors, this is the Kronecker product of :math:`\Sigma_k = W_k^T W_k`. The loss is convex in
+    each :math:`\Sigma_k`, but not in all of them jointly. A joint descent over all modes does not
+    stall at kinks of the hinges that would stop an alternating descent.
 
     L is the concatenation of all flattened :math:`W_k`, which have shape (q_k, d_k). The gradient
     in :math:`W_k` is the sum over samples of the unfolded :math:`2 Lap(W) Z` times the unfolded
@@ -41,7 +42,7 @@ class ModeMetrics(LargeMargin):
         super().__init__(stack.reshape(len(stack), -1), codes, targets, push_weight)
 
     def split_modes(self, L: Vector) -> list[Matrix]:
-        """Return the matrices of the modes."""
+        """Return the matrix :math:`W_k` of each mode."""
         sizes = list(zip(self.ranks, self.shape, strict=True))
         edges = np.cumsum([0, *(q * d for q, d in sizes)])
         return [L[a:b].reshape(size) for (a, b), size in zip(pairwise(edges), sizes, strict=True)]
@@ -87,11 +88,11 @@ class ModeMetrics(LargeMargin):
         return np.asarray(laplacian_z)
 
     def rescale(self, L: Vector) -> Vector:
-        """Return the map multiplied by the best factor, which is distributed over the modes."""
+        """Return the map multiplied by the best factor, distributed equally over the modes."""
         return np.asarray(L * self.find_best_scale(L) ** (1 / len(self.shape)))
 
     def bound_shrinkage(self, previous: Vector, current: Vector) -> float:
-        """Return the product of the lower bounds of the modes.
+        """Return the product of the lower bounds for the single modes.
 
         Kronecker products preserve the order of positive semi-definite matrices.
         """
@@ -108,7 +109,7 @@ class ModeMetrics(LargeMargin):
         return (G + G.T) / 2
 
     def _escape(self, progress: Progress, tol: float) -> bool:
-        """Leave a point where a mode has lost a rank that would lower the loss."""
+        """Move away from a point where a mode with a higher rank would lower the loss."""
         matrices = self.split_modes(progress.L)
         for mode, W in enumerate(matrices):
             if len(W) < W.shape[1]:

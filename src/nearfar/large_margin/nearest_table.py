@@ -38,7 +38,8 @@ class NearestTable:
         centers = impostors.centers.astype(np.intp)
         self._present = targets >= 0
         rows, slots = np.nonzero(self._present)
-        # All distances are computed in one call, the distances of the targets first.
+        # The distances of the targets and of the impostors, in this order, are computed in one
+        # call.
         self._n_pulled = len(rows)
         self._first = np.concatenate([rows, centers])
         self._second = np.concatenate([targets[rows, slots], impostors.indices]).astype(np.intp)
@@ -47,19 +48,24 @@ class NearestTable:
         self._place = centers * width + np.arange(len(centers)) - impostors.indptr[centers]
         self._impostors = np.zeros(n * width, dtype=np.int32)
         self._impostors[self._place] = impostors.indices
-        # Weighted pairs: the targets, then the impostors that count. Missing ones get weight 0.
+        # Second point of each weighted pair: the targets, then the impostors that count. Missing
+        # points have the weight 0.
         self._second_of = np.zeros((n, k + n_counted), dtype=np.int32)
         self._second_of[:, :k] = np.where(self._present, targets, 0)
         indptr = np.arange(n + 1, dtype=np.int32) * (k + n_counted)
         matrix_parts = (np.zeros(self._second_of.size), self._second_of.ravel(), indptr)
-        # W and its transpose. Creating them takes as long as multiplying by them.
+        # W in row format and in column format. They are stored, because creating them takes as long
+        # as multiplying by them.
         self._sparse = (
             sparse.csr_array(matrix_parts, (n, n)),
             sparse.csc_array(matrix_parts, (n, n)),
         )
 
     def measure(self, Z: Floats, n_threads: int = 1) -> HingeDistances:
-        """Return 1 plus the target distances, -inf if missing, and the impostor distances."""
+        """Return 1 plus the target distances, and the impostor distances.
+
+        Missing targets have the distance -inf.
+        """
         distances = compute_listed_distances(Z, self._first, self._second, n_threads)
         pulled = distances[: self._n_pulled] + 1.0
         if self._n_pulled == self.targets.size:
@@ -70,7 +76,7 @@ class NearestTable:
         return HingeDistances(reach, distances[self._n_pulled :])
 
     def _find_nearest(self, distances: Matrix) -> tuple[Indices, Matrix]:
-        """Return positions and distances of the impostors that count, nearest first."""
+        """Return the positions and distances of the impostors that count, nearest first."""
         table = np.full(self._shape, np.inf)
         table.ravel()[self._place] = distances
         n_counted = self._second_of.shape[1] - self.targets.shape[1]
@@ -79,7 +85,7 @@ class NearestTable:
         return at, table.ravel()[at]
 
     def find_last_distances(self, distances: Matrix) -> Matrix:
-        """Return the distance of the last impostor that counts; inf if fewer are listed."""
+        """Return the distance of the last impostor that counts, or inf if too few are listed."""
         if not self._enough:
             return np.full(self._shape[0], np.inf)
         return self._find_nearest(distances)[1][:, -1]

@@ -12,8 +12,10 @@ from nearfar.blocks import map_in_order, split_rows
 
 Integers = NDArray[np.integer[Any]]
 
-# Number of pairs times features from which threads save time, and number of chunks per thread.
-THREADED_SIZE, CHUNKS_PER_THREAD = 4 * 10**6, 4
+# Minimum number of pairs times features at which threads are used. Below, they do not save time.
+THREADED_SIZE = 4 * 10**6
+# Number of chunks of pairs per thread.
+CHUNKS_PER_THREAD = 4
 
 
 class PairList(NamedTuple):
@@ -47,7 +49,9 @@ def make_pair_list(
 
 
 def compute_target_distances(Z: Floats, targets: Integers, first: int = 0) -> NDArray[np.float64]:
-    """Return squared distances to the targets (n, k), -inf for missing targets (index -1).
+    """Return squared distances to the targets, of shape (n, k).
+
+    A missing target (index -1) has the distance -inf.
 
     With -inf, every hinge of a missing target is inactive. Row 0 of ``targets`` belongs to row
     ``first`` of Z.
@@ -83,7 +87,10 @@ def compute_listed_distances(
 
 
 def rank_by_distance(centers: Integers, distances: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the number of closer pairs with the same center. Centers must be sorted."""
+    """Return the rank of each pair among the pairs with the same center, by distance.
+
+    The closest pair has rank 0. Centers must be sorted.
+    """
     starts = np.flatnonzero(np.diff(centers, prepend=-1))
     counts = np.diff(starts, append=len(centers))
     position = np.arange(len(centers)) - np.repeat(starts, counts)

@@ -33,45 +33,50 @@ from nearfar.large_margin.triplet_loss import (
 from nearfar.large_margin.working_set import WIDE, WIDE_COARSE_SIZE, ListedMargin, Structure
 from nearfar.solvers.eigen import compute_min_eigenvalue, partial_eigh
 
-# These constants were tuned for the time of a whole fit on the datasets digits and letter and on
-# generated data. None of them changes the optimum.
-# Numbers of iterations between two full impostor searches: at first and at most.
-FIRST_CHECK, LAST_CHECK = 5, 20
+# These constants were tuned to reduce the time of a whole fit on the digits and letter datasets and
+# on generated data. None of them changes the optimum.
+
+# Number of iterations between two full impostor searches at the start of a fit.
+FIRST_CHECK = 5
+# Maximum number of iterations between two full impostor searches.
+LAST_CHECK = 20
 # Maximum number of listed pairs before the descent has converged.
 MAX_PAIRS = 10**7
 # Maximum number of listed pairs per center if the map is wide.
 MAX_PAIRS_PER_WIDE_CENTER = 120
-# Number of searches over a sample of centers that may find most of the loss missing. After that,
-# new pairs are added to the list instead of replacing it.
+# Maximum number of searches over a sample of centers that replace the list although most of the
+# loss was missing. From then on, new pairs are added to the list.
 FREE_ROUNDS = 2
 # Minimum number of centers in the first stage.
 FIRST_STAGE_CENTERS = 2000
-# Number of rows with which a square map starts if it has at least twice as many columns, maximum
-# number of rows added at once, and length of a row, relative to the longest, below which the row is
-# replaced by new rows.
-FIRST_ROWS, MORE_ROWS, SHORT_ROW = 64, 32, 1e-3
-# Number of factors from which a diagonal map counts as wide.
+# Number of rows with which a square map starts if it has at least twice as many columns.
+FIRST_ROWS = 64
+# Maximum number of rows that are added to a map at once.
+MORE_ROWS = 32
+# Length of a row, relative to the longest row, below which the row is replaced by a new row.
+SHORT_ROW = 1e-3
+# Minimum number of factors of a wide diagonal map.
 WIDE_DIAGONAL = 128
-# Number of centers from which a wide map starts with a new sample per step. A wide map would fit a
-# single sample.
+# Minimum number of centers at which the fit of a wide map starts with a new sample of centers in
+# each step. A wide map would overfit a single sample.
 MIN_SAMPLED_CENTERS = 2000
-# Factor by which ``tol`` is increased for wide maps with fewer rows than columns, whose problem is
-# not convex. The second half of their iterations would lower the loss by less than 0.1%.
+# Factor by which ``tol`` is increased for wide maps with fewer rows than columns. Their problem is
+# not convex, and the second half of the iterations would lower the loss by less than 0.1%.
 WIDE_TOL = 10
-# Widths of the smoothed hinge. Each problem starts from the solution with the previous width.
+# Widths of the smoothed hinge, in the order of use. Each problem starts from the solution for the
+# previous width.
 WIDTHS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 
 
 class LargeMargin(ListedMargin):
-    """The large-margin loss over the listed impostor pairs, with its solver and dual bound."""
-
-    # Descent
+    """The large-margin loss over the listed impostor pairs, with a solver and a dual bound."""
 
     def solve(self, progress: Progress, *, max_iter: int, tol: float) -> bool:
         """Minimize the loss. Return False if ``max_iter`` was reached before convergence."""
         shape = progress.L.shape
         if self._may_be_thin(progress.L):
-            # The optimum usually has a much lower rank. Rows are added if it does not.
+            # The optimum usually has a low rank, so start with few rows. More rows are added if
+            # needed.
             _, singular, axes = np.linalg.svd(progress.L)
             rank = int(np.count_nonzero(singular > SHORT_ROW * singular[0]))
             has_begun = progress.n_iter > 0 or 2 * rank < len(singular)
@@ -80,7 +85,7 @@ class LargeMargin(ListedMargin):
         if self._is_sampled(progress.L) and progress.L.ndim == 2 and shape[0] < shape[1]:
             tol = max(tol, min(WIDE_TOL * tol, 1e-4))
         try:
-            # The rows are divided among threads, which would compete with the threads of BLAS.
+            # The rows are divided among threads. Threads of BLAS would compete with them.
             with use_one_blas_thread() if self.n_threads > 1 else nullcontext():
                 return self._solve(progress, max_iter, tol)
         finally:
@@ -130,13 +135,13 @@ class LargeMargin(ListedMargin):
         return True
 
     def _is_sampled(self, L: Matrix) -> bool:
-        """Return True if the map has enough entries to fit a single sample of centers."""
+        """Return True if the map is wide enough to overfit a single sample of centers."""
         n_centers = int((self.all_targets >= 0).any(axis=1).sum())
         wide = WIDE_DIAGONAL if self.structure == "diagonal" else WIDE
         return L.size >= wide and n_centers >= MIN_SAMPLED_CENTERS
 
     def _plan_stages(self, L: Matrix) -> list[int | None]:
-        """Return the number of centers in the loss for each stage; None means all."""
+        """Return the number of centers in the loss for each stage. None means all centers."""
         if self._is_sampled(L) and L.ndim == 2:
             return [None]
         n_centers = int((self.all_targets >= 0).any(axis=1).sum())
@@ -144,19 +149,19 @@ class LargeMargin(ListedMargin):
         return [n_first, None] if 2 * n_first <= n_centers else [None]
 
     def _measure_rounding(self, L: Matrix) -> float:
-        """Return the fraction of the loss that is due to smoothing."""
+        """Return the fraction of the loss that is due to the smoothing of the hinges."""
         rounded, sharp = self.evaluate(L).loss, self.evaluate(L, smoothing=0.0).loss
         return (rounded - sharp) / rounded if rounded > 0 else 0.0
 
     def _settle(self, progress: Progress, max_iter: int, tol: float, coarse: bool) -> bool:
         """Alternate descent and impostor search until both have converged.
 
-        Return False if the limit of iterations was reached first.
+        Return False if ``max_iter`` was reached before convergence.
         """
         if not self.is_complete(progress.L):
             self.search(progress.L, coarse=True)
         keep, check, rounds = False, FIRST_CHECK, 0
-        # The best map so far by its full loss, and the pairs that were listed at that map.
+        # The map with the lowest full loss so far, and the pairs that were listed at that map.
         best, best_state = np.inf, (progress.L, self.pairs, self._listed_at)
         while True:
             missing_found = self._descend(progress, max_iter, tol, check, keep, coarse)
@@ -173,7 +178,7 @@ class LargeMargin(ListedMargin):
                 return True
             if coarse:
                 # Losses over incomplete lists cannot be compared. If new lists make the descent
-                # oscillate, the lists are joined and the next search comes soon.
+                # oscillate, join the lists and search again after a few iterations.
                 rounds += missing > 0.5
                 keep = rounds >= FREE_ROUNDS
                 check = FIRST_CHECK if missing > 0.5 else min(2 * check, LAST_CHECK)
@@ -181,8 +186,9 @@ class LargeMargin(ListedMargin):
                 best, best_state = objective, (progress.L, self.pairs, self._listed_at)
                 check = min(2 * check, LAST_CHECK)
             else:
-                # Missing pairs misled the descent. Return to the best map with both lists, and
-                # search sooner. From now on the list only grows, so that the loop terminates.
+                # The loss increased because pairs were missing. Return to the best map with both
+                # lists, and search more often. From now on, pairs are only added, so that the loop
+                # terminates.
                 progress.L, best_pairs, self._listed_at = best_state
                 self.pairs = self._join(best_pairs, self.pairs)
                 keep, check = True, max(2, check // 4)
@@ -190,7 +196,10 @@ class LargeMargin(ListedMargin):
     def _descend(
         self, progress: Progress, max_iter: int, tol: float, check: int, keep: bool, coarse: bool
     ) -> float | None:
-        """Run L-BFGS. Return the fraction of the loss that a search found missing, or None."""
+        """Run L-BFGS until it converges or a search finds that pairs are missing.
+
+        Return the missing fraction of the loss, or None if the descent was not stopped by a search.
+        """
         checked = progress.n_iter
         missing: float | None = None
         last: Evaluation | None = None
@@ -214,13 +223,13 @@ class LargeMargin(ListedMargin):
             L = variables.to_map(flat)
             if progress.note(L, last.loss, last.n_active):
                 raise StopIteration
-            # Without a list, there may now be few enough pairs for one.
+            # Search again if no list was made: there may now be few enough pairs for a list.
             has_list = self.pairs is not None
             if progress.n_iter - checked < check or (has_list and self.is_complete(L)):
                 return
             checked = progress.n_iter
             fraction = self.search(L, keep=keep, coarse=coarse, max_listed=max_listed)
-            # L-BFGS tolerates a small missing part of the loss.
+            # L-BFGS can continue if the missing fraction of the loss is small.
             if fraction > 10 * tol:
                 missing = fraction
                 raise StopIteration
@@ -244,7 +253,7 @@ class LargeMargin(ListedMargin):
         return missing
 
     def _escape(self, progress: Progress, tol: float) -> bool:
-        """Leave a stationary point of L that is not an optimum of M = L'L.
+        """Move away from a stationary point of L that is not an optimum of M = L'L.
 
         Return False if no direction of descent exists. If L has lost rank, its gradient 2LG can
         be zero although G, the gradient in M, has negative eigenvalues. The convex problem still
@@ -273,7 +282,7 @@ class LargeMargin(ListedMargin):
         ]
         losses = [self.evaluate(trial).loss for trial in trials]
         best = int(np.argmin(losses))
-        # The following descent lowers the loss more than the new rows alone.
+        # Require only a small gain, because the following descent lowers the loss further.
         min_gain = 3 * tol if len(L) < self.max_rows else 10 * tol
         if losses[best] >= loss * (1 - min_gain):
             return False
@@ -281,7 +290,7 @@ class LargeMargin(ListedMargin):
         return True
 
     def _add_columns(self, progress: Progress, tol: float) -> bool:
-        """Give a factor to unused columns along which the loss decreases."""
+        """Give a positive factor to unused columns if this lowers the loss."""
         L = progress.L
         unused = np.flatnonzero(L == 0)
         if not len(unused):
@@ -303,12 +312,13 @@ class LargeMargin(ListedMargin):
         progress.L = best
         return True
 
-    # Dual bound
-
     def _compute_slope(
         self, L: Matrix, smoothing: float, measured: HingeDistances | None = None
     ) -> tuple[Matrix, float]:
-        """Return the gradient in M (only its diagonal if L is diagonal) and the sum of slopes."""
+        """Return the gradient in M and the sum of the slopes of all hinges.
+
+        If L is diagonal, only the diagonal of the gradient is returned.
+        """
         X, slopes = self.points, 0.0
         if measured is None:
             measured = self.measure_pairs(L)
@@ -339,13 +349,16 @@ class LargeMargin(ListedMargin):
         return self._multiply_by_columns(multiply), slopes
 
     def _compute_pull(self) -> Matrix:
-        """Return the gradient of the pull term in M, which does not depend on the hinges."""
+        """Return the gradient of the pull term in M. It does not depend on the hinges."""
         return self._multiply_by_columns(
             lambda V: multiply_pull_laplacian(self.targets, self.push_weight, V)
         )
 
     def _multiply_by_columns(self, multiply: Callable[[Matrix], Floats]) -> Matrix:
-        """Return X' Lap(W) X, or its diagonal if L is diagonal, from products with few columns."""
+        """Return X' Lap(W) X, or its diagonal if L is diagonal.
+
+        The product is computed for a few columns of X at a time.
+        """
         X = self.points
         n, d = X.shape
         width = int(np.clip(2**23 // n, 32, 256))
@@ -370,12 +383,12 @@ class LargeMargin(ListedMargin):
 
         Let P be the gradient of the pull term. For multipliers :math:`0 \le \gamma \le 1` of the
         triplets with :math:`S(\gamma) = P + \mu \sum \gamma_t (C_{ij} - C_{il}) \succeq 0`, the
-        dual value :math:`\mu \sum \gamma_t` is such a bound. At a good L, the slopes of smoothed
+        dual value :math:`\mu \sum \gamma_t` is a lower bound. At a good L, the slopes of smoothed
         hinges nearly satisfy the condition, and a common factor makes them satisfy it.
         """
         P = self._compute_pull()
         best, measured = self.bound, self.measure_pairs(L)
-        # With fewer rows than columns, the bound is not tight for any width.
+        # If L has fewer rows than columns, the bound is not tight for any width.
         rectangular = L.ndim == 2 and self.max_rows < L.shape[1]
         for width in self.smoothing * np.array([1.0] if rectangular else [1.0, 0.3, 3.0]):
             S, slopes = self._compute_slope(L, width, measured)
@@ -386,7 +399,7 @@ class LargeMargin(ListedMargin):
 
 
 class FixedTriplets(LargeMargin):
-    """The large-margin loss over given triplets (center, target, impostor), without a search."""
+    """The large-margin loss over fixed triplets (center, target, impostor)."""
 
     def __init__(
         self,
@@ -441,7 +454,7 @@ class FixedTriplets(LargeMargin):
         )
 
     def _compute_pull(self) -> Matrix:
-        # The pull term is the loss with all hinges inactive.
+        # The pull term is the loss when all hinges are inactive.
         pairs = np.unique(self.triplets[:, :2], axis=0)
         difference = self.points[pairs[:, 0]] - self.points[pairs[:, 1]]
         difference = difference.astype(np.float64)
@@ -451,7 +464,7 @@ class FixedTriplets(LargeMargin):
 
 
 def compute_min_form_ratio(Q: Matrix, P: Matrix) -> float:
-    """Return the minimum of v'Qv / v'Pv, with a small ridge added to a singular P."""
+    """Return the minimum of v'Qv / v'Pv over all v. A small ridge is added to P."""
     if P.ndim == 1:
         return float(np.min(Q / (P + 1e-12 * P.mean())))
     ridged = P + 1e-12 * np.trace(P) / len(P) * np.eye(len(P))
@@ -462,5 +475,8 @@ def compute_min_form_ratio(Q: Matrix, P: Matrix) -> float:
 
 
 def compute_duality_gap(bound: float, objective: float) -> float:
-    """Return the gap between objective and bound, relative to the objective; 0 if that is 0."""
+    """Return the gap between objective and bound, relative to the objective.
+
+    The gap is 0 if the objective is 0.
+    """
     return 1.0 - bound / objective if objective > 0 else 0.0

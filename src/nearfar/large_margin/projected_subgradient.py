@@ -23,11 +23,13 @@ from nearfar.solvers.projections import project_psd, psd_factor
 # A hinge (center, slot, impostor), encoded as the number (center k + slot) n + impostor.
 Hinges = NDArray[np.int64]
 
-# Number of iterations between two full searches.
+# Number of iterations between two full searches for impostors.
 _FULL_CHECK = 10
-# Factors of the step size after the objective decreased or increased.
-_GROW, _SHRINK = 1.01, 0.5
-# Number of consecutive steps that must improve by less than tol before the solver stops.
+# Factor by which the step size is multiplied after the objective decreased.
+_GROW = 1.01
+# Factor by which the step size is multiplied after the objective increased.
+_SHRINK = 0.5
+# Number of consecutive steps with a relative change of at most tol after which the solver stops.
 _SMALL_STEPS = 5
 
 
@@ -51,11 +53,12 @@ def run_projected_subgradient(
 ) -> SubgradientDescent:
     r"""Minimize the loss of LMNN by :math:`M \leftarrow P_{psd}(M - \alpha G)`.
 
-    Every ten iterations and before the end, all active hinges are searched. In between, only hinges
-    that were active before are evaluated. G is updated by the hinges that became active or
-    inactive, and computed from scratch at each full search. The step size grows by 1% if the
-    objective decreased and is halved otherwise. The step is taken in both cases, and the best M is
-    returned. The solver has converged if no relative improvement is above ``tol``.
+    All active hinges are searched for every ten iterations and before the end. In between, only
+    pairs that have been active before are evaluated. G is updated by the hinges that became active
+    or inactive, and computed from scratch at each full search. The step size grows by 1% if the
+    objective decreased, and is halved if it increased. The step is taken in both cases, and the
+    best M is returned. The solver has converged if the relative change of the objective stays at or
+    below ``tol``.
 
     This solver is provided for comparison. The step size is halved at each kink, so the solver
     stalls far above the optimum if the features have different scales.
@@ -75,7 +78,7 @@ def run_projected_subgradient(
         objective, new_active = loss.evaluate(M)
         if searches_all:
             G = loss.compute_gradient(new_active)  # This removes accumulated rounding errors.
-            # The loss over a larger working set is not comparable with the last one.
+            # The loss over a larger working set cannot be compared with the previous loss.
             last_objective = last_objective if not added else np.inf
         else:
             G = G + loss.update_gradient(active, new_active)
@@ -106,7 +109,7 @@ def run_projected_subgradient(
 
 
 class WorkingSet:
-    """The loss over all pairs that have had an active hinge so far."""
+    """The loss over all pairs that were found to be active so far."""
 
     def __init__(
         self, points: Matrix, codes: Indices, targets: Indices, push_weight: float
@@ -132,7 +135,7 @@ class WorkingSet:
         return len(self.pairs.indices) - previous
 
     def evaluate(self, M: Matrix) -> tuple[float, Hinges]:
-        """Return the loss over the working set and its active hinges."""
+        """Return the loss over the working set and the active hinges."""
         n, k = self.targets.shape
         Z = self.points @ psd_factor(M).T
         reach = 1.0 + compute_target_distances(Z, self.targets)
@@ -149,7 +152,7 @@ class WorkingSet:
         return self.pull + self._compute_push(active, np.ones(len(active)))
 
     def update_gradient(self, previous: Hinges, current: Hinges) -> Matrix:
-        """Return the change of G by the hinges that became active or inactive."""
+        """Return the change of G due to the hinges that became active or inactive."""
         added = np.setdiff1d(current, previous, assume_unique=True)
         removed = np.setdiff1d(previous, current, assume_unique=True)
         signs = np.concatenate([np.ones(len(added)), -np.ones(len(removed))])
@@ -167,6 +170,6 @@ class WorkingSet:
 
 
 def _make_square_factor(M: Matrix) -> Matrix:
-    """Return a square L with M = L'L, with zero rows if M has lost rank."""
+    """Return a square L with M = L'L. L has zero rows if M is singular."""
     L = psd_factor(M)
     return np.vstack([L, np.zeros((M.shape[1] - len(L), M.shape[1]))])

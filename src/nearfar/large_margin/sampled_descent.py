@@ -15,22 +15,27 @@ from nearfar.large_margin.descent_progress import Progress
 from nearfar.large_margin.triplet_loss import Evaluation, compute_full_loss
 from nearfar.large_margin.working_set import ListedMargin
 
-# Numbers of centers and impostors per sample, and number of steps, tuned on generated embeddings.
-CENTERS, IMPOSTORS, STEPS = 1000, 1000, 160
-# Step size relative to the root mean square of the first map, and decay rates of the moving
-# averages of the gradient and of its squared length.
-RATE, DIRECTION_DECAY, LENGTH_DECAY = 0.2, 0.9, 0.98
-# Loss of the initial map, relative to the zero map, below which the sampled descent is skipped.
+# Number of centers and number of impostors per sample, tuned on generated embeddings.
+CENTERS, IMPOSTORS = 1000, 1000
+# Number of steps, tuned on generated embeddings.
+STEPS = 160
+# Step size, relative to the root mean square of the entries of the first map.
+RATE = 0.2
+# Decay rate of the moving average of the gradient.
+DIRECTION_DECAY = 0.9
+# Decay rate of the moving average of the squared length of the gradient.
+LENGTH_DECAY = 0.98
+# Minimum loss of the initial map, relative to the zero map, at which the sampled descent is run.
 GOOD_FRACTION = 0.01
 # Squared factors of a diagonal map below this fraction of the largest are set to zero. Sampling
 # noise gives factors of this size to irrelevant columns.
 NEGLIGIBLE = 0.02
-# Factors tried for the least informative rows of the initial map.
+# Factors that are tried for the least informative rows of the initial map.
 TAIL_FACTORS = (1.0, 0.3, 0.1)
 
 
 class Sample(NamedTuple):
-    """Sampled centers with their targets, and sampled impostors with a common weight."""
+    """Sampled centers with their targets, and sampled impostors, which all have the same weight."""
 
     points: Floats
     codes: Indices
@@ -42,7 +47,7 @@ class Sample(NamedTuple):
 
 
 def draw_center_sample(problem: ListedMargin, seed: int) -> Sample:
-    """Draw a sample of centers and impostors of a problem."""
+    """Draw a random sample of the centers and impostors of a problem."""
     rng = np.random.default_rng(seed)
     n = len(problem.points)
     all_targets = problem.all_targets
@@ -87,17 +92,17 @@ def compute_sampled_loss(problem: ListedMargin, sample: Sample, L: Matrix) -> Ev
 
 
 def compute_sampled_fraction(problem: ListedMargin, L: Matrix) -> float:
-    """Return the loss over a sample, divided by the loss of the zero map."""
+    """Return the loss over a sample, divided by the loss of the zero map over the same sample."""
     sample = draw_center_sample(problem, 0)
     loss = compute_sampled_loss(problem, sample, L).loss
     return loss / max(compute_sampled_loss(problem, sample, np.zeros_like(L)).loss, 1e-300)
 
 
 def damp_tail(problem: ListedMargin, L: Matrix) -> Matrix:
-    """Return the initial map with its rows after the first ``n_classes - 1`` scaled down.
+    """Return the initial map with all rows after the first ``n_classes - 1`` scaled down.
 
     The class means differ in at most ``n_classes - 1`` directions, so the other rows may be noise.
-    Their factor is the one with the lowest loss over a sample.
+    The factor with the lowest loss over a sample is used.
     """
     n_informative = int(problem.codes.max())
     if L.ndim == 1 or len(L) <= n_informative:
@@ -116,7 +121,7 @@ def damp_tail(problem: ListedMargin, L: Matrix) -> Matrix:
 
 
 def run_sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int) -> None:
-    """Move ``progress.L`` close to the minimum of the full loss.
+    """Move ``progress.L`` close to the minimum of the full loss by steps on random samples.
 
     A step is the moving average of the gradients, divided by the moving average of their lengths.
     All entries have the same divisor, so the descent does not depend on a rotation of the map.
@@ -151,5 +156,5 @@ def run_sampled_descent(problem: ListedMargin, progress: Progress, max_iter: int
 
 
 def prune_factors(L: Vector) -> Vector:
-    """Set small factors of a diagonal map to zero. The solver restores those it needs."""
+    """Set small factors of a diagonal map to zero. The solver can restore them."""
     return np.where(NEGLIGIBLE * np.max(L**2) > L**2, 0.0, L)

@@ -55,7 +55,7 @@ class Evaluation(NamedTuple):
 
 
 class HingeDistances(NamedTuple):
-    """1 plus the distance of each target (n, k), and the distance of each listed impostor."""
+    """1 plus the distance of each target, (n, k), and the distance of each listed impostor."""
 
     reach: NDArray[np.float64]
     distances: NDArray[np.float64]
@@ -64,13 +64,13 @@ class HingeDistances(NamedTuple):
 def measure(
     Z: Floats, targets: Integers, impostors: PairList, n_threads: int = 1
 ) -> HingeDistances:
-    """Compute the distances of Z that the loss depends on."""
+    """Compute the distances between rows of Z that the loss depends on."""
     distances = compute_listed_distances(Z, impostors.centers, impostors.indices, n_threads)
     return HingeDistances(1.0 + compute_target_distances(Z, targets), distances)
 
 
 class HingeWeights(NamedTuple):
-    """The loss, and the weights W of impostor pairs (``push``) and target pairs (``pull``)."""
+    """The loss, and the weights of impostor pairs (``push``) and of target pairs (``pull``)."""
 
     loss: float
     push: sparse.csr_array
@@ -91,7 +91,7 @@ def weigh_hinges(
     nearest: int | None = None,
     n_points: int | None = None,
 ) -> HingeWeights:
-    """Return the loss and the weights of all pairs, given squared distances of any metric.
+    """Return the loss and the weights of all pairs, from squared distances under any metric.
 
     ``reach`` (n, k) is 1 plus the distance of each target. ``distances`` contains the distance of
     each listed impostor pair. The n centers may be a subset of ``n_points`` points.
@@ -99,7 +99,7 @@ def weigh_hinges(
     n, k = targets.shape
     n_points = n if n_points is None else n_points
     centers = impostors.centers
-    # At a good map, few listed pairs are active, and the remaining steps need only these.
+    # Keep only pairs that may be active. At a good map, these are few.
     near = np.flatnonzero(reach.max(axis=1)[centers] - distances > -smoothing / 2)
     n_near = len(near)
     if nearest is not None:
@@ -149,7 +149,7 @@ def compute_full_loss(
     V = Z if V is None else V
     reach = 1.0 + compute_target_distances(Z, targets)
     furthest = (reach.max(axis=1) + smoothing / 2).astype(Z.dtype)
-    # Centering improves the accuracy of the expanded squared distance.
+    # Centering makes squared distances that are computed from products more accurate.
     centered = Z - Z.mean(axis=0)
     impostor_rows = slice(None) if among is None else among
     impostor_points, impostor_codes, impostor_v = (
@@ -283,7 +283,10 @@ def multiply_pull_laplacian(targets: Integers, push_weight: float, V: Floats) ->
 
 
 def evaluate_rounded_hinge(margins: Floats, smoothing: float) -> tuple[Floats, Floats]:
-    """Return [z]_+ and its slope, smoothed by a parabola within ``smoothing`` / 2 of the kink."""
+    """Return the hinge [z]_+ and its slope, both smoothed within ``smoothing`` / 2 of the kink.
+
+    A parabola replaces the kink.
+    """
     if smoothing == 0:
         return np.maximum(margins, 0.0), (margins > 0).astype(margins.dtype)
     slopes = np.clip(margins / smoothing + 0.5, 0.0, 1.0)
@@ -310,7 +313,7 @@ def _compute_target_weights(
 def sum_pair_columns(
     weights: list[sparse.csr_array], X: Floats, n_threads: int = 1
 ) -> NDArray[np.float64]:
-    """Return the diagonal of X' Lap(W) X, where W is the sum of the given matrices."""
+    """Return the diagonal of X' Lap(W) X, where W is the sum of the ``weights``."""
     n_features = X.shape[1]
     pairs = [PairList(W.indptr.astype(np.int64), W.indices) for W in weights]
     first = np.concatenate([chunk.centers for chunk in pairs])
@@ -369,7 +372,8 @@ def multiply_laplacian(W: sparse.csr_array, V: Floats, n_threads: int = 1) -> Fl
 
 
 def _compute_degrees(W: sparse.csr_array) -> NDArray[np.float64]:
-    # Row sums plus column sums. The sum methods of sparse arrays are slower for small matrices.
+    # A degree is a row sum plus a column sum. For small matrices, this is faster than the sum
+    # methods of sparse arrays.
     n = len(W.indptr) - 1
     rows = np.repeat(np.arange(n), np.diff(W.indptr))
     return np.asarray(np.bincount(rows, W.data, n) + np.bincount(W.indices, W.data, n))

@@ -36,28 +36,37 @@ from nearfar.solvers.eigen import compute_min_eigenvalue
 
 Structure = Literal["full", "diagonal"]
 
-# These constants were tuned for the time of a whole fit on the datasets digits and letter and on
-# generated data. None of them changes the optimum.
-# Pairs up to this multiple of the reach are listed together with the active pairs.
+# These constants were tuned to reduce the time of a whole fit on the digits and letter datasets and
+# on generated data. None of them changes the optimum.
+
+# Multiple of the reach within which pairs are listed, even if they are not active.
 SLACK = 1.1
 # Maximum number of listed pairs per center while the map is coarse.
 PAIRS_PER_CENTER = 40
-# Number of listed impostors per impostor that counts, if only the nearest impostors count.
+# Number of listed impostors per impostor that counts. Used if only the nearest impostors count.
 LISTED_PER_NEAREST = 4
-# Number of pairs times dimensions below which a shorter list does not save time.
+# Number of pairs times dimensions that a coarse list may always have. A shorter list would not save
+# time.
 COARSE_SIZE = 2 * 10**6
-# Number of entries from which a map is wide. Wide maps start close to the optimum, so the list may
-# have the second number of pairs times dimensions.
-WIDE, WIDE_COARSE_SIZE = 10**4, 2 * 10**8
-# Pairs times dimensions from which compiled kernels save more time than they take to load.
+# Minimum number of entries of a wide map.
+WIDE = 10**4
+# Number of pairs times dimensions that a coarse list may always have if the map is wide. Wide maps
+# start close to the optimum, so longer lists are useful.
+WIDE_COARSE_SIZE = 2 * 10**8
+# Minimum number of pairs times dimensions at which compiled kernels are used. Below, they take
+# longer to load than they save.
 MIN_COMPILED_SIZE = 10**6
-# Number of dimensions from which excluding a pair by a bound is faster than computing its distance.
+# Minimum number of dimensions at which pairs are excluded by a bound. Below, it is faster to
+# compute their distances.
 MIN_SCREENED_DIMENSIONS = 32
-# Maximum number of entries of a table of impostors, in total or per listed pair.
-SMALL_TABLE, MAX_EMPTY_RATIO = 10**5, 4
-# Number of distances from which the number of pairs within a radius is estimated.
+# Number of entries that a table of impostors may always have.
+SMALL_TABLE = 10**5
+# Maximum number of entries per listed pair in a larger table of impostors.
+MAX_EMPTY_RATIO = 4
+# Number of sampled distances used to estimate the number of pairs within a radius.
 SAMPLED_DISTANCES = 6 * 10**5
-# Number of entries of the points from which threads save time, and number of chunks per thread.
+# Threads save time if the array of points has at least THREADED_ROWS entries. The rows are then
+# split into CHUNKS_PER_THREAD chunks per thread.
 THREADED_ROWS, CHUNKS_PER_THREAD = 10**6, 2
 
 
@@ -67,11 +76,11 @@ def is_large(points: Floats) -> bool:
 
 
 class ListedMargin:
-    """The large-margin loss over the listed impostor pairs, or over all if these are too many.
+    """The large-margin loss over the listed impostor pairs, or over all pairs without a list.
 
     ``points`` are in the coordinates of the solver. A target of -1 is missing. ``push_weight`` is
     μ. With ``structure="diagonal"``, L is a vector with one factor per coordinate. ``nearest`` is
-    the number of nearest impostors per point that count; None means all.
+    the number of nearest impostors per point that count. None means that all count.
     """
 
     def __init__(
@@ -85,14 +94,14 @@ class ListedMargin:
         structure: Structure = "full",
         nearest: int | None = None,
     ) -> None:
-        # Float32 is twice as fast, and accurate enough while iterations lower the loss by more
+        # Float32 is twice as fast. It is accurate enough while iterations lower the loss by more
         # than 1e-6.
         self.working = points.astype(np.float32, copy=False) if is_large(points) else points
         self.points, self.codes, self.all_targets = points, codes, targets
         self.push_weight, self.n_threads, self.structure = push_weight, n_threads, structure
         self.nearest = nearest
         n = len(points)
-        # With more than about n²/4 pairs, dense blocks are faster and smaller than a list.
+        # If there are more than about n²/4 pairs, dense blocks are faster and smaller than a list.
         self.max_pairs = int(np.clip(n * n // 4, 10**5, 3 * 10**7))
         self.smoothing = 0.0
         self.bound = 0.0
@@ -100,30 +109,31 @@ class ListedMargin:
         self._cached_table: NearestTable | None = None
         #: Compiled kernels, used for the rest of the fit once there are many pairs.
         self.compiled: ModuleType | None = None
-        #: Columns in which a diagonal map may be nonzero, and the working points in these columns.
-        self.columns, self.working_columns = np.arange(points.shape[1]), self.working
+        #: Columns in which a diagonal map may be nonzero.
+        self.columns = np.arange(points.shape[1])
+        #: The working points, restricted to these columns.
+        self.working_columns = self.working
         self.use_centers(None)
 
     def use_centers(self, n_centers: int | None) -> None:
-        """Sum over all centers, or over ``n_centers`` evenly chosen ones to save time."""
+        """Use all centers in the loss, or only ``n_centers`` of them to save time."""
         self.targets = self.all_targets
         if n_centers is not None and n_centers < len(self.points):
-            # Choose in the order of classes, so that each class is represented in proportion.
+            # Choose centers at equal steps in the order of classes, so that all classes are
+            # represented in proportion.
             order = np.argsort(self.codes, kind="stable")
             sampled = order[np.linspace(0, len(order) - 1, n_centers).astype(np.intp)]
             self.targets = np.full_like(self.all_targets, -1)
             self.targets[sampled] = self.all_targets[sampled]
         self.pairs: PairList | None = make_pair_list([], len(self.points))
-        #: State at the last search: the map, the radii, and the mapped points.
+        #: Map, radii and mapped points at the last search.
         self._listed_at: tuple[Matrix, Matrix, Floats] | None = None
         self._screen: Screen | None = None
 
     def compile_for(self, n_numbers: int) -> None:
-        """Use compiled kernels if ``n_numbers``, pairs times dimensions, is large enough."""
+        """Use compiled kernels if ``n_numbers`` (pairs times dimensions) is large enough."""
         if n_numbers >= MIN_COMPILED_SIZE:
             self.compiled = import_kernels("nearfar.large_margin._kernels")
-
-    # Maps
 
     def map_points(self, L: Matrix, points: Floats | None = None) -> Floats:
         """Return the mapped points."""
@@ -166,7 +176,7 @@ class ListedMargin:
         )
 
     def _restrict(self, L: Matrix) -> tuple[Floats, Matrix]:
-        """Return the columns in which a diagonal map may be nonzero, and its factors there."""
+        """Return the points and the factors in the columns where a diagonal map may be nonzero."""
         if np.count_nonzero(L) > np.count_nonzero(L[self.columns]):
             self.select_columns(L)
         return self.working_columns, L[self.columns]
@@ -183,7 +193,7 @@ class ListedMargin:
         return np.asarray(2 * sum(self._run_in_chunks(multiply_chunk, X)))
 
     def _run_in_chunks(self, function: Callable[[slice], Any], X: Floats) -> list[Any]:
-        """Call a function with slices of the rows, in threads if that saves time."""
+        """Call a function with slices of the rows. Threads are used if this saves time."""
         is_serial = self.n_threads == 1 or X.size < THREADED_ROWS
         n_chunks = 1 if is_serial else CHUNKS_PER_THREAD * self.n_threads
         slices = split_rows(len(X), 0, max_rows=max(1, -(-len(X) // n_chunks)))
@@ -197,7 +207,7 @@ class ListedMargin:
         points: Floats | None = None,
         measured: HingeDistances | None = None,
     ) -> Evaluation:
-        """Return the loss with the current or the given smoothing of the hinges."""
+        """Return the loss. ``smoothing=None`` uses the current smoothing of the hinges."""
         width = self.smoothing if smoothing is None else smoothing
         if measured is not None and V is not None:
             Z = V  # The distances are known, so the points are not needed.
@@ -243,7 +253,8 @@ class ListedMargin:
     def _get_table(self) -> NearestTable | None:
         """Return a table of the listed pairs, or None.
 
-        A table is used if only the nearest impostors count and the lists have similar lengths.
+        A table is used if only the nearest impostors count and the centers have similar numbers of
+        listed impostors.
         """
         pairs, table = self.pairs, self._cached_table
         if table is not None and table.impostors is pairs and table.targets is self.targets:
@@ -256,7 +267,10 @@ class ListedMargin:
         return self._cached_table
 
     def measure_pairs(self, L: Matrix) -> HingeDistances | None:
-        """Return the distances of the listed pairs in double precision, or None without a list."""
+        """Return the distances of the listed pairs in double precision.
+
+        Return None if the pairs are not listed.
+        """
         if self.pairs is None:
             return None
         return measure(self.map_exactly(L), self.targets, self.pairs, self.n_threads)
@@ -272,12 +286,10 @@ class ListedMargin:
         n_counted = n_others if self.nearest is None else np.minimum(n_others, self.nearest)
         return self.push_weight * float(((self.targets >= 0).sum(axis=1) * n_counted).sum())
 
-    # Working set
-
     def rescale(self, L: Matrix) -> Matrix:
         """Return L multiplied by the factor with the lowest loss.
 
-        If L is much too large, the pull term shrinks it below the margin, where all hinges are
+        Without this, if L is much too large, the pull term would shrink L until all hinges are
         active.
         """
         return np.asarray(L * self.find_best_scale(L))
@@ -298,7 +310,7 @@ class ListedMargin:
         return float(1 / np.sqrt(-closing[turning]))
 
     def _compute_gaps(self, Z: Floats) -> tuple[Matrix, Matrix]:
-        """Return target distances of sampled centers, and their excess over impostor distances."""
+        """Return the target distances of sampled centers, and target minus impostor distances."""
         sample = self._sample_centers(10**6)
         sample_targets = self.targets[sample]
         rows, slots = np.nonzero(sample_targets >= 0)
@@ -313,7 +325,7 @@ class ListedMargin:
         return reach[np.isfinite(reach)], gaps[np.isfinite(gaps)]
 
     def _sample_centers(self, n_distances: int) -> Indices:
-        """Return evenly chosen centers that have about ``n_distances`` distances to all points."""
+        """Return evenly spaced centers with about ``n_distances`` hinges in total."""
         centers = np.flatnonzero((self.targets >= 0).any(axis=1))
         n_requested = max(30, n_distances // self.targets.size)
         return centers[
@@ -323,7 +335,7 @@ class ListedMargin:
         ]
 
     def _compute_distances(self, Z: Floats, rows: Indices) -> Matrix:
-        """Return squared distances of rows to all points, infinite for points of the same class."""
+        """Return squared distances from rows to all points, with infinity within a class."""
         mean = Z.mean(axis=0, dtype=np.float64)
         centered, distances = Z[rows] - mean, np.empty((len(rows), len(Z)))
         for block in split_rows(len(Z), 16 * Z.shape[1]):
@@ -346,13 +358,13 @@ class ListedMargin:
     ) -> float:
         """List every pair with an active hinge under L. Return the missing fraction of the loss.
 
-        With ``keep``, previously listed pairs remain, so that repeated searches terminate.
-        Otherwise the list contains only the pairs that are close under L. With ``coarse``, or with
+        With ``keep``, previously listed pairs remain, so that repeated searches terminate. Without
+        it, the list contains only the pairs that are close under L. With ``coarse``, or with
         ``max_listed`` (a number of pairs), only the nearest pairs are listed if there are too many.
         """
         Z = self.map_points(L)
         reach = 1.0 + compute_target_distances(Z, self.targets).max(axis=1)
-        # Pairs slightly outside are listed too, because they are the next to become active.
+        # Pairs slightly beyond the reach are listed too, because they may soon become active.
         radius = np.maximum(SLACK * reach, reach + self.smoothing)
         loss_before = self.evaluate(L).loss
         pairs: PairList | None
@@ -381,7 +393,7 @@ class ListedMargin:
         return (loss_after - loss_before) / loss_after if loss_after > 0 else 0.0
 
     def _join(self, first: PairList | None, second: PairList | None) -> PairList | None:
-        """Return the union of two lists, or None (all pairs) if it is too long."""
+        """Return the union of two lists, or None (all pairs) if the union is too long."""
         if first is None or second is None:
             return None
         lists = [(pairs.centers, pairs.indices) for pairs in (first, second)]
@@ -405,7 +417,7 @@ class ListedMargin:
         if (table := self._get_table()) is not None:
             reach, distances = table.measure(Z, self.n_threads)
             reach_needed = reach.max(axis=1) + self.smoothing / 2
-            # Impostors beyond the last one that counts do not matter.
+            # Impostors beyond the last one that counts can be ignored.
             reach_needed = np.minimum(reach_needed, table.find_last_distances(distances))
         else:
             reach_needed = (
@@ -436,11 +448,11 @@ class ListedMargin:
             min_distances = np.maximum(lengths, 0.0) ** 2
         else:
             min_distances = np.zeros(len(radius))
-        # The metric of a rectangular map is singular, so its bound below would be zero.
+        # The metric of a map with fewer rows than columns is singular, so the other bound is zero.
         if L_before.ndim > 1 and L_before.shape[0] < L_before.shape[1]:
             return min_distances
         ratio = self.bound_shrinkage(L_before, L)
-        # A center without targets has a radius of minus infinity, and 0 times that is NaN.
+        # A center without targets has a radius of minus infinity. Multiplied by 0, it would be NaN.
         return np.maximum(min_distances, ratio * radius) if ratio > 0 else min_distances
 
     def bound_shrinkage(self, previous: Matrix, current: Matrix) -> float:

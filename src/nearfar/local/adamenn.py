@@ -67,42 +67,44 @@ class ADAMENNClassifier(LocalClassifier):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. If None, X itself is searched.
     n_neighbors : int, default=3
         Number of neighbors that vote.
     n_average_neighbors : int or None, default=None
         Number of nearest points of a query over which :math:`r_i` is averaged (:math:`K_0` in
-        [1]_). None uses a tenth of the rows, but at least 20.
+        [1]_). None uses a tenth of the rows, but at least 20 rows.
     n_posterior_neighbors : int, default=3
         Number of nearest points that estimate a posterior. The posterior is :math:`P(j|z)`, and
         the number is :math:`K_1` in [1]_.
     n_region_neighbors : int or None, default=None
-        Number of nearest points from which the slabs are taken (:math:`K_2` in [1]_). None uses
-        15% of the rows, but more than ``n_posterior_neighbors``.
+        Number of nearest points from which the slabs are taken (:math:`K_2` in [1]_). None uses 15%
+        of the rows, but always more than ``n_posterior_neighbors`` rows.
     n_slab_neighbors : int or None, default=None
-        Number of points per slab (L in [1]_). Points at the same distance as the last one are
-        included too. None uses half of ``n_region_neighbors``.
+        Number of points per slab (L in [1]_). Points at the same distance as the farthest of them
+        are also included. None uses half of ``n_region_neighbors``.
     weight_scale : float, default=5.0
         Factor in the exponent of the feature weights: c in the formula above. With 0, all features
-        have the same weight. Used if ``weighting="exponential"``.
+        have the same weight. Used only if ``weighting="exponential"``.
     weighting : {"exponential", "linear", "quadratic"}, default="exponential"
         Form of the feature weights: proportional to :math:`\exp(c R_i)`, :math:`R_i` or
         :math:`R_i^2`.
     max_iter : int, default=1
-        Maximum number of iterations. It must be at most 100. After the first, the nearest points
-        are searched under the weights of the iteration before. The weights need not converge.
+        Maximum number of iterations. It must be at most 100. From the second iteration on, the
+        nearest points are found with the weights of the previous iteration. The weights need not
+        converge.
     region : {"euclidean", "weighted"}, default="euclidean"
         Distance that defines the nearest points of a training point z. "weighted" uses the weights
-        of the query, as in [1]_; with "euclidean", :math:`r_i(z)` is the same for all queries.
+        of the query, as in [1]_. With "euclidean", :math:`r_i(z)` is the same for all queries.
     exclude_self : bool, default=False
-        Do not count a training point z in its own :math:`P(j|z)` and :math:`\bar P(j|x_i=z_i)`.
+        Exclude each training point z from its own estimates, :math:`P(j|z)` and
+        :math:`\bar{P}(j|x_i=z_i)`.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
         How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
         until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Attributes
     ----------
@@ -117,7 +119,7 @@ class ADAMENNClassifier(LocalClassifier):
         Values of ``n_average_neighbors``, ``n_region_neighbors`` and ``n_slab_neighbors`` that were
         used.
     relevances_ : ndarray of shape (n_samples, n_features)
-        :math:`r_i(z)` at the training points. Small values belong to relevant features.
+        Values :math:`r_i(z)` at the training points. Small values belong to relevant features.
     estimator_ : object or None
         Fitted learner, or None if ``estimator`` is None.
 
@@ -235,8 +237,6 @@ class ADAMENNClassifier(LocalClassifier):
         )
         return weights
 
-    # ------------------------------------------------------------------ fit
-
     @property
     def n_iter_(self) -> int:
         """Maximum number of iterations per query, equal to ``max_iter``."""
@@ -276,7 +276,7 @@ class ADAMENNClassifier(LocalClassifier):
         )
 
     def _limit_sizes(self, n_rows: int) -> _Sizes:
-        """Return the sizes of the lists of nearest rows if there are ``n_rows`` rows in all."""
+        """Return the sizes of the neighbor lists, limited to ``n_rows`` rows."""
         region = min(self.n_region_neighbors_, n_rows)
         return _Sizes(
             min(self.n_posterior_neighbors, region), region, min(self.n_slab_neighbors_, region)
@@ -285,7 +285,7 @@ class ADAMENNClassifier(LocalClassifier):
     def _make_lists(
         self, rows: LocalRows, columns: FeatureColumns, block: slice, sizes: _Sizes
     ) -> _NeighborLists:
-        """Return the lists of Euclidean nearest rows for a block of training rows."""
+        """Return the nearest rows, by Euclidean distance, for a block of training rows."""
         excluded = np.arange(block.start, block.stop) if self.exclude_self else None
         queries = rows.make_queries(rows.X[block], excluded)
         metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
@@ -294,7 +294,7 @@ class ADAMENNClassifier(LocalClassifier):
     def _map_lists(
         self, rows: LocalRows, n: int, work: Callable[[slice], _Result]
     ) -> Iterator[_Result]:
-        """Apply ``work`` to n lists, block by block."""
+        """Call ``work`` with slices of n neighbor lists and yield the results in order."""
         bytes_per_list = 32 * len(rows) + 64 * (self.n_region_neighbors_ + 1)
         blocks = split_rows(n, bytes_per_list, max_rows=self.max_queries_per_block)
         return map_in_order(work, blocks, resolve_n_threads(self.n_jobs))
@@ -316,8 +316,6 @@ class ADAMENNClassifier(LocalClassifier):
             "weight_scale": [1.0, 5.0, 20.0],
         }
 
-    # ------------------------------------------------------------------ queries
-
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
         size = min(self.n_average_neighbors_, len(rows) - (queries.excluded is not None))
         W = np.full(queries.standard.shape, 1 / rows.n_features)
@@ -331,12 +329,12 @@ class ADAMENNClassifier(LocalClassifier):
                 assert isinstance(rows, _Rows)
                 means = rows.leave_one_out.compute_means(queries.excluded, near, self.relevances_)
             previous_W, W = W, compute_feature_weights(means, self.weighting, self.weight_scale)
-            if np.array_equal(previous_W, W):  # further iterations would not change the weights
+            if np.array_equal(previous_W, W):  # Further iterations would not change the weights.
                 break
         return LocalMetrics(weights=W)
 
     def _average_relevances(self, near: Indices) -> Matrix:
-        """Return the mean relevances over the rows ``near`` each query."""
+        """Return the mean of the relevances over the nearest rows (``near``) of each query."""
         table = self.relevances_
         blocks = split_rows(len(near), 16 * near.shape[1] * table.shape[1])
         return np.concatenate([table[near[block]].mean(axis=1) for block in blocks])
@@ -344,7 +342,7 @@ class ADAMENNClassifier(LocalClassifier):
     def _recompute_relevances(
         self, rows: LocalRows, queries: LocalQueries, near: Indices, W: Matrix
     ) -> Matrix:
-        """Return the mean relevances over the rows ``near`` each query, under its own weights."""
+        """Recompute relevances with the weights of each query, and return their means."""
         columns, z = FeatureColumns.from_rows(rows), near.ravel()
         owner = np.repeat(np.arange(len(near)), near.shape[1])
         excluded = [] if queries.excluded is None else [queries.excluded[owner]]
@@ -362,8 +360,6 @@ class ADAMENNClassifier(LocalClassifier):
         relevances = np.concatenate(list(self._map_lists(rows, len(z), compute_relevances)))
         return np.asarray(relevances.reshape(*near.shape, -1).mean(axis=1))
 
-    # ------------------------------------------------------------------ leaving one out
-
     def _rows(self) -> _Rows:
         rows = super()._rows()
         return _Rows(rows.X, rows.codes, rows.n_classes, rows.scale, self)
@@ -375,14 +371,14 @@ class ADAMENNClassifier(LocalClassifier):
         work: Callable[[LocalQueries], tuple[NDArray[Any], ...]],
     ) -> tuple[NDArray[Any], ...]:
         if X is None and isinstance(rows, _Rows):
-            rows.leave_one_out  # noqa: B018 - computed once, before the threads need it
+            rows.leave_one_out  # noqa: B018 - Computed here, before the threads start.
         return super()._by_block(rows, X, work)
 
     def _prepare_leave_one_out(self, rows: LocalRows) -> _LeaveOneOut:
-        """Return the lists of training rows, prepared for leaving out one other row."""
+        """Return the neighbor lists of all training rows, with the data for leaving out one row."""
         columns = FeatureColumns.from_rows(rows)
         sizes = self._limit_sizes(len(rows) - 1 - bool(self.exclude_self))
-        # One extra row: whichever row is left out, the rest of the list has the right size.
+        # Each list has one extra row, so that it has the right size after any row is left out.
         larger_sizes = _Sizes(sizes.posterior + 1, sizes.region + 1, sizes.slab)
 
         def prepare_block(block: slice) -> tuple[NDArray[Any], ...]:
@@ -392,11 +388,12 @@ class ADAMENNClassifier(LocalClassifier):
         return _LeaveOneOut(columns, sizes.posterior, *map(np.concatenate, arrays))
 
 
-# ---------------------------------------------------------------------- relevance
-
-
 def compute_chi_squared(fractions: Matrix, counts: NDArray[Any]) -> Matrix:
-    """Return chi-squared distances (b, p) of class fractions (b, J) from slab counts (b, p, J)."""
+    """Return chi-squared distances between class fractions and the class fractions in slabs.
+
+    ``fractions`` has shape (b, J), ``counts`` are class counts in slabs of shape (b, p, J), and the
+    result has shape (b, p).
+    """
     slab = counts.astype(np.float64) + 1.0
     slab /= slab.sum(axis=2, keepdims=True)
     gaps = fractions[:, None, :] - slab
@@ -411,17 +408,14 @@ def compute_feature_weights(means: Matrix, weighting: str, c: float) -> Matrix:
     if weighting == "exponential":
         weights = np.exp(c * (gain - gain.max(axis=1, keepdims=True)))
     else:
-        # Relevances that differ only by rounding count as equal.
+        # Treat relevances that differ only by rounding as equal.
         gain[gain.max(axis=1) <= 1e-12 * means.max(axis=1)] = 1.0
         weights = gain if weighting == "linear" else gain**2
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-# ---------------------------------------------------------------------- lists of training rows
-
-
 class _Sizes(NamedTuple):
-    """Numbers of rows in the lists of a training row."""
+    """Number of neighbors of a training row, for each of the three uses."""
 
     posterior: int
     region: int
@@ -429,7 +423,7 @@ class _Sizes(NamedTuple):
 
 
 class _NeighborLists:
-    """Lists of the nearest rows for a block of training rows."""
+    """Nearest rows of each training row in a block."""
 
     def __init__(
         self,
@@ -454,7 +448,7 @@ class _NeighborLists:
         )
 
     def prepare_leave_one_out(self, sizes: _Sizes) -> tuple[NDArray[Any], ...]:
-        """Return the arrays of :class:`_LeaveOneOut` for this block."""
+        """Return the array fields of :class:`_LeaveOneOut` for this block."""
         k = sizes.posterior
         squares = self.columns.compute_weighted_squares(self.X, self.region, self.weights)
         is_nearest_without_last, is_nearest = (
@@ -472,7 +466,7 @@ class _NeighborLists:
         )
 
     def _compute_candidate_squares(self, k: int) -> Matrix:
-        """Return squared distances of possible k nearest rows, and infinity for all others."""
+        """Return squared distances, with infinity for rows that cannot be among the k nearest."""
         window = self.window
         owner, place = find_entries_within(
             window.squares, bound_kth_distance(window.squares, k)[1] + 2 * window.errors
@@ -488,7 +482,7 @@ class _NeighborLists:
         return self.columns.find_slabs(self.X, self.region, list(sizes))
 
     def _count_classes(self, is_inside: Mask) -> Matrix:
-        """Return the number of rows per class among those ``is_inside``, (b, J)."""
+        """Return the class counts of the rows selected by the mask, of shape (b, J)."""
         owner, place = np.nonzero(is_inside)
         J = self.columns.n_classes
         codes = self.columns.codes[self.region[owner, place]]
@@ -496,7 +490,7 @@ class _NeighborLists:
         return counts.reshape(len(is_inside), J).astype(np.float64)
 
     def _find_last(self, squares: Matrix, is_inside: Mask) -> tuple[Vector, Indices]:
-        """Return the squared distance and index of the last row among those ``is_inside``."""
+        """Return the squared distance and the index of the farthest row selected by the mask."""
         squares = np.where(is_inside, squares, -1.0)
         radius = squares.max(axis=1)
         last = squares.shape[1] - 1 - (squares == radius[:, None])[:, ::-1].argmax(axis=1)
@@ -505,30 +499,32 @@ class _NeighborLists:
 
 @dataclass(frozen=True)
 class _LeaveOneOut:
-    """Relevances of training rows when one other row is left out, without a new search.
+    """Relevances of training rows after one other row is left out, without a new neighbor search.
 
-    The lists contain one extra row. If the row that is left out is in a list, the other rows are
-    the new list. If not, the list does not change.
+    The lists contain one extra row. If a list contains the row that is left out, the other rows
+    form the new list. If not, the list without its extra row is used.
     """
 
     columns: FeatureColumns
     n_posterior_neighbors: int
-    # Squared distance and index of the last row of each list.
+    # Squared distance and index of the farthest row of each list.
     region_end: Vector
     region_last: Indices
     posterior_end: Vector
     posterior_last: Indices
-    # Class counts among the n_posterior_neighbors nearest rows, and among n_posterior_neighbors +
-    # 1.
+    # Class counts among the n_posterior_neighbors nearest rows.
     counts: Matrix
+    # Class counts among the n_posterior_neighbors + 1 nearest rows.
     counts_with_extra: Matrix
-    # Width of the slabs, class counts in them, and class counts in slabs with one more row.
+    # Half width of each slab.
     width: Matrix
+    # Class counts in each slab.
     narrow: Singles
+    # Class counts in the slab with one more row.
     wide: Singles
 
     def compute_means(self, own: Indices, near: Indices, full_relevances: Matrix) -> Matrix:
-        """Return the mean relevances over the rows ``near`` (b, m) if row ``own`` is left out."""
+        """Return mean relevances over the rows ``near``, (b, m), without the row ``own``."""
         left_out_rows, z = np.repeat(own, near.shape[1]), near.ravel()
         relevances = full_relevances[z]
         bytes_per_list = 40 * full_relevances.shape[1] * self.columns.n_classes
@@ -565,7 +561,7 @@ class _LeaveOneOut:
 
 @dataclass(frozen=True)
 class _Rows(LocalRows):
-    """Training rows with the data for leave-one-out, computed on first use."""
+    """Training rows. The data for leave-one-out are computed on first use."""
 
     classifier: ADAMENNClassifier
 
@@ -575,5 +571,5 @@ class _Rows(LocalRows):
 
 
 def _is_not_after(squares: Vector, rows: Indices, end: Vector, last: Indices) -> Mask:
-    """Return True for rows that are not after the last row of a list, by distance and index."""
+    """Return True for rows in a list that ends at the distance ``end`` and the index ``last``."""
     return np.asarray((squares < end) | ((squares == end) & (rows <= last)))

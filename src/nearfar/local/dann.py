@@ -48,30 +48,32 @@ class DANNClassifier(LocalClassifier):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. If None, X itself is searched.
     n_neighbors : int, default=5
         Number of neighbors that vote.
     n_metric_neighbors : int or None, default=None
-        Number of nearest training points that define a metric. None uses a fifth of the rows,
-        but at least 50 and at least ``10 * (n_features + n_classes)``, and never more than all.
+        Number of nearest training points that define a metric. None uses a fifth of the rows, but
+        at least 50 and at least ``10 * (n_features + n_classes)`` rows (or all rows, if there are
+        fewer).
     epsilon : float, default=1.0
-        Weight of the directions in which the classes do not differ. Larger values make the metric
-        more like that of :math:`S_w^{-1}` alone.
+        Weight of the directions in which the classes do not differ. With larger values, the metric
+        is closer to a multiple of :math:`S_w^{-1}`.
     max_iter : int, default=1
-        Maximum number of iterations. After the first, the nearest points are searched under the
-        metric of the iteration before. More than one rarely helps. See Notes.
+        Maximum number of iterations. From the second iteration on, the nearest points are found
+        with the metric of the previous iteration. More than one iteration rarely helps. See Notes.
     shrinkage : float, default=1e-3
         Shrinkage of the covariances. :math:`S_w` is replaced by
         :math:`(1-s) S_w + s (\mathrm{tr}\, S_w / p) I`, where s is this number.
     weights : {"tricube", "uniform"}, default="tricube"
-        Weights of the ``n_metric_neighbors`` points: the formula above, or 1 for all of them.
+        Weights of the ``n_metric_neighbors`` points: "tricube" uses the formula above, "uniform"
+        weights all points equally.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
         How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
         until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Attributes
     ----------
@@ -83,7 +85,7 @@ class DANNClassifier(LocalClassifier):
         Maximum number of iterations per query, equal to ``max_iter``. Queries iterate in
         ``predict``, not in ``fit``.
     n_metric_neighbors_ : int
-        Number of nearest training points that was used.
+        Value of ``n_metric_neighbors`` that was used.
     estimator_ : object or None
         Fitted learner, or None if ``estimator`` is None.
 
@@ -225,7 +227,7 @@ class DANNClassifier(LocalClassifier):
 def compute_discriminant_metrics(
     scatters: LocalScatters, epsilon: float, shrinkage: float
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the DANN metrics, of shape (b, p, p), for within- and between-class scatters."""
+    """Return the DANN metrics for within-class and between-class scatters, of shape (b, p, p)."""
     p = scatters.within.shape[1]
     inverse = invert_matrices(
         shrink_scatters(scatters.within, shrinkage), regular=shrinkage > 1e-8 * p

@@ -26,10 +26,10 @@ from nearfar.summaries.local_scatters import (
     shrink_scatters,
 )
 
-# Number of neighbors that vote if n_components="auto".
+# Number of neighbors in the leave-one-out votes that select n_components="auto".
 _VOTERS = 5
-# Maximum number of rows whose errors are counted if n_components="auto". On five datasets of 5,000
-# rows, samples of 1,000 rows selected the same number of components as all rows.
+# Maximum number of rows that are classified to select n_components="auto". On five datasets of
+# 5,000 rows, samples of 1,000 rows selected the same number of components as all rows.
 _MAX_SAMPLE = 1_000
 
 
@@ -56,18 +56,20 @@ class DANNSubspace(LinearLearner):
     n_components : int or "auto", default="auto"
         Dimension of the output; "auto" selects it by leave-one-out error. See Notes.
     n_metric_neighbors : int or None, default=None
-        Number of nearest training points that define a metric. None uses a fifth of the rows,
-        but at least 50 and at least ``10 * (n_features + n_classes)``, and never more than all.
+        Number of nearest training points that define a metric. None uses a fifth of the rows, but
+        at least 50 and at least ``10 * (n_features + n_classes)`` rows (or all rows, if there are
+        fewer).
     sphere : {"global", "local", "none"}, default="global"
-        Within-class covariance that is whitened to the identity: "global" that of all rows,
-        "local" that of the nearest rows of each row. "none" does not whiten.
+        Within-class covariance that is whitened to the identity: "global" uses the covariance of
+        all rows, "local" uses the covariance of the nearest rows of each row, and "none" does not
+        whiten.
     shrinkage : float, default=1e-3
-        Shrinkage of the covariances. The within-class ones, :math:`S_w`, are replaced by
+        Shrinkage of the covariances. Each within-class covariance :math:`S_w` is replaced by
         :math:`(1-s) S_w + s (\mathrm{tr}\, S_w / p) I`, where s is this number.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Attributes
     ----------
@@ -78,9 +80,9 @@ class DANNSubspace(LinearLearner):
     eigenvalues_ : ndarray of shape (n_components,)
         Leading eigenvalues of :math:`\bar S`, in descending order.
     n_metric_neighbors_ : int
-        Number of nearest rows that was used.
+        Value of ``n_metric_neighbors`` that was used.
     errors_ : ndarray of shape (n_tried, 2)
-        Each number of components that was tried and its leave-one-out error. Set only if
+        Numbers of components that were tried, each with its leave-one-out error. Set only if
         ``n_components="auto"``.
 
     See Also
@@ -181,7 +183,8 @@ class DANNSubspace(LinearLearner):
             )
         rows = LocalRows(standard @ sphere, codes, len(classes), np.ones(p))
         values, axes = descending_eigh(self._compute_mean_between(rows, size))
-        # Eigenvectors of equal eigenvalues, and all signs, are arbitrary; this makes them unique.
+        # The signs of eigenvectors, and the eigenvectors of equal eigenvalues, are arbitrary. Make
+        # them unique.
         directions = fix_signs(canonical_rows(values, axes.T @ sphere))
         q = self.n_components
         if q == "auto":
@@ -204,7 +207,7 @@ class DANNSubspace(LinearLearner):
             )
 
     def _compute_mean_between(self, rows: LocalRows, n_metric: int) -> Matrix:
-        """Return the mean over all rows of the local between-class covariances."""
+        """Return the local between-class covariance, averaged over all rows."""
         n, p = rows.X.shape
         sum_scatters = self._sum_between_whitened if self.sphere == "local" else _sum_between
         bytes_per_row = 24 * n + 48 * p * p
@@ -218,7 +221,7 @@ class DANNSubspace(LinearLearner):
         return total / n
 
     def _sum_between_whitened(self, rows: LocalRows, block: slice, size: int) -> Matrix:
-        """Return the sum of the between-class covariances around a block of rows.
+        """Return the sum of the local between-class covariances of a block of rows.
 
         Each is taken in coordinates in which its own within-class covariance is the identity.
         """
@@ -229,7 +232,7 @@ class DANNSubspace(LinearLearner):
         return np.asarray(np.matmul(np.matmul(roots, scatters.between), roots).sum(axis=0))
 
     def _select_n_components(self, mapped: Matrix, codes: Indices, n_classes: int) -> int:
-        """Return the number of leading coordinates with the lowest error, the smallest if tied."""
+        """Return the smallest number of leading coordinates with the lowest error."""
         n, p = mapped.shape
         candidates, k, threads = (
             list_candidates(p),
@@ -247,7 +250,7 @@ class DANNSubspace(LinearLearner):
 
 
 def _sum_between(rows: LocalRows, block: slice, size: int) -> Matrix:
-    """Return the sum of the between-class covariances around a block of rows."""
+    """Return the sum of the local between-class covariances of a block of rows."""
     queries = rows.make_queries(rows.X[block])
     metrics = LocalMetrics.euclidean(len(queries), rows.n_features)
     weights, radius, errors = rows.compute_tricube_weights(queries, metrics, size)

@@ -58,17 +58,17 @@ class FriedmanClassifier(LocalClassifier):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. If None, X itself is searched.
     n_neighbors : int, default=10
         Number of neighbors that vote.
     variant : {"scythe", "machete"}, default="scythe"
-        Features used by a cut: "scythe" all features, weighted by relevance, "machete" only the
-        most relevant one.
+        Features used by a cut: "scythe" uses all features, weighted by relevance, and "machete"
+        uses only the most relevant feature.
     keep_fraction : float, default=0.7
-        Fraction of a region that a cut keeps, above 0 and below 1.
+        Fraction of a region's points that each cut keeps, above 0 and below 1.
     window : float, default=0.2
-        Fraction of a region that is used to estimate :math:`\hat P_j(z_i)`. Points at the same
-        distance as the last one are included too.
+        Fraction of a region's points used to estimate :math:`\hat P_j(z_i)`. Points at the same
+        distance as the farthest of them are also included.
     min_window : int, default=10
         Minimum number of points used to estimate :math:`\hat P_j(z_i)`.
     standardize : bool, default=True
@@ -77,7 +77,7 @@ class FriedmanClassifier(LocalClassifier):
         How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
         until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Attributes
     ----------
@@ -122,7 +122,8 @@ class FriedmanClassifier(LocalClassifier):
     }
     settings = ({"variant": "machete"}, {"keep_fraction": 0.5})
     aliases: ClassVar = {"scythe": {"variant": "scythe"}, "machete": {"variant": "machete"}}
-    # The cuts end at n_neighbors, so the neighbors for k need not include those for k - 1.
+    # The cuts end at n_neighbors rows, so the k nearest rows need not include the k - 1 nearest
+    # rows.
     nested = False
 
     def __init__(
@@ -148,10 +149,8 @@ class FriedmanClassifier(LocalClassifier):
         self.ties = ties
         self.n_jobs = n_jobs
 
-    # ------------------------------------------------------------------ public methods
-
     def region_sizes(self) -> list[int]:
-        """Return the number of points in each region, from all points to those that vote."""
+        """Return the number of points in each region, from the largest to the smallest region."""
         return self._region_sizes(len(self._rows()), self.n_neighbors)
 
     def relevance_at(self, X: ArrayLike, step: int = 0) -> Matrix:
@@ -214,8 +213,6 @@ class FriedmanClassifier(LocalClassifier):
             )
         return step % n_cuts
 
-    # ------------------------------------------------------------------ methods of the base class
-
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
         return {
@@ -235,7 +232,7 @@ class FriedmanClassifier(LocalClassifier):
     def _order_region(
         self, rows: LocalRows, queries: LocalQueries, cut: _Cuts | _Cut, k: int
     ) -> tuple[Matrix, Indices]:
-        """Return the first k rows of the last region, in the order of the last cut."""
+        """Return the k nearest rows of the last region, by the distance of the last cut."""
         owner = np.repeat(np.arange(len(queries)), cut.region.shape[1])
         metrics = LocalMetrics(weights=cut.weights)
         squares = rows.measure(queries, metrics, owner, cut.region.ravel())
@@ -245,10 +242,10 @@ class FriedmanClassifier(LocalClassifier):
         return distances, np.take_along_axis(cut.region, order, axis=1)
 
     def kneighbors_by_k(self, X: ArrayLike, max_neighbors: int) -> list[Indices]:
-        """Return the indices of the nearest points for each ``n_neighbors`` up to a maximum.
+        """Return the nearest points for each ``n_neighbors`` from 1 to ``max_neighbors``.
 
-        The result for each k is that of a classifier fitted with ``n_neighbors=k``. Only the last
-        cut depends on k, so one pass computes all of them.
+        The result for each k is the same as from a classifier fitted with ``n_neighbors=k``. Only
+        the last cut depends on k, so the results for all k are computed in one pass.
 
         Parameters
         ----------
@@ -285,7 +282,7 @@ class FriedmanClassifier(LocalClassifier):
             for cut, (size, n_kept) in zip(
                 self._iterate_cuts(rows, block_queries, sizes), pairwise(sizes), strict=True
             ):
-                # This is the last cut for every k that is at least the number of rows it keeps.
+                # For every k of at least ``n_kept``, this cut is the last one.
                 for k in range(n_kept, min(size, max_neighbors) + 1):
                     if k not in neighbors:
                         last_cut = cut._replace(region=cut.select(k))
@@ -304,8 +301,6 @@ class FriedmanClassifier(LocalClassifier):
         relevance = np.mean(cuts.relevances, axis=0)
         return relevance, contributions.reshape(*neighbors.shape, -1), distances, neighbors
 
-    # ------------------------------------------------------------------ cuts
-
     def _rows(self) -> _Rows:
         rows = super()._rows()
         return _Rows(rows.X, rows.codes, rows.n_classes, rows.scale)
@@ -317,11 +312,12 @@ class FriedmanClassifier(LocalClassifier):
         return sizes
 
     def _compute_cuts(self, rows: LocalRows, queries: LocalQueries, k: int = 1) -> _Cuts:
-        """Return all cuts of a block of queries, down to n_neighbors rows, or k if k is larger."""
+        """Return all cuts of a block of queries, down to ``max(k, n_neighbors)`` rows."""
         assert isinstance(rows, _Rows)
         n = len(rows) - (queries.excluded is not None)
         sizes = self._region_sizes(n, min(n, max(k, self.n_neighbors)))
-        sizes += sizes if len(sizes) == 1 else []  # a cut that keeps all rows defines their order
+        # Even if all rows are kept, one cut is needed to order them.
+        sizes += sizes if len(sizes) == 1 else []
         n_entries = rows.n_features * sizes[queries.excluded is None]
         blocks = [
             self._compute_all_cuts(rows, queries[block], sizes)
@@ -351,9 +347,10 @@ class FriedmanClassifier(LocalClassifier):
         return _Cuts(np.stack(relevances), np.stack(boxes), cut.weights, cut.region)
 
     def _iterate_cuts(self, rows: _Rows, queries: LocalQueries, sizes: list[int]) -> Iterator[_Cut]:
-        """Yield the cuts from each size of region to the next."""
+        """Yield the cut from each region to the next smaller one."""
         columns = rows.columns
-        region: Indices | None = None  # all rows, which are sorted in advance
+        # None stands for all rows. These are sorted in advance.
+        region: Indices | None = None
         if queries.excluded is not None:
             row_indices = np.arange(len(rows) - 1)
             region = row_indices + (row_indices >= queries.excluded[:, None])
@@ -386,12 +383,18 @@ class FriedmanClassifier(LocalClassifier):
 class _Cut(NamedTuple):
     """One cut for a block of queries."""
 
-    relevance: Matrix  # (b, p)
-    is_irrelevant: Mask  # (b,): True where no feature is relevant
-    best: Indices  # (b,): the most relevant feature
-    weights: Matrix  # (b, p), for standardized features
-    region: Indices  # (b, kept): the rows that are kept, ascending
-    select: Callable[[int], Indices]  # returns the rows that a cut to another size keeps
+    # Relevance of each feature, of shape (b, p).
+    relevance: Matrix
+    # True for queries for which no feature is relevant, of shape (b,).
+    is_irrelevant: Mask
+    # Index of the most relevant feature, of shape (b,).
+    best: Indices
+    # Weights of the standardized features, of shape (b, p).
+    weights: Matrix
+    # Indices of the rows that the cut keeps, in ascending order, of shape (b, n_kept).
+    region: Indices
+    # Function that returns the rows kept if the cut keeps another number of rows.
+    select: Callable[[int], Indices]
 
 
 def _select_nearest(
@@ -401,7 +404,7 @@ def _select_nearest(
 
 
 def _select_lowest(region: Indices, scores: Matrix, n_kept: int) -> Indices:
-    """Return the rows of a region with the lowest scores; of nearly equal ones, the first."""
+    """Return the rows of a region with the lowest scores. Ties go to the first rows."""
     if n_kept == region.shape[1]:
         return region
     return region[mask_smallest(scores, n_kept, EQUAL)].reshape(-1, n_kept)
@@ -410,14 +413,18 @@ def _select_lowest(region: Indices, scores: Matrix, n_kept: int) -> Indices:
 class _Cuts(NamedTuple):
     """All cuts for a block of queries."""
 
-    relevances: NDArray[np.float64]  # (cuts, b, p)
-    boxes: NDArray[np.float64]  # (cuts, b, p): half widths, in the units of X
-    weights: Matrix  # (b, p): weights of the last cut, for standardized features
-    region: Indices  # (b, k): rows of the last region, ascending
+    # Relevance of each feature before each cut, of shape (n_cuts, b, p).
+    relevances: NDArray[np.float64]
+    # Half widths of the box after each cut, in the units of X, of shape (n_cuts, b, p).
+    boxes: NDArray[np.float64]
+    # Weights of the standardized features in the last cut, of shape (b, p).
+    weights: Matrix
+    # Indices of the rows of the last region, in ascending order, of shape (b, k).
+    region: Indices
 
 
 def compute_slab_relevance(counts: NDArray[Any], fractions: Matrix) -> tuple[Matrix, Mask]:
-    """Return relevances (b, p), and a mask of the queries for which no feature is relevant.
+    """Return relevances, (b, p), and a mask of the queries for which no feature is relevant.
 
     ``counts`` are the class counts in slabs, (b, p, J), and ``fractions`` the class fractions in
     the region.
@@ -428,7 +435,8 @@ def compute_slab_relevance(counts: NDArray[Any], fractions: Matrix) -> tuple[Mat
     gaps *= gaps
     gain = gaps.sum(axis=2)
     total = gain.sum(axis=1, keepdims=True)
-    is_irrelevant = total[:, 0] == 0  # exact, as equal fractions are equal quotients
+    # The comparison is exact, because equal fractions give a gap of exactly 0.
+    is_irrelevant = total[:, 0] == 0
     total[is_irrelevant] = 1.0
     gain[is_irrelevant] = 1 / gain.shape[1]
     return gain / total, is_irrelevant
@@ -437,14 +445,18 @@ def compute_slab_relevance(counts: NDArray[Any], fractions: Matrix) -> tuple[Mat
 def compute_squares_and_variances(
     columns: FeatureColumns, given: Matrix, region: Indices
 ) -> tuple[NDArray[np.float64], Matrix]:
-    """Return squared differences (p, b, m), in the units of ``columns``, and variances (b, p)."""
+    """Return squared differences to the rows of a region, and variances in the region.
+
+    The squared differences are in the units of ``columns`` and have shape (p, b, m). The variances
+    have shape (b, p).
+    """
     squares = columns.compute_differences(given, region)
     means = squares.mean(axis=2)
     np.multiply(squares, squares, out=squares)
     seconds = squares.mean(axis=2)
     variances = seconds - means**2
-    # Far from the query, and for features that are constant in a region, the difference consists of
-    # rounding errors. Compute these variances directly.
+    # Far from the query, and for features that are constant in a region, this subtraction leaves
+    # only rounding errors. Compute these variances directly.
     feature, query = np.nonzero(variances < 1e-6 * seconds)
     if feature.size:
         values = columns.columns[feature[:, None], region[query]]
@@ -454,7 +466,7 @@ def compute_squares_and_variances(
 
 
 def _compute_scores(squares: NDArray[np.float64], weights: Matrix) -> Matrix:
-    """Return weighted sums over features, (b, m).
+    """Return sums over the features, weighted by ``weights``, of shape (b, m).
 
     The terms are added one feature at a time, so that equal terms give exactly equal sums.
     """
@@ -466,12 +478,9 @@ def _compute_scores(squares: NDArray[np.float64], weights: Matrix) -> Matrix:
     return total
 
 
-# ---------------------------------------------------------------------- the first region
-
-
 @dataclass(frozen=True)
 class _Rows(LocalRows):
-    """Training rows with the data that all first cuts share, computed on first use."""
+    """Training rows. Data that the first cuts of all queries share are computed on first use."""
 
     @cached_property
     def columns(self) -> FeatureColumns:
@@ -494,10 +503,12 @@ class _Rows(LocalRows):
 
 @dataclass(frozen=True)
 class _SortedFeatures:
-    """All rows sorted by each feature; a slab is the range between two positions."""
+    """The training values of each feature in ascending order. A slab is a range of positions."""
 
-    columns: Matrix  # (p, n), ascending
-    below: Singles  # (p, n + 1, J): class counts before each position
+    # Sorted values of each feature, of shape (p, n).
+    columns: Matrix
+    # Class counts before each position, of shape (p, n + 1, J).
+    below: Singles
 
     @classmethod
     def from_columns(cls, columns: FeatureColumns) -> _SortedFeatures:
@@ -508,15 +519,18 @@ class _SortedFeatures:
         return cls(np.take_along_axis(columns.columns, order, axis=1), below)
 
     def count_classes(self, queries: Matrix, size: int) -> Singles:
-        """Return :func:`slab_counts` over all rows, for queries (b, p) in units of the columns."""
+        """Return the class counts in the slabs of each query, of shape (b, p, J), over all rows.
+
+        ``queries`` has shape (b, p), in the units of the columns.
+        """
         n, p = self.columns.shape[1], queries.shape[1]
         features, z = np.arange(p), queries
 
         def value_at(position: Indices) -> Matrix:
             return np.asarray(self.columns[features, np.clip(position, 0, n - 1)])
 
-        # The nearest rows start at the first position that is not farther from the query than the
-        # position just behind their end.
+        # The slab starts at the first position whose value is at most as far from the query as the
+        # value ``size`` positions later.
         start = _find_first(lambda k: z - value_at(k) <= value_at(k + size) - z, n - size, z.shape)
         radius = np.maximum(z - value_at(start), value_at(start + size - 1) - z) * (1 + EQUAL)
         begin = _find_first(lambda k: z - value_at(k) <= radius, n, z.shape)

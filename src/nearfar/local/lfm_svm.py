@@ -27,7 +27,7 @@ from nearfar.state import (
 )
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows
 
-#: Number of nearest points whose labels determine the two classes, and so the SVM, of a query.
+#: Number of nearest points of a query whose labels select its two classes, and thus its SVM.
 PAIR_VOTERS = 15
 
 
@@ -56,7 +56,7 @@ class LFMSVMClassifier(LocalClassifier):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. If None, X itself is searched.
     n_neighbors : int, default=5
         Number of neighbors that vote.
     C : float, default=1.0
@@ -64,19 +64,20 @@ class LFMSVMClassifier(LocalClassifier):
     kernel : {"rbf", "linear", "poly"}, default="rbf"
         Kernel, as in scikit-learn.
     gamma : float or None, default=None
-        Scale of the kernels "rbf" and "poly". None uses 1 over the sum of the variances of
+        Scale of the kernels "rbf" and "poly". None uses 1 divided by the sum of the variances of
         the standardized features.
     degree : int, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1.0
         Constant term of the kernel "poly".
     weight_scale : float, default=10.0
-        Factor in the exponent of the feature weights: it multiplies A. 1 is the published formula.
+        Factor in the exponent of the feature weights: it multiplies A. 1 gives the published
+        formula.
     leave_one_out : bool, default=True
-        In D, do not use a training point as its own support vector. False is the published formula;
-        its D is so small that almost no query has A > 0.
+        In D, do not use a training point as its own support vector. False uses the published
+        formula, which makes D so small that almost no query has A > 0.
     normalize_gradient : bool, default=True
-        Divide :math:`n_d` by its length. Without this, the scale of A R depends on that of f.
+        Divide :math:`n_d` by its length. If False, the scale of A R depends on the scale of f.
     clip : bool, default=True
         Replace a negative A by 0. A negative A would give relevant features smaller weights.
     standardize : bool, default=True
@@ -85,7 +86,7 @@ class LFMSVMClassifier(LocalClassifier):
         How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
         until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Attributes
     ----------
@@ -95,16 +96,17 @@ class LFMSVMClassifier(LocalClassifier):
         Standard deviations of the training points, after the learner's transform.
     svcs_ : list of KernelMachine
         One SVM per pair of classes, fitted on standardized points, in the order (0, 1), (0, 2),
-        ..., (1, 2), .... The decision function is positive for the second class of the pair.
+        ..., (1, 2), .... Each decision function is positive for the second class of its pair.
     svc_ : KernelMachine
         The SVM. Available only with two classes.
     D_ : ndarray of shape (n_svms,)
-        D of each SVM.
+        Mean distance D of each SVM.
     gamma_ : float
         Value of ``gamma`` that was used.
     n_without_boundary_ : int
-        Number of training points for which no boundary point was found; there, all features have
-        the same weight. It is 0 unless an SVM puts all points on one side, or X has one class.
+        Number of training points without a boundary point. At these points, all features have the
+        same weight. The number is 0 unless an SVM puts all points on one side, or X has only one
+        class.
     estimator_ : object or None
         Fitted learner, or None if ``estimator`` is None.
 
@@ -196,8 +198,6 @@ class LFMSVMClassifier(LocalClassifier):
         self.ties = ties
         self.n_jobs = n_jobs
 
-    # ------------------------------------------------------------------ public methods
-
     @property
     def svc_(self) -> KernelMachine:
         """The SVM. Available only with two classes."""
@@ -216,8 +216,8 @@ class LFMSVMClassifier(LocalClassifier):
         Returns
         -------
         points : ndarray of shape (n_queries, p)
-            Boundary points in the units of X, or of the transformed points if there is a learner.
-            The point itself if no boundary point is found.
+            Boundary points, in the units of X, or of the transformed points if there is a learner.
+            A query without a boundary point is returned itself.
         has_boundary : ndarray of bool, shape (n_queries,)
             True where a boundary point was found.
         """
@@ -255,8 +255,6 @@ class LFMSVMClassifier(LocalClassifier):
         )
         return weights
 
-    # ------------------------------------------------------------------ fit
-
     def _learn(self, rows: LocalRows) -> None:
         spread = float(np.var(rows.standard, axis=0).sum())
         gamma = self.gamma if self.gamma is not None else 1 / spread if spread > 0 else 1.0
@@ -285,7 +283,8 @@ class LFMSVMClassifier(LocalClassifier):
             for block_members in (members[block] for block in blocks)
         ]
         distances = np.concatenate(block_distances)
-        finite = distances[np.isfinite(distances)]  # infinite without another support vector
+        # A row that is the only unbounded support vector has an infinite distance.
+        finite = distances[np.isfinite(distances)]
         return float(finite.mean()) if finite.size else 0.0
 
     def _count_without_boundary(self, rows: LocalRows) -> int:
@@ -327,8 +326,6 @@ class LFMSVMClassifier(LocalClassifier):
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
         return {"n_neighbors": [3, 5], "C": [1.0, 10.0], "weight_scale": [3.0, 10.0, 30.0]}
 
-    # ------------------------------------------------------------------ queries
-
     def _metrics(self, rows: LocalRows, queries: LocalQueries) -> LocalMetrics:
         weights = np.full(queries.standard.shape, 1 / rows.n_features)
         for i, indices, pair_rows in self._iterate_pairs(rows, queries):
@@ -365,7 +362,7 @@ class LFMSVMClassifier(LocalClassifier):
 
 
 def find_two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
-    """Return the two most frequent classes among the nearest rows, (b, 2), ascending.
+    """Return the two most frequent classes among the nearest rows, in ascending order, (b, 2).
 
     Ties are broken in favor of the class with the nearest row, then of the first class.
     """
@@ -381,7 +378,7 @@ def find_two_classes(rows: LocalRows, queries: LocalQueries) -> Indices:
     order = np.argsort(rows.codes, kind="stable")
     starts = np.searchsorted(rows.codes[order], np.arange(J))
     squares, _ = rows.compute_squared_distances(queries, metrics)
-    # Single precision makes distances equal that differ only by rounding.
+    # In single precision, distances that differ only by rounding become equal.
     nearest = np.minimum.reduceat(squares[:, order], starts, axis=1).astype(np.float32)
     first_two = np.lexsort((nearest, -counts), axis=1)[:, :2]
     return np.sort(first_two, axis=1)

@@ -19,9 +19,9 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.state import Sizes, State, check_that, integer_value, none_or, number, object_of, table
 from nearfar.summaries.gaussians import AUTO_LOCAL_RIDGE, Gaussians
 
-#: Candidates for ``neighborhood=None`` and ``ridge=None``. The ridges are in units of the median
-#: local variance.
+#: Candidates for ``neighborhood=None``.
 SIZES = (5, 8, 12, 16, 24)
+# Candidates for ``ridge=None``, in units of the median local variance.
 _RIDGES = (0.01, 0.1, 1.0)
 # Maximum number of floats that are processed at once, so that they fit into the CPU cache.
 _CACHE_FLOATS = 2**17
@@ -55,17 +55,18 @@ class MVEMClassifier(NeighborsClassifier):
         Number of neighbors that vote.
     neighborhood : int or None, default=None
         Number of neighbors that define the covariance, not counting the point itself. None selects
-        it from 5, 8, 12, 16 and 24.
+        5, 8, 12, 16 or 24 by leave-one-out error.
     ridge : float, "auto" or None, default=None
         Value added to the variances: a number in squared units of X. "auto" uses 0.01 times the
-        median local variance; None selects 0.01, 0.1 or 1 times it.
+        median local variance. None selects 0.01, 0.1 or 1 times the median local variance by
+        leave-one-out error.
     symmetric : bool, default=False
-        Use the symmetrized form.
+        Use the symmetrized distance.
     ties : {"shrink", "first"}, default="shrink"
         How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
         until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Attributes
     ----------
@@ -76,8 +77,8 @@ class MVEMClassifier(NeighborsClassifier):
     ridge_ : float
         Ridge that was used, in squared units of X.
     errors_ : ndarray of shape (n_tried, 3)
-        Neighborhood size, ridge and leave-one-out error of all candidates, in the order in which
-        they were tried. The first one with the lowest error was selected.
+        Neighborhood size, ridge and leave-one-out error of each candidate, in the order in which
+        they were tried. The first candidate with the lowest error was selected.
 
     See Also
     --------
@@ -182,8 +183,8 @@ class MVEMClassifier(NeighborsClassifier):
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features)
-            Query points. The covariance of a query that equals a training point does not count
-            that point as a neighbor.
+            Query points. If a query equals a training point, this point is not counted as a
+            neighbor in the covariance of the query.
 
         Returns
         -------
@@ -206,10 +207,8 @@ class MVEMClassifier(NeighborsClassifier):
             return self._gaussians
         return Gaussians.from_neighborhoods(self._points, self.neighborhood_, self.ridge_)
 
-    # ------------------------------------------------------------------ parameters from labels
-
     def _iterate_candidates(self, rows: Matrix) -> Iterator[tuple[int, list[Gaussians]]]:
-        """Yield each neighborhood size with the Gaussians of all ridges, smallest ridge first."""
+        """Yield each neighborhood size with the Gaussians for all ridges, in ascending order."""
         max_size = len(rows) - 1
         requested = SIZES if self.neighborhood is None else (self.neighborhood,)
         sizes = list(dict.fromkeys(min(size, max_size) for size in requested))
@@ -261,7 +260,7 @@ class MVEMClassifier(NeighborsClassifier):
         The covariances differ only in the ridge and share their axes, so the differences are
         projected onto the axes once.
         """
-        candidates[0].cholesky()  # raises if a covariance is singular
+        candidates[0].cholesky()  # Raises an error if a covariance is singular.
         ridges = np.array([gaussians.added_ridge for gaussians in candidates])
         values, axes = np.linalg.eigh(candidates[0].covariances)
         values = np.maximum(values, ridges[0])
@@ -282,8 +281,6 @@ class MVEMClassifier(NeighborsClassifier):
                 pass
             for k in range(len(candidates)):
                 yield k, block, np.ascontiguousarray(D[:, :, k])
-
-    # ------------------------------------------------------------------ distances
 
     def _split_blocks(self, n: int) -> Iterator[slice]:
         return split_rows(n, 24 * len(self._points))
@@ -323,7 +320,7 @@ def compute_local_distances(
             whitened = (points - centers[i]) @ whiteners[i].T
             D[i] = np.sqrt(np.einsum("jk,jk->j", whitened, whitened))
     else:
-        # By Woodbury's identity, only the r directions of the factors need to be solved for.
+        # By Woodbury's identity, it is enough to solve systems of size r, the rank of the factors.
         Z, ridge = gaussians.factors, gaussians.ridge
         assert ridge is not None
         inner = np.matmul(Z.transpose(0, 2, 1), Z)

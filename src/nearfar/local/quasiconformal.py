@@ -24,7 +24,7 @@ from nearfar.summaries.local_rows import (
 )
 from nearfar.summaries.local_scatters import invert_matrices, shrink_scatters
 
-# Maximum number of rows from which the median distance is computed.
+# Maximum number of rows used to compute the median distance.
 _MAX_MEDIAN_ROWS = 1000
 
 
@@ -48,19 +48,19 @@ class QuasiconformalClassifier(LocalClassifier):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. If None, X itself is searched.
     n_neighbors : int, default=5
         Number of neighbors that vote.
     n_posterior_neighbors : int or None, default=None
         Number of nearest points that estimate a posterior. None uses the square root of the number
         of rows, but at least 10.
     smoothing : float, default=1.0
-        Number added to the count of each class in a posterior, above 0.
+        Positive number added to the count of each class when a posterior is estimated.
     covariance : {"full", "spherical"}, default="full"
-        Covariance :math:`\Sigma` of the Gaussian kernel: "full" that of the rows, "spherical" the
-        median squared distance between rows times the identity.
+        Covariance :math:`\Sigma` of the Gaussian kernel: "full" uses the covariance of the rows,
+        "spherical" uses the median squared distance between rows times the identity.
     shrinkage : float, default=1e-3
-        Shrinkage of the covariances. With "full", :math:`\Sigma` is replaced by
+        Shrinkage of the covariances. With ``covariance="full"``, :math:`\Sigma` is replaced by
         :math:`(1-s) \Sigma + s (\mathrm{tr}\, \Sigma / p) I`, where s is this number.
     exact : bool, default=True
         Use the kernel itself. False replaces :math:`1 - K` by half of the squared Mahalanobis
@@ -71,7 +71,7 @@ class QuasiconformalClassifier(LocalClassifier):
         How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
         until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class QuasiconformalClassifier(LocalClassifier):
     deviations_ : ndarray of shape (n_features,)
         Standard deviations of the training points, after the learner's transform.
     n_posterior_neighbors_ : int
-        Number of nearest points that was used for posteriors.
+        Value of ``n_posterior_neighbors`` that was used.
     estimator_ : object or None
         Fitted learner, or None if ``estimator`` is None.
 
@@ -125,7 +125,7 @@ class QuasiconformalClassifier(LocalClassifier):
         "n_posterior": "n_posterior_neighbors",
         "n_posterior_": "n_posterior_neighbors_",
     }
-    #: The contributions in ``explain`` sum to a part of the distance only.
+    #: The contributions returned by ``explain`` sum to only a part of the distance.
     is_metric = False
 
     state = State(
@@ -169,8 +169,6 @@ class QuasiconformalClassifier(LocalClassifier):
         self.standardize = standardize
         self.ties = ties
         self.n_jobs = n_jobs
-
-    # ------------------------------------------------------------------ fit
 
     def _learn(self, rows: LocalRows) -> None:
         n = len(rows)
@@ -228,8 +226,6 @@ class QuasiconformalClassifier(LocalClassifier):
         is_definite = is_symmetric and np.linalg.eigvalsh(self.precision_)[0] > 0
         check_that(is_definite, "precision_ must be symmetric and positive definite.")
 
-    # ------------------------------------------------------------------ queries
-
     def _rows(self) -> LocalRows:
         rows = super()._rows()
         return _Rows(rows.X, rows.codes, rows.n_classes, rows.scale, self)
@@ -253,7 +249,7 @@ class QuasiconformalClassifier(LocalClassifier):
         return distances
 
     def _compute_stretch(self, rows: LocalRows, queries: LocalQueries) -> tuple[Matrix, Vector]:
-        """Return c at the rows, of shape (b, n), and at the queries."""
+        """Return the stretch factors c at the rows, of shape (b, n), and at the queries."""
         b = np.arange(len(queries))
         posteriors = self._smooth(
             self._count_classes(rows, queries), self._get_n_posterior(rows, queries)
@@ -273,7 +269,11 @@ class QuasiconformalClassifier(LocalClassifier):
     def _compute_distances(
         self, rows: LocalRows, queries: LocalQueries
     ) -> tuple[Matrix, Matrix, Vector, Matrix, Vector]:
-        """Return D, c at rows and queries, squared Mahalanobis distances and their error bounds."""
+        """Return the distances D and the quantities from which they were computed.
+
+        These are the stretch factors c at the rows and at the queries, and the squared Mahalanobis
+        distances with their error bounds.
+        """
         assert isinstance(rows, _Rows)
         stretch, query_stretch = self._compute_stretch(rows, queries)
         whitened = queries.standard @ rows.whitener
@@ -292,7 +292,7 @@ class QuasiconformalClassifier(LocalClassifier):
     def _compute_kernel_distance(
         self, row_stretch: Any, query_stretch: Any, squares: Any
     ) -> NDArray[np.float64]:
-        """Return D, given c at both points and the squared Mahalanobis distance."""
+        """Return D from the stretch factors and the squared Mahalanobis distance of two points."""
         half_distance = -np.expm1(-squares / 2) if self.exact else squares / 2
         return np.asarray(
             (row_stretch - query_stretch) ** 2 + 2 * row_stretch * query_stretch * half_distance
@@ -310,9 +310,9 @@ class QuasiconformalClassifier(LocalClassifier):
             max_stretch**2 + query_stretch**2
         )
         cut = find_kth_smallest(D, k)
-        # Far from the kernel's center, D is almost constant among rows with equal c, so rounding in
-        # K could change the order of these rows. Order them by their Mahalanobis distance; at most
-        # k of them can be among the k nearest.
+        # Far from the query, D is almost constant among rows with equal c, so rounding in K could
+        # change the order of these rows. They are ordered by their Mahalanobis distance, and only
+        # the first k of them can be among the k nearest.
         is_tied = stretch == stretch[b, (cut[:, None] == D).argmax(axis=1)][:, None]
         is_tied &= (cut + 2 * slack)[:, None] >= D
         many_ties = np.flatnonzero(np.count_nonzero(is_tied, axis=1) > 4 * k)
@@ -363,13 +363,13 @@ class QuasiconformalClassifier(LocalClassifier):
 
 @dataclass(frozen=True)
 class _Rows(LocalRows):
-    """Training rows with whitened coordinates and leave-one-out counts, computed on first use."""
+    """Training rows. Whitened rows and leave-one-out counts are computed on first use."""
 
     classifier: QuasiconformalClassifier
 
     @cached_property
     def whitener(self) -> Matrix:
-        """Matrix that whitens rows: after it, distances are Euclidean."""
+        """Matrix that whitens the rows. Distances between whitened rows are Euclidean."""
         return np.asarray(np.linalg.cholesky(self.classifier.precision_))
 
     @cached_property
@@ -394,19 +394,20 @@ class _Rows(LocalRows):
 
 
 class _LeaveOneOut:
-    """Class counts around training rows when one of them is left out."""
+    """Class counts among the neighbors of each training row after another row is left out."""
 
     def __init__(self, neighbor_lists: Indices, codes: Indices, k: int) -> None:
         self._codes, self._k = codes, k
         self._counts = count_neighbor_classes(codes[neighbor_lists[:, :k]], int(codes.max()) + 1)
-        # Class of the row that replaces one that is left out; None if the list has all other rows.
+        # Class of the row that replaces a neighbor that is left out. None if all other rows are
+        # neighbors.
         self._next = codes[neighbor_lists[:, k]] if neighbor_lists.shape[1] > k else None
         flat = neighbor_lists[:, :k].ravel()
         self._order = np.argsort(flat, kind="stable")
         self._starts = np.searchsorted(flat[self._order], np.arange(len(codes) + 1))
 
     def find_changed(self, own: Indices, leader: Indices) -> tuple[Indices, Indices, Vector, int]:
-        """Return the rows that lose a neighbor when a row is left out, with their new counts.
+        """Return the rows that lose a neighbor when a row is left out, and their new class counts.
 
         The result has indices into ``own``, indices of rows, their counts of the class ``leader``,
         and the sum of the counts over all classes.
@@ -423,7 +424,7 @@ class _LeaveOneOut:
 
 
 def count_neighbor_classes(codes: Indices, n_classes: int) -> Matrix:
-    """Return the class counts in each row of codes, of shape (n, n_classes)."""
+    """Return the number of occurrences of each class in each row of ``codes``, (n, n_classes)."""
     cells = codes + n_classes * np.arange(len(codes))[:, None]
     counts = np.bincount(cells.ravel(), minlength=len(codes) * n_classes)
     return np.asarray(counts.reshape(len(codes), n_classes), dtype=np.float64)

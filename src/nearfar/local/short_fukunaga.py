@@ -32,7 +32,7 @@ class ShortFukunagaClassifier(LocalClassifier):
     ----------
     estimator : learner or transformer, optional
         Learner that transforms the points before the neighbor search. It is cloned and fitted
-        first. None searches X itself.
+        first. If None, X itself is searched.
     n_neighbors : int, default=5
         Number of neighbors that vote.
     n_metric_neighbors : int or None, default=None
@@ -40,14 +40,14 @@ class ShortFukunagaClassifier(LocalClassifier):
         but at least 50 (or all rows, if there are fewer).
     epsilon : float, default=0.1
         Weight of the directions in which the classes do not differ. These are all directions
-        orthogonal to v; v itself has the weight 1 + epsilon.
+        orthogonal to v. The direction v has the weight 1 + epsilon.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"
         How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
         until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class ShortFukunagaClassifier(LocalClassifier):
     deviations_ : ndarray of shape (n_features,)
         Standard deviations of the training points, after the learner's transform.
     n_metric_neighbors_ : int
-        Number of nearest training points that was used.
+        Value of ``n_metric_neighbors`` that was used.
     estimator_ : object or None
         Fitted learner, or None if ``estimator`` is None.
 
@@ -134,16 +134,19 @@ class ShortFukunagaClassifier(LocalClassifier):
 
 
 def compute_mean_directions(sums: ClassSums) -> Matrix:
-    """Return unit vectors between the means of the two heaviest classes; zero for one class."""
+    """Return unit vectors between the means of the two heaviest classes.
+
+    If only one class has weight, the vector is zero.
+    """
     b = np.arange(len(sums.weights))
-    # A stable sort keeps the first of equally heavy classes. With one class alone, first and second
-    # are the same class, and the difference of their means is zero.
+    # A stable sort keeps the first of equally heavy classes. If only one class has weight, the
+    # difference is zero.
     order = np.argsort(-sums.weights, axis=1, kind="stable")
     first, second = order[:, 0], order[:, min(1, order.shape[1] - 1)]
     differences = sums.means[b, first] - sums.means[b, second]
     differences[sums.weights[b, second] == 0] = 0
     lengths = np.sqrt(np.square(differences).sum(axis=1))
-    # Means that are equal in exact arithmetic differ here by rounding: treat them as equal.
+    # Means that are equal in exact arithmetic may differ by rounding. Treat them as equal.
     sizes = np.sqrt(np.square(sums.means[b, first]).sum(axis=1))
     is_nonzero = lengths > 1e-13 * sizes
     return np.asarray(

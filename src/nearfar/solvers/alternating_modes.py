@@ -16,19 +16,21 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.hyperplanes import Hyperplane, VectorLearner
 from nearfar.solvers.tensor_algebra import best_rank_one, contract_except, rank_one, rank_one_gram
 
-# Fraction of the largest eigenvalue of a Gram matrix below which an eigenvalue counts as zero.
+# Eigenvalues of a Gram matrix are treated as zero below this fraction of the largest eigenvalue.
 _DEPENDENCE_RTOL = 1e-12
 
 
 class CPWeights(NamedTuple):
-    r"""Weight tensor :math:`\sum_r s_r\, u_{1r} \otimes \cdots \otimes u_{Mr}` of R rank-one terms.
+    r"""Weight tensor with R rank-one terms.
+
+    The tensor is :math:`\sum_r s_r\, u_{1r} \otimes \cdots \otimes u_{Mr}`.
 
     Parameters
     ----------
     scales : ndarray of shape (R,)
         Scales :math:`s_r` of the terms.
     factors : list of ndarray of shape (d_k, R)
-        One matrix per mode, whose columns are the unit vectors :math:`u_{kr}`.
+        One matrix per mode. Its columns are the unit vectors :math:`u_{kr}`.
     """
 
     scales: Vector
@@ -49,9 +51,9 @@ class CPWeights(NamedTuple):
         return float(self.scales @ rank_one_gram(self.factors, other.factors) @ other.scales)
 
     def balance_factors(self) -> list[Matrix]:
-        """Return factors that include the scales. A term has vectors of equal length in all modes.
+        """Return factors that include the scales, distributed equally over the modes.
 
-        A negative sign goes to the first mode.
+        The sign of a negative scale is applied to the first mode.
         """
         lengths = np.abs(self.scales) ** (1 / len(self.factors))
         factors = [U * lengths for U in self.factors]
@@ -60,7 +62,7 @@ class CPWeights(NamedTuple):
 
 
 def make_cp_weights(factors: Sequence[Matrix]) -> CPWeights:
-    """Return factors with columns of any length as unit columns and scales.
+    """Split factors with columns of any length into unit columns and scales.
 
     Columns of zeros are left unchanged.
     """
@@ -83,7 +85,7 @@ class Alternation(NamedTuple):
     stages : list of (CPWeights, float)
         Weights and intercept after every sweep.
     steps : list of float
-        Largest turn of a direction in every sweep.
+        Largest change of a direction in every sweep, as 1 - abs(cos).
     seconds : list of float
         Seconds since the start, after every sweep.
     converged : bool
@@ -91,8 +93,8 @@ class Alternation(NamedTuple):
     collapsed : bool
         True if every mode collapsed in a sweep.
     interrupt : KeyboardInterrupt or None
-        Interrupt that ended the alternation, for the caller to raise. The other fields then
-        describe the last complete sweep.
+        Interrupt that ended the alternation. The caller raises it. The other fields then describe
+        the last complete sweep.
     """
 
     weights: CPWeights
@@ -121,7 +123,7 @@ def alternate(
     start_is_converged: bool = False,
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> Alternation:
-    r"""Learn one mode after the other, with the other modes fixed, until no direction changes.
+    r"""Update one mode after the other, with all other modes fixed, until no direction changes.
 
     If the vectors of all other modes have unit length, the samples contracted with them are
     ordinary vectors, and the criterion of the weight tensor equals that of the vector learner.
@@ -141,15 +143,15 @@ def alternate(
     learn : callable
         Function that maps the contracted samples (n, L) to a hyperplane.
     start : list of ndarray of shape (d_k, R)
-        Initial factors, with columns of any length except zero. The factor of the first mode is
-        learned first, and its initial value is ignored.
+        Initial factors, with columns of any length except zero. The initial factor of the first
+        mode is not used, because this mode is learned first.
     max_iter : int
         Maximum number of sweeps.
     tol : float
         Tolerance of the directions, as :math:`1 - |\cos|`.
     start_is_converged : bool
         True if the start is an optimum of the same criterion. The alternation then stops after the
-        first sweep if this sweep changes no direction, including that of the first mode.
+        first sweep if no direction changed, including the direction of the first mode.
     report : callable, optional
         Called after every sweep with a dict of the objective, the step and the seconds.
 
@@ -163,7 +165,7 @@ def alternate(
     weights = weights._replace(scales=np.ones(weights.rank))
     objectives: list[float] = []
     stages: list[tuple[CPWeights, float]] = []
-    # If at most one mode is longer than 1, a single sweep finds the optimum.
+    # If at most one mode has more than one entry, a single sweep finds the optimum.
     needs_one_sweep = weights.rank == 1 and sum(len(U) > 1 for U in weights.factors) <= 1
     plane = Hyperplane(np.zeros(0), 0.0, np.nan)
     steps, seconds, start_time = list[float](), list[float](), perf_counter()
@@ -202,7 +204,10 @@ def alternate(
 def _update_mode(
     X: Matrix, learn: VectorLearner, weights: CPWeights, mode: int
 ) -> tuple[Hyperplane, CPWeights | None]:
-    """Return the learned hyperplane of a mode and the new weights, or None if it collapsed."""
+    """Return the learned hyperplane of a mode and the new weights.
+
+    The weights are None if the hyperplane collapsed.
+    """
     root = compute_inverse_root(compute_other_gram(weights.factors, mode))
     Z = contract_terms(X, weights.factors, mode)
     Z = Z if root.shape == (1, 1) and abs(root[0, 0] - 1) < 1e-15 else Z @ root
@@ -211,7 +216,7 @@ def _update_mode(
         return plane, None
     U = plane.w.reshape(-1, root.shape[1]) @ root.T
     lengths = np.linalg.norm(U, axis=0)
-    # A term of scale zero keeps its direction.
+    # A term whose scale becomes zero keeps its direction.
     is_used = lengths > 0
     factors = list(weights.factors)
     factors[mode] = np.where(is_used, U / np.where(is_used, lengths, 1.0), factors[mode])
@@ -219,7 +224,7 @@ def _update_mode(
 
 
 def contract_terms(X: Matrix, factors: Sequence[Matrix], mode: int) -> Matrix:
-    """Return the samples contracted with each term in all modes except one, (n, d_mode, R)."""
+    """Contract the samples with each term in all modes except one. Returns shape (n, d_mode, R)."""
     terms = [
         contract_except(X, [U[:, r] for U in factors], mode) for r in range(factors[0].shape[1])
     ]
@@ -227,14 +232,14 @@ def contract_terms(X: Matrix, factors: Sequence[Matrix], mode: int) -> Matrix:
 
 
 def compute_other_gram(factors: Sequence[Matrix], mode: int) -> Matrix:
-    """Return the elementwise product (R, R) of the Gram matrices of all factors except one."""
+    """Multiply the Gram matrices of all factors except one elementwise. Returns shape (R, R)."""
     grams = [U.T @ U for k, U in enumerate(factors) if k != mode]
     ones = np.ones((factors[0].shape[1],) * 2)
     return np.asarray(reduce(np.multiply, grams, ones))
 
 
 def compute_inverse_root(G: Matrix) -> Matrix:
-    """Return R (n, r) such that R Rᵀ is the pseudo-inverse of a PSD matrix G of rank r."""
+    """Return R, of shape (n, r), with R Rᵀ the pseudo-inverse of a PSD matrix G of rank r."""
     if len(G) == 1:
         return np.asarray(1 / np.sqrt(G))
     values, vectors = np.linalg.eigh(G)
@@ -243,7 +248,11 @@ def compute_inverse_root(G: Matrix) -> Matrix:
 
 
 def _measure_turn(before: CPWeights, after: CPWeights) -> float:
-    """Return the largest 1 - |cos| between the directions before and after a sweep."""
+    """Return the change of the directions in a sweep, as 1 - |cos|.
+
+    With one term, this is the largest change of a mode. With several terms, it is the change of the
+    weight tensor.
+    """
     if after.rank == 1:
         cosines = [
             abs(float(U[:, 0] @ V[:, 0]))
@@ -254,23 +263,20 @@ def _measure_turn(before: CPWeights, after: CPWeights) -> float:
     return 1 - abs(before.inner(after)) / np.sqrt(lengths) if lengths > 0 else 1.0
 
 
-# ---------------------------------------------------------------------- starts
-
-
 def draw_random_start(
     shape: Sequence[int], rank: int, random: np.random.RandomState
 ) -> list[Matrix]:
-    """Draw factors with uniformly distributed directions, independent in every mode and term."""
+    """Draw factors whose columns are independent unit vectors with uniformly random directions."""
     factors = [random.standard_normal((d, rank)) for d in shape]
     return [U / np.linalg.norm(U, axis=0) for U in factors]
 
 
 def find_low_rank_start(T: Matrix, rank: int, random: np.random.RandomState) -> list[Matrix]:
-    """Return factors of a tensor of given rank near T, as a start for :func:`alternate`.
+    """Return the factors of a low-rank approximation of T, as a start for :func:`alternate`.
 
     For a matrix these are the leading singular vectors. For more modes, rank-one terms are fitted
-    to the residual one after the other. If T has fewer terms than ``rank``, the other columns are
-    random.
+    to the residual one after the other. If fewer than ``rank`` terms reproduce T, the other columns
+    are random.
     """
     if T.ndim == 2:
         left, values, right = np.linalg.svd(T, full_matrices=False)

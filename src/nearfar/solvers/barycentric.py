@@ -15,16 +15,18 @@ from nearfar.blocks import split_rows
 def compute_barycentric_weights(
     points: NDArray[Any], queries: NDArray[Any], neighbors: NDArray[np.intp], reg: float = 1e-3
 ) -> Matrix:
-    r"""Return weights (m, k), with sum one, that best reconstruct each query from its neighbors.
+    r"""Return the weights, with sum one, that best reconstruct each query from its neighbors.
 
-    For a query x with neighbors :math:`x_j`, they solve
+    The result has shape (m, k).
+
+    For a query x with neighbors :math:`x_j`, the weights solve
 
     .. math:: \min_w \|x - \sum_j w_j x_j\|^2 + \text{reg} \cdot \mathrm{tr}(G) \|w\|^2,
         \qquad \sum_j w_j = 1 ,
 
-    with :math:`G_{jk} = (x - x_j)^T (x - x_k)`. The solution is that of
-    :math:`(G + \text{reg}\, \mathrm{tr}(G) I) w = 1`, scaled to sum one. It is invariant to
-    translations, rotations and scaling of query and points together. With more neighbors than
+    with :math:`G_{jk} = (x - x_j)^T (x - x_k)`. The weights are the solution of
+    :math:`(G + \text{reg}\, \mathrm{tr}(G) I) w = 1`, scaled to sum one. They do not change if the
+    query and the points are translated, rotated or scaled together. With more neighbors than
     dimensions, G alone is singular. Queries outside the convex hull of their neighbors have
     negative weights.
 
@@ -39,7 +41,7 @@ def compute_barycentric_weights(
     for block in split_rows(m, 8 * k * (2 * points.shape[1] + 3 * k), max_rows=2048):
         G = compute_local_grams(points, queries[block], neighbors[block])
         size = np.trace(G, axis1=1, axis2=2)
-        # Divide by the trace, so that data in tiny units do not underflow.
+        # Divide by the trace, so that tiny values do not underflow.
         G /= np.where(size > 0, size, 1.0)[:, None, None]
         G[:, np.arange(k), np.arange(k)] += reg
         w = np.linalg.solve(G, np.ones((len(G), k, 1)))[:, :, 0]
@@ -50,7 +52,7 @@ def compute_barycentric_weights(
 def compute_interpolating_weights(
     points: NDArray[Any], queries: NDArray[Any], neighbors: NDArray[np.intp], reg: float = 1e-3
 ) -> Matrix:
-    r"""Return reconstruction weights for new points, with a penalty that grows with the distance.
+    r"""Return reconstruction weights for new points, with a larger penalty for distant neighbors.
 
     .. math:: \min_w \|x - \sum_j w_j x_j\|^2 + \text{reg} \cdot k \sum_j w_j^2 \|x - x_j\|^2,
         \qquad \sum_j w_j = 1 .
@@ -58,7 +60,8 @@ def compute_interpolating_weights(
     If all distances are equal, this is the problem of `compute_barycentric_weights`. As a query
     approaches one of its (distinct) neighbors, that neighbor's weight tends continuously to one,
     so the query gets the coordinates of the neighbor. The weights of `compute_barycentric_weights`
-    do not interpolate: with more neighbors than dimensions, the other neighbors keep some weight.
+    do not have this property: with more neighbors than dimensions, the other neighbors keep some
+    weight.
 
     Examples
     --------
@@ -90,7 +93,7 @@ def compute_interpolating_weights(
 def compute_local_grams(
     points: NDArray[Any], origins: NDArray[Any], neighbors: NDArray[np.intp]
 ) -> Matrix:
-    """Return Gram matrices (m, k, k) of the differences between neighbors and their origin."""
+    """Return Gram matrices of the differences between neighbors and origin, of shape (m, k, k)."""
     differences = np.subtract(points[neighbors], origins[:, None], dtype=np.float64)
     return np.asarray(differences @ differences.transpose(0, 2, 1))
 
@@ -98,9 +101,9 @@ def compute_local_grams(
 def weight_matrix(
     points: NDArray[Any], indptr: NDArray[np.intp], indices: NDArray[np.intp], reg: float = 1e-3
 ) -> sparse.csr_array:
-    """Return the reconstruction weights of all points, with neighbor lists in CSR format.
+    """Return the reconstruction weights of all points as a sparse matrix.
 
-    The lists may differ in length.
+    ``indptr`` and ``indices`` are the neighbor lists in CSR format. The lists may differ in length.
     """
     n = len(points)
     data = np.empty(len(indices))

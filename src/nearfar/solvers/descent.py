@@ -18,11 +18,11 @@ Objective = Callable[[Matrix], tuple[float, Matrix]]
 _LINE_SEARCHES = 30
 # Number of past steps that L-BFGS stores.
 _MEMORY = 20
-# Largest relative gap, in units of the tolerance, with which a descent with proof stops.
+# Maximum relative gap, in units of ``tol``, at which `descend_with_proof` stops.
 _ACCEPTED_GAP = 50
-# Maximum number of times that the tolerance is divided by 10 if the gap is larger.
+# Maximum number of times that `descend_with_proof` divides the tolerance by 10.
 _MAX_REFINEMENTS = 3
-# Lengths tried for a new row, relative to the longest row.
+# Lengths that are tried for a new row, relative to the longest row.
 _LENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003)
 
 
@@ -66,8 +66,9 @@ def descend(
     Parameters
     ----------
     objective : callable
-        Function of a matrix with the shape of ``state.point`` that returns value and gradient. The
-        value must be finite at the start. Elsewhere, a value that is not finite rejects the step.
+        Function of a matrix with the shape of ``state.point`` that returns the value and the
+        gradient. The value must be finite at the start. A later step to a value that is not finite
+        is rejected.
     state : Descent
         The starting point. It is updated at each iteration.
     max_iter : int
@@ -109,8 +110,8 @@ def descend(
         nonlocal latest
         value, gradient = objective(flat.reshape(shape))
         if not np.isfinite(value):
-            # Report an increase as large as the decrease that the slope predicts: the line search
-            # then halves the step.
+            # Report an increase that is as large as the decrease predicted by the slope. The line
+            # search then halves the step.
             origin, height, slope = current
             return height + abs(float(slope @ (flat - origin))), -slope
         latest = flat.copy(), value / unit, gradient.ravel() / unit
@@ -160,7 +161,8 @@ def descend(
             "gtol": 0.0,
         },
     )
-    if not state.n_iter:  # The start is a minimum. Record it, so that the history is not empty.
+    if not state.n_iter:
+        # The start is a minimum. Record its value, so that the history is not empty.
         record(optimize.OptimizeResult(x=current[0], fun=current[1]))
     # If no step reduces the objective, the descent has converged up to rounding.
     if state.n_iter < max_iter:
@@ -178,17 +180,17 @@ def descend_with_proof(
     bounds: optimize.Bounds | None = None,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Descent:
-    """Minimize a convex objective as `descend` does, until a bound certifies the result.
+    """Minimize a convex objective as `descend` does, until a bound proves the result.
 
     Parameters
     ----------
     objective, state, max_iter, tol, bounds, report
         As in `descend`.
     prove : callable
-        Function of a point that returns its relative gap to a proven bound, and a better point if
-        the factorization created a spurious stationary point (see `escape`), else None. If the gap
-        exceeds 50 times ``tol``, the descent continues from the better point, or with a smaller
-        tolerance.
+        Function of a point that returns the relative gap to a proven bound, and a better point or
+        None. There is a better point if the factorization created a spurious stationary point (see
+        `escape`). If the gap exceeds 50 times ``tol``, the descent continues from the better point,
+        or with a smaller tolerance if there is none.
 
     Returns
     -------
@@ -219,10 +221,10 @@ def descend_with_proof(
 def escape(
     value: Callable[[Matrix], float], L: Matrix, slope: Matrix, *, min_decrease: float = 0.0
 ) -> Matrix | None:
-    """Leave a stationary point L that is not an optimum of M = LᵀL. Return None if that fails.
+    """Find a better map than L, a stationary point that is not an optimum of M = LᵀL.
 
-    If L has lost rank, its gradient 2LG vanishes although G, the gradient in M, may have a negative
-    eigenvalue. Along that eigenvector a convex objective still decreases.
+    If L has lost rank, the gradient 2LG can vanish although G, the gradient in M, has a negative
+    eigenvalue. A convex objective still decreases along the eigenvector of this eigenvalue.
 
     Parameters
     ----------
@@ -258,7 +260,7 @@ def escape(
     else:
         values, vectors = partial_eigh(slope, 0, 0)
         lowest, direction = values[0], vectors[:, 0]
-        # Rotate L so that the last row is the shortest. The new row replaces it.
+        # Rotate L so that the last row is the shortest. The new row replaces the last row.
         _, singular, axes = np.linalg.svd(L, full_matrices=False)
         longest, rows = singular[0], singular[:, None] * axes
     if lowest >= 0:

@@ -11,10 +11,11 @@ from nearfar.arrays import Matrix, Vector
 def partial_eigh(
     A: Matrix, first: int, last: int, B: Matrix | None = None
 ) -> tuple[Matrix, Matrix]:
-    """Return eigenvalues ``first`` to ``last`` in ascending order, and their vectors as columns.
+    """Return the eigenvalues ``first`` to ``last`` in ascending order, and their eigenvectors.
 
-    On some processors, LAPACK's driver for a subset fails for some clusters of equal eigenvalues.
-    In that case all eigenvalues are computed, by a driver that is slower but does not fail.
+    The eigenvectors are columns. On some processors, LAPACK's driver for a subset of the
+    eigenvalues fails if several eigenvalues are equal. All eigenvalues are then computed with a
+    slower driver that does not fail.
     """
     try:
         return linalg.eigh(A, B, subset_by_index=[first, last])
@@ -40,11 +41,11 @@ def descending_eigh(S: Matrix, n_largest: int | None = None) -> tuple[Matrix, Ma
 
 
 def fix_signs(components: Matrix) -> Matrix:
-    """Return rows with the sign that makes their largest entry positive.
+    """Flip the signs of rows so that the largest entry of each row is positive.
 
     Equal data then give equal components.
     """
-    # Entries that equal the largest up to rounding are ties, and the first of them decides.
+    # If several entries equal the largest up to rounding, the first of them is used.
     size = np.abs(components)
     decisive = np.argmax(size >= (1 - 1e-6) * size.max(axis=1, keepdims=True), axis=1)
     signs = np.sign(components[np.arange(len(components)), decisive])
@@ -52,7 +53,7 @@ def fix_signs(components: Matrix) -> Matrix:
 
 
 def canonical_rows(values: Matrix, rows: Matrix, tolerance: float = 1e-6) -> Matrix:
-    """Return rows with a unique rotation and unique signs.
+    """Return rows with unique signs, and a unique rotation of rows with equal values.
 
     Rows of equal value are determined only up to a rotation. They are made orthogonal, with the
     longest first. Equal data then give equal components on any machine.
@@ -72,10 +73,11 @@ def canonical_rows(values: Matrix, rows: Matrix, tolerance: float = 1e-6) -> Mat
 
 
 def whitener(S: Matrix, tolerance: float) -> Matrix:
-    """Return T (p, r) with ``T.T @ S @ T = I`` on the range of a positive semi-definite S.
+    """Return a matrix T with ``T.T @ S @ T = I`` for a positive semi-definite S of rank r.
 
-    S is scaled to unit diagonal first, so that its rank does not depend on the units of the
-    features. Directions with an eigenvalue below ``tolerance`` times the largest are dropped.
+    T has shape (p, r). S is scaled to unit diagonal first, so that its rank does not depend on the
+    units of the features. Directions with an eigenvalue below ``tolerance`` times the largest are
+    dropped.
     """
     scale = np.sqrt(np.maximum(np.diag(S), 0.0))
     is_used = scale > 0
@@ -92,9 +94,10 @@ def whitener(S: Matrix, tolerance: float) -> Matrix:
 def factor_definite(S: Matrix, tolerance: float) -> tuple[Matrix, Vector]:
     """Return an upper triangular R and scales s with ``S = diag(s) @ R.T @ R @ diag(s)``.
 
-    Raises LinAlgError if S is singular: if the reciprocal condition number of S scaled to unit
-    diagonal, as estimated by LAPACK, is at most ``tolerance``. A failed factorization alone would
-    not be a reliable test, since it depends on rounding and differs between processors.
+    Raises LinAlgError if S is singular. S is scaled to unit diagonal, and is singular if LAPACK's
+    estimate of the reciprocal condition number is at most ``tolerance``. A failed factorization
+    alone would not be a reliable test, because it depends on rounding and differs between
+    processors.
     """
     scale = np.sqrt(np.maximum(np.diag(S), 0.0))
     if scale.all():
@@ -107,10 +110,11 @@ def factor_definite(S: Matrix, tolerance: float) -> tuple[Matrix, Vector]:
 
 
 def range_whitener(S: Matrix, tolerance: float) -> tuple[Matrix, Matrix]:
-    """Return a whitening matrix T (p, r) with columns in the range of S, and U = S T (p, r).
+    """Return a whitening matrix T with columns in the range of S, and U = S T, both (p, r).
 
     T is as in `whitener`. ``U @ T.T`` does not change vectors in the range of S, and ``T @ U.T``
-    projects onto the range. A map of white coordinates therefore ignores components outside it.
+    projects onto the range. A map of white coordinates therefore ignores components outside the
+    range.
     """
     T = whitener(S, tolerance)
     U = S @ T
@@ -121,7 +125,7 @@ def range_whitener(S: Matrix, tolerance: float) -> tuple[Matrix, Matrix]:
 
 
 def trace_ratio(S1: Matrix, S2: Matrix, n_components: int, max_iter: int = 100) -> Matrix:
-    r"""Return the orthonormal U (p, q) that maximizes :math:`tr(U^T S_1 U) / tr(U^T S_2 U)`.
+    r"""Return the U with orthonormal columns that maximizes :math:`tr(U^T S_1 U) / tr(U^T S_2 U)`.
 
     The iteration sets :math:`\zeta` to the ratio and U to the leading eigenvectors of
     :math:`S_1 - \zeta S_2`. It is Newton's method on a convex function of :math:`\zeta` and never
@@ -151,14 +155,14 @@ def difference_weight(
     Parameters
     ----------
     rule : float or {"trace_ratio", "max_eig", "sum_eig"}
-        The weight, or a rule for it; see Notes.
+        The weight, or a rule for the weight. See Notes.
     S1, S2 : ndarray of shape (p, p)
         Symmetric positive semi-definite matrices.
     n_components : int
         Number of directions.
     tolerance : float
-        Eigenvalues of :math:`S_2` below this, relative to the largest, count as zero. Eigenvalues
-        are computed in the range of :math:`S_2`. If the range is empty, the weight is infinite.
+        Eigenvalues of :math:`S_2` are treated as zero below this fraction of the largest. The rules
+        use only the range of :math:`S_2`. If the range is empty, the weight is infinite.
 
     Notes
     -----

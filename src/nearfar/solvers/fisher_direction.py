@@ -17,10 +17,10 @@ Bias = Literal["least_squares", "midpoint", "bayes", "literal"]
 def find_fisher_direction(
     d: Vector, scatter: Matrix, tolerance: float = 1e-12
 ) -> tuple[Vector, float]:
-    r"""Return the maximizer :math:`w = S^{-1}d` of :math:`(w^T d)^2 / w^T S w`, and the maximum.
+    r"""Return the w that maximizes :math:`(w^T d)^2 / w^T S w`, and the maximum.
 
-    The cost is one Cholesky factorization, O(L³). The vector w is not normalized, so that w·d is
-    the maximum of the ratio.
+    The maximizer is :math:`w = S^{-1}d`. It is not normalized, so that w·d is the maximum of the
+    ratio. The cost is one Cholesky factorization, O(L³).
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ def find_fisher_direction(
     scatter : ndarray of shape (L, L)
         Positive definite within-class scatter S.
     tolerance : float, default=1e-12
-        Largest reciprocal condition number of the scatter, scaled to unit diagonal, with which it
-        counts as singular. A singular scatter raises LinAlgError.
+        Maximum reciprocal condition number of a singular scatter. The scatter is scaled to unit
+        diagonal first. A singular scatter raises LinAlgError.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def compute_scale_and_intercept(scores: Scores, bias: Bias, length: float) -> tu
     scores : Scores
         Statistics of the scores w·x, where w is not normalized.
     bias : {"least_squares", "midpoint", "bayes", "literal"}
-        Rule for the intercept; see Notes.
+        Rule for the intercept. See Notes.
     length : float
         The length of w.
 
@@ -93,6 +93,6 @@ def compute_scale_and_intercept(scores: Scores, bias: Bias, length: float) -> tu
         total = within + class_product * gap**2
         a = 2 * class_product * gap / total
         return a, (n_plus - n_minus) / n - a * mean
-    # If the classes have no variance, use a large slope: posteriors are then practically certain.
+    # If the classes have no variance, use a large slope, so that posteriors are close to 0 or 1.
     a = gap / max(within, np.finfo(float).eps * gap**2)
     return a, -a * (m_plus + m_minus) / 2 + log(n_plus / n_minus)

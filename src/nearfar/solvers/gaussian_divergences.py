@@ -27,23 +27,25 @@ from scipy import stats
 from nearfar.arrays import Matrix
 from nearfar.notices import warn
 
-#: Function that maps U (p, q) to the products Σ_k U (c, p, q).
+#: Function that maps U, of shape (p, q), to the products Σ_k U, of shape (c, p, q).
 SigmaDot = Callable[[Matrix], Matrix]
 
-# Maximum number of elements of an array that is computed in blocks, such as an array over pairs.
+# Maximum number of array elements per block of a computation in blocks.
 _MAX_ELEMENTS = 2**22
 
 
 class GaussianFamily:
-    """Gaussians in p dimensions, given by their means and by the products of their covariances.
+    """Gaussians in p dimensions, given by their means and covariances.
 
-    ``covariances`` is an array (c, p, p), or a function that maps U (p, q) to the products Σ_k U
-    (c, p, q). With a function, covariances of low rank need no p×p matrix.
+    ``covariances`` is an array of shape (c, p, p), or a function that maps U, of shape (p, q), to
+    the products Σ_k U, of shape (c, p, q). With a function, covariances of low rank do not need p×p
+    matrices.
     """
 
     def __init__(self, means: ArrayLike, covariances: ArrayLike | SigmaDot) -> None:
         self.means = np.asarray(means, dtype=np.float64)
-        # Divergences depend only on differences of means. Centered means keep more digits.
+        # Divergences depend only on differences of means. These lose fewer digits if the means are
+        # centered.
         self._centered = self.means - self.means.mean(axis=0)
         self._dense: Matrix | None = None
         if callable(covariances):
@@ -53,7 +55,7 @@ class GaussianFamily:
             self.dot = _make_dense_dot(self._dense)
 
     def project(self, U: Matrix) -> ProjectedGaussians:
-        """Return the Gaussians projected by U (p, q)."""
+        """Return the Gaussians projected by U, of shape (p, q)."""
         return ProjectedGaussians(self._centered @ U, self.dot(U), U, self._centered)
 
     def compute_traces(self) -> Matrix:
@@ -81,7 +83,7 @@ class GaussianFamily:
         return means, (covariances + covariances.T) / 2
 
     def _iter_columns(self) -> Iterator[tuple[slice, Matrix]]:
-        """Yield slices of columns, and these columns of all Σ_k as arrays (c, p, block)."""
+        """Yield slices of columns with these columns of all Σ_k, of shape (c, p, block)."""
         c, p = self.means.shape
         unit = np.eye(p)
         size = max(1, _MAX_ELEMENTS // max(1, c * p))
@@ -98,7 +100,7 @@ def _make_dense_dot(covariances: Matrix) -> SigmaDot:
 
 @dataclass(frozen=True)
 class ProjectedGaussians:
-    """Gaussians projected to q dimensions, which can map derivatives back to gradients in U.
+    """Gaussians projected to q dimensions by U.
 
     ``means`` contains the U'm_k, ``images`` the Σ_k U, and ``full_means`` the m_k up to a common
     shift.
@@ -116,7 +118,7 @@ class ProjectedGaussians:
 
     @cached_property
     def covariances(self) -> Matrix:
-        """Projected covariances P_k = U'Σ_kU, of shape (c, q, q), symmetric."""
+        """Symmetric projected covariances P_k = U'Σ_kU, of shape (c, q, q)."""
         P = self.U.T @ self.images
         return (P + P.transpose(0, 2, 1)) / 2
 
@@ -137,7 +139,7 @@ class ProjectedGaussians:
         return 2 * np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1)
 
     def iter_differences(self) -> Iterator[tuple[slice, Matrix]]:
-        """Yield slices of j and the differences U'(m_i - m_j), of shape (block, c, q).
+        """Yield slices of j with the differences U'(m_i - m_j), of shape (block, c, q).
 
         The first axis of the differences is j, the second is i.
         """
@@ -148,14 +150,14 @@ class ProjectedGaussians:
             yield block, self.means[None] - self.means[block, None]
 
     def pull_back(self, by_covariances: Matrix, by_means: Matrix) -> Matrix:
-        """Return the gradient (p, q) in U from derivatives in the projected moments.
+        """Convert derivatives in the projected moments to the gradient in U, of shape (p, q).
 
         ``by_covariances`` contains the symmetric derivatives in the P_k, ``by_means`` the
         derivatives in the U'm_k.
         """
         c, p, q = self.images.shape
-        # Sum 2 Σ_k U P̄_k + m_k m̄_k' over k in blocks, so that the images are the only array of
-        # shape (c, p, q).
+        # Sum 2 Σ_k U P̄_k + m_k m̄_k' over k in blocks, so that no second array of shape (c, p, q)
+        # is needed.
         gradient = self.full_means.T @ by_means
         for start in range(0, c, max(1, _MAX_ELEMENTS // (p * q))):
             block = slice(start, min(start + max(1, _MAX_ELEMENTS // (p * q)), c))
@@ -166,10 +168,10 @@ class ProjectedGaussians:
 
 
 class Divergence(Protocol):
-    """Divergence of projected Gaussians: its values for all pairs and the gradient of their sum.
+    """Divergence between projected Gaussians, with values for all pairs and a gradient.
 
-    ``invariant`` is True if UB gives the same values as U for every invertible B. Otherwise the
-    values are equal for rotations B only, and U must stay orthonormal.
+    ``invariant`` is True if UB gives the same values as U for every invertible B. If it is False,
+    the values are equal only for rotations B, and U must stay orthonormal.
     """
 
     invariant: bool
@@ -178,18 +180,18 @@ class Divergence(Protocol):
         """Return the divergences D[i, j] = D(i||j), of shape (c, c), with a zero diagonal."""
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient (p, q) in U of the sum of weights[i, j] D(i||j)."""
+        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q)."""
 
 
-#: Function that maps all divergences (c, c) to a number and its derivatives (c, c). The derivatives
-#: are zero on the diagonal.
+#: Function that maps all divergences, of shape (c, c), to a number and its derivatives, of shape
+#: (c, c). The derivatives are zero on the diagonal.
 Average = Callable[[Matrix], tuple[float, Matrix]]
 
 
 def make_averaged_objective(
     family: GaussianFamily, divergence: Divergence, average: Average
 ) -> Callable[[Matrix], tuple[float, Matrix]]:
-    """Return the objective that maps U to the average of the divergences and its gradient."""
+    """Return a function that maps U to the average of the divergences and its gradient."""
 
     def objective(U: Matrix) -> tuple[float, Matrix]:
         projected = family.project(U)
@@ -222,7 +224,8 @@ class KullbackLeibler:
         """Return the divergences D[i, j] = D(i||j), of shape (c, c)."""
         c, q = projected.means.shape
         P, inverses, log_dets = projected.covariances, projected.inverses, projected.log_dets
-        doubled = P.reshape(c, -1) @ inverses.reshape(c, -1).T  # tr(inv(P_j) P_i)
+        # The traces of inv(P_j) P_i.
+        doubled = P.reshape(c, -1) @ inverses.reshape(c, -1).T
         doubled += log_dets[None, :] - log_dets[:, None] - q
         for block, difference in projected.iter_differences():
             doubled[:, block] += np.sum((difference @ inverses[block]) * difference, axis=2).T
@@ -235,7 +238,7 @@ class KullbackLeibler:
         return doubled
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient (p, q) in U of the sum of weights[i, j] D(i||j)."""
+        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q)."""
         if self.convention == "unnormalized":
             weights = 2 * weights
         return projected.pull_back(*_compute_kl_derivatives(projected, weights))
@@ -259,7 +262,8 @@ def _compute_kl_derivatives(
     Q = (weights.T @ P.reshape(c, -1)).reshape(c, q, q)
     by_means = np.zeros((c, q))
     for block, difference in projected.iter_differences():
-        weighted = weights.T[block, :, None] * difference  # w_ij δ_ij, with j as the first axis
+        # The products w_ij δ_ij. The first axis is j.
+        weighted = weights.T[block, :, None] * difference
         Q[block] += weighted.transpose(0, 2, 1) @ difference
         pulls = weighted @ inverses[block]
         by_means += pulls.sum(axis=0)
@@ -293,9 +297,9 @@ class SquaredDifference:
         return np.maximum(D, 0.0)
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient (p, q) in U of the sum of weights[i, j] D(i||j)."""
+        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q)."""
         weights = np.where(np.eye(len(weights), dtype=bool), 0.0, weights)
-        # d N(0; 0, 2P) / dP = -N/2 inv(P)
+        # The derivative of N(0; 0, 2P) in P is -N/2 inv(P).
         total = weights.sum(axis=0) + weights.sum(axis=1)
         by_covariances = (
             -(total * self._compute_self_overlaps(projected) / 4)[:, None, None]
@@ -303,7 +307,8 @@ class SquaredDifference:
         )
         by_means = np.zeros_like(projected.means)
         for i, (density, inverses, solved) in self._iter_overlaps(projected):
-            # d N(δ; 0, S) / dS = N/2 (s s' - inv(S)), dN/dδ = -N s, with s = inv(S) δ
+            # With s = inv(S) δ, the derivatives of N(δ; 0, S) are N/2 (s s' - inv(S)) in S and -N s
+            # in δ.
             weight = weights[i] * density
             derivative = solved[:, :, None] * solved[:, None, :] - inverses
             derivative *= (weight / 2)[:, None, None]
@@ -324,7 +329,10 @@ class SquaredDifference:
     def _iter_overlaps(
         projected: ProjectedGaussians,
     ) -> Iterator[tuple[int, tuple[Matrix, Matrix, Matrix]]]:
-        """Yield, for each i, N(δ_ij; 0, S), inv(S) and inv(S) δ_ij with S = P_i + P_j for all j."""
+        """Yield the densities N(δ_ij; 0, S) for each i, with inv(S) and inv(S) δ_ij.
+
+        S is P_i + P_j, and the arrays contain all j.
+        """
         q = projected.n_components
         for i in range(len(projected.means)):
             roots = np.linalg.inv(cholesky_stack(projected.covariances[i] + projected.covariances))
@@ -345,14 +353,14 @@ class Bregman:
     .. math::
         D(i||j) = \int G(\xi(p_j)) - G(\xi(p_i)) - p_i\,(\xi(p_j) - \xi(p_i)) .
 
-    The integrals of the first two terms are expectations under the density in the term itself, the
-    third is an expectation under :math:`p_i`. Each expectation is a sum over fixed nodes of a
-    standard normal distribution. In one or two dimensions these are Gauss-Hermite nodes
-    (``n_nodes`` per axis, 40 by default). In more dimensions they are quasi-random (Sobol) nodes
-    and their negatives (``n_nodes`` of each, 1024 by default). The values therefore have a
-    quadrature error, which is small unless one Gaussian is much narrower than the others. In three
-    or more dimensions the values also depend on the basis of the subspace, by an amount of the same
-    size.
+    The integral of each of the first two terms is an expectation under the density in this term.
+    The integral of the third term is an expectation under :math:`p_i`. Each expectation is a sum
+    over fixed nodes of a standard normal distribution. In one or two dimensions these are
+    Gauss-Hermite nodes (``n_nodes`` per axis, 40 by default). In more dimensions they are
+    quasi-random (Sobol) nodes and their negatives (``n_nodes`` of each, 1024 by default). The
+    values therefore have a quadrature error, which is small unless one Gaussian is much narrower
+    than the others. In three or more dimensions the values also depend on the basis of the
+    subspace, by an amount of the same size.
     """
 
     invariant = False
@@ -384,7 +392,7 @@ class Bregman:
         return D
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient (p, q) in U of the sum of weights[i, j] D(i||j).
+        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q).
 
         This is the exact gradient of the quadrature sums that :meth:`values` returns.
         """
@@ -396,21 +404,25 @@ class Bregman:
         for i in range(c):
             density, solved = _evaluate_densities(projected, i, nodes)
             links = self.link(density)
-            slopes = self.link_derivative(density) * density  # derivatives in log p
-            # Expectations under p_i of p_i itself: E[G(ξ)/p] has the weight Σ_k w_ki - Σ_j w_ij,
-            # and E[ξ] has the weight Σ_j w_ij.
+            # Derivatives of ξ(p) in log p.
+            slopes = self.link_derivative(density) * density
+
+            # Terms that depend on p_i only: the expectation of G(ξ)/p has the weight Σ_k w_ki - Σ_j
+            # w_ij, and the expectation of ξ has the weight Σ_j w_ij.
             outgoing = off_diagonal[i].sum()
             level = slopes[i] - self.generator(links[i]) / density[i]
             by_log_dets[i] -= (off_diagonal[:, i].sum() - outgoing) * (mass @ level) / 2
             by_log_dets[i] -= outgoing * (mass @ slopes[i]) / 2
-            # In -E_i[ξ(p_j)], log p_j changes with its moments and with the nodes m_i + C_i z.
+            # In the term -E_i[ξ(p_j)], log p_j depends on the moments of p_j and on the nodes m_i +
+            # C_i z.
             coefficients = -off_diagonal[i][:, None] * slopes * mass
-            weighted = coefficients[:, :, None] * solved  # (c, n_nodes, q)
+            weighted = coefficients[:, :, None] * solved
             by_means += weighted.sum(axis=1)
             by_means[i] -= weighted.sum(axis=(0, 1))
             by_covariances += (weighted.transpose(0, 2, 1) @ solved) / 2
             by_log_dets -= coefficients.sum(axis=1) / 2
-            by_factor = -(weighted.sum(axis=0).T @ nodes)  # derivative in the factor C_i
+            # Derivative in the Cholesky factor C_i.
+            by_factor = -(weighted.sum(axis=0).T @ nodes)
             by_covariances[i] += _differentiate_through_cholesky(projected.factors[i], by_factor)
         by_covariances += by_log_dets[:, None, None] * projected.inverses
         return projected.pull_back(by_covariances, by_means)
@@ -419,7 +431,10 @@ class Bregman:
 def _evaluate_densities(
     projected: ProjectedGaussians, i: int, nodes: Matrix
 ) -> tuple[Matrix, Matrix]:
-    """Return the densities p_j (c, n) at x = m_i + C_i z, and inv(P_j)(x - m_j) (c, n, q)."""
+    """Return the densities p_j(x) at the nodes x = m_i + C_i z, and inv(P_j)(x - m_j).
+
+    The shapes are (c, n) and (c, n, q).
+    """
     q = projected.n_components
     constants = -0.5 * (q * np.log(2 * np.pi) + projected.log_dets)
     points = projected.means[i] + nodes @ projected.factors[i].T
@@ -439,7 +454,10 @@ def _differentiate_through_cholesky(factor: Matrix, by_factor: Matrix) -> Matrix
 
 
 def make_normal_nodes(n_components: int, n_nodes: int | None = None) -> tuple[Matrix, Matrix]:
-    """Return nodes (n, q) and weights (n,) of a quadrature for the standard normal density."""
+    """Return nodes and weights of a quadrature for the standard normal density.
+
+    The shapes are (n, q) and (n,).
+    """
     if n_components <= 2:
         axis, weight = np.polynomial.hermite_e.hermegauss(40 if n_nodes is None else n_nodes)
         weight = weight / weight.sum()
@@ -451,7 +469,8 @@ def make_normal_nodes(n_components: int, n_nodes: int | None = None) -> tuple[Ma
     shift = np.random.default_rng(0).uniform(size=n_components)
     uniform = (stats.qmc.Sobol(n_components, scramble=False).random(n) + shift) % 1
     half = stats.norm.ppf(np.clip(uniform, 1e-12, 1 - 1e-12))
-    # Using both signs and scaling to unit covariance makes the first two moments exact.
+    # The first two moments are exact, because each node occurs with both signs and the covariance
+    # is scaled to the identity.
     nodes = np.concatenate([half, -half])
     root = np.linalg.cholesky(nodes.T @ nodes / len(nodes))
     return nodes @ np.linalg.inv(root).T, np.full(len(nodes), 1.0 / len(nodes))
@@ -462,7 +481,7 @@ squared_difference = SquaredDifference()
 
 
 def cholesky_stack(P: Matrix) -> Matrix:
-    """Return lower Cholesky factors of a stack of matrices (c, q, q).
+    """Return lower Cholesky factors of a stack of matrices, of shape (c, q, q).
 
     If a matrix is singular, a small ridge is added and a warning is issued.
     """
@@ -483,8 +502,8 @@ def cholesky_stack(P: Matrix) -> Matrix:
                     raise
                 ridge = 1e-12 if ridge == 0 else 10 * ridge
     warn(
-        "A projected covariance is singular: a ridge was added to it. Divergences that involve it "
-        "are meaningless; use shrinkage.",
+        "A projected covariance is singular, so a ridge was added to it. Divergences that involve "
+        "this covariance are meaningless. Use shrinkage.",
         RuntimeWarning,
     )
     return factors

@@ -20,23 +20,24 @@ from nearfar.solvers.symmetric_vectors import (
     symmetric_kronecker,
 )
 
-# Fraction of the distance to the boundary that a step covers; less than 1 keeps iterates inside.
+# Length of a step as a fraction of the distance to the boundary. It is below 1, so that iterates
+# stay in the interior.
 _STEP = 0.995
-# Number of steps without progress in complementarity after which the solver stops: only rounding
-# errors are left.
+# Maximum number of consecutive steps that do not reduce the complementarity. After that, only
+# rounding errors are left and the solver stops.
 _PATIENCE = 8
-# Largest violation of the dual's equations, relative to the sum of its multipliers, with which the
-# dual objective counts as a bound.
+# Maximum violation of the dual equations at which the dual objective is used as a bound. It is
+# relative to the sum of the multipliers.
 _FEASIBLE = 1e-9
-# Number of rows per unknown above which the program is first solved on the rows near the corner of
-# their hinge.
+# Number of rows per unknown above which only the rows near the corner of their hinge are used
+# first.
 _ROWS_PER_UNKNOWN = 4
-# Distances from the corner, in units of the margin, up to which rows count as near, in the first
-# and in the second attempt.
+# Maximum distance of near rows from the corner, in units of the margin. The first value is for the
+# first attempt, the second value for the second attempt.
 _REACHES = (0.25, 0.75)
-# Fraction of near rows above which solving on all rows is as fast.
+# Maximum fraction of near rows. Above, it is as fast to use all rows.
 _MAX_NEAR_FRACTION = 0.7
-# Relative gap at which the first, rough solution on all rows stops.
+# Relative gap at which the rough solution on all rows stops.
 _ROUGH_GAP = 0.5
 
 
@@ -54,7 +55,7 @@ class HingeSolution(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """Duality gap: the largest amount by which the optimum may be lower."""
+        """Duality gap. The optimum is lower than the objective by at most this amount."""
         return self.objective - self.bound
 
 
@@ -97,9 +98,10 @@ def solve_hinge_program(
         Whether the last unknown must be nonnegative. It then has no quadratic term.
     cone : int
         If not 0, the first unknowns are the `svec` of a symmetric matrix with this number of rows,
-        which must be positive semi-definite. All of them have the same quadratic coefficient.
+        which must be positive semi-definite. These unknowns must have the same quadratic
+        coefficient.
     tol, floor : float
-        Stop when the gap is at most ``tol`` times the objective or ``floor``, whichever is larger.
+        Stop when the gap is at most ``tol * max(abs(objective), floor)``.
     max_iter : int
         Maximum number of steps.
 
@@ -145,7 +147,7 @@ def _follow_path(
             break
         try:
             move, length = compute_centered_move(point)
-        except linalg.LinAlgError:  # Numerically, the iterate is on the boundary of the cone.
+        except linalg.LinAlgError:  # The iterate is numerically on the boundary of the cone.
             break
         if not length > 1e-12:
             break
@@ -163,11 +165,11 @@ def solve_hinge_program_locally(
     *,
     tol: float = 1e-11,
 ) -> HingeSolution:
-    """Solve a hinge program on the rows near their corner, if these determine the solution.
+    """Solve a hinge program faster, by using only the rows near the corner of their hinge.
 
-    Rows far from the corner of their hinge have a multiplier of 0 or of their cost, and enter as a
-    constant and a linear term. If one of these rows turns out to lie on the other side of its
-    corner, more rows are included.
+    For rows far from the corner of their hinge, the multiplier is 0 or the cost. These rows
+    contribute a constant and a linear term. If the solution moves one of them to the other side of
+    its corner, more rows are included.
 
     Parameters
     ----------
@@ -222,9 +224,9 @@ def solve_hinge_program_locally(
 def compute_centered_move(
     point: HingePoint, *, fraction: float = _STEP, min_centering: float = 0.0
 ) -> tuple[HingeMove, float]:
-    """Return Mehrotra's corrected step from a factorized point, and the step length.
+    """Return a predictor-corrector step after Mehrotra from a factorized point, and its length.
 
-    The step targets at least the fraction ``min_centering`` of the current complementarity.
+    The target of the step is at least ``min_centering`` times the current complementarity.
     """
     mu, zeros = point.complementarity(), np.zeros(len(point.a))
     move = point.solve_direction(zeros, zeros, 0.0, point.Z * 0.0)
@@ -240,7 +242,7 @@ def compute_centered_move(
 
 
 class HingeMove(NamedTuple):
-    """A step: the change of each unknown of a `HingePoint`."""
+    """A step of the interior-point method: the change of each unknown of a `HingePoint`."""
 
     x: Vector
     a: Vector
@@ -251,9 +253,10 @@ class HingeMove(NamedTuple):
 
 
 class HingePoint:
-    """An iterate: x, the hinges' multipliers a, and the surplus r and shortfall xi of each row.
+    """An iterate of the interior-point method for a hinge program.
 
-    The rows satisfy A x + xi - r = h, with a r = (c - a) xi = 0 at the optimum. The multiplier of a
+    The unknowns are x, and for each row the multiplier a, the surplus r and the shortfall xi. The
+    rows satisfy A x + xi - r = h, with a r = (c - a) xi = 0 at the optimum. The multiplier of a
     nonnegative last unknown is tau, and the multiplier of the matrix B in the cone is Z. The
     condition on the product of B and Z is linearized as dZ = aim - Z - sym(B⁻¹ dB Z), where aim is
     a multiple of B⁻¹.
@@ -284,7 +287,10 @@ class HingePoint:
             self.x[self.entries] = svec(self.Z)
 
     def evaluate(self) -> tuple[float, float]:
-        """Return the objective and the dual bound (minus infinity if the dual is infeasible)."""
+        """Return the objective and the dual bound.
+
+        The bound is minus infinity if the dual is infeasible.
+        """
         A, h, cost, q, f = self.program
         self.short = h - A @ self.x
         objective = 0.5 * q @ self.x**2 + f @ self.x + cost @ np.maximum(self.short, 0)
@@ -298,15 +304,15 @@ class HingePoint:
         if self.cone:
             excess[self.entries] = svec(project_psd(self._to_matrix(excess)))
         bound = h @ self.a - 0.5 * np.sum(excess[smooth] ** 2 / q[smooth])
-        # Subtract the effect of the remaining violation of the equations. The current unknowns are
-        # its prices.
+        # The dual equations are still slightly violated. Subtract the effect on the bound: the
+        # violations times the current unknowns.
         price = np.abs(self.x[self.free])
         if self.positive_last:
             price = np.append(price, self.x[-1])
         return float(objective), float(bound - violation @ price)
 
     def complementarity(self, move: HingeMove | None = None, length: float = 0.0) -> float:
-        """Return the mean product of unknowns and multipliers, now or after a step."""
+        """Return the mean product of unknowns and multipliers, at this point or after a step."""
         a, r, xi, tau, last = self.a, self.r, self.xi, self.tau, self.x[-1]
         if move is not None:
             a, r, xi = a + length * move.a, r + length * move.r, xi + length * move.xi
@@ -345,7 +351,7 @@ class HingePoint:
         return self.cholesky is not None
 
     def compute_cone_target(self, move: HingeMove, center: float) -> Matrix:
-        """Return the target of the cone's multiplier, corrected to second order."""
+        """Return the target for the multiplier of the cone, with a second-order correction."""
         if not self.cone:
             return self.Z
         return center * self.inverse - sym(self.inverse @ self._to_matrix(move.x) @ move.Z)
@@ -353,7 +359,7 @@ class HingePoint:
     def solve_direction(
         self, aim_a: Vector, aim_s: Vector, aim_x: float, aim_Z: Matrix | None = None
     ) -> HingeMove:
-        """Return the Newton step to the given complementarity products."""
+        """Return the Newton step towards given values of the complementarity products."""
         A, last = self.program[0], self.x[-1]
         g = self.short - aim_s / self.s + aim_a / self.a
         right = A.T @ (g / self.D) - self.amiss
@@ -395,9 +401,9 @@ class HingePoint:
         return point
 
     def clip_to_interior(self) -> Self:
-        """Move variables off their bounds, where rounding may have put them.
+        """Move variables away from their bounds, where rounding may have put them.
 
-        A variable on its bound could not leave it.
+        Later steps could not move a variable away from its bound.
         """
         cost = self.program[2]
         self.a = np.clip(self.a, 1e-40 * cost, (1 - 1e-15) * cost)
@@ -406,14 +412,14 @@ class HingePoint:
 
 
 def _factor_cholesky(H: Matrix) -> Matrix | None:
-    """Return the Cholesky factor of H, with a small ridge if necessary, or None if it fails."""
+    """Return the Cholesky factor of H, with a small ridge if necessary, or None on failure."""
     if not np.isfinite(H).all():
         return None
     level = float(np.trace(H)) / len(H)
     for ridge in (0.0, 1e-16, 1e-13, 1e-10):
         shifted = H.copy()
         shifted.flat[:: len(H) + 1] += ridge * level
-        # Call LAPACK directly: in many small steps, SciPy's input checks would take half the time.
+        # Call LAPACK directly. For small matrices, SciPy's input checks would take half the time.
         factor, failed = lapack.dpotrf(shifted, lower=1)
         if not failed:
             return np.asarray(factor)

@@ -23,13 +23,13 @@ class Hyperplane(NamedTuple):
     objective : float
         Value of the function that the learner minimizes or maximizes.
     gap : float
-        Bound on the distance of the objective from its optimum.
+        Upper bound on the difference between the objective and the optimum.
     dual : ndarray of shape (n_samples,), optional
-        Multipliers of the samples, if the learner has any.
+        Multipliers of the samples, if the learner computes multipliers.
     margin : float
         The margin rho of the nu-SVM, or 1 for learners with a fixed margin.
     collapsed : bool
-        Whether w is numerically zero, so that the samples determine no direction.
+        True if w is numerically zero. The samples then do not determine a direction.
     """
 
     w: Vector
@@ -46,9 +46,9 @@ VectorLearner = Callable[[Matrix], Hyperplane]
 
 
 def reduce_to_row_space(Z: Matrix) -> tuple[Matrix, Matrix | None]:
-    """Return coordinates of the rows in an orthonormal basis of their span, and the basis (L, n).
+    """Return the rows in an orthonormal basis of their span, and the basis, of shape (L, n).
 
-    If the penalty depends only on the length of w, the optimum is in the span of the rows, so n
+    If the penalty depends only on the length of w, the optimum is in the span of the rows. Then n
     coordinates suffice for n rows. If Z has no more features than rows, Z itself and None are
     returned.
     """

@@ -30,12 +30,12 @@ from nearfar.solvers.hinge_program import solve_hinge_program
 from nearfar.solvers.projections import project_psd
 from nearfar.solvers.symmetric_vectors import smat, svec_of_squares
 
-# Eigenvalues of the matrix of pair products below this, relative to the largest, count as zero.
+# Eigenvalues of the matrix of pair products are treated as zero below this fraction of the largest.
 _EMPTY = 1e-13
 
 
 class IdealizedSolution(NamedTuple):
-    """The matrix B, the multipliers, gamma, the objective, and a lower bound on the optimum."""
+    """Solution of the idealized kernel program, with a lower bound on the optimum."""
 
     matrix: Matrix
     alpha: Vector
@@ -75,8 +75,8 @@ def solve_idealized_program(
     cone : bool
         Whether B must be positive semi-definite.
     tol : float
-        Duality gap at which the solver stops, relative to the objective or to the objective of
-        B = 0, whichever is larger.
+        Relative duality gap at which the solver stops. The gap is divided by the objective or by
+        the objective of B = 0, whichever is larger.
 
     Returns
     -------
@@ -90,8 +90,8 @@ def solve_idealized_program(
         _compute_coordinates(differences) if has_few_pairs else (svec_of_squares(differences), None)
     )
     m = rows.shape[1]
-    # Scale the rows so that the longest has length 1. Scale distances by the largest, or by the
-    # largest that B can produce if costs are large.
+    # Scale the rows so that the longest has length 1. Divide distances by the largest distance, or
+    # by the largest distance that B can produce if costs are large.
     size = float(np.max(np.einsum("ij,ij->i", rows, rows))) ** 0.5
     level = max(float(np.max(squared)), float(cost.sum()) * size**2)
     prices = cost * (size**2 / level)
@@ -111,7 +111,7 @@ def solve_idealized_program(
             floor=floor,
         )
         alpha = solution.dual
-    else:  # With nu = 1, gamma can be so large that every dissimilar pair has slack.
+    else:  # With nu = 1, gamma can be so large that every dissimilar pair has a positive slack.
         solution = solve_hinge_program(
             A[similar],
             h[similar],
@@ -138,7 +138,7 @@ def solve_idealized_program(
 def evaluate_matrix(
     B: Matrix, differences: Matrix, similar: Mask, squared: Vector, cost: Vector, lower: float
 ) -> tuple[float, float]:
-    """Return the optimal gamma for B, and the objective."""
+    """Return the optimal gamma for a matrix B, and the objective."""
     gains = np.einsum("ij,ij->i", differences @ B, differences) - squared
     dissimilar_gains = np.sort(gains[~similar])
     pair_cost = cost[~similar][0]
@@ -149,10 +149,11 @@ def evaluate_matrix(
 
 
 def _compute_coordinates(differences: Matrix) -> tuple[Matrix, Matrix]:
-    r"""Return rows with inner products (d'e)², as svec(dd') and svec(ee') have, and a matrix lift.
+    r"""Return short vectors with the same inner products as the vectors svec(dd'), and ``lift``.
 
-    The rows have at most as many columns as there are pairs. A vector x in these coordinates
-    represents the matrix :math:`\sum_i \beta_i d_i d_i^T` with β = lift @ x.
+    The inner product of two pairs with differences d and e is (d'e)². The vectors, one per row,
+    have at most as many entries as there are pairs. A vector x in these coordinates represents the
+    matrix :math:`\sum_i \beta_i d_i d_i^T` with β = lift @ x.
     """
     products = (differences @ differences.T) ** 2
     values, vectors = descending_eigh(products)
@@ -162,7 +163,7 @@ def _compute_coordinates(differences: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _clip_to_feasible(alpha: Vector, similar: Mask, cost: Vector, lower: float) -> Vector:
-    """Clip multipliers to their bounds and raise their sum to its bound, to correct rounding."""
+    """Correct rounding errors of multipliers: enforce their bounds and the bound of their sum."""
     alpha = np.clip(alpha, 0.0, cost)
     slack = np.where(similar, 0.0, cost - alpha)
     missing = lower - float(alpha[~similar].sum())

@@ -14,20 +14,21 @@ from nearfar.solvers.alternating_modes import CPWeights, contract_terms, make_cp
 from nearfar.solvers.joint_newton import minimize_smoothed_hinges, solve_exact_hinges
 from nearfar.solvers.smoothed_hinges import SmoothedHinges, compute_factor_gradients
 
-#: Widths of the rounded corner of the hinge, in the order in which they are used before the exact
+#: Widths of the rounded corner of the hinge, in the order of use. After the last of them, the exact
 #: solution is attempted.
 CORNER_WIDTHS = (1.0, 0.1)
-#: Further widths, used if the exact solution was not found or there are too many unknowns for it.
+#: Further widths. They are used if the exact solution was not found, or if there are too many
+#: unknowns.
 NARROW_WIDTHS = (0.01, 1e-3, 1e-4)
 # Maximum number of unknowns for which Newton's method is used instead of L-BFGS.
 _MAX_NEWTON_UNKNOWNS = 600
-# Distance of a sample's score from the corner of its hinge beyond which L-BFGS leaves the sample
-# out.
+# Maximum distance from the corner of the hinge of samples that L-BFGS uses. Samples with a larger
+# distance are left out.
 _LBFGS_REACH = 0.3
 
 
 class JointPoint(NamedTuple):
-    """Result of :func:`descend_jointly`: weight tensor, intercept and history.
+    """Result of :func:`descend_jointly`, with the weight tensor, the intercept and the history.
 
     ``objectives`` contains the objective with exact hinges after each entry of ``widths``, the
     widths of the rounded corner (0 for exact hinges). ``interrupt`` is the KeyboardInterrupt that
@@ -57,8 +58,8 @@ def descend_jointly(
     All factors are optimized together, because alternation over modes stalls at corners that no
     single mode can leave. The corner of the hinge is rounded over a width that decreases. With up
     to 600 unknowns, Newton's method is used for each width, followed by an interior point method
-    for the exact hinges; the first width from which it converges is the last. With more unknowns,
-    L-BFGS is used, and the width decreases to 1e-4.
+    for the exact hinges. No smaller width is used once this method has converged. With more
+    unknowns, L-BFGS is used, and the width decreases to 1e-4.
 
     The loss of samples far from their margin is linear or zero. Most steps therefore use only the
     other samples, typically a few hundred.
@@ -68,7 +69,7 @@ def descend_jointly(
     X : ndarray of shape (n, d1, ..., dM)
         Samples.
     y, cost : ndarray of shape (n,)
-        Labels ±1, and costs of the hinges.
+        Labels, 1 or -1, and costs of the hinges.
     start : CPWeights
         Initial weights. The result has the same rank.
     b : float
@@ -84,8 +85,8 @@ def descend_jointly(
     flat = X.reshape(len(X), -1)
     center = cost @ flat / cost.sum()
     deviation = _compute_spread(flat, center)
-    # Scale the tensor by the size of the samples, and use the score at the center instead of the
-    # intercept, so that all unknowns are of order one.
+    # Scale the tensor by the size of the samples, and replace the intercept by the score at the
+    # center. All unknowns are then of order one.
     unit = deviation ** (1 / len(start.factors))
     problem = SmoothedHinges(flat, y, cost, center, deviation, start)
     point = np.concatenate([(U * unit).ravel() for U in start.balance_factors()] + [[0.0]])
@@ -127,7 +128,7 @@ def descend_jointly(
 def _minimize_lbfgs(
     problem: SmoothedHinges, point: Vector, width: float, *, is_last: bool
 ) -> Vector:
-    """Minimize the objective with hinges rounded over a width by L-BFGS."""
+    """Minimize the objective by L-BFGS, with hinges whose corner is rounded over a width."""
     subset = problem
     if width < 1:
         subset, *_ = problem.select_near_corner(
@@ -153,7 +154,7 @@ def _minimize_lbfgs(
 def stationarity_gap(
     X: Matrix, y: Vector, cost: Vector, weights: CPWeights, b: float, *, active: float = 1e-5
 ) -> float:
-    """Return the norm of the shortest subgradient in all factors and the intercept.
+    """Return the norm of the shortest subgradient with respect to all factors and the intercept.
 
     The factors are scaled to equal length in all modes. A hinge whose argument is within ``active``
     of its corner can have any slope between zero and its cost. The shortest subgradient is
@@ -181,9 +182,9 @@ def stationarity_gap(
 
 
 def _compute_spread(flat: Matrix, center: Vector) -> float:
-    """Return the root mean square distance from the center, without copying the samples.
+    """Return the root mean square distance from the center. The samples are not copied.
 
-    If all samples coincide, return their largest absolute entry, or 1 if that is zero.
+    If all samples are equal, return their largest absolute entry, or 1 if all entries are zero.
     """
     squares = np.einsum("ij,ij->i", flat, flat).mean() - 2 * center @ flat.mean(axis=0)
     square = float(squares + center @ center)

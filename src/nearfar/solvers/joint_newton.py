@@ -11,21 +11,24 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.hinge_program import HingePoint, compute_centered_move
 from nearfar.solvers.smoothed_hinges import SmoothedHinges
 
-# Minimum distance from the corner of the hinge at which rows are left out of the steps. If the
-# corner is wider than this, its width is used instead.
+# Distance from the corner of the hinge beyond which samples are left out of the steps. If the
+# rounded corner is wider, its width is used instead.
 _REACH = 0.3
-# Maximum number of rounds per width. Each round takes steps on a subset of the rows.
+# Maximum number of rounds per width. The steps of a round use a subset of the samples.
 _MAX_ROUNDS = 50
-# Initial, minimum and maximum damping, in units of the mean curvature. Above the maximum no step is
-# attempted.
+# Initial damping, in units of the mean curvature.
 _INITIAL_DAMPING = 1e-3
+# Minimum damping, in units of the mean curvature.
 _MIN_DAMPING = 1e-8
+# Maximum damping, in units of the mean curvature. No step is attempted with larger damping.
 _MAX_DAMPING = 1e8
-# Length of an interior point step, as a fraction of the distance to the boundary.
+# Length of an interior-point step, as a fraction of the distance to the boundary.
 _STEP = 0.99
-# Tolerances of the interior point method: products of slacks and multipliers, relative to the mean
-# cost, and residuals of the equations (absolute) and of the gradient (relative to the total cost).
+# Tolerance of the interior-point method for products of slacks and multipliers, relative to the
+# mean cost.
 _COMPLEMENTARITY_RTOL = 1e-10
+# Tolerance of the interior-point method for residuals. Residuals of the equations are absolute, the
+# residual of the gradient is relative to the total cost.
 _RESIDUAL_RTOL = 1e-8
 
 
@@ -100,7 +103,11 @@ def _take_damped_steps(
     tol: float,
     max_iter: int,
 ) -> _Steps:
-    """Take Newton steps on a subset of the samples until their scores have changed too much."""
+    """Take damped Newton steps on a subset of the samples.
+
+    The steps also stop when a score has changed by more than the reach. The samples that were left
+    out must then be checked again.
+    """
     W, short = problem.compute_shortfalls(point)
     value, initial_short = problem.evaluate_smoothed(point, W, short, width), short
     for n_iter in range(max_iter):
@@ -145,17 +152,17 @@ def _take_damped_steps(
 def solve_exact_hinges(
     problem: SmoothedHinges, point: Vector, width: float, *, max_iter: int = 25
 ) -> Vector | None:
-    r"""Find a stationary point for exact hinges, starting from one for rounded hinges.
+    r"""Find a stationary point for exact hinges, starting from a solution for rounded hinges.
 
     The program with slacks,
 
     .. math:: \min \tfrac12\|W\|^2 + \sum_i c_i \xi_i, \qquad
         y_i f_i + \xi_i - r_i = 1,\quad \xi, r \ge 0,
 
-    is solved in the factors by the interior point method of
-    :mod:`nearfar.solvers.hinge_program`. At every step the scores are linearized in the factors,
-    and the curvature of the Lagrangian replaces the quadratic term. The method has no
-    globalization. Solutions for rounded hinges are close enough to make it unnecessary.
+    is solved in the factors by the interior-point method of :mod:`nearfar.solvers.hinge_program`.
+    At every step the scores are linearized in the factors, and the curvature of the Lagrangian
+    replaces the quadratic term. The method does not use a line search or a trust region, because
+    solutions for rounded hinges are close enough to the result.
 
     Parameters
     ----------
@@ -204,14 +211,14 @@ def _solve_interior(
 
 
 class _InteriorPoint(HingePoint):
-    """Iterate of the interior point method. Its program has scores linearized at the iterate."""
+    """Iterate of the interior-point method. The scores are linearized at the iterate."""
 
     def __init__(self, problem: SmoothedHinges, point: Vector, width: float) -> None:
         cost, n = problem.cost, len(problem.cost)
         zeros = np.zeros(len(point))
         super().__init__(np.zeros((n, len(point))), np.ones(n), cost, zeros, zeros, False)
         self.problem, self.x, self.damping = problem, point, 0.0
-        # Start on the central path of each sample: c = t/xi + t/r, where xi - r is its shortfall.
+        # Start each sample on its central path: c = t/xi + t/r, where xi - r is the shortfall.
         short, t = problem.compute_shortfalls(point)[1], 0.25 * width * cost
         half = short / 2 + t / cost
         self.xi = half + np.sqrt(half**2 - t * short / cost)
@@ -233,7 +240,7 @@ class _InteriorPoint(HingePoint):
         )
 
     def factor(self) -> bool:
-        """Factorize the matrix of the next step, damped if it is not positive definite.
+        """Factorize the matrix of the next step. Damping is added if it is not positive definite.
 
         Return False if the maximum damping is not enough.
         """
@@ -256,7 +263,7 @@ class _InteriorPoint(HingePoint):
 
 
 def _factor_cholesky(H: Matrix, ridge: float) -> Matrix | None:
-    """Return the Cholesky factor of H plus a ridge, or None if that is not positive definite."""
+    """Return the Cholesky factor of H plus a ridge, or None if the sum is not positive definite."""
     shifted = H.copy()
     shifted.flat[:: len(H) + 1] += ridge
     factor, failed = lapack.dpotrf(shifted, lower=1)

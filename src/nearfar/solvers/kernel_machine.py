@@ -12,23 +12,24 @@ from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.blocks import split_rows
 from nearfar.state import Sizes, State, check_that, choice, floats, indices, integer_value, number
 
-# Length of a step towards the decision boundary, relative to the step that would reach the zero of
-# a linear function. Steps that overshoot cross the boundary.
+# Length of a step towards the decision boundary, relative to the step that would reach the boundary
+# if f were linear. Longer steps cross the boundary.
 _OVERSHOOT = 1.5
 # Maximum length of a step, relative to the square root of the number of features.
 _MAX_STEP = 0.25
 # Maximum number of steps towards the boundary.
 _MAX_STEPS = 40
-# Relative width of the bracket, or relative value of f, at which a zero of f is accepted.
+# A zero of f is accepted if the relative width of its bracket, or the relative value of f, is at
+# most this value.
 _MIN_WIDTH = 1e-13
 # Maximum number of root-finding steps per bracket.
 _MAX_ROOT_STEPS = 100
-# Number of nearest points that are evaluated first in the search for a point on the other side.
+# Number of nearest candidates at which f is evaluated first to find a point with the other sign.
 _N_FIRST_POINTS = 64
 
 
 class Kernel(NamedTuple):
-    """A kernel of scikit-learn with its parameters, for which gradients are implemented."""
+    """Name and parameters of a scikit-learn kernel."""
 
     name: str
     gamma: float
@@ -37,7 +38,7 @@ class Kernel(NamedTuple):
 
 
 class KernelMachine:
-    r"""Support vector machine for two classes, :math:`f(x) = \sum_i \alpha_i y_i k(x_i, x) - b`.
+    r"""Support vector machine for two classes: :math:`f(x) = \sum_i \alpha_i y_i k(x_i, x) - b`.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ class KernelMachine:
 
     @classmethod
     def fit(cls, rows: Matrix, positive: Mask, C: float, kernel: Kernel) -> KernelMachine:
-        """Train a machine on rows of both classes, where ``positive`` marks the positive class."""
+        """Train a machine on rows of two classes. ``positive`` is True for the positive class."""
         svc = SVC(
             C=C, kernel=kernel.name, gamma=kernel.gamma, degree=kernel.degree, coef0=kernel.coef0
         ).fit(rows, positive)
@@ -100,7 +101,7 @@ class KernelMachine:
 
     @property
     def unbounded(self) -> Indices:
-        """Indices of the unbounded support vectors, or of all if none is unbounded."""
+        """Indices of the unbounded support vectors, or of all vectors if none is unbounded."""
         free = np.flatnonzero(np.abs(self.coefficients) < self.C * (1 - 1e-8))
         return free if free.size else np.arange(len(self.vectors))
 
@@ -112,15 +113,14 @@ class KernelMachine:
         """Return the values and gradients of f at the points X."""
         return _Function(self).gradients(X)
 
-    # ------------------------------------------------------------------ the boundary
-
     def find_boundary(self, X: Matrix, candidates: Matrix) -> tuple[Matrix, Mask]:
-        """Return a zero of f near each row of X, and a mask of the rows for which one was found.
+        """Return a zero of f near each row of X, and a mask of the rows for which a zero was found.
 
-        Each point takes overshooting steps down the gradient of abs(f) until f changes its sign.
-        The zero is then located on the last step. If the sign does not change, the zero is located
-        between the point and the nearest of ``candidates`` on the other side, if there is one.
-        Rows for which no zero is found are returned unchanged.
+        From each point, steps down the gradient of abs(f) are taken until f changes its sign. The
+        steps are 1.5 times as long as for a linear f, so that they cross the boundary. The zero is
+        then located on the last step. If the sign does not change, the zero is located between the
+        point and the nearest of the ``candidates`` at which f has the other sign. Rows for which no
+        zero is found are returned unchanged.
         """
         f = _Function(self)
         (starts, ends), (f_starts, f_ends), crossed = _walk_downhill(f, X)
@@ -140,7 +140,7 @@ class KernelMachine:
         return points, crossed
 
     def has_two_sides(self, X: Matrix) -> bool:
-        """Return True if f has both signs on X, which must include the support vectors."""
+        """Return True if f has both signs on X. The support vectors must be rows of X."""
         for points in (self.vectors, X):  # The few support vectors are usually sufficient.
             values = self.decision_function(points)
             if values.min() < 0 < values.max():
@@ -149,7 +149,7 @@ class KernelMachine:
 
 
 class _Function:
-    """Decision function of a machine, with precomputed arrays for its evaluations."""
+    """Decision function of a machine, with precomputed arrays."""
 
     def __init__(self, machine: KernelMachine) -> None:
         self.machine = machine
@@ -202,7 +202,11 @@ class _Function:
 def _walk_downhill(
     f: _Function, X: Matrix
 ) -> tuple[tuple[Matrix, Matrix], tuple[Vector, Vector], Mask]:
-    """Return the last two positions of each walk, f at both, and whether f changed its sign."""
+    """Walk from each point towards the boundary until f changes its sign.
+
+    Return the last two positions of each walk, the values of f at both, and a mask of the walks on
+    which f changed its sign.
+    """
     max_length = _MAX_STEP * np.sqrt(X.shape[1])
     previous, current = X.copy(), X.copy()
     values, slopes = f.gradients(X)
@@ -236,10 +240,11 @@ def _walk_downhill(
 def _find_crossings(
     f: _Function, starts: Matrix, ends: Matrix, f_low: Vector, f_high: Vector
 ) -> Matrix:
-    """Return zeros of f between starts and ends, at which f has opposite signs.
+    """Return zeros of f between starts and ends. The sign of f must differ at start and end.
 
-    This is the method of Anderson and Bjorck, for all brackets together: false position, where the
-    value at an end that stays twice is reduced according to a parabola through the three points.
+    This is the false position method of Anderson and Bjorck, for all brackets at once. If one end
+    of a bracket does not move in two consecutive steps, the value at this end is reduced according
+    to a parabola through the last three points.
     """
     segment = ends - starts
     low, high, side = np.zeros(len(starts)), np.ones(len(starts)), np.zeros(len(starts))
@@ -277,9 +282,10 @@ def _find_crossings(
 def _find_nearest_opposite(
     f: _Function, X: Matrix, values: Vector, candidates: Matrix
 ) -> tuple[Indices, Vector]:
-    """Return the index of the nearest candidate at which f has the other sign (or -1), and f there.
+    """Return the nearest candidate at which f has the other sign, and the value of f there.
 
-    Since f costs more than distances, it is evaluated at the nearest candidates first.
+    The index is -1 if f has the same sign at all candidates. Evaluating f is slower than computing
+    distances, so f is evaluated at the nearest candidates first.
     """
     n = len(candidates)
     nearest, f_candidates = np.full(len(X), -1), np.full(n, np.nan)

@@ -27,9 +27,9 @@ def exponential_kernel(D: ArrayLike, width: float | None = None) -> Matrix:
     Parameters
     ----------
     D : array-like of shape (n, m)
-        Finite, nonnegative dissimilarities, for example of new objects to training objects.
+        Finite, nonnegative dissimilarities, for example between new objects and training objects.
     width : float, default=None
-        The width σ > 0. None uses the median of D, which must then contain the dissimilarities
+        The width σ > 0. None uses the median of D. In this case D must contain the dissimilarities
         within one set of objects. For new objects, pass the width of the training kernel.
 
     Returns
@@ -97,8 +97,8 @@ def quantile_width(
     if n == m and not values.diagonal().any():
         if n < 2:
             raise ValueError("D has only one object, but a width needs at least one pair.")
-        # Without its first entry, the matrix reshaped to rows of n + 1 entries has its diagonal in
-        # the last column.
+        # Drop the first entry and reshape to rows of n + 1 entries. The last column is then the
+        # diagonal.
         values = values.reshape(-1)[1:].reshape(n - 1, n + 1)[:, :-1]
     pairs = values.reshape(-1)
     if n_pairs is not None:
@@ -125,10 +125,11 @@ class KernelRepair:
     smallest_eigenvalue : float
         Smallest eigenvalue of the original kernel.
     negative_share : float
-        Sum of the original kernel's negative eigenvalues relative to all, by absolute value.
+        Sum of the absolute values of the original kernel's negative eigenvalues, divided by the sum
+        over all eigenvalues.
     change : float
-        Frobenius norm of the difference between repaired and original kernel, relative to that of
-        the original kernel.
+        Frobenius norm of the difference between repaired and original kernel, divided by the norm
+        of the original kernel.
     """
 
     kernel: Matrix
@@ -170,7 +171,8 @@ def repair_kernel(K: ArrayLike, method: Literal["clip", "shift"] = "clip") -> Ke
     K : array-like of shape (n, n)
         Symmetric matrix.
     method : {"clip", "shift"}, default="clip"
-        Repair method: "clip" or "shift" of the eigenvalues, as described above.
+        Repair method: "clip" sets negative eigenvalues to zero, "shift" adds a constant to all
+        eigenvalues.
 
     Returns
     -------
@@ -214,11 +216,8 @@ def repair_kernel(K: ArrayLike, method: Literal["clip", "shift"] = "clip") -> Ke
     return KernelRepair(kernel, method, smallest_eigenvalue, negative_share, change, projection)
 
 
-# ---------------------------------------------------------------------- checks
-
-
 def check_dissimilarities(D: ArrayLike, name: str = "D", *, square: bool = False) -> Matrix:
-    """Return D as a matrix of floats. Raises if an entry is negative or not finite."""
+    """Return D as a matrix of floats. Raise ValueError if an entry is negative or not finite."""
     try:
         values = np.asarray(D, dtype=np.float64)
     except (TypeError, ValueError):
@@ -235,7 +234,10 @@ def check_dissimilarities(D: ArrayLike, name: str = "D", *, square: bool = False
 
 
 def check_square_dissimilarities(D: ArrayLike) -> Matrix:
-    """Return D as a matrix of floats. Raises unless D is symmetric with a zero diagonal."""
+    """Return D as a matrix of floats, after checks.
+
+    Raise ValueError if D is not symmetric or if its diagonal is not zero.
+    """
     values = check_dissimilarities(D, square=True)
     if values.diagonal().any():
         k = int(np.argmax(values.diagonal() != 0))

@@ -12,17 +12,17 @@ from nearfar.solvers.hyperplanes import Hyperplane, center_rows
 def label_ridge(Z: Matrix, y: Vector, gamma: float, weight: Vector | None = None) -> Hyperplane:
     r"""Minimize :math:`\tfrac12|w|^2 + \tfrac\gamma2\sum_i v_i (y_i - w^T z_i - b)^2`.
 
-    The solution needs one Cholesky factorization, of an L×L matrix that takes O(n L²) to form, or
-    of an n×n matrix if there are fewer samples than features.
+    The cost is O(n L²) plus one Cholesky factorization of an L×L matrix. If there are fewer samples
+    than features, an n×n matrix is factorized instead.
 
     Parameters
     ----------
     Z : ndarray of shape (n, L)
         Samples.
     y : ndarray of shape (n,)
-        Labels, 1 and -1. Any other numbers are also accepted.
+        Labels, 1 or -1. Other numbers are also accepted.
     gamma : float
-        Weight of the squared errors, positive.
+        Positive weight of the squared errors.
     weight : ndarray of shape (n,), optional
         Weights :math:`v_i` of the samples.
 
@@ -48,7 +48,7 @@ def label_ridge(Z: Matrix, y: Vector, gamma: float, weight: Vector | None = None
         w = rows.T @ _solve(K, target)
     errors = target - rows @ w
     objective = 0.5 * float(w @ w) + 0.5 * gamma * float(errors @ errors)
-    # If the samples are not correlated with the labels, their products are rounding errors.
+    # If the samples and the labels are not correlated, their products consist of rounding errors.
     pull, max_pull = np.linalg.norm(rows.T @ target), np.linalg.norm(rows) * np.linalg.norm(target)
     collapsed = bool(pull <= 1e-14 * max_pull)
     return Hyperplane(w, level - float(mean @ w), objective, collapsed=collapsed)

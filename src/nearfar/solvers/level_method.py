@@ -18,7 +18,8 @@ from scipy.optimize import linprog, nnls
 
 from nearfar.arrays import Matrix, Vector
 
-# Position of the level between the bound (0) and the best value (1).
+# Position of the level between the bound and the best value. 0 is the bound and 1 is the best
+# value.
 _LEVEL = 0.3
 
 
@@ -32,8 +33,8 @@ class Answer(NamedTuple):
     Attributes
     ----------
     point : ndarray of shape (m,)
-        Point at which ``value`` was computed. It differs from the requested point if that is not
-        feasible.
+        Point at which ``value`` was computed. It differs from the requested point if the requested
+        point is not feasible.
     value : float
         Upper bound of the function at ``point``.
     intercept, slope : float, ndarray of shape (m,)
@@ -50,7 +51,7 @@ class Answer(NamedTuple):
 
 
 class Multipliers(NamedTuple):
-    """Multipliers of the planes (with sum 1), of the constraints, and of the sum of x."""
+    """Multipliers of the planes (with sum 1), of the constraints and of the sum of x."""
 
     planes: Vector
     allowed: Vector
@@ -58,13 +59,13 @@ class Multipliers(NamedTuple):
 
 
 class LevelSolution(NamedTuple):
-    """The best point, its value, the lower bound, and the history with one dict per step."""
+    """The best point with its value, a lower bound, and the history with one dict per step."""
 
     point: Vector
     value: float
     bound: float
     history: list[dict[str, Any]]
-    #: The Ctrl-C that stopped the method early, if any.
+    #: The KeyboardInterrupt that stopped the method early, or None.
     interrupt: KeyboardInterrupt | None = None
 
 
@@ -95,8 +96,8 @@ def run_level_method(
     oracle : callable
         Function of a point that returns an `Answer`.
     certify : callable
-        Function that returns the bound proven by the multipliers of the planes. It may add planes
-        to the model.
+        Function of the multipliers and the model that returns a proven lower bound. It may add
+        planes to the model.
     start : ndarray of shape (m,)
         A feasible point.
     limits : ndarray of shape (m,), optional
@@ -115,7 +116,8 @@ def run_level_method(
 
     Notes
     -----
-    [1]_ shows that about :math:`1/\text{tol}^2` steps suffice. In practice about twelve do.
+    [1]_ shows that about :math:`1/\text{tol}^2` steps suffice. In practice, about twelve steps
+    suffice.
 
     References
     ----------
@@ -158,7 +160,7 @@ class Model:
         self.allowed = np.vstack([self.allowed, answer.allowed])
 
     def add_plane(self, intercept: float, slope: Vector) -> None:
-        """Add a plane without constraints."""
+        """Add a plane to the model."""
         self.intercepts = np.append(self.intercepts, intercept)
         self.slopes = np.vstack([self.slopes, slope])
 
@@ -199,9 +201,10 @@ class Model:
         return float(np.max(self.intercepts - self.slopes @ x))
 
     def project_on_level(self, center: Vector, lowest: Vector, level: float) -> Vector:
-        """Return the point nearest to ``center`` at which no plane exceeds the level.
+        """Return the point nearest to ``center`` at which no plane is above the level.
 
-        If the projection fails, return such a point on the segment from ``center`` to ``lowest``.
+        If the projection fails, return a point on the segment from ``center`` to ``lowest``
+        instead.
         """
         m = len(center)
         scale = self._scale()
@@ -223,7 +226,7 @@ class Model:
 
 
 def _find_shortest_move(A: Matrix, right: Vector) -> Vector:
-    """Return the shortest z with ``A z >= right`` (Lawson and Hanson's least distance program)."""
+    """Return the shortest z with ``A z >= right``, by the method of Lawson and Hanson."""
     lengths = np.linalg.norm(A, axis=1)
     rows = lengths > 0
     A, right = A[rows] / lengths[rows, None], right[rows] / lengths[rows]

@@ -15,7 +15,9 @@ from nearfar.arrays import Matrix
 
 
 def log_det_divergence(B: Matrix) -> tuple[float, Matrix]:
-    r"""Return the LogDet divergence of :math:`B^T B` from I, and its gradient in a square B.
+    r"""Return the LogDet divergence of :math:`B^T B` from I, and its gradient in B.
+
+    B must be square.
 
     >>> import numpy as np
     >>> value, gradient = log_det_divergence(np.diag([2.0, 1.0]))
@@ -36,8 +38,8 @@ def log_det_bound(K: Matrix, dual_term: Callable[[float], float] | None = None) 
     the loss. With :math:`K = \sum w v v^T`, the maximum is a lower bound of
     :math:`\mathrm{LogDet}(A, I) + \mathrm{loss}(A)` over all A. ``dual_term`` is the negative
     conjugate of the loss at θ times the slopes. It is concave with ``dual_term(0) = 0``. Before the
-    optimum is reached, the slopes can make :math:`I + K` indefinite, but a fraction θ of them still
-    gives a bound.
+    optimum is reached, :math:`I + K` can be indefinite. The slopes multiplied by a smaller θ still
+    give a bound.
 
     >>> import numpy as np
     >>> round(log_det_bound(np.diag([1.0, 0.0])), 4)

@@ -13,7 +13,7 @@ from nearfar.solvers.eigen import factor_definite
 
 
 class MinimaxDirection(NamedTuple):
-    """Direction w with w·d = 1, kappa, and the standard deviations of the classes along w."""
+    """Direction w with w·d = 1, its kappa, and the standard deviations of the classes along w."""
 
     w: Vector
     kappa: float
@@ -36,8 +36,8 @@ def find_minimax_direction(
     positive, negative : ndarray of shape (L, L)
         Covariances of the classes. Their sum must be positive definite.
     tolerance : float, default=1e-12
-        Largest reciprocal condition number of the sum of covariances, scaled to unit diagonal, with
-        which it counts as singular. A singular sum raises LinAlgError.
+        Maximum reciprocal condition number of a singular sum of covariances. The sum is scaled to
+        unit diagonal first. A singular sum raises LinAlgError.
 
     Returns
     -------
@@ -74,8 +74,9 @@ def find_minimax_direction(
 
 
 def compute_worst_case_accuracy(kappa: float) -> float:
-    r"""Return :math:`\kappa^2/(1+\kappa^2)`, the minimum accuracy over all distributions.
+    r"""Return the worst-case accuracy :math:`\kappa^2/(1+\kappa^2)`.
 
-    The distributions are those with the means and covariances from which kappa was computed.
+    This is the minimum over all distributions with the means and covariances from which kappa was
+    computed.
     """
     return float(1 - 1 / (1 + kappa**2))

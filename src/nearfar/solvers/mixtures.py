@@ -11,16 +11,17 @@ from nearfar.arrays import Matrix
 
 CovarianceType = Literal["full", "diagonal", "spherical"]
 
-# Fraction of the mean variance that is added to each variance of a component. Without it,
+# Fraction of the mean variance that is added to each variance of a component. Without this floor,
 # components of three or four rows that happen to lie on a line give the shortest messages.
 _VARIANCE_FLOOR = 1e-2
-# Largest log ratio of a density to the scale of its row above which all densities are rescaled.
+# Maximum log ratio of a density to the scale of its row. If a density exceeds it, all densities are
+# rescaled.
 _MAX_LOG_RATIO = 300.0
 
 
 @dataclass
 class Mixture:
-    """A mixture of k Gaussians, its message length in nats, and the posteriors (n, k) of the rows.
+    """A mixture of k Gaussians, with its message length in nats and the posteriors of the rows.
 
     ``fallback`` is True if no component survived, and a single Gaussian was fitted instead.
     """
@@ -53,16 +54,16 @@ def fit_figueiredo_jain(
     max_iter: int = 500,
     random_state: np.random.RandomState,
 ) -> Mixture:
-    r"""Fit the mixture of minimum message length, after Figueiredo and Jain (2002).
+    r"""Fit the Gaussian mixture with the minimum message length (Figueiredo and Jain, 2002).
 
     With n rows, k components and N free parameters per component, the message length is
 
     .. math::
         \tfrac{N}{2} \sum_m \log(n a_m) + \tfrac{k}{2} \log n - \log p(X) ,
 
-    where the :math:`a_m` are the mixing weights. (The paper has further constants in k, for the
-    best lattice of parameters. The authors' program omits them, and finds the number of clusters
-    more often.)
+    where the :math:`a_m` are the mixing weights. (The paper adds constants that depend on k, for
+    the optimal quantization of the parameters. The authors' program omits these constants, and
+    finds the true number of clusters more often.)
 
     The algorithm starts with ``max_components`` components centered at random rows. It updates them
     in turn, and removes a component whose responsibilities sum to less than N/2 rows. When the
@@ -71,7 +72,7 @@ def fit_figueiredo_jain(
     with the shortest message is returned.
 
     In d dimensions, a component with full covariance needs more than (d² + 3d)/4 rows to survive.
-    If no component can, a single Gaussian is returned, and its ``fallback`` is True. In that case,
+    If no component survives, a single Gaussian is returned, and ``fallback`` is True. In that case,
     reduce the dimension first.
     """
     n, d = X.shape
@@ -102,7 +103,7 @@ def fit_figueiredo_jain(
 
 
 class _Fit:
-    """Remaining components during the fit, and their densities at the rows."""
+    """Components that remain during the fit, and their densities at the rows."""
 
     def __init__(
         self, X: Matrix, half: float, covariance_type: CovarianceType, floor: float
@@ -191,7 +192,7 @@ class _Fit:
         return np.asarray(covariance + self.floor * np.eye(d))
 
     def _rescale(self) -> None:
-        """Divide densities by the largest of each row, so that no row underflows to zeros."""
+        """Divide the densities of each row by the largest one, so that not all underflow to 0."""
         self.tops = self.logs.max(axis=1)
         self.densities = np.exp(self.logs - self.tops[:, None])
 

@@ -18,7 +18,7 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.eigen import descending_eigh, fix_signs
 
 #: Function that returns the symmetric matrix (d_k, d_k) of a mode, given orthonormal factors
-#: (d_j, q_j) of the other modes. With None instead of factors the modes are not projected.
+#: (d_j, q_j) of the other modes. If None is passed instead of factors, the modes are not projected.
 ModeMatrix = Callable[[int, Sequence[Matrix] | None], Matrix]
 #: Function that returns the number of eigenvectors to keep in a mode, given the mode and its sorted
 #: eigenvalues.
@@ -35,7 +35,7 @@ class ModeSubspaces:
         Factor of each mode, with orthonormal columns. The largest entry of each column is positive.
     objective : list of float
         Sum of the kept eigenvalues after every mode step. This is the trace of the projected
-        matrix, which all modes maximize together.
+        matrix, which the steps of all modes maximize.
     change : list of float
         Change of the projectors, summed over the modes, in every sweep.
     seconds : list of float
@@ -43,7 +43,7 @@ class ModeSubspaces:
     converged : bool
         True if the last change was small enough, or if ``max_iter`` was 0.
     interrupt : KeyboardInterrupt or None
-        Interrupt that ended the loop. The factors are then those of the last step.
+        Interrupt that ended the loop. The factors are then the result of the last step.
     """
 
     factors: list[Matrix]
@@ -87,7 +87,7 @@ def alternate_modes(
         Initial orthonormal factors.
     rank_of : callable
         Function that returns the number of eigenvectors to keep, given the mode and its
-        eigenvalues. If this number changes, the projectors count as changed.
+        eigenvalues. If this number changes, the loop continues.
     max_iter : int
         Maximum number of sweeps over all modes.
     tol : float
@@ -98,8 +98,8 @@ def alternate_modes(
         Orthonormal basis of the relevant directions of each mode. Directions outside the span of
         the basis are sorted last.
     precision : float, default=2.2e-16
-        Relative rounding error of the matrices. A projector that changes by no more than this error
-        explains counts as unchanged, for any ``tol``.
+        Relative rounding error of the matrices. A change of a projector that this error can explain
+        is ignored, for any ``tol``.
     report : callable, optional
         Called after each sweep with a dict of the objective, the step and the seconds.
 
@@ -131,12 +131,12 @@ def alternate_modes(
                 last = {name: values[-1] for name, values in traces.items()}
                 report(last | {"seconds": result.seconds[-1]})
     except KeyboardInterrupt as interrupt:
-        result.interrupt = interrupt  # The caller stores the factors, then raises it.
+        result.interrupt = interrupt  # The caller stores the factors, then raises the interrupt.
     return result
 
 
 def _estimate_rounding(values: Vector, n: int, precision: float) -> float:
-    """Return how much rounding can change the projector on the first n eigenvectors.
+    """Estimate how much rounding can change the projector onto the first n eigenvectors.
 
     The estimate is at most 1e-5.
     """
@@ -146,7 +146,7 @@ def _estimate_rounding(values: Vector, n: int, precision: float) -> float:
     gap = float(np.abs(values[:n]).min() - np.abs(values[n:]).max())
     gap = max(gap, float(values[:n].min() - values[n:].max()))
     size = float(np.abs(values).max())
-    # Use a tenth of the theoretical bound, because most errors of many samples cancel.
+    # Use a tenth of the theoretical bound, because the errors of many samples mostly cancel.
     return (
         max_change
         if gap <= 0
@@ -159,9 +159,9 @@ def ordered_eigh(
 ) -> tuple[Vector, Matrix]:
     """Return eigenvalues and eigenvectors (columns) of a symmetric matrix, largest first.
 
-    With ``by_magnitude`` they are sorted by the absolute eigenvalue. With an orthonormal basis
-    (d, r), eigenvectors within its span come first, followed by the complement of the span with
-    eigenvalues of zero.
+    With ``by_magnitude``, the largest absolute eigenvalue is first. If an orthonormal basis of
+    shape (d, r) is given, eigenvectors in its span come first. A basis of the complement comes
+    last, with eigenvalues of zero.
     """
     if basis is not None and basis.shape[1] < len(M):
         values, vectors = ordered_eigh(basis.T @ M @ basis, by_magnitude)
@@ -177,7 +177,7 @@ def ordered_eigh(
 
 
 def fix_column_signs(U: Matrix) -> Matrix:
-    """Return the columns with signs such that the largest entry of each column is positive."""
+    """Flip the signs of columns so that the largest entry of each column is positive."""
     return np.ascontiguousarray(fix_signs(U.T).T)
 
 
@@ -188,13 +188,13 @@ def projector_change(U: Matrix, V: Matrix) -> float:
     """
     if U.shape != V.shape:
         return float(np.inf)
-    # Use the part of V outside the span of U. The difference of the projectors would lose half of
-    # the digits.
+    # Compute the norm from the part of V outside the span of U. The difference of the projectors
+    # would lose half of the digits.
     return float(np.sqrt(2) * linalg.norm(V - U @ (U.T @ V)))
 
 
 def count_leading_values(values: Vector, fraction: float) -> int:
-    """Return the smallest number of leading values whose sum is this fraction of the total.
+    """Return the smallest number of leading values whose sum is at least a fraction of the total.
 
     Negative values count as zero.
     """
@@ -202,7 +202,7 @@ def count_leading_values(values: Vector, fraction: float) -> int:
     total = values.sum()
     if not total > 0:
         return 1
-    # Rounding must not lead to a number greater than the number of values.
+    # Because of rounding, the result could exceed the number of values.
     return min(int(np.searchsorted(np.cumsum(values) / total, fraction - 1e-12)) + 1, len(values))
 
 
