@@ -120,7 +120,16 @@ RENAMED_VALUES: dict[tuple[str, str, str], str] = {
     ("LaplacianEmbedding", "gaussian_center", "raw"): "point",
 }
 #: Public names that have a new name: {"package.old": "package.new"}; "" if it was removed.
-RENAMED_NAMES: dict[str, str] = {"datasets.EMBEDDED": "datasets.BUILT_IN"}
+RENAMED_NAMES: dict[str, str] = {
+    "base.GuidedLearner": "base.ConstraintLearner",
+    "base.LocalVoter": "base.LocalClassifier",
+    "base.NearestObjects": "base.NeighborsBase",
+    "base.NeighborVoter": "base.NeighborsClassifier",
+    "base.TensorInput": "base.TensorEstimator",
+    "base.ThroughLearner": "base.AfterLearner",
+    "base.report_of": "base.get_reporter",
+    "datasets.EMBEDDED": "datasets.BUILT_IN",
+}
 #: Differences that are intended: {regular expression over the printed line: reason}.
 INTENDED: dict[str, str] = {
     r"^public name datasets\.(BuiltIn|builtin) is new": "a registry of the built-in datasets",
@@ -228,7 +237,8 @@ def public_names() -> dict[str, list[str]]:
     for module in pkgutil.iter_modules(nearfar.__path__):
         if module.ispkg and not module.name.startswith("_") and module.name != "app":
             package = importlib.import_module(f"nearfar.{module.name}")
-            names[module.name] = sorted(n for n in dir(package) if not n.startswith("_"))
+            listed = getattr(package, "__all__", dir(package))
+            names[module.name] = sorted(n for n in listed if not n.startswith("_"))
     return names
 
 

@@ -55,7 +55,7 @@ for ax, n_cells in zip(panels, (1, 2, 3, 8), strict=True):
     for label in (0, 1):
         ax.scatter(*X[y == label].T, s=15, c=colors[label], marker=marks[label])
     for cell, L in enumerate(clf.components_):
-        draw_metric(ax, L, X[clf.cells_ == cell].mean(axis=0), color="k", linewidth=1.2)
+        draw_metric(ax, L, X[clf.regions_ == cell].mean(axis=0), color="k", linewidth=1.2)
     cells = "1 metric" if n_cells == 1 else f"{n_cells} metrics"
     ax.set_title(f"{cells}: error {error:.0%}", fontsize=11)
     ax.set(xticks=[], yticks=[], aspect="equal")

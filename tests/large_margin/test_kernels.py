@@ -113,7 +113,7 @@ def test_without_numba_arrays_serve(monkeypatch):
     wanted = LMNN(n_passes=1).fit(X, y).components_
     monkeypatch.setattr("nearfar.large_margin.working_set.MIN_COMPILED_SIZE", 1)
     monkeypatch.setattr(
-        "nearfar.large_margin.working_set.kernels", extras.import_kernels.__wrapped__
+        "nearfar.large_margin.working_set.import_kernels", extras.import_kernels.__wrapped__
     )
     monkeypatch.setitem(sys.modules, "numba", None)  # to import it raises
     np.testing.assert_array_equal(LMNN(n_passes=1).fit(X, y).components_, wanted)

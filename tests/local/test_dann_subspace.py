@@ -96,7 +96,9 @@ def test_small_windows_blocks_and_threads_give_the_same(monkeypatch):
     once = DANNSubspace(2, n_metric_neighbors=50).fit(X, y)
     threads = DANNSubspace(2, n_metric_neighbors=50, n_jobs=2).fit(X, y)
     np.testing.assert_allclose(threads.components_, once.components_, rtol=1e-8)
-    monkeypatch.setattr("nearfar.summaries.local_scatters._ROUNDED", 0.0)  # all from differences
+    monkeypatch.setattr(
+        "nearfar.summaries.local_scatters._MAX_RELATIVE_ERROR", 0.0
+    )  # all from differences
     exact = DANNSubspace(2, n_metric_neighbors=50).fit(X, y)
     np.testing.assert_allclose(exact.components_, once.components_, rtol=1e-8)
 

@@ -115,7 +115,7 @@ def test_search_is_that_of_all_differences(kind):
 def test_products_in_blocks_are_the_same(monkeypatch):
     rows, queries, metrics = make_rows_and_metrics()
     at_once = rows.compute_squared_distances(rows.make_queries(queries), metrics[0])[0]
-    monkeypatch.setattr("nearfar.summaries.local_rows._PRODUCTS", 500)
+    monkeypatch.setattr("nearfar.summaries.local_rows._MAX_PRODUCT_BYTES", 500)
     blocks = rows.compute_squared_distances(rows.make_queries(queries), metrics[0])[0]
     np.testing.assert_allclose(blocks, at_once, atol=1e-12)
 

@@ -157,10 +157,10 @@ class PARDA(StatisticsLearner):
     divergences_, initial_divergences_ : ndarray
         J at the solution and in the Fisher subspace, of shape (n_classes, n_classes), or
         (n_classes,) with ``pairing="one_vs_all"``.
-    weights_ : ndarray of the same shape as divergences_
+    weights_ : ndarray of the same shape as ``divergences_``
         Weights of the objectives ("adaptive": at the solution). Over all pairs i < j, they sum
         to 1.
-    targets_ : ndarray of the same shape as divergences_
+    targets_ : ndarray of the same shape as ``divergences_``
         Targets of the divergences, only with ``scalarization="l_delta"``.
     objective_ : float
         Combined objective at the solution. With adaptive weights, it is the power mean.

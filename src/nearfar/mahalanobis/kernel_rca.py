@@ -203,8 +203,7 @@ class KernelRCA(KernelCoordinates):
         names, codes = self._encode_chunklets(len(rows), y, supervision)
         if not (codes >= 0).any():
             raise ValueError(
-                "supervision has no chunklet with a point in it, so nothing can be learned. Add "
-                "chunklets."
+                "supervision puts no point into a chunklet. Pass chunklets of at least two points."
             )
         self._learn_kernel(X, y)
         self._begin(rows, names, codes)

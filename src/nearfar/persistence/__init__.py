@@ -66,7 +66,7 @@ from nearfar.persistence.model import (
 from nearfar.persistence.schema import PROTOCOL, check_schema, compact_node
 from nearfar.persistence.types import HINT, Types, collect_types, get_full_name
 
-__all__ = ["ModelFileError", "check_savable", "describe", "import_optional", "load", "save"]
+__all__ = ["ModelFileError", "check_savable", "describe", "load", "save"]
 
 _NOT_RESTORED = "the model cannot be saved because loading the file does not restore it"
 
