@@ -426,13 +426,16 @@ def test_a_large_batch_with_one_bad_value_leaves_no_trace(storage):
     [
         (lambda s: s.within_scatter(2), "mode must be from 0 to 1; got 2"),
         (lambda s: s.between_scatter(-3), "mode must be from 0 to 1; got -3"),
-        (lambda s: s.within_scatter(0, [np.eye(3)]), "2 modes, but 1 factors"),
+        (lambda s: s.within_scatter(0, [np.eye(3)]), "each of the 2 modes; got 1 entries"),
         (
             lambda s: s.within_scatter(0, [None, np.eye(3)]),
             r"factors\[1\] must have shape \(4, q\)",
         ),
         (lambda s: s.between_scatter(0, [None, np.ones(4)]), r"factors\[1\] must have shape"),
-        (lambda s: s.merge(ModeStatistics().partial_fit(X34.transpose(0, 2, 1))), "3×4 and of 4×3"),
+        (
+            lambda s: s.merge(ModeStatistics().partial_fit(X34.transpose(0, 2, 1))),
+            "same shape; got 3×4 and 4×3",
+        ),
         (lambda s: s.merge(ModeStatistics(storage="modes").partial_fit(X34)), "same storage"),
     ],
 )
@@ -444,7 +447,7 @@ def test_questions_that_make_no_sense_say_so(ask, message):
 def test_modes_alone_say_what_they_cannot_tell():
     statistics = ModeStatistics(storage="modes").partial_fit(X34, Y34)
     with pytest.raises(
-        ValueError, match="factors needs full statistics.*4,096 entries.*storage='full'"
+        ValueError, match="factors requires full statistics.*4,096 entries.*storage='full'"
     ):
         statistics.within_scatter(0, [None, np.eye(4)])
     # With a single mode, factors have no effect and are allowed.

@@ -1,4 +1,4 @@
-"""Counts of the classes in slabs: the rows that are close to a query along a single feature."""
+"""Class counts in slabs. A slab holds the rows that are close to a query along one feature."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nearfar.arrays import Indices, Mask, Matrix, Vector
 from nearfar.blocks import split_rows
 from nearfar.summaries.local_rows import LocalRows
 
-#: Type of counts. float32 represents them exactly.
+#: Type of class counts. float32 represents integers up to 2**24 exactly.
 Singles = NDArray[np.float32]
-#: Relative difference up to which distances along a feature count as equal. Ties are frequent for
-#: values of few digits, but rounding hides them: 0.5 - 0.4 does not equal 0.4 - 0.3 in float64.
+#: Maximum relative difference of two distances along a feature that are treated as equal. Values
+#: with few digits often have ties, but rounding hides them: 0.5 - 0.4 is not 0.4 - 0.3 in float64.
 EQUAL = 1e-10
-# Maximum number of rows times features processed at once, so that their masks stay in cache.
+# Maximum number of mask entries (rows times features) computed at once, so that they stay in cache.
 _MAX_MASK_ENTRIES = 1 << 20
 
 
@@ -33,7 +33,7 @@ class FeatureColumns:
     columns : ndarray of shape (p, n)
         Features, divided by powers of two close to their standard deviations.
     unit : ndarray of shape (p,)
-        The power of two that divided each feature.
+        Power of two by which each feature was divided.
     stretch : ndarray of shape (p,)
         Factors that convert squared differences to standard units.
     codes : ndarray of shape (n,)
@@ -57,17 +57,23 @@ class FeatureColumns:
 
     @cached_property
     def indicators(self) -> Singles:
-        """One-hot encoded classes, (n, n_classes)."""
+        """One-hot encoded classes, of shape (n, n_classes)."""
         return np.eye(self.n_classes, dtype=np.float32)[self.codes]
 
     def compute_differences(self, queries: Matrix, region: Indices) -> NDArray[np.float64]:
-        """Return the differences (p, b, m) between the rows ``region`` (b, m) and b queries."""
+        """Return the differences between b queries and m rows per query, of shape (p, b, m).
+
+        ``region`` holds the indices of the rows and has the shape (b, m).
+        """
         differences = np.take(self.columns, region, axis=1)
         differences -= (queries / self.unit).T[:, :, None]
         return differences
 
     def compute_weighted_squares(self, queries: Matrix, region: Indices, weights: Matrix) -> Matrix:
-        """Return squared distances (b, m) under feature weights (b, p), with little memory."""
+        """Return squared distances of shape (b, m) with feature weights of shape (b, p).
+
+        Features are added one after the other, which needs little memory.
+        """
         scaled_queries, total = queries / self.unit, np.zeros(region.shape)
         for i, column in enumerate(self.columns):
             squares = np.take(column, region, mode="clip")
@@ -80,10 +86,12 @@ class FeatureColumns:
     def find_slabs(
         self, queries: Matrix, region: Indices, sizes: list[int]
     ) -> tuple[NDArray[np.float64], Singles]:
-        """Return the half-widths of slabs that contain ``sizes`` rows, and their class counts.
+        """Return the half-width and the class counts of one slab per size, query and feature.
 
-        The shapes are (s, b, p) and (s, b, p, n_classes) for s sizes. ``region`` (b, m) lists the
-        rows considered for each of b queries. Rows tied with the last row of a slab count as well.
+        A slab of size k holds the k rows that are closest to the query along the feature, and all
+        rows tied with the last of these rows. ``region`` of shape (b, m) holds the indices of the
+        rows considered for each of b queries. For s sizes, the results have the shapes (s, b, p)
+        and (s, b, p, n_classes).
         """
         (b, m), p, scaled_queries = region.shape, len(self.columns), queries / self.unit
         last = np.asarray(sizes) - 1
@@ -108,9 +116,10 @@ class FeatureColumns:
     def compute_squares(
         self, differences: NDArray[np.float64], weights: Matrix | None = None
     ) -> Matrix:
-        """Return squared distances from differences (p, ...) and feature weights (p, ...).
+        """Return squared distances from feature differences and optional feature weights.
 
-        Features are added one after the other, so that equal terms give exactly equal sums.
+        Both arrays have the shape (p, ...). Features are added one after the other, so that equal
+        terms give exactly equal sums.
         """
         factors = self.stretch.reshape(-1, *[1] * (differences.ndim - 1))
         factors = factors if weights is None else factors * weights
@@ -123,18 +132,22 @@ class FeatureColumns:
 
 
 def count_in_slabs(distances: NDArray[np.float64], size: int, indicators: Singles) -> Singles:
-    """Count rows of each class among the ``size`` nearest along each feature, (b, p, n_classes).
+    """Count the classes of the ``size`` nearest rows along each feature.
 
-    ``distances`` (p, b, m) are distances along features, or their squares. Rows tied with the
-    last one count as well. ``indicators`` (b, m, n_classes) are the one-hot encoded classes of
-    the rows.
+    Rows tied with the last of these rows are counted as well. ``distances`` of shape (p, b, m)
+    holds the distances along each feature, or their squares. ``indicators`` of shape
+    (b, m, n_classes) holds the one-hot encoded classes of the rows. The counts have the shape
+    (b, p, n_classes).
     """
     last = np.partition(distances, size - 1, axis=2)[:, :, size - 1]
     return count_within(distances, last, indicators)
 
 
 def count_within(distances: NDArray[np.float64], last: Matrix, indicators: Singles) -> Singles:
-    """Count rows of each class up to the distance ``last`` (p, b) along each feature."""
+    """Count the rows of each class whose distance along a feature is at most ``last``.
+
+    ``last`` has the shape (p, b). The other arguments are as in :func:`count_in_slabs`.
+    """
     within = (distances <= last[:, :, None] * (1 + EQUAL)).astype(np.float32).transpose(1, 0, 2)
     return np.asarray(np.matmul(within, indicators))
 

@@ -1,8 +1,8 @@
 """Nearest rows under a separate metric for each query.
 
-Distances of a block of queries are computed by one matrix product. If its rounding error could
-change the order of rows, their distances are computed again from differences. The nearest rows
-therefore do not depend on the block, and ties are broken by row index.
+Distances of a block of queries are computed by one matrix product. If rounding could change the
+order of some rows, their distances are computed again from differences. The nearest rows therefore
+do not depend on the block, and ties are broken by row index.
 """
 
 from __future__ import annotations
@@ -20,24 +20,30 @@ from nearfar.blocks import split_rows
 from nearfar.search.candidates import subtract_center
 from nearfar.summaries.local_moments import LocalMoments
 
-# Maximum memory, in bytes, for products of features, which reduce distances to a matrix product.
+# Maximum size, in bytes, of a cached array of feature products. Larger arrays are computed in
+# blocks for each search.
 _MAX_PRODUCT_BYTES = 2**25
-# Maximum number of entries of the pairs that are measured at once, so that they stay in cache.
+# Maximum number of array entries for the pairs that are measured at once, so that the arrays stay
+# in cache.
 _MAX_PAIR_ENTRIES = 1 << 16
 _FLOAT64 = np.dtype(np.float64)
-# Limits of the search in float32: the smallest error bound and the largest squared distance for
-# which it is used, and the maximum number of candidate rows per neighbor that it may leave.
-_MIN_FLOAT32, _MAX_FLOAT32, _MAX_CANDIDATES = 1e-25, 1e30, 16
-# Maximum number of distances converted to weights at once, so that they stay in cache.
+# Error bounds of squared distances must be larger than this value for a search in float32.
+_MIN_FLOAT32 = 1e-25
+# Squared distances of the nearest rows must be smaller than this value for a search in float32.
+_MAX_FLOAT32 = 1e30
+# Maximum number of candidate rows per neighbor after a search in float32. With more candidates, the
+# search is repeated in float64.
+_MAX_CANDIDATES = 16
+# Maximum number of distances that are converted to weights at once, so that they stay in cache.
 _MAX_WEIGHTS = 40_000
 
 
 @dataclass(frozen=True)
 class LocalMetrics:
-    r"""A metric for each of b queries, in units in which the rows are standardized.
+    r"""One metric for each of b queries, for features in standard units.
 
     The metrics are either ``full`` matrices, or :math:`\mathrm{diag}(w) + V^T V` with ``weights`` w
-    and optional ``directions`` V (a small number r of them).
+    and optional ``directions`` V, where V has a small number r of rows.
 
     Parameters
     ----------
@@ -98,10 +104,11 @@ class LocalMetrics:
         return np.asarray(bounds)
 
     def split_by_feature(self, differences: Matrix, owner: Indices) -> Matrix:
-        """Return the contribution of each feature to squared lengths, u_j [M u]_j, (m, p).
+        """Return the contribution u_j [M u]_j of each feature to the squared length of u.
 
-        ``differences[i]`` is measured by the metric with index ``owner[i]``. Sums are computed in
-        the same order at every position, so that identical rows have equal distances.
+        The vectors u are the m rows of ``differences``, and row i is measured by the metric with
+        index ``owner[i]``. The result has the shape (m, p). Sums are computed in the same order at
+        every position, so that identical rows have equal distances.
         """
         if self.full is not None:
             images = (differences[:, :, None] * self.full[owner]).sum(axis=1)
@@ -126,8 +133,8 @@ class LocalQueries:
     standard : ndarray of shape (b, p)
         Queries in standard units.
     excluded : ndarray of shape (b,) or (b, m), optional
-        Indices of training rows that are not neighbors of a query: the query itself if it is a
-        training row, or all m rows to exclude.
+        Indices of one or m training rows per query that are not returned as its neighbors, for
+        example the query itself if it is a training row.
     """
 
     X: Matrix
@@ -155,7 +162,7 @@ class LocalRows:
     n_classes : int
         Number of classes.
     scale : ndarray of shape (p,)
-        Divisor of each feature, for standard units.
+        Divisor that converts each feature to standard units.
     """
 
     X: Matrix
@@ -202,10 +209,11 @@ class LocalRows:
     def compute_tricube_weights(
         self, queries: LocalQueries, metrics: LocalMetrics, m: int
     ) -> tuple[Matrix, Vector, Vector]:
-        """Return tricube weights (b, n) of all rows, sorted by class, for the m nearest rows.
+        """Return the tricube weights of all rows for each query, with the rows sorted by class.
 
-        Also return the squared distance of the farthest of the m rows, and error bounds of the
-        squared distances. The farthest rows have weight 0, so ties among them do not matter.
+        The weights have the shape (b, n) and are 0 for rows that are not among the m nearest. Also
+        return the squared distance of the farthest of the m nearest rows, and error bounds of the
+        squared distances. The farthest row has weight 0, so ties with it do not matter.
         """
         excluded = None if queries.excluded is None else self.moments.places[queries.excluded]
         sorted_queries = LocalQueries(queries.X, queries.standard, excluded)
@@ -217,7 +225,7 @@ class LocalRows:
 
     @cached_property
     def moments(self) -> LocalMoments:
-        """Weighted sums over the rows of each class, in standard units."""
+        """Object that computes weighted sums over the rows of each class, in standard units."""
         return LocalMoments(self.standard, self.codes, self.n_classes)
 
     @cached_property
@@ -229,8 +237,8 @@ class LocalRows:
     ) -> tuple[NDArray[Any], Vector]:
         """Return squared distances of shape (b, n), and error bounds of shape (b,).
 
-        Distances are computed by matrix products, for full metrics in the given dtype. Distances
-        of excluded rows are infinite.
+        Distances are computed by matrix products. Products with full metrics have the given dtype.
+        Distances of excluded rows are infinite.
         """
         Q, n = queries.standard, len(self)
         squares = np.empty((len(Q), n), dtype)
@@ -261,21 +269,24 @@ class LocalRows:
 
     @cached_property
     def _lengths(self) -> Matrix:
-        """Features (as rows), their sum of squares and a row of ones, stacked."""
+        """Matrix with one row per feature, a row of squared lengths and a row of ones."""
         columns = self.standard.T
         squares = np.square(columns).sum(axis=0)
         return np.vstack([columns, squares, np.ones(len(self))])
 
     @cached_property
     def _squares(self) -> Matrix:
-        """Squares of features, features and a row of ones, stacked."""
+        """Matrix with one row per squared feature, one row per feature and a row of ones."""
         columns = self.standard.T
         return np.vstack([np.square(columns), columns, np.ones((1, len(self)))])
 
     def _multiply_products(
         self, Q: Matrix, full: NDArray[np.float64], squares: NDArray[Any]
     ) -> int:
-        """Write squared distances under full metrics; return the number of terms of each sum."""
+        """Write squared distances under full metrics to ``squares``.
+
+        Returns the number of terms of each sum.
+        """
         p = self.n_features
         # For a single query, computing the products would take as long as computing the distances.
         if len(Q) == 1:
@@ -295,7 +306,7 @@ class LocalRows:
         return int(terms.shape[1])
 
     def _iterate_products(self, dtype: np.dtype[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Iterate over blocks of rows and the results of `compute_feature_products` for them."""
+        """Yield blocks of rows and their feature products."""
         if 8 * len(self) * self._n_product_rows <= _MAX_PRODUCT_BYTES:
             is_float32 = dtype == np.float32
             products = self._cached_float32_products if is_float32 else self._cached_products
@@ -332,14 +343,14 @@ class LocalRows:
     def compute_differences(
         self, queries: LocalQueries, owner: Indices, indices: Indices
     ) -> Matrix:
-        """Return differences of rows and queries in standard units, of shape (m, p)."""
+        """Return differences between rows and queries in standard units, of shape (m, p)."""
         # Subtract before dividing, so that equal differences stay equal.
         return np.asarray((self.X[indices] - queries.X[owner]) / self.scale)
 
     def find_nearest(
         self, queries: LocalQueries, metrics: LocalMetrics, k: int
     ) -> tuple[Matrix, Indices]:
-        """Return distances and indices of the k nearest rows, each (b, k), nearest first."""
+        """Return distances and indices of the k nearest rows of each query, nearest first."""
         owner, indices = self._find_candidates(queries, metrics, k)
         exact = self.measure(queries, metrics, owner, indices)
         # This sort is stable, so tied rows keep their order.
@@ -351,15 +362,16 @@ class LocalRows:
     def _find_candidates(
         self, queries: LocalQueries, metrics: LocalMetrics, k: int
     ) -> tuple[Indices, Indices]:
-        """Return query and row of all pairs that may be among the k nearest, in order.
+        """Return all pairs of a query and a row that may be one of its k nearest rows.
 
-        The search uses float32 if this leaves few candidates.
+        The pairs are sorted by query, then by row. The search uses float32 if this leaves few
+        candidates.
         """
         if metrics.full is not None and len(queries) > 1:
             squares, errors = self.compute_squared_distances(queries, metrics, np.float32)
             reach = (bound_kth_distance(squares, k)[1] + 2 * errors).astype(np.float32)
             if ((errors > _MIN_FLOAT32) & (reach < _MAX_FLOAT32)).all():
-                # Round up to float32, because a comparison of two dtypes takes twice as long.
+                # Round up to float32, because comparing arrays of two dtypes takes twice as long.
                 candidates = find_entries_within(squares, np.nextafter(reach, np.float32(np.inf)))
                 if len(candidates[0]) <= _MAX_CANDIDATES * k * len(queries):
                     return candidates
@@ -372,7 +384,7 @@ class LocalRows:
         lower, upper = bound_kth_distance(squares, m)
         owner, indices = find_entries_within(squares, upper + 2 * errors)
         values = squares[owner, indices]
-        # Only rows close to the limit are measured exactly; closer rows are included anyway.
+        # Measure only rows near the boundary exactly. Rows closer to the query are included anyway.
         boundary = np.flatnonzero(values >= (lower - 2 * errors)[owner])
         values[boundary] = self.measure(queries, metrics, owner[boundary], indices[boundary])
         counts = np.bincount(owner, minlength=len(queries))
@@ -417,7 +429,8 @@ class Window:
     def compute_tricube_weights(self) -> Matrix:
         """Return weights (1 - (d / h)^3)^3, where h is the distance of the farthest row.
 
-        If all weights would be 0 (all rows at equal distance, or equal to the query), they are 1.
+        If all weights would be 0, they are set to 1. This happens if all rows have the same
+        distance, or if they all equal the query.
         """
         has_radius = self.radius > 0
         ratios = np.clip(self.squares / np.where(has_radius, self.radius, 1.0)[:, None], 0, 1)
@@ -429,7 +442,7 @@ class Window:
 
 
 def convert_to_tricube(squares: Matrix, m: int) -> Vector:
-    """Replace squared distances by tricube weights, in place; return the squared radius."""
+    """Replace squared distances by tricube weights in place, and return the squared radii."""
     radius = find_kth_smallest(squares, m)
     near, flat = np.flatnonzero(squares < radius[:, None]), squares.reshape(-1)
     counts = np.diff(np.searchsorted(near, np.arange(len(squares) + 1) * squares.shape[1]))
@@ -453,8 +466,8 @@ def find_kth_smallest(squares: NDArray[Any], k: int) -> Vector:
 def bound_kth_distance(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
     """Return lower and upper bounds of the k-th smallest value of each row.
 
-    The bounds are computed in float32, which takes half the time, or exactly if values exceed its
-    range.
+    The bounds are computed in float32, which takes half the time. If values are outside the range
+    of float32, both bounds are the exact value.
     """
     with np.errstate(over="ignore"):
         rounded = squares.astype(np.float32)
@@ -467,14 +480,17 @@ def bound_kth_distance(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
 
 
 def find_entries_within(squares: NDArray[Any], reach: NDArray[Any]) -> tuple[Indices, Indices]:
-    """Return rows and columns of the entries up to a bound per row, in order."""
+    """Return the row and the column of each entry that is at most the bound of its row."""
     flat = np.flatnonzero(squares <= reach[:, None])
     owner, indices = np.divmod(flat, squares.shape[1])
     return owner, indices
 
 
 def compute_feature_products(rows: Matrix, dtype: np.dtype[Any] = _FLOAT64) -> NDArray[Any]:
-    """Return products of all pairs of features, features and a row of ones, stacked."""
+    """Return a matrix with the products of all pairs of features, the features and a row of ones.
+
+    Each product and each feature is a row of the matrix.
+    """
     p = rows.shape[1]
     columns = np.ascontiguousarray(rows.T)
     products = np.empty((p * (p + 3) // 2 + 1, len(rows)), dtype)

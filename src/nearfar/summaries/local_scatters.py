@@ -12,23 +12,23 @@ from nearfar.blocks import split_rows
 from nearfar.summaries.local_moments import ClassSums
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows, Window
 
-# A scatter is a difference of two sums of squares. It has too few correct digits if it is less than
-# _MIN_FRACTION_LEFT of the first sum, or if the relative error of the distances is larger than
-# _MAX_RELATIVE_ERROR.
+# Minimum ratio of a scatter about the mean to the sum of squares from which it is computed. With a
+# smaller ratio, the subtraction leaves too few correct digits.
 _MIN_FRACTION_LEFT = 1e-5
+# Maximum error of the squared distances in a window, as a fraction of its squared radius.
 _MAX_RELATIVE_ERROR = 1e-8
-# A scatter below this fraction of the squared distances from the point itself is set to zero.
+# Scatters of at most this fraction of the mean squared distance from the query are set to zero.
 _ZERO_SCATTER = 1e-14
 
 
 def choose_window_size(n: int, p: int, n_classes: int) -> int:
-    """Return the number of rows, of n, sufficient for a within-class covariance of p features."""
+    """Return a number of rows, at most n, that suffices to estimate a within-class covariance."""
     return min(n, max(n // 5, 50, 10 * (p + n_classes)))
 
 
 @dataclass(frozen=True)
 class LocalScatters:
-    """Within and between scatters of the classes around each of b points, in standard units.
+    """Within-class and between-class scatters around each of b points, in standard units.
 
     Parameters
     ----------
@@ -52,11 +52,11 @@ def compute_scatters(
     window: Window | None = None,
     tricube: bool = True,
 ) -> LocalScatters:
-    """Return the scatters of the m nearest rows under these metrics.
+    """Return the scatters of the m nearest rows of each query under its metric.
 
-    ``window`` holds the nearest rows if they were found before. All sums are matrix products of
-    dense weights with rows centered at zero. If a window is so small that these sums lose too many
-    digits, its scatters are computed again from differences to the query.
+    ``window`` can be passed if the nearest rows are already known. All sums are matrix products of
+    dense weights and centered rows. If a window is so small that these sums lose too many digits,
+    its scatters are computed again from differences to the query.
     """
     if window is None and tricube:
         dense_weights, radius, errors = rows.compute_tricube_weights(queries, metrics, m)
@@ -86,7 +86,7 @@ def compute_scatters(
 
 
 def find_inaccurate_windows(weights: Vector, radius: Vector, errors: Vector) -> Mask:
-    """Return a mask of windows whose distances have too few digits, or whose weights are 0."""
+    """Return a mask of the windows with inaccurate distances, or with a total weight of 0."""
     return np.asarray((errors > _MAX_RELATIVE_ERROR * radius) | (weights <= 0))
 
 
@@ -98,7 +98,7 @@ def compute_exact_scatters(
     *,
     tricube: bool = True,
 ) -> LocalScatters:
-    """Return the scatters of a window from differences to each query, which is exact but slow."""
+    """Return scatters computed from differences to each query, which is accurate but slow."""
     b, m = window.indices.shape
     owner, indices = np.repeat(np.arange(b), m), window.indices.ravel()
     weights = np.ones((b, m))
@@ -126,7 +126,7 @@ def _split_chunks(rows: Indices, n_entries: int) -> list[Indices]:
 
 
 def shrink_scatters(scatters: NDArray[np.float64], shrinkage: float) -> NDArray[np.float64]:
-    """Return (1 - s) S + s tr(S) / p I for symmetric matrices S, and I if S is zero."""
+    """Return (1 - s) S + s (tr(S) / p) I for each symmetric matrix S, or I if S is zero."""
     p = scatters.shape[-1]
     traces = np.trace(scatters, axis1=-2, axis2=-1)[..., None]
     shrunk_scatters = (1 - shrinkage) * (scatters + np.swapaxes(scatters, -1, -2)) / 2
@@ -139,7 +139,7 @@ def shrink_scatters(scatters: NDArray[np.float64], shrinkage: float) -> NDArray[
 def invert_matrices(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[np.float64]:
     """Return inverses of symmetric matrices.
 
-    Unless ``regular``, eigenvalues below 1e-10 of the largest are raised to this value.
+    If ``regular`` is False, eigenvalues are raised to at least 1e-10 times the largest eigenvalue.
     """
     if regular:
         inverse = np.linalg.inv(matrices)
@@ -151,9 +151,9 @@ def invert_matrices(matrices: NDArray[np.float64], *, regular: bool) -> NDArray[
 
 
 def compute_inverse_roots(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return symmetric roots of inverses.
+    """Return the symmetric square roots of the inverses of symmetric matrices.
 
-    Eigenvalues below 1e-10 of the largest are raised to this value.
+    Eigenvalues are raised to at least 1e-10 times the largest eigenvalue.
     """
     values, axes = np.linalg.eigh(matrices)
     values = np.maximum(values, 1e-10 * values[..., -1:])

@@ -18,8 +18,8 @@ from nearfar.state import Sizes, State, check_that, choice, flag, none_or, objec
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.mode_sums import ModeSums
 
-#: Maximum number of entries of a tensor for which storage="auto" stores the full second moment
-#: (at most 128 MB).
+#: Maximum number of entries of a tensor for which storage="auto" stores the full second moment.
+#: The second moment then takes at most 128 MB.
 FULL_SIZE = 4096
 
 Factors = Sequence[Floats | None]
@@ -46,8 +46,8 @@ class ModeStatistics:
     Parameters
     ----------
     storage : {"auto", "full", "modes"}, default="auto"
-        "full" stores the second moment of all entries, "modes" one scatter per mode. "auto" uses
-        "full" for tensors of at most 4,096 entries. See Notes.
+        "full" stores the second moment of all entries, and "modes" stores one scatter per mode.
+        "auto" uses "full" for tensors of at most 4,096 entries. See Notes.
     exact : bool, default=False
         Whether to multiply float32 samples in float64. This is slower, and accurate to the
         precision of the samples even if entries are nearly collinear.
@@ -112,9 +112,8 @@ class ModeStatistics:
         self.storage = storage
         self.exact = exact
         self.tensor_shape: tuple[int, ...] | None = None
-        self._rows: ClassStatistics | None = None  # statistics of vec(X)
-
-    # ------------------------------------------------------------------ accumulating
+        # Statistics of the flattened tensors.
+        self._rows: ClassStatistics | None = None
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> ModeStatistics:
         """Add samples. Without ``y``, all samples belong to one class with label 0.
@@ -122,7 +121,7 @@ class ModeStatistics:
         Parameters
         ----------
         X : array-like of shape (n_samples, d1, ..., dk)
-            Tensors to add. Other types than float64 and float32 are converted to float64. Rows of a
+            Tensors to add. Types other than float64 and float32 are converted to float64. Rows of a
             2-dimensional array are tensors of order one.
         y : array-like of shape (n_samples,), optional
             Class labels. They may contain new classes.
@@ -154,8 +153,8 @@ class ModeStatistics:
         shape = tuple(int(d) for d in X.shape[1:])
         if self.tensor_shape is not None and shape != self.tensor_shape:
             raise ValueError(
-                f"X holds tensors of shape {_format_shape(shape)}, but these statistics are of "
-                f"shape {_format_shape(self.tensor_shape)}."
+                f"X holds tensors of shape {_format_shape(shape)}, but these statistics hold "
+                f"tensors of shape {_format_shape(self.tensor_shape)}."
             )
         if not prod(shape):
             raise ValueError(
@@ -195,8 +194,8 @@ class ModeStatistics:
         if self._rows is not None and other._rows is not None:
             if self.tensor_shape != other.tensor_shape:
                 raise ValueError(
-                    f"Statistics of tensors of shape {_format_shape(self.tensor_shape)} and of "
-                    f"{_format_shape(other.tensor_shape)} cannot be merged."
+                    "Statistics can be merged only if their tensors have the same shape; got "
+                    f"{_format_shape(self.tensor_shape)} and {_format_shape(other.tensor_shape)}."
                 )
             if self.is_full != other.is_full:
                 raise ValueError(
@@ -211,8 +210,6 @@ class ModeStatistics:
             merged._rows = first.merge(second)
             merged.tensor_shape = self.tensor_shape or other.tensor_shape
         return merged
-
-    # ------------------------------------------------------------------ reading
 
     @property
     def is_full(self) -> bool:
@@ -246,33 +243,33 @@ class ModeStatistics:
 
     @property
     def mean(self) -> Matrix:
-        """Mean of all samples, (d1, ..., dk)."""
+        """Mean of all samples, of shape (d1, ..., dk)."""
         return self._checked_rows.mean.reshape(self._shape)
 
     @property
     def means(self) -> Matrix:
-        """Class means, (n_classes, d1, ..., dk)."""
+        """Class means, of shape (n_classes, d1, ..., dk)."""
         return self._checked_rows.means.reshape(-1, *self._shape)
 
     @property
     def precision(self) -> float:
-        """Machine epsilon of the coarsest dtype that was accumulated."""
+        """Machine epsilon of the least precise dtype among the added samples."""
         return self._checked_rows.precision
 
     def variances(self) -> Matrix:
-        """Return the variance of each entry over all samples, (d1, ..., dk)."""
+        """Return the variance of each entry over all samples, of shape (d1, ..., dk)."""
         return self._checked_rows.total_variances().reshape(self._shape)
 
     def within_scatter(self, mode: int, factors: Factors | None = None) -> Matrix:
-        """Return the scatter about the class means in a mode, after projecting the other modes.
+        """Return the within-class scatter of a mode, after projecting the other modes.
 
         Parameters
         ----------
         mode : int
             The mode, from 0.
         factors : sequence of ndarray of shape (d_j, q_j), optional
-            One factor per mode. The factor of ``mode`` is ignored, and None does not project a
-            mode. Factors of other modes than ``mode`` require ``is_full``.
+            One factor per mode. A mode whose factor is None is not projected, and the factor of
+            ``mode`` is ignored. Factors of the other modes require ``is_full``.
 
         Returns
         -------
@@ -281,10 +278,10 @@ class ModeStatistics:
         rows, (mode, factors) = self._checked_rows, self._check_mode(mode, factors)
         if isinstance(rows, ModeSums) and factors is not None:
             raise ValueError(
-                "factors needs full statistics, but these store only scatters of the modes: "
-                f"tensors of shape {_format_shape(self._shape)} have more than {FULL_SIZE:,} "
-                "entries, or storage='modes' was requested. Omit factors, or create the statistics "
-                "with storage='full'."
+                "factors requires full statistics, but these statistics store only one scatter per "
+                f"mode, because tensors of shape {_format_shape(self._shape)} have more than "
+                f"{FULL_SIZE:,} entries or because storage='modes' was passed. Omit factors, or "
+                "create the statistics with storage='full'."
             )
         read_matrix = (
             rows.make_mode_reader(mode)
@@ -294,15 +291,15 @@ class ModeStatistics:
         return rows.read_within(read_matrix, self._make_row_function(mode, factors))
 
     def between_scatter(self, mode: int, factors: Factors | None = None) -> Matrix:
-        """Return the weighted scatter of the class means, after projecting the other modes.
+        """Return the between-class scatter of a mode, after projecting the other modes.
 
         Parameters
         ----------
         mode : int
             The mode, from 0.
         factors : sequence of ndarray of shape (d_j, q_j), optional
-            One factor per mode. The factor of ``mode`` is ignored, and None does not project a
-            mode.
+            One factor per mode. A mode whose factor is None is not projected, and the factor of
+            ``mode`` is ignored.
 
         Returns
         -------
@@ -329,7 +326,7 @@ class ModeStatistics:
         return within + self.between_scatter(mode, factors) if self.n_classes > 1 else within
 
     def _make_row_function(self, mode: int, factors: Factors | None) -> Callable[[Floats], Matrix]:
-        """Return the function that computes the scatter in a mode from rows vec(X)."""
+        """Return a function that computes the scatter of a mode from flattened tensors."""
 
         def scatter(rows: Floats) -> Matrix:
             stack = rows.reshape(-1, *self._shape)
@@ -338,7 +335,7 @@ class ModeStatistics:
         return scatter
 
     def _check_mode(self, mode: int, factors: Factors | None) -> tuple[int, Factors | None]:
-        """Return the non-negative mode, and the factors of the other modes or None."""
+        """Return the mode as a non-negative index, and the factors of the other modes or None."""
         shape = self._shape
         if not -len(shape) <= mode < len(shape):
             raise ValueError(f"mode must be from 0 to {len(shape) - 1}; got {mode}.")
@@ -347,8 +344,8 @@ class ModeStatistics:
             return mode, None
         if len(factors) != len(shape):
             raise ValueError(
-                f"factors must have one entry per mode; got {len(shape)} modes, but {len(factors)} "
-                "factors."
+                f"factors must have one entry for each of the {len(shape)} modes; got "
+                f"{len(factors)} entries."
             )
         projections = [
             None if U is None or k == mode else np.asarray(U) for k, U in enumerate(factors)
@@ -374,14 +371,17 @@ class ModeStatistics:
     def _check_state(self, sizes: Sizes) -> None:
         check_that(
             (self._rows is None) == (self.tensor_shape is None),
-            "expected either both sums and a shape, or neither of them.",
+            "expected both sums and a tensor shape, or neither.",
         )
         if self._rows is not None:
             fits = self._rows.n_features == prod(self._shape)
-            check_that(fits, "the sums are not of tensors of this shape.")
+            check_that(fits, "the size of the sums does not match the tensor shape.")
             if isinstance(self._rows, ModeSums):
-                check_that(self._rows.tensor_shape == self._shape, "the sums are of another shape.")
-            check_that(self._rows.pooled, "the sums are not pooled.")
+                check_that(
+                    self._rows.tensor_shape == self._shape,
+                    "the tensor shape of the sums differs from tensor_shape.",
+                )
+            check_that(self._rows.pooled, "expected pooled sums.")
 
     def __repr__(self) -> str:
         if self._rows is None:

@@ -16,7 +16,10 @@ _MIN_WEIGHT = 1e-6
 
 
 def check_distinct_rows(rows: Floats, n_components: int) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the distinct rows and the distinct row of each row, or raise if there are too few."""
+    """Return the distinct rows, and for each row the index of its distinct row.
+
+    Raises ``ValueError`` if there are at most ``n_components`` distinct rows.
+    """
     # Copy to C order, so that results do not depend on the memory layout.
     rows = np.ascontiguousarray(rows)
     check_squares(rows)
@@ -25,28 +28,32 @@ def check_distinct_rows(rows: Floats, n_components: int) -> tuple[Floats, NDArra
     if n_components >= len(first_rows):
         raise ValueError(
             f"n_components={n_components} must be less than the number of distinct rows of X, "
-            f"{len(first_rows)} of n_samples={len(rows)}."
+            f"which is {len(first_rows)} (n_samples={len(rows)})."
         )
     return rows[first_rows], inverse
 
 
 def build_neighbor_graph(points: Floats, n_neighbors: int) -> NeighborGraph:
-    """Return the neighbor graph of distinct rows, or raise if there are too few."""
+    """Return the neighbor graph of distinct rows, or raise if there are too few rows."""
     if n_neighbors >= len(points):
         raise ValueError(
             f"n_neighbors={n_neighbors} must be less than the number of distinct rows of X, "
-            f"{len(points)}."
+            f"which is {len(points)}."
         )
     return NeighborGraph.from_points(points, n_neighbors=n_neighbors)
 
 
 def compute_edge_scale(lengths: sparse.csr_array) -> float:
-    """Return the median squared length of the edges, at least 1e-290."""
+    """Return the median of the squared edge lengths, or 1e-290 if the median is smaller."""
     return max(float(np.median(lengths.data**2)), 1e-290)
 
 
 def compute_affinities(distances: sparse.csr_array, weights: str, width: float) -> sparse.csr_array:
-    r"""Return edge weights from edge lengths: 1, or :math:`e^{-d^2/\tau}` but at least 1e-6."""
+    r"""Return the weights of edges of length d.
+
+    The weights are 1 if ``weights`` is "uniform". Otherwise they are :math:`e^{-d^2/\tau}` with
+    the width :math:`\tau`, but at least 1e-6.
+    """
     W = distances.copy()
     if weights == "uniform":
         W.data = np.ones_like(W.data)
@@ -58,9 +65,10 @@ def compute_affinities(distances: sparse.csr_array, weights: str, width: float) 
 def build_class_graphs(
     points: Floats, codes: Indices, n_neighbors: int
 ) -> tuple[NeighborGraph, NeighborGraph]:
-    """Return the graphs of the nearest rows of the same class, and of all other classes.
+    """Return two neighbor graphs: one within the classes and one between the classes.
 
-    If a row has fewer than ``n_neighbors`` such rows, it is connected to all of them.
+    Each row is connected to its ``n_neighbors`` nearest rows of the same class, or of other
+    classes. If there are fewer rows, it is connected to all of them.
 
     >>> X = np.array([[0.0], [1.0], [5.0], [6.5]])
     >>> similar, dissimilar = build_class_graphs(X, np.array([0, 0, 1, 1]), 1)
