@@ -81,7 +81,7 @@ def _is_cyclic_link(folder: Path) -> bool:
 
 
 def get_labels(folder_members: list[Member], noun: str) -> NDArray[np.str_] | None:
-    """Return the first-level subfolder of each member, or None if there are no subfolders."""
+    """Return the first-level subfolder of each member, or None if the folder has no subfolders."""
     unlabeled = [member for member in folder_members if member.label is None]
     if len(unlabeled) == len(folder_members):
         return None

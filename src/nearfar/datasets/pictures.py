@@ -33,7 +33,7 @@ class Images(NamedTuple):
 
     #: uint8 array of shape (n, height, width), or (n, height, width, 3) for color images.
     images: NDArray[np.uint8]
-    #: First-level subfolder of each image, or None if there are no subfolders.
+    #: First-level subfolder of each image, or None if the folder has no subfolders.
     labels: NDArray[np.str_] | None
     #: Path of each file, relative to the folder.
     names: NDArray[np.str_]
