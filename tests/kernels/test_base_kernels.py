@@ -86,8 +86,8 @@ def test_features_have_one_kernel_each():
 @pytest.mark.parametrize(
     ("kernels", "words"),
     [
-        ([], 'kernels must be "auto", "features" or a list of kernels, .*; got \\[\\]'),
-        ("gauss", "names are linear, poly, rbf, laplacian, cosine; got 'gauss'"),
+        ([], 'kernels must be "auto", "features" or a list of kernels with .*; got \\[\\]'),
+        ("gauss", "names from linear, poly, rbf, laplacian, cosine; got 'gauss'"),
         (
             [np.eye(3)],
             r"got an array of shape \(3, 3\)\. For matrices, use nearfar.kernels.margin_weig",

@@ -238,7 +238,7 @@ def test_bad_arguments_are_named():
         with pytest.raises(ValueError, match=f"no {other} pair"):
             IdealizedMetric().fit(X, supervision=Pairs(**given, n_samples=len(X)))
     wide = np.random.default_rng(0).normal(size=(30, 120))
-    with pytest.raises(ValueError, match="at most 108 features"):
+    with pytest.raises(ValueError, match="at most 109 features"):
         IdealizedMetric(psd="constrain").fit(wide, np.arange(30) % 2)
 
 

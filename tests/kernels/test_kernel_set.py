@@ -60,7 +60,9 @@ def test_a_single_matrix_is_checked_too(kind):
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_sizes_and_labels(learner):
-    with pytest.raises(ValueError, match=r"same size; kernels\[0\] has 12 points, kernels\[1\]"):
+    with pytest.raises(
+        ValueError, match=r"same size; kernels\[0\] has 12 points, but kernels\[1\]"
+    ):
         learner([GOOD, GOOD[:5, :5]], Y)
     with pytest.raises(ValueError, match="13 labels, but the kernels have 12 points"):
         learner([GOOD], np.append(Y, 1))

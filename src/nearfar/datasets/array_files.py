@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nearfar.datasets.table import Table, check_one_per_row, decode_strings, drop_single_channel
 from nearfar.words import join_names, suggest_name
 
-# Keys of an .npz file, in lowercase, that are recognized for each role without an option.
+# Lowercase keys of an .npz file that define the role of an array if no option names its key.
 _ROLE_KEYS = {
     "X": ("x", "data"),
     "y": ("y", "target", "labels"),
@@ -21,9 +21,9 @@ _ROLE_KEYS = {
     "time": ("time",),
     "id": (),
 }
-#: Keys that describe X and the classes.
+#: Keys with information about the features, classes or images.
 _METADATA_KEYS = ("feature_names", "target_names", "image_shape")
-#: Words in the name of a key or column that suggest an option.
+#: Words that suggest an option if they occur in the name of a key or column.
 _OPTION_WORDS = {
     "target": {"target", "targets", "label", "labels", "class", "classes"},
     "groups": {
@@ -37,13 +37,13 @@ NUMPY = (".npy", ".npz")
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
-    """Return the arrays of an .npz file by key. The array of an .npy file has the key X."""
+    """Return a dict of the arrays of an .npz file. The array of an .npy file gets the key X."""
     try:
         with path.open("rb") as file:
             if file.peek(6)[:6] != b"\x93NUMPY" and file.peek(2)[:2] != b"PK":
                 raise ValueError("the signature at the start of the file is missing")
             if file.peek(2)[:2] != b"PK":
-                # A memory map reads only the rows that are used.
+                # With a memory map, only the rows that are used are read.
                 return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
             loaded = np.load(file, allow_pickle=False)
             return {key: loaded[key] for key in loaded.files}
@@ -62,7 +62,10 @@ def convert_arrays(
     requested: dict[str, str | None],
     vector: str | None,
 ) -> Table:
-    """Return the arrays of a NumPy file as a Table. Keys and options define their roles."""
+    """Convert the arrays of a NumPy file to a Table.
+
+    Keys and options define the role of each array.
+    """
     requested_keys = {"X": vector, "y": requested["target"]}
     requested_keys |= {role: requested[role] for role in ("groups", "time", "id")}
     keys = {role: find_key(arrays, role, name, source) for role, name in requested_keys.items()}
@@ -132,7 +135,7 @@ def _report_unused_keys(table: Table, arrays: dict[str, Any], used: set[str]) ->
 
 
 def suggest_option(name: str) -> str | None:
-    """Return the option that the name of a key or column suggests, or None.
+    """Return the option that matches the name of a key or column, or None if no option does.
 
     >>> [suggest_option(name) for name in ("Speaker", "patient_id", "id", "height")]
     ['groups', 'groups', 'id', None]

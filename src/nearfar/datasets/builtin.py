@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """Facts about one built-in dataset, and the function that loads it.
+    """Description of one built-in dataset, and the function that loads it.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class BuiltIn:
     license : str
         Terms under which the data may be used.
     load : callable
-        Called without arguments, returns the dataset as a new ``Table``.
+        Function without arguments that returns the dataset as a new ``Table``.
     has_images : bool, default=False
-        True if each row has an image: its columns are pixels, or there are thumbnails.
+        True if each row has an image. The columns are then pixels, or the dataset has thumbnails.
     sklearn_loader : str or None, default=None
         Name of the function in ``sklearn.datasets`` that returns the same rows in the same order.
         Python code that nearfar prints calls this function, or ``read_table`` if the name is None.
@@ -181,7 +181,8 @@ def find_sklearn_loader(table: Table) -> str | None:
     labels were replaced (``--labels``), or scikit-learn does not have the dataset.
     """
     dataset = BUILT_IN.get(table.name)
-    # A folder of images can have the same name as a built-in dataset, but its source differs.
+    # A folder of images can have the same name as a built-in dataset, so the source is compared
+    # too.
     source = table.source or ""
     if dataset is None or not source.startswith(f"read_table({dataset.name!r}"):
         return None

@@ -53,14 +53,14 @@ def read_clips(
         Parameters of :func:`~nearfar.datasets.motion_histograms`, which computes one vector per
         pair of consecutive frames.
     vectors_per_set : int, default=None
-        Split each clip into sets of about this number of vectors, as equal in size as possible.
+        Approximate number of vectors per set. Each clip is split into sets of nearly equal size.
         None keeps each clip as one set.
     cuboids : bool, default=False
         If True, each block of a clip becomes a separate set with ``bins`` features.
     shrink : int, default=1
-        Reduce the resolution by this factor first, by averaging squares of pixels.
+        Factor by which the resolution is reduced. Squares of shrink × shrink pixels are averaged.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Returns
     -------
@@ -175,7 +175,7 @@ def _list_images(folder: Path) -> list[Path]:
 
 
 def _shrink_frames(frames: NDArray[Any], factor: int) -> NDArray[Any]:
-    """Average squares of `factor` × `factor` pixels. Incomplete squares at the border are cut."""
+    """Average squares of `factor` × `factor` pixels, without incomplete squares at the border."""
     if factor == 1:
         return frames
     if frames.ndim not in (3, 4):
@@ -192,7 +192,7 @@ def _shrink_frames(frames: NDArray[Any], factor: int) -> NDArray[Any]:
 def _split_clip(
     rows: NDArray[np.float64], per_set: int | None, blocks: tuple[int, int] | None
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """Yield the sets of one clip, each with the suffix for its name."""
+    """Yield a name suffix and the vectors for each set of one clip."""
     pieces = [rows] if per_set is None else cut_evenly(rows, per_set)
     start = 0
     for piece in pieces:

@@ -22,11 +22,12 @@ from nearfar.datasets.vector_columns import is_vector_column
 from nearfar.extras import import_optional
 from nearfar.words import format_count
 
-# pandas also reads "None" as missing, which would silently remove a class of that name.
+# Texts that mean a missing value. Unlike in pandas, "None" is not in the list, because it can be
+# the name of a class.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
-# These words count as missing only in a column that otherwise contains numbers.
+# Texts that mean a missing value only in a column of numbers.
 _MISSING_AMONG_NUMBERS = ("none", "-", "--", ".", "missing", "n.a.", "#div/0!", "#value!", "#ref!")
-#: Pattern of numbers with points as thousands separators, such as 1.234,5.
+#: Regular expression for numbers with points as thousands separators, such as 1.234,5.
 _THOUSANDS = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?"
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 
@@ -72,7 +73,7 @@ def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
     if has_commas:
         messages.append("Numbers are read with decimal commas.")
     data = io.BytesIO(text.encode())
-    del text  # The text takes as much memory as the file.
+    del text  # This frees as much memory as the size of the file.
     try:
         frame = pd.read_csv(
             data,
@@ -87,7 +88,7 @@ def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
             low_memory=False,
         )
         del data
-    except ValueError as error:  # pandas' ParserError is a subclass of ValueError.
+    except ValueError as error:  # ValueError includes pandas' ParserError.
         hint = " Check for an unclosed quotation mark." if "inside string" in str(error) else ""
         raise ValueError(f"{path.name} cannot be read as a table: {error}.{hint}") from error
     _tidy_text(pd, frame, has_commas, messages)
@@ -184,7 +185,7 @@ def _first_row_is_data(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def parse_numbers(cells: Sequence[str]) -> list[float]:
-    """Return the cells that are numbers, with a decimal point or comma, as floats."""
+    """Convert cells to floats, with a decimal point or comma. Cells with other text are skipped."""
     numbers = []
     for cell in cells:
         with suppress(ValueError):
@@ -241,7 +242,7 @@ def _check_widths(
 
 
 def _iterate_lines(text: str) -> Iterator[str]:
-    """Yield the lines of a text one at a time, because a list of them would double the memory."""
+    """Yield the lines of a text one at a time. A list of all lines would double the memory."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -250,7 +251,7 @@ def _iterate_lines(text: str) -> Iterator[str]:
 
 
 def _make_names_unique(names: Sequence[str], messages: list[str]) -> tuple[list[str], set[str]]:
-    """Return a unique name per column, and the set of names that were repeated."""
+    """Return a unique name for each column, and the set of repeated names."""
     names = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
     repeated = {name for name, count in Counter(names).items() if count > 1}
     if not repeated:
@@ -278,19 +279,19 @@ def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _tidy_text(pd: Any, frame: Any, has_commas: bool, messages: list[str]) -> None:
-    """Strip text cells, make '?' a missing value, and convert columns of numbers to numbers."""
+    """Strip text cells, replace '?' by a missing value, and convert numeric columns to numbers."""
     n_marks = 0
     for name in frame.columns:
         if pd.api.types.infer_dtype(frame[name], skipna=True) != "string":
             continue
         if is_vector_column(frame[name]):
-            continue  # Vectors are parsed later, and stripping their long cells is slow.
+            continue  # Cells with vectors are long and slow to strip. They are parsed later.
         column = frame[name].str.strip()
         unknown = column == "?"
         n_marks += int(unknown.sum())
         column = column.mask(unknown | (column == ""))
         if has_commas and column.str.fullmatch(_THOUSANDS).any():
-            # Where the comma is the decimal separator, 1.234 may mean 1234. The column stays text.
+            # If the comma is the decimal separator, 1.234 may mean 1234, so the column stays text.
             frame[name] = column
             continue
         is_marker = column.str.lower().isin(_MISSING_AMONG_NUMBERS)
@@ -298,7 +299,8 @@ def _tidy_text(pd: Any, frame: Any, has_commas: bool, messages: list[str]) -> No
         numbers = pd.to_numeric(
             values.str.replace(",", ".") if has_commas else values, errors="coerce"
         )
-        # Up to 10 distinct numbers may be categories, and then the marker may be another category.
+        # A column with up to 10 distinct numbers may be categorical. A word for missing values may
+        # then be one of its categories, so the column is not converted.
         if numbers.notna().sum() == values.notna().sum() and (
             numbers.nunique() > 10 or (numbers.notna().any() and not is_marker.any())
         ):

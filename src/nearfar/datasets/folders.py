@@ -16,12 +16,12 @@ from nearfar.words import format_count, join_names
 
 
 class Member(NamedTuple):
-    """One object in a folder: a file, or a subfolder such as the frames of a clip."""
+    """One object in a folder: a file, or a subfolder with the frames of a clip."""
 
     path: Path
     #: Path relative to the folder, with "/" between the parts.
     name: str
-    #: First-level subfolder, None for an object directly in the folder.
+    #: First-level subfolder, or None if the object is directly in the folder.
     label: str | None
 
 
@@ -31,11 +31,11 @@ def find_members(
     noun: str,
     is_member: Callable[[Path], bool] = lambda folder: False,
 ) -> list[Member]:
-    """Return the files with these extensions anywhere in a folder, and matching subfolders.
+    """Return the files in a folder that have these extensions, and the subfolders that are objects.
 
-    `is_member` decides whether a subfolder as a whole is one object. Hidden files are skipped, and
-    files with other extensions are skipped with one warning for all of them. The order is that of
-    :func:`sort_naturally`, independent of the file system.
+    `is_member` decides whether a subfolder as a whole is one object. Nested folders are searched
+    too. Hidden files are skipped. Files with other extensions are skipped with a single warning.
+    The result is sorted by :func:`sort_naturally`, so it does not depend on the file system.
     """
     root, supported = Path(folder), frozenset(suffixes)
     if not root.is_dir():
@@ -81,7 +81,7 @@ def _is_cyclic_link(folder: Path) -> bool:
 
 
 def get_labels(folder_members: list[Member], noun: str) -> NDArray[np.str_] | None:
-    """Return the first-level subfolder of each member, or None without subfolders."""
+    """Return the first-level subfolder of each member, or None if the folder has no subfolders."""
     unlabeled = [member for member in folder_members if member.label is None]
     if len(unlabeled) == len(folder_members):
         return None
@@ -102,7 +102,7 @@ def sort_naturally(paths: Iterable[Path]) -> list[Path]:
     """
 
     def key(path: Path) -> tuple[Any, ...]:
-        # The pieces alternate between text and digits, beginning with text.
+        # The pieces are alternately text and digits, and the first piece is text.
         pieces = re.split(r"([0-9]+)", path.name)
         return tuple(int(piece) if k % 2 else piece for k, piece in enumerate(pieces)), path.name
 

@@ -34,14 +34,16 @@ def load_gait(folder: str | os.PathLike[str]) -> tuple[list[Walk], NDArray[Any]]
     Parameters
     ----------
     folder : path
-        Folder of the subjects or of ``.mat`` files, or one ``.mat`` file.
+        Folder with one subfolder per subject, folder of ``.mat`` files, or one ``.mat`` file.
 
     Returns
     -------
     sequences : list of ndarrays of shape (n_frames_i, height, width)
-        For images, uint8 values 0 or 1. For ``.mat`` files, the values of ``fea3D``.
+        Frames of each sequence. Images are converted to the uint8 values 0 and 1. Sequences from
+        ``.mat`` files contain the values of ``fea3D``.
     ids : ndarray of shape (n_sequences,)
-        Name of the subject's subfolder, or ``gnd``.
+        Subject of each sequence: the name of the subfolder or, for ``.mat`` files, the value of
+        ``gnd``.
 
     Raises
     ------

@@ -45,10 +45,10 @@ def make_low_rank_tensors(
     n_train, n_test : int, default=6
         Number of training and test samples per class.
     shape, core : tuple of int, default=(24, 18) and (4, 3)
-        Shape of a sample and of the cores. They have the same length, and no entry of `core` is
-        larger than that of `shape`.
+        Shape of a sample, and shape of the cores. Both have the same length, and each entry of
+        `core` is at most the same entry of `shape`.
     nuisance : float, default=0
-        The factor :math:`\nu` of the nuisance term. 2 is strong.
+        The factor :math:`\nu` of the nuisance term. A value of 2 is strong.
     noise : float, default=0.3
         The standard deviation :math:`\sigma` of the noise.
     random_state : int, Generator or None, default=None
@@ -87,7 +87,8 @@ def make_low_rank_tensors(
     nuisance_tensors = np.ones((3, 1))
     for d, q in zip(shape, core, strict=True):
         Q, _ = linalg.qr(random.normal(size=(d, q)), mode="economic")
-        # tensordot moves the first core mode to the end. After all modes, the order is restored.
+        # tensordot moves the first mode of the core to the end. After the loop over all modes, they
+        # are in the original order.
         means = np.tensordot(means, Q, axes=(1, 1))
         u = random.normal(size=(3, d))
         u /= np.linalg.norm(u, axis=1, keepdims=True)

@@ -15,13 +15,13 @@ from nearfar.words import format_count
 Floats32 = NDArray[np.float32]
 Threshold = float | Literal["otsu", "mean"]
 
-# Upper limit for the number of pixels in one batch of frames. About ten arrays of this size are in
-# memory at the same time.
+# Maximum number of pixels in one batch of frames. About ten arrays of this size are in memory at
+# the same time.
 _BATCH_PIXELS = 2_000_000
-# Ridge of the flow equations, for intensities from 0 to 1. Regions whose mean squared gradient is
-# smaller have too little texture to estimate the flow.
+# Ridge of the flow equations, for intensities from 0 to 1. Regions with a mean squared gradient
+# below the ridge have too little texture to estimate the flow.
 _RIDGE = 3e-5
-# Lower limit for the side length, in pixels, of the coarsest image of the pyramid.
+# Minimum side length of the coarsest image of the pyramid, in pixels.
 _MIN_SIDE = 16
 
 
@@ -50,13 +50,14 @@ def motion_histograms(
     frames : array-like of shape (t, height, width) or (t, height, width, 3 or 4)
         At least two gray or color frames, with values in any range.
     bins : int, default=4
-        Number m of direction bins of equal angle. The first bin is centered on the direction to
-        the right, and the others follow counterclockwise.
+        Number m of direction bins of equal angle. The first bin is centered on the direction to the
+        right. The other bins are ordered counterclockwise.
     blocks : (int, int), default=(3, 3)
         Number of rows h and columns w of blocks.
     threshold : {"otsu", "mean"} or float, default="otsu"
         Norm, in pixels per frame, below which flow vectors are dropped. "otsu" minimizes the
-        variance within the two groups of norms, "mean" is their mean plus one standard deviation.
+        variance of the norms within the two groups, below and above the threshold. "mean" is the
+        mean of the norms plus one standard deviation.
     magnitude : bool, default=False
         If True, sum the norms of the flow vectors instead of counting them.
     normalize : {"frame"} or None, default=None
@@ -108,8 +109,8 @@ def motion_histograms(
     cells[:] = bins * _assign_blocks(height, width, rows, columns)
     for chunk, v in _iterate_flows(gray):
         norms[chunk] = np.hypot(v[0], v[1])
-        # Row numbers increase downward, but angles are measured upward. The first bin is centered
-        # at 0.
+        # The vertical component changes sign, because row numbers increase downward but angles are
+        # measured upward. The first bin is centered at 0.
         turns = np.arctan2(-v[0], v[1]) / (2 * np.pi)
         cells[chunk] += np.floor(turns * bins + 0.5).astype(np.int32) % bins
     min_norm = compute_threshold(norms, threshold)
@@ -142,12 +143,13 @@ def optical_flow(
     Parameters
     ----------
     first, second : array-like of shape (height, width) or (n, height, width)
-        An image and the next, or a stack of n first and n second images.
+        Two consecutive images, or two stacks of n images each.
     sigma : float, default=2.0
         Standard deviation of the window, in pixels.
     n_levels : int, default=3
-        Maximum number of pyramid levels, each half the size of the previous. Motions of up to about
-        :math:`2^{n\_levels}` pixels are found. Small images have fewer levels.
+        Maximum number of pyramid levels. Each level has half the size of the previous level.
+        Motions of up to about :math:`2^{n\_levels}` pixels are found. Small images have fewer
+        levels.
 
     Returns
     -------
@@ -235,12 +237,9 @@ def compute_otsu_threshold(values: ArrayLike, n_bins: int = 256) -> float:
         between = np.where((below > 0) & (above > 0), below * above * gap**2, -1.0)
     if not between.max() > 0:  # All values are equal.
         return float(np.max(values))
-    # All thresholds in the gap between two groups have the same variance. Return the middle.
+    # All thresholds between the two groups give the same variance. Return the middle of the gap.
     optimal = np.flatnonzero(between >= between.max() * (1 - 1e-12))
     return float((edges[optimal[0] + 1] + edges[optimal[-1] + 1]) / 2)
-
-
-# ---------------------------------------------------------------------- flow
 
 
 def _iterate_flows(gray: Floats32) -> Iterator[tuple[slice, Floats32]]:
@@ -265,7 +264,7 @@ def _estimate_flow(a: Floats32, b: Floats32, sigma: float, n_levels: int) -> Flo
 
 
 def _refine_flow(v: Floats32, a: Floats32, b: Floats32, sigma: float) -> Floats32:
-    """Return an improved estimate of the flow v, from image a and image b warped by v."""
+    """Return an improved estimate of the flow v. Image b is already warped by v."""
     down, right = (np.gradient((a + b) / 2, axis=axis).astype(np.float32) for axis in (1, 2))
     change: Floats32 = b - a
     m00, m11 = _smooth(down * down, sigma), _smooth(right * right, sigma)
@@ -276,12 +275,12 @@ def _refine_flow(v: Floats32, a: Floats32, b: Floats32, sigma: float) -> Floats3
     # stays at rest even if the coarser level assigned it the motion of a nearby object.
     m00, m11 = m00 + _RIDGE, m11 + _RIDGE
     refined = np.stack([m01 * r1 - m11 * r0, m01 * r0 - m00 * r1]) / (m00 * m11 - m01 * m01)
-    # Gradients describe only small motions, so larger steps are caused by noise.
+    # Gradients can only describe small motions. Larger steps are caused by noise.
     return np.asarray(np.clip(refined, np.minimum(v, 0) - 2, np.maximum(v, 0) + 2), np.float32)
 
 
 def _warp(images: Floats32, v: Floats32) -> Floats32:
-    """Sample the images at the pixel positions moved by v."""
+    """Return the image values at the pixel positions shifted by v."""
     if not v.any():
         return images
     n, height, width = images.shape
@@ -299,7 +298,7 @@ def _halve(images: Floats32) -> Floats32:
 
 
 def _enlarge(v: Floats32, shape: Sequence[int]) -> Floats32:
-    """Double the resolution: pixel i becomes pixel 2i."""
+    """Double the resolution. Pixel i becomes pixel 2i."""
     indices = np.ix_(
         np.arange(v.shape[0]),
         np.arange(v.shape[1]),
@@ -321,8 +320,6 @@ def _assign_blocks(height: int, width: int, rows: int, columns: int) -> NDArray[
     column = np.arange(width) * columns // width
     return row[:, None] * columns + column
 
-
-# ---------------------------------------------------------------------- checks
 
 _two_counts = AllowedValues(
     lambda value: (

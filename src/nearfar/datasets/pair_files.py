@@ -43,8 +43,8 @@ def read_pairs(
         A CSV, TSV or Parquet file with the columns ``left``, ``right`` and ``same``. If these
         names are missing, the first three columns are used. See Notes.
     ids : array-like of shape (n_samples,), optional
-        Unique ID of each row of X. If given, the file refers to rows by ID, otherwise by row
-        number, counted from 0.
+        Unique ID of each row of X. If given, the file refers to rows by ID. If not, the file refers
+        to rows by number, counted from 0.
     n_samples : int, optional
         Number of rows of X. None means the number of IDs, or the largest row number plus one.
     conflicts : {"raise", "drop", "keep"}, default="raise"
@@ -119,13 +119,14 @@ def read_unjudged_pairs(
     rows : ndarray of shape (n_pairs, 2)
         Row numbers of each pair.
     same : ndarray of bool of shape (n_pairs,) or None
-        The third column, if it has a valid value for every pair.
+        Values of the third column, or None if a value is missing or invalid.
     """
     rows = _RowLookup(ids, n_samples, "read_unjudged_pairs")
     try:
         judgments = _JudgmentFile(Path(path), ("left", "right", "same"), rows)
     except ValueError:
-        # Files with two columns are read below, which raises other errors again.
+        # The file may have only two columns. It is read again below, which also repeats other
+        # errors.
         judgments = None
     if judgments is not None and all(
         _parse_verdict(cells[2]) is not None for cells in judgments.cells
@@ -148,8 +149,8 @@ def read_quadruplets(
         A CSV, TSV or Parquet file as for :func:`read_pairs`, with the columns ``a``, ``b``, ``c``
         and ``d``. If these names are missing, the first four columns are used.
     ids : array-like of shape (n_samples,), optional
-        Unique ID of each row of X. If given, the file refers to rows by ID, otherwise by row
-        number, counted from 0.
+        Unique ID of each row of X. If given, the file refers to rows by ID. If not, the file refers
+        to rows by number, counted from 0.
     n_samples : int, optional
         Number of rows of X. None means the number of IDs, or the largest row number plus one.
 
@@ -196,11 +197,8 @@ def read_quadruplets(
     return Quadruplets(numbers, n_samples=rows.count_rows(numbers))
 
 
-# ---------------------------------------------------------------------- row numbers and IDs
-
-
 class _RowLookup:
-    """Lookup of row numbers by the text of a cell: an ID, or the row number itself."""
+    """Converter from cells to row numbers. A cell contains an ID or a row number."""
 
     def __init__(self, ids: Any, n_samples: int | None, caller: str) -> None:
         check_parameter(caller, "n_samples", n_samples, [integer(0), none])
@@ -241,7 +239,7 @@ class _RowLookup:
         return row
 
     def describe_problem(self, cell: str) -> str:
-        """Return the error message for a cell that matches no row."""
+        """Return an error message for a cell that does not match any row."""
         if not cell:
             return f"the {'number' if self.by_id is None else 'ID'} of a row is missing."
         if self.by_id is not None:
@@ -253,14 +251,14 @@ class _RowLookup:
         return f"row {cell} does not exist: n_samples={self.n_samples}, and rows start at 0."
 
     def count_rows(self, numbers: Indices) -> int:
-        """Return the number of rows, at least the largest row number plus one."""
+        """Return the number of rows of X. If unknown, return the largest row number plus one."""
         if self.n_samples is not None:
             return self.n_samples
         return int(numbers.max(initial=-1)) + 1
 
 
 def _parse_integer(cell: str) -> int | None:
-    """Return the integer in a cell, which may be written as 3.0. None for any other text."""
+    """Return the integer in a cell, also if it is written as 3.0. Return None for other text."""
     try:
         return int(cell)
     except ValueError:
@@ -277,15 +275,12 @@ def _is_integer(cell: str) -> bool:
 
 
 def _format_value(value: Any) -> str:
-    """Return the value as a text file would contain it."""
+    """Convert a value to text, in the format of a text file."""
     if is_missing(value):
         return ""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value).strip()
-
-
-# ---------------------------------------------------------------------- verdicts
 
 
 def _parse_verdict(cell: str) -> bool | None:
@@ -321,16 +316,13 @@ def _parse_verdicts(judgments: _JudgmentFile) -> np.ndarray[Any, np.dtype[np.boo
     return is_similar
 
 
-# ---------------------------------------------------------------------- lines
-
-
 class _Line(NamedTuple):
     number: int
     cells: list[str]
 
 
 class _JudgmentFile:
-    """The cells of the required columns, line by line. Errors name the file and the line."""
+    """Required columns of a file of pairs or comparisons. Errors name the file and the line."""
 
     def __init__(self, path: Path, names: tuple[str, ...], rows: _RowLookup) -> None:
         if not path.exists():

@@ -11,12 +11,12 @@ PARQUET = (".parquet", ".pq")
 
 
 def is_parquet(path: Path) -> bool:
-    """Return True if the path has a Parquet extension, or is a folder with such files."""
+    """Return True for a Parquet file, or for a folder that contains Parquet files."""
     return bool(list_parquet_files(path))
 
 
 def list_parquet_files(path: Path) -> list[Path]:
-    """Return the Parquet files of a path: the file itself, or those in a folder, sorted by name."""
+    """Return a list of Parquet files: the file itself, or the files in a folder, sorted by name."""
     if not path.is_dir():
         return [path] if path.suffix.lower() in PARQUET else []
     entries = [entry for entry in path.iterdir() if entry.is_file() and entry.name[0] not in "._"]
@@ -26,7 +26,10 @@ def list_parquet_files(path: Path) -> list[Path]:
 
 
 def read_schema(path: Path) -> Any:
-    """Return the Arrow schema, or None if the file is damaged; `read_arrow` reports the error."""
+    """Return the Arrow schema, or None if the file is damaged.
+
+    `read_arrow` raises an error for a damaged file.
+    """
     arrow, parquet = import_optional("pyarrow", "app"), import_optional("pyarrow.parquet", "app")
     try:
         return parquet.read_schema(list_parquet_files(path)[0])
@@ -35,7 +38,10 @@ def read_schema(path: Path) -> Any:
 
 
 def read_arrow(path: Path) -> Any:
-    """Return the Arrow table of a file, or of all files of a folder with the same columns."""
+    """Read a file, or all files in a folder, as one Arrow table.
+
+    All files in a folder must have the same columns.
+    """
     arrow, parquet = import_optional("pyarrow", "app"), import_optional("pyarrow.parquet", "app")
     tables: list[Any] = []
     files = list_parquet_files(path)

@@ -25,7 +25,10 @@ def report_hidden_folder(name: str) -> list[str]:
 def read_image_folder(
     path: Path, options: dict[str, str | None], shape: tuple[int, ...] | None
 ) -> Table:
-    """Return a folder of images as a Table. Subfolders are the labels, file names the IDs."""
+    """Read a folder of images as a Table.
+
+    The names of subfolders are the labels, and the names of files are the IDs.
+    """
     for option, name in options.items():
         if name is not None:
             hint = " Its labels are the names of its subfolders." if option == "target" else ""
@@ -60,9 +63,11 @@ def read_image_folder(
 
 
 def set_tensor_shape(table: Table, shape: tuple[int, ...], drop: Sequence[Any] = ()) -> None:
-    """Set the tensor shape of the rows of a table, after dropping columns of a DataFrame.
+    """Set the tensor shape of the rows of a table.
 
-    Raises if the rows do not have the number of values of the shape.
+    If the rows are a DataFrame, the columns in `drop` are removed first.
+
+    Raises a ValueError if the number of values per row does not match the shape.
     """
     size, X = int(np.prod(shape)), table.X
     sizes = "x".join(map(str, shape))

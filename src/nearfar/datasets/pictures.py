@@ -20,11 +20,12 @@ from nearfar.notices import warn
 from nearfar.parameters import AllowedValues, check_parameter, none
 from nearfar.words import join_names
 
-#: Upper limit for the number of pixels of all images together. A larger value is almost certainly
-#: a mistake.
+#: Maximum number of pixels of all images together. A larger number is almost certainly a mistake.
 MAX_PIXELS = 2**30
-# The EXIF tag for the orientation of the camera, and its values that swap height and width.
-_ORIENTATION, _ROTATED = 0x0112, (5, 6, 7, 8)
+# EXIF tag of the camera orientation.
+_ORIENTATION = 0x0112
+# Camera orientations that swap height and width.
+_ROTATED = (5, 6, 7, 8)
 
 
 class Images(NamedTuple):
@@ -32,7 +33,7 @@ class Images(NamedTuple):
 
     #: uint8 array of shape (n, height, width), or (n, height, width, 3) for color images.
     images: NDArray[np.uint8]
-    #: First-level subfolder of each image, or None without subfolders.
+    #: First-level subfolder of each image, or None if the folder has no subfolders.
     labels: NDArray[np.str_] | None
     #: Path of each file, relative to the folder.
     names: NDArray[np.str_]
@@ -71,13 +72,13 @@ def load_images(
         (height, width) for gray or (height, width, 3) for color images. Every image is resized to
         this shape, ignoring the aspect ratio. None requires that all images have the same size.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Returns
     -------
     images : ndarray of uint8, shape (n, height, width) or (n, height, width, 3)
-        Values from 0 to 255. Without `shape`, the array is gray if all images are gray, otherwise
-        all images have three channels.
+        Values from 0 to 255. If `shape` is None, the array has three channels if any image has
+        color.
     labels : ndarray of shape (n,) or None
         First-level subfolder of each image. None if no subfolder contains images.
     names : ndarray of shape (n,)
@@ -178,7 +179,7 @@ def _convert_to_8_bit(picture: Any, Image: Any) -> Any:
 
 
 def _check_sizes(image_files: list[Member]) -> None:
-    """Raise if the images differ in size, or together have too many pixels."""
+    """Raise if the images differ in size, or if they have too many pixels in total."""
     sizes = [_read_size(member) for member in image_files]
     mismatch = next((k for k, size in enumerate(sizes) if size != sizes[0]), None)
     common_size = Counter(sizes).most_common(1)[0][0]
@@ -234,7 +235,7 @@ def _convert_to_rgb(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _suggest_size(size: tuple[int, int]) -> tuple[int, int]:
-    """Return a size with the same aspect ratio whose longer side is 64 pixels.
+    """Return a size with the same aspect ratio and a longer side of 64 pixels.
 
     >>> _suggest_size((3000, 4000))
     (48, 64)

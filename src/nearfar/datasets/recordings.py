@@ -17,7 +17,7 @@ from nearfar.parameters import check_parameter, integer, none, real
 from nearfar.summaries.sets import Sets
 
 SOUNDS = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
-# Lower limit for sample_rate, in samples per second.
+# Minimum sample rate, in samples per second.
 _MIN_RATE = 1000
 
 
@@ -107,12 +107,12 @@ def read_recordings(
     folder : path
         Folder of the recordings.
     sample_rate : int, default=None
-        Resample all recordings to this number of samples per second. None requires that all
+        Number of samples per second to which all recordings are resampled. None requires that all
         recordings have the same rate.
     n_coefficients, window, step
         Parameters of :func:`~nearfar.datasets.mfcc`.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
 
     Returns
     -------
@@ -173,9 +173,9 @@ def read_recordings(
 
 
 def resample(wave: Matrix, old: int, new: int) -> Matrix:
-    """Resample a recording, with a filter against aliasing."""
+    """Resample a recording, with an anti-aliasing filter."""
     common = gcd(old, new)
-    from scipy import signal as scipy_signal  # This import is slow, and rarely needed.
+    from scipy import signal as scipy_signal  # This import is slow and rarely needed.
 
     return np.asarray(scipy_signal.resample_poly(wave, new // common, old // common))
 

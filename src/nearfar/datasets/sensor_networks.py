@@ -34,16 +34,18 @@ def make_sensor_network(
     n_sensors : int, default=500
         Number of sensors.
     radius : float, optional
-        Maximum distance that a sensor measures. None selects it from `n_sensors` and
+        Maximum distance that a sensor measures. None computes the radius from `n_sensors` and
         `max_neighbors`; see Notes.
     max_neighbors : int, default=20
-        Maximum number of sensors that one sensor measures. A sensor can be in more pairs, because
-        other sensors also measure it. With ``radius=None``, the number is increased if necessary.
+        Maximum number of distances that one sensor measures. A sensor can be in more pairs, because
+        other sensors also measure their distance to it. With ``radius=None``, the number is
+        increased if necessary.
     noise : float, default=0.0
-        Relative noise: a distance is multiplied by a uniform number from 1 - noise to 1 + noise.
+        Relative noise. Each distance is multiplied by a uniform random number from 1 - noise to 1 +
+        noise.
     shape : {"square", "country"}, default="square"
-        "square" distributes the sensors uniformly over the unit square, "country" over the towns
-        and villages of an imaginary country, in place of the US cities of [1]_.
+        "square" distributes the sensors uniformly over the unit square. "country" places them in
+        the towns and villages of an imaginary country, where [1]_ uses US cities.
     random_state : int, Generator or None, default=None
         Seed or random number generator.
 
@@ -89,7 +91,7 @@ def make_sensor_network(
         if radius is not None or _is_connected(edges, n_sensors):
             break
         search_radius *= 1.25
-        # Beyond this radius, only more neighbors per sensor can connect separate clusters.
+        # If the radius is large, only more neighbors per sensor can connect separate clusters.
         max_neighbors += 0 if search_radius < 2 else 1
     lengths = np.linalg.norm(points[edges[:, 0]] - points[edges[:, 1]], axis=1)
     return points, edges, lengths * random.uniform(1 - noise, 1 + noise, size=len(edges))
@@ -115,7 +117,7 @@ def _is_connected(edges: NDArray[np.intp], n: int) -> bool:
 
 
 def _draw_country(n: int, random: np.random.Generator) -> Matrix:
-    """Return positions within a coastline, 60% of them near 40 towns."""
+    """Return random positions within a coastline. About 60% of them are near 40 towns."""
     towns = _draw_inland(40, random)
     n_near_towns = 3 * n // 5
     return np.concatenate(

@@ -37,7 +37,7 @@ from nearfar.extras import import_optional
 from nearfar.summaries.sets import Sets
 from nearfar.words import format_count, join_names, suggest_name
 
-#: Column names that suggest a long table of sets, in lowercase and without characters other than
+#: Column names that suggest a table with one row per vector. They are lowercase and contain only
 #: letters.
 _SET_NAMES = {"setid", "bagid", "clipid", "recordingid", "utteranceid", "utterance"}
 
@@ -64,12 +64,13 @@ def read_sets(
     by : str, optional
         Column of a long table with the ID of the set that each row belongs to.
     target : str, optional
-        Column, or key, with the labels, which must be the same in all rows of a set. None selects
-        the one named target, label, class or y.
+        Column, or key, with the labels. All rows of a set must have the same label. None selects
+        the column named target, label, class or y.
     labels : str or path, optional
         Separate file with one label per set, used instead of `target`.
     groups : str, optional
-        Column, or key, with the groups (speakers, subjects), the same in all rows of a set.
+        Column, or key, with the groups, such as speakers or subjects. All rows of a set must have
+        the same group.
     drop : sequence of str
         Columns that are not used as features.
     features : sequence of str, optional
@@ -79,7 +80,7 @@ def read_sets(
     need_target : bool, default=True
         If True, raise if the target is missing, and drop sets with a missing label.
     min_vectors : int, default=1
-        Raise if a set has fewer vectors.
+        Minimum number of vectors per set. A smaller set raises an error.
 
     Returns
     -------
@@ -156,7 +157,7 @@ def read_sets(
 
 
 def check_not_sets(table: Table, used_columns: Sequence[str]) -> None:
-    """Raise if a column that is not in `used_columns` suggests that the rows belong to sets."""
+    """Raise if the name of an unused column suggests that the rows belong to sets."""
     for name in getattr(table.X, "columns", ()):
         if re.sub(r"[^a-z]", "", str(name).lower()) not in _SET_NAMES or name in used_columns:
             continue
@@ -188,7 +189,7 @@ def _read_long_table(
     frame, source = long.X, long.name
     if not hasattr(
         frame, "columns"
-    ):  # The vectors are in one column, and no other column is a feature.
+    ):  # One column contains the vectors, and no other column is used as a feature.
         frame = import_optional("pandas", "app").DataFrame(long.X, columns=long.feature_names)
         missing = [name for name in (by, *drop) if name not in long.unused]
         if missing:

@@ -46,14 +46,15 @@ def make_sets(
     n_per_class : int, default=20
         Number of sets per class.
     n_classes, n_features : int, default=3 and 4
-        Number of classes and of features.
+        Number of classes, and number of features.
     sizes : (int, int), default=(15, 40)
         Minimum and maximum number of vectors per set. Sizes are uniformly distributed.
     means, covariances : float, default=1.0 and 0.5
-        Scale of the normal entries of :math:`m_c` and :math:`S_c`. With 0, all classes have the
-        same means or the same covariances, except for the variation within classes.
+        Scales of the normally distributed entries of :math:`m_c` and :math:`S_c`. With 0, the
+        classes do not differ in their means or covariances, except for the variation within
+        classes.
     within : float, default=0.2
-        Scale of the normal entries of :math:`\delta` and :math:`\Delta`.
+        Scale of the normally distributed entries of :math:`\delta` and :math:`\Delta`.
     random_state : int, Generator or None, default=None
         Seed or random number generator.
 
@@ -177,7 +178,8 @@ def make_tones(
         Number of recordings per type of tone.
     tones : list of str, default=("steady", "rising", "trill", "noise")
         Types of tones, from "steady", "rising" and "falling" (by an octave), "trill" (12 times per
-        second) and "noise". As sets of vectors without order, rising and falling tones are equal.
+        second) and "noise". Rising and falling tones do not differ as sets of vectors, because sets
+        have no order.
     seconds : float, default=0.5
         Mean length of a recording.
     sample_rate : int, default=8000
@@ -296,7 +298,8 @@ def _draw_clip(
 ) -> Matrix:
     height, width = shape
     speed = random.uniform(1, 2)
-    # Displacement of the center, in pixels down and right. Swings have a period of 12 frames.
+    # Displacement of the center down and to the right, in pixels. Movements back and forth have a
+    # period of 12 frames.
     t = np.arange(n_frames)
     linear, swing = speed * t, 4 * speed * np.sin(2 * np.pi * t / 12)
     still = np.zeros(n_frames)
@@ -315,7 +318,8 @@ def _draw_clip(
     start, brightness = random.uniform(size=2) * shape, random.uniform(0.6, 1.0)
     phase, ripple = random.uniform(0, 2 * np.pi, size=2), random.uniform(1.5, 2.5)
     rows, columns = np.arange(height)[None, :, None], np.arange(width)[None, None]
-    # Offsets from the center along the shortest path, which may cross the border.
+    # Offsets from the center of the disc. A disc that leaves the image reappears at the opposite
+    # border.
     y = (rows - start[0] - down[:, None, None] + height / 2) % height - height / 2
     x = (columns - start[1] - right[:, None, None] + width / 2) % width - width / 2
     r = radius[:, None, None]
@@ -328,7 +332,7 @@ def _draw_clip(
 def _draw_tone(
     kind: str, t: Matrix, pitch: float, loudness: float, decay: float, random: np.random.Generator
 ) -> Matrix:
-    """Return a tone at the times t, in which harmonic k has the amplitude k to the power -decay."""
+    """Return a tone at the times t. The amplitude of harmonic k is k to the power -decay."""
     if kind == "noise":
         return np.asarray(loudness * np.clip(random.normal(size=len(t)) / 3, -1, 1))
     progress = t / t[-1]

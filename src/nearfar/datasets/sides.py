@@ -60,7 +60,7 @@ def check_ids(table: Table, row_numbers: NDArray[np.intp]) -> None:
 def parse_times(
     values: NDArray[Any], description: str, row_numbers: NDArray[np.intp], messages: list[str]
 ) -> NDArray[Any]:
-    """Return the times as numbers in the same order. Dates become microseconds since 1970."""
+    """Convert times to numbers. Dates become microseconds since 1970."""
     missing = find_missing(values)
     if missing.any():
         raise ValueError(
@@ -89,7 +89,7 @@ def parse_times(
 def _parse_dates(
     values: NDArray[Any], messages: list[str]
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return texts or dates as numbers, and a mask of unreadable values.
+    """Convert texts or dates to numbers. Also return a mask of values that cannot be parsed.
 
     Dates become microseconds since 1970.
     """

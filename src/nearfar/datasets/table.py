@@ -22,21 +22,21 @@ class Table:
     name : str
         Name of the built-in dataset, such as "wine", or of the file.
     X : DataFrame, ndarray of shape (n_samples, n_features) or Sets
-        A DataFrame if the columns of a CSV, TSV or Parquet file are the features, otherwise an
-        array of floats. For sets of vectors, a ``Sets``.
+        The features. X is a DataFrame if the features are columns of a CSV, TSV or Parquet file, a
+        ``Sets`` for sets of vectors, and an array of floats in all other cases.
     y : ndarray of shape (n_samples,) or None
         Labels as they are in the file.
     target : str or None
-        Column, key or file that the labels come from.
+        Name of the column, key or file with the labels.
     groups, groups_name : ndarray and str, or None
-        The group of each row, and the column or key it comes from.
+        The group of each row, and the name of the column or key with the groups.
     time, time_name : ndarray of int64 or float64 and str, or None
-        The time of each row as a number, and the column or key it comes from. Dates are
-        microseconds since 1970.
+        The time of each row as a number, and the name of the column or key with the times. Dates
+        are microseconds since 1970.
     ids, id_name : ndarray and str, or None
-        The unique ID of each row, and the column or key it comes from.
+        The unique ID of each row, and the name of the column or key with the IDs.
     vector : str or None
-        The column whose vectors are X.
+        Name of the column whose vectors are the rows of X.
     unused : dict of ndarray
         Unused columns of a table with a vector column, or unused keys of an .npz file, by name.
     feature_names : list of str or None
@@ -46,9 +46,9 @@ class Table:
     tensor_shape : tuple of int or None
         Shape (d1, ..., dk) if each row is a tensor, flattened in C order.
     images : ndarray of shape (n_samples, height, width) or (n_samples, height, width, 3), or None
-        One image per row, shown in reports and not used as features.
+        One image per row. Images are shown in reports and not used as features.
     dropped : tuple of str
-        Columns of the file that were dropped so that its rows can have a tensor shape.
+        Columns that were dropped because the other columns form a tensor.
     messages : list of str
         Decisions made while reading, to be shown to the user.
     source : str or None
@@ -96,7 +96,7 @@ class Table:
 
 
 def drop_single_channel(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape without its last dimension if that is a single (gray) channel.
+    """Return the shape without a last dimension of 1, the single channel of gray images.
 
     >>> drop_single_channel((8, 8, 1)), drop_single_channel((8, 1))
     ((8, 8), (8, 1))

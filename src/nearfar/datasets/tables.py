@@ -63,7 +63,7 @@ from nearfar.words import format_count, join_names, suggest_name
 #: Column names, in lowercase, from which the target is guessed.
 TARGET_NAMES = ("target", "label", "class", "y")
 _TEXT = (".csv", ".tsv", ".txt")
-# Advice, in the error message, for common formats that nearfar does not read.
+# Advice that is added to the error message for common unsupported formats.
 _UNSUPPORTED_HINTS = {
     ".xlsx": "Save the sheet as CSV first.",
     ".xls": "Save the sheet as CSV first.",
@@ -83,12 +83,12 @@ class DataFile:
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         self.source = os.fspath(source)
-        #: Path of the file or folder, None for a built-in dataset.
+        #: Path of the file or folder, or None for a built-in dataset.
         self.path = _locate(source)
 
     @cached_property
     def arrays(self) -> dict[str, Any] | None:
-        """The arrays of a NumPy file by key; None for other files."""
+        """Dict of the arrays of a NumPy file, or None for other files."""
         if self.path is None or self.path.suffix.lower() not in NUMPY:
             return None
         return read_arrays(self.path)
@@ -100,7 +100,10 @@ class DataFile:
 
     @cached_property
     def has_sets(self) -> bool:
-        """True if the file contains sets of vectors: an `offsets` key or a list-of-lists column."""
+        """True if the file contains sets of vectors.
+
+        Such a file has an `offsets` key or a column of lists of lists.
+        """
         if self.arrays is not None:
             return "offsets" in self.arrays
         if self.path is None or not is_parquet(self.path):
@@ -139,13 +142,13 @@ def read_table(
         same name takes precedence.
     target : str, optional
         Column, or key of an .npz file, with the labels. None selects the only column named target,
-        label, class or y, ignoring case. With `labels`, a column of that file.
+        label, class or y, ignoring case. If `labels` is given, `target` is a column of that file.
     labels : str or path, optional
-        Separate file with one label per row: .npy, .npz, .txt, .csv, .tsv or .parquet. A .txt file
-        has one label per line.
+        Separate file with one label per row, in the format .npy, .npz, .txt, .csv, .tsv or
+        .parquet. A .txt file has one label per line.
     groups, time : str, optional
-        Columns (or keys) with the group of each row, and with its time as a number or a date.
-        These columns are removed from X.
+        Column (or key) with the group of each row, and column (or key) with the time of each row as
+        a number or a date. These columns are removed from X.
     ids : str, optional
         Column (or key) with a unique ID per row. This column is removed from X.
     vector : str or False, optional
@@ -504,7 +507,7 @@ def _report_target_feature(table: Table) -> None:
 
 
 def _drop_unlabeled(table: Table) -> NDArray[np.intp]:
-    """Drop rows without a label and return the indices of the other rows."""
+    """Drop rows without a label, and return the indices of the rows that are kept."""
     assert table.y is not None
     missing = find_missing(table.y)
     labeled = np.flatnonzero(~missing)
@@ -564,7 +567,7 @@ def format_call(reader: Callable[..., Table], file: DataFile, options: dict[str,
 def _read_labels(
     source: str | os.PathLike[str], n: int, column: str | None, messages: list[str]
 ) -> tuple[NDArray[Any], str]:
-    """Return the labels that a separate file stores, and the name of the file."""
+    """Read labels from a separate file. Return the labels and the name of the file."""
     path = _locate(source)
     if path is None:
         raise ValueError(f"--labels {source}: expected a file with one label per row.")
@@ -603,8 +606,8 @@ def _read_labels(
         has_header = len(rows) == n + 1 or name.lower() in (*TARGET_NAMES, "labels")
         rows = rows[1:] if has_header else rows
     if len(rows) != n:
-        # A text that occurs only in the first line may be a header, so the message gives both
-        # counts.
+        # A text that occurs only in the first line may be a header. The message then gives the
+        # number of labels with and without the first line.
         may_be_header = not has_header and first not in rows[1:] and not parse_numbers(first)
         alternative = (
             f" (or {len(rows) - 1} and the header '{first[0]}')" if may_be_header and first else ""
@@ -635,7 +638,7 @@ def _parse_labels(cells: Sequence[str]) -> NDArray[Any]:
     labels = [None if cell in MISSING or cell == "?" else cell for cell in cells]
     present = [label for label in labels if label is not None]
     numbers = parse_numbers(present)
-    # Numbers with leading zeros, or with more digits than a float can represent, are names.
+    # Labels with leading zeros, or with more digits than a float can represent, stay text.
     are_names = any(re.match(r"[+-]?(0\d|\d{16})", label) for label in present)
     if are_names or not present or len(numbers) < len(present):
         return np.array(labels, dtype=object)

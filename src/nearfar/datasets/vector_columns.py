@@ -23,7 +23,7 @@ _BRACKETS = re.compile(r"\s*\[[^\[\]]*\]\s*")
 
 
 def find_vector_columns(frame: Any) -> list[str]:
-    """Return the names of DataFrame columns with lists of numbers, or such lists as text."""
+    """Return the names of columns that contain lists of numbers, or text such as "[1, 2]"."""
     return [
         str(name)
         for i, name in enumerate(frame.columns)
@@ -39,7 +39,7 @@ def select_vector_column(
     Parameters
     ----------
     columns : dict
-        Columns of lists of numbers by name, from an Arrow table or a DataFrame.
+        Names and values of columns with lists of numbers, from an Arrow table or a DataFrame.
     other_names : sequence of str
         Names of the other columns.
     requested : str or None
@@ -79,7 +79,7 @@ def has_common_length(column: Any) -> bool:
 
 
 def parse_vectors(column: Any, name: str, source: str) -> NDArray[Any]:
-    """Return the vectors of a column as a 2-D array. float16 and float32 keep their type.
+    """Convert a column of vectors to a 2-D array. The types float16 and float32 are kept.
 
     Parameters
     ----------
@@ -152,19 +152,19 @@ def describe_vectors(name: str, n_features: int, *, is_guessed: bool, unused: Se
 
 
 def find_arrow_vectors(table: Any) -> dict[str, Any]:
-    """Return the columns of an Arrow table that contain lists of numbers, by name."""
+    """Return a dict of the columns of an Arrow table that contain lists of numbers."""
     return {
         field.name: table[field.name] for field in table.schema if is_list_of_numbers(field.type)
     }
 
 
 def is_vector_column(column: Any) -> bool:
-    """Return True if the first cells are lists of numbers, or such lists as bracketed text."""
+    """Return True if the first cells are lists of numbers, or text such as "[1, 2]"."""
     cells = column.dropna().iloc[:_N_EXAMINED].tolist()
     if not cells:
         return False
     if isinstance(cells[0], str):
-        # NumPy abbreviates long vectors with "...". Such a cell counts as a vector here, so that
+        # NumPy abbreviates long vectors with "...". A cell with dots is accepted here, so that
         # `parse_vectors` can report that it was truncated.
         is_bracketed = all(isinstance(cell, str) and _BRACKETS.fullmatch(cell) for cell in cells)
         first = cells[0].replace("...", " ")
@@ -196,7 +196,7 @@ def _parse_vector(cell: str) -> NDArray[np.float64]:
 
 
 def _parse_block(cells: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the numbers of all cells, or an empty array if one of them cannot be parsed."""
+    """Return the numbers of all cells, or an empty array if a cell cannot be parsed."""
     arrow, compute = import_optional("pyarrow", "app"), import_optional("pyarrow.compute", "app")
     texts = [cell.strip() for cell in cells]
     if not all(text.startswith("[") and text.endswith("]") for text in texts):
@@ -210,7 +210,7 @@ def _parse_block(cells: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _compute_lengths(column: Any) -> NDArray[np.int64]:
-    """Return the number of values in each cell, and -1 for cells without a list."""
+    """Return the number of values in each cell. Cells without a list get -1."""
     if hasattr(column, "chunks"):
         compute = import_optional("pyarrow.compute", "app")
         # Some versions of pyarrow do not support list_value_length for lists of fixed size.
@@ -232,7 +232,7 @@ def _count_values(cell: Any) -> int:
 
 
 def _find_common_length(lengths: NDArray[np.int64]) -> tuple[int, float]:
-    """Return the most common length, and the fraction of rows with a list that have it."""
+    """Return the most common length of the lists, and the fraction of lists with this length."""
     present = lengths[lengths >= 0]
     if not len(present):
         return 0, 0.0

@@ -13,7 +13,7 @@ from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.datasets.generators import Seed
 from nearfar.words import join_names, suggest_name
 
-#: Conditions in which a sequence can differ from normal walking.
+#: Conditions under which a sequence can differ from normal walking.
 CONDITIONS = ("view", "shoe", "surface", "briefcase", "clothing")
 
 
@@ -45,7 +45,7 @@ class Body(NamedTuple):
     period: float
 
 
-# Mean of each parameter, and its standard deviation between subjects.
+# Mean and standard deviation of each parameter, between subjects.
 _BODIES = {
     "thigh": (0.245, 0.008),
     "shank": (0.235, 0.008),
@@ -67,7 +67,7 @@ _BODIES = {
     "lean": (0.05, 0.04),
     "period": (27.0, 2.5),
 }
-# Standard deviation between walks of one subject, as a fraction of the deviation between
+# Standard deviation between walks of one subject, divided by the standard deviation between
 # subjects.
 _WALK_VARIATION = 0.15
 # Factors by which the conditions change the parameters of a walk.
@@ -165,7 +165,8 @@ def make_walkers(
     periods = np.empty((n_subjects, n_sequences), dtype=np.int64)
     for subject in range(n_subjects):
         typical_body = means + deviations * _draw_bounded(random, len(means))
-        # A coat and a later recording change each subject differently.
+        # The condition "clothing" means a coat and a later recording. It changes each subject
+        # differently.
         changed_body = typical_body + 0.5 * deviations * _draw_bounded(random, len(means))
         for k, names in enumerate(walk_conditions):
             subject_mean = changed_body if "clothing" in names else typical_body
@@ -191,7 +192,8 @@ def _split_condition(condition: str) -> tuple[str, ...]:
     for name in names:
         if name not in CONDITIONS:
             raise ValueError(
-                f"conditions must be joined from {join_names(CONDITIONS)} with '+'; got {name!r}."
+                f"conditions must be names from {join_names(CONDITIONS)}, joined by '+'; got "
+                f"{name!r}."
                 f"{suggest_name(name, CONDITIONS)}"
             )
     return names
@@ -204,7 +206,7 @@ def _draw_walk(
     shape: tuple[int, int],
     random: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    # A period is a whole number of frames, so all later cycles repeat the first.
+    # A period is a whole number of frames, so all cycles are equal to the first cycle.
     n_cycle = int(body.period)
     phase = 2 * np.pi * (np.arange(min(n_cycle, n_frames)) / n_cycle + random.uniform())
     height, width = shape
@@ -219,7 +221,7 @@ def _draw_walk(
     for limb in _place_limbs(body, phase, conditions):
         np.minimum(cycle, _compute_distance(x, y, *limb), out=cycle)
     outside = cycle[np.arange(n_frames) % n_cycle]
-    # Noise makes outlines ragged, as a segmentation does.
+    # Noise makes the outlines ragged, like those of a real segmentation.
     grain = random.standard_normal(outside.shape, dtype=np.float32)
     outside += 0.025 * ndimage.gaussian_filter(grain, (0, 1, 1), mode="nearest")
     if "surface" in conditions:
@@ -232,7 +234,7 @@ Limb = tuple[Matrix, Matrix, float, float]
 
 
 def _place_limbs(body: Body, phase: Vector, conditions: tuple[str, ...]) -> list[Limb]:
-    """Return start, end and the two half widths of every limb.
+    """Return the start, the end and the two half widths of every limb.
 
     Starts and ends have shape (n_frames, 2), with x forward and y upward.
     """

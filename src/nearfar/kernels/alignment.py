@@ -82,7 +82,7 @@ def center_kernel(K: ArrayLike) -> Matrix:
 
 
 def target_kernel(y: ArrayLike) -> Matrix:
-    r"""Return the target kernel of labels: 1 within a class, :math:`-1/(J-1)` between J classes.
+    r"""Return the target kernel: 1 within a class and :math:`-1/(J-1)` between classes (J classes).
 
     For two classes it is :math:`yy^T` with labels 1 and -1. In general, it contains the inner
     products of the corners of a regular simplex centered at zero.
@@ -146,7 +146,10 @@ def target_alignment(K: ArrayLike, y: ArrayLike, centered: bool = False) -> floa
 
 
 def encode_classes(y: ArrayLike) -> tuple[int, np.ndarray]:
-    """Return the number of classes, which must be at least 2, and the class of each row."""
+    """Return the number of classes and the class index of each row.
+
+    Raises a ValueError if y has fewer than 2 classes.
+    """
     classes, codes = encode_labels(y)
     if len(classes) < 2:
         raise ValueError(f"y must have at least 2 classes; all labels are {classes.tolist()[0]!r}.")
@@ -154,12 +157,12 @@ def encode_classes(y: ArrayLike) -> tuple[int, np.ndarray]:
 
 
 def compute_target_factor(y: ArrayLike, centered: bool) -> Matrix:
-    """Return a factor F of the target kernel F F'. With ``centered=True``, F is centered."""
+    """Return a matrix F for which F F' is the target kernel. ``centered=True`` centers F."""
     J, codes = encode_classes(y)
     if J == 2:
         F = np.where(codes == 1, 1.0, -1.0)[:, None]
     else:
-        # The rows are sqrt(J/(J-1)) (e_c - mean). Their inner products are 1 and -1/(J-1).
+        # A row of class c is sqrt(J/(J-1)) (e_c - mean). Inner products of rows are 1 or -1/(J-1).
         F = np.sqrt(J / (J - 1)) * (np.eye(J) - 1 / J)[codes]
     return F - F.mean(axis=0) if centered else F
 

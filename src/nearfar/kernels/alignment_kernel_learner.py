@@ -15,7 +15,7 @@ from nearfar.parameters import boolean, one_of
 
 
 class AlignmentKernelLearner(KernelProgram):
-    r"""Weighted sum of kernels with the largest alignment with the labels.
+    r"""Weighted sum of kernels that maximizes the alignment with the labels.
 
     It solves
 
@@ -60,18 +60,20 @@ class AlignmentKernelLearner(KernelProgram):
     kernel_names_ : list of str
         Names of the kernels.
     objective_ : float
-        Frobenius product of the target and the learned kernel, scaled to Frobenius norm 1.
+        Frobenius product of the target kernel with the learned kernel. The learned kernel is scaled
+        to Frobenius norm 1 for this product.
     bound_ : float
-        Upper bound on the objective over all weights.
+        Upper bound on the objective for any choice of weights.
     duality_gap_ : float
-        Difference of the bound and the objective, divided by the objective.
+        Difference between the bound and the objective, divided by the objective.
     alignment_ : float
-        Objective divided by the norm of the target. If all rows are labeled, it is the alignment.
+        Objective divided by the Frobenius norm of the target kernel. If all rows are labeled, this
+        is the alignment of the learned kernel with the target.
     n_directions_ : int
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
         Predicted labels of the rows in ``unlabeled``. This attribute exists only if ``unlabeled``
-        was passed to ``fit``, and not with ``kernel_family="free"``.
+        was passed to ``fit`` and ``kernel_family`` is not "free".
 
     See Also
     --------

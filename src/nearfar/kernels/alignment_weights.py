@@ -28,25 +28,27 @@ _ROUNDING = 1e-13
 
 @dataclass(frozen=True)
 class AlignmentWeights:
-    r"""Result of :func:`alignment_weights`: kernel weights, their objective and its bound.
+    r"""Result of :func:`alignment_weights`: kernel weights, their objective value and its bound.
 
     Attributes
     ----------
     weights : ndarray of shape (n_kernels,) or None
-        Weights of the kernels as they were passed, or of the directions with
-        ``kernel_family="rank_one"``. None with ``kernel_family="free"``.
+        Weights that apply to the kernels as they were passed. With ``kernel_family="rank_one"``,
+        the weights of the directions; with "free", None.
     value : float
-        Product :math:`\langle K, T \rangle_F` with the target on the labeled points. K has
-        Frobenius norm 1 over all points.
+        Frobenius product :math:`\langle K, T \rangle_F` of the learned kernel and the target, over
+        the labeled points. The kernel K of all points is scaled to Frobenius norm 1.
     bound : float
-        Upper bound on ``value`` over all weights of the family. ``kernel_family="independent"``
-        does not optimize; its bound is that of "nonneg".
+        Upper bound on ``value`` for any weights of the family. ``kernel_family="independent"`` does
+        not optimize and returns the bound of "nonneg".
     gap : float
         Relative gap ``(bound - value) / value``.
     alignment : float
-        ``value`` divided by the norm of the target. If all points are labeled, it is the alignment.
+        ``value`` divided by the Frobenius norm of the target. If all points are labeled, this is
+        the alignment of the learned kernel with the target.
     directions : ndarray of shape (n, n_directions) or None
-        Eigenvectors whose outer products are the kernels with ``kernel_family="rank_one"``.
+        With ``kernel_family="rank_one"``, the eigenvectors whose outer products are weighted.
+        Otherwise None.
     """
 
     weights: Vector | None
@@ -58,7 +60,7 @@ class AlignmentWeights:
 
     @property
     def gap(self) -> float:
-        """Difference of ``bound`` and ``value``, divided by ``value``."""
+        """Difference between ``bound`` and ``value``, divided by ``value``."""
         return (self.bound - self.value) / abs(self.value)
 
     @cached_property
@@ -81,7 +83,7 @@ def alignment_weights(
     tol: float = 1e-6,
     max_iter: int = 200,
 ) -> AlignmentWeights:
-    r"""Return the kernel weights whose sum has the largest alignment with the labels.
+    r"""Return kernel weights that maximize the alignment of the weighted sum with the labels.
 
     The weights μ solve
 
@@ -107,9 +109,9 @@ def alignment_weights(
     Parameters
     ----------
     kernels : sequence of (n, n) arrays, (m, n, n) array, function of an index, or None
-        Base kernels. A function is called with 0, 1, ... up to its length, or until it raises
-        IndexError; with m kernels, it is called about m/3 times per kernel. "rank_one" needs one
-        kernel, "free" None.
+        Base kernels. A function is called with the indices 0, 1, ... until it raises IndexError or,
+        if it has a length, up to this length. With m kernels, it is called about m/3 times per
+        kernel. ``kernel_family="rank_one"`` needs exactly one kernel, and "free" needs None.
     y : array-like of shape (n_labeled,)
         Labels of the first points. The number of labels can be less than the number of points.
     kernel_family : {"nonneg", "independent", "signed", "free", "rank_one"}, default="nonneg"
@@ -118,13 +120,13 @@ def alignment_weights(
         Center the kernels (over all points) and the target (over the labeled points) first.
         Without centering, a constant kernel is aligned with classes of unequal size.
     n_directions : int, default=None
-        Number of eigenvectors with ``kernel_family="rank_one"``. None uses all that are not
-        rounding errors, but at most 100.
+        Number of eigenvectors with ``kernel_family="rank_one"``. None uses all eigenvectors with
+        eigenvalues above rounding errors, but at most 100.
     n_points : int, default=None
         Total number of points with ``kernel_family="free"``. None uses the number of labeled
         points.
     tol : float, default=1e-6
-        Relative gap at which ``kernel_family="signed"`` stops.
+        Relative gap at which the iteration stops. Used only with ``kernel_family="signed"``.
     max_iter : int, default=200
         Maximum number of rounds with ``kernel_family="signed"``. Each round computes an
         eigendecomposition.
@@ -225,7 +227,7 @@ class _Products(NamedTuple):
 
 
 def _compute_unit_products(base: KernelSet, F: Matrix, centered: bool) -> _Products:
-    """Return the products of the kernels scaled to norm 1.
+    """Return the Frobenius products after scaling each kernel to norm 1.
 
     A kernel that is constant up to rounding gets scale 0.
     """
@@ -243,7 +245,7 @@ def _solve_nonneg(products: _Products) -> tuple[Vector, float]:
     goal = root @ products.b
     x = nnls(R, goal)[0]
     x = x / np.sqrt(x @ products.Q @ x)
-    # For every v >= b and nonnegative weights x of norm 1, b x <= v x <= the norm of v.
+    # For nonnegative weights x of norm 1 and every v >= b, b x <= v x <= |v|.
     v = np.maximum(products.b, (products.b @ x) * (products.Q @ x))
     return x, max(float(np.linalg.norm(root @ v)), float(products.b @ x))
 
@@ -251,7 +253,9 @@ def _solve_nonneg(products: _Products) -> tuple[Vector, float]:
 def _solve_signed(
     base: KernelSet, products: _Products, start: Vector, tol: float, max_iter: int
 ) -> tuple[Vector, float]:
-    """Return weights of any sign for which the sum is positive semi-definite, and a bound.
+    """Return weights of any sign, and an upper bound on their objective.
+
+    The weighted sum is positive semi-definite.
 
     This is a cutting plane method: each negative eigenvector gives a linear constraint.
     """
@@ -263,8 +267,8 @@ def _solve_signed(
     best, value, bound = start, float(products.b @ start), np.inf
     cuts = np.empty((0, len(start)))
     for _ in range(max_iter):
-        # Project the unconstrained optimum onto the cone of the cuts so far. In the coordinates
-        # R x, products with Q are ordinary inner products.
+        # Project the unconstrained optimum onto the cone that the cuts so far define. In the
+        # coordinates R x, products with Q are ordinary inner products.
         A = cuts @ root.T
         z = free + A.T @ nnls(A.T, -free)[0] if len(A) else free
         bound = min(bound, float(np.linalg.norm(z)))
@@ -285,7 +289,7 @@ def _solve_signed(
 
 
 def _factorize(Q: Matrix) -> tuple[Matrix, Matrix]:
-    """Return R with Q = R'R, and its transposed pseudo-inverse. Q can be singular."""
+    """Return R with Q = R'R, and the transposed pseudo-inverse of R. Q can be singular."""
     values, V = linalg.eigh(Q)
     is_significant = values > _ROUNDING * values[-1]
     roots = np.sqrt(values[is_significant])[:, None]

@@ -14,7 +14,7 @@ from nearfar.kernels.kernel_set import KernelSet
 
 
 class AverageKernelLearner(KernelCombination):
-    r"""Mean of kernels, each scaled to the same trace: a baseline for learned weights.
+    r"""Mean of kernels that are scaled to the same trace, as a baseline for learned weights.
 
     The weights of m kernels of n rows are :math:`\mu_i = n / (m\, \mathrm{tr} K_i)`. They do not
     depend on the labels. Use this learner as the baseline. Learned weights are worth their
@@ -36,7 +36,7 @@ class AverageKernelLearner(KernelCombination):
     Attributes
     ----------
     weights_ : ndarray of shape (n_kernels,)
-        Weights of the kernels, for which the mean diagonal of the sum is 1.
+        Weights of the kernels, scaled so that the mean diagonal of the learned kernel is 1.
     shares_ : ndarray of shape (n_kernels,)
         Fraction of the trace of the learned kernel that comes from each kernel. Unlike
         ``weights_``, these are comparable between kernels.

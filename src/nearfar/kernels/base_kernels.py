@@ -16,7 +16,7 @@ from nearfar.kernels.kernel_set import KernelSet
 from nearfar.parameters import AllowedValues, integer, real
 from nearfar.state import Sizes, State, check_that, flag, floats, strings, unsigned
 
-#: Options of each kernel, with their allowed values.
+#: Options of each kernel, with the allowed values of each option.
 OPTIONS: dict[str, dict[str, AllowedValues]] = {
     "linear": {},
     "poly": {"gamma": real(0, open_low=True), "degree": integer(1), "coef0": real(0)},
@@ -24,16 +24,20 @@ OPTIONS: dict[str, dict[str, AllowedValues]] = {
     "laplacian": {"gamma": real(0, open_low=True)},
     "cosine": {},
 }
-# Values of gamma of the RBF kernels of "auto", as multiples of 1 over the median squared distance.
+# The RBF kernels of the set "auto" have gamma equal to these numbers divided by the median squared
+# distance.
 _RBF_SCALES = tuple(2.0**power for power in range(-3, 4))
-# Upper limit for the number of rows from which the median distance is computed.
+# Maximum number of rows that are used to compute the median distance.
 _MAX_MEDIAN_ROWS = 1000
 # Number of floats per block, chosen so that a few blocks fit into the CPU cache.
 _BLOCK_FLOATS = 1 << 16
 
 
 class _KernelSpec(NamedTuple):
-    """Specification of one kernel. If ``gamma`` is None, ``times`` the default gamma is used."""
+    """Specification of one kernel.
+
+    If ``gamma`` is None, the kernel uses the default gamma multiplied by ``times``.
+    """
 
     kind: str
     columns: tuple[int, ...]
@@ -78,7 +82,7 @@ class BaseKernels:
     kinds, gammas, degrees, coefs : ndarray of shape (n_kernels,)
         Type and options of each kernel.
     columns : ndarray of shape (n_kernels, n_features)
-        Matrix with the entry 1 for each feature that a kernel uses, else 0.
+        Entry (i, j) is 1 if kernel i uses feature j, and 0 if it does not.
 
     Notes
     -----
@@ -177,11 +181,11 @@ class BaseKernels:
         return K
 
     def build_kernel_set(self, rows: Matrix) -> KernelSet:
-        """Return the kernels among rows as a KernelSet, which computes them block by block."""
+        """Return the kernel matrices of the rows as a KernelSet, which computes them in blocks."""
         return RowKernels(self, rows)
 
     def diagonal(self, i: int, squares: Vector) -> Vector:
-        """Return the values of kernel i of points with themselves, from their squared norms."""
+        """Return k(x, x) of kernel i for each point x, given the squared norms of the points."""
         if self.unit_diagonal:
             return (self._compute_diagonal(i, squares) > 0).astype(float)
         return self._compute_diagonal(i, squares)
@@ -211,9 +215,6 @@ class BaseKernels:
         return f"{name} of {', '.join(column_names)}"
 
 
-# ---------------------------------------------------------------------- parsing
-
-
 def parse_kernels(
     kernels: Any, n_features: int, feature_names: Sequence[str] | None = None
 ) -> list[_KernelSpec]:
@@ -236,7 +237,7 @@ def parse_kernels(
         kernels = [kernels]
     if not isinstance(kernels, list | tuple) or not kernels:
         raise ValueError(
-            'kernels must be "auto", "features" or a list of kernels, whose names are '
+            'kernels must be "auto", "features" or a list of kernels with names from '
             f"{', '.join(OPTIONS)}; got {_describe(kernels)}."
         )
     return [_parse(item, i, n_features, feature_names) for i, item in enumerate(kernels)]
@@ -356,11 +357,8 @@ class _DefaultGammas:
         return convert_to_gamma(float(np.median(nonzero)) if nonzero.size else 0.0)
 
 
-# ---------------------------------------------------------------------- values
-
-
 class _Points:
-    """Centered rows, with the columns that each kernel uses and the squared norms in them."""
+    """Centered rows, and for each kernel the squared norms in the columns that it uses."""
 
     def __init__(self, base: BaseKernels, rows: Matrix) -> None:
         self.base, self.rows = base, rows - base.mean
@@ -370,7 +368,7 @@ class _Points:
         return len(self.rows)
 
     def select_columns(self, i: int) -> tuple[Matrix, Vector]:
-        """Return the rows in the columns that kernel i uses, and their squared norms."""
+        """Return the rows, restricted to the columns of kernel i, and their squared norms."""
         columns = self.base.columns[i]
         key = columns.tobytes()
         if key not in self._selections:
@@ -380,7 +378,10 @@ class _Points:
 
 
 class _BlockKernels:
-    """Kernels between a block of points and other points, which share intermediate results."""
+    """Kernel values between a block of points and other points.
+
+    Kernels share intermediate results, such as squared distances.
+    """
 
     def __init__(
         self,
@@ -425,7 +426,7 @@ class _BlockKernels:
     def _compute_rbf(self, i: int) -> Matrix:
         key, gamma = self.base.columns[i].tobytes(), float(self.base.gammas[i])
         if self._last is not None and self._last[0] == key and gamma == 2 * self._last[1]:
-            K = np.square(self._last[2])  # Ten times faster than the exponential.
+            K = np.square(self._last[2])  # Squaring is ten times faster than exp.
         else:
             K = -gamma * self.compute_squared(i)
             np.exp(K, out=K)
@@ -433,7 +434,7 @@ class _BlockKernels:
         return K
 
     def compute_squared(self, i: int) -> Matrix:
-        """Return the squared distances in the columns that kernel i uses."""
+        """Return the squared distances, computed from the columns of kernel i."""
         key = self.base.columns[i].tobytes()
         if key not in self._distances:
             squares, second_squares = (
@@ -462,7 +463,7 @@ def _compute_inverse_root(values: Vector) -> Vector:
 
 
 class RowKernels(KernelSet):
-    """Base kernels among training rows.
+    """Kernel matrices of the training rows, one per base kernel.
 
     If several RBF kernels use the same columns, one matrix is stored: the squared distances in the
     columns that most RBF kernels use.
@@ -499,7 +500,7 @@ class RowKernels(KernelSet):
         return self._cached_block[1].values(i)
 
     def diagonals(self) -> Matrix:
-        """Return the diagonals of the kernels without computing the kernels."""
+        """Return the diagonals of the kernels without computing other entries."""
         return np.array(
             [self.base.diagonal(i, self.points.select_columns(i)[1]) for i in range(self.n_kernels)]
         )

@@ -19,7 +19,7 @@ from nearfar.state import Sizes, State, check_that, floats, number, object_of
 
 
 class ConformalSVC(KernelSVM):
-    r"""Support vector machine with a kernel that is stretched near the boundary of a first SVM.
+    r"""Support vector machine with a kernel that is stretched near the boundary of a previous SVM.
 
     A first SVM with kernel k has the support vectors s. The next SVM uses the kernel
 
@@ -43,14 +43,14 @@ class ConformalSVC(KernelSVM):
     kernel : {"rbf", "laplacian", "linear", "poly", "cosine"}, default="rbf"
         Kernel k, as in scikit-learn, computed from centered rows. "poly" has degree 3.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly" and "laplacian". None means 1 over the sum of the
-        features' variances (for "laplacian", of their standard deviations).
+        Scale of the kernels "rbf", "poly" and "laplacian". None means 1 divided by the sum of the
+        variances of the features or, for "laplacian", of their standard deviations.
     width : float or None, default=None
         Width τ of the stretched regions. None uses the median distance between support vectors.
         With a much smaller width, rows far from all support vectors have kernel values near zero.
     n_rounds : int, default=1
-        Number of times the kernel is stretched, each time by the support vectors of the last SVM.
-        0 fits an ordinary SVM.
+        Number of times the kernel is stretched. Each time, the support vectors of the previous SVM
+        define the stretched regions. 0 fits an ordinary SVM.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class ConformalSVC(KernelSVM):
         self.n_rounds = n_rounds
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Fit the SVMs, one after the other.
+        """Fit an ordinary SVM, then one SVM per round with the stretched kernel.
 
         Parameters
         ----------
@@ -173,13 +173,13 @@ class ConformalSVC(KernelSVM):
     def _compute_width(self) -> float:
         if self.width is not None:
             return float(self.width)
-        # With narrower regions, rows far from the boundary would have kernel values near zero.
+        # With a smaller width, rows far from the boundary would have kernel values near zero.
         distances = cdist(self._centers, self._centers)
         nonzero = distances[distances > 0]
         return float(np.median(nonzero)) if nonzero.size else 1.0
 
     def _compute_stretch(self, rows: Matrix) -> Vector:
-        """Return the factor c of each row, which is 1 if the kernel is not stretched."""
+        """Return the stretching factor c of each row. Without stretching, c is 1."""
         if not len(self._centers):
             return np.ones(len(rows))
         squares = cdist(rows / self.width_, self._centers / self.width_, "sqeuclidean")

@@ -16,7 +16,7 @@ from nearfar.parameters import check_parameter, real
 
 
 class EasyMKL(KernelCombination):
-    r"""Sum of kernels, each weighted by the distance between the classes that it measures.
+    r"""Sum of kernels, each weighted by the distance between the classes in its feature space.
 
     Let :math:`\bar K` be the mean of the kernels, scaled to unit diagonal, and Y the diagonal
     matrix of the labels 1 and -1. First, EasyMKL computes the distributions γ over the points of
@@ -26,7 +26,7 @@ class EasyMKL(KernelCombination):
         \qquad \gamma \ge 0,\; \sum_{y_i = 1} \gamma_i = \sum_{y_i = -1} \gamma_i = 1,
 
     then the weights are :math:`\mu_i \propto \gamma^T Y K_i Y \gamma`. With more than two classes,
-    the values of each class against the rest are added.
+    the weights of each class against the rest are added.
 
     Use it for many kernels, such as hundreds of views or one kernel per feature. After the
     quadratic program above, each kernel costs only one product with a vector, and no weight is
@@ -42,8 +42,8 @@ class EasyMKL(KernelCombination):
         Base kernels: the set "auto", one RBF kernel per feature ("features"), or a list of names
         and pairs such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See Notes.
     regularization : float, default=0.1
-        Regularization λ, from 0 (γ picks the nearest points of the convex hulls of the classes) to
-        1 (γ is uniform, so that the class means are compared).
+        Regularization λ, from 0 to 1. With 0, γ selects the nearest points of the convex hulls of
+        the classes. With 1, γ is uniform and selects the class means.
     n_directions : int, "auto" or None, default="auto"
         Number of leading directions of kernel PCA. "auto" uses a tenth of the rows, from 10 to 50;
         None uses all nonzero directions, so that ``transform`` keeps the kernel's distances.
@@ -51,18 +51,19 @@ class EasyMKL(KernelCombination):
     Attributes
     ----------
     weights_ : ndarray of shape (n_kernels,)
-        Weights of the kernels at unit diagonal, with sum 1.
+        Weights of the kernels after scaling them to unit diagonal. The weights sum to 1.
     shares_ : ndarray of shape (n_kernels,)
         Fraction of the trace of the learned kernel that comes from each kernel. Unlike
         ``weights_``, these are comparable between kernels.
     kernel_names_ : list of str
         Names of the kernels.
     objective_ : float
-        Objective of the quadratic program; with more than two classes, the sum over all of them.
+        Objective of the quadratic program. With more than two classes, it is the sum of the
+        objectives of each class against the rest.
     bound_ : float
         Lower bound on the objective.
     duality_gap_ : float
-        Difference of the objective and the bound, divided by the objective.
+        Difference between the objective and the bound, divided by the objective.
     n_directions_ : int
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
@@ -151,7 +152,7 @@ class EasyMKL(KernelCombination):
 def easy_mkl_weights(
     kernels: Kernels | KernelSet, y: ArrayLike, regularization: float = 0.1
 ) -> Vector:
-    r"""Return kernel weights in proportion to the distance between the classes in each kernel.
+    r"""Return kernel weights proportional to the distance between the classes in each kernel.
 
     Let :math:`\bar K` be the mean of the kernels, scaled to unit diagonal, and Y the diagonal
     matrix of the labels 1 and -1. First, EasyMKL computes the distributions γ over the points of
@@ -169,12 +170,14 @@ def easy_mkl_weights(
     ----------
     kernels : sequence of (n, n) arrays, (m, n, n) array, or function of an index
         Base kernels. They are scaled to unit diagonal, :math:`K_{ij} / \sqrt{K_{ii} K_{jj}}`, and
-        the weights apply to the scaled kernels. A point with :math:`K_{ii} = 0` gets zeros.
+        the weights apply to the scaled kernels. If :math:`K_{ii} = 0`, row and column i become
+        zero.
     y : array-like of shape (n_labeled,)
-        Labels of the first points. With more than two classes, the values of each class against
+        Labels of the first points. With more than two classes, the weights of each class against
         the rest are added.
     regularization : float, default=0.1
-        Regularization λ, from 0 (nearest points of the convex hulls) to 1 (class means).
+        Regularization λ, from 0 to 1. With 0, the distance between the classes is the distance
+        between their convex hulls; with 1, the distance between their means.
 
     Returns
     -------
@@ -203,7 +206,7 @@ def easy_mkl_weights(
 
 
 class _Solution(NamedTuple):
-    """Weights with sum 1, the objective of the quadratic program, and its lower bound."""
+    """Weights that sum to 1, objective of the quadratic program, and bound on the objective."""
 
     weights: Vector
     objective: float
@@ -211,7 +214,7 @@ class _Solution(NamedTuple):
 
 
 def _solve(base: KernelSet, signs: Matrix, regularization: float) -> _Solution:
-    """Return the weights of kernels with unit diagonal."""
+    """Return the weights of kernels that have unit diagonal."""
     n = signs.shape[1]
     if regularization == 1:
         gammas = np.array([_make_uniform_weights(sign) for sign in signs])
@@ -223,14 +226,14 @@ def _solve(base: KernelSet, signs: Matrix, regularization: float) -> _Solution:
         ]
         if not all(np.isfinite(solution.value) for solution in solutions):
             raise ValueError(
-                "regularization=0 needs classes whose convex hulls do not intersect in the mean "
-                "kernel, but they do. Set regularization above 0."
+                "regularization=0 requires that the convex hulls of the classes do not intersect "
+                "in the mean kernel, but they intersect. Set regularization above 0."
             )
         gammas = np.array([2 * solution.alpha / solution.alpha.sum() for solution in solutions])
         objective = (1 - regularization) * sum(
             _compute_hull_objective(solution) for solution in solutions
         )
-        # The margin functional is 4 over the squared distance between the convex hulls.
+        # The margin functional is 4 divided by the squared distance between the convex hulls.
         bound = min(
             objective, (1 - regularization) * sum(4 / solution.value for solution in solutions)
         )
@@ -239,19 +242,23 @@ def _solve(base: KernelSet, signs: Matrix, regularization: float) -> _Solution:
     # rounding errors.
     if not weights.max() > 16 * np.finfo(float).eps * len(signs):
         raise ValueError(
-            "kernels: no kernel separates the classes of y; their distance is zero in all of them."
+            "kernels: no kernel separates the classes of y. The distance between the classes is "
+            "zero in every kernel. Use other kernels."
         )
     return _Solution(np.asarray(weights / weights.sum()), float(objective), float(bound))
 
 
 def _compute_hull_objective(solution: MarginSolution) -> float:
-    """Return the objective of the dual variables after scaling them to sum 1 in each class."""
+    """Scale the dual variables to sum 1 in each class, and return their objective."""
     total = float(solution.alpha.sum())
     return 4 * (2 * total - solution.bound) / total**2
 
 
 def scale_to_unit_diagonal(kernels: KernelSet) -> KernelSet:
-    """Return the kernels scaled to unit diagonal, or the same set if the diagonals are 1."""
+    """Return the kernels scaled to unit diagonal.
+
+    A set whose diagonals are already 1 is returned unchanged.
+    """
     diagonals = kernels.diagonals()
     if np.abs(diagonals - 1).max() <= 1e-12:
         return kernels
@@ -259,7 +266,7 @@ def scale_to_unit_diagonal(kernels: KernelSet) -> KernelSet:
 
 
 class _UnitDiagonal(KernelSet):
-    """Kernels that are scaled to unit diagonal as their rows are read."""
+    """Set of kernels that scales rows to unit diagonal when they are read."""
 
     def __init__(self, kernels: KernelSet, diagonals: Matrix) -> None:
         self.kernels, self.by_rows = kernels, kernels.by_rows

@@ -19,18 +19,20 @@ from nearfar.solvers.projections import project_psd, psd_factor
 from nearfar.state import State, floats, number
 from nearfar.summaries.supervision import Pairs
 
-# Upper limit for the number of entries of B or the number of pairs, whichever is smaller. Above the
-# limit, a step of the solver takes minutes.
+# Either the number of pairs or the number of entries of B must be at most this. If both are larger,
+# a step of the solver takes minutes.
 _MAX_UNKNOWNS = 6000
-# Number of similar and of dissimilar pairs that are drawn if B has too many entries to solve for.
+# If B has too many entries to solve for, this number of similar pairs and the same number of
+# dissimilar pairs are drawn.
 _N_PAIRS_IF_WIDE = 1000
-# Eigenvalues of B up to this fraction of the weighted squared lengths of the pairs count as zero.
+# Eigenvalues of B are treated as zero if they are at most this fraction of the sum of the weighted
+# squared lengths of the pairs.
 _MIN_EIGENVALUE = 1e-6
-# Negative eigenvalues up to this fraction of the largest absolute eigenvalue are caused by rounding
-# or by the tolerance of the solver.
+# Negative eigenvalues are ignored if they are at most this fraction of the largest absolute
+# eigenvalue. Rounding and the tolerance of the solver cause such values.
 _ROUNDING = 1e-5
 
-#: Allowed parameter values of the program, which KernelIdealizedMetric uses too.
+#: Allowed values of the parameters that IdealizedMetric and KernelIdealizedMetric share.
 PROGRAM_PARAMETERS: dict[str, list[AllowedValues]] = {
     "C_similar": [real(0, open_low=True)],
     "C_dissimilar": [real(0, open_low=True)],
@@ -73,45 +75,45 @@ class IdealizedMetric(PairLearner):
     C_dissimilar : float, default=1.0
         Penalty for dissimilar pairs that miss the margin, and weight of the margin.
     nu : float, default=0.5
-        Upper bound on the fraction of margin errors. These are dissimilar pairs that miss the
-        margin. Above 0 and at most 1.
+        Upper bound on the fraction of margin errors. A margin error is a dissimilar pair that
+        misses the margin. ``nu`` must be above 0 and at most 1.
     base_metric : array of shape (p, p) or None, default=None
         Positive semi-definite matrix of the original distance :math:`d_0`. None uses the identity,
         that is, the Euclidean distance.
     psd : {"project", "constrain", "raise", "none"}, default="project"
         Treatment of negative eigenvalues of B: "project" sets them to zero, "constrain" excludes
-        them in the program (at most 108 features), "raise" raises an error, "none" keeps them.
+        them in the program (at most 109 features), "raise" raises an error, "none" keeps them.
     n_similar : int or None, default=None
         Maximum number of similar pairs drawn from labels. None uses the limit of
-        ``Pairs.from_labels``, but 1,000 if p(p+1)/2 is above 6,000.
+        ``Pairs.from_labels`` or, with more than 109 features, 1,000.
     n_dissimilar : int or None, default=None
-        Maximum number of dissimilar pairs drawn from labels. None works as for ``n_similar``.
+        Maximum number of dissimilar pairs drawn from labels. None has the same meaning as for
+        ``n_similar``.
     tol : float, default=1e-8
-        Stop at this duality gap, relative to the objective or to that of B = 0, whichever is
-        larger.
+        Stop at this duality gap, relative to the objective at B or at B = 0, whichever is larger.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the pairs from labels.
+        Seed of the random number generator. The generator is used to draw pairs from labels.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Matrix of the linear map, from the positive part of ``matrix_``, whatever ``psd`` is. It
-        has one row per positive eigenvalue.
+        Matrix of the linear map, with one row per positive eigenvalue of ``matrix_``. Negative
+        eigenvalues are left out for every value of ``psd``.
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     matrix_ : ndarray of shape (n_features, n_features)
-        B, after its negative eigenvalues were treated according to ``psd``.
+        Matrix B, after its negative eigenvalues were treated according to ``psd``.
     ideal_weight_ : float
         Margin γ.
     alpha_ : ndarray of shape (n_pairs,)
-        Dual variables of the similar pairs, then of the dissimilar pairs with nonzero length. Up to
-        the tolerance, the solution is :math:`B = \sum_D \alpha dd^T - \sum_S \alpha dd^T`, or the
-        positive part of it with "constrain".
+        Dual variables of the pairs with nonzero length: first the similar pairs, then the
+        dissimilar pairs. Up to the tolerance, the solution is :math:`B = \sum_D \alpha dd^T -
+        \sum_S \alpha dd^T`, or the positive part of this matrix with ``psd="constrain"``.
     objective_ : float
-        Objective of the program, before negative eigenvalues are treated.
+        Objective at the solution B, before its negative eigenvalues are treated.
     duality_gap_ : float
-        Upper bound on the distance from the optimum, divided by the objective or that of B = 0,
-        whichever is larger.
+        Upper bound on the difference between the objective and its optimum, divided by the
+        objective at B or at B = 0, whichever is larger.
     negative_share_ : float
         Sum of the absolute negative eigenvalues of the solution B, divided by the sum of all
         absolute eigenvalues.
@@ -193,7 +195,7 @@ class IdealizedMetric(PairLearner):
         pairs = np.vstack([similar_pairs, dissimilar_pairs])
         is_similar = np.arange(len(pairs)) < len(similar_pairs)
         differences = frame.points[pairs[:, 0]] - frame.points[pairs[:, 1]]
-        # The points were divided by frame.unit. The factor frame.unit**2 makes up for this.
+        # The factor frame.unit**2 compensates for the division of the points by frame.unit.
         price = (
             np.where(
                 is_similar,
@@ -241,14 +243,15 @@ class IdealizedMetric(PairLearner):
         if self.psd == "constrain" and n_entries > _MAX_UNKNOWNS:
             raise ValueError(
                 f"psd='constrain' solves for all {n_entries} entries of a {p} x {p} matrix, which "
-                'is possible for at most 108 features. Use psd="project", or reduce X to fewer '
+                'is possible for at most 109 features. Use psd="project", or reduce X to fewer '
                 "features first."
             )
         if min(n_pairs, n_entries) > _MAX_UNKNOWNS:
             raise ValueError(
-                f"{n_pairs} pairs of {p} features are too many for IdealizedMetric, which solves "
-                f"for all pairs or for the {n_entries} entries of B. Use at most {_MAX_UNKNOWNS} "
-                "pairs (n_similar, n_dissimilar), or reduce X to fewer features first."
+                f"{n_pairs} pairs of rows with {p} features are too many for IdealizedMetric. It "
+                f"solves either for all pairs or for the {n_entries} entries of B. Use at most "
+                f"{_MAX_UNKNOWNS} pairs (n_similar, n_dissimilar), or reduce X to fewer features "
+                "first."
             )
 
     def _repair(self, B: Matrix, min_eigenvalue: float) -> None:
@@ -257,9 +260,9 @@ class IdealizedMetric(PairLearner):
         is_indefinite = values[0] < -_ROUNDING * np.abs(values).max()
         if self.psd == "raise" and is_indefinite:
             raise ValueError(
-                f"psd='raise': B has the eigenvalue {values[0]:.3g} (the largest is "
-                f'{values[-1]:.3g}), so it does not define a metric. Use psd="constrain" for the '
-                'best B without negative eigenvalues, or psd="project".'
+                f"psd='raise': B has the negative eigenvalue {values[0]:.3g} (the largest is "
+                f'{values[-1]:.3g}), so B does not define a metric. Use psd="constrain" for the '
+                'best B without negative eigenvalues, or psd="project" to set them to zero.'
             )
         if not values[-1] > min_eigenvalue:
             raise ValueError(
@@ -271,7 +274,7 @@ class IdealizedMetric(PairLearner):
 
 
 def _count_entries(p: int) -> int:
-    """Return the number of free entries of a symmetric matrix."""
+    """Return the number of free entries of a symmetric p x p matrix."""
     return p * (p + 1) // 2
 
 

@@ -17,7 +17,8 @@ from nearfar.kernels.kernel_set import KernelSet
 from nearfar.parameters import AllowedValues, instance, integer, none, one_of
 from nearfar.state import Sizes, State, check_that, floats, object_of
 
-#: Allowed parameter values of all kernel combinations. ``fit`` parses the list of kernels.
+#: Allowed values of the parameters that all kernel combinations have. ``fit`` checks the entries of
+#: a list of kernels.
 COMBINATION_PARAMETERS: dict[str, Sequence[AllowedValues]] = {
     "kernels": [instance(str, list, tuple, description='"auto", "features" or a list of kernels')],
     "n_directions": [none, integer(1), one_of("auto")],
@@ -25,10 +26,12 @@ COMBINATION_PARAMETERS: dict[str, Sequence[AllowedValues]] = {
 
 
 class KernelCombination(KernelLearner):
-    r"""Base class of learners of a kernel :math:`\sum_i \mu_i k_i`; subclasses implement `_weigh`.
+    r"""Base class of estimators that learn a weighted sum of kernels :math:`\sum_i \mu_i k_i`.
+
+    Subclasses implement `_weigh`, which returns the weights.
 
     The weights are scaled to :math:`\sum_i \mu_i \mathrm{tr} K_i = n`. The points then have a mean
-    squared norm of 1, whatever the scales of the kernels.
+    squared norm of 1 in the learned kernel, for any scale of the base kernels.
     """
 
     state = State(
@@ -39,7 +42,7 @@ class KernelCombination(KernelLearner):
         },
         fitted="weights_",
     )
-    #: Whether the base kernels are scaled to unit diagonal.
+    #: True if the base kernels are scaled to unit diagonal.
     unit_diagonal: ClassVar[bool] = False
 
     kernels: Any
@@ -119,11 +122,11 @@ class KernelCombination(KernelLearner):
         self._keep_kernel(points, kernels.compute_weighted_sum(self.weights_))
 
     def _weigh(self, kernels: KernelSet, codes: NDArray[np.intp]) -> Vector:
-        """Return the weights of the kernels, of any scale. May set fitted attributes."""
+        """Return the weights of the kernels, on any scale. It can also set fitted attributes."""
         raise NotImplementedError
 
     def _keep_weights(self, weights: Vector, traces: Vector, n: int) -> None:
-        """Store the weights, scaled by `_scale_weights`, and the fractions of the trace."""
+        """Scale the weights with `_scale_weights`, and set ``weights_`` and ``shares_``."""
         total = float(weights @ traces)
         self.shares_ = np.asarray(weights * traces / total)
         self.weights_ = self._scale_weights(weights, n / total)

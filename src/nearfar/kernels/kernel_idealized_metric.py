@@ -16,7 +16,7 @@ from nearfar.state import State, object_of
 
 
 class KernelIdealizedMetric(KernelizedLearner):
-    r"""Kernelized :class:`IdealizedMetric`: it learns the metric in the feature space of a kernel.
+    r""":class:`IdealizedMetric` that is learned in the feature space of a kernel.
 
     The program depends only on inner products of differences,
     :math:`(\phi_i - \phi_j)^T(\phi_k - \phi_l) = K_{ik} - K_{il} - K_{jk} + K_{jl}`. Its optimum
@@ -42,8 +42,8 @@ class KernelIdealizedMetric(KernelizedLearner):
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
         "precomputed"; or a kernel learner; or a function of two points. See Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 over the sum of
-        the features' variances (for "laplacian", of their standard deviations).
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 divided by the
+        sum of the variances of the features or, for "laplacian", of their standard deviations.
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1
@@ -56,21 +56,21 @@ class KernelIdealizedMetric(KernelizedLearner):
     C_dissimilar : float, default=1.0
         Penalty for dissimilar pairs that miss the margin, and weight of the margin.
     nu : float, default=0.5
-        Upper bound on the fraction of margin errors. These are dissimilar pairs that miss the
-        margin. Above 0 and at most 1.
+        Upper bound on the fraction of margin errors. A margin error is a dissimilar pair that
+        misses the margin. ``nu`` must be above 0 and at most 1.
     psd : {"project", "constrain", "raise", "none"}, default="project"
         Treatment of negative eigenvalues of B: see :class:`IdealizedMetric`. "constrain" is
-        possible for at most 108 directions.
+        possible for at most 109 directions.
     n_similar : int or None, default=None
         Maximum number of similar pairs drawn from labels. None uses the limit of
-        ``Pairs.from_labels``, but 1,000 if there are more than 108 directions.
+        ``Pairs.from_labels`` or, with more than 109 directions, 1,000.
     n_dissimilar : int or None, default=None
-        Maximum number of dissimilar pairs drawn from labels. None works as for ``n_similar``.
+        Maximum number of dissimilar pairs drawn from labels. None has the same meaning as for
+        ``n_similar``.
     tol : float, default=1e-8
-        Stop at this duality gap, relative to the objective or to that of B = 0, whichever is
-        larger.
+        Stop at this duality gap, relative to the objective at B or at B = 0, whichever is larger.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the pairs from labels.
+        Seed of the random number generator. The generator is used to draw pairs from labels.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class KernelIdealizedMetric(KernelizedLearner):
     alpha_, ideal_weight_, objective_, duality_gap_, negative_share_
         See :class:`IdealizedMetric`.
     kernel_ : kernel learner
-        Fitted kernel learner, if ``kernel`` is one.
+        Fitted kernel learner. Exists only if ``kernel`` is a kernel learner.
 
     See Also
     --------
@@ -173,7 +173,7 @@ class KernelIdealizedMetric(KernelizedLearner):
         return np.asarray(first @ (first if Z is None else self._compute_features(Z)).T)
 
     def _compute_features(self, X: ArrayLike) -> Matrix:
-        """Return Ωk for the kernel values k of points.
+        """Return the coordinates Ωk of points, computed from their kernel values k.
 
         The kernel values need not be centered, because the rows of Ω sum to zero.
         """

@@ -17,7 +17,9 @@ from nearfar.state import Sizes, State, check_that, floats
 
 
 class KernelProgram(KernelCombination):
-    r"""Base class of kernel learners with `kernel_family`; subclasses implement `_solve`.
+    r"""Base class of kernel learners that have the parameter `kernel_family`.
+
+    Subclasses implement `_solve`.
 
     With ``kernel_family="rank_one"``, the kernels are :math:`v_i v_i^T`, where :math:`v_i` are the
     leading eigenvectors of the mean of the base kernels. A new point with values k of the mean
@@ -32,13 +34,14 @@ class KernelProgram(KernelCombination):
     objective_: float
     bound_: float
     duality_gap_: float
-    #: Weights of the base kernels in the kernel whose eigenvectors are used.
+    #: Weights of the base kernels in the mean kernel. With kernel_family="rank_one", the
+    #: eigenvectors of the mean kernel are used.
     _mean_weights: Vector
 
     def _solve(
         self, kernels: Any, codes: NDArray[np.intp], **options: Any
     ) -> AlignmentWeights | MarginWeights:
-        """Return the weights of the kernels, with the objective value and its bound."""
+        """Return the weights of the kernels, the objective value and its bound."""
         raise NotImplementedError
 
     def _learn(self, points: Matrix, codes: NDArray[np.intp]) -> None:
@@ -57,7 +60,7 @@ class KernelProgram(KernelCombination):
         return weights
 
     def _learn_matrix(self, points: Matrix, codes: NDArray[np.intp]) -> None:
-        """Fit with ``kernel_family="free"``: no weights, no kernel values for new points."""
+        """Fit the matrix of ``kernel_family="free"``, without weights or values for new points."""
         self._store_objective(self._solve(None, codes, n_points=len(points)))
         self.weights_, self.shares_, self.kernel_names_ = np.empty(0), np.empty(0), []
         self._mean_weights = np.zeros(len(self._base))
@@ -88,8 +91,6 @@ class KernelProgram(KernelCombination):
         self.duality_gap_ = float(result.gap)
         return result.weights
 
-    # ------------------------------------------------------------------ new points
-
     def _values(self, first: Matrix, second: Matrix) -> Matrix:
         if self.kernel_family == "free":
             raise ValueError(
@@ -107,7 +108,7 @@ class KernelProgram(KernelCombination):
         return np.outer(self._extend_directions(first)[:, i], self._extend_directions(second)[:, i])
 
     def _extend_directions(self, rows: Matrix) -> Matrix:
-        """Return the values of the eigenvectors at rows, by Nyström's formula."""
+        """Extend the eigenvectors to new rows with Nyström's formula."""
         return self._project(rows, partial(self._base.compute_weighted_sum, self._mean_weights))
 
     def _coordinates(self, rows: Matrix) -> Matrix:

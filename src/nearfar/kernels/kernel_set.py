@@ -13,23 +13,26 @@ from nearfar.arrays import Matrix, Vector
 from nearfar.blocks import split_rows
 from nearfar.solvers.eigen import compute_min_eigenvalue
 
-# A kernel of up to _MAX_FULL_CHECK rows is fully checked for negative eigenvalues. For a larger
-# kernel, only a submatrix of _N_CHECKED_ROWS rows is checked.
-_MAX_FULL_CHECK, _N_CHECKED_ROWS = 500, 300
-# Number of floats that are processed at a time, so that they fit into the CPU cache.
+# Maximum number of rows at which a whole kernel is checked for negative eigenvalues.
+_MAX_FULL_CHECK = 500
+# Number of rows of the submatrix that is checked for negative eigenvalues in a larger kernel.
+_N_CHECKED_ROWS = 300
+# Number of floats per block, chosen so that a block fits into the CPU cache.
 _BLOCK_FLOATS = 1 << 16
-# Number of kernels in memory while the products of all pairs of kernels are computed, if a function
-# returns the kernels.
+# Number of kernels kept in memory while the products of all pairs of kernels are computed. It
+# applies only if a function returns the kernels.
 _N_IN_MEMORY = 3
-# Negative eigenvalues up to this fraction of the trace, and asymmetry up to this fraction of the
-# largest entries, are rounding errors.
+# Tolerance for rounding errors. For negative eigenvalues it is a fraction of the trace, and for
+# asymmetry a fraction of the largest entries.
 _ROUNDING = 1e-8
 
 Kernels = Sequence[ArrayLike] | NDArray[np.floating[Any]] | Callable[[int], ArrayLike]
 
 
 class KernelSet:
-    """Set of kernels over the same points, which are read one at a time or by blocks of rows.
+    """Set of kernel matrices of the same points.
+
+    The kernels are read one at a time or in blocks of rows.
 
     The kernels are never copied into one array. Subclasses set ``n_kernels`` and ``n_points`` and
     implement `rows`. A set that is defined by a function of an index keeps one kernel in memory at
@@ -38,14 +41,14 @@ class KernelSet:
     Attributes
     ----------
     n_kernels, n_points : int
-        Number of kernels, and of points.
+        Number of kernels, and number of points.
     traces : ndarray of shape (n_kernels,)
-        Traces of the kernels over all points. All are positive.
+        Traces of the kernels of all points. All traces are positive.
     """
 
     n_kernels: int
     n_points: int
-    #: Whether single rows of all kernels are cheap to read. If so, loops go over rows first.
+    #: True if single rows of all kernels are cheap to read. The outer loop is then over rows.
     by_rows = True
 
     def rows(self, i: int, block: slice) -> NDArray[np.floating[Any]]:
@@ -80,12 +83,15 @@ class KernelSet:
         return K
 
     def multiply(self, V: Matrix) -> Iterator[Matrix]:
-        """Yield the product of each kernel with V, whose rows are the first points."""
+        """Yield the product of each kernel with V. The rows of V belong to the first points."""
         n = len(V)
         yield from self._apply_by_blocks(lambda rows, block: rows[:, :n] @ V, n)
 
     def compute_products(self, V: Matrix, matrices: Sequence[Matrix]) -> Matrix:
-        r"""Return :math:`\sum_k v_k^T K_i w_k` for each kernel i and each W in ``matrices``."""
+        r"""Return the sum of :math:`v_k^T K_i w_k` for each kernel i and each W in ``matrices``.
+
+        The sum is over the columns :math:`v_k` of V and :math:`w_k` of W.
+        """
         return np.array([[np.vdot(image, W) for W in matrices] for image in self.multiply(V)])
 
     def compute_forms(self, U: Matrix) -> Matrix:
@@ -93,7 +99,7 @@ class KernelSet:
         return np.array([np.einsum("ij,ij->j", image, U) for image in self.multiply(U)])
 
     def compute_grams(self, centered: bool) -> Matrix:
-        r"""Return the matrix of all products :math:`\langle K_i, K_j \rangle_F`.
+        r"""Return the matrix of the products :math:`\langle K_i, K_j \rangle_F`.
 
         With ``centered=True``, the entries are centered before they are multiplied. The faster
         formula, a sum of products minus a product of sums, loses all significant digits if a kernel
@@ -126,9 +132,9 @@ class KernelSet:
         means: Matrix | None,
         partner: int | None = None,
     ) -> None:
-        """Write the products of the kernels with these indices to G.
+        """Compute the products of the kernels in ``kernel_indices``, and write them to G.
 
-        If ``partner`` is set, only the products with this kernel are written.
+        If ``partner`` is set, only the products with kernel ``partner`` are written.
         """
         n, indices = self.n_points, np.array(kernel_indices)
         sums = np.zeros((len(indices), len(indices)))
@@ -160,7 +166,7 @@ class KernelSet:
     def _apply_by_blocks(
         self, function: Callable[[Any, slice], Any], n: int | None = None
     ) -> Matrix:
-        """Return the results of ``function`` for blocks of rows of each kernel.
+        """Apply ``function`` to blocks of rows of each kernel, and concatenate the results.
 
         The result has shape (n_kernels, n, ...).
         """
@@ -175,7 +181,7 @@ class KernelSet:
         )
 
     def blocks(self, n: int | None = None) -> Iterator[slice]:
-        """Yield the blocks of rows that are processed at a time."""
+        """Yield the slices of rows that are processed together."""
         at_most = max(1, 8 * _BLOCK_FLOATS // self.n_points)
         return split_rows(self.n_points if n is None else n, 8 * self.n_points, max_rows=at_most)
 
@@ -208,13 +214,13 @@ class MatrixKernels(KernelSet):
         return K
 
     def multiply(self, V: Matrix) -> Iterator[Matrix]:
-        """Yield the product of each kernel with V, whose rows are the first points."""
+        """Yield the product of each kernel with V. The rows of V belong to the first points."""
         for K in self.matrices:
             yield K[: len(V), : len(V)] @ V
 
 
 class FunctionKernels(KernelSet):
-    """Set of kernels that a function of an index returns. One kernel is in memory at a time."""
+    """Set of kernels that a function computes from an index. One kernel is in memory at a time."""
 
     by_rows = False
 
@@ -236,7 +242,7 @@ class FunctionKernels(KernelSet):
 
 
 class _KernelSubset(KernelSet):
-    """A few of the kernels of a set, accessed by their indices in the set."""
+    """Subset of a set of kernels. Each kernel keeps its index in the full set."""
 
     def __init__(self, matrices: dict[int, Any]) -> None:
         self.matrices = matrices
@@ -269,18 +275,15 @@ class DirectionKernels(KernelSet):
         return np.asarray((V * weights[used]) @ V.T)
 
     def compute_products(self, V: Matrix, matrices: Sequence[Matrix]) -> Matrix:
-        """Return the same as the base class, computed from coordinates along the columns."""
+        """Return the same values as the base class, computed from coordinates along the columns."""
         coordinates = self.V[: len(V)].T @ V
         return np.array(
             [np.einsum("ij,ij->i", coordinates, self.V[: len(V)].T @ W) for W in matrices]
         ).T
 
     def compute_forms(self, U: Matrix) -> Matrix:
-        """Return the same as the base class, computed from coordinates along the columns."""
+        """Return the same values as the base class, computed from coordinates along the columns."""
         return np.asarray((self.V[: len(U)].T @ U) ** 2)
-
-
-# ---------------------------------------------------------------------- reading and checks
 
 
 def make_kernel_set(kernels: Kernels | KernelSet, n_labels: int) -> KernelSet:
@@ -304,7 +307,7 @@ def make_kernel_set(kernels: Kernels | KernelSet, n_labels: int) -> KernelSet:
         if rows.shape != (result.n_points, result.n_points):
             raise ValueError(
                 f"kernels must all have the same size; kernels[0] has {result.n_points} points, "
-                f"{name} has shape {rows.shape}."
+                f"but {name} has shape {rows.shape}."
             )
         traces[i] = check_kernel(rows, name)
     if needs_check:
@@ -368,7 +371,7 @@ def _check_symmetric(K: NDArray[Any], name: str, rounding: float) -> None:
 
 
 def _find_negative_eigenvalue(K: NDArray[Any], slack: float) -> float | None:
-    """Return the smallest eigenvalue if it is below minus the slack, else None."""
+    """Return the smallest eigenvalue if it is below ``-slack``, else None."""
     shifted = np.array(K, dtype=float, order="F")
     shifted.flat[:: len(K) + 1] += slack
     # A Cholesky factorization shows that no eigenvalue is negative, ten times faster than computing
@@ -405,10 +408,10 @@ def _read_kernels(kernels: Any) -> KernelSet:
 
 
 def _count_kernels(function: Any) -> int:
-    """Return the number of kernels of a function.
+    """Return the number of kernels that a function of an index can compute.
 
-    It is the length of the function object, or the first index for which the call raises
-    IndexError.
+    The number is the length of the function object, or the first index for which the function
+    raises IndexError.
     """
     if hasattr(function, "__len__"):
         n_kernels = len(function)
@@ -422,8 +425,8 @@ def _count_kernels(function: Any) -> int:
             n_kernels += 1
             if n_kernels == 10_000:
                 raise ValueError(
-                    "kernels, a function of an index, must raise IndexError for an index beyond "
-                    "its last kernel, but it did not for any index below 10000."
+                    "kernels is a function, so it must raise IndexError for indices after the last "
+                    "kernel. It did not raise IndexError for any index below 10000."
                 )
     if not n_kernels:
         raise ValueError("kernels is empty, but at least one kernel is needed.")

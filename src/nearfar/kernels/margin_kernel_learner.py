@@ -17,7 +17,7 @@ from nearfar.parameters import integer, none, one_of, real
 
 
 class MarginKernelLearner(KernelProgram):
-    r"""Weighted sum of kernels on which a support vector machine has the largest margin.
+    r"""Weighted sum of kernels that maximizes the margin of a support vector machine.
 
     It solves the multiple kernel learning problem
 
@@ -47,7 +47,7 @@ class MarginKernelLearner(KernelProgram):
     C : float or None, default=1.0
         Penalty parameter of the SVM. None with ``dual_ridge=0`` requires a hard margin.
     dual_ridge : float, default=0.0
-        Ridge added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss
+        Ridge τ added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss
         with weight :math:`1/\tau`.
     kernel_family : {"nonneg", "signed", "rank_one", "free"}, default="nonneg"
         Set of kernels over which the objective is optimized. See Notes.
@@ -76,16 +76,16 @@ class MarginKernelLearner(KernelProgram):
     kernel_names_ : list of str
         Names of the kernels.
     objective_ : float
-        Upper bound on the margin functional at the weights.
+        Upper bound on the margin functional at ``weights_``.
     bound_ : float
-        Lower bound on the margin functional over all weights.
+        Lower bound on the margin functional for any choice of weights.
     duality_gap_ : float
-        Difference of the objective and the bound, divided by the objective.
+        Difference between the objective and the bound, divided by the objective.
     alpha_ : ndarray of shape (n_samples,), or (n_classes, n_samples) for more than two classes
         Dual variables that prove the bound. With more than two classes, row k
         belongs to the SVM of class k against the rest.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Intercepts of the SVMs with these dual variables on the learned kernel.
+        Intercepts of the SVMs with the learned kernel and the dual variables ``alpha_``.
     history_ : dict of lists
         Lists ``objective``, ``bound``, ``gap`` and ``seconds``, with one entry per round.
     n_iter_ : int
@@ -94,7 +94,7 @@ class MarginKernelLearner(KernelProgram):
         Number of kernel PCA directions that were used.
     transduction_ : ndarray of shape (n_others,)
         Predicted labels of the rows in ``unlabeled``. This attribute exists only if ``unlabeled``
-        was passed to ``fit``, and not with ``kernel_family="free"``.
+        was passed to ``fit`` and ``kernel_family`` is not "free".
 
     See Also
     --------
@@ -206,7 +206,8 @@ class MarginKernelLearner(KernelProgram):
     def _learn(self, points: Matrix, codes: NDArray[np.intp]) -> None:
         super()._learn(points, codes)
         interrupt = self.__dict__.pop("_interrupt", None)
-        if interrupt is not None:  # Raise Ctrl-C again: the best weights so far are stored now.
+        if interrupt is not None:
+            # The best weights so far are stored, so the KeyboardInterrupt can be raised again.
             raise interrupt
 
     def _scale_weights(self, weights: Vector, factor: float) -> Vector:
@@ -222,5 +223,5 @@ class MarginKernelLearner(KernelProgram):
 
 
 def _rename_keys(state: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry of the history with the keys that all estimators use."""
+    """Return a history entry with the key names that all estimators use."""
     return {"objective": state["value"], **{k: v for k, v in state.items() if k != "value"}}

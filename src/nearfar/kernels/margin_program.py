@@ -10,10 +10,12 @@ from nearfar.kernels.margin_value import MarginSolution, check_separable, solve_
 from nearfar.solvers.level_method import Answer, Model, Multipliers
 from nearfar.solvers.norm_ball import compute_dual_norm, mix_forms
 
-# Tolerance of the first SVMs. It is reduced if an SVM leaves more than the fraction
-# _MAX_OPEN_FRACTION of the gap open.
-_INITIAL_TOL, _MAX_OPEN_FRACTION = 5e-3, 0.1
-# At a point without a hard margin, the lower bound is scaled to this multiple of the best value.
+# Tolerance of the first SVMs.
+_INITIAL_TOL = 5e-3
+# The tolerance of the SVMs is reduced if the gap of an SVM is more than this fraction of the gap
+# between the best value and the bound.
+_MAX_OPEN_FRACTION = 0.1
+# If a point has no hard margin, its lower bound is scaled to this multiple of the best value.
 _BOUND_MULTIPLE = 10.0
 
 
@@ -25,7 +27,8 @@ class MarginProgram:
     where :math:`y^k` are the labels of class k against the rest. For two classes, the sum has one
     term.
 
-    `evaluate` stores the dual variables of each point. Their convex combinations prove bounds.
+    `evaluate` stores the dual variables of each point. Convex combinations of dual variables prove
+    lower bounds.
     """
 
     #: Limits of the weights for `run_level_method`. None means nonnegative weights.
@@ -53,18 +56,20 @@ class MarginProgram:
         self.value = np.inf
         self._tol, self._svm_tol = tol, _INITIAL_TOL
         self._last: list[MarginSolution | None] = [None] * len(signs)
-        self._betas: list[Matrix] = []  # Each matrix has shape (n, n_classes).
+        # Dual variables of each point, multiplied by the labels, of shape (n, n_classes).
+        self._betas: list[Matrix] = []
         self._mix = np.empty(0)
-        # For each plane of the model, the combination of dual variables that defines it.
+        # Each entry is the combination of dual variables that defines one plane of the model.
         self._planes: list[Vector] = []
-        # Terms of the objective of combinations of dual variables: the linear term 2 e'alpha, the
-        # quadratic term of the ridge, and the quadratic term of each kernel.
+        # Linear term 2 e'alpha of the dual objective, for each set of dual variables.
         self.linear = np.empty(0)
+        # Quadratic term of the ridge, for each pair of sets of dual variables.
         self.ridge = np.empty((0, 0))
+        # Quadratic term of each kernel, for each pair of sets of dual variables.
         self.forms = np.empty((kernels.n_kernels, 0, 0))
 
     def evaluate(self, x: Vector) -> Answer:
-        """Solve the SVMs at the point x, and return the value and the plane of a lower bound."""
+        """Solve the SVMs at the point x. Return the value and a plane that is a lower bound."""
         K = self.kernels.compute_weighted_sum(self.scale * x, self.n)
         solutions = [
             solve_margin(K, y, self.C, self.dual_ridge, tol=self._svm_tol, start=last)
@@ -88,10 +93,10 @@ class MarginProgram:
         return Answer(x, value, intercept, slope, np.empty((0, len(x))))
 
     def certify(self, multipliers: Multipliers, model: Model) -> float:
-        """Return the bound of a combination of all dual variables so far, and add a plane for it.
+        """Combine all dual variables so far, add the plane of the result, and return its bound.
 
-        The combined dual variables prove a better bound than the combination of their planes, and
-        they need no further SVM.
+        The combined dual variables prove a better bound than the combination of their planes. No
+        further SVM is fitted.
         """
         mix = np.zeros(len(self._betas))
         for fraction, plane in zip(multipliers.planes, self._planes, strict=True):
@@ -101,7 +106,7 @@ class MarginProgram:
         return self.prove(mix)
 
     def prove(self, mix: Vector) -> float:
-        """Return the bound of a combination of dual variables, and store it if it is the best."""
+        """Return the bound of a combination of dual variables. The best bound is stored."""
         q = self._compute_slope(mix)
         bound = float(self.linear @ mix - mix @ self.ridge @ mix) - compute_dual_norm(q, self.norm)
         if bound > self.bound:
@@ -140,7 +145,7 @@ class MarginProgram:
         return float(self.linear[-1] - ridge[-1, -1]), products[:, -1]
 
     def _scale_dual(self, solution: MarginSolution) -> Vector:
-        """Scale dual variables that prove that no hard margin exists, to prevent overflow."""
+        """Scale the dual variables of an SVM without a hard margin, to prevent overflow."""
         total = float(solution.alpha.sum())
         goal = _BOUND_MULTIPLE * self.value if np.isfinite(self.value) else _BOUND_MULTIPLE
         return solution.alpha * (goal / (2 * total)) if total > 0 else solution.alpha

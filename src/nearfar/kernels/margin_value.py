@@ -17,11 +17,11 @@ from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, none, real
 from nearfar.solvers.squared_hinge import solve_squared_hinge
 
-# The convex hulls of two classes intersect if their distance is below this fraction of the rows'
-# root mean square norm.
+# The convex hulls of two classes are treated as intersecting if their distance is below this
+# fraction of the root mean square norm of the rows.
 _MIN_HULL_DISTANCE = 1e-6
-# Ridges of the sequence of problems that converges to the hard margin, as fractions of the mean
-# diagonal of the kernel.
+# Decreasing ridges, as fractions of the mean diagonal of the kernel. The solutions converge to the
+# hard margin.
 _RIDGES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 
 
@@ -147,7 +147,7 @@ def solve_margin(
 def compute_primal_value(
     f: Vector, norm: float, y: Vector, C: float | None, dual_ridge: float
 ) -> tuple[float, float]:
-    r"""Return the primal objective of a decision function and the best intercept.
+    r"""Return the primal objective of a decision function, and the intercept that minimizes it.
 
     Parameters
     ----------
@@ -169,9 +169,9 @@ def compute_primal_value(
         margin = float(min_positive - max_negative) / 2
         return (norm / margin**2 if margin > 0 else np.inf), -float(min_positive + max_negative) / 2
     if dual_ridge == 0:
-        # As a function of the intercept, the sum of hinges is piecewise linear with breakpoints at
-        # y - f. It decreases until the number of passed breakpoints equals the number of rows of
-        # class 1.
+        # As a function of the intercept, the sum of hinge losses is piecewise linear with
+        # breakpoints at y - f. It decreases until the number of passed breakpoints equals the
+        # number of rows of class 1.
         breakpoints = np.sort(y - f)
         n_positive = int((y > 0).sum())
         b = float(breakpoints[n_positive - 1] + breakpoints[n_positive]) / 2
@@ -213,7 +213,7 @@ def _find_balanced_intercept(f: Vector, y: Vector, C: float | None, dual_ridge: 
 
 
 def encode_one_vs_rest(y: ArrayLike) -> Matrix:
-    """Return labels 1 and -1 for each class against the rest, as rows.
+    """Return one row per class, with labels 1 for the class and -1 for the rest.
 
     For two classes there is one row, in which the second class is 1.
     """
@@ -237,9 +237,6 @@ def check_separable(solutions: list[MarginSolution]) -> None:
             "C=None with dual_ridge=0 requires a hard margin, but the kernel does not separate the "
             "classes of y: their convex hulls intersect. Set C, or set dual_ridge above 0."
         )
-
-
-# ---------------------------------------------------------------------- solvers
 
 
 def _fit_svm(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> Vector:
@@ -267,9 +264,9 @@ def _fit_svm(K: Matrix, y: Vector, C: float, dual_ridge: float, tol: float) -> V
 
 
 def _solve_hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> MarginSolution:
-    """Return the hard-margin solution, as the limit of the squared hinge with a falling ridge.
+    """Return the hard-margin solution, the limit of squared-hinge solutions for decreasing ridges.
 
-    The rescaled solution of each ridge gives a value and a bound.
+    The solution for each ridge is rescaled and gives a value and a bound.
     """
     size = float(np.trace(K)) / len(K)
     solution: tuple[Vector, float] | None = None
@@ -294,7 +291,7 @@ def _solve_hard_margin(K: Matrix, y: Vector, start: MarginSolution | None) -> Ma
 
 
 def _make_feasible(alpha: Vector, y: Vector, C: float | None) -> Vector:
-    """Return dual variables within their limits whose sums per class are exactly equal."""
+    """Clip the dual variables to their limits, and make their sums in both classes equal."""
     alpha = np.clip(alpha, 0, C)
     positive_sum, negative_sum = float(alpha[y > 0].sum()), float(alpha[y < 0].sum())
     if positive_sum > negative_sum > 0:

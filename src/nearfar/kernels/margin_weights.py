@@ -30,32 +30,33 @@ MarginMode = Literal["nonneg", "signed", "free", "rank_one"]
 
 @dataclass(frozen=True)
 class MarginWeights:
-    r"""Result of :func:`margin_weights`: kernel weights, their objective and its bound.
+    r"""Result of :func:`margin_weights`: kernel weights, their objective value and its bound.
 
     Attributes
     ----------
     weights : ndarray of shape (n_kernels,) or None
-        Weights of the kernels as they were passed, or of the directions with
-        ``kernel_family="rank_one"``. None with ``kernel_family="free"``.
+        Weights that apply to the kernels as they were passed. With ``kernel_family="rank_one"``,
+        the weights of the directions; with "free", None.
     value : float
-        Upper bound on the margin functional at the weights: a primal objective.
+        Primal objective at ``weights``, which is an upper bound on the margin functional.
     bound : float
-        Lower bound on the margin functional over all weights.
+        Lower bound on the margin functional for any choice of weights.
     gap : float
         Relative gap ``(value - bound) / value``.
     alpha : ndarray of shape (n_labeled,), or (n_classes, n_labeled) for more than two classes
         Feasible dual variables that prove ``bound``. With more than two classes, row k
         belongs to the SVM of class k against the rest.
     intercept : float, or ndarray of shape (n_classes,)
-        Intercepts of the SVMs with these dual variables on ``kernel``.
+        Intercepts of the SVMs with the kernel ``kernel`` and the dual variables ``alpha``.
     history : list of dict
         Dicts with ``value``, ``bound``, ``gap`` and ``seconds``, one per round of support vector
         machines.
     directions : ndarray of shape (n, n_directions) or None
-        Eigenvectors whose outer products are the kernels with ``kernel_family="rank_one"``.
+        With ``kernel_family="rank_one"``, the eigenvectors whose outer products are weighted.
+        Otherwise None.
     psd_cuts : ndarray of shape (n, k) or None
-        Vectors u with ``kernel_family="signed"``. With :math:`S = \sum u u^T`, they complete the
-        proof of ``bound``: :math:`\alpha^T G(K_i)\alpha + \langle S, K_i \rangle` is nearly the
+        With ``kernel_family="signed"``, vectors u that complete the proof of ``bound``. With
+        :math:`S = \sum u u^T`, :math:`\alpha^T G(K_i)\alpha + \langle S, K_i \rangle` is nearly the
         same multiple of the trace for all kernels.
     """
 
@@ -73,7 +74,7 @@ class MarginWeights:
 
     @property
     def gap(self) -> float:
-        """Difference of ``value`` and ``bound``, divided by ``value``."""
+        """Difference between ``value`` and ``bound``, divided by ``value``."""
         return (self.value - self.bound) / abs(self.value)
 
     @cached_property
@@ -100,7 +101,7 @@ def margin_weights(
     max_iter: int = 200,
     report: StepReport | None = None,
 ) -> MarginWeights:
-    r"""Return the kernel weights whose sum has the largest margin.
+    r"""Return kernel weights that maximize the margin of an SVM on the weighted sum of kernels.
 
     The weights μ solve
 
@@ -123,16 +124,17 @@ def margin_weights(
     Parameters
     ----------
     kernels : sequence of (n, n) arrays, (m, n, n) array, function of an index, or None
-        Base kernels. A function is called with 0, 1, ... up to its length, or until it raises
-        IndexError. "rank_one" needs one kernel, "free" None.
+        Base kernels. A function is called with the indices 0, 1, ... until it raises IndexError or,
+        if it has a length, up to this length. ``kernel_family="rank_one"`` needs exactly one
+        kernel, and "free" needs None.
     y : array-like of shape (n_labeled,)
         Labels of the first points. The number of labels can be less than the number of points. With
         more than two classes, the functionals of each class against the rest are added.
     C : float, default=1.0
         Upper limit for the dual variables. None with ``dual_ridge=0`` requires a hard margin.
     dual_ridge : float, default=0.0
-        Ridge added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss,
-        :math:`\min |w|^2 + \tfrac1\tau\sum\xi^2`.
+        Ridge τ added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge
+        loss, :math:`\min |w|^2 + \tfrac1\tau\sum\xi^2`.
     trace : float, default=None
         Trace c of the learned kernel if ``norm`` is 1. None uses the number of points.
     kernel_family : {"nonneg", "signed", "free", "rank_one"}, default="nonneg"
@@ -142,13 +144,13 @@ def margin_weights(
         is :math:`\|(\mu_i \mathrm{tr} K_i)_i\|_p = c`. No weight is then exactly 0, and with a
         large p the products :math:`\mu_i \mathrm{tr} K_i` are nearly equal.
     n_directions : int, default=None
-        Number of eigenvectors with ``kernel_family="rank_one"``. None uses all that are not
-        rounding errors, but at most 100.
+        Number of eigenvectors with ``kernel_family="rank_one"``. None uses all eigenvectors with
+        eigenvalues above rounding errors, but at most 100.
     n_points : int, default=None
         Total number of points with ``kernel_family="free"``. None uses the number of labeled
         points.
     tol : float, default=1e-3
-        Gap at which to stop, relative to the value.
+        Relative gap at which the iteration stops.
     max_iter : int, default=200
         Maximum number of rounds of support vector machines.
     report : callable, default=None
@@ -284,9 +286,6 @@ def _add_dual_variables(
     return complete
 
 
-# ---------------------------------------------------------------------- kernel_family="free"
-
-
 def _solve_free(
     kernels: object,
     signs: Matrix,
@@ -302,8 +301,8 @@ def _solve_free(
         )
     if len(signs) > 1:
         raise ValueError(
-            f'kernel_family="free" needs two classes; y has {len(signs)}. It only repeats the '
-            "labels. For more classes, use ideal_kernel(y), which does the same."
+            f'kernel_family="free" needs two classes; y has {len(signs)}. Use ideal_kernel(y) '
+            'instead. Like the kernel of "free", it only repeats the labels.'
         )
     y = signs[0]
     n = len(y) if n_points is None else n_points

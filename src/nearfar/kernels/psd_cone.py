@@ -11,9 +11,10 @@ from nearfar.kernels.kernel_set import KernelSet
 # Eigenvalues of the mean kernel below this fraction of the largest eigenvalue are rounding errors.
 # Their eigenvectors are ignored.
 _MIN_EIGENVALUE = 1e-11
-# Negative eigenvalues relative to the mean kernel count as zero up to this absolute value.
+# Negative eigenvalues, relative to the mean kernel, are treated as zero if their absolute value is
+# at most this.
 _MAX_NEGATIVE = 1e-9
-# Upper limit for the number of cuts that are added per point.
+# Maximum number of cuts that are added per point.
 _MAX_CUTS = 8
 
 
@@ -51,6 +52,6 @@ class Cone:
         forms = self.kernels.compute_forms(U) * self.scale[:, None]
         size = np.abs(forms).max(axis=0)
         U, cuts = U / np.sqrt(size), (forms / size).T
-        # Relative to the mean kernel, all eigenvalues of the center, which is the mean, are 1.
+        # The center is the mean kernel, so all its eigenvalues relative to the mean kernel are 1.
         fraction = -values[0] / (1 - values[0])
         return (1 - fraction) * x + fraction * center, cuts, U

@@ -40,7 +40,7 @@ class SignedProgram(MarginProgram):
         self._cut_weights = np.empty(0)
 
     def evaluate(self, x: Vector) -> Answer:
-        """Solve the SVMs at x, or at a point of the cone if x is outside the cone."""
+        """Solve the SVMs at x. A point x outside the cone is first moved into the cone."""
         center = np.full(len(x), 1 / len(x))
         point, cuts, U = self.cone.move_into_cone(x, center)
         answer = super().evaluate(point)
@@ -48,7 +48,7 @@ class SignedProgram(MarginProgram):
         return answer._replace(allowed=cuts)
 
     def certify(self, multipliers: Multipliers, model: Model) -> float:
-        """Return the bound of the planes and cuts, minus an allowance for rounding errors."""
+        """Return the bound from the planes and cuts, minus an allowance for rounding errors."""
         assert self.limits is not None
         planes, cuts = multipliers.planes, multipliers.allowed
         slope = planes @ model.slopes + cuts @ model.allowed
