@@ -99,8 +99,7 @@ class APAC(StatisticsLearner):
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the leading eigenvectors of the weighted between-class scatter.
-        """
+        """Return the leading eigenvectors of the weighted between-class scatter."""
         self.classes_ = statistics.classes
         self.eigenvalues_, components = solve_weighted_pairs(
             "APAC", statistics, self.n_components, self.shrinkage, compute_accuracy_weights

@@ -59,8 +59,8 @@ class MGMD(SubspaceSearchLearner, StatisticsLearner):
         Weight of the term that favors equal divergences. None means ``min(2c, c(c-1) - 1)``, as in
         all experiments of [1]_.
     alpha : float in [0, 1] or None, default=None
-        Alternative to ``equality_weight``: the weight of the equality term in a convex combination
-        of both terms, see Notes.
+        Alternative to ``equality_weight``: the weight of the equality criterion in a convex
+        combination with the geometric mean, see Notes.
     divergence : {"kl", "l2"} or Bregman, default="kl"
         Divergence between classes: Kullback-Leibler ("kl"), half the integrated squared difference
         of the densities ("l2"), or a :class:`~nearfar.solvers.gaussian_divergences.Bregman` with

@@ -265,8 +265,7 @@ class MODA(SubspaceSearchLearner, StatisticsLearner):
     def _cut_classes(
         self, rows: Floats, classes: NDArray[Any], codes: Indices
     ) -> tuple[Indices, Indices]:
-        """Split classes into clusters. Return the class of each cluster and the cluster of each row.
-        """
+        """Split the classes. Return the class of each cluster and the cluster of each row."""
         random = check_random_state(self.random_state)
         statistics = ClassStatistics(pooled=True, storage="dense").add(rows, classes, codes)
         variances = statistics.within_scatter().diagonal() / len(rows)

@@ -250,8 +250,7 @@ class MultimodalMGMKLD(SubspaceSearchLearner, LinearLearner):
         return self
 
     def _find_clusters(self, rows: Floats, codes: NDArray[np.intp]) -> None:
-        """Find the clusters of each class and compute their weighted statistics.
-        """
+        """Find the clusters of each class and compute their weighted statistics."""
         class_statistics = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
         basis, _ = find_total_range(class_statistics, standardize=True)
         random = check_random_state(self.random_state)

@@ -214,8 +214,7 @@ def _generate_starts(
 def _select_best_candidate(
     run_pilot: Callable[[Matrix], SubspaceSearch], candidates: Iterable[Matrix], *, maximize: bool
 ) -> Matrix | None:
-    """Optimize all candidates for a few iterations. Return the best, or None if all fail.
-    """
+    """Optimize all candidates for a few iterations. Return the best, or None if all fail."""
     best: SubspaceSearch | None = None
     for candidate in candidates:
         try:

@@ -34,8 +34,7 @@ ZETA: list[AllowedValues] = [real(), one_of("trace_ratio", "max_eig", "sum_eig")
 
 
 class Difference(NamedTuple):
-    """Rows U that maximize tr(U (S_1 - w S_2) U^T), the eigenvalues, and the weight w.
-    """
+    """Rows U that maximize tr(U (S_1 - w S_2) U^T), the eigenvalues, and the weight w."""
 
     rows: Matrix
     eigenvalues: Matrix

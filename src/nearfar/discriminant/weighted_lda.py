@@ -97,8 +97,7 @@ class WeightedLDA(StatisticsLearner):
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the leading eigenvectors of the weighted between-class scatter.
-        """
+        """Return the leading eigenvectors of the weighted between-class scatter."""
         self.classes_ = statistics.classes
         self.eigenvalues_, components = solve_weighted_pairs(
             "WeightedLDA",
