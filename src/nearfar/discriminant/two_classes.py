@@ -65,7 +65,7 @@ class Sides(NamedTuple):
         within = sum(side.weight * float(np.trace(side.covariance)) for side in sides) / total
         gap = float(self.difference @ self.difference)
         between = sides[0].weight * sides[1].weight / total**2 * gap
-        # If each class has only one sample, there is no within-class variance. Use the variance
+        # If each class has only one sample, the within-class variance is zero. Use the variance
         # between the classes.
         level = within if within > 1e-14 * between else between
         return ridge * level / self.n_features

@@ -406,7 +406,7 @@ class Bound(NamedTuple):
 
 
 def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = None) -> Bound:
-    r"""Return an upper bound on the optimal objective, or infinity if there is no bound.
+    r"""Return an upper bound on the optimal objective, or infinity if none is found.
 
     The dual is :math:`\min_w w^T D + \text{cost}(w)` subject to :math:`L_w \succeq \pm I` on
     centered vectors: :math:`w \ge 0` for inequalities, :math:`|w| \le c` for L1 slack, and the cost

@@ -69,7 +69,7 @@ def solve_by_interior_point(
             if path.error <= tol or len(history["gap"]) > max_iter or not path.advance():
                 break
     except KeyboardInterrupt as interrupt:
-        if not history["gap"]:  # There is no complete step yet.
+        if not history["gap"]:  # The first step is not complete.
             raise
         raise UnfoldingInterrupted(_make_result(path, best, history)) from interrupt
     return _make_result(path, best, history)

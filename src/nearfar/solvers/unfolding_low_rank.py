@@ -120,7 +120,7 @@ def solve_low_rank(
             if iterate.is_spent(tol) or not iterate.advance():
                 break
     except KeyboardInterrupt as interrupt:
-        if not history["gap"]:  # There is no complete step yet.
+        if not history["gap"]:  # The first step is not complete.
             raise
         raise UnfoldingInterrupted(best.result(history, iterate)) from interrupt
     return best.result(history, iterate)
