@@ -42,7 +42,7 @@ class Atom(NamedTuple):
 
 
 class AscentInterrupted(KeyboardInterrupt):
-    """KeyboardInterrupt after at least one sweep. ``atom`` is the result after the last full sweep."""
+    """KeyboardInterrupt after at least one sweep. ``atom`` is the result of all full sweeps."""
 
     def __init__(self, atom: Atom) -> None:
         super().__init__("interrupted: the best rank-one tensor so far is kept")

@@ -215,7 +215,7 @@ class SoftNeighbors:
         return self._complete_value(L, value), slope
 
     def metric_gradient(self, L: Matrix) -> Matrix:
-        """Return the gradient G with respect to M = L'L. The gradient with respect to L is 2 L G."""
+        """Return the gradient G with respect to M = L'L. The gradient for L is 2 L G."""
         Z = self._map_points(L)
         assert Z is not None
         vectors = self.X.astype(Z.dtype, copy=False)

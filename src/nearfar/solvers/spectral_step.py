@@ -111,7 +111,7 @@ def smallest_eigenvalue(K: Matrix) -> float:
 
 
 def compute_negative_share(values: Matrix) -> float:
-    """Return the fraction of the sum of absolute eigenvalues that comes from negative eigenvalues."""
+    """Return the sum of absolute negative eigenvalues, divided by that of all eigenvalues."""
     size = np.abs(values)
     # Ignore negative eigenvalues that are zero up to rounding.
     negative = float(size[values < -len(values) * np.finfo(np.float64).eps * size.max()].sum())

@@ -122,7 +122,7 @@ class Edges:
 
     @cached_property
     def _pattern(self) -> _SparsityPattern:
-        """Sparsity pattern of the Laplacian. It is cached, because it is the same for all weights."""
+        """Sparsity pattern of the Laplacian. It is cached, because all weights share it."""
         diagonal = np.arange(self.n_points)
         rows = np.concatenate([diagonal, self.first, self.second])
         columns = np.concatenate([diagonal, self.second, self.first])

@@ -113,7 +113,7 @@ def restore_lengths(edges: Edges, Y: Matrix) -> Matrix:
 
 
 def _compute_length_derivatives(edges: Edges, Y: Matrix) -> sparse.csr_array:
-    """Return the derivatives of the relative squared edge lengths with respect to the coordinates."""
+    """Return the derivatives of relative squared edge lengths with respect to coordinates."""
     m, r = len(edges), Y.shape[1]
     delta = 2 * edges.differences(Y) / edges.squared[:, None]
     offsets = np.arange(r)

@@ -103,7 +103,7 @@ class _CenteredSpace:
         return a * n / 10 * np.eye(n - 1), 10 * np.eye(n - 1)
 
     def lift(self, M: Matrix) -> Matrix:
-        """Return the matrix C^(-1/2) P M P' C^(-1/2), which has one row and one column per point."""
+        """Return the matrix C^(-1/2) P M P' C^(-1/2), with one row and one column per point."""
         n = len(self.root)
         S = np.zeros((n, n))
         S[1:, 1:] = M
@@ -129,7 +129,7 @@ class _CenteredSpace:
         return self._reflect(L)[1:, 1:]
 
     def factor(self, X: Matrix) -> Matrix:
-        """Return a factor Y with K = Y Y', computed from all eigenvectors with nonzero eigenvalues."""
+        """Return a factor Y with K = Y Y', using all eigenvectors with nonzero eigenvalues."""
         inner = _factor_matrix(X)
         Y = np.zeros((len(self.root), inner.shape[1]))
         Y[1:] = inner
@@ -138,7 +138,7 @@ class _CenteredSpace:
 
 
 class _FunctionSpace:
-    """Linear operators on coefficients of functions. An edge is a row with one entry per function."""
+    """Linear operators on function coefficients. An edge is a row with one entry per function."""
 
     def __init__(self, edges: SpannedEdges) -> None:
         self.edges = edges
@@ -168,7 +168,7 @@ class _FunctionSpace:
         return self.edges.moment(y)
 
     def factor(self, X: Matrix) -> Matrix:
-        """Return a factor Y with X = Y Y', computed from all eigenvectors with nonzero eigenvalues."""
+        """Return a factor Y with X = Y Y', using all eigenvectors with nonzero eigenvalues."""
         return _factor_matrix(X)
 
 
@@ -308,7 +308,7 @@ class _Path:
 
 
 def _factor_matrix(X: Matrix) -> Matrix:
-    """Return a factor Y with X = Y Y', computed from all eigenvectors with nonzero eigenvalues."""
+    """Return a factor Y with X = Y Y', using all eigenvectors with nonzero eigenvalues."""
     values, vectors = linalg.eigh(X)
     mask = values > 1e-13 * max(values[-1], np.finfo(float).tiny)
     return np.asarray(vectors[:, mask][:, ::-1] * np.sqrt(values[mask][::-1]))

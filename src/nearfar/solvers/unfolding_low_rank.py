@@ -127,7 +127,7 @@ def solve_low_rank(
 
 
 class _Best:
-    """The best feasible factor and the best bound so far, which may come from different iterates."""
+    """The best feasible factor and the best bound so far, maybe from different iterates."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem

@@ -25,7 +25,7 @@ EMPTY = 1e-12
 
 @dataclass(frozen=True)
 class SpannedEdges(Edges):
-    """Edges in a basis of ``n_points`` functions. Each edge is a row q with one entry per function."""
+    """Edges in a basis of ``n_points`` functions. An edge is a row q with one entry each."""
 
     rows: Matrix = field(default_factory=lambda: np.ones((0, 0)))
 
@@ -54,7 +54,7 @@ class SpannedEdges(Edges):
         return Y
 
     def moment(self, weights: Vector) -> Matrix:
-        r"""Return the moment :math:`\sum_e w_e q_e q_e^T`, the Laplacian in the basis of functions."""
+        r"""Return the moment :math:`\sum_e w_e q_e q_e^T`, the Laplacian in this basis."""
         total = np.zeros((self.n_points, self.n_points))
         for block in split_rows(len(self), 16 * self.n_points, max_rows=4096):
             q = self.rows[block]
