@@ -16,7 +16,7 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class APAC(StatisticsLearner):
-    r"""Approximate pairwise accuracy criterion: LDA with close pairs of classes weighted up.
+    r"""Approximate pairwise accuracy criterion: LDA with larger weights for pairs of close classes.
 
     LDA maximizes a sum over pairs of classes, :math:`S_b = \sum_{i<j} q_i q_j D_{ij}`, where
     :math:`D_{ij} = (m_i - m_j)(m_i - m_j)^T`, with class means :math:`m_i` and class frequencies
@@ -42,8 +42,8 @@ class APAC(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. At most ``n_classes - 1``. None uses this number, or the number of
-        directions that the class means span, if that is smaller.
+        Dimension of the output. It is at most ``n_classes - 1``. None uses the number of directions
+        that the class means span, which is at most ``n_classes - 1``.
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances: see :class:`LDA`.
 
@@ -99,7 +99,7 @@ class APAC(StatisticsLearner):
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the leading eigenvectors of the weighted scatter of whitened class means."""
+        """Return the leading eigenvectors of the weighted between-class scatter."""
         self.classes_ = statistics.classes
         self.eigenvalues_, components = solve_weighted_pairs(
             "APAC", statistics, self.n_components, self.shrinkage, compute_accuracy_weights
@@ -108,13 +108,13 @@ class APAC(StatisticsLearner):
 
 
 def compute_accuracy_weights(distances: Matrix) -> Matrix:
-    """Return the weights ω(d) = erf(d / 2√2) / 2d², and 0 for d = 0, where ω is undefined.
+    """Return the weights ω(d) = erf(d / 2√2) / 2d² for distances d. The weight of d = 0 is 0.
 
     >>> compute_accuracy_weights(np.array([0.0, 1.0, 2.0])).round(7)
     array([0.       , 0.1914625, 0.0853362])
     """
     d = np.where(distances > 0, distances, 1.0)
-    # For small z, use erf(z) ≈ 2z/√π, to avoid the quotient of two tiny numbers.
+    # For small z, use erf(z) ≈ 2z/√π, which avoids dividing two tiny numbers.
     limit = 1 / (2 * np.sqrt(2 * np.pi) * d)
     omega = np.where(d < 1e-4, limit, erf(d / (2 * np.sqrt(2))) / (2 * np.maximum(d, 1e-4) ** 2))
     return np.where(distances > 0, omega, 0.0)

@@ -38,7 +38,7 @@ def choose_n_components(
 def choose_n_mean_directions(
     n_components: int | None, name: str, statistics: ClassStatistics, rank: int
 ) -> int:
-    """Return the number of directions of a method that uses only class means.
+    """Return the number of directions for a method that uses only the class means.
 
     Such a method has at most n_classes - 1 directions.
     """
@@ -53,7 +53,7 @@ def choose_n_mean_directions(
 def choose_n_varying_directions(
     n_components: int | None, name: str, n_classes: int, rank: int
 ) -> int:
-    """Return the number of directions of a method that may use any direction.
+    """Return the number of directions for a method that may use any direction.
 
     The default is n_classes - 1, the limit is the rank.
     """

@@ -37,19 +37,19 @@ class DLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. At most ``n_classes - 1``. None uses this number, or the number of
-        directions that the class means span, if that is smaller.
+        Dimension of the output. It is at most ``n_classes - 1``. None uses the number of directions
+        that the class means span, which is at most ``n_classes - 1``.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Projection matrix, scaled so that the within-class covariance of the output is the
-        identity. If some directions have no within-class variance, 0.1% of the total covariance is
-        mixed in.
+        Projection matrix, scaled so that the within-class covariance of the output is the identity.
+        If some directions have no within-class variance, 0.1% of the total covariance is added to
+        the within-class covariance.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        Between-class variance along each component: :math:`1/E`.
+        Between-class variance :math:`1/E` along each component.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     statistics_ : ClassStatistics
@@ -84,7 +84,7 @@ class DLDA(StatisticsLearner):
         self.n_components = n_components
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
-        """Return the components of LDA in an orthonormal basis of the range of S_b."""
+        """Return the components of LDA within the span of the class means."""
         self.classes_ = statistics.classes
         check_classes("DLDA", statistics.classes)
         Y = find_between_range(statistics)

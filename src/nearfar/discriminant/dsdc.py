@@ -38,12 +38,13 @@ class DSDC(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output: at most the number of directions in which X varies. None takes
-        ``n_classes - 1`` or this number, whichever is smaller.
+        Dimension of the output: at most the number of directions in which X varies. None uses the
+        smaller of ``n_classes - 1`` and the number of directions in which X varies.
     within_weight : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
         Weight of the within-class scatter: a number, "trace_ratio" (the largest ratio
         :math:`\mathrm{tr}(U^T S_b U) / \mathrm{tr}(U^T S_w U)`), "max_eig" (the largest eigenvalue
-        of :math:`S_w^{-1} S_b`) or "sum_eig" (the sum of its leading eigenvalues). See Notes.
+        of :math:`S_w^{-1} S_b`) or "sum_eig" (the sum of the leading eigenvalues of this matrix).
+        See Notes.
 
     Attributes
     ----------
@@ -54,8 +55,8 @@ class DSDC(StatisticsLearner):
     within_weight_ : float
         Value of :math:`\zeta` that was used.
     eigenvalues_ : ndarray of shape (n_components,)
-        Eigenvalues of :math:`S_b - \zeta S_w`, with scatters divided by n. Their sum is the
-        criterion.
+        Eigenvalues of :math:`S_b - \zeta S_w`, where both scatters are divided by n. The sum of the
+        eigenvalues is the value of the criterion.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     statistics_ : ClassStatistics
@@ -108,7 +109,7 @@ class DSDC(StatisticsLearner):
         """Return the leading eigenvectors of S_b - within_weight S_w."""
         self.classes_ = statistics.classes
         check_classes("DSDC", statistics.classes)
-        # With a number, S_w is not inverted, so it need not be regularized.
+        # If within_weight is a number, S_w is not inverted and needs no regularization.
         shrinkage: Shrinkage = "auto" if isinstance(self.within_weight, str) else 0.0
         solution = maximize_difference(
             statistics, self.n_components, self.within_weight, shrinkage=shrinkage, name="DSDC"

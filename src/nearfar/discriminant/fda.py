@@ -38,19 +38,19 @@ class FDA(TwoSidedClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        Value added to the variances: the ridge :math:`\rho`. With 0, ``fit`` raises if the total
-        scatter is singular in the span of the rows. With 0.001, errors are much larger if n_samples
-        is close to n_features.
+        Value added to the variances: the ridge :math:`\rho`. With 0, ``fit`` raises an error if the
+        total scatter is singular within the span of the rows. If n_samples is close to n_features,
+        the classification error is much larger with ``ridge=0.001`` than with the default.
     ridge_mode : {"relative", "absolute"}, default="relative"
         Unit of ``ridge``: the mean within-class variance of a feature ("relative"), or the squared
         unit of X ("absolute").
     bias : {"least_squares", "midpoint", "bayes", "literal"}, default="least_squares"
         How the intercept is chosen: by regression of the labels ±1 on the scores ("least_squares"),
-        halfway between the class means ("midpoint"), by the Bayes rule for Gaussian scores of equal
-        variance ("bayes"), or as printed in [1]_ ("literal", for comparison only, see Notes).
+        at the midpoint of the class means ("midpoint"), by the Bayes rule for Gaussian scores of
+        equal variance ("bayes"), or as printed in [1]_ ("literal", for comparison only, see Notes).
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
-        "ovr" solves one problem per class against the rest.
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes and takes a
+        vote. "ovr" solves one problem per class against all other classes.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class FDA(TwoSidedClassifier):
     intercept_ : ndarray of shape (n_problems,)
         Intercepts.
     objective_ : float or list of float
-        Maximum of the ratio above, one number per problem. It is 0 if the means are equal.
+        Maximum of the ratio above, one number per problem. It is 0 if the class means are equal.
     statistics_ : ClassStatistics
         Means and scatters of the training rows.
 

@@ -44,14 +44,15 @@ class FractionalStepLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. At most ``n_classes - 1``. None uses this number, or the number of
-        directions that the class means span, if that is smaller.
+        Dimension of the output. It is at most ``n_classes - 1``. None uses the number of directions
+        that the class means span, which is at most ``n_classes - 1``.
     power : float, default=8
         Exponent a of the weights, at most 50.
     n_steps : int, default=30
         Number of steps in which a dimension is shrunk before it is removed.
     step_factor : float, default=0.5
-        Factor of each step, above 0 and at most 1. [1]_ does not state its value.
+        Factor by which each step shrinks a dimension, above 0 and at most 1. [1]_ does not state
+        its value.
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances: see :class:`LDA`.
 
@@ -117,11 +118,11 @@ class FractionalStepLDA(StatisticsLearner):
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the components that remain after removing one dimension after another."""
+        """Return the components that remain after the other dimensions are removed one by one."""
         self.classes_ = statistics.classes
         check_classes("FractionalStepLDA", statistics.classes)
-        # Work in the span of the class means, because shrinking other directions would not change
-        # the means.
+        # Work in the span of the class means. Shrinking any other direction would not change the
+        # means.
         T, means = whiten_means(statistics, self.shrinkage)
         n_components = choose_n_mean_directions(
             self.n_components, "FractionalStepLDA", statistics, T.shape[1]
@@ -133,7 +134,10 @@ class FractionalStepLDA(StatisticsLearner):
 def remove_dimensions(
     means: Matrix, n_components: int, power: float, n_steps: int, step_factor: float
 ) -> Matrix:
-    """Return orthonormal axes (r, n_components) for class means (c, r), most important first."""
+    """Return n_components orthonormal axes (columns) for c class means (c, r).
+
+    The most important axis is the first.
+    """
     U = compute_weighted_axes(means, power)
     while U.shape[1] > n_components:
         scale = np.ones(U.shape[1])
@@ -145,6 +149,9 @@ def remove_dimensions(
 
 
 def compute_weighted_axes(means: Matrix, power: float) -> Matrix:
-    """Return the eigenvectors (columns) of the weighted scatter of means, largest value first."""
+    """Return the eigenvectors (columns) of the weighted scatter of the class means.
+
+    The eigenvalues are in descending order.
+    """
     weights = compute_distance_weights(compute_class_distances(means), power)
     return descending_eigh(compute_pair_scatter(means, weights))[1]

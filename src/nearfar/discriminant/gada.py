@@ -1,4 +1,4 @@
-"""General averaged divergences analysis: maximum generalized mean of class divergences."""
+"""General averaged divergences analysis: maximize a generalized mean of class divergences."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Convention = Literal["exact", "unnormalized"]
 Priors = Literal["empirical", "uniform"]
 Phi = tuple[Callable[[Matrix], Matrix], Callable[[Matrix], Matrix], Callable[[Matrix], Matrix]]
 
-#: Lower limit of divergences in logarithms and negative powers, relative to the largest divergence
-#: if that is below 1.
+#: Lower limit of divergences before a logarithm or a negative power is taken. If the largest
+#: divergence is below 1, the limit is relative to the largest divergence.
 MIN_RELATIVE_DIVERGENCE = 1e-12
 _MEAN_POWERS = {"arithmetic": 1.0, "geometric": 0.0, "harmonic": -1.0}
 
 
 class GADA(SubspaceSearchLearner, StatisticsLearner):
-    r"""General averaged divergences analysis: maximum generalized mean of class divergences.
+    r"""General averaged divergences analysis: maximize a generalized mean of class divergences.
 
     Each class is a Gaussian. With :math:`D_U(i||j)` the divergence of classes i and j after
     projection by U, and priors :math:`\pi`, GADA maximizes a generalized mean over ordered pairs,
@@ -70,37 +70,37 @@ class GADA(SubspaceSearchLearner, StatisticsLearner):
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
         fit differ from a fit with k components.
     mean : {"arithmetic", "geometric", "harmonic"}, float or tuple, default="geometric"
-        Mean of the divergences: its name, the exponent of a power mean (1, 0 and -1 are the named
-        ones), or three functions of arrays: a strictly increasing :math:`\varphi`, its derivative
-        and its inverse.
+        Mean of the divergences: a name, the exponent of a power mean, or a tuple of three
+        functions. The exponents 1, 0 and -1 are equivalent to the three names. The functions take
+        arrays: a strictly increasing :math:`\varphi`, its derivative and its inverse.
     divergence : {"kl", "l2"} or Bregman, default="kl"
-        Divergence between classes: Kullback-Leibler, half the integrated squared difference of
-        the densities, or a :class:`~nearfar.solvers.gaussian_divergences.Bregman` with your own
-        convex generator. See Notes.
+        Divergence between classes: Kullback-Leibler ("kl"), half the integrated squared difference
+        of the densities ("l2"), or a :class:`~nearfar.solvers.gaussian_divergences.Bregman` with
+        your own convex generator. See Notes.
     kl_convention : {"exact", "unnormalized"}, default="exact"
-        Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
-        probably used in its experiments.
+        Scale of the divergence: "exact" is KL, and "unnormalized" is 2 KL + q, as printed in [1]_
+        and probably used in its experiments.
     priors : {"empirical", "uniform"}, default="empirical"
         Class priors: the class frequencies ("empirical"), or equal priors ("uniform").
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances. A number g replaces each class covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
-        nearly singular, see Notes.
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes the covariances only if
+        one of them is nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Starting point. "auto" uses LDA and random class differences, see Notes. An array may be
-        the ``components_`` of an earlier fit.
+        Starting point. "auto" starts from LDA and from random class differences, see Notes. An
+        array may be the ``components_`` of an earlier fit.
     n_init : int, default=5
         Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
         Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest"), as published.
-        The latter is slow, and stops far from the optimum.
+        "steepest" is slow and stops far from the optimum.
     max_iter : int, default=500
-        Maximum number of iterations. It applies to each start.
+        Maximum number of iterations. The limit applies to each start.
     tol : float, default=1e-6
         L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
-        ignores it.
+        ignores this parameter.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the random starts.
+        Seed of the random number generator. The seed determines the random starts.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -116,11 +116,12 @@ class GADA(SubspaceSearchLearner, StatisticsLearner):
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
-        Divergences at the solution, of class i (row) from class j (column).
+        Divergences at the solution. Entry (i, j) is the divergence of class i from class j.
     priors_ : ndarray of shape (n_classes,)
         Class priors that were used.
     shrinkage_ : float
-        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
+        Shrinkage that was used. With "auto", it is the fraction of :math:`S_w` that was mixed into
+        each covariance.
     history_ : dict of lists
         Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
@@ -250,7 +251,7 @@ def search_averaged(
     divergence: Divergence,
     average: Average,
 ) -> Matrix:
-    """Return the components for statistics of classes or of clusters within classes.
+    """Return the components, given the statistics of classes or of clusters.
 
     Sets ``shrinkage_``, ``divergences_`` and the attributes that ``search_components`` sets.
     """
@@ -295,7 +296,7 @@ def compute_class_priors(statistics: ClassStatistics, priors: Priors) -> Matrix:
 
 
 def compute_pair_weights(statistics: ClassStatistics, priors: Priors) -> Matrix:
-    """Return π_i π_j for ordered pairs of different classes, (c, c), normalized to sum 1."""
+    """Return a matrix (c, c) of pair weights π_i π_j with zero diagonal and sum 1."""
     pi = compute_class_priors(statistics, priors)
     weights = np.outer(pi, pi)
     np.fill_diagonal(weights, 0.0)
@@ -303,12 +304,12 @@ def compute_pair_weights(statistics: ClassStatistics, priors: Priors) -> Matrix:
 
 
 def limit_divergences(D: Matrix) -> Matrix:
-    """Return the divergences with a lower limit above zero, so that they have a logarithm."""
+    """Return the divergences, raised to a positive lower limit so that logarithms are finite."""
     return np.maximum(D, MIN_RELATIVE_DIVERGENCE * min(1.0, max(float(D.max()), 1e-30)))
 
 
 def make_generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
-    r"""Return a function that computes a generalized mean of D and its derivatives.
+    r"""Return a function that computes a generalized mean of divergences and its derivatives.
 
     The mean is :math:`V = \varphi^{-1}(\sum w \varphi(D))`, with the derivatives
     :math:`w_{ij}\,\varphi'(D_{ij}) / \varphi'(V)`. For the power r they are
@@ -327,7 +328,7 @@ def make_generalized_mean(weights: Matrix, mean: str | float | Phi) -> Average:
 
     def compute_power_mean(D: Matrix) -> tuple[float, Matrix]:
         D = limit_divergences(D)
-        # Scale the divergences, so that a large power of either sign does not overflow.
+        # Scale the divergences so that large positive or negative powers do not overflow.
         scale = float(D.max() if power >= 0 else D[weights > 0].min())
         D = np.where(weights > 0, D / scale, 1.0)
         if power == 0:

@@ -61,27 +61,27 @@ class HDA(SubspaceSearchLearner, StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. None means ``n_classes - 1``, or less if the means or the data
-        span fewer directions. "kumar_andreou" supports more, up to n_features.
+        Dimension of the output. None means ``n_classes - 1``, or fewer if the class means or the
+        data span fewer directions. "kumar_andreou" supports up to n_features components.
     criterion : {"jelinek", "kumar_andreou"}, default="jelinek"
         Criterion to maximize.
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances. A number g replaces each class covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
-        nearly singular, see Notes.
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes the covariances only if
+        one of them is nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Starting point. "auto" uses LDA and random class differences, see Notes.
+        Starting point. "auto" starts from LDA and from random class differences, see Notes.
     n_init : int, default=3
         Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
         Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest").
     max_iter : int, default=500
-        Maximum number of iterations. It applies to each start.
+        Maximum number of iterations. The limit applies to each start.
     tol : float, default=1e-6
         L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
-        ignores it.
+        ignores this parameter.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the random starts.
+        Seed of the random number generator. The seed determines the random starts.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -97,7 +97,8 @@ class HDA(SubspaceSearchLearner, StatisticsLearner):
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     shrinkage_ : float
-        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
+        Shrinkage that was used. With "auto", it is the fraction of :math:`S_w` that was mixed into
+        each covariance.
     history_ : dict of lists
         Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int

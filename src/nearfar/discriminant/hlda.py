@@ -17,7 +17,7 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class HLDA(StatisticsLearner):
-    r"""Heteroscedastic LDA: Chernoff distances between classes with their own covariances.
+    r"""Heteroscedastic LDA: based on Chernoff distances between classes with different covariances.
 
     In coordinates where :math:`S_w` is the identity, with class frequencies :math:`q_i`,
     :math:`\pi_i = q_i/(q_i + q_j)`, :math:`\Sigma_{ij} = \pi_i \Sigma_i + \pi_j \Sigma_j` and
@@ -43,11 +43,11 @@ class HLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. None means ``n_classes - 1``. More are possible, up to n_features.
+        Dimension of the output. None means ``n_classes - 1``. The maximum is n_features.
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances. A number g replaces each class covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
-        nearly singular, see Notes.
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes the covariances only if
+        one of them is nearly singular, see Notes.
 
     Attributes
     ----------
@@ -132,7 +132,8 @@ def compute_chernoff_matrix(means: Matrix, covariances: Matrix, priors: Matrix) 
             )
             root = axes / np.sqrt(values) @ (axes.T @ (means[i] - means[j]))
             J += priors[i] * priors[j] * np.outer(root, root)
-            # The factor q_i q_j / (π_i π_j) is (q_i + q_j)², and times π_i it is (q_i + q_j) q_i.
+            # The factor q_i q_j / (π_i π_j) equals (q_i + q_j)². Its product with π_i is (q_i +
+            # q_j) q_i.
             J += pair_prior**2 * (axes * np.log(values)) @ axes.T
             log_weights[[i, j]] += pair_prior * priors[[i, j]]
     for weight, covariance in zip(log_weights, covariances, strict=True):

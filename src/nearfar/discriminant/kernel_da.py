@@ -48,11 +48,12 @@ class KernelDA(LandmarkCoordinates):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. At most ``n_classes - 1``. None uses this number, or the number of
-        directions that the class means span, if that is smaller.
+        Dimension of the output. It is at most ``n_classes - 1``. None uses the number of directions
+        that the class means span, which is at most ``n_classes - 1``.
     kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
-        "precomputed"; or a kernel learner; or a function of two points. See Notes.
+        "precomputed"; or a kernel learner; or a function that returns the kernel of two points. See
+        Notes.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 over the sum of
         the features' variances (for "laplacian", of their standard deviations).
@@ -63,14 +64,14 @@ class KernelDA(LandmarkCoordinates):
     ridge : float, default=1e-6
         Value added to the variances: a multiple of the mean nonzero eigenvalue of :math:`K_t`.
     n_directions : int, "auto" or None, default=None
-        Number of leading directions of kernel PCA. None uses all directions with nonzero
-        variance, "auto" uses a tenth of the number of landmarks, from 10 to 50.
+        Number of leading directions of kernel PCA. None uses all directions with nonzero variance.
+        "auto" uses one direction per ten landmarks, but at least 10 and at most 50.
     n_landmarks : int, "auto" or None, default="auto"
-        Number of training rows that span the directions, drawn from each class in proportion to
-        its size. "auto" uses ``min(n_samples, 1000)``, None uses all rows. A precomputed kernel
-        always uses all rows.
+        Number of training rows that span the directions, drawn from each class in proportion to its
+        size. "auto" uses ``min(n_samples, 1000)`` rows, and None uses all rows. A precomputed
+        kernel always uses all rows.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the landmarks.
+        Seed of the random number generator. The seed determines the landmarks.
 
     Attributes
     ----------
@@ -84,7 +85,7 @@ class KernelDA(LandmarkCoordinates):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     kernel_ : kernel learner
-        Fitted kernel learner, if ``kernel`` is one.
+        Fitted kernel learner. It exists only if ``kernel`` is a kernel learner.
 
     See Also
     --------
@@ -180,10 +181,10 @@ class KernelDA(LandmarkCoordinates):
         return self
 
     def _solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the LDA components in kernel coordinates, (n_components, n_directions)."""
+        """Return the LDA components (n_components, n_directions) in kernel PCA coordinates."""
         # In the kernel PCA coordinates B, with Λ = B L', the penalty μ Λ'Λ becomes L diag(μ/λ) L'.
-        # Here λ are the eigenvalues of the centered kernel matrix, and λ² those of K_t. All terms
-        # are divided by n, so that the variances are λ/n.
+        # Here λ are the eigenvalues of the centered kernel matrix, so that λ² are the eigenvalues
+        # of K_t. All terms are divided by n, so that the variances are λ/n.
         variances = self._kernel_eigenvalues / len(self._basis)
         penalty = self.ridge * np.mean(variances**2) / variances
         within = statistics.within_scatter() / statistics.total_weight + np.diag(penalty)

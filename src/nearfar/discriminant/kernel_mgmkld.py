@@ -47,7 +47,8 @@ class KernelMGMKLD(LandmarkCoordinates):
     ----------
     kernel : str, kernel learner or callable, default="rbf"
         Kernel, as in scikit-learn: "linear", "rbf", "poly", "sigmoid", "laplacian", "cosine" or
-        "precomputed"; or a kernel learner; or a function of two points. See Notes.
+        "precomputed"; or a kernel learner; or a function that returns the kernel of two points. See
+        Notes.
     gamma : float or None, default=None
         Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None means 1 over the sum of
         the features' variances (for "laplacian", of their standard deviations).
@@ -56,17 +57,17 @@ class KernelMGMKLD(LandmarkCoordinates):
     coef0 : float, default=1
         Constant term of the kernels "poly" and "sigmoid".
     n_directions : int, "auto" or None, default="auto"
-        Number of leading directions of kernel PCA. "auto" uses a fifth of the rows of the smallest
-        class, at most 200 and at least the number of components. None uses all directions
-        with nonzero variance.
+        Number of leading directions of kernel PCA. "auto" uses one direction per five rows of the
+        smallest class, but at most 200 and at least the number of components. None uses all
+        directions with nonzero variance.
     n_landmarks : int, "auto" or None, default="auto"
-        Number of training rows that span the directions, drawn from each class in proportion to
-        its size. "auto" uses ``min(n_samples, 1000)``, None uses all rows. A precomputed kernel
-        always uses all rows.
+        Number of training rows that span the directions, drawn from each class in proportion to its
+        size. "auto" uses ``min(n_samples, 1000)`` rows, and None uses all rows. A precomputed
+        kernel always uses all rows.
     estimator : MGMKLD, optional
         Learner applied to the kernel coordinates. It is cloned. None means ``MGMKLD()``.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the landmarks.
+        Seed of the random number generator. The seed determines the landmarks.
 
     Attributes
     ----------
@@ -82,7 +83,7 @@ class KernelMGMKLD(LandmarkCoordinates):
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     kernel_ : kernel learner
-        Fitted kernel learner, if ``kernel`` is one.
+        Fitted kernel learner. It exists only if ``kernel`` is a kernel learner.
 
     See Also
     --------

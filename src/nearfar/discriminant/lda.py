@@ -30,7 +30,7 @@ Solver = Literal["eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"
 
 
 class LDA(StatisticsLearner):
-    r"""Linear discriminant analysis: large between-class and small within-class scatter.
+    r"""Linear discriminant analysis: maximize between-class relative to within-class scatter.
 
     With the between-class, within-class and total scatter :math:`S_b, S_w, S_t`, and with
     :math:`(S_1, S_2)` one of :math:`(S_b, S_w), (S_b, S_t), (S_t, S_w)`, LDA maximizes one of
@@ -58,26 +58,26 @@ class LDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. J1 and J2 have at most ``n_classes - 1``, and None takes all of
-        them. J3 and J4 may have more, and None takes ``min(n_classes - 1, rank)``.
+        Dimension of the output. J1 and J2 support at most ``n_classes - 1``, which None uses. J3
+        and J4 support more, and None uses ``min(n_classes - 1, rank)``.
     criterion : {"J1", "J2", "J3", "J4"}, default="J1"
         Criterion to maximize.
     scatter_pair : {"between_within", "between_total", "total_within"}, default="between_within"
-        Scatters S1 and S2. The directions of J1, J2 and J4 are the same for all three pairs. Where
-        the first pair has the eigenvalue :math:`l`, the others have :math:`l/(1+l)` and
-        :math:`1+l`.
+        Scatters S1 and S2. The directions of J1, J2 and J4 are the same for all three pairs. An
+        eigenvalue :math:`l` of "between_within" corresponds to :math:`l/(1+l)` of "between_total"
+        and to :math:`1+l` of "total_within".
     within_weight : float or {"trace_ratio", "max_eig", "sum_eig"}, default="trace_ratio"
         Weight of the within-class scatter: used by J3. A number, "trace_ratio" (the optimum of J4,
         so that J3 equals J4), "max_eig" (the largest generalized eigenvalue) or "sum_eig" (the sum
         of the leading generalized eigenvalues).
     shrinkage : float in [0, 1] or "auto", default="auto"
-        Shrinkage of the covariances: a number g (see Notes), or "auto", which acts only on a
-        singular :math:`S_w`. Supported by the solvers "eigen", "pca" and "qr".
+        Shrinkage of the covariances: a number g (see Notes), or "auto", which changes :math:`S_w`
+        only if it is singular. Supported by the solvers "eigen", "pca" and "qr".
     solver : {"eigen", "pca", "whiten", "gsvd", "pinv", "null", "qr", "ridge"}, default="eigen"
         Algorithm for J1 and J2, see Notes. J3 and J4 support only "eigen".
     n_pca_components : int or None, default=None
         Number of principal components kept by the solvers "pca" and "whiten". None keeps
-        ``min(rank, n_samples - n_classes)``. Fewer are often much better, see Notes.
+        ``min(rank, n_samples - n_classes)``. Smaller values are often much better, see Notes.
     ridge : float, default=0.001
         Value added to the variances: :math:`\gamma` of the solver "ridge", in squared units of X.
 
@@ -89,11 +89,11 @@ class LDA(StatisticsLearner):
         Mean of the training rows.
     eigenvalues_ : ndarray of shape (n_components,)
         Generalized eigenvalues (J1, J2), or eigenvalues of :math:`S_1 - \zeta S_2` (J3, J4). With
-        "whiten" and "gsvd" they are infinite along directions without within-class scatter. With
-        "null" they are the variances of the class means.
+        the solvers "whiten" and "gsvd", eigenvalues are infinite along directions without
+        within-class scatter. With "null", the eigenvalues are the variances of the class means.
     objective_ : float
-        Value of the criterion at the solution. Scatters are divided by n, and :math:`S_w` is the
-        matrix that the solver has regularized.
+        Value of the criterion at the solution. Scatters are divided by n, and :math:`S_w` includes
+        the regularization of the solver.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     statistics_ : ClassStatistics
@@ -235,13 +235,13 @@ class LDA(StatisticsLearner):
         )
         fisher = values[:n_components]
         if self.solver in ("whiten", "gsvd"):
-            # These solvers return l/(1+l). If this is 1 up to rounding, l is infinite, but the
-            # quotient would be a large or even negative number.
+            # These solvers return m = l/(1+l). If m is 1 up to rounding, then l is infinite, but
+            # computing m/(1-m) would give a large or even negative number.
             complement = 1 - fisher
             with np.errstate(divide="ignore"):
                 fisher = np.where(complement > 1e-12, fisher / np.maximum(complement, 0), np.inf)
-        # Equal class means give log(0) = -inf, which is a valid value. Infinite eigenvalues may
-        # enter the sum.
+        # If class means are equal, log(0) = -inf is a valid value. The sum may also contain
+        # infinite eigenvalues.
         with np.errstate(divide="ignore", invalid="ignore"):
             self.eigenvalues_ = _EIGENVALUE_CONVERSIONS[self.scatter_pair](fisher)
             terms = self.eigenvalues_ if self.criterion == "J1" else np.log(self.eigenvalues_)
@@ -265,8 +265,7 @@ class LDA(StatisticsLearner):
         return solution.rows
 
 
-# ---------------------------------------------------------------------- coordinates of the solvers
-# Each function returns T (p, r), the coordinates in which a solver diagonalizes S_b.
+# Each function returns a matrix T (p, r). A solver diagonalizes S_b in the coordinates X @ T.
 
 
 def _make_eigen_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
@@ -302,7 +301,7 @@ def _make_null_coordinates(lda: LDA, statistics: ClassStatistics) -> Matrix:
     _, _, N = find_within_axes(statistics)
     if N.size:
         values, axes = find_between_axes(statistics, N)
-        # Drop directions in which the class means differ only by rounding.
+        # Drop directions in which the class means differ only by rounding errors.
         differs = values > get_rank_tolerance(statistics) * find_between_axes(statistics)[0][0]
         N = N @ axes[differs].T
     if not N.size:
@@ -358,7 +357,8 @@ _COORDINATE_FUNCTIONS: dict[str, Callable[[LDA, ClassStatistics], Matrix]] = {
 }
 _SOLVERS_WITH_SHRINKAGE = ("eigen", "pca", "qr")
 
-# Conversion of the eigenvalues of (S_b, S_w), which may be infinite, to those of each pair.
+# Functions that convert eigenvalues of (S_b, S_w) to eigenvalues of each scatter pair. The
+# eigenvalues may be infinite.
 _EIGENVALUE_CONVERSIONS: dict[str, Callable[[Matrix], Matrix]] = {
     "between_within": lambda fisher: fisher,
     "between_total": lambda fisher: np.where(np.isinf(fisher), 1.0, fisher / (1 + fisher)),

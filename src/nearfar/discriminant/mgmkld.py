@@ -48,36 +48,36 @@ class MGMKLD(MGMD):
         ``min(n_classes - 1, n_features)``. Solutions are not nested: the first k components of a
         fit differ from a fit with k components.
     equality_weight : float or None, default=None
-        Weight of the term that favors equal divergences. From 0 to c(c-1) for c classes. At the
-        upper limit only equality counts, and classes may be merged. None means
+        Weight of the term that favors equal divergences. It is between 0 and c(c-1) for c classes.
+        At the upper limit, only equality counts, and classes may be merged. None means
         ``min(2c, c(c-1) - 1)``, as in all experiments of [1]_.
     alpha : float in [0, 1] or None, default=None
         Alternative to ``equality_weight``: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
-        Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
-        probably used in its experiments. Under the logarithm, the latter penalizes merged classes
-        less.
+        Scale of the divergence: "exact" is KL, and "unnormalized" is 2 KL + q, as printed in [1]_
+        and probably used in its experiments. With "unnormalized", the logarithm penalizes merged
+        classes less.
     priors : {"empirical", "uniform"}, default="empirical"
         Class priors: the class frequencies ("empirical"), or equal priors ("uniform").
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances. A number g replaces each class covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
-        nearly singular, see Notes.
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes the covariances only if
+        one of them is nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Starting point. "auto" uses LDA and random class differences, see Notes. An array may be
-        the ``components_`` of an earlier fit.
+        Starting point. "auto" starts from LDA and from random class differences, see Notes. An
+        array may be the ``components_`` of an earlier fit.
     n_init : int, default=5
         Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
         Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest"), as published.
-        The latter is slow, and stops far from the optimum.
+        "steepest" is slow and stops far from the optimum.
     max_iter : int, default=500
-        Maximum number of iterations. It applies to each start.
+        Maximum number of iterations. The limit applies to each start.
     tol : float, default=1e-6
         L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
-        ignores it.
+        ignores this parameter.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the random starts.
+        Seed of the random number generator. The seed determines the random starts.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -93,14 +93,15 @@ class MGMKLD(MGMD):
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
-        Divergences at the solution, of class i (row) from class j (column).
+        Divergences at the solution. Entry (i, j) is the divergence of class i from class j.
     equality_weight_ : float
-        Value of ``equality_weight`` that was used. With ``alpha``, the value that is equivalent for
-        equal priors.
+        Value of ``equality_weight`` that was used. If ``alpha`` is set, it is the value that is
+        equivalent to ``alpha`` for equal priors.
     priors_ : ndarray of shape (n_classes,)
         Class priors that were used.
     shrinkage_ : float
-        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
+        Shrinkage that was used. With "auto", it is the fraction of :math:`S_w` that was mixed into
+        each covariance.
     history_ : dict of lists
         Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
@@ -156,7 +157,7 @@ class MGMKLD(MGMD):
         name: allowed for name, allowed in MGMD.parameters.items() if name != "divergence"
     }
 
-    # MGMD has this parameter, MGMKLD fixes its value.
+    # This is a parameter of MGMD, but a constant of MGMKLD.
     divergence = "kl"
 
     def __init__(

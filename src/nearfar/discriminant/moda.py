@@ -23,7 +23,7 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class MODA(SubspaceSearchLearner, StatisticsLearner):
-    r"""Multimodal oriented discriminant analysis: maximum divergences between class clusters.
+    r"""Multimodal oriented discriminant analysis: maximize divergences between class clusters.
 
     Each class is split into ``n_clusters`` clusters, each modeled as a Gaussian. With cluster k of
     class i and cluster l of class j, MODA maximizes
@@ -54,24 +54,26 @@ class MODA(SubspaceSearchLearner, StatisticsLearner):
         ``min(n_classes - 1, n_features)``.
     n_clusters : int, default=1
         Number of clusters per class, found by a normalized cut after scaling the features to unit
-        within-class variance. At most one cluster per two rows. ``partial_fit`` supports only 1.
+        within-class variance. The maximum is half the number of rows of a class. ``partial_fit``
+        supports only 1.
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances. A number g replaces each cluster covariance by
-        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is nearly
-        singular, see Notes.
+        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`. "auto" changes the covariances only if one
+        of them is nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Starting point. "auto" uses LDA of the clusters and random cluster differences, see Notes.
+        Starting point. "auto" starts from LDA of the clusters and from random cluster differences,
+        see Notes.
     n_init : int, default=3
         Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
         Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest").
     max_iter : int, default=500
-        Maximum number of iterations. It applies to each start.
+        Maximum number of iterations. The limit applies to each start.
     tol : float, default=1e-6
         L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
-        ignores it.
+        ignores this parameter.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the clusters and the random starts.
+        Seed of the random number generator. The seed determines the clusters and the random starts.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -89,9 +91,11 @@ class MODA(SubspaceSearchLearner, StatisticsLearner):
     cluster_classes_ : ndarray of shape (n_clusters_total,)
         Class of each cluster, as an index into ``classes_``.
     divergences_ : ndarray of shape (n_clusters_total, n_clusters_total)
-        Kullback-Leibler divergences at the solution, of cluster i (row) from cluster j (column).
+        Kullback-Leibler divergences at the solution. Entry (i, j) is the divergence of cluster i
+        from cluster j.
     shrinkage_ : float
-        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
+        Shrinkage that was used. With "auto", it is the fraction of :math:`S_w` that was mixed into
+        each covariance.
     history_ : dict of lists
         Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int
@@ -233,10 +237,10 @@ class MODA(SubspaceSearchLearner, StatisticsLearner):
         X : array-like of shape (n_samples, n_features)
             More training points.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the points.
         classes : array-like of shape (n_classes,), optional
-            All labels that may occur, as in scikit-learn. Once passed, other labels raise. Classes
-            without rows so far are not used.
+            All labels that may occur, as in scikit-learn. After this, any other label raises an
+            error. Classes without rows so far are not used.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights of the rows.
 
@@ -290,7 +294,7 @@ class MODA(SubspaceSearchLearner, StatisticsLearner):
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
         """Return the components of the subspace with the largest sum of divergences."""
-        # With one cluster per class, the statistics are those of the classes themselves.
+        # With one cluster per class, the cluster statistics are the class statistics.
         cluster_owners = vars(self).get("_owners")
         labels = (
             statistics.classes if cluster_owners is None else cluster_owners[statistics.classes]

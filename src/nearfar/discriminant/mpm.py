@@ -45,15 +45,15 @@ class MPM(TwoSidedClassifier):
     Parameters
     ----------
     ridge : float, default=0.1
-        Value added to the variances: the diagonals of both covariances. With 0, ``fit`` raises if
-        both are singular. Values from 0.3 to 1 are slightly better with fewer samples than
-        features, and worse with many samples.
+        Value added to the variances: the diagonals of both covariances. With 0, ``fit`` raises an
+        error if both covariances are singular. Values from 0.3 to 1 are slightly better with fewer
+        samples than features, and worse with many samples.
     ridge_mode : {"relative", "absolute"}, default="relative"
         Unit of ``ridge``: the mean within-class variance of a feature ("relative"), or the squared
         unit of X ("absolute").
     multi_class : {"ovo", "ovr"}, default="ovo"
-        Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
-        "ovr" solves one problem per class against the rest.
+        Strategy for more than two classes: "ovo" solves one problem per pair of classes and takes a
+        vote. "ovr" solves one problem per class against all other classes.
 
     Attributes
     ----------
@@ -65,8 +65,8 @@ class MPM(TwoSidedClassifier):
     intercept_ : ndarray of shape (n_problems,)
         Intercepts.
     kappa_ : float or list of float
-        :math:`\kappa` of each problem, also available as ``objective_``. It is 0 if the means are
-        equal.
+        Value of :math:`\kappa` for each problem, also available as ``objective_``. It is 0 if the
+        class means are equal.
     worst_case_accuracy_ : float or list of float
         Worst-case accuracy :math:`\kappa^2 / (1 + \kappa^2)` of each problem.
     statistics_ : ClassStatistics

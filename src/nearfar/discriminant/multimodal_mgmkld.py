@@ -23,9 +23,10 @@ from nearfar.state import State, object_of
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, find_total_range
 
-# Maximum number of dimensions of a mixture with mixture_dimension="auto".
+# Maximum dimension of a mixture if mixture_dimension="auto".
 _MAX_DIMENSIONS = 10
-# Minimum number of rows of a class with several clusters, with mixture_dimension="auto".
+# Minimum number of rows per class if mixture_dimension="auto". A smaller class gets only one
+# cluster.
 _MIN_ROWS = 20
 # Responsibilities below this are set to zero.
 _MIN_RESPONSIBILITY = 1e-6
@@ -65,38 +66,41 @@ class MultimodalMGMKLD(SubspaceSearchLearner, LinearLearner):
     max_clusters : int, default=10
         Initial and maximum number of clusters per class.
     mixture_covariance : {"full", "diagonal", "spherical"}, default="full"
-        Form of the cluster covariances while the mixtures are fitted.
+        Form of the cluster covariances in the Gaussian mixtures.
     mixture_dimension : int or "auto", default="auto"
-        Number of principal components of each class in which its mixture is fitted. For "auto" see
-        Notes.
+        Number of principal components per class. The mixture of a class is fitted to its principal
+        components. For "auto" see Notes.
     equality_weight : float or None, default=None
-        Weight of the term that favors equal divergences. From 0 to m, the number of ordered pairs
-        of clusters of different classes. None means ``min(2c, m - 1)`` for c classes.
+        Weight of the term that favors equal divergences. It is between 0 and m, the number of
+        ordered pairs of clusters from different classes. None means ``min(2c, m - 1)`` for c
+        classes.
     alpha : float in [0, 1] or None, default=None
         Alternative to ``equality_weight``: see :class:`MGMD`.
     kl_convention : {"exact", "unnormalized"}, default="exact"
-        Scale of the divergence: "exact" is KL, "unnormalized" is 2 KL + q, which [1]_ prints and
-        probably used in its experiments.
+        Scale of the divergence: "exact" is KL, and "unnormalized" is 2 KL + q, as printed in [1]_
+        and probably used in its experiments.
     priors : {"empirical", "uniform"}, default="empirical"
         Class priors: the class frequencies ("empirical"), or equal priors ("uniform"). The prior
         of a class is divided among its clusters in proportion to their weights.
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances. A number g replaces each cluster covariance by
-        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is nearly
-        singular, see Notes.
+        :math:`(1-g) \Sigma + g (\mathrm{tr} S_w / p) I`. "auto" changes the covariances only if one
+        of them is nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Starting point. "auto" uses LDA of the clusters and random cluster differences, see Notes.
+        Starting point. "auto" starts from LDA of the clusters and from random cluster differences,
+        see Notes.
     n_init : int, default=5
         Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
         Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest"), as published.
     max_iter : int, default=500
-        Maximum number of iterations. It applies to each start.
+        Maximum number of iterations. The limit applies to each start.
     tol : float, default=1e-6
         L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
-        ignores it.
+        ignores this parameter.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the initial mixtures and the random starts.
+        Seed of the random number generator. The seed determines the initial mixtures and the random
+        starts.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -117,7 +121,7 @@ class MultimodalMGMKLD(SubspaceSearchLearner, LinearLearner):
     objective_, objectives_per_init_, equality_weight_, shrinkage_, history_, n_iter_
         See :class:`MGMKLD`.
     divergences_ : ndarray of shape (n_clusters, n_clusters)
-        Divergences at the solution, of cluster i (row) from cluster j (column).
+        Divergences at the solution. Entry (i, j) is the divergence of cluster i from cluster j.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
 
@@ -246,7 +250,7 @@ class MultimodalMGMKLD(SubspaceSearchLearner, LinearLearner):
         return self
 
     def _find_clusters(self, rows: Floats, codes: NDArray[np.intp]) -> None:
-        """Find the clusters of each class and their weighted statistics in all features."""
+        """Find the clusters of each class and compute their weighted statistics."""
         class_statistics = ClassStatistics(pooled=True, exact=True).add(rows, self.classes_, codes)
         basis, _ = find_total_range(class_statistics, standardize=True)
         random = check_random_state(self.random_state)
@@ -299,7 +303,7 @@ def find_clusters(
     min_cluster_size: float,
     random: np.random.RandomState,
 ) -> Matrix:
-    """Return the responsibilities (n, k) of the clusters of one class for its rows.
+    """Return the responsibilities (n, k) of the k clusters of a class for its n rows.
 
     The mixture is fitted in the leading principal components. The rows of a cluster with fewer than
     ``min_cluster_size`` rows are divided among the other clusters.
@@ -327,7 +331,7 @@ def find_clusters(
 
 
 def choose_mixture_dimension(n: int, covariance_type: CovarianceType) -> int:
-    """Return the largest dimension, up to 10, in which a cluster of n/4 rows is not dissolved.
+    """Return the largest dimension, up to 10, in which the mixture can keep a cluster of n/4 rows.
 
     A cluster needs more rows than half the number of its parameters. The result is 0 if there are
     too few rows to distinguish clusters from noise.

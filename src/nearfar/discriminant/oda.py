@@ -1,4 +1,4 @@
-"""Oriented discriminant analysis: maximum sum of divergences between Gaussian classes."""
+"""Oriented discriminant analysis: maximize the sum of divergences between Gaussian classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class ODA(SubspaceSearchLearner, StatisticsLearner):
-    r"""Oriented discriminant analysis: maximum sum of divergences between Gaussian classes.
+    r"""Oriented discriminant analysis: maximize the sum of divergences between Gaussian classes.
 
     .. math::
         J = \mathrm{tr} \sum_i (U^T \Sigma_i U)^{-1} U^T \left( \sum_{j \ne i} \Sigma_j +
@@ -44,25 +44,25 @@ class ODA(SubspaceSearchLearner, StatisticsLearner):
         Dimension of the output: from 1 to n_features. None means
         ``min(n_classes - 1, n_features)``.
     priors : {"uniform", "empirical"}, default="uniform"
-        Weights of the pairs of classes: equal, or the product of the class frequencies
-        (Decell-Mayekar).
+        Weights of the pairs of classes: equal weights ("uniform"), or the product of both class
+        frequencies as in the method of Decell and Mayekar ("empirical").
     shrinkage : float in [0, 1] or "auto", default="auto"
         Shrinkage of the covariances. A number g replaces each class covariance by
-        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" acts only if one of them is
-        nearly singular, see Notes.
+        :math:`(1-g) \Sigma_i + g (\mathrm{tr} S_w / p) I`. "auto" changes the covariances only if
+        one of them is nearly singular, see Notes.
     init : {"auto", "lda", "random"} or array of shape (n_components, n_features), default="auto"
-        Starting point. "auto" uses LDA and random class differences, see Notes.
+        Starting point. "auto" starts from LDA and from random class differences, see Notes.
     n_init : int, default=3
         Number of starts. The result with the best objective is kept.
     solver : {"lbfgs", "steepest"}, default="lbfgs"
         Optimizer: L-BFGS, or gradient ascent with a fixed step size ("steepest").
     max_iter : int, default=500
-        Maximum number of iterations. It applies to each start.
+        Maximum number of iterations. The limit applies to each start.
     tol : float, default=1e-6
         L-BFGS stops when the projector onto the subspace changes by less than this. "steepest"
-        ignores it.
+        ignores this parameter.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the random starts.
+        Seed of the random number generator. The seed determines the random starts.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -74,15 +74,18 @@ class ODA(SubspaceSearchLearner, StatisticsLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     objective_ : float
-        Objective J at the solution. With ``priors="empirical"``, it is the weighted sum.
+        Objective J at the solution. With ``priors="empirical"``, it is the weighted sum of the
+        divergences.
     objectives_per_init_ : ndarray of shape (n_init,)
         Final objective of each start.
     divergences_ : ndarray of shape (n_classes, n_classes)
-        Kullback-Leibler divergences at the solution, of class i (row) from class j (column).
+        Kullback-Leibler divergences at the solution. Entry (i, j) is the divergence of class i from
+        class j.
     priors_ : ndarray of shape (n_classes,)
         Class priors that were used.
     shrinkage_ : float
-        Shrinkage that was used: the number g, or with "auto" the fraction of :math:`S_w`.
+        Shrinkage that was used. With "auto", it is the fraction of :math:`S_w` that was mixed into
+        each covariance.
     history_ : dict of lists
         Progress of the best start per iteration, with the keys "objective", "step" and "seconds".
     n_iter_ : int

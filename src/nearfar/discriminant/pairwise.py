@@ -13,7 +13,8 @@ from nearfar.solvers.eigen import canonical_rows, compute_pair_scatter, descendi
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import Shrinkage, whiten_means
 
-#: Maximum of the parameter ``power``. Larger powers would overflow the weights of close classes.
+#: Maximum value of the parameter ``power``. With larger powers, the weights of close classes would
+#: overflow.
 MAX_POWER = 50
 # Lower limit of the distances between classes, as a fraction of the largest distance.
 _MIN_RELATIVE_DISTANCE = 0.01
@@ -34,7 +35,8 @@ def solve_weighted_pairs(
     :math:`\omega` for the matrix of distances (n_classes, n_classes) in these coordinates.
     """
     check_classes(name, statistics.classes)
-    # Work in the span of the means, so that n_classes - 1 directions span exactly LDA's subspace.
+    # Work in the span of the class means, so that n_classes - 1 directions span exactly the LDA
+    # subspace.
     T, means = whiten_means(statistics, shrinkage)
     n_directions = choose_n_mean_directions(n_components, name, statistics, T.shape[1])
     priors = statistics.weights / statistics.total_weight
@@ -49,7 +51,7 @@ def compute_class_distances(means: Matrix) -> Matrix:
 
 
 def compute_distance_weights(distances: Matrix, power: float) -> Matrix:
-    """Return d^-power, with zeros on the diagonal.
+    """Return the weights d^-power of pairs of classes at distance d, with zeros on the diagonal.
 
     Distances below 1% of the largest distance are raised to this limit. Otherwise the term
     d^(2-power) of nearly equal means would dominate the sum.

@@ -34,21 +34,25 @@ from nearfar.summaries.whitening import find_leading_axes, find_total_whitener
 
 Pairing = Literal["one_vs_one", "one_vs_all"]
 
-#: Lower limit of divergences when weights are computed, as a fraction of the largest divergence.
+#: Lower limit of the divergences that define weights, as a fraction of the largest divergence.
 MIN_DIVERGENCE_FRACTION = 1e-6
-# n_pca_components="auto" keeps all axes if there are at least _ROWS_PER_FEATURE rows per feature.
-# Otherwise it keeps one axis per _ROWS_PER_AXIS rows, and at least _AXES_PER_COMPONENT axes per
-# component.
-_ROWS_PER_FEATURE, _ROWS_PER_AXIS, _AXES_PER_COMPONENT = 3, 10, 3
-# Warn if one weight exceeds this fraction of the sum: the other objectives then have no effect.
+# Minimum number of rows per feature at which n_pca_components="auto" keeps all axes.
+_ROWS_PER_FEATURE = 3
+# Number of rows per axis that n_pca_components="auto" keeps if there are fewer rows per feature.
+_ROWS_PER_AXIS = 10
+# Minimum number of axes per component that n_pca_components="auto" keeps.
+_AXES_PER_COMPONENT = 3
+# Fraction of the sum of weights above which a single weight causes a warning, because the other
+# objectives then have no effect.
 _DOMINANT_WEIGHT = 0.999
-# Eigenvalues below this count as zero, in coordinates of unit total variance.
+# Eigenvalues below this limit are treated as zero. They are computed after scaling to unit total
+# variance.
 _MIN_EIGENVALUE = 1e-10
 
 
 @dataclass(frozen=True)
 class ClassObjectives:
-    """Class Gaussians and the pairs of them that are compared.
+    """Gaussian model of each class, and the pairs of Gaussians that are compared.
 
     In the coordinates xT of the ``basis`` T, the total covariance is the identity, and ``image``
     holds the statistics. ``means`` and ``dot`` are the means and covariances of the Gaussians in
@@ -68,12 +72,12 @@ class ClassObjectives:
 
     @cached_property
     def family(self) -> GaussianFamily:
-        """Gaussians, with the ridge added to their covariances."""
+        """Gaussians of the classes, with the ridge added to their covariances."""
         return GaussianFamily(self.means, lambda U: self.dot(U) + self.ridge * U)
 
     @property
     def is_pairwise(self) -> bool:
-        """Whether pairs of classes are compared, not each class with the rest."""
+        """Whether pairs of classes are compared, instead of each class with the rest."""
         return len(self.means) == self.statistics.n_classes
 
     def compute_divergences(self, U: Matrix) -> Matrix:
@@ -81,14 +85,14 @@ class ClassObjectives:
         return self.sum_directions(kullback_leibler.values(self.family.project(U)))
 
     def sum_directions(self, D: Matrix) -> Matrix:
-        """Return J of each pair from the matrix D of Kullback-Leibler divergences.
+        """Return the divergence J of each pair, given the matrix D of Kullback-Leibler divergences.
 
         J is twice the sum of the divergences in both directions.
         """
         return np.asarray(2 * (D[self.first, self.second] + D[self.second, self.first]))
 
     def arrange_by_class(self, values: Matrix) -> Matrix:
-        """Return the values of the pairs as a symmetric matrix (c, c), or a vector (c,)."""
+        """Return the values of the pairs as a symmetric matrix (c, c), or as a vector (c,)."""
         if not self.is_pairwise:
             return values.copy()
         matrix = np.zeros((self.statistics.n_classes,) * 2)
@@ -96,7 +100,7 @@ class ClassObjectives:
         return matrix
 
     def read_pair_values(self, user_values: Any, name: str) -> Matrix:
-        """Return one value per pair from a user's number or array."""
+        """Convert a number or an array passed by the user to one value per pair."""
         values = np.asarray(user_values, dtype=np.float64)
         c = self.statistics.n_classes
         expected_shape = (c, c) if self.is_pairwise else (c,)
@@ -115,7 +119,7 @@ class ClassObjectives:
         return values
 
     def make_components(self, U: Matrix) -> Matrix:
-        """Return rows (q, n_features) that span the subspace U."""
+        """Return a matrix (q, n_features) whose rows span the subspace U."""
         within = U.T @ self.image.within_dot(U) / self.image.total_weight
         within += max(self.ridge, _MIN_EIGENVALUE) * np.eye(U.shape[1])
         root = linalg.cholesky((within + within.T) / 2, lower=True)
@@ -132,7 +136,9 @@ def make_class_objectives(
     allow_fewer: bool = False,
     shrinkage: float = 0.0,
 ) -> ClassObjectives:
-    """Return the class Gaussians in coordinates of unit total covariance, with divisors n_i - 1.
+    """Return the class Gaussians in coordinates of unit total covariance.
+
+    Class covariances have the divisor n_i - 1.
 
     ``n_pca_components`` is the number of leading principal axes that are kept. If there are fewer
     axes, the function raises, or keeps all of them if ``allow_fewer`` is True. ``shrinkage`` is the
@@ -163,7 +169,7 @@ def make_class_objectives(
         covariances = compute_class_covariances(image, ddof=ddof)
         class_dot = GaussianFamily(image.means, covariances).dot
     if ridge == 0:
-        if is_thin(image):  # With few rows, only the pooled part is regular.
+        if is_thin(image):  # With few rows, only the pooled covariance is nonsingular.
             checked_covariances = shrinkage * image.within_scatter()[None] / image.total_weight
         else:
             checked_covariances = shrink(covariances, covariances)
@@ -190,7 +196,7 @@ def make_class_objectives(
 
 
 def choose_n_axes(statistics: ClassStatistics, n_components: int | None) -> int | None:
-    """Return the number of principal axes for n_pca_components="auto". None means all."""
+    """Return the number of principal axes for n_pca_components="auto", or None for all axes."""
     n, p = int(statistics.counts.sum()), statistics.n_features
     q = n_components or statistics.n_classes - 1
     axes = max(n // _ROWS_PER_AXIS, _AXES_PER_COMPONENT * q)
@@ -200,7 +206,7 @@ def choose_n_axes(statistics: ClassStatistics, n_components: int | None) -> int 
 def add_complements(
     image: ClassStatistics, means: Matrix
 ) -> tuple[Matrix, Callable[[Matrix, Matrix], Matrix]]:
-    r"""Return the means and covariances of the classes and of their complements.
+    r"""Return the means and covariances of the classes, and of all other classes for each class.
 
     The complement of a class is one Gaussian of all other classes. The covariances are a function
     of U and of the products of the class covariances with U. The complements are computed by
@@ -244,12 +250,13 @@ def compute_inverse_power_weights(divergences: Matrix, power: float) -> Matrix:
     if largest == 0:
         return np.full(len(divergences), 1 / len(divergences))
     fractions = np.maximum(divergences / largest, MIN_DIVERGENCE_FRACTION)
-    weights = (fractions.min() / fractions) ** power  # The largest quotient is 1.
+    # The largest ratio is 1, so that powers do not overflow.
+    weights = (fractions.min() / fractions) ** power
     return np.asarray(weights / weights.sum())
 
 
 def warn_about_dominant_weight(weights: Matrix) -> None:
-    """Warn if one weight is nearly the sum of all weights."""
+    """Warn if one weight is almost as large as the sum of all weights."""
     if len(weights) > 1 and weights.max() > _DOMINANT_WEIGHT:
         warn(
             f"One of {len(weights)} objectives has {weights.max():.2%} of the weight. The others "
@@ -260,7 +267,7 @@ def warn_about_dominant_weight(weights: Matrix) -> None:
 
 
 class Scalarization:
-    """Combination of all divergences J: a weighted sum, or a squared distance to targets.
+    """Combination of all divergences J: their weighted sum, or their squared distance to targets.
 
     Without targets, it is the weighted sum, which is maximized. With targets, it is the weighted
     squared distance, which is minimized. The attribute ``weighted_sum`` is the weighted sum at the
@@ -273,11 +280,11 @@ class Scalarization:
 
     @property
     def sign(self) -> float:
-        """1 if the value is to be maximized, -1 if it is to be minimized."""
+        """Direction of the optimization: 1 to maximize the value, -1 to minimize it."""
         return 1.0 if self.targets is None else -1.0
 
     def compute_value(self, J: Matrix) -> float:
-        """Return the combined value."""
+        """Return the combined value of the divergences J."""
         if self.targets is None:
             return float(self.weights @ J)
         return float(self.weights @ (J - self.targets) ** 2)
@@ -291,7 +298,7 @@ class Scalarization:
         return self.weights
 
     def make_objective(self, gaussians: ClassObjectives) -> Objective:
-        """Return the combined value as a function of U, with its gradient."""
+        """Return a function that computes the combined value and its gradient for a subspace U."""
 
         def compute_average(D: Matrix) -> tuple[float, Matrix]:
             J = gaussians.sum_directions(D)

@@ -42,12 +42,14 @@ class PCA(StatisticsLearner):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Projection matrix. Its rows are orthonormal, or scaled to unit variance if ``whiten``.
+        Projection matrix. Its rows are orthonormal. With ``whiten=True``, they are scaled so that
+        the output has unit variance.
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
         Variance along each component, and its fraction of the total variance. The divisor is the
-        sum of the sample weights minus 1 (n - 1 without weights), or the sum if it is below 2.
+        sum of the sample weights minus 1, which is n - 1 without weights. If the sum of the weights
+        is below 2, it is used as the divisor.
     statistics_ : ClassStatistics
         Statistics of the training rows.
 
@@ -87,8 +89,8 @@ class PCA(StatisticsLearner):
         weight = statistics.total_weight
         divisor = weight - 1 if weight >= 2 else weight
         variances, axes = descending_eigh(image.total_scatter() / divisor)
-        # Drop only the eigenvalues that are zero up to rounding. A direction may be small just
-        # because its features have a small unit.
+        # Drop only eigenvalues that are zero up to rounding. A variance may be small just because
+        # of the units of the features.
         rounding = np.finfo(np.float32 if statistics.is_rounded else np.float64).eps
         noise = statistics.n_features * rounding * variances[0]
         rank = int((variances > noise).sum())
@@ -106,7 +108,7 @@ class PCA(StatisticsLearner):
             return rank
         if not isinstance(self.n_components, Integral):
             cumulative_fractions = np.cumsum(variances) / variances.sum()
-            # Without the tolerance, rounding could request one direction more than exist.
+            # Without the tolerance, rounding could lead to one direction more than exist.
             return min(
                 int(np.searchsorted(cumulative_fractions, self.n_components - 1e-12)) + 1, rank
             )

@@ -40,7 +40,7 @@ from nearfar.summaries.whitening import Shrinkage, find_between_axes
 
 Init = Literal["auto", "lda", "random"]
 
-#: Allowed values of the parameters of a search.
+#: Allowed values of the search parameters.
 SEARCH_PARAMETERS: dict[str, Sequence[AllowedValues]] = {
     "n_components": [none, integer(1)],
     "shrinkage": [real(0, 1), one_of("auto")],
@@ -52,18 +52,22 @@ SEARCH_PARAMETERS: dict[str, Sequence[AllowedValues]] = {
     "random_state": [random_state],
     "verbose": [boolean, integer(0)],
 }
-# Step size and stopping tolerance of solver="steepest" (Tao, 2006, table 2.5).
-_STEEPEST_STEP, _STEEPEST_TOLERANCE = 1e-4, 1e-6
-# For each random start, _N_CANDIDATES candidates are drawn among the axes of class differences, and
-# the same number as random mixtures of these axes. Each candidate is optimized for
-# _PILOT_ITERATIONS iterations, and the best becomes the start. On 15 folds of wine the results
-# equal those of uniformly random starts: better in one fold, worse in one. Without the random
-# mixtures, seven folds were worse.
-_N_CANDIDATES, _PILOT_ITERATIONS = 4, 8
-# Weight of the random term that breaks ties between directions in which the classes do not differ:
-# above rounding errors, below any difference in the data. _MIN_NORM is the norm below which a
-# difference of classes counts as noise.
-_TIE_WEIGHT, _MIN_NORM = 1e-6, 1e-3
+# Step size of solver="steepest" (Tao, 2006, table 2.5).
+_STEEPEST_STEP = 1e-4
+# Stopping tolerance of solver="steepest" (Tao, 2006, table 2.5).
+_STEEPEST_TOLERANCE = 1e-6
+# Number of candidates per random start that are axes of class differences. The same number of
+# candidates are random mixtures of these axes. On 15 folds of wine, the results were as good as
+# with uniformly random starts: better in one fold and worse in one. Without the random mixtures,
+# they were worse in seven folds.
+_N_CANDIDATES = 4
+# Number of iterations for which each candidate is optimized. The best candidate becomes the start.
+_PILOT_ITERATIONS = 8
+# Weight of the random term that breaks ties between directions in which the classes do not differ.
+# It is larger than rounding errors and smaller than any difference in the data.
+_TIE_WEIGHT = 1e-6
+# Norm below which a difference between classes is treated as noise.
+_MIN_NORM = 1e-3
 
 
 class SubspaceSearchLearner:
@@ -98,7 +102,7 @@ def search_components(
     invariant: bool = True,
     store_results: Callable[[Matrix], None] | None = None,
 ) -> Matrix:
-    """Return the components (q, n_features) of the best subspace over the learner's starts.
+    """Search from all starts of a learner, and return the components (q, n_features) of the best.
 
     The components are the principal axes of the class means in the subspace, scaled so that the
     pooled within-class covariance is the identity. The function sets ``objective_``,
@@ -124,7 +128,8 @@ def search_components(
     if learner.solver == "lbfgs":
         options |= {"tol": learner.tol}
     else:
-        # The published algorithm takes fixed steps of an unconstrained matrix with initial norm 1.
+        # The published algorithm takes steps of fixed size. The matrix is not constrained, and its
+        # initial norm is 1.
         if invariant:
             starts = (start / np.linalg.norm(start) for start in starts)
         solver = climb_subspace
@@ -151,7 +156,7 @@ def search_components(
 
 
 def compute_components(statistics: ClassStatistics, basis: Matrix, U: Matrix) -> Matrix:
-    """Return rows (q, n_features) that span the subspace U of the coordinates ``X @ basis``.
+    """Return a matrix (q, n_features) whose rows span the subspace U of ``X @ basis``.
 
     Among all bases of the subspace, this one does not depend on how U was found. Its first row
     separates the class means most.
@@ -209,7 +214,7 @@ def _generate_starts(
 def _select_best_candidate(
     run_pilot: Callable[[Matrix], SubspaceSearch], candidates: Iterable[Matrix], *, maximize: bool
 ) -> Matrix | None:
-    """Return the best candidate after a few iterations, or None if all of them fail."""
+    """Optimize all candidates for a few iterations. Return the best, or None if all fail."""
     best: SubspaceSearch | None = None
     for candidate in candidates:
         try:
@@ -224,7 +229,7 @@ def _select_best_candidate(
 def draw_class_directions(
     family: GaussianFamily, frame: Matrix, random: np.random.RandomState
 ) -> Iterator[tuple[Matrix, Matrix]]:
-    """Yield sizes and orthonormal axes (columns) of random class differences.
+    """Yield the orthonormal axes (columns) of random class differences, and the size of each axis.
 
     The generator is infinite. The axes are eigenvectors of randomly weighted sums of the class
     covariances and of the outer products of the class means. They depend on the classes only: other
@@ -251,8 +256,8 @@ def draw_class_directions(
         values, axes = linalg.eigh(
             covariance_fraction * C + (1 - covariance_fraction) * B + _TIE_WEIGHT * ties
         )
-        # Fix the signs relative to the largest axis by the class differences as well, because
-        # mixtures of axes depend on them.
+        # Also use the class differences to fix the signs of the axes relative to the largest axis,
+        # because mixtures of axes depend on these signs.
         signs = np.sign(axes.T @ (C @ (B + _TIE_WEIGHT * ties)) @ axes[:, -1])
         yield np.abs(values), axes * np.where(signs == 0, 1.0, signs)
 
@@ -263,13 +268,13 @@ def _make_filled_fisher_start(
     n_components: int,
     directions: Iterator[tuple[Matrix, Matrix]],
 ) -> Matrix:
-    """Return the LDA subspace in whitened coordinates, extended by the largest drawn axes."""
+    """Return the LDA subspace in whitened coordinates, extended by axes of class differences."""
     fisher = compute_fisher_axes(statistics, basis, n_components)
     if fisher.shape[1] == n_components:
         return fisher
     sizes, axes = next(directions)
-    # The axes may be linearly dependent after projection onto the complement. So project their
-    # weighted sum instead.
+    # After projection onto the complement, the axes may be linearly dependent. Therefore project a
+    # weighted sum of the axes.
     complement = np.eye(len(axes)) - fisher @ fisher.T
     _, complement_axes = linalg.eigh(
         complement @ (axes * sizes) @ axes.T @ complement - fisher @ fisher.T
@@ -280,7 +285,9 @@ def _make_filled_fisher_start(
 
 
 def make_random_frame(statistics: ClassStatistics, basis: Matrix) -> Matrix:
-    """Return orthonormal rows (r, n_features) that map a random matrix to coordinates X @ basis.
+    """Return a matrix (r, n_features) with orthonormal rows.
+
+    Multiplied by the rows, a random matrix gives a random start in the coordinates ``X @ basis``.
 
     A rotated basis gives the same subspaces. Rounding errors, which may rotate the basis, thus do
     not change the starting points.
@@ -310,7 +317,7 @@ def compute_fisher_axes(statistics: ClassStatistics, basis: Matrix, n_components
 
 
 def check_user_start(init: ArrayLike, basis: Matrix, n_components: int) -> Matrix:
-    """Return the subspace spanned by ``init`` (q, n_features) in the coordinates ``X @ basis``."""
+    """Check ``init`` (q, n_features), and return its span in the coordinates ``X @ basis``."""
     rows = np.asarray(init, dtype=np.float64)
     expected_shape = (n_components, len(basis))
     if rows.shape != expected_shape:

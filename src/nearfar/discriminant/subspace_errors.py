@@ -14,14 +14,14 @@ from nearfar.discriminant.pareto_objectives import ClassObjectives
 from nearfar.labels import encode_labels
 from nearfar.neighbors.minimum_mahalanobis import MinimumMahalanobisClassifier
 
-#: Number of points, over all classes, drawn to compare the starts if no rows are in memory.
+#: Total number of random points on which the starts are compared if no training rows are in memory.
 N_SAMPLES = 10_000
 
 
 def make_row_error(
     gaussians: ClassObjectives, rows: NDArray[Any], y: Any, sample_weight: ArrayLike | None
 ) -> Callable[[Matrix], float]:
-    """Return a function that computes the training error in a subspace U (r, q).
+    """Return a function that computes the training error after projection onto a subspace U (r, q).
 
     The error is that of MinimumMahalanobisClassifier. It is fitted from the projected statistics,
     so the rows are only used to predict.
@@ -45,7 +45,7 @@ def make_row_error(
 def make_sample_error(
     gaussians: ClassObjectives, q: int, random: np.random.RandomState
 ) -> Callable[[Matrix], float]:
-    """Return a function that computes the error in a subspace U (r, q) on random points.
+    """Return a function that computes the error on random points in a subspace U (r, q).
 
     The points are drawn from the class Gaussians. The errors of the classes are weighted by the
     class frequencies.
@@ -59,7 +59,7 @@ def make_sample_error(
         classifier = MinimumMahalanobisClassifier.from_statistics(
             statistics.project(gaussians.basis @ U)
         )
-        # A projected Gaussian is a Gaussian, so points are drawn directly in q dimensions.
+        # A projection of a Gaussian is Gaussian, so the points are drawn directly in q dimensions.
         factors = gaussians.family.project(U).factors
         error_rates = np.empty(c)
         for k, label in enumerate(classifier.classes_):

@@ -34,7 +34,7 @@ ZETA: list[AllowedValues] = [real(), one_of("trace_ratio", "max_eig", "sum_eig")
 
 
 class Difference(NamedTuple):
-    """Rows U with the largest tr(U (S_1 - w S_2) U^T), with eigenvalues and the weight w."""
+    """Rows U that maximize tr(U (S_1 - w S_2) U^T), the eigenvalues, and the weight w."""
 
     rows: Matrix
     eigenvalues: Matrix
@@ -59,8 +59,8 @@ def maximize_difference(
     tolerance = get_rank_tolerance(statistics)
     T = whitener(between + within, tolerance)
     if T.shape[1] < len(T):
-        # With collinear features, some directions have no variance. Remove them, because they
-        # would be selected for their S_w of zero.
+        # With collinear features, some directions have no variance. Remove them. They would be
+        # selected because their within-class scatter is zero.
         Q, _ = linalg.qr((between + within) @ T, mode="economic")
         basis, between, within = basis @ Q, Q.T @ between @ Q, Q.T @ within @ Q
     rank = basis.shape[1]
@@ -74,7 +74,7 @@ def maximize_difference(
                 "The within-class scatter is singular, so the trace ratio is unbounded. Use "
                 "shrinkage='auto', or shrinkage above 0 if the within-class scatter is not zero."
             )
-        # The optimum is the same for all three pairs.
+        # The optimum is the same for all three scatter pairs.
         weight = compute_trace_quotient(trace_ratio(between, within, n_directions), S1, S2)
     else:
         weight = difference_weight(within_weight, S1, S2, n_directions, tolerance)
@@ -86,7 +86,7 @@ def maximize_difference(
 
 
 def _resolve_ties(values: Matrix, U: Matrix, S1: Matrix, scale: float) -> Matrix:
-    """Rotate directions with equal eigenvalues, sorting them by decreasing S_1.
+    """Rotate directions with equal eigenvalues, and sort them by descending scatter S_1.
 
     Directions with equal eigenvalues are determined only up to a rotation. This happens if the
     rows of each class coincide: S_w is then only the multiple of S_t that shrinkage mixed in, and

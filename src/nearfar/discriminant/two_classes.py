@@ -36,7 +36,7 @@ class Side(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Both sides of a two-class problem, in coordinates in which the samples vary.
+    """Both sides of a two-class problem, restricted to the directions in which the samples vary.
 
     Eigenvalues of the covariances count as zero if they are below ``tolerance`` times the largest.
     """
@@ -48,7 +48,7 @@ class Sides(NamedTuple):
 
     @property
     def difference(self) -> Vector:
-        """Difference of the means, exactly zero if they are equal up to rounding."""
+        """Difference of the means. It is exactly zero if the means are equal up to rounding."""
         d = self.positive.mean - self.negative.mean
         level = max(np.abs(self.positive.mean).max(), np.abs(self.negative.mean).max())
         return d if np.abs(d).max() > 16 * np.finfo(float).eps * level else np.zeros_like(d)
@@ -65,13 +65,14 @@ class Sides(NamedTuple):
         within = sum(side.weight * float(np.trace(side.covariance)) for side in sides) / total
         gap = float(self.difference @ self.difference)
         between = sides[0].weight * sides[1].weight / total**2 * gap
-        # Classes of one sample each have no within-class variance. Use the variance between them.
+        # If each class has only one sample, the within-class variance is zero. Use the variance
+        # between the classes.
         level = within if within > 1e-14 * between else between
         return ridge * level / self.n_features
 
 
 class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
-    """Linear classifier computed from the means and covariances of the two sides of each problem.
+    """Linear classifier that uses the means and covariances of both sides of a two-class problem.
 
     With fewer samples than features, each problem is solved in the span of the samples, which
     contains the optimum of any criterion with a ridge.
@@ -121,7 +122,7 @@ class TwoSidedClassifier(StatisticsEstimator, LinearClassifier):
     def _make_majority_plane(
         self, statistics: ClassStatistics, problem: TwoClassProblem, positions: Indices
     ) -> Hyperplane:
-        """Return a hyperplane that assigns all samples to the side of larger weight.
+        """Return a hyperplane that assigns all samples to the side with the larger weight.
 
         Ties go to the negative side.
         """

@@ -13,7 +13,7 @@ from nearfar.summaries.whitening import Shrinkage
 
 
 class WeightedLDA(StatisticsLearner):
-    r"""LDA with each pair of classes weighted by an inverse power of its distance.
+    r"""LDA with pairs of classes weighted by an inverse power of the distance between their means.
 
     .. math::
         \max_{U^T S_w U = I} \mathrm{tr}\left( U^T \sum_{i<j} q_i q_j\, d_{ij}^{-a} D_{ij}\, U
@@ -34,8 +34,8 @@ class WeightedLDA(StatisticsLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. At most ``n_classes - 1``. None uses this number, or the number of
-        directions that the class means span, if that is smaller.
+        Dimension of the output. It is at most ``n_classes - 1``. None uses the number of directions
+        that the class means span, which is at most ``n_classes - 1``.
     power : float, default=8
         Exponent a of the weights, at most 50.
     shrinkage : float in [0, 1] or "auto", default="auto"
@@ -97,7 +97,7 @@ class WeightedLDA(StatisticsLearner):
         self.shrinkage = shrinkage
 
     def solve(self, statistics: ClassStatistics) -> Matrix:
-        """Return the leading eigenvectors of the weighted scatter of whitened class means."""
+        """Return the leading eigenvectors of the weighted between-class scatter."""
         self.classes_ = statistics.classes
         self.eigenvalues_, components = solve_weighted_pairs(
             "WeightedLDA",

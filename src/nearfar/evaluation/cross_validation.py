@@ -30,7 +30,9 @@ def cross_validate(
     n_jobs: int | None = None,
     return_estimator: bool = False,
 ) -> dict[str, Any]:
-    """Cross-validate an estimator, restricting index-based supervision to each training fold.
+    """Cross-validate an estimator with supervision by row indices.
+
+    In each fold, the supervision is restricted to the training rows.
 
     scikit-learn's own ``cross_validate`` passes index-based supervision to every fold unchanged,
     although its indices no longer match the rows of the fold. This function passes
@@ -50,14 +52,14 @@ def cross_validate(
         Supervision that is restricted to the training rows of each fold and passed to ``fit``. An
         integer vector is read as the labels of :class:`~nearfar.Chunklets`.
     groups : array-like of shape (n_samples,), optional
-        Group of each row, for a group-wise ``cv``.
+        Group of each row, used only if ``cv`` splits by groups.
     cv : int, splitter or iterable, optional
-        Splitting strategy, as in scikit-learn. None means 5 folds, stratified if ``y`` holds
-        classes.
+        Splitting strategy, as in scikit-learn. None means 5 folds, which are stratified if ``y``
+        contains classes.
     scoring : str, callable, list or dict, optional
         Scorers, as in scikit-learn. None uses the ``score`` method of the estimator.
     n_jobs : int, optional
-        Number of folds that are processed in parallel. None means 1, -1 all cores.
+        Number of folds that are processed in parallel. None means 1 and -1 means all cores.
     return_estimator : bool, default=False
         Whether to return the fitted estimators as well.
 

@@ -29,7 +29,7 @@ class Estimate:
     degrees: float
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return the two-sided t interval, which is infinite for a single fold."""
+        """Return the two-sided t confidence interval. It is infinite for a single fold."""
         if not self.degrees > 0:
             return (-np.inf, np.inf)
         half_width = (
@@ -38,7 +38,7 @@ class Estimate:
         return (self.mean - half_width, self.mean + half_width)
 
     def compute_p_value(self) -> float:
-        """Return the one-sided p-value of the null hypothesis "the mean is zero or more"."""
+        """Return the one-sided p-value for the null hypothesis that the mean is at least zero."""
         if not self.degrees > 0:
             return 1.0
         if self.standard_error == 0:
@@ -49,7 +49,7 @@ class Estimate:
 def estimate_from_folds(
     values: ArrayLike, test_ratio: float, *, resolution: float = 0.0
 ) -> Estimate:
-    r"""Estimate the mean of J folds with the corrected resampled variance.
+    r"""Estimate the mean of J folds, with the corrected variance of resampled folds.
 
     .. math:: \left(\frac{1}{J} + \frac{n_{test}}{n_{train}}\right) s^2
 
@@ -70,7 +70,7 @@ def estimate_from_folds(
 def estimate_from_rows(
     losses: ArrayLike, strata: ArrayLike | None = None, *, unit: float = 1.0
 ) -> Estimate:
-    """Estimate the mean loss of independent test rows, or the mean of the strata's means.
+    """Estimate the mean loss of independent test rows, or the average of the means of strata.
 
     This is for a fixed test set: there is one fold, and the variance comes from the rows. For the
     balanced error, the strata are the true classes. Two pseudo-rows, one with loss ``+unit`` and
@@ -105,7 +105,7 @@ def estimate_from_rows(
 
 
 def adjust_p_values(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Return p-values adjusted by Holm's step-down method, which bounds the family-wise error.
+    """Return p-values adjusted by Holm's step-down method, which controls the family-wise error.
 
     >>> adjust_p_values([0.01, 0.04, 0.03]).round(3).tolist()
     [0.03, 0.06, 0.06]

@@ -16,8 +16,8 @@ from sklearn.metrics import check_scoring, get_scorer_names
 from nearfar.arrays import Indices
 from nearfar.words import format_number, join_names
 
-#: Maximum ratio of the largest to the smallest class, in rows, for which the default measure is the
-#: error. For larger ratios, it is the balanced error.
+#: Maximum ratio of the largest to the smallest class size for which the default measure is the
+#: error. For larger ratios, the default measure is the balanced error.
 MAX_BALANCED_RATIO = 3.0
 
 
@@ -63,11 +63,11 @@ class Measure:
 
     @property
     def is_mean_over_rows(self) -> bool:
-        """Whether the measure is a mean over rows, or a mean of the classes' means."""
+        """Whether the measure is a mean over rows, or the average of one such mean per class."""
         return self.scoring in ("accuracy", "balanced_accuracy")
 
     def format_code(self, score: str) -> str:
-        """Return Python code for the error, given the code of scikit-learn's score."""
+        """Return Python code that computes the error, given Python code that computes the score."""
         return f"1 - {score}"
 
 
@@ -89,8 +89,8 @@ class RelativeRMSE(Measure):
 
     @classmethod
     def from_targets(cls, values: NDArray[np.float64], rows: str = "all rows") -> RelativeRMSE:
-        """Return the measure for target values. ``rows`` names their rows in the note."""
-        # Dividing by the largest absolute value prevents overflow and underflow of the squares.
+        """Return the measure for target values. ``rows`` is what the note calls their rows."""
+        # Divide by the largest absolute value, so that squares neither overflow nor underflow.
         size = float(np.abs(values).max()) or 1.0
         unit = float((values / size).std()) * size
         note = (
@@ -103,14 +103,14 @@ class RelativeRMSE(Measure):
     def compute_relative_error(
         self, true: NDArray[np.float64], predicted: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the relative RMSE of the predictions, one per column if there are several."""
+        """Return the relative RMSE of the predictions, or one value per column of the target."""
         residuals = (true if predicted.ndim == 1 else true[:, None]) / self.unit
         residuals = residuals - predicted / self.unit
         return np.asarray(np.sqrt(np.mean(residuals**2, axis=0)))
 
     @property
     def is_mean_over_rows(self) -> bool:
-        """True: to first order, the measure is a mean over rows; see :meth:`compute_losses`."""
+        """Always True. To first order, the measure is a mean over rows; see `compute_losses`."""
         return True
 
     def compute_losses(
@@ -132,7 +132,7 @@ class RelativeRMSE(Measure):
         return np.asarray((root**2 + squares) / (2 * root) if root > 0 else squares)
 
     def format_code(self, score: str) -> str:
-        """Return Python code for the error, given the code of scikit-learn's score."""
+        """Return Python code that computes the error, given Python code that computes the score."""
         return f"-{score} / {self.unit!r}"
 
 
@@ -144,7 +144,7 @@ def choose_measure(
     *,
     noun: str = "row",
 ) -> Measure:
-    """Return the requested measure; by default the error, or the balanced error.
+    """Return the requested measure. The default is the error or the balanced error.
 
     The default is the balanced error if the largest class has more than ``MAX_BALANCED_RATIO``
     times as many rows as the smallest. A custom scorer is tried once on ``sample``, which has some

@@ -31,7 +31,7 @@ from nearfar.summaries.supervision import Pairs, Quadruplets, Triplets
 def pair_scores(
     learner: Any, pairs: Pairs | ArrayLike, y: ArrayLike | None = None, *, X: Any = None
 ) -> dict[str, float]:
-    """Return threshold-free scores of how well distances separate similar from dissimilar pairs.
+    """Score how well distances separate similar from dissimilar pairs, without a threshold.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def pair_scores(
     pairs : array-like of shape (n_pairs, 2, n_features), or Pairs
         The two points of each pair, or a ``Pairs`` object with their row indices in ``X``.
     y : array-like of shape (n_pairs,)
-        +1 for a similar pair, -1 for a dissimilar pair. Required for an array of points, and not
-        allowed with ``Pairs``, which contain this information.
+        +1 for a similar pair, -1 for a dissimilar pair. Required if ``pairs`` is an array. Not
+        allowed with ``Pairs``, which contain the signs.
     X : array-like of shape (n_samples, n_features)
         The rows that ``Pairs`` refer to. Required with ``Pairs``.
 
@@ -100,7 +100,7 @@ def pair_scores(
 def comparison_accuracy(
     learner: Any, comparisons: Triplets | Quadruplets | ArrayLike, *, X: Any = None
 ) -> float:
-    """Return the fraction of comparisons that a distance satisfies, ties counted half.
+    """Return the fraction of comparisons that a distance satisfies. A tie counts as one half.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def comparison_accuracy(
         Points (anchor, near, far) of triplets, or points (a, b, c, d) of quadruplets, where a is
         closer to b than c is to d. ``Triplets`` and ``Quadruplets`` hold row indices of ``X``.
     X : array-like of shape (n_samples, n_features)
-        The rows that ``Triplets`` or ``Quadruplets`` refer to. Required with them.
+        The rows that ``Triplets`` or ``Quadruplets`` refer to. Required only with these two types.
 
     Returns
     -------
@@ -152,11 +152,8 @@ def _require_rows(supervision: Any, X: Any) -> Any:
     return X
 
 
-# ---------------------------------------------------------------------- folds
-
-
 class PairFold(tuple[Indices, Indices]):
-    """A tuple (train, test) of index arrays, with the number of dropped pairs in ``n_dropped``.
+    """Tuple (train, test) of index arrays. The attribute ``n_dropped`` counts the dropped pairs.
 
     A pair is dropped if one of its points is a training point and the other a test point.
 
@@ -199,7 +196,7 @@ class PairKFold(BaseCrossValidator):
     n_splits : int, default=5
         Number of folds.
     shuffle : bool, default=True
-        Whether to assign points to folds in random order, or in the order of their rows.
+        Whether to assign points to folds in random order instead of the order of their rows.
     random_state : int, RandomState or None, default=None
         Seed of the random order. It has no effect if ``shuffle=False``.
 
@@ -282,7 +279,7 @@ class PairKFold(BaseCrossValidator):
             distinct, pairs = find_distinct_points(X, 2, "pairs")
             n_points = len(distinct)
         units = np.arange(n_points) if groups is None else _encode_groups(groups, n_points)
-        # Fold number of each point, or -1 for points in no pair.
+        # Fold number of each point, or -1 for points that are in no pair.
         fold_of_point = self._assign_folds(units[pairs], int(units.max(initial=-1)) + 1)[units]
         for k in range(self.n_splits):
             in_test = fold_of_point[pairs] == k
@@ -293,7 +290,7 @@ class PairKFold(BaseCrossValidator):
                 if not rows.any():
                     raise ValueError(
                         f"Fold {k + 1} of n_splits={self.n_splits}: none of the {len(pairs)} pairs "
-                        f"is in the {set_name}; {n_dropped} pairs have a point on each side. "
+                        f"is in the {set_name}, and {n_dropped} pairs have one point in each set. "
                         "Decrease n_splits, or use more pairs."
                     )
             if isinstance(X, Pairs):
@@ -306,7 +303,7 @@ class PairKFold(BaseCrossValidator):
                 yield PairFold(np.flatnonzero(train), np.flatnonzero(test), n_dropped)
 
     def _assign_folds(self, pairs: Indices, n: int) -> Indices:
-        """Return the fold of each of n units, -1 for a unit in no pair."""
+        """Return the fold of each of n units, or -1 for units that are in no pair."""
         used = np.unique(pairs)
         graph = sparse.coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n))
         _, group = sparse.csgraph.connected_components(graph, directed=False)
@@ -330,7 +327,7 @@ class PairKFold(BaseCrossValidator):
 
 
 def _distribute_blocks(counts: NDArray[np.intp], order: Indices, n_folds: int) -> Indices:
-    """Assign blocks of points to folds: the largest block first, each to the smallest fold."""
+    """Assign blocks of points to folds, in order of descending size, each to the smallest fold."""
     fold = np.empty(len(counts), np.intp)
     sizes = [(0, k) for k in range(n_folds)]
     for block in order[np.argsort(-counts[order], kind="stable")].tolist():

@@ -194,7 +194,7 @@ def rank_trustworthiness(X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15) -> f
     Y : array-like of shape (n_samples, n_components)
         Outputs of the embedding, one per row of X.
     n_neighbors : int, default=15
-        Number of neighbors per row; must be less than half the number of rows.
+        Number of neighbors per row. It must be less than half the number of rows.
 
     Returns
     -------
@@ -311,7 +311,7 @@ def held_out_quality(
     Y_new: ArrayLike,
     n_neighbors: int = 15,
 ) -> dict[str, float]:
-    """Return quality measures for rows that the embedding was not fitted to.
+    """Return quality measures of an embedding for new rows that were not used to fit it.
 
     The neighbors of a new row are searched among the fitted rows, in the inputs and in the outputs.
     The result shows how well the embedding generalizes: fitting the training rows closely does not
@@ -323,7 +323,7 @@ def held_out_quality(
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Inputs that the embedding was fitted to.
+        Inputs on which the embedding was fitted.
     Y : array-like of shape (n_samples, n_components)
         Outputs of the rows of X.
     X_new : array-like of shape (n_new, n_features)
@@ -422,10 +422,10 @@ def procrustes_error(
     U, V : array-like of shape (n_samples, n_dimensions)
         The target configuration, and the configuration that is aligned with it.
     by : {"rotation", "similarity", "linear"}, default="rotation"
-        The set of allowed Q: "rotation" allows rotations and reflections, "similarity" also a
-        common scale, and "linear" any matrix.
+        The set of allowed matrices Q. "rotation" allows rotations and reflections, "similarity"
+        also allows a common scale, and "linear" allows any matrix.
     relative : bool, default=True
-        Whether to divide by :math:`||U||_F`. Otherwise the error is :math:`||U - V Q||_F`.
+        Whether to divide the error :math:`||U - V Q||_F` by :math:`||U||_F`.
 
     Returns
     -------
@@ -476,7 +476,7 @@ def out_of_sample_consistency(
     by: Literal["rotation", "similarity", "linear"] = "rotation",
     random_state: int | np.random.RandomState | None = None,
 ) -> dict[str, Any]:
-    r"""Return how consistently an embedding places new points, relative to fitted points.
+    r"""Return how consistently an embedding places new points, compared with fitted points.
 
     Each trial splits the rows at random into A and B, which have equal size, and C. The result is
     the ratio of two errors of :func:`procrustes_error` (not relative),
@@ -492,8 +492,9 @@ def out_of_sample_consistency(
     Parameters
     ----------
     estimator : estimator
-        An estimator with ``fit`` and ``transform``, which is cloned. Outputs of fitted rows are
-        read from ``embedding_`` (in the order of the rows) if it exists, else from ``transform``.
+        An estimator with ``fit`` and ``transform``, which is cloned. The outputs of fitted rows are
+        read from the attribute ``embedding_``, in the order of the rows. If it does not exist, they
+        are computed by ``transform``.
     X : array-like of shape (n_samples, n_features)
         The data.
     n_held_out : int or None, default=None
@@ -561,9 +562,6 @@ def out_of_sample_consistency(
     return {"ratio": ratio, "ratios": ratios, "new": new, "fitted": fitted}
 
 
-# ---------------------------------------------------------------------- helpers
-
-
 def _check_inputs(
     X: ArrayLike, Y: ArrayLike, n_neighbors: int, without_stretched: float = 0.0
 ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -583,7 +581,7 @@ def _check_inputs(
 
 
 def _rescale_tiny(points: NDArray[Any]) -> NDArray[Any]:
-    """Rescale tiny points so that squares do not underflow; no measure depends on the scale."""
+    """Rescale tiny points so that squares do not underflow. No measure depends on the scale."""
     size = float(np.abs(points).max())
     return points / size if 0 < size < 1e-100 else points
 
@@ -591,12 +589,13 @@ def _rescale_tiny(points: NDArray[Any]) -> NDArray[Any]:
 def _compute_lengths(
     points: NDArray[Any], neighbors: Indices, queries: NDArray[Any] | None = None
 ) -> Matrix:
-    """Return the distances from each query (default: each row) to its neighbors."""
+    """Return the distances from each query to its neighbors. By default, each row is a query."""
     lengths = np.empty(neighbors.shape)
     origins = points if queries is None else queries
     for block in split_rows(len(origins), 16 * neighbors.shape[1] * points.shape[1]):
         differences = points[neighbors[block]].astype(np.float64) - origins[block, None]
-        # Points that the exact search accepts do not overflow NumPy's norm.
+        # NumPy's norm does not overflow, because the exact search rejects points that are too
+        # large.
         lengths[block] = np.linalg.norm(differences, axis=2)
     return lengths
 
@@ -623,7 +622,10 @@ def _compute_measures(
 
 
 def _compute_agreement(lengths: Matrix, other_lengths: Matrix, omitted_fraction: float) -> float:
-    """Return the squared cosine of two arrays of lengths, omitting the most stretched pairs."""
+    """Return the squared cosine similarity of two arrays of lengths.
+
+    The most stretched pairs are omitted.
+    """
     a, b = lengths.ravel(), other_lengths.ravel()
     n_kept = a.size - int(omitted_fraction * a.size)
     if n_kept < a.size:
@@ -638,7 +640,9 @@ def _compute_agreement(lengths: Matrix, other_lengths: Matrix, omitted_fraction:
 
 
 def _remove_self(neighbors: Indices, rows: Indices) -> Indices:
-    """Remove each row from its own list of neighbors, or the last entry if it is not listed.
+    """Remove each row from its own list of neighbors.
+
+    If a row is not in its list, remove the last neighbor.
 
     A row can be missing from its own list if it has many identical copies.
     """
@@ -648,7 +652,7 @@ def _remove_self(neighbors: Indices, rows: Indices) -> Indices:
 
 
 def _find_shared(neighbors: Indices, other_neighbors: Indices) -> NDArray[np.bool_]:
-    """Return a mask of the neighbors of each row that are also in its second list."""
+    """Return a mask of the neighbors of each row that are also among its other neighbors."""
     is_shared = np.empty(neighbors.shape, dtype=bool)
     for block in split_rows(len(neighbors), neighbors.shape[1] * other_neighbors.shape[1]):
         is_shared[block] = (neighbors[block, :, None] == other_neighbors[block, None, :]).any(
@@ -658,7 +662,10 @@ def _find_shared(neighbors: Indices, other_neighbors: Indices) -> NDArray[np.boo
 
 
 def _compute_ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDArray[np.intp]:
-    """Return the ranks, from 1, of selected points by their distance from each row of a block."""
+    """Return the ranks of selected points by their distance from each row of a block.
+
+    The nearest other point has rank 1.
+    """
     rows = np.arange(block.start, block.stop)
     distances = compute_squared_distances(points[block], points)
     distances[np.arange(len(rows)), rows] = -1.0
@@ -671,7 +678,7 @@ def _compute_ranks(points: NDArray[Any], block: slice, columns: Indices) -> NDAr
 def _compute_new_rank_trust(
     points: NDArray[Any], queries: NDArray[Any], neighbors: Indices
 ) -> float:
-    """Return the rank-based trustworthiness of new rows with neighbors among n fitted rows."""
+    """Return the rank-based trustworthiness of new rows whose neighbors are fitted rows."""
     n, l_ = len(points), neighbors.shape[1]
     if 2 * l_ >= n:
         return float("nan")
@@ -684,8 +691,8 @@ def _compute_new_rank_trust(
         # The rank is 1 plus the number of closer rows, so tied rows share the best rank.
         ranks = 1 + (distances[:, None] < neighbor_distances[:, :, None]).sum(axis=2)
         excess += int(np.maximum(ranks - l_, 0).sum())
-    # In the worst case, the neighbors have the last l of n ranks, so that the excess of a row is
-    # l (2n - 3l + 1) / 2.
+    # In the worst case, the l neighbors of a row have the last l of n ranks. The excess of the row
+    # is then l (2n - 3l + 1) / 2.
     return 1.0 - excess * 2.0 / (len(centered_queries) * l_ * (2 * n - 3 * l_ + 1))
 
 

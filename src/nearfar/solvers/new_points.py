@@ -25,12 +25,14 @@ from nearfar.blocks import split_rows
 
 # Factor by which the barrier parameter decreases in each round.
 _FALL = 0.2
-# Last value of the barrier parameter, in units of squared distances. The first is 1.
+# Last value of the barrier parameter, in units of squared distances. The first value is 1.
 _LAST = 1e-11
 
 
 def place_by_program(neighbors: Matrix, squared: Matrix) -> Matrix:
-    """Return coordinates (n_queries, r) by the convex program, to about 1e-9 of its optimum.
+    """Return coordinates (n_queries, r) of new points by a convex program.
+
+    The relative accuracy is about 1e-9.
 
     ``neighbors`` are the coordinates (n_queries, k, r) of each query's neighbors, ``squared`` the
     squared distances to them. With k > r neighbors in general position and distances that can be
@@ -52,7 +54,9 @@ def place_by_program(neighbors: Matrix, squared: Matrix) -> Matrix:
 def place_by_stress(
     coordinates: Matrix, neighbors: Matrix, squared: Matrix, max_iter: int = 100
 ) -> Matrix:
-    """Return a local minimum of the stress near given coordinates, by Levenberg-Marquardt.
+    """Move new points to a local minimum of the stress near the given coordinates.
+
+    The method is Levenberg-Marquardt.
 
     Examples
     --------
@@ -92,7 +96,7 @@ def _evaluate_stress(
 
 
 def _choose_frame(neighbors: Matrix, squared: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the mean of the neighbors, and a typical length as the unit."""
+    """Return the mean of each query's neighbors, and a typical length as the unit."""
     center = neighbors.mean(axis=1)
     spread = neighbors - center[:, None]
     size = np.sqrt(squared.mean(axis=1) + np.einsum("qkr,qkr->qk", spread, spread).mean(axis=1))
@@ -100,7 +104,7 @@ def _choose_frame(neighbors: Matrix, squared: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _solve_program(neighbors: Matrix, squared: Matrix) -> Matrix:
-    """Follow the central path by Newton's method, for all queries together.
+    """Solve the convex program of all queries together by an interior-point method.
 
     The barrier for t ≥ |ξ|, minimized over t, is the smooth function
     φ(ξ) = t - μ log(t² - ξ²) with t = μ + √(μ² + ξ²), φ' = ξ / t, φ'' = μ / (t √(μ² + ξ²)).
@@ -112,7 +116,7 @@ def _solve_program(neighbors: Matrix, squared: Matrix) -> Matrix:
     A = np.concatenate([-2 * neighbors, np.ones((n, k, 1))], axis=2)
     b = squared - np.einsum("qkr,qkr->qk", neighbors, neighbors)
     x = np.zeros((n, r + 1))
-    x[:, r] = 1.0  # The last unknown is s.
+    x[:, r] = 1.0  # The last unknown is s, the bound of the squared norm.
     cost = np.zeros(r + 1)
     cost[r] = 1.0
 
@@ -134,13 +138,14 @@ def _solve_program(neighbors: Matrix, squared: Matrix) -> Matrix:
             slack = np.einsum("qkr,qr->qk", A, x) - b
             root = np.sqrt(mu**2 + slack**2)
             t = mu + root
-            g = np.concatenate([-2 * x[:, :r], np.ones((n, 1))], axis=1)  # gradient of `gap`
+            g = np.concatenate([-2 * x[:, :r], np.ones((n, 1))], axis=1)  # Gradient of `gap`.
             gradient = cost + np.einsum("qk,qkr->qr", slack / t, A) - (mu / gap)[:, None] * g
             H = (A * (mu / (t * root))[:, :, None]).transpose(0, 2, 1) @ A
             H += (mu / gap**2)[:, None, None] * g[:, :, None] * g[:, None, :]
             diagonal = np.arange(r)
             H[:, diagonal, diagonal] += (2 * mu / gap)[:, None]
-            # If neighbors lie on a line, the Hessian across it is below rounding: add a ridge.
+            # If neighbors lie on a line, rounding hides the curvature orthogonal to the line. Add a
+            # ridge.
             diagonal = np.arange(r + 1)
             H[:, diagonal, diagonal] += 1e-13 * np.trace(H, axis1=1, axis2=2)[:, None]
             step = -np.linalg.solve(H, gradient[:, :, None])[:, :, 0]

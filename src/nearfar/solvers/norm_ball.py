@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from nearfar.arrays import Matrix, Vector
 from nearfar.solvers.level_method import Answer, LevelSolution, StepReport, report_step
 
-# Number of the most recent multipliers that enter the search for a mixture, in addition to those
-# that the best bound uses.
+# Number of most recent multipliers from which a mixture is built. The multipliers that the best
+# bound uses are added.
 _MIXED = 20
 
 
@@ -24,10 +24,10 @@ class Program(Protocol):
     forms: Matrix
 
     def evaluate(self, x: Vector) -> Answer:
-        """Return the value at x, and a plane below the function."""
+        """Return the value at x, and a linear lower bound of the function."""
 
     def prove(self, mix: Vector) -> float:
-        """Return the lower bound from a mixture of the multipliers so far."""
+        """Return the lower bound that a mixture of all multipliers found so far gives."""
 
 
 def run_norm_ball_method(
@@ -58,7 +58,7 @@ def run_norm_ball_method(
     m : int
         Number of weights.
     tol : float
-        Gap between value and bound, relative to the value, at which the method stops.
+        Tolerance of the gap between value and bound, relative to the value.
     max_iter : int
         Maximum number of points at which the function is evaluated.
     report : callable, optional
@@ -100,12 +100,15 @@ def run_norm_ball_method(
 
 
 def mix_forms(forms: Matrix, mix: Vector) -> Vector:
-    """Return the values of the quadratic forms at a mixture."""
+    """Return the values of the quadratic forms for a mixture of multipliers."""
     return np.asarray(np.einsum("ijk,j,k->i", forms, mix, mix, optimize=True))
 
 
 def compute_dual_norm(q: Vector, p: float) -> float:
-    """Return the maximum of ``x @ q`` over x >= 0 with p-norm at most 1 (for p = 1, with sum 1)."""
+    """Return the maximum of ``x @ q`` over all x >= 0 with p-norm at most 1.
+
+    For p = 1, the sum of x is exactly 1.
+    """
     if p == 1:
         return float(q.max())
     q = np.maximum(q, 0)
@@ -129,7 +132,10 @@ def _normalize(x: Vector, p: float) -> Vector:
 
 
 def _find_best_mixture(program: Program, start: Vector, p: float) -> Vector:
-    """Return the mixture with the largest bound, starting from the last best mixture."""
+    """Return the mixture of multipliers with the largest bound.
+
+    The search starts from the last best mixture.
+    """
     n_multipliers = len(program.linear)
     start = start if start.sum() > 0 else np.eye(1, n_multipliers, n_multipliers - 1)[0]
     indices = np.flatnonzero((start > 1e-9) | (np.arange(n_multipliers) >= n_multipliers - _MIXED))

@@ -10,17 +10,17 @@ from sklearn.metrics import pairwise_distances_argmin
 from nearfar.arrays import Indices, Matrix
 from nearfar.solvers.eigen import descending_eigh
 
-# Maximum number of points in the cut, since the affinities are a dense matrix. Other points get the
-# cluster of the nearest of these.
+# Maximum number of points in the cut, because the affinities are a dense matrix. Any other point
+# gets the cluster of the nearest point in the cut.
 _MAX_POINTS = 500
-# Rank of the neighbor whose distance is a point's scale.
+# Rank of the neighbor whose distance is used as the scale of a point.
 _SCALE_NEIGHBOR = 7
 
 
 def cluster_by_normalized_cut(
     points: Matrix, n_clusters: int, random: np.random.RandomState
 ) -> Indices:
-    r"""Return the cluster of each point, numbered from 0, by the relaxed normalized cut.
+    r"""Cluster points by the relaxed normalized cut. Return the cluster number of each point.
 
     The affinities are :math:`A_{ij} = \exp(-d_{ij}^2 / (s_i s_j))`, where :math:`s_i` is the
     distance of point i to its seventh neighbor, and D is the diagonal matrix of their row sums. The
@@ -41,7 +41,7 @@ def cluster_by_normalized_cut(
     distances = cdist(points, points)
     rank = min(_SCALE_NEIGHBOR, len(points) - 1)
     scale = np.partition(distances, rank, axis=1)[:, rank]
-    # Many coinciding points have scale zero. Use the smallest positive distance instead.
+    # A point with many identical copies has scale zero. Use the smallest positive distance instead.
     scale = np.maximum(scale, distances[distances > 0].min())
     affinity = np.exp(-(distances**2) / np.outer(scale, scale))
     root = 1 / np.sqrt(affinity.sum(axis=1))

@@ -32,12 +32,12 @@ from nearfar.solvers.eigen import descending_eigh, fix_signs
 
 Projection = Callable[[Matrix], Matrix]
 
-# Eigenvalues below this fraction of the largest count as zero.
+# Fraction of the largest eigenvalue below which an eigenvalue is treated as zero.
 _RANK_TOLERANCE = 1e-12
 
 
 class ProjectionResult(NamedTuple):
-    """Result of a projection algorithm: the last point, or the best one found.
+    """Result of a projection algorithm: the last or the best point, and how the algorithm ended.
 
     ``converged`` is True if the algorithm stopped by ``tol``, not by ``max_iter``. ``violation`` is
     the largest distance of the point from one of the sets. If ``violation`` is not small after many
@@ -85,7 +85,9 @@ def psd_factor(M: ArrayLike) -> Matrix:
 
 
 def project_halfspace(p: ArrayLike, w: ArrayLike, c: float) -> Matrix:
-    """Return the point of ``{x : w'x <= c}`` nearest to ``p``, which is ``p`` if it is in the set.
+    """Return the point of ``{x : w'x <= c}`` nearest to ``p``.
+
+    If ``p`` is in the set, the result is ``p``.
 
     For matrices the product is ``trace(w.T @ x)``.
 
@@ -208,10 +210,11 @@ def gradient_alternating_projection(
         converged = _distance(point, old) <= tol
         if objective is not None:
             value = objective(point)
-            # The violation costs a second round, so measure it only for the best value so far.
+            # Measuring the violation takes another round of projections. Measure it only if the
+            # value is the best so far.
             if value < best_value and _measure_violation(point, projections) <= tol:
                 best, best_value = point, value
-    # The nearest feasible point changes the value of the last iterate least.
+    # The feasible point nearest to the last iterate changes its value least.
     point = dykstra(point, projections, tol=tol, max_iter=max_iter).point
     if objective is not None and best is not None and best_value <= objective(point):
         point = best
@@ -243,7 +246,7 @@ def _project_in_rounds(
 
 
 def _measure_violation(p: Matrix, projections: Sequence[Projection]) -> float:
-    """Return the largest distance of p from one of the sets."""
+    """Return the distance of p from the set that is farthest away."""
     return max((_distance(projection(p), p) for projection in projections), default=0.0)
 
 

@@ -20,17 +20,18 @@ from nearfar.solvers.unfolding import (
     symmetric_factor,
 )
 
-# Values of λ_2, the smallest eigenvalue on centered vectors, that are tried for the weights alone.
+# Values of λ_2, the smallest eigenvalue on centered vectors, that are tried without equal weights.
 _ALONE = (1 - 1e-7, 1 - 1e-5, 1 - 1e-4)
 # Values of λ_2 that are tried for mixtures of the weights with equal weights.
 _GOALS = (0.999, 0.99, 0.9, 0.7)
-# Number of bisection steps for the fraction of equal weights, and the smallest fraction.
+# Number of bisection steps that find the fraction of equal weights in a mixture.
 _N_BISECTIONS = 6
+# Smallest fraction of equal weights in a mixture.
 _MIN_FRACTION = 1e-4
 
 
 def find_mixed_bound(problem: Problem, weights: Vector) -> Bound:
-    r"""Return a small, always finite bound from mixtures of the weights with equal weights.
+    r"""Return a bound from mixtures of the weights with equal weights. It is always finite.
 
     Only for maximization of the trace. For inequalities, weights below 0 are set to 0.
     :math:`\lambda_2` is a concave function of the weights, so each goal for it has a smallest
@@ -61,7 +62,7 @@ def find_mixed_bound(problem: Problem, weights: Vector) -> Bound:
 
 
 def exceeds(edges: Edges, weights: Vector, s: float) -> bool:
-    r"""Return True if the smallest eigenvalue on centered vectors is certified to exceed s.
+    r"""Return True if the smallest eigenvalue on centered vectors is proven to be larger than s.
 
     :math:`L_w - s C` has as many negative pivots as :math:`L_w v = \lambda C v` has eigenvalues
     below s. For s > 0 one of them belongs to the constant vector, whose eigenvalue is 0.
@@ -74,7 +75,7 @@ def exceeds(edges: Edges, weights: Vector, s: float) -> bool:
 
 
 def _certify_eigenvalue(edges: Edges, weights: Vector) -> float:
-    """Return a certified lower bound, close to λ_2, for positive weights."""
+    """Return a certified lower bound of λ_2 for positive weights. The bound is close to λ_2."""
     value = float(laplacian_eigenpairs(edges, weights, 1)[0][0])
     for _ in range(60):
         value *= 1 - 1e-6

@@ -11,8 +11,8 @@ import numpy as np
 from nearfar.arrays import Vector
 from nearfar.solvers.mode_subspaces import draw_random_factors, fix_column_signs
 
-#: Function that maps unit vectors and a mode to the best objective over the vector of this mode,
-#: and to that vector.
+#: Function of unit vectors and a mode. It returns the best objective that a new vector in this mode
+#: can reach, and this vector.
 ModeStep = Callable[[Sequence[Vector], int], tuple[float, Vector]]
 
 
@@ -42,7 +42,7 @@ class Atom(NamedTuple):
 
 
 class AscentInterrupted(KeyboardInterrupt):
-    """KeyboardInterrupt after at least one sweep. ``atom`` is the result of complete sweeps."""
+    """KeyboardInterrupt after at least one sweep. ``atom`` is the result of all full sweeps."""
 
     def __init__(self, atom: Atom) -> None:
         super().__init__("interrupted: the best rank-one tensor so far is kept")
@@ -58,14 +58,14 @@ def ascend_modes(
     min_objective: float = -np.inf,
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> Atom:
-    """Replace each vector in turn by the best one, until the vectors no longer change.
+    """Optimize the vector of one mode at a time until the vectors no longer change.
 
     If every step maximizes the same objective over one vector, no step decreases it.
 
     Parameters
     ----------
     step : callable
-        Function that returns the best objective and the best vector of a mode.
+        Function that returns the best objective and the best vector for a mode.
     vectors : sequence of ndarray of shape (d_k,)
         Initial unit vectors. The first vector is ignored.
     max_iter : int
@@ -74,9 +74,10 @@ def ascend_modes(
         Tolerance per mode. A mode is converged if :math:`1 - |u^T v|` of its vectors before and
         after a sweep is at most its tolerance.
     min_objective : float, optional
-        Stop if the objective is at most this value, because no useful tensor remains.
+        Stop if the objective is at most this value.
     report : callable, optional
-        Called after every sweep with a dict of the objective, the step and the seconds.
+        Function called after every sweep with a dict that contains the objective, the step and the
+        seconds.
 
     Returns
     -------
@@ -104,7 +105,7 @@ def ascend_modes(
 
 
 def find_best_atom(attempts: Iterable[Callable[[], Atom]]) -> Atom:
-    """Run several attempts and return the atom with the largest objective.
+    """Run the ascent from several starts and return the result with the largest objective.
 
     On Ctrl-C, raise :class:`AscentInterrupted` with the best atom so far.
     """
@@ -141,7 +142,7 @@ def _run_sweep(
         turn = 1 - abs(float(u @ vectors[mode]))
         max_turn, is_converged = max(max_turn, turn), is_converged and turn <= tolerance
         vectors[mode] = u
-    # With a single mode a second sweep cannot change the vector.
+    # With a single mode, a second sweep would not change the vector.
     converged = is_converged or len(vectors) == 1
     return Atom(
         vectors, objectives, [*atom.steps, max_turn], [*atom.times, perf_counter()], converged

@@ -24,16 +24,18 @@ from scipy.sparse.linalg import splu
 from nearfar.arrays import Indices, Matrix
 from nearfar.blocks import split_rows
 
-# Minimum number of nodes for elimination. Smaller graphs are fast with Dijkstra's algorithm.
+# Minimum number of nodes for which elimination is used. On smaller graphs, Dijkstra's algorithm is
+# fast enough.
 _MIN_NODES = 300
-# Maximum mean bandwidth of the matrix, relative to its size, for which elimination is considered.
+# Maximum mean bandwidth of the adjacency matrix for which elimination is considered, as a fraction
+# of its size.
 _MAX_WIDTH = 0.1
-# Maximum mean number of neighbors of a node at the time of its removal.
+# Maximum mean number of neighbors that a node may have when it is eliminated.
 _MAX_FILL = 150
 
 
 def compute_all_shortest_paths(lengths: sparse.csr_array) -> tuple[Matrix, Indices]:
-    """Return lengths (n, n) of the shortest paths, and the node of each row and column.
+    """Return a matrix (n, n) of shortest path lengths, and the node of each row and column.
 
     The stored entries of ``lengths``, which must be symmetric, are edges, including those of length
     0. The result is symmetric up to rounding, and ``inf`` for nodes that are not connected. It is
@@ -60,7 +62,9 @@ def compute_all_shortest_paths(lengths: sparse.csr_array) -> tuple[Matrix, Indic
 
 
 def _plan_elimination(lengths: sparse.csr_array) -> tuple[Indices, Indices, Indices] | None:
-    """Return an order of nodes, and the neighbors of each at its removal, as lists (CSR).
+    """Return the order in which nodes are eliminated, and the neighbors of each node at that time.
+
+    The lists of neighbors have the layout of a CSR matrix.
 
     Returns None if the lists would be too long.
     """
@@ -76,7 +80,8 @@ def _plan_elimination(lengths: sparse.csr_array) -> tuple[Indices, Indices, Indi
     np.minimum.at(reach, position[rows], position[pattern.indices])
     if (np.arange(n) - reach).mean() > _MAX_WIDTH * n:
         return None
-    # The factors of a diagonally dominant matrix with the graph's pattern contain the lists.
+    # Factorize a diagonally dominant matrix with the sparsity pattern of the graph. The pattern of
+    # the factors gives the lists of neighbors.
     degrees = np.asarray(pattern.sum(axis=1)).reshape(-1)
     factors = splu(
         sparse.csc_array(sparse.diags_array(degrees + 1.0) - pattern),

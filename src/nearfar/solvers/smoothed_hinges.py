@@ -11,15 +11,15 @@ import numpy as np
 from nearfar.arrays import Mask, Matrix, Vector
 from nearfar.solvers.alternating_modes import CPWeights, contract_terms
 
-# Maximum fraction of rows near the corner of their hinge for which the other rows are left out of
-# the steps. Above it, leaving rows out would save little.
+# Maximum fraction of rows near the corner of their hinge at which the other rows are left out of
+# the steps. With a larger fraction, leaving rows out would save little time.
 _MAX_NEAR_FRACTION = 0.7
-# Minimum number of rows per unknown that are not left out.
+# Minimum number of rows per unknown that remain after other rows are left out.
 _MIN_ROWS_PER_UNKNOWN = 4
 
 
 class _LinearTerm(NamedTuple):
-    """Terms of the rows that are left out beyond the corner: linear in the tensor and b."""
+    """Sum of the hinges of omitted rows, which is linear in the weight tensor and the intercept."""
 
     tensor: Matrix | float
     slope: float
@@ -41,13 +41,13 @@ class SmoothedHinges:
     flat : ndarray of shape (n, d)
         Samples, one vectorized tensor per row.
     y, cost : ndarray of shape (n,)
-        Labels ±1, and costs of the hinges.
+        Labels (1 or -1) and costs of the samples.
     center : ndarray of shape (d,)
-        Point whose score replaces the intercept as an unknown.
+        Point whose score is used as an unknown instead of the intercept.
     deviation : float
         Factor by which the weight tensor is scaled.
     start : CPWeights
-        Weights that define the shapes of the factors.
+        Initial weights, which define the shapes of the factors.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SmoothedHinges:
         self.offsets = np.cumsum([0, *(d * rank for d, rank in self.shapes)])
         self.total_cost = float(cost.sum())
         self.linear_term = _LinearTerm(0.0, 0.0, 0.0)
-        #: Change of the scores after which the rows that were left out must be checked again.
+        #: Change of the scores above which omitted rows must be checked again.
         self.reach = np.inf
 
     def unpack_factors(self, point: Vector) -> list[Matrix]:
@@ -76,7 +76,7 @@ class SmoothedHinges:
         return [point[first:last].reshape(shape) for first, last, shape in blocks]
 
     def compute_shortfalls(self, point: Vector) -> tuple[Matrix, Vector]:
-        """Return the weight tensor and the shortfalls 1 - y f of the samples from their margin."""
+        """Return the weight tensor, and 1 - y f for each sample with label y and score f."""
         W = sum_terms(self.unpack_factors(point)) / self.deviation
         w = W.ravel()
         return W, 1 - self.y * (self.flat @ w + (point[-1] - self.center @ w))
@@ -84,7 +84,7 @@ class SmoothedHinges:
     def select_near_corner(
         self, short: Vector, width: float, reach: float
     ) -> tuple[SmoothedHinges, Mask, Mask]:
-        """Restrict the problem to the samples near the corner of their hinge.
+        """Restrict the problem to the samples whose loss is near the corner of the hinge.
 
         Return the restricted problem and masks of the samples that were left out: those with a
         linear loss, which enter as a linear term, and those without loss. If few samples can be
@@ -108,11 +108,14 @@ class SmoothedHinges:
         return subset, is_linear, ~is_near & ~is_linear
 
     def value(self, point: Vector) -> float:
-        """Return the objective with exact hinges, not divided by the sum of the costs."""
+        """Return the objective with exact hinges. It is not divided by the sum of the costs."""
         return self.total_cost * self.evaluate_smoothed(point, *self.compute_shortfalls(point), 0.0)
 
     def evaluate_smoothed(self, point: Vector, W: Matrix, short: Vector, width: float) -> float:
-        """Return the smoothed objective over the total cost, from the tensor and shortfalls."""
+        """Return the smoothed objective, divided by the total cost.
+
+        It is computed from the weight tensor and the shortfalls.
+        """
         loss = np.maximum(short - width, 0)
         if width:
             loss += np.clip(short, 0, width) ** 2 / (2 * width)
@@ -122,14 +125,14 @@ class SmoothedHinges:
         return float(value + linear) / self.total_cost
 
     def value_and_gradient(self, point: Vector, width: float) -> tuple[float, Vector]:
-        """Return the smoothed objective over the total cost, and its gradient."""
+        """Return the smoothed objective, divided by the total cost, and its gradient."""
         W, short = self.compute_shortfalls(point)
         slope = -self.cost * self.y * np.clip(short, 0, width) / width
         value = self.evaluate_smoothed(point, W, short, width)
         return value, self.gradient(point, W, slope)[0] / self.total_cost
 
     def gradient(self, point: Vector, W: Matrix, slope: Vector) -> tuple[Vector, Matrix]:
-        """Return the gradients by the unknowns and by the tensor.
+        """Return the gradients with respect to the unknowns and to the weight tensor.
 
         ``slope`` contains the derivatives of the losses by the scores.
         """
@@ -142,7 +145,7 @@ class SmoothedHinges:
         return (slope @ self.flat - slope.sum() * self.center).reshape(shape)
 
     def score_gradients(self, point: Vector, rows: Mask | slice = slice(None)) -> Matrix:
-        """Return the derivatives of the samples' scores by the unknowns, (n, n_unknowns)."""
+        """Return the derivatives (n, n_unknowns) of the scores with respect to the unknowns."""
         shape, factors = [d for d, _ in self.shapes], self.unpack_factors(point)
         flat = self.flat[rows]
         X, C = flat.reshape(len(flat), *shape), self.center.reshape(1, *shape)
@@ -156,9 +159,9 @@ class SmoothedHinges:
         return columns
 
     def curvature(self, point: Vector, G: Matrix) -> Matrix:
-        """Return the second derivatives of half the squared norm plus the tensor times G.
+        """Return the second derivatives of half the squared norm of W plus its product with G.
 
-        G is the gradient by the tensor, and is held constant.
+        G is the gradient with respect to the tensor. It is treated as a constant.
         """
         factors, rank = self.unpack_factors(point), self.rank
         grams, square = [U.T @ U for U in factors], self.deviation**2
@@ -179,14 +182,14 @@ class SmoothedHinges:
 
 
 def sum_terms(factors: Sequence[Matrix]) -> Matrix:
-    """Return the sum of the rank-one tensors with factors (d_k, R) of any length."""
+    """Return the sum of R rank-one tensors, given one factor (d_k, R) per mode."""
     if len(factors) == 2:
         return np.asarray(factors[0] @ factors[1].T)
     return CPWeights(np.ones(factors[0].shape[1]), list(factors)).tensor()
 
 
 def compute_factor_gradients(G: Matrix, factors: Sequence[Matrix]) -> list[Vector]:
-    """Return the gradient by every factor, flattened, from the gradient G by the tensor."""
+    """Convert the gradient G with respect to the tensor to one flat gradient for all factors."""
     if len(factors) == 2:
         return [(G @ factors[1]).ravel(), (G.T @ factors[0]).ravel()]
     return [contract_terms(G[None], factors, mode)[0].ravel() for mode in range(len(factors))]
@@ -202,7 +205,10 @@ def _multiply_grams(grams: Sequence[Matrix], skipped_modes: tuple[int, ...], ran
 
 
 def _contract_except_pair(G: Matrix, vectors: Sequence[Vector], k: int, j: int) -> Matrix:
-    """Contract a tensor with vectors in all modes except k < j. The result is (d_k, d_j)."""
+    """Contract a tensor with vectors in all modes except k and j, where k < j.
+
+    The result has shape (d_k, d_j).
+    """
     for mode in reversed(range(len(vectors))):
         if mode not in (k, j):
             G = np.tensordot(G, vectors[mode], (mode, 0))

@@ -26,16 +26,17 @@ from nearfar.blocks import map_in_order, split_rows
 SoftObjective = Literal["sum", "log", "collapse", "regression"]
 Precision = Literal["single", "double"]
 
-# Target number of entries of a block, which fits into the processor's cache, and minimum number of
-# rows of a block. With fewer rows, adding the sums over all columns would take longer than
-# computing them.
-_BLOCK_ENTRIES, _MIN_BLOCK_ROWS = 1 << 19, 64
-# Maximum rounding error of a squared distance in single precision. Above it, double precision is
-# used.
+# Target number of entries of a block, so that a block fits into the processor's cache.
+_BLOCK_ENTRIES = 1 << 19
+# Minimum number of rows of a block. With fewer rows, adding the column sums of a block to the total
+# would take longer than computing them.
+_MIN_BLOCK_ROWS = 64
+# Maximum rounding error of a squared distance in single precision. If the error may be larger,
+# double precision is used.
 _MAX_SINGLE_ROUNDING = 1e-3
-# Minimum exponent per dtype; smaller exponents are replaced by this one. The resulting terms are
-# far below rounding error, but their products are still normal numbers. Processors are many times
-# slower with subnormal numbers.
+# Minimum exponent per dtype. Smaller exponents are replaced by the minimum. The resulting terms are
+# far smaller than rounding errors, but their products are not subnormal numbers, which are many
+# times slower on most processors.
 _MIN_EXPONENT = {np.dtype(np.float32): -60.0, np.dtype(np.float64): -600.0}
 
 
@@ -47,7 +48,7 @@ def soft_neighbors(
     objective: SoftObjective = "sum",
     neighbors: ArrayLike | None = None,
 ) -> tuple[float, Matrix]:
-    r"""Evaluate one of four objectives of the map L, and its gradient, in double precision.
+    r"""Return the value and the gradient of an objective of a linear map L, in double precision.
 
     With :math:`p_i` the sum of :math:`p_{ij}` over the other points of the class of i:
 
@@ -81,7 +82,7 @@ def soft_neighbors(
     value : float
         Value of the objective.
     gradient : ndarray of shape (r, n_features)
-        Gradient of the objective in L.
+        Gradient of the objective with respect to L.
 
     Notes
     -----
@@ -123,7 +124,7 @@ def soft_neighbors(
 
 
 class SoftNeighbors:
-    """Objective of a fixed set of points, which can be evaluated for many maps.
+    """Objective of a fixed set of points, which can be evaluated for many linear maps.
 
     Parameters
     ----------
@@ -135,7 +136,8 @@ class SoftNeighbors:
         Objective to evaluate; see :func:`soft_neighbors`.
     precision : {"single", "double"}, default="single"
         Precision of the distances and their exponentials. Single precision is several times faster
-        and gives about six digits. Double precision is used for maps too large for that accuracy.
+        and gives about six digits. If the map is too large for this accuracy, double precision is
+        used.
     n_threads : int, default=1
         Number of threads. Each thread processes one chunk of the rows.
     """
@@ -149,7 +151,7 @@ class SoftNeighbors:
         precision: Precision = "single",
         n_threads: int = 1,
     ) -> None:
-        # Centered points lose the fewest digits when squared distances are expanded.
+        # Center the points, because expanded squared distances then lose the fewest digits.
         self.X = X - X.mean(axis=0, dtype=np.float64)
         self.y = y
         self.objective = objective
@@ -169,7 +171,10 @@ class SoftNeighbors:
             self._constant = -float(np.log(n_others).sum())
 
     def _compute_class_scatter(self, sizes: Indices) -> Matrix:
-        """Return the sum over i of the mean of xx' over the differences x to its class."""
+        """Return the sum over all points of a mean of xx'.
+
+        The mean is over all differences x between the point and the points of its class.
+        """
         total = np.zeros((self.X.shape[1],) * 2)
         for start, size in zip(self._class_starts[:-1], sizes, strict=True):
             if size > 1:
@@ -195,7 +200,7 @@ class SoftNeighbors:
         )
 
     def evaluate(self, L: Matrix, neighbors: Indices | None = None) -> tuple[float, Matrix]:
-        """Return the objective and its gradient in L.
+        """Return the objective and its gradient with respect to L.
 
         If distances overflow, return the worst possible value and a gradient of zeros.
         """
@@ -210,7 +215,7 @@ class SoftNeighbors:
         return self._complete_value(L, value), slope
 
     def metric_gradient(self, L: Matrix) -> Matrix:
-        """Return the gradient G in M = L'L. The gradient in L is 2 L G."""
+        """Return the gradient G with respect to M = L'L. The gradient for L is 2 L G."""
         Z = self._map_points(L)
         assert Z is not None
         vectors = self.X.astype(Z.dtype, copy=False)
@@ -223,7 +228,7 @@ class SoftNeighbors:
         return -1 if self.objective in ("sum", "log") else 1
 
     def _map_points(self, L: Matrix) -> Floats | None:
-        """Return the mapped points in the precision they need, or None if distances overflow."""
+        """Return the mapped points in the required precision, or None if distances overflow."""
         Z = self.X @ L.T
         largest = float(np.einsum("ij,ij->i", Z, Z).max())
         if not np.isfinite(4 * largest):
@@ -233,10 +238,10 @@ class SoftNeighbors:
         return Z.astype(np.float32 if uses_single else np.float64, copy=False)
 
     def _accumulate(self, pairs: Any, vectors: Floats | None = None) -> tuple[float, Matrix]:
-        """Return the value over all rows, and products of W + W' with vectors and with ones."""
+        """Return the value of all rows, and the products of W + W' with vectors and with ones."""
         n = len(self.X)
-        # Each chunk has separate sums, which are added in order. Results are therefore identical
-        # for the same number of threads.
+        # Each chunk has separate sums, which are added in a fixed order. The same number of threads
+        # therefore always gives the same result.
         bounds = np.linspace(0, n, self.n_threads + 1).astype(int)
         chunks = [slice(a, b) for a, b in pairwise(bounds) if b > a]
         columns = 0 if vectors is None else vectors.shape[1] + 1
@@ -259,14 +264,14 @@ class SoftNeighbors:
         return sums[:, -1:] * vectors - sums[:, :-1]
 
     def _complete_value(self, L: Matrix, value: float) -> float:
-        """Add the terms that need no sum over pairs, or are the same for all maps."""
+        """Add the terms that need no sum over pairs, or that are the same for all maps."""
         if self._class_scatter is not None:
             value += float(np.sum(L * (L @ self._class_scatter)))
         return value + self._constant
 
 
 class _AllPairs:
-    """Pairs of a block of rows with all points."""
+    """All pairs of a row in a block and any point."""
 
     def __init__(self, engine: SoftNeighbors, Z: Floats, vectors: Floats | None = None) -> None:
         self.engine = engine
@@ -287,7 +292,7 @@ class _AllPairs:
             yield slice(chunk.start + rows.start, chunk.start + rows.stop)
 
     def add(self, rows: slice, sums: Matrix | None) -> float:
-        """Return the terms of the value for a block of rows, and add its terms to the sums."""
+        """Return the contribution of a block of rows to the value, and update the sums."""
         E = self.left_factor[rows] @ self.right_factor
         diagonal = np.arange(rows.start, rows.stop)
         E[diagonal - rows.start, diagonal] = np.inf
@@ -302,8 +307,9 @@ class _AllPairs:
         size, objective = len(D), engine.objective
         class_nearest = np.zeros(size)
         classes = list(self._iter_classes(rows)) if objective != "collapse" else []
-        # Exponentials of a class that is far from a point would vanish relative to those of nearer
-        # classes. The objective "log" therefore scales them by the nearest point of the class.
+        # The exponentials of a class far from a point would vanish compared with those of nearer
+        # classes. For the objective "log", they are therefore scaled by the nearest point of the
+        # class.
         class_kernels = {}
         if objective == "log":
             for inside, members in classes:
@@ -328,7 +334,7 @@ class _AllPairs:
             with np.errstate(divide="ignore", invalid="ignore"):
                 b = np.where(is_alone, 0.0, 1 / class_total)
                 logs = np.log(class_total) - class_nearest + nearest - np.log(total)
-            logs = np.minimum(logs, 0)  # Rounding can make logs positive.
+            logs = np.minimum(logs, 0)  # Rounding can make the logarithms positive.
             value, a = float(logs[~is_alone].sum()), np.where(is_alone, 0.0, 1 / total)
         else:
             logs = np.log(total) - nearest
@@ -345,7 +351,7 @@ class _AllPairs:
         return value
 
     def _iter_classes(self, rows: slice) -> Iterator[tuple[slice, slice]]:
-        """Yield, per class, its rows within the block (as offsets) and all its rows."""
+        """Yield two ranges per class: its rows in the block, as offsets, and all of its rows."""
         starts, y = self.engine._class_starts, self.engine.y
         for c in range(int(y[rows.start]), int(y[rows.stop - 1]) + 1):
             low, high = max(starts[c], rows.start), min(starts[c + 1], rows.stop)
@@ -373,7 +379,7 @@ class _AllPairs:
 
 
 class _ListedPairs:
-    """Pairs of a block of rows with the listed neighbors of each row."""
+    """All pairs of a row in a block and one of its listed neighbors."""
 
     def __init__(self, engine: SoftNeighbors, Z: Floats, neighbors: Indices) -> None:
         self.engine, self.Z, self.neighbors = engine, Z, neighbors
@@ -388,7 +394,7 @@ class _ListedPairs:
             yield slice(chunk.start + rows.start, chunk.start + rows.stop)
 
     def add(self, rows: slice, sums: Matrix | None) -> float:
-        """Return the terms of the value for a block of rows, and add its terms to the sums."""
+        """Return the contribution of a block of rows to the value, and update the sums."""
         engine, listed = self.engine, self.neighbors[rows]
         neighbor_points = np.take(self.points, listed, axis=0)
         D = (
@@ -406,7 +412,7 @@ class _ListedPairs:
             sums[rows] += (W[:, None, :] @ neighbor_points)[:, 0]
             starts = np.arange(0, listed.size + 1, listed.shape[1])
             shape = (len(listed), len(self.Z))
-            # The transpose makes no copy. Its row j collects the terms that belong to point j.
+            # Transposing makes no copy. Row j of the transpose contains the terms of point j.
             transposed_weights = sparse.csr_array(
                 (W.ravel(), listed.ravel(), starts), shape=shape
             ).T
@@ -449,7 +455,7 @@ class _ListedPairs:
 
 
 def _decay(D: Floats, nearest: Floats) -> Floats:
-    """Compute exp(nearest - D) in place, with the exponents limited below."""
+    """Compute exp(nearest - D) in place, with a lower limit of the exponents."""
     np.subtract(nearest.astype(D.dtype)[:, None], D, out=D)
     np.maximum(D, _MIN_EXPONENT[D.dtype], out=D)
     return np.exp(D, out=D)

@@ -31,21 +31,22 @@ from nearfar.solvers.eigen import compute_min_eigenvalue, fix_signs, partial_eig
 
 # Maximum number of rows for which a dense solver computes all eigenvalues.
 _DENSE = 1000
-# Maximum number of rows for which a dense solver is the fallback if the sparse solver fails.
+# Maximum number of rows for which a dense solver is used after the sparse solver has failed.
 _MAX_DENSE_FALLBACK = 6000
-# Number of rows up to which a dense solver is as fast as a sparse one.
+# Number of rows above which the sparse solver is used. For fewer rows, a dense solver is as fast.
 _SPARSE_FROM = 300
-#: Eigenvalues below this fraction of the largest are not inverted.
+#: Fraction of the largest eigenvalue below which an eigenvalue is not inverted.
 TINY = 1e-10
 # Largest absolute value whose squares can be summed without overflow.
 _MAX_ABS = 1e150
-# Number of random vectors, and of Lanczos steps, in the estimate of the weight of negative
-# eigenvalues.
-_PROBES, _STEPS = 4, 24
+# Number of random vectors that estimate the weight of negative eigenvalues.
+_PROBES = 4
+# Number of Lanczos steps per random vector.
+_STEPS = 24
 
 
 class Eigenpairs(NamedTuple):
-    """Eigenvalues and unit eigenvectors (columns) whose largest entry is positive."""
+    """Eigenvalues and unit eigenvectors (columns). The largest entry of each vector is positive."""
 
     values: Matrix
     vectors: Matrix
@@ -57,9 +58,6 @@ class Spectrum(NamedTuple):
     values: Matrix
     vectors: Matrix
     negative_share: float
-
-
-# ---------------------------------------------------------------------- distances
 
 
 def double_center(squared: Matrix, *, in_place: bool = False) -> Matrix:
@@ -79,11 +77,10 @@ def double_center(squared: Matrix, *, in_place: bool = False) -> Matrix:
     return B
 
 
-# ---------------------------------------------------------------------- eigenpairs
-
-
 def leading_spectrum(K: Matrix, n_largest: int, *, positive: bool = False) -> Spectrum:
-    r"""Return the largest eigenvalues of a dense symmetric matrix, and the weight of negative ones.
+    r"""Return the largest eigenpairs of a dense symmetric matrix.
+
+    Also return the relative weight of its negative eigenvalues.
 
     ``negative_share`` is :math:`\sum_{\lambda<0} |\lambda| \,/ \sum |\lambda|`. It is exact up to
     1000 rows. For more rows, computing all eigenvalues would dominate the cost, so it is estimated
@@ -114,9 +111,9 @@ def smallest_eigenvalue(K: Matrix) -> float:
 
 
 def compute_negative_share(values: Matrix) -> float:
-    """Return the sum of negative eigenvalues relative to all, both by absolute value."""
+    """Return the sum of absolute negative eigenvalues, divided by that of all eigenvalues."""
     size = np.abs(values)
-    # Exclude negative values that are zero up to rounding.
+    # Ignore negative eigenvalues that are zero up to rounding.
     negative = float(size[values < -len(values) * np.finfo(np.float64).eps * size.max()].sum())
     return negative / float(size.sum())
 
@@ -151,7 +148,7 @@ def _estimate_negative_share(K: Matrix) -> float:
 
 
 def smallest_eigenpairs(S: sparse.csr_array, n_smallest: int, null: Matrix) -> Eigenpairs:
-    """Return the smallest eigenpairs, ascending, of a sparse positive semi-definite matrix.
+    """Return the smallest eigenpairs of a sparse positive semi-definite matrix in ascending order.
 
     The entries of ``S`` should have a magnitude of about 1. The unit vector ``null``, with
     ``S @ null = 0``, is excluded. The solver uses shift-invert with a sparse LU factorization,
@@ -162,7 +159,8 @@ def smallest_eigenpairs(S: sparse.csr_array, n_smallest: int, null: Matrix) -> E
     if n > max(_SPARSE_FROM, 4 * n_smallest):
         try:
             vectors = _solve_shift_invert(S, n_smallest, null)
-        except (ArpackError, RuntimeError):  # splu: exactly singular, or out of memory.
+        except (ArpackError, RuntimeError):
+            # splu raises RuntimeError if the matrix is exactly singular or memory is exhausted.
             if n > _MAX_DENSE_FALLBACK:
                 raise ValueError(
                     f"Could not compute the {n_smallest} smallest eigenvectors, because the "
@@ -172,7 +170,7 @@ def smallest_eigenpairs(S: sparse.csr_array, n_smallest: int, null: Matrix) -> E
             vectors = _solve_dense(S, n_smallest, null)
     else:
         vectors = _solve_dense(S, n_smallest, null)
-    # Rayleigh quotients are more accurate than inverted eigenvalues.
+    # Rayleigh quotients are more accurate than the inverses of the computed eigenvalues.
     values = np.maximum(np.einsum("ij,ij->j", vectors, S @ vectors), 0.0)
     order = np.argsort(values, kind="stable")
     return Eigenpairs(values[order], fix_signs(vectors[:, order].T).T)
@@ -186,7 +184,7 @@ def _solve_shift_invert(S: sparse.csr_array, n_smallest: int, null: Matrix) -> M
         (S + shift * sparse.eye_array(n)).tocsc(),
         permc_spec="MMD_AT_PLUS_A",
         diag_pivot_thresh=0.0,
-        panel_size=8,  # With little fill-in, wider panels would be mostly empty.
+        panel_size=8,  # With little fill-in, wider panels would consist mostly of zeros.
         options={"SymmetricMode": True},
     )
 
@@ -219,7 +217,7 @@ def _draw_start(n: int) -> Matrix:
 
 
 def check_spread(X: NDArray[np.floating[Any]]) -> None:
-    """Raise if squared differences between rows of X would underflow."""
+    """Raise an error if squared differences between rows of X would underflow."""
     max_range = float(np.ptp(X.astype(np.float64), axis=0).max(initial=0))
     if 0 < max_range < 1 / _MAX_ABS:
         raise ValueError(
@@ -229,7 +227,7 @@ def check_spread(X: NDArray[np.floating[Any]]) -> None:
 
 
 def check_squares(X: NDArray[np.floating[Any]]) -> None:
-    """Raise if sums of squares of the values of X would overflow."""
+    """Raise an error if sums of squares of the values of X would overflow."""
     largest = max_abs_value(X)
     if not largest < _MAX_ABS:
         raise ValueError(
@@ -244,7 +242,7 @@ def max_abs_value(X: NDArray[np.floating[Any]]) -> float:
 
 
 def principal_axes(centered: Matrix) -> tuple[Matrix, Matrix]:
-    """Return eigenvalues and axes (p, r) of the scatter of centered rows (n, p), largest first.
+    """Return the r largest eigenvalues and the axes (p, r) of the scatter of centered rows (n, p).
 
     They are computed from the smaller of the scatter and the Gram matrix. Directions without
     variance are dropped.
@@ -280,22 +278,19 @@ def smallest_directions(A: Matrix, B: Matrix, n_smallest: int) -> tuple[Matrix, 
     return np.maximum(values, 0.0), fix_signs((T @ axes).T)
 
 
-# ---------------------------------------------------------------------- solutions and new points
-
-
 def first_solution(values: Matrix, vectors: Matrix) -> Matrix:
-    r"""Return solution 1: :math:`\sqrt{\lambda_t} v_{it}`, or 0 for nonpositive eigenvalues."""
+    r"""Return the coordinates :math:`\sqrt{\lambda_t} v_{it}`, or 0 for nonpositive eigenvalues."""
     return vectors * np.sqrt(np.where(is_positive(values), values, 0.0))
 
 
 def first_axes(values: Matrix, vectors: Matrix) -> Matrix:
-    r"""Return A with :math:`e(x) = A^T \tilde K(x, \cdot)`: Nyström's formula for solution 1."""
+    r"""Return the matrix A of Nyström's formula :math:`e(x) = A^T \tilde K(x, \cdot)`."""
     positive = is_positive(values)
     return vectors * np.where(positive, 1 / np.sqrt(np.where(positive, values, 1.0)), 0.0)
 
 
 def distance_axes(values: Matrix, vectors: Matrix) -> Matrix:
-    r"""Return A with :math:`e(x) = -\frac12 A^T (d^2(x, \cdot) - \overline{d^2})`, for distances.
+    r"""Return A such that :math:`e(x) = -\frac12 A^T (d^2(x, \cdot) - \overline{d^2})`.
 
     The eigenvectors of a double-centered matrix sum to zero, so the mean distance of x does not
     affect the result. The columns of A are centered again because rounding errors in their sums
@@ -306,7 +301,7 @@ def distance_axes(values: Matrix, vectors: Matrix) -> Matrix:
 
 
 def second_axes(values: Matrix, vectors: Matrix) -> Matrix:
-    r"""Return A with :math:`y(x) = A^T \tilde K(x, \cdot)`: Nyström's formula for solution 2."""
+    r"""Return the matrix A of Nyström's formula :math:`y(x) = A^T \tilde K(x, \cdot)`."""
     positive = is_positive(values)
     return vectors * np.where(positive, 1 / np.where(positive, values, 1.0), 0.0)
 
@@ -317,7 +312,7 @@ def is_positive(values: Matrix) -> NDArray[np.bool_]:
 
 
 def warn_about_zero_coordinates(name: str, values: Matrix) -> None:
-    """Warn if coordinates are zero because their eigenvalues are not positive."""
+    """Warn if some coordinates are zero because their eigenvalues are not positive."""
     n_zero = int((~is_positive(values)).sum())
     if n_zero:
         warn(
@@ -327,6 +322,6 @@ def warn_about_zero_coordinates(name: str, values: Matrix) -> None:
 
 
 def unit_rows(V: Matrix) -> Matrix:
-    """Return rows scaled to unit length. Zero rows stay zero."""
+    """Return the rows scaled to unit length. Rows of zeros are not changed."""
     lengths = np.linalg.norm(V, axis=1, keepdims=True)
     return np.asarray(V / np.where(lengths > 0, lengths, 1.0))

@@ -11,16 +11,19 @@ from nearfar.arrays import Mask, Matrix, Vector
 
 # Maximum number of Newton steps. A warm start typically needs two or three, a cold start about ten.
 _MAX_STEPS = 100
-# Cold start: solve on every 4th row first, if at least 100 rows remain.
-_THIN, _MIN_ROWS = 4, 100
+# A cold start first solves the problem on every _THIN-th row.
+_THIN = 4
+# Minimum number of rows that must remain for the first stage of a cold start.
+_MIN_ROWS = 100
 # Minimum ridge, relative to the mean diagonal of K, for which single precision is accurate enough.
 _MIN_RIDGE = 1e-2
-# Fraction of rows that become active or inactive in a step, down to which single precision is used.
+# Maximum fraction of rows that become active or inactive in the last steps. While more rows change,
+# single precision is used.
 _MAX_CHANGED = 0.02
 
 
 class SquaredHingeSolution(NamedTuple):
-    """Coefficients beta = y * alpha of the rows, and the intercept."""
+    """Coefficients beta = y * alpha of the training rows, and the intercept."""
 
     beta: Vector
     intercept: float
@@ -63,7 +66,7 @@ def solve_squared_hinge(
     active = 1 - y * (Kb + b) > 0
     is_rough = start is None and tau >= _MIN_RIDGE * float(np.mean(K.diagonal()))
     for _ in range(_MAX_STEPS):
-        # If no row has a loss, smaller coefficients reduce the objective: step towards zero.
+        # If no row has a loss, smaller coefficients reduce the objective, so step towards zero.
         goal, goal_b = np.zeros(len(y)), b
         if active.any():
             goal, goal_b = _solve_on_active(
@@ -112,7 +115,7 @@ def _solve_on_active(
     right = np.column_stack([np.ones(len(rows)), y[rows]]).astype(dtype, copy=False)
     if info == 0:
         from_ones, from_labels = linalg.cho_solve((factor, True), right, check_finite=False).T
-    else:  # Numerically singular, because tau is below rounding.
+    else:  # The matrix is numerically singular, because tau is too small.
         A = K[np.ix_(rows, rows)]
         A.flat[:: len(rows) + 1] += tau
         from_ones, from_labels = linalg.lstsq(A, right, check_finite=False)[0].T
@@ -125,7 +128,7 @@ def _solve_on_active(
 def _find_best_length(
     bKm: float, mKm: float, slack: Vector, slack_change: Vector, tau: float
 ) -> float:
-    """Return the step t in [0, 1] that minimizes the objective, and exactly 1 if 1 is optimal.
+    """Return the step t in [0, 1] that minimizes the objective. It is exactly 1 if 1 is optimal.
 
     The objective is piecewise quadratic in t. Its derivative is increasing, and linear between the
     values of t at which a slack changes its sign.

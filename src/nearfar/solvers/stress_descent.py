@@ -59,7 +59,7 @@ def descend_stress(
     tol: float = 1e-7,
     report: Callable[[Matrix, dict[str, float]], None] | None = None,
 ) -> StressDescent:
-    """Minimize the stress of a placement by descent from the coordinates Y.
+    """Move points from the coordinates Y to a local minimum of the stress.
 
     In the formula of this module, ``price`` is c and ``reward`` is ρ. Squared lengths should have a
     mean of about 1. With ``one_sided``, only edges that are too long have a cost. Points that are
@@ -86,7 +86,8 @@ def descend_stress(
             n_iter += 1
             P = _compute_direction(gradient, along, memory)
             slope = float(np.sum(gradient * P))
-            if slope >= 0:  # The stored steps no longer describe the curvature.
+            if slope >= 0:
+                # Discard the stored steps, because they no longer describe the curvature.
                 memory.clear()
                 P, slope = -along, -float(np.sum(gradient * along))
             step = objective.find_best_step(state, P, slope, first=not memory)
@@ -131,8 +132,8 @@ def descend_stress(
 class _State(NamedTuple):
     Y: Matrix
     differences: Matrix
-    raw: Vector  # squared lengths minus D
-    slack: Vector  # part of `raw` that costs
+    raw: Vector  # Squared edge lengths minus the target D.
+    slack: Vector  # Part of `raw` that increases the cost.
     value: float
     gradient: Matrix
 
@@ -143,7 +144,7 @@ class _Objective:
         self._spread = edges.incidence.T.tocsr()
 
     def evaluate(self, Y: Matrix) -> _State:
-        differences = self.edges.incidence @ Y  # Twice as fast as indexing.
+        differences = self.edges.incidence @ Y  # This is twice as fast as indexing.
         raw = np.einsum("er,er->e", differences, differences) - self.edges.squared
         return self._create_state(Y, differences, raw)
 
@@ -158,7 +159,7 @@ class _Objective:
         return _State(Y, differences, raw, slack, value, np.asarray(gradient))
 
     def find_best_step(self, state: _State, P: Matrix, slope: float, *, first: bool) -> float:
-        """Minimize along P by Newton's method in the step length, safeguarded by bisection."""
+        """Return the best step length along P, by Newton's method with bisection as a safeguard."""
         turn = self.edges.incidence @ P
         linear = 2 * np.einsum("er,er->e", state.differences, turn)
         square = np.einsum("er,er->e", turn, turn)
@@ -201,7 +202,7 @@ class _Objective:
 def _compute_direction(
     gradient: Matrix, along: Matrix, memory: deque[tuple[Matrix, Matrix, Matrix, float]]
 ) -> Matrix:
-    """Return the direction of L-BFGS by its two-loop recursion.
+    """Return the search direction by the two-loop recursion of L-BFGS.
 
     Products with the initial inverse Hessian are combined from stored products.
     """
@@ -234,7 +235,7 @@ def _create_preconditioner(edges: Edges, free: slice | NDArray[np.intp]) -> _Sol
 
 
 class _Solver:
-    """Product with the initial inverse Hessian: a solve with the Laplacian on the free points."""
+    """Initial inverse Hessian of L-BFGS. It solves a Laplacian system on the free points."""
 
     def __init__(self, edges: Edges, L: sparse.csc_array, free: slice | NDArray[np.intp]) -> None:
         self._edges, self._free = edges, free
@@ -256,5 +257,5 @@ def _restrict_to_free(gradient: Matrix, fixed: NDArray[np.bool_] | None) -> Matr
 def _has_settled(values: list[float], tol: float, size: float) -> bool:
     if len(values) < 6:
         return False
-    # If the stress is almost zero, compare with rounding instead.
+    # If the stress is almost zero, compare it with rounding errors instead.
     return values[-6] - values[-1] <= tol * max(abs(values[-1]), np.finfo(float).eps * size)

@@ -24,21 +24,21 @@ from scipy.sparse.linalg import LinearOperator, minres
 from nearfar.arrays import Matrix
 from nearfar.solvers.descent import Objective
 
-#: Golden ratio: by default the step length is divided by this number after a step that failed.
+#: Golden ratio. By default, the step length is divided by this number after a failed step.
 GOLDEN = 1.618034
-# Maximum condition of the columns of U (ratio of the diagonal entries of R). Above it, L-BFGS
-# restarts from an orthonormal basis of their span.
+# Maximum condition number of U, estimated by the diagonal of R. If it is exceeded, L-BFGS restarts
+# from an orthonormal basis of the columns.
 _MAX_CONDITION = 100.0
-# Maximum relative difference of the objectives of two starts that count as equal.
+# Maximum relative difference at which the objectives of two starts are treated as equal.
 _OBJECTIVE_RTOL = 1e-8
 # Maximum number of Newton steps that refine a converged search.
 _NEWTON_STEPS = 4
 # Norm of the gradient, relative to the objective, below which no Newton step is taken.
 _POLISHED_SLOPE = 1e-10
-# Maximum number of products with the second derivative per Newton step.
+# Maximum number of Hessian-vector products per Newton step.
 _NEWTON_PRODUCTS = 40
-# Maximum norm of the gradient, relative to the objective, at which a search that can make no
-# further step counts as converged.
+# Maximum norm of the gradient, relative to the objective, at which a search that cannot make
+# another step is reported as converged.
 _CONVERGED_SLOPE = 1e-4
 
 
@@ -67,7 +67,7 @@ class SubspaceSearch:
 
     @property
     def last_record(self) -> dict[str, float]:
-        """Entries of the history for the last iteration."""
+        """Values of the history for the last iteration."""
         return {name: values[-1] for name, values in self.history.items()}
 
     def move(self, U: Matrix, objective: float, step: float, seconds: float) -> None:
@@ -79,7 +79,7 @@ class SubspaceSearch:
 
 
 class Interrupted(KeyboardInterrupt):
-    """KeyboardInterrupt during a search. It carries the best state before the interrupt.
+    """KeyboardInterrupt during a search. It contains the best state before the interrupt.
 
     A learner sets ``components`` to the components for that state, with which it is then fitted.
     """
@@ -101,7 +101,7 @@ def search_subspace(
     polish: bool = True,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> SubspaceSearch:
-    """Find a stationary point of an objective of U with L-BFGS, from a start of full rank.
+    """Optimize an objective of a subspace U with L-BFGS, from a start of full rank.
 
     The search stops when the projector on the span changes by at most ``tol`` (Frobenius norm) in
     each of two consecutive steps, or when no step along the gradient changes the objective. Because
@@ -135,7 +135,8 @@ def search_subspace(
         if not np.isfinite(search.objective):
             raise ValueError("The objective is not finite at the start.")
         if orthonormalize and U.shape[0] == U.shape[1]:
-            search.converged = True  # There is only one subspace of full dimension.
+            # There is only one subspace of full dimension.
+            search.converged = True
         while not search.converged and search.n_iter < max_iter:
             n_iter_before = search.n_iter
             optimize.minimize(
@@ -151,8 +152,8 @@ def search_subspace(
                     "gtol": 0.0,
                 },
             )
-            # If the callback does not stop L-BFGS, it stops where rounding hides any descent. If a
-            # restart takes no step either, the objective cannot be improved further.
+            # If the callback does not stop L-BFGS, L-BFGS stops where rounding hides any descent.
+            # If a restart does not take a step either, the objective cannot be improved further.
             if search.n_iter == n_iter_before:
                 slope = float(np.linalg.norm(minimized.evaluate(search.U.ravel()).gradient))
                 search.converged = slope <= _CONVERGED_SLOPE * max(1.0, abs(search.objective))
@@ -181,7 +182,7 @@ def climb_subspace(
     monitor: Callable[[], float] | None = None,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> SubspaceSearch:
-    """Take gradient steps of constant length, which is reduced when a step fails.
+    """Take gradient steps of constant length. The length is reduced when a step fails.
 
     A step fails if it does not improve the objective, or if the objective is not finite or raises
     ``LinAlgError``. A failed step is undone, and the following steps are ``shrink`` times as long.
@@ -263,7 +264,8 @@ def search_from_starts(
         objectives.append(search.objective)
         search_loss = -sign * search.objective if loss is None else loss(search)
         best_search = best
-        # Starts that reach the same optimum differ by rounding errors. Keep the first of them.
+        # The results of starts that reach the same optimum differ by rounding errors. Keep the
+        # first result.
         if best_search is None or min_loss - search_loss > _OBJECTIVE_RTOL * max(
             1.0, abs(min_loss)
         ):
@@ -308,14 +310,14 @@ def find_orthonormal_basis(U: Matrix) -> Matrix:
 
 
 def _factor_qr(U: Matrix) -> tuple[Matrix, Matrix]:
-    """Return QR factors for which the diagonal of R is positive."""
+    """Return the QR factors of a matrix, with a positive diagonal of R."""
     Q, R = np.linalg.qr(U)  # For small matrices NumPy is five times faster than SciPy.
     signs = np.where(np.diag(R) < 0, -1.0, 1.0)
     return Q * signs, R * signs[:, None]
 
 
 def projector_distance(U: Matrix, V: Matrix) -> float:
-    """Return the Frobenius distance of the projectors on the spans of U and V.
+    """Return the Frobenius distance between the projectors onto the spans of U and V.
 
     The columns of U and V must be orthonormal. The distance does not depend on the bases of the
     spans, that is, on signs or rotations of the columns.
@@ -326,7 +328,7 @@ def projector_distance(U: Matrix, V: Matrix) -> float:
 
 
 def _polish(minimized: _MinimizedObjective, search: SubspaceSearch, sign: float) -> None:
-    """Take Newton steps until the gradient consists of rounding errors.
+    """Take Newton steps until only rounding errors remain in the gradient.
 
     The steps are taken in the chart Q + Δ with Q'Δ = 0. Products with the second derivative are
     finite differences of gradients.
@@ -378,7 +380,7 @@ def _measure_step(old: Matrix, new: Matrix, orthonormal_columns: bool) -> float:
 
 
 class _MinimizedObjective:
-    """The objective as L-BFGS needs it: a function of a vector, minimized and finite everywhere.
+    """The objective in the form that L-BFGS minimizes: a function of a vector, finite everywhere.
 
     With the QR factors U = QR, the value at U is the objective at Q. With G the gradient at Q and
     A = Q'G, the gradient in U is [(I - QQ') G + Q tril(A - A', -1)] inv(R)'. The second term comes
@@ -403,7 +405,7 @@ class _MinimizedObjective:
         return self.value, self.gradient.ravel()
 
     def evaluate(self, flat: Matrix) -> _MinimizedObjective:
-        """Evaluate the objective at a vector, unless this vector was evaluated last."""
+        """Evaluate the objective at a vector. The last result is cached."""
         if np.array_equal(flat, self.flat):
             return self
         U = flat.reshape(self.shape)
@@ -420,7 +422,7 @@ class _MinimizedObjective:
             value, gradient = np.nan, U
         if not np.isfinite(value) or not np.isfinite(gradient).all():
             # Outside the domain, return a constant that is worse than all previous values, so that
-            # the line search turns back.
+            # the line search takes a shorter step.
             has_worst = np.isfinite(self.worst)
             self.value = self.worst + 10 * (1 + abs(self.worst)) if has_worst else np.nan
             self.gradient = np.zeros(self.shape)

@@ -13,7 +13,8 @@ from nearfar.solvers.hyperplanes import (
     reduce_to_row_space,
 )
 
-# Objective of a nu-SVM, for samples of mean square length 1, below which it is rounding error.
+# Objective of a nu-SVM below which it consists of rounding errors. The samples have mean squared
+# length 1.
 _COLLAPSED_OBJECTIVE = 1e-9
 
 
@@ -153,7 +154,7 @@ def compute_max_nu(y: Vector, weight: Vector | None = None) -> float:
 
 
 def _standardize(rows: Matrix) -> tuple[Matrix, Matrix | None, Vector, float]:
-    """Return centered rows scaled to mean square length 1, and how they were transformed.
+    """Center the rows and scale them to mean squared length 1.
 
     If there are fewer rows than features, the rows are coordinates in their span. The other results
     are the basis of the span (or None), the mean and the scale.

@@ -9,7 +9,7 @@ from nearfar.arrays import Indices, Matrix, Vector
 
 
 def svec_entries(m: int) -> tuple[Indices, Indices, Vector]:
-    """Return the row indices, column indices and factors of the entries of :func:`svec`."""
+    """Return the row index, the column index and the factor of each entry of :func:`svec`."""
     first, second = np.triu_indices(m)
     return first, second, np.where(first == second, 1.0, np.sqrt(2.0))
 
@@ -35,7 +35,7 @@ def smat(v: Vector, m: int) -> Matrix:
 
 
 def svec_of_squares(rows: Matrix) -> Matrix:
-    """Return svec(r r') of each row r, as the rows of a matrix."""
+    """Return a matrix whose rows are svec(r r') for each row r."""
     first, second, factor = svec_entries(rows.shape[1])
     return np.asarray(rows[:, first] * rows[:, second] * factor)
 
@@ -63,7 +63,7 @@ def inverse(M: Matrix) -> Matrix:
 
 
 def longest_step(M: Matrix, dM: Matrix) -> float:
-    """Return the largest t for which M + t dM is positive semidefinite, or infinity."""
+    """Return the largest t, possibly infinite, for which M + t dM is positive semi-definite."""
     lower = linalg.cholesky(M, lower=True)
     half = linalg.solve_triangular(lower, dM, lower=True)
     min_eigenvalue = float(

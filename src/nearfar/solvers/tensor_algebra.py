@@ -23,17 +23,14 @@ from nearfar.arrays import Floats, Matrix, Vector
 from nearfar.solvers.eigen import descending_eigh
 from nearfar.solvers.mode_subspaces import alternate_modes, draw_random_factors, fix_column_signs
 
-# Maximum number of trailing entries for which a mode product is computed with the Kronecker product
-# of the factor and the identity. That multiplies the number of operations by the number of trailing
-# entries, but replaces many small matrix products by a single one.
+# Maximum number of trailing entries for which a mode product uses the Kronecker product of the
+# factor and the identity. The Kronecker product multiplies the number of operations by the number
+# of trailing entries, but it replaces many small matrix products by a single one.
 _MAX_KRONECKER_TRAILING = 8
 # Maximum size, in bytes, of one chunk of a stack in `graph_mode_scatter`.
 _GRAPH_BYTES = 2**25
 # Maximum size, in bytes, of one chunk of a stack in `mode_scatter`, where unfolding makes a copy.
 _SCATTER_BYTES = 2**22
-
-
-# ---------------------------------------------------------------------- one tensor
 
 
 def unfold(tensor: ArrayLike, mode: int) -> Floats:
@@ -108,7 +105,8 @@ def mode_dot(
     mode : int
         Index of the mode, counted from 0.
     transpose : bool, default=False
-        If True, multiply by the transposed matrix (by the conjugate transpose if it is complex).
+        If True, multiply by the transposed matrix, or by the conjugate transpose of a complex
+        matrix.
 
     Returns
     -------
@@ -226,9 +224,6 @@ def rank_one_gram(A: Sequence[ArrayLike], B: Sequence[ArrayLike]) -> Floats:
 def n_rank(tensor: ArrayLike, mode: int) -> int:
     """Return the rank of the unfolding of a tensor in one mode."""
     return int(np.linalg.matrix_rank(unfold(tensor, mode)))
-
-
-# ---------------------------------------------------------------------- decompositions
 
 
 def hosvd(
@@ -350,7 +345,7 @@ def _run_power_method(
         for mode in range(T.ndim):
             v = contract_except(T[None], vectors, mode)[0]
             weight = float(linalg.norm(v))
-            # All vectors are optimal for a zero tensor. For other tensors the start was poor.
+            # If the tensor is zero, all vectors are optimal. If it is not zero, the start was poor.
             if weight == 0.0:
                 return weight, vectors
             max_turn = max(max_turn, 1 - abs(float(vectors[mode] @ v)) / weight)
@@ -383,7 +378,8 @@ def best_rank(
     max_iter : int, default=100
         Maximum number of sweeps over the modes.
     tol : float, default=1e-10
-        Stop when the projectors of all modes together change by at most ``tol`` in a sweep.
+        Tolerance of the projectors. The iteration stops when the projectors of all modes together
+        change by at most ``tol`` in a sweep.
 
     Returns
     -------
@@ -407,9 +403,6 @@ def best_rank(
         tol=tol,
     )
     return multi_mode_dot(T, result.factors, transpose=True), result.factors
-
-
-# ---------------------------------------------------------------------- stacks of samples
 
 
 def contract_except(X: ArrayLike, vectors: Sequence[ArrayLike], mode: int) -> Floats:
@@ -443,7 +436,7 @@ def contract_except(X: ArrayLike, vectors: Sequence[ArrayLike], mode: int) -> Fl
     if (len(outer_vectors[0]), len(outer_vectors[1])) != (before, after):
         lengths = [np.asarray(v).shape for v in vectors]
         raise ValueError(f"vectors of shapes {lengths} do not fit tensors of shape {shape}.")
-    if after == 1:  # A product would copy the stack.
+    if after == 1:  # Skip the product, which would copy the stack.
         outer_vectors[0] = outer_vectors[0] * outer_vectors[1][0]
     else:
         T = T.reshape(n * before * shape[mode], after) @ outer_vectors[1]
@@ -456,7 +449,7 @@ def contract_except(X: ArrayLike, vectors: Sequence[ArrayLike], mode: int) -> Fl
 def _chain_kronecker(vectors: Sequence[ArrayLike]) -> Floats:
     chain: Any = np.ones(1)
     for vector in vectors:
-        # This is np.kron of two vectors, in a fraction of its time.
+        # This gives the same result as np.kron of two vectors, but it is much faster.
         chain = np.multiply.outer(chain, vector).ravel()
     return np.asarray(chain)
 
@@ -464,7 +457,7 @@ def _chain_kronecker(vectors: Sequence[ArrayLike]) -> Floats:
 def project_stack(
     stack: Floats, factors: Sequence[Floats | None], skip: int | None = None
 ) -> Floats:
-    """Multiply every tensor of a stack by transposed factors, in the order of least cost.
+    """Multiply every tensor of a stack by transposed factors, in the cheapest order of modes.
 
     Parameters
     ----------
@@ -482,8 +475,8 @@ def project_stack(
         returned.
     """
     used_factors = {k: U for k, U in enumerate(factors) if U is not None and k != skip}
-    # The cost of exchanging two adjacent modes shows that modes in order of decreasing 1/q - 1/d
-    # need the fewest operations.
+    # The order of decreasing 1/q - 1/d needs the fewest operations. To prove this, compare the
+    # costs before and after exchanging two adjacent modes.
     for mode in sorted(
         used_factors, key=lambda k: 1 / used_factors[k].shape[0] - 1 / used_factors[k].shape[1]
     ):
@@ -526,7 +519,8 @@ def mode_scatter(stack: Floats, mode: int, second_stack: Floats | None = None) -
     mode : int
         Index k of the mode, counted from 0 without the sample axis.
     second_stack : ndarray, optional
-        Stack Z of the same shape for the second factor, :math:`\sum_i X_{i(k)} Z_{i(k)}^T`.
+        Stack Z of the same shape. If it is passed, the result is
+        :math:`\sum_i X_{i(k)} Z_{i(k)}^T`.
 
     Returns
     -------
@@ -551,7 +545,7 @@ def mode_scatter(stack: Floats, mode: int, second_stack: Floats | None = None) -
 
 
 def find_varying_basis(stack: Floats, mode: int, rtol: float) -> Matrix:
-    """Return an orthonormal basis (d_k, r) of the directions in which a stack varies in a mode.
+    """Return an orthonormal basis (d_k, r) of the directions of a mode in which a stack varies.
 
     The directions are sorted by decreasing sum of squares. Directions whose sum of squares is at
     most ``rtol`` times the largest are left out.
@@ -570,7 +564,7 @@ def moment_mode_scatter(
     mode: int,
     factors: Sequence[Floats | None] | None = None,
 ) -> Matrix:
-    r"""Return the mode scatter of projected tensors from the second moment of ``vec(X)`` alone.
+    r"""Return the mode scatter of projected tensors, given only the second moment of ``vec(X)``.
 
     The scatter is :math:`\sum_i T_{i(k)} T_{i(k)}^T` with
     :math:`T_i = X_i \times_{j \ne k} U_j^T`. The rows and the columns of the moment are projected
@@ -597,8 +591,8 @@ def moment_mode_scatter(
         if U is not None and k != mode:
             projected_shape[k] = U.shape[1]
     for _ in range(2 if factors else 0):
-        # Project the rows of the moment as a stack of tensors. The transpose lets the second pass
-        # project its columns.
+        # Project the rows of the moment as a stack of tensors, and then its columns in a second
+        # pass on the transpose.
         stack = project_stack(moment.reshape(-1, *shape), factors or (), skip=mode)
         moment = np.ascontiguousarray(stack.reshape(len(stack), -1).T)
     before, d, after = (
@@ -648,7 +642,10 @@ def graph_mode_scatter(stack: Floats, mode: int, laplacian: Any) -> Matrix:
 
 
 def _unfold_stack(stack: Floats, mode: int) -> Floats:
-    """Return the samples' unfoldings (d_k, ...) side by side, as a view for the last mode."""
+    """Return the unfoldings (d_k, ...) of all samples side by side.
+
+    For the last mode, the result is a view.
+    """
     d = stack.shape[mode + 1]
     if mode + 2 == stack.ndim:
         return stack.reshape(-1, d).T
@@ -661,9 +658,6 @@ def kron_rows(factors: Sequence[Floats]) -> Floats:
     It maps ``vec(X)`` to the vectorized projection of X with the factors (d_k, q_k).
     """
     return np.ascontiguousarray(reduce(np.kron, factors).T)
-
-
-# ---------------------------------------------------------------------- helpers
 
 
 def _compute_left_vectors(unfolded: Floats) -> Matrix:

@@ -16,8 +16,8 @@ from nearfar.solvers.hyperplanes import (
 )
 from nearfar.solvers.minimax_probability import find_minimax_direction
 
-# Difference of the class means, as a fraction of the largest entry of the data, below which the
-# means differ only by rounding errors.
+# Difference of the class means below which the means differ only by rounding errors, as a fraction
+# of the largest entry of the data.
 _MEAN_RTOL = 1e-13
 
 
@@ -36,11 +36,11 @@ class CenteredClass(NamedTuple):
 def center_classes(
     Z: Matrix, y: Vector, weight: Vector | None = None
 ) -> tuple[CenteredClass, CenteredClass]:
-    """Return the centered rows of the class with label 1 and of the class with label -1."""
+    """Center both classes. Return the class with label 1 and the class with label -1."""
     classes = []
     for sign in (1, -1):
         members = np.flatnonzero(y == sign)
-        rows = Z[members]  # This is the only copy; the following operations are done in place.
+        rows = Z[members]  # This makes the only copy. The following operations are done in place.
         if weight is None:
             total = float(len(rows))
             mean = np.full(len(rows), 1 / total) @ rows
@@ -131,7 +131,7 @@ def fda(Z: Matrix, y: Vector, rho: float, weight: Vector | None = None) -> Hyper
 
 
 def _reduce_rows(Z: Matrix) -> tuple[Matrix, Matrix | None, Vector]:
-    """Return coordinates of the rows, the basis of the coordinates, and the center of the rows.
+    """Return the coordinates of the rows, their basis, and the center of the rows.
 
     If there are fewer rows than features, the coordinates are those of the centered rows in their
     span. Otherwise the rows are returned with a basis of None and a center of zeros. Centering is

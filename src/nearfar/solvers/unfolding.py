@@ -44,7 +44,7 @@ _DENSE = 200
 
 
 class _SparsityPattern(NamedTuple):
-    """Positions of points, edges and reversed edges in a sparse matrix stored by columns."""
+    """Positions of the entries for points, edges and reversed edges in a sparse matrix (CSC)."""
 
     positions: Indices
     indices: NDArray[np.int32]
@@ -53,7 +53,7 @@ class _SparsityPattern(NamedTuple):
 
 @dataclass(frozen=True)
 class Edges:
-    r"""Pairs of points and the squared length D of each.
+    r"""Edges of a graph: pairs of points, and the squared length D of each edge.
 
     In each pair ``first < second``. Pairs are sorted and distinct. ``masses`` are the numbers of
     points that each point represents, by default 1. "Trace" and "centered" are weighted by them:
@@ -72,7 +72,7 @@ class Edges:
 
     @classmethod
     def from_pairs(cls, pairs: ArrayLike, squared: ArrayLike, n_points: int) -> Edges:
-        """Create edges from pairs in any order. Repeated pairs use the shorter length."""
+        """Create edges from pairs in any order. For repeated pairs, the shortest length is used."""
         ends = np.sort(np.asarray(pairs, np.intp).reshape(-1, 2), axis=1)
         lengths = np.asarray(squared, np.float64)
         keep = ends[:, 0] < ends[:, 1]
@@ -87,7 +87,7 @@ class Edges:
 
     @property
     def dimension(self) -> int:
-        """Maximum rank of centered factors."""
+        """Maximum rank of a centered factor."""
         return self.n_points - 1
 
     @property
@@ -122,7 +122,7 @@ class Edges:
 
     @cached_property
     def _pattern(self) -> _SparsityPattern:
-        """Sparsity pattern of a Laplacian, cached because many are built from the same edges."""
+        """Sparsity pattern of the Laplacian. It is cached, because all weights share it."""
         diagonal = np.arange(self.n_points)
         rows = np.concatenate([diagonal, self.first, self.second])
         columns = np.concatenate([diagonal, self.second, self.first])
@@ -148,7 +148,7 @@ class Edges:
         return np.asarray(Y - (self.masses @ Y) / self.masses.sum())
 
     def trace(self, Y: Matrix) -> float:
-        """Return the trace of :math:`K = Y Y^T` for centered Y, weighted by the masses."""
+        """Return the trace of :math:`K = Y Y^T`, weighted by the masses, for a centered Y."""
         return float(self.masses @ np.einsum("ir,ir->i", Y, Y))
 
     def scaled(self, factor: float) -> Edges:
@@ -156,7 +156,9 @@ class Edges:
         return replace(self, squared=self.squared * factor)
 
     def merged(self, tolerance: float = 0.0) -> tuple[Edges, Indices]:
-        """Merge points joined by edges of zero length. Also return the new index of each point.
+        """Merge points that are joined by edges of zero length.
+
+        Also return the new index of each point.
 
         Squared lengths up to ``tolerance`` count as zero. If several edges then join the same two
         points, the shortest is kept.
@@ -175,7 +177,7 @@ class Edges:
 
 @dataclass(frozen=True)
 class Problem:
-    r"""The problem to maximize :math:`\pm\mathrm{tr} K` of a Gram matrix K minus the cost of slack.
+    r"""Optimization problem: maximize :math:`\pm\mathrm{tr} K` of a Gram matrix K minus slack cost.
 
     Solvers expect connected edges with squared lengths of mean 1, none of them 0. "inequality"
     allows :math:`\xi \le 0` at no cost. "equality" allows no slack. "l1" and "squared" allow any
@@ -189,16 +191,16 @@ class Problem:
 
     @property
     def sign(self) -> float:
-        """+1 to maximize the trace, -1 to minimize it."""
+        """Sign of the objective: 1 to maximize the trace, -1 to minimize it."""
         return 1.0 if self.objective == "max" else -1.0
 
     @property
     def is_soft(self) -> bool:
-        """Whether violations of the constraints are allowed at a price."""
+        """Whether the constraints may be violated at a cost."""
         return self.constraints in ("l1", "squared")
 
     def value(self, Y: Matrix) -> float:
-        """Return the objective of a centered factor. Ignores violations of hard constraints."""
+        """Return the objective of a centered factor. Violations of hard constraints are ignored."""
         trace = self.sign * self.edges.trace(Y)
         if not self.is_soft:
             return trace
@@ -207,7 +209,7 @@ class Problem:
         return trace - self.price * float(cost)
 
     def residual(self, Y: Matrix) -> float:
-        """Return the largest relative violation of an edge, or the largest slack if allowed."""
+        """Return the largest relative violation of an edge constraint, or the largest slack."""
         over = self.edges.squared_lengths(Y) / self.edges.squared - 1
         if self.constraints == "inequality":
             return float(np.maximum(over, 0).max(initial=0.0))
@@ -215,7 +217,9 @@ class Problem:
 
 
 class Face(NamedTuple):
-    """Functions that span all feasible factors, orthonormal with respect to the masses.
+    """Functions on the points that span all feasible factors.
+
+    They are orthonormal with respect to the masses.
 
     After multiplication by the square roots of the masses, they are orthogonal to the columns of N,
     the null vectors of all feasible K, up to ``deviation``. ``null_factor`` is a factorization of
@@ -227,7 +231,7 @@ class Face(NamedTuple):
     null_factor: SuperLU
 
     def bound_error(self, edges: Edges, weights: Vector) -> float:
-        """Bound the change of the weights' eigenvalues due to errors of the basis."""
+        """Return a bound on the change of the eigenvalues that errors of the basis can cause."""
         root = np.sqrt(edges.masses)[:, None]
         axes = root * self.basis
         pull = edges.incidence.T @ (weights[:, None] * edges.differences(self.basis)) / root
@@ -240,7 +244,7 @@ class Face(NamedTuple):
 
 
 class Unfolding(NamedTuple):
-    """Result of a solver: a factor, edge weights for the bound, and the history.
+    """Result of a solver: a factor, the edge weights that give a bound, and the history.
 
     If there is a ``face``, the weights are valid only on it.
     """
@@ -253,7 +257,7 @@ class Unfolding(NamedTuple):
 
 
 class UnfoldingInterrupted(KeyboardInterrupt):
-    """Ctrl-C in a solver, with the best result so far in ``result``."""
+    """KeyboardInterrupt in a solver. ``result`` contains the best result so far."""
 
     def __init__(self, result: Unfolding) -> None:
         super().__init__("interrupted; the best unfolding so far is returned")
@@ -261,7 +265,9 @@ class UnfoldingInterrupted(KeyboardInterrupt):
 
 
 def compute_min_price(edges: Edges) -> float:
-    r"""Return the price of L1 slack below which the problem is unbounded, :math:`1 / \lambda_2(L)`.
+    r"""Return the minimum price of L1 slack, :math:`1 / \lambda_2(L)`.
+
+    Below it, the problem is unbounded.
 
     With a lower price, K can grow without limit along the Fiedler vector of the unweighted graph.
     """
@@ -275,7 +281,7 @@ Move = tuple[Vector, Vector]
 
 @dataclass
 class Slack:
-    """A nonnegative slack per edge, which adds ``sign · s`` to the squared length.
+    """Nonnegative slack s of each edge, which adds ``sign · s`` to its squared length.
 
     Its multiplier is ``z``, with the dual constraint ``z = sign · w + price``.
     """
@@ -290,7 +296,7 @@ class Slack:
         return self.z - self.sign * w - self.price
 
     def direction(self, aim: float, correction: Vector, excess: Vector, dw: Vector) -> Move:
-        """Return the Newton step of slack and multiplier towards a product of ``aim``.
+        """Return the Newton steps of slack and multiplier that move their product to ``aim``.
 
         The step ``dw`` of the edge weights is given.
         """
@@ -330,7 +336,7 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
     except ArpackNoConvergence:
         n_vectors = min(n, 4 * count + 80)
         values, vectors = eigsh(L, k=count + 1, ncv=n_vectors, maxiter=50 * n, **options)
-    # Remove the constant vector from the subspace found, and diagonalize the rest.
+    # Remove the constant vector from the computed subspace, and diagonalize the rest.
     vectors -= np.outer(constant, constant @ vectors)
     axes, sizes, _ = linalg.svd(vectors, full_matrices=False)
     axes = axes[:, sizes > 0.5]
@@ -339,7 +345,7 @@ def laplacian_eigenpairs(edges: Edges, weights: Vector, count: int) -> tuple[Vec
 
 
 def _factor_below(L: sparse.csc_array) -> tuple[float, SuperLU]:
-    """Return a shift below all eigenvalues of L, and the factorization of L minus the shift."""
+    """Return a shift below all eigenvalues of L, and the factorization of the shifted L."""
     size = float(np.abs(L.diagonal()).mean()) + np.finfo(float).tiny
     identity = sparse.eye_array(L.shape[0], format="csc")
     shift = 1e-7 * size
@@ -354,7 +360,10 @@ def _factor_below(L: sparse.csc_array) -> tuple[float, SuperLU]:
 
 
 def symmetric_factor(S: sparse.csc_array) -> SuperLU:
-    """Return a sparse factorization with diagonal pivots, which have the eigenvalues' signs."""
+    """Return a sparse factorization with diagonal pivots.
+
+    The pivots have the same signs as the eigenvalues.
+    """
     return splu(
         S.tocsc(),
         permc_spec="MMD_AT_PLUS_A",
@@ -364,12 +373,15 @@ def symmetric_factor(S: sparse.csc_array) -> SuperLU:
 
 
 def laplacian_basis(edges: Edges, count: int) -> tuple[Vector, Matrix]:
-    """Return the smoothest functions on the unweighted graph: lowest eigenpairs, as columns."""
+    """Return the smoothest functions on the unweighted graph (columns).
+
+    They are the eigenvectors with the smallest eigenvalues.
+    """
     return laplacian_eigenpairs(edges, np.ones(len(edges)), count)
 
 
 def rotate_to_axes(edges: Edges, Y: Matrix, tolerance: float = 1e-12) -> tuple[Vector, Matrix]:
-    """Return the eigenvalues of :math:`K = Y Y^T`, descending, and Y on its principal axes.
+    """Return the eigenvalues of :math:`K = Y Y^T` in descending order, and Y on its principal axes.
 
     Columns are orthogonal with their largest entry positive. Columns whose eigenvalue is below
     ``tolerance`` times the first are dropped.
@@ -394,7 +406,7 @@ class Bound(NamedTuple):
 
 
 def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = None) -> Bound:
-    r"""Return an upper bound on the objective of any Gram matrix, or infinity if there is none.
+    r"""Return an upper bound on the optimal objective, or infinity if none is found.
 
     The dual is :math:`\min_w w^T D + \text{cost}(w)` subject to :math:`L_w \succeq \pm I` on
     centered vectors: :math:`w \ge 0` for inequalities, :math:`|w| \le c` for L1 slack, and the cost
@@ -430,7 +442,7 @@ def dual_bound(problem: Problem, weights: Vector, eigenvalue: float | None = Non
 
 
 def _mix_with_equal(problem: Problem, w: Vector, eigenvalue: float) -> tuple[Vector, float]:
-    """Mix w with the largest allowed weights until the smallest eigenvalue is 1.
+    """Mix the weights w with the largest allowed weights until the smallest eigenvalue is 1.
 
     The eigenvalue is a concave function of the weights.
     """
@@ -451,7 +463,7 @@ def relative_gap(value: float, bound: float) -> float:
 
 
 def repair_factor(problem: Problem, Y: Matrix) -> Matrix:
-    """Return a feasible factor close to Y, shrunk until no edge is too long.
+    """Shrink Y until no edge is too long, and return the feasible factor.
 
     With slack, every Y is feasible and returned as is. For equalities, Y is also returned as is,
     since shrinking does not repair it; use ``unfolding_certificate.restore_lengths``.

@@ -21,16 +21,16 @@ from nearfar.solvers.unfolding import (
     symmetric_factor,
 )
 
-#: Largest relative error of a squared edge length with which equalities count as satisfied.
+#: Largest relative error of a squared edge length at which an equality is treated as satisfied.
 EQUALITY_TOLERANCE = 1e-6
-# Relative gap above which mixtures of the weights with equal weights are tried for the bound.
+# Relative gap above which mixtures with equal weights are tried, to find a better bound.
 _POOR_GAP = 1e-2
-# Maximum number of Newton steps that move edges to their lengths.
+# Maximum number of Newton steps that give the edges their lengths.
 _MAX_STEPS = 8
 
 
 class Certificate(NamedTuple):
-    """A repaired factor with its certified quality.
+    """A feasible factor, with certified bounds of its quality.
 
     ``value`` is the objective of a feasible point, ``bound`` an upper bound on the objective and
     ``gap`` their relative difference. ``residual`` belongs to the factor before the repair, and
@@ -52,7 +52,7 @@ def certify(
     feasible_value: float = float("-inf"),
     face: Face | None = None,
 ) -> Certificate:
-    """Repair a factor, bound the optimum by edge weights, and compute the gap.
+    """Make a factor feasible, bound the optimum with the edge weights, and compute the gap.
 
     Any weights are valid; those of a solver give a tight bound. The signs of pivots certify the
     eigenvalue of their Laplacian. If the bound is poor, they are mixed with equal weights. If
@@ -76,7 +76,8 @@ def certify(
         mixed = find_mixed_bound(problem, weights)
         bound = mixed if mixed.value < bound.value else bound
     if problem.constraints == "equality" and is_feasible:
-        # Subtract the largest gain that the remaining errors of lengths allow, by the weights.
+        # The remaining errors of the lengths may increase the objective. Subtract the largest
+        # possible increase, computed from the weights.
         slack = np.abs(problem.edges.squared_lengths(factor) - problem.edges.squared)
         max_gain = float(np.abs(bound.weights) @ slack)
         value = max(feasible_value, problem.value(factor) - max_gain)
@@ -112,7 +113,7 @@ def restore_lengths(edges: Edges, Y: Matrix) -> Matrix:
 
 
 def _compute_length_derivatives(edges: Edges, Y: Matrix) -> sparse.csr_array:
-    """Return derivatives of the relative squared edge lengths with respect to all coordinates."""
+    """Return the derivatives of relative squared edge lengths with respect to coordinates."""
     m, r = len(edges), Y.shape[1]
     delta = 2 * edges.differences(Y) / edges.squared[:, None]
     offsets = np.arange(r)
@@ -124,7 +125,10 @@ def _compute_length_derivatives(edges: Edges, Y: Matrix) -> sparse.csr_array:
 
 
 def certify_weights(problem: Problem, weights: Vector) -> tuple[Vector, float]:
-    """Return the weights, clipped to the dual's bounds, and a certified lower eigenvalue bound."""
+    """Return the clipped edge weights, and a certified lower bound of the smallest eigenvalue.
+
+    The weights are clipped to the bounds of the dual problem.
+    """
     if problem.constraints == "inequality":
         weights = np.maximum(weights, 0.0)
     if problem.constraints == "l1":
@@ -133,7 +137,10 @@ def certify_weights(problem: Problem, weights: Vector) -> tuple[Vector, float]:
 
 
 def certify_eigenvalue_on_face(face: Face, edges: Edges, weights: Vector) -> float:
-    """Return the smallest eigenvalue on the face, minus bounds on rounding and on face errors."""
+    """Return a lower bound of the smallest eigenvalue on the face.
+
+    It is the computed eigenvalue minus bounds of the rounding errors and of the errors of the face.
+    """
     rows = edges.differences(face.basis)
     moment = rows.T @ (weights[:, None] * rows)
     size = float(np.linalg.norm(rows.T @ (np.abs(weights)[:, None] * rows)))
@@ -142,7 +149,7 @@ def certify_eigenvalue_on_face(face: Face, edges: Edges, weights: Vector) -> flo
 
 
 def certify_eigenvalue(edges: Edges, weights: Vector) -> float:
-    """Return a certified lower bound close to the smallest eigenvalue on centered vectors.
+    """Return a certified lower bound of the smallest eigenvalue on centered vectors.
 
     The signs of pivots certify it. The margin grows until they agree.
     """

@@ -31,16 +31,17 @@ from nearfar.solvers.unfolding import (
 from nearfar.solvers.unfolding_interior import solve_by_interior_point
 from nearfar.solvers.unfolding_span import EMPTY, SpannedEdges
 
-# Eigenvalues of N N' below this, relative to its mean diagonal, count as zero.
+# Fraction of the mean diagonal of N N' below which an eigenvalue of N N' is treated as zero.
 _ZERO = 1e-13
-# Number of refinement steps for the face, which restore the accuracy lost by squaring N.
+# Number of refinement steps for the face. They restore the accuracy that is lost by forming N N'.
 _REFINEMENTS = 6
 # Maximum number of points for which all eigenvectors are computed.
 _DENSE = 1000
-# Maximum number of rows of Z, and maximum number of equalities, for which this method is used.
+# Maximum number of rows of Z for which this method is used.
 _MAX_ROWS = 600
+# Maximum number of equalities for which this method is used.
 _MAX_EDGES = 6000
-# Relative precision to which an equality must follow from others to be dropped.
+# Relative error at which an equality is treated as implied by others and dropped.
 _IMPLIED = 1e-6
 
 
@@ -52,7 +53,7 @@ def unfold_on_face(
     max_iter: int = 100,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> Unfolding | None:
-    """Solve unfolding with equalities on the feasible face, if the face is small.
+    """Solve the unfolding problem with equalities on the feasible face, if the face is small.
 
     The face is the orthogonal complement of the columns of ``dependencies``, the matrix N of the
     module's description. Returns None if N has no columns, or if the face is too large.
@@ -88,7 +89,7 @@ def unfold_on_face(
 
 
 def find_face(edges: Edges, N: sparse.csr_array) -> Face | None:
-    """Return the centered functions orthogonal to the columns of N, or None.
+    """Return the centered functions that are orthogonal to the columns of N, or None.
 
     Returns None if no such function exists, or too many do.
     """
@@ -102,7 +103,8 @@ def find_face(edges: Edges, N: sparse.csr_array) -> Face | None:
     vectors = _find_lowest_vectors(M, factor, zero)
     if vectors is None:
         return None
-    # Measure the distance of vectors from the null space on N itself, which is not squared.
+    # Measure the distance of vectors from the null space with N itself, because N N' is less
+    # accurate.
     sizes = np.linalg.norm(scaled.T @ vectors, axis=0)
     constant = root / np.linalg.norm(root)
     axes = vectors[:, sizes**2 < zero]
@@ -120,7 +122,10 @@ def find_face(edges: Edges, N: sparse.csr_array) -> Face | None:
 
 
 def _find_lowest_vectors(M: sparse.csc_array, factor: SuperLU, zero: float) -> Matrix | None:
-    """Return all eigenvectors with eigenvalue zero and at least one more, or None if too many."""
+    """Return all eigenvectors with eigenvalue zero, and at least one other eigenvector.
+
+    Return None if there are too many.
+    """
     n = M.shape[0]
     if n <= _DENSE:
         return np.asarray(linalg.eigh(M.toarray())[1])
@@ -136,9 +141,13 @@ def _find_lowest_vectors(M: sparse.csc_array, factor: SuperLU, zero: float) -> M
 
 
 def select_independent(rows: Matrix, squared: Vector) -> Indices | None:
-    """Return indices of edges whose equalities imply all others, or None if there are too many."""
+    """Return indices of edges whose equalities imply all other equalities.
+
+    Return None if there are too many.
+    """
     q = rows / np.sqrt(squared)[:, None]
-    q = q @ whitener(q.T @ q, EMPTY)  # Give functions of few and of many points equal weight.
+    # Give equal weight to functions of few points and functions of many points.
+    q = q @ whitener(q.T @ q, EMPTY)
     m = q.shape[1]
     if m * (m + 1) // 2 <= len(q):
         _, R, order = linalg.qr(svec_of_squares(q).T, mode="economic", pivoting=True)
@@ -151,7 +160,7 @@ def select_independent(rows: Matrix, squared: Vector) -> Indices | None:
 
 
 def minimize_weights(rows: Matrix, squared: Vector, weights: Vector) -> Vector:
-    r"""Return the smallest edge weights with the same moment :math:`\sum_e w_e q_e q_e^T`.
+    r"""Return the edge weights of least norm with the same moment :math:`\sum_e w_e q_e q_e^T`.
 
     They certify the same bound, since lengths on the face, and thus :math:`w^T D`, depend on the
     moment alone. Small weights suffer less from rounding. If the moment has more entries than there

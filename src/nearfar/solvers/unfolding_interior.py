@@ -24,10 +24,10 @@ from nearfar.solvers.eigen import compute_min_eigenvalue
 from nearfar.solvers.unfolding import Edges, Move, Problem, Slack, Unfolding, UnfoldingInterrupted
 from nearfar.solvers.unfolding_span import SpannedEdges
 
-#: Keys of the history, which has one number per step.
+#: Keys of the history. Each key has one number per step.
 INTERIOR_HISTORY = ("trace", "gap", "residual", "step", "active", "seconds")
 
-# Fraction of the distance to the boundary that a step covers.
+# Length of a step, as a fraction of the distance to the boundary.
 _STEP_FRACTION = 0.95
 
 
@@ -69,7 +69,7 @@ def solve_by_interior_point(
             if path.error <= tol or len(history["gap"]) > max_iter or not path.advance():
                 break
     except KeyboardInterrupt as interrupt:
-        if not history["gap"]:  # No step is complete yet.
+        if not history["gap"]:  # The first step is not complete.
             raise
         raise UnfoldingInterrupted(_make_result(path, best, history)) from interrupt
     return _make_result(path, best, history)
@@ -83,13 +83,13 @@ def _make_result(
 
 
 class _CenteredSpace:
-    """Operators on the complement of the constant vector, by a Householder reflection."""
+    """Linear operators on the complement of the constant vector, computed by a reflection."""
 
     def __init__(self, edges: Edges) -> None:
         self.edges = edges
         self.root = np.sqrt(edges.masses)
         h = self.root / np.linalg.norm(self.root)
-        h[0] += 1.0  # Reflect the constant vector to minus the first axis.
+        h[0] += 1.0  # The reflection maps the constant vector to minus the first axis.
         self.h = h * np.sqrt(2.0 / (h @ h))
 
     def _reflect(self, S: Matrix) -> Matrix:
@@ -98,26 +98,26 @@ class _CenteredSpace:
         return S + (self.h @ Sh) * np.outer(self.h, self.h)
 
     def start(self, a: float) -> tuple[Matrix, Matrix]:
-        """Return starting values of X and Z well inside the cone."""
+        """Return starting values of X and Z far from the boundary of the cone."""
         n = len(self.root)
         return a * n / 10 * np.eye(n - 1), 10 * np.eye(n - 1)
 
     def lift(self, M: Matrix) -> Matrix:
-        """Return the matrix M in the coordinates of all points: C^(-1/2) P M P' C^(-1/2)."""
+        """Return the matrix C^(-1/2) P M P' C^(-1/2), with one row and one column per point."""
         n = len(self.root)
         S = np.zeros((n, n))
         S[1:, 1:] = M
         return self._reflect(S) / np.outer(self.root, self.root)
 
     def lengths(self, M: Matrix) -> Vector:
-        """Return the quadratic form of M for each edge."""
+        """Return the value of the quadratic form M for each edge."""
         S = self.lift(M)
         i, j = self.edges.first, self.edges.second
         d = np.diag(S)
         return np.asarray(d[i] + d[j] - S[i, j] - S[j, i])
 
     def products(self, M: Matrix) -> Matrix:
-        """Return the products U M U' of all pairs of edges."""
+        """Return the matrix U M U', with one row and one column per edge."""
         S = self.lift(M)
         i, j = self.edges.first, self.edges.second
         R = np.ascontiguousarray((S[i] - S[j]).T)
@@ -129,7 +129,7 @@ class _CenteredSpace:
         return self._reflect(L)[1:, 1:]
 
     def factor(self, X: Matrix) -> Matrix:
-        """Return Y with K = Y Y', from all eigenvectors with a nonzero eigenvalue."""
+        """Return a factor Y with K = Y Y', using all eigenvectors with nonzero eigenvalues."""
         inner = _factor_matrix(X)
         Y = np.zeros((len(self.root), inner.shape[1]))
         Y[1:] = inner
@@ -138,13 +138,16 @@ class _CenteredSpace:
 
 
 class _FunctionSpace:
-    """Operators on coefficients of functions, where each edge is a row over all functions."""
+    """Linear operators on function coefficients. An edge is a row with one entry per function."""
 
     def __init__(self, edges: SpannedEdges) -> None:
         self.edges = edges
 
     def start(self, a: float) -> tuple[Matrix, Matrix]:
-        """Return starting values of X and Z well inside the cone, scaled by the edges' moment."""
+        """Return starting values of X and Z, scaled by the moment of the edges.
+
+        They are far from the boundary of the cone.
+        """
         W = self.edges.moment(1 / self.edges.squared)
         values, vectors = linalg.eigh(W)
         values = np.maximum(values, 1e-12 * values[-1])
@@ -153,24 +156,24 @@ class _FunctionSpace:
         return a * X / shortest, 10 / float(values[0]) * (vectors * values) @ vectors.T
 
     def lengths(self, M: Matrix) -> Vector:
-        """Return the quadratic form of M for each edge."""
+        """Return the value of the quadratic form M for each edge."""
         return np.einsum("ea,ea->e", self.edges.rows @ M, self.edges.rows)
 
     def products(self, M: Matrix) -> Matrix:
-        """Return the products q M q' of all pairs of edges."""
+        """Return the matrix q M q', with one row and one column per edge."""
         return np.asarray(self.edges.rows @ M @ self.edges.rows.T)
 
     def laplacian(self, y: Vector) -> Matrix:
-        """Return the moment of the weights y, which takes the place of the Laplacian."""
+        """Return the moment of the weights y, which is used instead of the Laplacian."""
         return self.edges.moment(y)
 
     def factor(self, X: Matrix) -> Matrix:
-        """Return Y with X = Y Y', from all eigenvectors with a nonzero eigenvalue."""
+        """Return a factor Y with X = Y Y', using all eigenvectors with nonzero eigenvalues."""
         return _factor_matrix(X)
 
 
 class _Path:
-    """Iterate of the interior-point method: X, the edge weights y, Z, and the slacks."""
+    """Iterate of the interior-point method: X, Z, the edge weights y and the slacks."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -190,7 +193,7 @@ class _Path:
             Slack(sign, price, np.full(m, a), np.full(m, 10.0))
             for sign, price in signs.get(problem.constraints, ())
         ]
-        # The squared slack equals give · y.
+        # With squared slack, the slack of an edge is give · y.
         self.give = 0.5 / problem.price if problem.constraints == "squared" else 0.0
         self.degree = n - 1 + m * len(self.slacks)
         self.step = 1.0
@@ -200,7 +203,7 @@ class _Path:
         return self.error, self.X, self.y
 
     def measure(self) -> None:
-        """Compute the residuals, the gap and μ of the iterate."""
+        """Compute the residuals, the gap and the barrier parameter μ of the iterate."""
         sign = self.problem.sign
         self.F = sign * self.identity + self.Z - self.space.laplacian(self.y)
         self.f = [slack.excess(self.y) for slack in self.slacks]
@@ -244,7 +247,7 @@ class _Path:
         return self.step > 1e-6
 
     def _factor(self) -> None:
-        """Factorize the Schur complement, adding to its diagonal if necessary."""
+        """Factorize the Schur complement. If necessary, increase its diagonal."""
         S = self.space.products(self.X)
         S *= self.space.products(self.inverse)
         diagonal = np.einsum("ee->e", S)
@@ -265,7 +268,10 @@ class _Path:
     def _direction(
         self, aim: float, predictor: tuple[Matrix, Vector, Matrix, list[Move]] | None
     ) -> tuple[Matrix, Vector, Matrix, list[Move]]:
-        """Return the Newton step to X Z = aim · I, with second-order terms of the predictor."""
+        """Return the Newton step towards X Z = aim · I.
+
+        It includes the second-order terms of the predictor.
+        """
         X, inverse = self.X, self.inverse
         target = aim * inverse + _symmetrize(X @ self.F @ inverse)
         corrections = [np.zeros(len(self.y)) for _ in self.slacks]
@@ -302,7 +308,7 @@ class _Path:
 
 
 def _factor_matrix(X: Matrix) -> Matrix:
-    """Return Y with X = Y Y', from all eigenvectors with a nonzero eigenvalue."""
+    """Return a factor Y with X = Y Y', using all eigenvectors with nonzero eigenvalues."""
     values, vectors = linalg.eigh(X)
     mask = values > 1e-13 * max(values[-1], np.finfo(float).tiny)
     return np.asarray(vectors[:, mask][:, ::-1] * np.sqrt(values[mask][::-1]))
@@ -313,7 +319,10 @@ def _symmetrize(M: Matrix) -> Matrix:
 
 
 def _inverse_step_to_boundary(M: Matrix, dM: Matrix) -> float:
-    """Return the inverse of the step at which M + step · dM leaves the cone, or at most 0."""
+    """Return the inverse of the step at which M + step · dM leaves the cone.
+
+    The result is 0 or negative if it never leaves the cone.
+    """
     L = linalg.cholesky(M, lower=True)
     half_product = linalg.solve_triangular(L, dM, lower=True)
     product = linalg.solve_triangular(L, half_product.T, lower=True)

@@ -43,23 +43,24 @@ from nearfar.solvers.unfolding import (
 )
 from nearfar.solvers.unfolding_span import DenseSystem, SpannedEdges
 
-#: Keys of the history, which has one number per step.
+#: Keys of the history. Each key has one number per step.
 LOW_RANK_HISTORY = ("trace", "bound", "gap", "residual", "step", "active", "seconds")
 
-# Minimum regularization of the second derivative, which is zero along rotations.
+# Minimum regularization of the second derivative, which is zero in the directions of rotations.
 _REGULAR = 1e-5
-# Maximum regularization, beyond which no point would move.
+# Maximum regularization. With a larger value, no point would move.
 _MAX_REGULAR = 1e6
-# Maximum squared displacement of an edge in one step, relative to its squared length.
+# Maximum squared change of an edge vector in one step, relative to its squared length.
 _MAX_TURN = 1.0
-# The method leaves a saddle point if λ_2 is below 1 by more than _UNSTABLE. The step uses the
-# fraction _SLACK_FRACTION of the edges' slack. The next _CENTERED steps are centering steps.
+# The method escapes from a saddle point if λ_2 is below 1 by more than this tolerance.
 _UNSTABLE = 1e-6
+# Fraction of the edges' slack that a step away from a saddle point uses.
 _SLACK_FRACTION = 0.5
+# Number of centering steps after an escape from a saddle point.
 _CENTERED = 3
-# Complementarity below which the path ends, in units of the requested gap.
+# Complementarity below which the iteration ends, in units of the requested gap.
 _MIN_COMPLEMENTARITY = 1e-5
-# Number of consecutive escapes after which columns are added.
+# Number of consecutive escapes from saddle points after which columns are added.
 _MAX_ESCAPES = 4
 # Fraction of the trace below which a column is dropped.
 _EMPTY = 1e-4
@@ -119,14 +120,14 @@ def solve_low_rank(
             if iterate.is_spent(tol) or not iterate.advance():
                 break
     except KeyboardInterrupt as interrupt:
-        if not history["gap"]:  # No step is complete yet.
+        if not history["gap"]:  # The first step is not complete.
             raise
         raise UnfoldingInterrupted(best.result(history, iterate)) from interrupt
     return best.result(history, iterate)
 
 
 class _Best:
-    """The best feasible factor and the best bound so far, of possibly different iterates."""
+    """The best feasible factor and the best bound so far, maybe from different iterates."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -161,7 +162,7 @@ class _Best:
 
 
 class _Iterate:
-    """Factor, edge weights and slacks of an iterate, and the steps to the next."""
+    """Iterate: a factor, edge weights and slacks. Its methods compute the next iterate."""
 
     def __init__(self, problem: Problem, Y: Matrix) -> None:
         self.problem = problem
@@ -170,13 +171,15 @@ class _Iterate:
         self.system = _create_system(self.edges, Y.shape[1])
         D = self.edges.squared
         lengths = self.edges.squared_lengths(Y)
-        # The products w · D of the edges sum to the trace, so their mean is a typical value.
+        # The products w · D sum to the trace, so their mean is a typical value of a product.
         typical = self.edges.trace(Y) / len(D)
         self.w = np.zeros(len(D))
         self.slacks: list[Slack] = []
-        # Increase of an edge's squared length, in addition to its slacks, per unit of weight above
-        # the anchor.
-        self.give, self.anchor = np.zeros(len(D)), np.zeros(len(D))
+        # Weight of each edge at which its squared length is not increased by `give`.
+        self.anchor = np.zeros(len(D))
+        # Increase of the squared length of an edge per unit of weight above the anchor. The slacks
+        # of the edge are added to this increase.
+        self.give = np.zeros(len(D))
         if problem.constraints == "inequality":
             s = np.maximum(D - lengths, 0.1 * D)
             self.slacks = [Slack(1.0, 0.0, s, 0.1 * typical / s)]
@@ -188,7 +191,7 @@ class _Iterate:
         elif problem.constraints == "squared":
             self.give += 0.5 / problem.price
         else:
-            # Equalities use a penalty. The anchor holds their multipliers.
+            # Equalities use a penalty. Their multipliers are stored in the anchor.
             self.give = 0.03 * D * D / typical
         self.reg = _REGULAR
         self.step = 1.0
@@ -212,11 +215,11 @@ class _Iterate:
 
     @property
     def is_near(self) -> bool:
-        """Whether the weights are good enough to compute eigenvalues for a bound."""
+        """Whether the weights are good enough to compute a bound from their eigenvalues."""
         return self.complementarity < 0.05 and self.stationarity < 1
 
     def is_spent(self, tol: float) -> bool:
-        """Return True if complementarity is exhausted: further steps would divide by zero."""
+        """Return True if complementarity is so small that further steps would divide by zero."""
         return bool(self.slacks) and self.complementarity < _MIN_COMPLEMENTARITY * tol
 
     @property
@@ -260,7 +263,7 @@ class _Iterate:
         return True
 
     def _factor(self) -> bool:
-        """Factorize the system, regularized until it is definite on centered factors.
+        """Factorize the system. Regularize it until it is positive definite on centered factors.
 
         Returns False if it stays numerically singular.
         """
@@ -270,7 +273,8 @@ class _Iterate:
             self.compliance += slack.s / slack.z
         self.reg = min(self.reg, 1.9)
         while True:
-            # Translations are eigenvectors with this sign too. Centered steps ignore them.
+            # The eigenvalues of translations have this sign too, but centered steps do not depend
+            # on them.
             shift = self.reg - 2 * sign
             if self.system.factor(self.w, 1 / self.compliance, self.delta, shift * C):
                 return True
@@ -281,7 +285,10 @@ class _Iterate:
     def _direction(
         self, aim: float, corrections: list[Vector]
     ) -> tuple[Matrix, Vector, list[Move]]:
-        """Return the Newton step to slack · multiplier = aim: dY, dw, and (ds, dz) per slack."""
+        """Return the Newton step towards slack · multiplier = aim.
+
+        The step consists of dY, dw, and (ds, dz) for each slack.
+        """
         target = self.over.copy()
         excess = [slack.excess(self.w) for slack in self.slacks]
         for slack, correction, f in zip(self.slacks, corrections, excess, strict=True):
@@ -298,7 +305,10 @@ class _Iterate:
         return dY, dw, moves
 
     def _choose_target(self, moves: list[Move]) -> float:
-        """Return the target by Mehrotra's rule, limited so that residuals decrease first."""
+        """Return the target complementarity by Mehrotra's rule.
+
+        It has a limit, so that residuals decrease first.
+        """
         primal, dual = self._steps(moves, 1.0)
         before = after = 0.0
         for slack, (ds, dz) in zip(self.slacks, moves, strict=True):
@@ -352,7 +362,7 @@ class _Iterate:
         self.measure()
 
     def trim(self) -> None:
-        """Drop columns with a negligible fraction of the trace, except one."""
+        """Drop all columns with a negligible fraction of the trace except one."""
         if self.widened:
             return
         values, axes = rotate_to_axes(self.edges, self.Y, 0.0)
@@ -373,12 +383,12 @@ def _create_system(edges: Edges, n_columns: int) -> BlockSystem | DenseSystem:
 
 
 class BlockSystem:
-    """Sparse symmetric systems with an r×r block for each point and each edge."""
+    """Sparse symmetric linear systems with one r×r block per point and per edge."""
 
     def __init__(self, edges: Edges, n_columns: int) -> None:
         n, r = edges.n_points, n_columns
         self.edges, self.r = edges, r
-        # Order the points such that factorizations of the graph Laplacian stay sparse.
+        # Order the points so that the factors of the graph Laplacian are sparse.
         pattern = edges.laplacian(np.ones(len(edges))) + sparse.eye_array(n)
         self.position = np.asarray(symmetric_factor(pattern.tocsc()).perm_c, np.intp)
         points, first, second = (
@@ -391,7 +401,8 @@ class BlockSystem:
         self._order = np.lexsort((columns, rows))
         starts = np.searchsorted(rows[self._order], np.arange(n + 1)).astype(np.int32)
         self._touching = abs(edges.incidence).T.tocsr()
-        # Find the source of each stored entry by compressing the entries' own numbers.
+        # To find the source of each stored entry, compress a matrix whose values are the entry
+        # numbers.
         numbers = np.arange(len(rows) * r * r, dtype=np.float64).reshape(-1, r, r)
         block_columns = columns[self._order].astype(np.int32)
         compressed = sparse.bsr_array(
@@ -401,7 +412,7 @@ class BlockSystem:
         self._indices, self._indptr = compressed.indices, compressed.indptr
 
     def factor(self, weights: Vector, stiffness: Vector, delta: Matrix, diagonal: Vector) -> bool:
-        """Factorize ``2 w I + 4 k δδ'`` for each edge, plus a multiple of I for each point.
+        """Factorize ``2 w I + 4 k δδ'`` per edge plus a multiple of I per point.
 
         Returns False if the matrix is not definite on centered factors.
         """
@@ -413,7 +424,7 @@ class BlockSystem:
         point[self.position] = (self._touching @ edge.reshape(len(edge), r * r)).reshape(n, r, r)
         point[self.position[:, None], diagonal_index, diagonal_index] += diagonal[:, None]
         data = np.concatenate([point, -edge, -edge])[self._order].ravel()[self._entries]
-        # The compressed rows of a symmetric matrix are its compressed columns.
+        # For a symmetric matrix, the compressed rows are also the compressed columns.
         matrix = sparse.csc_array((data, self._indices, self._indptr), shape=(n * r, n * r))
         options = {"SymmetricMode": True}
         try:
@@ -422,7 +433,7 @@ class BlockSystem:
             )
         except RuntimeError:  # A pivot is exactly zero.
             return False
-        # Translations have eigenvalues with the sign of the diagonal.
+        # The eigenvalues of translations have the sign of the diagonal.
         negative = int((self._factor.U.diagonal() < 0).sum())
         return negative <= (r if diagonal[0] < 0 else 0)
 
@@ -434,13 +445,13 @@ class BlockSystem:
 
 
 def place_by_landmarks(edges: Edges, n_landmarks: int = 50) -> Matrix:
-    """Return classical scaling of the shortest paths to landmarks that are far apart.
+    """Place the points by classical scaling of their shortest paths to distant landmarks.
 
     It has as many columns as there are eigenvalues with at least 1% of the positive variance.
     """
     n = edges.n_points
     lengths = np.sqrt(edges.squared)
-    # SciPy before 1.13 computes paths only with 32-bit indices.
+    # SciPy before 1.13 supports only 32-bit indices here.
     ends = edges.first.astype(np.int32), edges.second.astype(np.int32)
     graph = sparse.coo_array((lengths, ends), shape=(n, n)).tocsr()
     graph = (graph + graph.T).tocsr()
@@ -462,13 +473,17 @@ def place_by_landmarks(edges: Edges, n_landmarks: int = 50) -> Matrix:
 
 
 def _choose_n_columns(problem: Problem, Y: Matrix) -> int:
-    # Negative weights push points apart in all directions, so more columns mean fewer saddles.
+    # Negative weights push points apart in all directions, so there are fewer saddle points with
+    # more columns.
     minimum, maximum = (4, 8) if problem.constraints == "inequality" else (10, 12)
     return min(max(Y.shape[1] + 2, minimum), maximum)
 
 
 def _set_n_columns(edges: Edges, Y: Matrix, n_columns: int) -> Matrix:
-    """Return Y on its principal axes with exactly ``n_columns``, adding smooth functions."""
+    """Return Y on its principal axes with exactly ``n_columns`` columns.
+
+    Missing columns are filled with smooth functions.
+    """
 
     _, Y = rotate_to_axes(edges, Y)
     n_missing = n_columns - Y.shape[1]

@@ -19,30 +19,30 @@ from nearfar.blocks import split_rows
 from nearfar.solvers.eigen import partial_eigh
 from nearfar.solvers.unfolding import Edges
 
-# Functions with less than this fraction of the largest variance count as rounding errors.
+# Fraction of the largest variance below which a function is treated as a rounding error.
 EMPTY = 1e-12
 
 
 @dataclass(frozen=True)
 class SpannedEdges(Edges):
-    """Edges as rows q over ``n_points`` functions: an edge involves all functions."""
+    """Edges in a basis of ``n_points`` functions. An edge is a row q with one entry each."""
 
     rows: Matrix = field(default_factory=lambda: np.ones((0, 0)))
 
     @classmethod
     def from_rows(cls, rows: Matrix, squared: Vector) -> SpannedEdges:
-        """Create edges for orthonormal functions, whose masses are 1."""
+        """Create edges in a basis of orthonormal functions. All masses are 1."""
         numbers = np.arange(len(rows))
         return cls(rows.shape[1], numbers, numbers, squared, np.ones(rows.shape[1]), rows)
 
     @property
     def incidence(self) -> Any:
-        """The rows, which take the place of differences of points."""
+        """The rows of the edges, which are used instead of an incidence matrix of points."""
         return self.rows
 
     @property
     def dimension(self) -> int:
-        """Maximum rank of factors."""
+        """Maximum rank of a factor."""
         return self.n_points
 
     def differences(self, Y: Matrix) -> Matrix:
@@ -54,7 +54,7 @@ class SpannedEdges(Edges):
         return Y
 
     def moment(self, weights: Vector) -> Matrix:
-        r"""Return the moment :math:`\sum_e w_e q_e q_e^T`, a Laplacian within the span."""
+        r"""Return the moment :math:`\sum_e w_e q_e q_e^T`, the Laplacian in this basis."""
         total = np.zeros((self.n_points, self.n_points))
         for block in split_rows(len(self), 16 * self.n_points, max_rows=4096):
             q = self.rows[block]
@@ -62,18 +62,21 @@ class SpannedEdges(Edges):
         return (total + total.T) / 2
 
     def eigenpairs(self, weights: Vector, count: int) -> tuple[Vector, Matrix]:
-        """Return the smallest eigenpairs of the moment of the weights."""
+        """Return the smallest eigenpairs of the moment for the given weights."""
         return partial_eigh(self.moment(weights), 0, min(count, self.n_points) - 1)
 
 
 class DenseSystem:
-    """Dense system of a step, for edges that involve all functions, solved by Cholesky."""
+    """Dense linear system of a step, solved by Cholesky factorization.
+
+    It is used if the edges involve all functions.
+    """
 
     def __init__(self, edges: SpannedEdges, n_columns: int) -> None:
         self.edges, self.r = edges, n_columns
 
     def factor(self, weights: Vector, stiffness: Vector, delta: Matrix, diagonal: Vector) -> bool:
-        """Factorize ``2 L_w ⊗ I + Σ 4 k (q ⊗ δ)(q ⊗ δ)'`` plus a multiple of I per function.
+        """Factorize ``2 L_w ⊗ I + Σ 4 k (q ⊗ δ)(q ⊗ δ)'`` plus a multiple of I for each function.
 
         Returns False if the matrix is not definite.
         """

@@ -51,12 +51,12 @@ from nearfar.solvers.unfolding_span import EMPTY, SpannedEdges
 
 # Maximum number of steps of both solvers.
 _MAX_STEPS = 200
-# Number of functions in the default start for inequalities.
+# Number of functions in the default starting point for inequalities.
 _SMOOTH = 4
 
 
 class BasisSolution(NamedTuple):
-    """Solution within a basis: matrix Z, edge weights, objective, bound, and number of steps."""
+    """Solution within a basis: matrix Z, edge weights, objective, bound and number of steps."""
 
     Z: Matrix
     weights: Vector
@@ -66,7 +66,7 @@ class BasisSolution(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """Relative distance of the objective from the bound within the basis."""
+        """Relative gap between the objective and its bound within the basis."""
         return (self.bound - self.value) / max(abs(self.bound), np.finfo(float).tiny)
 
 
@@ -90,7 +90,7 @@ def unfold_with_slack(
     while n_iter < _MAX_STEPS:
         n_iter += 1
         z = svec(Z)
-        pull = G @ z - h  # svec of sum_e w_e q_e q_e', w = 2c (q'Zq - D)
+        pull = G @ z - h  # This is svec of sum_e w_e q_e q_e' with w = 2c (q'Zq - D).
         gap = float(np.sum(Z * S))
         residual = float(np.linalg.norm(c - pull + svec(S)))
         best = Z
@@ -105,7 +105,7 @@ def unfold_with_slack(
             target = gap / m * min(1.0, max(after, 0.0) / gap) ** 2
             second = sym(inverse @ dZ @ dS)
             dZ, dS = _compute_slack_direction(newton, c - pull, inverse, S, target, second)
-            # Use one step length for both, because S depends on Z through the slack.
+            # Use the same step length for Z and S, because S depends on Z through the slack.
             step = min(_choose_step(Z, dZ), _choose_step(S, dS))
         except linalg.LinAlgError:  # Rounding prevents further progress.
             break
@@ -128,7 +128,10 @@ def _compute_slack_direction(
     mu: float,
     second: Matrix,
 ) -> tuple[Matrix, Matrix]:
-    """Return steps of Z and S towards Z S = μ I. ``second`` is the second-order correction."""
+    """Return the steps of Z and S towards Z S = μ I.
+
+    ``second`` is the second-order correction.
+    """
     dZ = smat(linalg.cho_solve(newton, residual + svec(mu * inverse - second)), len(S))
     return dZ, mu * inverse - S - sym(inverse @ dZ @ S) - second
 
@@ -136,7 +139,7 @@ def _compute_slack_direction(
 def unfold_with_inequalities(
     rows: Matrix, squared: Vector, C: Matrix, start: Matrix | None = None, tol: float = 1e-6
 ) -> BasisSolution:
-    r"""Maximize the trace such that no edge is too long, to a relative gap of ``tol``.
+    r"""Maximize the trace so that no edge is too long, to a relative gap of ``tol``.
 
     Requires D > 0. ``rows`` are the :math:`q_e`, which must be nonzero in every direction in which
     C is. ``start`` is a factor of an initial Z. The result is feasible: the remaining violations
@@ -157,14 +160,14 @@ def unfold_with_inequalities(
 
 
 def _create_smooth_start(edges: SpannedEdges) -> Matrix:
-    """Return a few functions that change least along edges, as large as edges allow."""
+    """Return the functions that change least along edges, scaled up as far as the edges allow."""
     _, smooth = edges.eigenpairs(np.ones(len(edges)), _SMOOTH)
     slope = np.max(edges.differences(smooth) ** 2 / edges.squared[:, None], axis=0)
     return smooth / np.sqrt(len(slope) * slope)
 
 
 def _scale_to_feasible(edges: SpannedEdges, weights: Vector) -> Vector:
-    """Scale weights so that their moment exceeds I by more than rounding."""
+    """Scale weights so that their moment minus I is positive definite despite rounding errors."""
     for fraction in (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0):
         moment = edges.moment(weights + fraction * float(weights.max()))
         rounding = 8 * np.finfo(float).eps * float(np.linalg.norm(moment))
@@ -175,7 +178,9 @@ def _scale_to_feasible(edges: SpannedEdges, weights: Vector) -> Vector:
 
 
 def _balance(rows: Matrix, C: Matrix) -> tuple[Matrix, Matrix]:
-    """Return R such that ``rows @ R`` has unit second moment, and C in these coordinates.
+    """Return a matrix R, and C in the coordinates of R.
+
+    The second moment of ``rows @ R`` is the identity.
 
     For eigenvectors of the graph Laplacian this divides by the square roots of the eigenvalues.
     Directions in which all edges have length zero are dropped: they are unconstrained, and C is
@@ -191,7 +196,10 @@ def _balance(rows: Matrix, C: Matrix) -> tuple[Matrix, Matrix]:
 def _compute_slack_bound(
     rows: Matrix, squared: Vector, C: Matrix, price: float, weights: Vector
 ) -> float:
-    """Return w'D + |w|²/4c for weights scaled so that their moment exceeds C, in the basis."""
+    """Return the bound w'D + |w|²/4c within the basis.
+
+    The weights w are scaled so that their moment minus C is positive definite.
+    """
     R, C_ = _balance(rows, C)
     q = rows @ R
     moment = sym(q.T @ (weights[:, None] * q))
@@ -219,5 +227,5 @@ def _sum_moments(rows: Matrix) -> Matrix:
 
 
 def _choose_step(M: Matrix, dM: Matrix) -> float:
-    """Return the step that keeps M + t dM positive definite with a margin, at most 1."""
+    """Return a step t, at most 1, that keeps M + t dM positive definite with a margin."""
     return min(1.0, 0.95 * longest_step(M, dM))

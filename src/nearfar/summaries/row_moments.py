@@ -90,11 +90,11 @@ def compute_moments(
         first: NDArray[np.float64] = np.zeros((1, X.shape[1]))
         total: NDArray[np.float64] | None = None
         rounded_shift, size = shift.astype(dtype), second.choose_block_rows(X)
-        for choose_block_rows, block, factor in _gather_blocks(
+        for block_rows, block, factor in _gather_blocks(
             X, rows, rounded_shift, size, space or Workspace()
         ):
             if root is not None:
-                factor = root[choose_block_rows]
+                factor = root[block_rows]
                 block *= factor[:, None]
             total = _add_term(total, second.compute_block_products(block))
             first += factor @ block
@@ -136,12 +136,12 @@ def compute_pooled_moments(
         rounded_shifts = shifts[present].astype(dtype)
         buffer, ones = (space or Workspace()).get_buffers(min(size, len(rows)), X.shape[1], dtype)
         for start in range(0, len(rows), size):
-            choose_block_rows, block_lines = rows[start : start + size], lines[start : start + size]
-            block, factor = buffer[: len(choose_block_rows)], ones[: len(choose_block_rows)]
+            block_rows, block_lines = rows[start : start + size], lines[start : start + size]
+            block, factor = buffer[: len(block_rows)], ones[: len(block_rows)]
             runs = _find_runs(block_lines)
-            _center(X, choose_block_rows, rounded_shifts, block_lines, runs, block, factor)
+            _center(X, block_rows, rounded_shifts, block_lines, runs, block, factor)
             if root is not None:
-                factor = root[choose_block_rows]
+                factor = root[block_rows]
                 block *= factor[:, None]
             total = _add_term(total, second.compute_block_products(block))
             if len(runs) * _MIN_RUN <= len(block):
@@ -169,18 +169,16 @@ def _gather_blocks(
     size = balance_block_size(len(rows), size)
     buffer, ones = space.get_buffers(size, X.shape[1], shift.dtype)
     for start in range(0, len(rows), size):
-        choose_block_rows = rows[start : start + size]
-        block = buffer[: len(choose_block_rows)]
+        block_rows = rows[start : start + size]
+        block = buffer[: len(block_rows)]
         if (
-            choose_block_rows[-1] - choose_block_rows[0] == len(choose_block_rows) - 1
-            and (np.diff(choose_block_rows) == 1).all()
+            block_rows[-1] - block_rows[0] == len(block_rows) - 1
+            and (np.diff(block_rows) == 1).all()
         ):  # a slice
-            np.subtract(X[choose_block_rows[0] : choose_block_rows[-1] + 1], shift, out=block)
+            np.subtract(X[block_rows[0] : block_rows[-1] + 1], shift, out=block)
         else:
-            _center(
-                X, choose_block_rows, shift[None], None, [(0, len(choose_block_rows))], block, ones
-            )
-        yield choose_block_rows, block, ones[: len(choose_block_rows)]
+            _center(X, block_rows, shift[None], None, [(0, len(block_rows))], block, ones)
+        yield block_rows, block, ones[: len(block_rows)]
 
 
 def _center(
