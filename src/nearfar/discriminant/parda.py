@@ -50,205 +50,195 @@ _MAX_ITERATIONS = {"lbfgs": 1000, "gradient": 100}
 class PARDA(StatisticsLearner):
     r"""Pareto discriminant analysis: maximize the divergences of all pairs of classes together.
 
-        Each class is a Gaussian. After projection by U, with :math:`\Phi_i = (U^T \Sigma_i U)^{-1}` and
-        :math:`u_{ij} = m_i - m_j`, the objective of classes i and j is twice Jeffreys' divergence,
+    Each class is a Gaussian. After projection by U, with :math:`\Phi_i = (U^T \Sigma_i U)^{-1}` and
+    :math:`u_{ij} = m_i - m_j`, the objective of classes i and j is twice Jeffreys' divergence,
 
-        .. math::
-            J_{ij}(U) = \mathrm{tr}\,\Phi_i U^T (\Sigma_j + u_{ij} u_{ij}^T) U +
-            \mathrm{tr}\,\Phi_j U^T (\Sigma_i + u_{ij} u_{ij}^T) U - 2q .
+    .. math::
+        J_{ij}(U) = \mathrm{tr}\,\Phi_i U^T (\Sigma_j + u_{ij} u_{ij}^T) U +
+        \mathrm{tr}\,\Phi_j U^T (\Sigma_i + u_{ij} u_{ij}^T) U - 2q .
 
-        PARDA combines these :math:`c(c-1)/2` objectives into one number: their weighted sum, which is
-        maximized, or their weighted squared distance to a target, which is minimized,
+    PARDA combines these :math:`c(c-1)/2` objectives into one number: their weighted sum, which is
+    maximized, or their weighted squared distance to a target, which is minimized,
 
-        .. math::
-            \sum_{i<j} w_{ij} J_{ij}(U) \qquad \text{or} \qquad
-            \sum_{i<j} w_{ij}\,(J_{ij}(U) - t_{ij})^2 , \qquad w_{ij} \propto J_{ij}(U_0)^{-s} .
+    .. math::
+        \sum_{i<j} w_{ij} J_{ij}(U) \qquad \text{or} \qquad
+        \sum_{i<j} w_{ij}\,(J_{ij}(U) - t_{ij})^2 , \qquad w_{ij} \propto J_{ij}(U_0)^{-s} .
 
-        The weights favor close pairs. In the published method, they are computed in the Fisher
-        subspace :math:`U_0`. By default, they are those of the solution itself,
-        :math:`w_{ij} \propto J_{ij}(U)^{-s}`, so that pairs which are distant in :math:`U_0` are not
-        neglected. Such a U maximizes the power mean :math:`(\mathrm{mean}\,J^{1-s})^{1/(1-s)}`, which
-        for s = 2 is the harmonic mean of the divergences. With ``pairing="one_vs_all"``, each class is
-        paired with all other classes as one Gaussian, which gives c objectives.
+    The weights favor close pairs. In the published method, they are computed in the Fisher
+    subspace :math:`U_0`. By default, they are those of the solution itself,
+    :math:`w_{ij} \propto J_{ij}(U)^{-s}`, so that pairs which are distant in :math:`U_0` are not
+    neglected. Such a U maximizes the power mean :math:`(\mathrm{mean}\,J^{1-s})^{1/(1-s)}`, which
+    for s = 2 is the harmonic mean of the divergences. With ``pairing="one_vs_all"``, each class is
+    paired with all other classes as one Gaussian, which gives c objectives.
 
-        Use it if classes differ in shape, and some are close while others are distant. Divergences
-        have no upper bound and are inflated by small variances that are noise: without shrinkage, the
-        optimum mostly has larger errors than LDA. So by default each covariance is mixed half and half
-        with the pooled one (``shrinkage``). The published loop (``solver="gradient"``) stops early
-        instead. If classes mask one another, use ``pairing="one_vs_one"``, since in "one_vs_all" the
-        other classes are one wide Gaussian.
+    Use it if classes differ in shape, and some are close while others are distant. Divergences
+    have no upper bound and are inflated by small variances that are noise: without shrinkage, the
+    optimum mostly has larger errors than LDA. So by default each covariance is mixed half and half
+    with the pooled one (``shrinkage``). The published loop (``solver="gradient"``) stops early
+    instead. If classes mask one another, use ``pairing="one_vs_one"``, since in "one_vs_all" the
+    other classes are one wide Gaussian.
 
-        Cost: one pass of O(n p²). Then O(c p² q) per iteration, or O(n p q) if classes have fewer rows
-        than features, plus O(c² q² + c q³), with 10 to 300 iterations in most cases. No p×p matrix is
-        computed per pair.
+    Cost: one pass of O(n p²). Then O(c p² q) per iteration, or O(n p q) if classes have fewer rows
+    than features, plus O(c² q² + c q³), with 10 to 300 iterations in most cases. No p×p matrix is
+    computed per pair.
 
-        Parameters
-        ----------
-        n_components : int or None, default=None
-            Dimension of the output: from 1 to n_features. None means
-            ``min(n_classes - 1, n_features - 1)``, and at least 1.
-        pairing : {"one_vs_one", "one_vs_all"}, default="one_vs_one"
-            Pairs that define the objectives: all pairs of classes ("one_vs_one"), or each class and the
-            rest ("one_vs_all").
-        scalarization : {"weighted_sum", "l_delta"}, default="weighted_sum"
-            How the objectives are combined: by their weighted sum ("weighted_sum"), or by the weighted
-            squared distance to the target ("l_delta").
-        weights : {"auto", "adaptive", "inverse_power", "uniform"} or array, default="auto"
-            Weights of the objectives, see Notes. They are divided by their sum.
-        weight_power : float, default=2
-            Exponent s of the weights.
-        target : {"thesis", "full", "ideal"}, float or array, default="thesis"
-            Target of "l_delta": a name (see Notes), one number for all pairs, or an array of the same
-            shape as ``weights``.
-        include_constant : bool, default=False
-            If True, the weights and the published target use :math:`J + 2q` instead of J. Equation 4.11
-            of [1]_ prints the divergence as :math:`J + 2q`.
-        shrinkage : float in [0, 1], default=0.5
-            Shrinkage of the covariances: the fraction of the pooled within-class covariance in each
-            class covariance. The published method uses 0. See Notes.
-        ridge : float, default=1e-3
-            Value added to the variances: the diagonals of all covariances. The data are first scaled to
-            unit total variance, so that the ridge does not depend on units. With 0, ``fit`` raises an
-            error if a covariance is singular.
-        n_pca_components : int, "auto" or None, default="auto"
-            Number of principal components to project X onto before learning. None keeps all. For
-            "auto" see Notes. The components depend on the units of the features.
-        init : {"lda", "random"} or array of shape (n_components, n_features), default="lda"
-            Starting point. The first start is the Fisher subspace ("lda") or the array. The other
-            starts add noise to the first. With "random", all starts are random.
-        init_noise : float, default=0.3
-            Size of the noise added to the first start: the root mean square of the column lengths.
-        n_init : int or None, default=None
-            Number of starts. None means 1, or 3 if there are fewer than ``n_classes - 1`` components,
-            because close classes may then overlap in the Fisher subspace. [1]_ uses 10.
-        selection : {"objective", "error"}, default="objective"
-            Criterion that selects the best start: the objective, or the training error of
-            :class:`MinimumMahalanobisClassifier` ("error", as published). See Notes.
-        solver : {"lbfgs", "gradient"}, default="lbfgs"
-            Optimization algorithm: L-BFGS, or the published gradient steps, which are shortened by the
-            golden ratio if the objective becomes worse.
-        step : float, default=0.01
-            Step size of the solver "gradient".
-        normalize_step : bool, default=True
-            If True, gradient steps have the length ``step``. If False, the gradient is multiplied by
-            ``step``, as published.
-        max_iter : int or None, default=None
-            Maximum number of iterations. The limit applies to each start. None means 1000 for "lbfgs"
-            and 100 for "gradient". Only "lbfgs" warns if it does not converge, because the limit is
-            part of the method "gradient".
-        tol : float, default=1e-6
-            Tolerance of the solver. "gradient" stops when the relative change of the weighted sum of
-            divergences is below ``tol``. "lbfgs" stops when the projector onto the subspace changes by
-            less than ``sqrt(tol)``, which changes the sum by about the same amount.
-        random_state : int, RandomState or None, default=0
-            Seed of the random number generator. The seed determines the starts, and the points that are
-            drawn for ``selection``.
-        verbose : int, default=0
-            If positive, print one line per iteration.
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Dimension of the output: from 1 to n_features. None means
+        ``min(n_classes - 1, n_features - 1)``, and at least 1.
+    pairing : {"one_vs_one", "one_vs_all"}, default="one_vs_one"
+        Pairs that define the objectives: all pairs of classes ("one_vs_one"), or each class and the
+        rest ("one_vs_all").
+    scalarization : {"weighted_sum", "l_delta"}, default="weighted_sum"
+        How the objectives are combined: by their weighted sum ("weighted_sum"), or by the weighted
+        squared distance to the target ("l_delta").
+    weights : {"auto", "adaptive", "inverse_power", "uniform"} or array, default="auto"
+        Weights of the objectives, see Notes. They are divided by their sum.
+    weight_power : float, default=2
+        Exponent s of the weights.
+    target : {"thesis", "full", "ideal"}, float or array, default="thesis"
+        Target of "l_delta": a name (see Notes), one number for all pairs, or an array of the same
+        shape as ``weights``.
+    include_constant : bool, default=False
+        If True, the weights and the published target use :math:`J + 2q` instead of J. Equation 4.11
+        of [1]_ prints the divergence as :math:`J + 2q`.
+    shrinkage : float in [0, 1], default=0.5
+        Shrinkage of the covariances: the fraction of the pooled within-class covariance in each
+        class covariance. The published method uses 0. See Notes.
+    ridge : float, default=1e-3
+        Value added to the variances: the diagonals of all covariances. The data are first scaled to
+        unit total variance, so that the ridge does not depend on units. With 0, ``fit`` raises an
+        error if a covariance is singular.
+    n_pca_components : int, "auto" or None, default="auto"
+        Number of principal components to project X onto before learning. None keeps all. For
+        "auto" see Notes. The components depend on the units of the features.
+    init : {"lda", "random"} or array of shape (n_components, n_features), default="lda"
+        Starting point. The first start is the Fisher subspace ("lda") or the array. The other
+        starts add noise to the first. With "random", all starts are random.
+    init_noise : float, default=0.3
+        Size of the noise added to the first start: the root mean square of the column lengths.
+    n_init : int or None, default=None
+        Number of starts. None means 1, or 3 if there are fewer than ``n_classes - 1`` components,
+        because close classes may then overlap in the Fisher subspace. [1]_ uses 10.
+    selection : {"objective", "error"}, default="objective"
+        Criterion that selects the best start: the objective, or the training error of
+        :class:`MinimumMahalanobisClassifier` ("error", as published). See Notes.
+    solver : {"lbfgs", "gradient"}, default="lbfgs"
+        Optimization algorithm: L-BFGS, or the published gradient steps, which are shortened by the
+        golden ratio if the objective becomes worse.
+    step : float, default=0.01
+        Step size of the solver "gradient".
+    normalize_step : bool, default=True
+        If True, gradient steps have the length ``step``. If False, the gradient is multiplied by
+        ``step``, as published.
+    max_iter : int or None, default=None
+        Maximum number of iterations. The limit applies to each start. None means 1000 for "lbfgs"
+        and 100 for "gradient". Only "lbfgs" warns if it does not converge, because the limit is
+        part of the method "gradient".
+    tol : float, default=1e-6
+        Tolerance of the solver. "gradient" stops when the relative change of the weighted sum of
+        divergences is below ``tol``. "lbfgs" stops when the projector onto the subspace changes by
+        less than ``sqrt(tol)``, which changes the sum by about the same amount.
+    random_state : int, RandomState or None, default=0
+        Seed of the random number generator. The seed determines the starts, and the points that are
+        drawn for ``selection``.
+    verbose : int, default=0
+        If positive, print one line per iteration.
 
-        Attributes
-        ----------
-        components_ : ndarray of shape (n_components, n_features)
-            Projection matrix: the principal axes of the class means in the subspace, scaled so that
-            the pooled within-class covariance (with the ridge) is the identity.
-        mean_ : ndarray of shape (n_features,)
-            Mean of the training rows.
-        n_pca_components_ : int or None
-            Number of principal components that were kept. None means all.
-        selection_ : {"rows", "samples", "objective"}
-            Criterion that selected the best start: the errors on the training rows ("rows"), the errors
-            on points drawn from the class Gaussians ("samples"), or the objectives ("objective").
-        divergences_, initial_divergences_ : ndarray
-    <<<<<<< HEAD
-            J at the solution and in the Fisher subspace, of shape (n_classes, n_classes), or
-            (n_classes,) with ``pairing="one_vs_all"``.
-        weights_ : ndarray of the same shape as ``divergences_``
-            Weights of the objectives ("adaptive": at the solution). Over all pairs i < j, they sum
-            to 1.
-        targets_ : ndarray of the same shape as ``divergences_``
-            Targets of the divergences, only with ``scalarization="l_delta"``.
-    =======
-            Divergences J at the solution, and in the Fisher subspace. The shape is (n_classes,
-            n_classes), or (n_classes,) with ``pairing="one_vs_all"``.
-        weights_ : ndarray of the same shape as divergences_
-            Weights of the objectives. With ``weights="adaptive"``, they are the weights at the
-            solution. The weights of all pairs i < j sum to 1.
-        targets_ : ndarray of the same shape as divergences_
-            Targets of the divergences. They exist only with ``scalarization="l_delta"``.
-    >>>>>>> p2-b
-        objective_ : float
-            Combined objective at the solution. With adaptive weights, it is the power mean of the
-            divergences.
-        objectives_per_init_, errors_per_init_ : ndarray of shape (n_init,)
-            Final objective and error of each start. Errors are set only with ``selection="error"``.
-        best_init_ : int
-            Index of the start that was kept.
-        history_ : dict of lists
-            Progress of the best start per accepted step, with the keys "objective", "step" and
-            "seconds".
-        n_iter_ : int
-            Number of accepted steps of the best start.
-        classes_ : ndarray of shape (n_classes,)
-            Class labels.
-        statistics_ : ClassStatistics
-            Class statistics of the training rows.
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Projection matrix: the principal axes of the class means in the subspace, scaled so that
+        the pooled within-class covariance (with the ridge) is the identity.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the training rows.
+    n_pca_components_ : int or None
+        Number of principal components that were kept. None means all.
+    selection_ : {"rows", "samples", "objective"}
+        Criterion that selected the best start: the errors on the training rows ("rows"), the errors
+        on points drawn from the class Gaussians ("samples"), or the objectives ("objective").
+    divergences_, initial_divergences_ : ndarray
+        Divergences J at the solution, and in the Fisher subspace. The shape is (n_classes,
+        n_classes), or (n_classes,) with ``pairing="one_vs_all"``.
+    weights_ : ndarray of the same shape as ``divergences_``
+        Weights of the objectives. With ``weights="adaptive"``, they are the weights at the
+        solution. The weights of all pairs i < j sum to 1.
+    targets_ : ndarray of the same shape as ``divergences_``
+        Targets of the divergences. They exist only with ``scalarization="l_delta"``.
+    objective_ : float
+        Combined objective at the solution. With adaptive weights, it is the power mean of the
+        divergences.
+    objectives_per_init_, errors_per_init_ : ndarray of shape (n_init,)
+        Final objective and error of each start. Errors are set only with ``selection="error"``.
+    best_init_ : int
+        Index of the start that was kept.
+    history_ : dict of lists
+        Progress of the best start per accepted step, with the keys "objective", "step" and
+        "seconds".
+    n_iter_ : int
+        Number of accepted steps of the best start.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    statistics_ : ClassStatistics
+        Class statistics of the training rows.
 
-        See Also
-        --------
-        MGMKLD, MODA, LDA
+    See Also
+    --------
+    MGMKLD, MODA, LDA
 
-        Notes
-        -----
-        The values of ``weights`` are:
+    Notes
+    -----
+    The values of ``weights`` are:
 
-        - "adaptive": :math:`J^{-s}` of the solution. It needs ``scalarization="weighted_sum"``.
-        - "inverse_power": :math:`J^{-s}` of the Fisher subspace, as published.
-        - "uniform": equal weights. The weighted sum is then MODA with one cluster per class.
-        - "auto": "adaptive" for the weighted sum, "inverse_power" for the distance to a target.
-        - an array: symmetric and of shape (n_classes, n_classes), or of shape (n_classes,) with
-          ``pairing="one_vs_all"``.
+    - "adaptive": :math:`J^{-s}` of the solution. It needs ``scalarization="weighted_sum"``.
+    - "inverse_power": :math:`J^{-s}` of the Fisher subspace, as published.
+    - "uniform": equal weights. The weighted sum is then MODA with one cluster per class.
+    - "auto": "adaptive" for the weighted sum, "inverse_power" for the distance to a target.
+    - an array: symmetric and of shape (n_classes, n_classes), or of shape (n_classes,) with
+      ``pairing="one_vs_all"``.
 
-        The values of ``target`` are:
+    The values of ``target`` are:
 
-        - "thesis": :math:`(2 \max J(U_0))^2` for all pairs, as published.
-        - "full": the largest divergence without a projection, which is an upper limit. Costs O(c p³).
-        - "ideal": for each pair, the largest divergence that a projection reaches. Costs one search
-          per pair.
+    - "thesis": :math:`(2 \max J(U_0))^2` for all pairs, as published.
+    - "full": the largest divergence without a projection, which is an upper limit. Costs O(c p³).
+    - "ideal": for each pair, the largest divergence that a projection reaches. Costs one search
+      per pair.
 
-        The published target is far above all reachable divergences, so that :math:`J - t \approx -t`.
-        The squared distance then decreases in the direction in which the weighted sum increases: the
-        cosine of the two directions is above 0.9999 on all datasets that were tried. With the same
-        weights, both scalarizations give the same subspace. To obtain similar divergences for all
-        pairs, use ``target="full"`` or a moderate number, with ``weights="uniform"``.
+    The published target is far above all reachable divergences, so that :math:`J - t \approx -t`.
+    The squared distance then decreases in the direction in which the weighted sum increases: the
+    cosine of the two directions is above 0.9999 on all datasets that were tried. With the same
+    weights, both scalarizations give the same subspace. To obtain similar divergences for all
+    pairs, use ``target="full"`` or a moderate number, with ``weights="uniform"``.
 
-        "inverse_power" and "thesis" always use the Fisher subspace, whatever ``init`` is.
+    "inverse_power" and "thesis" always use the Fisher subspace, whatever ``init`` is.
 
-        Less ``shrinkage`` may be better if classes have many rows and differ much in shape (shuttle:
-        3.9% error with 0.25, 5.4% with 0.5), and worse otherwise (yeast: 51.4% and 49.4%). A class
-        with a single row gets the pooled covariance.
+    Less ``shrinkage`` may be better if classes have many rows and differ much in shape (shuttle:
+    3.9% error with 0.25, 5.4% with 0.5), and worse otherwise (yeast: 51.4% and 49.4%). A class
+    with a single row gets the pooled covariance.
 
-        ``n_pca_components="auto"`` keeps all components if there are at least three rows per feature.
-        Otherwise it keeps a tenth of the number of rows, and at least three per output dimension.
-        Whitening would scale the noise in the other components up to the size of the signal.
+    ``n_pca_components="auto"`` keeps all components if there are at least three rows per feature.
+    Otherwise it keeps a tenth of the number of rows, and at least three per output dimension.
+    Whitening would scale the noise in the other components up to the size of the signal.
 
-        With ``selection="error"``, ties go to the first start. After ``partial_fit`` and with dask
-        data, no rows are in memory, and the error is measured on points drawn from the class Gaussians.
+    With ``selection="error"``, ties go to the first start. After ``partial_fit`` and with dask
+    data, no rows are in memory, and the error is measured on points drawn from the class Gaussians.
 
-        References
-        ----------
-        .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011,
-           section 4.6.
+    References
+    ----------
+    .. [1] K. T. Abou-Moustafa, "Metric Learning Revisited", 2011,
+       section 4.6.
 
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from nearfar import PARDA
-        >>> X, y = load_iris(return_X_y=True)
-        >>> parda = PARDA().fit(X, y)
-        >>> parda.transform(X).shape, parda.selection_
-        ((150, 2), 'objective')
-        >>> bool(parda.weights_[1, 2] > 0.9)  # Versicolor and virginica are the closest pair.
-        True
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from nearfar import PARDA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> parda = PARDA().fit(X, y)
+    >>> parda.transform(X).shape, parda.selection_
+    ((150, 2), 'objective')
+    >>> bool(parda.weights_[1, 2] > 0.9)  # Versicolor and virginica are the closest pair.
+    True
     """
 
     learner_tags = LearnerTags(reads="statistics")
