@@ -360,7 +360,7 @@ def test_what_is_wrong_on_dask_is_said():
     bad = X.copy()
     bad[70, 1, 1, 1] = np.nan
     learner = GTDA(2).fit(X, Y)
-    with pytest.raises(ValueError, match="Block 1 of X: Input X contains NaN: sample 9"):
+    with pytest.raises(ValueError, match="Block 1 of X: Input X contains NaN in sample 9"):
         learner.fit(lazy(bad), Y)
     assert not hasattr(learner, "factors_")
     with pytest.raises(ValueError, match="requires y"):
