@@ -113,8 +113,8 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
         """Accumulate a batch of tensors.
 
         The result after all batches equals that of one ``fit``. Therefore the learner stores the
-        second moment of all tensor entries, which limits tensors to 4,096 entries. With
-        ``max_iter=0``, there is no limit.
+        second moment of all tensor entries, which limits tensors to 4,096 entries. Tensors of any
+        size are allowed with ``max_iter=0``.
 
         Parameters
         ----------

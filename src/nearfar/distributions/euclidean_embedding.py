@@ -101,10 +101,11 @@ class EuclideanEmbedding(_DistributionEmbedding):
     nearfar.SetEmbedding : The same for sets of vectors only.
     nearfar.distributions.metric_report : Compare dissimilarities with Euclidean distances.
 
-    Notes ----- [1]_ and [2]_ state that these dissimilarities always have an exact Euclidean
-    embedding. This is not true: K has negative eigenvalues unless d is "hellinger" or "mean".
-    ``negative_share_`` is their fraction of the spectrum. `indefinite` selects how they are
-    handled:
+    Notes
+    -----
+    [1]_ and [2]_ state that these dissimilarities always have an exact Euclidean embedding. This is
+    not true: K has negative eigenvalues unless d is "hellinger" or "mean". ``negative_share_`` is
+    their fraction of the spectrum. `indefinite` selects how they are handled:
 
     - "clip" drops them.
     - "shift" adds :math:`-2 \lambda_{min}` to the squared dissimilarities of all pairs of different

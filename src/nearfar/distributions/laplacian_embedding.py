@@ -122,11 +122,13 @@ class LaplacianEmbedding(_DistributionEmbedding):
     --------
     EuclideanEmbedding, SetEmbedding, LaplacianEigenmaps
 
-    Notes ----- With ``zero_diagonal=True``, a training object keeps its coordinates in
-    ``transform``. For a new object that is almost equal to a training object, the formula includes
-    the similarity between the two objects. For the training object, it does not include the
-    similarity of the object to itself. Therefore the coordinates of the two objects are close, but
-    do not become equal in the limit.
+    Notes
+    -----
+    With ``zero_diagonal=True``, a training object keeps its coordinates in ``transform``. For a new
+    object that is almost equal to a training object, the formula includes the similarity between
+    the two objects. For the training object, it does not include the similarity of the object to
+    itself. Therefore the coordinates of the two objects are close, but do not become equal in the
+    limit.
 
     References
     ----------

@@ -33,11 +33,11 @@ class MetricReport:
     n : int
         Number of objects.
     triangle_violations : float
-        Fraction of the ordered triples (i, k, j) of distinct objects for which D[i, j] exceeds D[i,
-        k] + D[k, j] by more than 1e-7 of a typical dissimilarity. Smaller differences are treated
-        as rounding errors.
+        Fraction of the ordered triples (i, k, j) of distinct objects for which D[i, j] exceeds
+        D[i, k] + D[k, j] by more than 1e-7 of a typical dissimilarity. Smaller differences are
+        treated as rounding errors.
     largest_violation : float
-        The largest D[i, j] - D[i, k] - D[k, j], or 0 if there are no violations.
+        The largest D[i, j] - D[i, k] - D[k, j], or 0 if no triple violates the inequality.
     worst_triple : tuple of int, or None
         The triple (i, k, j) with the largest violation.
     n_triples : int
@@ -139,7 +139,9 @@ def metric_report(
     MetricReport
         The results of the checks. ``print`` shows a summary.
 
-    Notes ----- Cost: :math:`O(n^3)`, or one operation per triple if triples are sampled.
+    Notes
+    -----
+    Cost: :math:`O(n^3)`, or one operation per triple if triples are sampled.
 
     Examples
     --------

@@ -76,9 +76,9 @@ def shift_indices(indices: Any, first: int) -> Any:
 def factor_bordered(G: Matrix) -> tuple[Matrix, Matrix]:
     r"""Return :math:`\ln |G|` and :math:`u^T G^{-1} u` for a stack of matrices G and vectors u.
 
-    Both results come from one Cholesky factorization of bordered matrices of shape (b, p + 1, p +
-    1), which are overwritten. The first p entries of the last row of each matrix contain u. In the
-    Cholesky factor, they contain :math:`L^{-1} u`.
+    Both results come from one Cholesky factorization of bordered matrices of shape
+    (b, p + 1, p + 1), which are overwritten. The first p entries of the last row of
+    each matrix contain u. In the Cholesky factor, they contain :math:`L^{-1} u`.
     """
     # A huge corner entry makes the matrix positive definite for any u. No other entry of the factor
     # depends on the corner entry.
