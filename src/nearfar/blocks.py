@@ -45,7 +45,7 @@ def check_finite_samples(rows: NDArray[Any]) -> None:
             row = int(np.argmin(finite))
             value = "NaN" if np.isnan(rows[block][row]).any() else "infinity"
             raise ValueError(
-                f"Input X contains {value}: sample {block.start + row}, counted from 0."
+                f"Input X contains {value} in sample {block.start + row} (counted from 0)."
             )
 
 
@@ -95,7 +95,7 @@ def _get_pool(n_threads: int, process: int) -> ThreadPoolExecutor:
 
 
 def limit_blas_for(flops: float) -> AbstractContextManager[object]:
-    """Limit BLAS to one thread if there are fewer than 1e8 operations, too few for threads."""
+    """Limit BLAS to one thread for fewer than 1e8 operations, where more threads are slower."""
     return use_one_blas_thread() if flops < 1e8 else nullcontext()
 
 
@@ -103,8 +103,8 @@ def limit_blas_for(flops: float) -> AbstractContextManager[object]:
 def use_one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread.
 
-    This does the same as ``threadpoolctl.threadpool_limits``, which also queries other properties
-    of each library and so takes as long as a small batch.
+    The effect is the same as that of ``threadpoolctl.threadpool_limits``. That function also
+    queries other properties of each library, which takes as long as a small batch.
     """
     libraries = [(library, library.get_num_threads()) for library in _get_blas()]
     libraries = [(library, n_threads) for library, n_threads in libraries if n_threads != 1]
@@ -130,7 +130,7 @@ def _find_blas(with_scipy: bool) -> list[Any]:
 
 
 def resolve_n_threads(n_jobs: int | None) -> int:
-    """Return the number of threads for ``n_jobs``: None means 1, -1 all cores of this process.
+    """Return the number of threads for ``n_jobs``. None means 1 and -1 means all cores.
 
     >>> resolve_n_threads(None), resolve_n_threads(3)
     (1, 3)

@@ -29,7 +29,8 @@ def import_optional(module: str, extra: str) -> ModuleType:
 def import_kernels(module: str) -> ModuleType | None:
     """Import a module of compiled kernels; return None if numba (extra ``fast``) is not available.
 
-    The first call takes most of a second. Use it only for computations that take longer.
+    The first call takes most of a second. Use compiled kernels only for computations that take
+    longer.
     """
     try:
         import_module("numba")

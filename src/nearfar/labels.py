@@ -12,12 +12,13 @@ from sklearn.utils.multiclass import type_of_target
 
 from nearfar.notices import warn
 
-# Integer labels whose range (maximum minus minimum) is smaller than this are counted, not sorted.
+# Integer labels are counted instead of sorted if their range (maximum minus minimum) is smaller
+# than this.
 _COUNTABLE_RANGE = 1 << 20
 
 
 def encode_labels(y: Any, *, name: str = "y") -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the sorted distinct labels and the code of each row.
+    """Return the sorted distinct labels and the class code of each row.
 
     Labels can be strings, booleans, integers, pandas categoricals and nullable columns. Missing
     or continuous labels, dates and integers beyond 64 bits raise a ``ValueError``.
@@ -61,7 +62,7 @@ def encode_known_labels(
     if unknown is None:
         codes = encode_labels(y, name=name)[1]
         return codes, np.ones(codes.size, bool)
-    # As objects the labels keep their types: NumPy would convert "1" and -1 to two strings.
+    # Objects keep the types of the labels. NumPy would convert "1" and -1 to two strings.
     labels = _flatten(y if hasattr(y, "dtype") else np.asarray(y, dtype=object), name)
     if labels.dtype.kind in "iuf" and isinstance(unknown, Real) and not is_na(unknown):
         is_known = labels != unknown
@@ -170,7 +171,7 @@ def _check_complete(y: Any, name: str, noun: str = "a label") -> NDArray[Any]:
 
 def _flatten(y: Any, name: str) -> NDArray[Any]:
     """Return labels as a 1-d array."""
-    # Nullable and categorical columns become object arrays here. They are unified later.
+    # Nullable and categorical columns become object arrays here. `_unify` converts these later.
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         warn(
@@ -197,7 +198,7 @@ def _describe_missing(name: str, row: int, noun: str = "a label") -> str:
 
 
 def make_label_array(labels: list[Any], name: str = "y") -> NDArray[Any]:
-    """Return labels as an array; integers stay integers, which NumPy might convert to floats.
+    """Return labels as an array. Integers stay integers, even if NumPy would use floats.
 
     >>> make_label_array([5, 2**63 + 1]).dtype, make_label_array([5, -1]).dtype
     (dtype('uint64'), dtype('int64'))

@@ -10,7 +10,7 @@ import numpy as np
 
 
 class AllowedValues(NamedTuple):
-    """Allowed type of parameter values: a test, and its description for messages."""
+    """Allowed values of a parameter: a test function, and a description for messages."""
 
     accepts: Callable[[Any], bool]
     description: str
@@ -31,7 +31,7 @@ def integer(low: int | None = None, high: int | None = None) -> AllowedValues:
 def real(
     low: float | None = None, high: float | None = None, *, open_low: bool = False
 ) -> AllowedValues:
-    """Allow finite real numbers between inclusive bounds; ``open_low`` excludes the lower one."""
+    """Allow finite real numbers between inclusive bounds; ``open_low`` excludes ``low``."""
 
     def accepts(value: Any) -> bool:
         if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
@@ -79,7 +79,7 @@ def _is_numeric(value: Any) -> bool:
         return False
     try:
         np.asarray(value, dtype=np.float64)
-    # Text, and rows of different lengths, raise an error.
+    # NumPy raises an error for text and for rows of different lengths.
     except (TypeError, ValueError):
         return False
     return True
@@ -93,7 +93,7 @@ def check_parameter(owner: str, name: str, value: Any, allowed: Sequence[Allowed
     ...
     ValueError: LMNN: n_neighbors must be an integer of at least 1; got 0.
     """
-    # A plain loop is the fastest way, which matters for partial_fit with thousands of batches.
+    # A plain loop is fastest, which matters for partial_fit with thousands of batches.
     for values in allowed:
         if values.accepts(value):
             return

@@ -23,7 +23,7 @@ Sizes = dict[str, int]
 
 
 class Condition(NamedTuple):
-    """Condition on an attribute: a test, which also records sizes, and its description."""
+    """Condition on an attribute: a test function, which also records sizes, and a description."""
 
     fits: Callable[[Any, Sizes], bool]
     description: str
@@ -41,21 +41,21 @@ class State(NamedTuple):
     conditions : mapping
         Conditions on the fitted attributes, by attribute name.
     fitted : str, optional
-        Attribute that exists only if the object is fitted. None if the object is always fitted.
+        Attribute that exists only if the object is fitted. None means that the object is always
+        fitted.
     rows : str, int or callable, optional
-        Number of training rows that can be read from the object: the name of an attribute (its
-        length, or its value), a number (0 if only nested objects have rows), or a function.
+        Number of training rows that the object stores. It is a number (0 if only nested objects
+        store rows), a function of the object, or the name of an attribute, whose value or length is
+        used.
     fit_conditions : mapping
-        Conditions that also hold before ``fit``, for parameters that a file cannot always store.
+        Conditions that must hold even before ``fit``. They are for parameters that model files
+        cannot always store.
     """
 
     conditions: Mapping[str, Condition] = {}
     fitted: str | None = None
     rows: str | int | Callable[[Any], int] | None = None
     fit_conditions: Mapping[str, Condition] = {}
-
-
-# ---------------------------------------------------------------------- arrays
 
 
 def floats(*sizes: str | int, above: float = -math.inf) -> Condition:
@@ -80,7 +80,7 @@ def unsigned(*sizes: str | int) -> Condition:
 
 
 def indices(*sizes: str | int, low: int = 0, below: str | None = None) -> Condition:
-    """Require an integer array with values from ``low``, and less than the size ``below``."""
+    """Require an integer array with values of at least ``low`` and less than the size ``below``."""
 
     def is_in_range(value: Any, known: Sizes) -> bool:
         stop = math.inf if below is None else known[below]
@@ -124,11 +124,11 @@ def _require_array(
 
 
 def matches_size(n: int, size: str | int, sizes: Sizes) -> bool:
-    """Return True if n equals the recorded size; record a named size the first time."""
+    """Return True if n equals ``size``, a number or the name of a recorded size.
+
+    If no size is recorded under this name, n is recorded.
+    """
     return n == (sizes.setdefault(size, n) if isinstance(size, str) else size)
-
-
-# ---------------------------------------------------------------------- single values
 
 
 def integer_value(
@@ -147,7 +147,7 @@ def integer_value(
 
 
 def number(low: float = -math.inf, high: float = math.inf, *, open_low: bool = False) -> Condition:
-    """Require a finite float between inclusive bounds; ``open_low`` excludes the lower one."""
+    """Require a finite float between inclusive bounds; ``open_low`` excludes ``low``."""
 
     def fits(value: Any, _: Sizes) -> bool:
         is_above = isinstance(value, float) and (value > low if open_low else value >= low)
@@ -189,11 +189,12 @@ def is_shape(value: Any) -> bool:
     )
 
 
-# ---------------------------------------------------------------------- objects and lists
-
-
 def object_of(*types: type, **sizes: str) -> Condition:
-    """Require an object of one of the types; ``q="p"`` means that its size q equals size p here."""
+    """Require an object of one of the types.
+
+    A keyword argument ``q="p"`` requires that the size q of this object equals the size p of the
+    object that contains it.
+    """
 
     def fits(value: Any, known: Sizes) -> bool:
         if not isinstance(value, types):
@@ -237,11 +238,8 @@ def optional(condition: Condition) -> Condition:
     return condition._replace(is_required=False)
 
 
-# ---------------------------------------------------------------------- reading
-
-
 def get_state(kind: type) -> State | None:
-    """Return the combined declaration of a class and its bases, or None if there is none."""
+    """Return the combined state declaration of a class and its base classes, or None."""
     combined = None
     for base in reversed(kind.__mro__):
         own_state = vars(base).get("state")
@@ -257,7 +255,7 @@ def get_state(kind: type) -> State | None:
 
 
 def check_state(item: Any) -> Sizes:
-    """Return the sizes of an object's attributes; raise a ``ValueError`` if one is invalid."""
+    """Return the sizes of an object's attributes. Invalid attributes raise a ``ValueError``."""
     state, sizes = get_state(type(item)), Sizes()
     if state is None:
         return sizes
@@ -291,7 +289,7 @@ def check_that(condition: Any, message: str) -> None:
 
 
 def count_stored_rows(item: Any) -> int | None:
-    """Return the number of training rows that an object contains; None if it is not declared."""
+    """Return the number of training rows that an object stores, or None if it is not declared."""
     state = get_state(type(item))
     if state is None or state.rows is None:
         return None

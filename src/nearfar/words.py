@@ -40,7 +40,8 @@ def normalize_name(name: str) -> str:
 def suggest_names(name: str, names: Iterable[str]) -> str:
     """Return a suggestion of the three closest names, with a leading space.
 
-    A common prefix of up to four characters counts extra, because typing errors are rare there.
+    A common prefix of up to four characters increases the score, because typing errors are rare at
+    the beginning of a name.
 
     >>> suggest_names("lmm", ["lda", "mmc", "mcml", "lmnn", "rca"])
     ' Did you mean lmnn, mmc or mcml?'

@@ -65,9 +65,9 @@ def test_float16_rows_that_are_not_finite_are_named(value):
     knn = KNNClassifier().fit(X, y)
     X[7, 2] = value
     found = "NaN" if np.isnan(value) else "infinity"
-    with pytest.raises(ValueError, match=f"Input X contains {found}: sample 7"):
+    with pytest.raises(ValueError, match=f"Input X contains {found} in sample 7"):
         KNNClassifier().fit(X, y)
-    with pytest.raises(ValueError, match=f"Input X contains {found}: sample 7"):
+    with pytest.raises(ValueError, match=f"Input X contains {found} in sample 7"):
         knn.predict(X)
 
 

@@ -92,7 +92,7 @@ def test_values_of_any_kind_of_number_are_taken():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (None, "requires y to be passed, but the target y is None: pass numbers"),
+        (None, "requires y to be passed, but the target y is None. Pass numbers as y"),
         (Y[:-1], r"X has 200 rows and y has 199 values"),
         (np.full(200, "red"), "y must contain numbers to predict .*'red' is not a number"),
         (["red", *Y[1:]], "y must contain numbers to predict .*'red'"),

@@ -366,8 +366,8 @@ def with_value(value):
 
 
 BAD = {
-    "NaN": (lambda: (with_value(np.nan), Y34[:10]), "NaN: sample 3"),
-    "infinity": (lambda: (with_value(np.inf), Y34[:10]), "infinity: sample 3"),
+    "NaN": (lambda: (with_value(np.nan), Y34[:10]), "NaN in sample 3"),
+    "infinity": (lambda: (with_value(np.inf), Y34[:10]), "infinity in sample 3"),
     "overflow": (lambda: (1e308 * np.sign(X34[:10]), Y34[:10]), "rescale"),
     "other shape": (
         lambda: (X34[:10].transpose(0, 2, 1), Y34[:10]),
@@ -399,7 +399,7 @@ def test_a_refused_batch_says_why_and_leaves_no_trace(bad, storage, n):
 @both_stores
 def test_a_refused_first_batch_leaves_none_either(storage):
     statistics = ModeStatistics(storage=storage)
-    with pytest.raises(ValueError, match="NaN: sample 3"):
+    with pytest.raises(ValueError, match="NaN in sample 3"):
         statistics.partial_fit(with_value(np.nan), Y34[:10])
     assert repr(statistics) == "ModeStatistics(no samples)"
     statistics.partial_fit(X34.transpose(0, 2, 1), Y34)  # rejected samples do not fix the shape
@@ -414,7 +414,7 @@ def test_a_large_batch_with_one_bad_value_leaves_no_trace(storage):
     statistics = ModeStatistics(storage=storage).partial_fit(X, y)
     before = [statistics.within_scatter(mode) for mode in (0, 1)]
     X[555, 3, 3] = np.nan
-    with pytest.raises(ValueError, match="NaN: sample 555"):
+    with pytest.raises(ValueError, match="NaN in sample 555"):
         statistics.partial_fit(X, y + 2)
     assert statistics.classes.tolist() == [0, 1, 2, 3] and statistics.counts.sum() == 700
     for mode in (0, 1):

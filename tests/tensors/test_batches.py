@@ -208,7 +208,7 @@ def test_a_fit_starts_anew_and_keeps_no_statistics():
     learner = in_batches(GTA(2), X + 5, Y)
     assert_same(learner.fit(X), GTA(2).fit(X))
     assert "statistics_" not in vars(learner)
-    with pytest.raises(ValueError, match="stores no statistics.*Call partial_fit"):
+    with pytest.raises(ValueError, match="does not store the statistics.*Call partial_fit"):
         learner.partial_fit(X)
     assert_same(learner, GTA(2).fit(X))
 
@@ -360,7 +360,7 @@ def test_what_is_wrong_on_dask_is_said():
     bad = X.copy()
     bad[70, 1, 1, 1] = np.nan
     learner = GTDA(2).fit(X, Y)
-    with pytest.raises(ValueError, match="Block 1 of X: Input X contains NaN: sample 9"):
+    with pytest.raises(ValueError, match="Block 1 of X: Input X contains NaN in sample 9"):
         learner.fit(lazy(bad), Y)
     assert not hasattr(learner, "factors_")
     with pytest.raises(ValueError, match="requires y"):

@@ -16,11 +16,11 @@ from nearfar.state import Sizes, State, check_that, float_type, labels, list_of,
 
 
 class IncrementalEstimator(Estimator, ABC):
-    """Learner that accumulates batches in ``statistics_`` and solves when a result is first read.
+    """Learner that accumulates batches in ``statistics_`` and computes the solution on first use.
 
     Subclasses call :meth:`_keep` in ``partial_fit`` and implement :meth:`_solve_statistics`. The
-    solve runs once, on the first access to a fitted attribute. If the batches so far are not
-    enough to solve, this access raises the error of the solve, and so does ``hasattr``.
+    solver runs once, on the first access to a fitted attribute. If the batches so far are not
+    sufficient, this access raises the solver's error, and so does ``hasattr``.
     """
 
     state = State(
@@ -35,16 +35,16 @@ class IncrementalEstimator(Estimator, ABC):
 
     @abstractmethod
     def _solve_statistics(self) -> None:
-        """Solve from ``statistics_`` and set the fitted attributes.
+        """Compute the solution from ``statistics_`` and set the fitted attributes.
 
-        On Ctrl-C it may set the best components so far and then raise
+        On Ctrl-C, this method may set the best components so far and then raise
         :class:`~nearfar.solvers.subspaces.Interrupted` with these components.
         """
 
     def _keep(self, statistics: Any, dtype: np.dtype[Any]) -> Self:
         """Store the updated statistics.
 
-        Call it last: a batch that is rejected must not change the learner.
+        Call this method last, because a rejected batch must not change the learner.
         """
         if not self._has_statistics:
             self._dtype = dtype
@@ -91,7 +91,7 @@ class IncrementalEstimator(Estimator, ABC):
             self._solve_statistics()
         except BaseException as error:
             if not self._has_solution(error):
-                # A partial solution must not look like a fitted learner.
+                # Remove a partial solution, so that the learner does not look fitted.
                 for name in set(vars(self)) - names_before:
                     del self.__dict__[name]
                 raise
@@ -103,11 +103,11 @@ class IncrementalEstimator(Estimator, ABC):
         return self
 
     def _has_solution(self, error: BaseException) -> bool:
-        """Return True if ``error`` is an interrupt that left the best solution so far."""
+        """Return True if ``error`` is an interrupt and the best solution so far is stored."""
         return isinstance(error, Interrupted) and error.components is not None
 
     def __getattr__(self, name: str) -> Any:
-        # Python calls this method only for missing attributes, which the solve may set.
+        # Python calls __getattr__ only for missing attributes. The solver may set them.
         learned = name.endswith("_") and not name.startswith("_") and name not in _NOT_LEARNED
         if learned and "statistics_" in vars(self):
             with _SOLVING:
@@ -146,7 +146,7 @@ def check_known_classes(labels: NDArray[Any], known_classes: NDArray[Any] | None
         )
 
 
-# Attributes set by input checks or by accumulation, never by the solve.
+# Attributes that are set by input checks or by partial_fit, never by the solver.
 _NOT_LEARNED = frozenset({"statistics_", "n_features_in_", "feature_names_in_", "tensor_shape_"})
 # Threads that share a learner must not solve it at the same time. The lock is global because a
 # lock on each learner could not be pickled.

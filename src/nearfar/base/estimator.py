@@ -30,23 +30,24 @@ class Estimator(BaseEstimator):
     state: ClassVar[State] = State({"n_features_in_": optional(integer_value("p"))})
     #: Names of the class in older model files.
     former_names: ClassVar[Sequence[str]] = ()
-    #: Parameters and attributes in older model files: old name to new name.
+    #: Renamed parameters and attributes: maps each name in older model files to the new name.
     renamed: ClassVar[Mapping[str, str]] = {}
-    #: Parameter values in older model files: new parameter name to a mapping of old to new value.
+    #: Renamed parameter values: maps each parameter (by its new name) to a dict that maps values in
+    #: older model files to new values.
     renamed_values: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     #: Up to three parameter settings that are worth trying on new data, in addition to the
     #: defaults.
     settings: ClassVar[Sequence[dict[str, Any]]] = ()
 
-    #: Names of well-known methods that this estimator implements, each with its parameters. Users
-    #: can select the estimator by such a name.
+    #: Names of well-known methods that this estimator implements, with the parameters of each
+    #: method. Users can select the estimator by one of these names.
     aliases: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     #: The allowed values of each parameter of ``__init__``.
     parameters: ClassVar[dict[str, Sequence[AllowedValues]]] = {}
 
-    #: Function called at each iteration of a long fit, with the iteration number (from 1) and a
-    #: dict of its progress. Set it as an attribute: it is not a parameter, so that clones and
+    #: Function called at each iteration of a long fit with the iteration number (from 1) and a dict
+    #: of progress values. The function is an attribute and not a parameter, so that clones and
     #: model files do not contain it.
     callback: Callback | None = None
 
@@ -70,13 +71,13 @@ class Estimator(BaseEstimator):
     def _check_parameters(self) -> None:
         for name, allowed in self.parameters.items():
             check_parameter(type(self).__name__, name, getattr(self, name), allowed)
-        open_channel(self, getattr(self, "verbose", 0))  # Every fit starts with this check.
+        open_channel(self, getattr(self, "verbose", 0))  # Every fit calls _check_parameters.
 
     def _check_state(self, sizes: Sizes) -> None:
-        """Raise a ``ValueError`` for invalid fitted attributes that ``state`` cannot detect."""
+        """Raise a ``ValueError`` for errors in fitted attributes that ``state`` cannot detect."""
 
     def _bring_up_to_date(self) -> dict[str, str]:
-        """Rename attributes and values of an older model file, and return new names by old name."""
+        """Replace names and values from an older model file. Return the old-to-new names."""
         names: dict[str, str] = {}
         choices: dict[str, Mapping[str, Any]] = {}
         for base in reversed(type(self).__mro__):
@@ -169,7 +170,7 @@ class Estimator(BaseEstimator):
         name = type(self).__name__
         if y is None:
             raise ValueError(
-                f"{name} requires y to be passed, but the target y is None: pass labels."
+                f"{name} requires y to be passed, but the target y is None. Pass labels as y."
             )
         classes, codes = encode_labels(y)
         if len(codes) != n_samples:
@@ -187,11 +188,11 @@ class Estimator(BaseEstimator):
     def _check_values(
         self, y: ArrayLike | None, n_samples: int, *, constant: bool = False
     ) -> Vector:
-        """Return y as finite numbers, and raise if all are equal unless ``constant`` is True."""
+        """Return y as finite numbers. Equal numbers raise an error unless ``constant`` is True."""
         name = type(self).__name__
         if y is None:
             raise ValueError(
-                f"{name} requires y to be passed, but the target y is None: pass numbers."
+                f"{name} requires y to be passed, but the target y is None. Pass numbers as y."
             )
         values = encode_values(y)
         if len(values) != n_samples:

@@ -26,8 +26,8 @@ from nearfar.extras import import_optional
 class LocalExplanation:
     r"""Explanation of nearest-neighbor predictions: feature relevances, neighbors and distances.
 
-    The *relevance* of a feature at a row is its fraction of the diagonal of :math:`S M S`. M is
-    the metric at this row, and S is the diagonal matrix of the standard deviations of the training
+    The *relevance* of a feature at a row is its fraction of the trace of :math:`S M S`. M is the
+    metric at this row, and S is the diagonal matrix of the standard deviations of the training
     rows. The relevance thus measures the squared length of a step of one standard deviation along
     the feature.
 
@@ -42,13 +42,13 @@ class LocalExplanation:
     relevance : array-like of shape (n_rows, n_features)
         Relevance of each feature at each row. Each row sums to one.
     contributions : array-like of shape (n_rows, k, n_features)
-        Contribution of each feature to the squared distance of each neighbor.
+        Contribution of each feature to the squared distance between the row and each neighbor.
     neighbors : array-like of int, shape (n_rows, k)
         Indices of the training rows that vote, nearest first.
     distances : array-like of shape (n_rows, k)
-        Distances of these neighbors.
+        Distances from each row to its neighbors.
     neighbor_labels : array-like of shape (n_rows, k)
-        Labels of these neighbors.
+        Labels of the neighbors of each row.
     labels : array-like of shape (n_rows,)
         Predicted labels, which must be the winners of the vote.
     feature_names : sequence of str
@@ -56,7 +56,8 @@ class LocalExplanation:
     overall : array-like of shape (n_features,), optional
         Mean relevance over all training rows, for comparison.
     ties : {"shrink", "first"}, default="shrink"
-        How ties in the vote were resolved: by reducing k, or by the first class.
+        How ties in the vote were resolved: "shrink" reduced k, and "first" selected the first
+        class.
     is_global : bool, default=False
         Whether the metric is the same at every row.
 
@@ -136,7 +137,7 @@ class LocalExplanation:
         self._check_vote()
 
     def _check_vote(self) -> None:
-        """Store the votes, and raise if ``labels`` are not the winners of the vote."""
+        """Check that ``labels`` are the winners of the vote, and store the votes."""
         classes, codes = np.unique(self.neighbor_labels, return_inverse=True)
         codes = codes.reshape(self.neighbor_labels.shape).astype(np.intp)
         winners = classes[vote(codes, len(classes), self._ties)] if codes.size else self.labels
@@ -144,8 +145,8 @@ class LocalExplanation:
         if len(mismatched):
             row = mismatched[0]
             raise ValueError(
-                f"labels must be the winners of the vote of neighbor_labels: row {row} has the "
-                f"label {_format_label(self.labels[row])}, but its neighbors vote for "
+                f"labels must be the winners of the vote among neighbor_labels: row {row} has "
+                f"the label {_format_label(self.labels[row])}, but its neighbors vote for "
                 f"{_format_label(winners[row])}."
             )
         self._classes, self._codes = classes, codes
@@ -162,17 +163,15 @@ class LocalExplanation:
         n_more = len(self) - len(sentences)
         return "\n".join(sentences + [f"and {n_more:,} more rows"] * (n_more > 0))
 
-    # ---------------------------------------------------------------------- public methods
-
     def top(self, row: int, n: int = 5) -> list[tuple[str, float]]:
         """Return the most relevant features at a row.
 
         Parameters
         ----------
         row : int
-            Index of the row among the explained rows, from 0.
+            Index of the row among the explained rows, counted from 0.
         n : int, default=5
-            Maximum number of features. Features of equal relevance keep their order.
+            Maximum number of features. Features with equal relevance keep their original order.
 
         Returns
         -------
@@ -226,7 +225,7 @@ class LocalExplanation:
     def merge_features(
         self, names: Sequence[str], relevance: ArrayLike | None = None
     ) -> LocalExplanation:
-        """Return a copy with renamed features, where features of equal name are merged.
+        """Return a copy with renamed features, in which features with the same name are merged.
 
         Relevances and contributions of merged features are added. Use it to merge the one-hot
         columns of a categorical feature.
@@ -236,8 +235,8 @@ class LocalExplanation:
         names : sequence of str
             A name for each feature.
         relevance : array-like of shape (n_rows, n_names), optional
-            Relevances of the merged features, to be used instead of the sums. ``overall`` of the
-            result is then None.
+            Relevances of the merged features. If passed, they replace the sums, and ``overall`` of
+            the result is None.
 
         Returns
         -------
@@ -271,7 +270,8 @@ class LocalExplanation:
         Parameters
         ----------
         names : mapping
-            New name by label. The names must be distinct. Labels that are missing keep their name.
+            New name of each label. The names must be distinct. Labels without a new name do not
+            change.
 
         Returns
         -------
@@ -292,7 +292,7 @@ class LocalExplanation:
         )
 
     def with_overall(self, overall: ArrayLike) -> LocalExplanation:
-        """Return a copy with another mean relevance, ``overall``, to compare with.
+        """Return a copy with a different ``overall``, the mean relevance used for comparison.
 
         Parameters
         ----------
@@ -315,15 +315,15 @@ class LocalExplanation:
     def sentence(self, row: int, name: str | None = None) -> str:
         """Return a sentence with the result of the vote and the most relevant features at a row.
 
-        The sentence covers the smallest set of features that carries at least half of the metric,
-        including features as relevant as the last of these. The first three are named. If the set
-        contains all features (and these are more than three), or if all features are equally
-        relevant, the sentence states this instead.
+        The sentence covers the smallest set of features that carries at least half of the metric.
+        Features as relevant as the least relevant one in the set are included. The first three
+        features are named. If the set contains all features (and these are more than three), or if
+        all features are equally relevant, the sentence states this instead.
 
         Parameters
         ----------
         row : int
-            Index of the row among the explained rows, from 0.
+            Index of the row among the explained rows, counted from 0.
         name : str, optional
             Name of the row in the sentence. None uses its index, for example "row 3".
 
@@ -341,7 +341,7 @@ class LocalExplanation:
         Parameters
         ----------
         row : int
-            Index of the row among the explained rows, from 0.
+            Index of the row among the explained rows, counted from 0.
 
         Returns
         -------
@@ -359,7 +359,7 @@ class LocalExplanation:
         Parameters
         ----------
         row : int
-            Index of the row among the explained rows, from 0.
+            Index of the row among the explained rows, counted from 0.
         n : int, default=10
             Number of features to show. All other features share one bar.
         axes : pair of matplotlib axes, optional
@@ -407,7 +407,7 @@ class LocalExplanation:
         return axes
 
     def summarize_features(self, row: int, n: int = 10) -> tuple[list[str], dict[str, Any]]:
-        """Return the leading features of a row, with all others summed, for tables and plots.
+        """Return the leading features of a row, and the sum of the others, for tables and plots.
 
         Features are ranked by the larger of two fractions: their fraction of the metric and their
         fraction of the distances to the neighbors. The features that ``sentence`` names are always
@@ -416,14 +416,14 @@ class LocalExplanation:
         Parameters
         ----------
         row : int
-            Index of the row among the explained rows, from 0.
+            Index of the row among the explained rows, counted from 0.
         n : int, default=10
-            Number of leading features. If only one feature remains, it is listed as well.
+            Number of leading features. If only one other feature remains, it is listed, too.
 
         Returns
         -------
         names : list of str
-            Feature names. If features remain, the last entry is, for example, "3 others".
+            Feature names. All remaining features are one entry at the end, for example "3 others".
         values : dict
             "relevance" and "overall" (None if unknown) of shape (len(names),), and
             "contributions" of shape (k, len(names)).
@@ -461,12 +461,12 @@ class LocalExplanation:
         return np.concatenate([order[is_leading], order[~is_leading]])
 
     def count_deciding(self, row: int) -> int:
-        """Return the number of neighbors that decided: fewer than k if a tie reduced k.
+        """Return the number of neighbors that decided the vote: fewer than k if a tie reduced k.
 
         Parameters
         ----------
         row : int
-            Index of the row among the explained rows, from 0.
+            Index of the row among the explained rows, counted from 0.
 
         Returns
         -------

@@ -32,7 +32,7 @@ class ScaledRows(NamedTuple):
 
 
 def scale_rows(rows: Floats) -> ScaledRows:
-    """Center rows and divide them by one number, so that offset and unit do not matter.
+    """Center rows and divide them by one number, so that results do not depend on offset and unit.
 
     The number is the square root of the mean variance of the features. Results are in float64.
 
@@ -66,7 +66,7 @@ class ConstraintLearner(LinearLearner):
     both sources.
     """
 
-    #: The class of the supervision.
+    #: The class of supervision that the learner accepts.
     supervision_class: ClassVar[type[Supervision]] = Pairs
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
@@ -87,7 +87,7 @@ class ConstraintLearner(LinearLearner):
             The fitted learner.
         """
         self._check_parameters()
-        # Equal rows must give bitwise equal results, whatever their memory order.
+        # Use one memory order, so that equal rows give bitwise equal results.
         rows = np.ascontiguousarray(self._check_X(X, reset=True, min_samples=2))
         self._learn(rows, self._get_supervision(rows, y, supervision))
         return self
@@ -120,7 +120,7 @@ class ConstraintLearner(LinearLearner):
         """Learn from the rows and the supervision, and set the fitted attributes."""
 
     def _keep(self, L: Matrix, frame: ScaledRows, dtype: Any) -> None:
-        """Convert a map of scaled points to a map of X, and store it."""
+        """Convert the learned map from scaled points to the units of X, and store the result."""
         self.mean_ = frame.mean.astype(dtype)
         self.components_ = (L / frame.unit).astype(dtype)
 

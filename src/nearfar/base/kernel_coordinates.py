@@ -33,8 +33,9 @@ from nearfar.state import (
 
 #: Names of the supported kernels.
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine")
-#: Allowed kernels other than names. Classes are rejected, and so is the method ``learner.kernel``
-#: of a kernel learner, which would be called pair by pair. Pass the learner itself instead.
+#: Allowed values of ``kernel`` that are not names. Classes are rejected. The method
+#: ``learner.kernel`` of a kernel learner is also rejected, because it would be called once per
+#: pair. Pass the learner itself instead.
 UNNAMED_KERNELS: list[AllowedValues] = [
     instance(KernelLearner, description="a kernel learner such as AlignmentKernelLearner()"),
     AllowedValues(
@@ -61,25 +62,26 @@ LANDMARK_PARAMETERS: dict[str, list[AllowedValues]] = {
 }
 # Maximum number of landmarks with n_landmarks="auto".
 _MAX_LANDMARKS = 1000
-# Directions are dropped if their eigenvalue of the centered kernel is at most this fraction of the
-# largest eigenvalue.
+# A direction is dropped if its eigenvalue is at most this fraction of the largest eigenvalue of the
+# centered kernel.
 _MIN_EIGENVALUE = 1e-10
-# Directions are also dropped if their eigenvalue is at most this number, because such eigenvalues
+# A direction is also dropped if its eigenvalue is at most this number, because smaller eigenvalues
 # have only a few correct digits.
 _MIN_ABSOLUTE = 1e-290
-# Block size for a learned kernel of pairs: the full kernel between this many first and second
-# points is computed, and only its diagonal is used.
+# Number of pairs per block for learned kernels. The kernel matrix between the first points and the
+# second points of a block is computed, and only its diagonal is used.
 _PAIR_BLOCK = 32
 
 
 class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
-    r"""Mixin for learners with the parameters `KERNEL_PARAMETERS`: kernel PCA coordinates.
+    r"""Mixin that computes kernel PCA coordinates for learners with `KERNEL_PARAMETERS`.
 
     Let :math:`K_c = CKC = P \,\mathrm{diag}(\mu) P^T` be the centered kernel matrix of the training
     points. A point with centered kernel values k has the coordinates :math:`z = B^T k` with
-    :math:`B = P\,\mathrm{diag}(\mu)^{-1/2}`. Distances between coordinates approximate those in
-    feature space, and equal them for training points if all directions are kept. A linear map L of
-    the coordinates is ΩΦ in feature space, with :math:`\Omega = L B^T` and the training points Φ.
+    :math:`B = P\,\mathrm{diag}(\mu)^{-1/2}`. Distances between coordinates approximate the
+    distances in feature space. For training points, both are equal if all directions are kept. A
+    linear map L of the coordinates is ΩΦ in feature space, with :math:`\Omega = L B^T` and the
+    training points Φ.
 
     If ``kernel`` is a kernel learner, ``_learn_kernel`` fits it first.
     """
@@ -122,7 +124,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return "coefficients_" in vars(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit rows that the learned kernel stores too, so that a file has each row only once."""
+        """Omit rows that the learned kernel also stores, so that a file has each row only once."""
         state = super().__getstate__()
         rows = state.get("_rows")
         if "kernel_" in state and rows is not None:
@@ -172,7 +174,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return self._coordinates(K)
 
     def _span(self, centered: Matrix, n_directions: int | None) -> tuple[Vector, Matrix]:
-        """Return eigenvalues, largest first, and B = P diag(μ)^{-1/2} of a centered kernel."""
+        """Return the eigenvalues of a centered kernel, largest first, and B = P diag(μ)^{-1/2}."""
         values, vectors = descending_eigh(centered, n_directions)
         is_kept = values > max(_MIN_EIGENVALUE * values[0], _MIN_ABSOLUTE)
         if not is_kept.any():
@@ -183,8 +185,12 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return values[is_kept], vectors[:, is_kept] / np.sqrt(values[is_kept])
 
     def _training_kernel(self, rows: Floats) -> Matrix:
-        """Compute the kernel of the rows, and store its means and, unless precomputed, the rows."""
-        # Copy the rows, because scikit-learn treats the kernel of an array with itself differently.
+        """Return the kernel matrix of the training rows, and store its column means.
+
+        The rows are also stored, unless the kernel is precomputed.
+        """
+        # Copy the rows, because scikit-learn uses a different formula for the kernel of an array
+        # with itself.
         self._rows = None if self._is_precomputed() else self._share_rows(_exact(rows).copy())
         self._gamma = self._choose_gamma()
         K = self._kernel(rows if self._rows is None else self._rows)
@@ -205,7 +211,10 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return K
 
     def _kernel_transform(self, rows: Floats) -> Matrix:
-        """Return the coordinates of new points (or of their precomputed kernel values)."""
+        """Return the coordinates of new points.
+
+        If the kernel is precomputed, ``rows`` contains their kernel values.
+        """
         mapped = np.empty((len(rows), self.n_directions_))
         for block in split_rows(len(rows), 32 * len(self._basis)):
             mapped[block] = self._coordinates(self._kernel(rows[block]))
@@ -258,7 +267,10 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return compute_gamma(self._rows, self.kernel)
 
     def _kernel(self, rows: Floats, training_points: Matrix | None = None) -> Matrix:
-        """Return kernel values of points with ``training_points``; None uses the stored rows."""
+        """Return the kernel matrix between points and ``training_points``.
+
+        None uses the stored training rows.
+        """
         points = _exact(rows)
         if training_points is None:
             if self._rows is None:
@@ -280,7 +292,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return np.asarray(values, np.float64)
 
     def _kernel_gaps(self, first: Matrix, second: Matrix) -> Vector:
-        """Return squared distances in feature space between the points of pairs."""
+        """Return the squared distance in feature space between the two points of each pair."""
         gamma = 1.0 if self._gamma is None else self._gamma
         if self.kernel in ("linear", "rbf", "cosine"):
             if self.kernel == "cosine":
@@ -313,7 +325,10 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
         return self._centered(K) @ self._basis
 
     def _map_by_coefficients(self, rows: Floats) -> Floats:
-        """Return Ωk for the centered kernel values k of each point, in the dtype of the rows."""
+        """Return the mapped points Ωk in the dtype of the rows.
+
+        The matrix Ω is ``coefficients_``, and k contains the centered kernel values of a point.
+        """
         mapped = np.empty((len(rows), len(self.coefficients_)), dtype=rows.dtype)
         for block in split_rows(len(rows), 32 * self.coefficients_.shape[1]):
             mapped[block] = self._centered(self._kernel(rows[block])) @ self.coefficients_.T
@@ -325,7 +340,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
 
 
 class LandmarkCoordinates(KernelCoordinates):
-    """Kernel coordinates for learners that store only landmarks and map by ``coefficients_``."""
+    """Kernel coordinates for learners that store only landmark rows and ``coefficients_``."""
 
     n_landmarks: int | Literal["auto"] | None
     random_state: int | np.random.RandomState | None
@@ -357,7 +372,7 @@ class LandmarkCoordinates(KernelCoordinates):
 def compute_gamma(rows: Matrix, kernel: Any) -> float:
     """Return 1 / (sum of the feature variances).
 
-    For "laplacian", the sum is that of the standard deviations. If the sum is 0, return 1.
+    For "laplacian", standard deviations are summed instead of variances. If the sum is 0, return 1.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         variances = rows.var(axis=0)
@@ -385,7 +400,7 @@ def _check_symmetric(K: Matrix) -> None:
 def draw_class_landmarks(
     codes: NDArray[np.intp], n_landmarks: int | None, random: np.random.RandomState
 ) -> NDArray[np.intp]:
-    """Draw about ``n_landmarks`` row indices and sort them. None returns all indices.
+    """Draw about ``n_landmarks`` row indices, in ascending order. None returns all indices.
 
     Each class gets rows in proportion to its size, but at least one.
     """
@@ -400,9 +415,10 @@ def draw_class_landmarks(
 
 
 def _split_stored_rows(rows: Matrix, stored: Matrix) -> tuple[Matrix, Indices]:
-    """Return the rows that are not in ``stored``, and the index of each row in ``stored`` or -1.
+    """Return the rows that are not in ``stored``, and the index in ``stored`` of each row.
 
-    Indices are unique: equal rows are matched to different rows of ``stored``.
+    The index of a row that is not in ``stored`` is -1. Other indices are unique: equal rows are
+    matched to different rows of ``stored``.
 
     >>> rows, stored = np.array([[3.0], [1.0], [2.0], [1.0]]), np.array([[1.0], [2.0], [0.0]])
     >>> _split_stored_rows(rows, stored)
@@ -420,7 +436,7 @@ def _split_stored_rows(rows: Matrix, stored: Matrix) -> tuple[Matrix, Indices]:
 
 
 def _join_stored_rows(remaining: Matrix, places: Indices, stored: Matrix) -> Matrix:
-    """Return all rows, given the results of `_split_stored_rows`.
+    """Restore all rows from the results of `_split_stored_rows`.
 
     The contents of a file are checked before memory is allocated.
     """
@@ -443,6 +459,5 @@ def _join_stored_rows(remaining: Matrix, places: Indices, stored: Matrix) -> Mat
 
 
 def _exact(rows: Floats) -> Matrix:
-    # Kernels lose digits in float32. Equal rows must give bitwise equal results, whatever their
-    # memory order.
+    # Kernels lose digits in float32. With one memory order, equal rows give bitwise equal results.
     return np.ascontiguousarray(rows, dtype=np.float64)

@@ -16,8 +16,8 @@ from nearfar.blocks import split_rows
 from nearfar.solvers.spectral_step import leading_spectrum
 from nearfar.state import State, floats, table
 
-# Directions are dropped if their eigenvalue of the centered kernel is at most this fraction of the
-# largest eigenvalue.
+# A direction is dropped if its eigenvalue is at most this fraction of the largest eigenvalue of the
+# centered kernel.
 _MIN_EIGENVALUE = 1e-10
 
 
@@ -79,7 +79,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         return self._values(first, first if Z is None else self._points(Z))
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Map points to coordinates whose distances are those of the learned kernel.
+        """Map points to coordinates with the distances of the learned kernel.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class KernelLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         return self._coordinates(exact(rows)).astype(rows.dtype, copy=False)
 
     def _values(self, first: Matrix, second: Matrix) -> Matrix:
-        """Return the learned kernel between rows."""
+        """Return the learned kernel matrix between two arrays of rows."""
         raise NotImplementedError
 
     def _points(self, X: ArrayLike) -> Matrix:

@@ -65,7 +65,7 @@ class KernelizedLearner(KernelCoordinates):
         y : array-like of shape (n_samples,), optional
             Labels. If ``supervision`` is passed, only a learned kernel uses them.
         supervision : optional
-            Supervision of the rows of X, in a class that the linear learner accepts.
+            Supervision for the rows of X, of a class that the linear learner accepts.
 
         Returns
         -------
@@ -78,7 +78,7 @@ class KernelizedLearner(KernelCoordinates):
         rows = self._check_X(X, reset=True, min_samples=2)
         if y is None and supervision is None:
             raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: it "
+                f"{type(self).__name__} requires y to be passed, but the target y is None. It "
                 f"learns from {' or '.join(self.learner_tags.supervision)}."
             )
         self._learn_kernel(X, y)

@@ -87,7 +87,7 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
     def _map_blocks(self, rows: Floats, at_most: int) -> Floats:
         """Center and map the rows in blocks, to avoid a centered copy of all rows."""
         linear = self._linear_map(rows.dtype)
-        # Rounding the mean to the dtype of X is a common shift, which changes no distance.
+        # Rounding the mean to the dtype of X shifts all points equally, so distances do not change.
         mean = self.mean_.astype(rows.dtype, copy=False) if hasattr(self, "mean_") else None
         mapped = np.empty((len(rows), self._n_features_out), dtype=rows.dtype)
         for block in split_rows(len(rows), rows.itemsize * rows.shape[1], max_rows=at_most):
@@ -128,7 +128,7 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
         return np.sqrt(np.einsum("ij,ij->i", differences, differences))
 
     def pair_score(self, pairs: ArrayLike) -> Vector:
-        """Return the similarity of the two points of each pair: minus their distance.
+        """Return the similarity of the two points of each pair, which is the negative distance.
 
         Parameters
         ----------
@@ -167,7 +167,10 @@ class LinearLearner(ClassNamePrefixFeaturesOutMixin, Learner):
 
 
 def _check_point(values: ArrayLike, name: str, shapes: list[tuple[int, ...]]) -> Vector:
-    """Return one point as a flat vector. It may be a vector, a single row or one of the shapes."""
+    """Return one point as a flat vector.
+
+    ``values`` is a vector, a single row, or an array with one of the ``shapes``.
+    """
     point = np.asarray(values, np.float64)
     if point.ndim == 2 and len(point) == 1 and point.shape not in shapes:
         point = point[0]

@@ -31,7 +31,7 @@ class TwoClassProblem(NamedTuple):
     positive: tuple[int, ...]
 
     def signs(self, codes: Indices) -> Vector:
-        """Return +1 or -1 for rows of the two sides, and 0 for rows of other classes."""
+        """Return -1 for rows of the negative classes, +1 for the positive ones and 0 for others."""
         class_signs = np.zeros(int(codes.max()) + 1)
         class_signs[[k for k in self.negative if k < len(class_signs)]] = -1
         class_signs[[k for k in self.positive if k < len(class_signs)]] = 1
@@ -39,7 +39,7 @@ class TwoClassProblem(NamedTuple):
 
 
 def two_class_problems(n_classes: int, multi_class: MultiClass) -> list[TwoClassProblem]:
-    """Return one problem per pair of classes ("ovo") or per class against all others ("ovr").
+    """Return one problem per pair of classes ("ovo"), or one per class against the rest ("ovr").
 
     With two classes, there is only one problem.
     """
@@ -50,12 +50,12 @@ def two_class_problems(n_classes: int, multi_class: MultiClass) -> list[TwoClass
 
 
 def unwrap_single(values: Sequence[Any]) -> Any:
-    """Return a single item itself, and several items as a list."""
+    """Return the only item of a sequence, or a list if there are several items."""
     return values[0] if len(values) == 1 else list(values)
 
 
 def check_each_problem(item_check: Condition) -> Condition:
-    """Return a state check for results of :func:`unwrap_single`, with one item per problem."""
+    """Return a condition on the result of :func:`unwrap_single` with one item per problem."""
 
     def fits(value: Any, sizes: Sizes) -> bool:
         n = sizes.get("problems", 1)
@@ -72,8 +72,8 @@ def check_each_problem(item_check: Condition) -> Condition:
 class LinearClassifier(ClassifierMixin, Estimator):
     """Linear classifier with the decision values ``X @ coef_.T + intercept_``.
 
-    With two classes, there is one hyperplane, with the second class on its positive side. With
-    more, ``multi_class="ovo"`` uses one hyperplane per pair of classes, and these vote;
+    With two classes, there is one hyperplane, with the second class on its positive side. With more
+    classes, ``multi_class="ovo"`` uses one hyperplane per pair of classes, and the pairs vote.
     ``multi_class="ovr"`` uses one hyperplane per class, and the largest decision value wins.
     """
 
@@ -106,13 +106,13 @@ class LinearClassifier(ClassifierMixin, Estimator):
         """Validate new samples and return them as rows."""
 
     def _scores(self, X: ArrayLike) -> Matrix:
-        """Return the decision values of all hyperplanes, (n, n_problems)."""
+        """Return the decision values of all hyperplanes, of shape (n, n_problems)."""
         check_is_fitted(self)
         rows = self._check_rows_of(X)
         return np.asarray(rows @ self.coef_.T + self.intercept_)
 
     def decision_function(self, X: ArrayLike) -> Matrix:
-        """Return decision values: how strongly samples are assigned to each class.
+        """Return decision values, which measure how strongly samples are assigned to each class.
 
         Parameters
         ----------
@@ -122,9 +122,10 @@ class LinearClassifier(ClassifierMixin, Estimator):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            With two classes, the value of the hyperplane, positive for the second class. With
-            more, "ovr" returns the values of all hyperplanes. "ovo" returns the votes of the
-            pairs, plus less than half a vote for their confidence, as in scikit-learn.
+            With two classes, the decision value of the hyperplane, which is positive for the second
+            class. With more classes, "ovr" returns the decision values of all hyperplanes, and
+            "ovo" returns the votes of the pairs, plus less than half a vote for their confidence,
+            as in scikit-learn.
         """
         return compute_votes(self._scores(X), len(self.classes_), self.multi_class)
 
@@ -148,7 +149,10 @@ class LinearClassifier(ClassifierMixin, Estimator):
 
 
 def compute_votes(scores: Matrix, n_classes: int, multi_class: MultiClass) -> Matrix:
-    """Return decision values per class from the values (n, n_problems) of all hyperplanes."""
+    """Return decision values per class.
+
+    ``scores`` contains the decision values of all hyperplanes, of shape (n, n_problems).
+    """
     if n_classes == 2:
         return np.asarray(scores[:, 0])
     if multi_class == "ovr":

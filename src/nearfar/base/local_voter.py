@@ -58,7 +58,7 @@ class LocalClassifier(AfterLearner, NeighborsClassifier):
         """
 
     def _learn(self, rows: LocalRows) -> None:
-        """Check the rows and learn everything else, as the last step of a fit."""
+        """Check the rows and learn the remaining attributes. This is the last step of a fit."""
 
     def _find_neighbors(
         self, rows: LocalRows, queries: LocalQueries, k: int
@@ -69,9 +69,10 @@ class LocalClassifier(AfterLearner, NeighborsClassifier):
     def _explain_block(
         self, rows: LocalRows, queries: LocalQueries, k: int
     ) -> tuple[Matrix, NDArray[np.float64], Matrix, Indices]:
-        """Return the relevance of each feature, and describe the k nearest rows of each query.
+        """Return the data for the explanation of a block of queries.
 
-        The rows are described by the contributions of the features, the distances and the indices.
+        The data are the relevance of each feature, and for the k nearest rows of each query the
+        contributions of the features, the distances and the indices.
         """
         metrics = self._metrics(rows, queries)
         distances, neighbors = rows.find_nearest(queries, metrics, k)
@@ -90,8 +91,6 @@ class LocalClassifier(AfterLearner, NeighborsClassifier):
         """Return the relevance of each feature, as defined in `LocalExplanation`."""
         return compute_relevance(metrics.get_diagonals(), self.deviations_ / rows.scale)
 
-    # ------------------------------------------------------------------ fit
-
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, supervision: Any = None) -> Self:
         """Fit ``estimator``, if any, and store the mapped training points.
 
@@ -100,7 +99,7 @@ class LocalClassifier(AfterLearner, NeighborsClassifier):
         X : array-like of shape (n_samples, n_features)
             Training points.
         y : array-like of shape (n_samples,)
-            Labels, for the vote, the metrics and ``estimator``.
+            Labels. They are used for the vote, for the metrics and to fit ``estimator``.
         supervision : Pairs, Triplets, Quadruplets, Chunklets or array-like, optional
             Supervision passed to the ``fit`` of ``estimator``.
 
@@ -166,12 +165,10 @@ class LocalClassifier(AfterLearner, NeighborsClassifier):
                 f"(n_samples={n_rows})."
             )
 
-    # ------------------------------------------------------------------ queries
-
     def _blocks(
         self, rows: LocalRows, X: ArrayLike | None, own: Indices | None = None
     ) -> Iterator[LocalQueries]:
-        """Iterate over blocks of queries, which are the training rows if X is None."""
+        """Yield blocks of queries. If X is None, the training rows are the queries."""
         if X is None:
             own = np.arange(len(rows)) if own is None else own
             points = rows.X[own]
@@ -234,7 +231,8 @@ class LocalClassifier(AfterLearner, NeighborsClassifier):
             Points.
         overall : bool, default=True
             Whether to compute the mean relevance over all training rows. The metric at a training
-            row does not use this row. This takes as long as the leave-one-out error.
+            row does not use this row. The computation takes as long as that of the leave-one-out
+            error.
 
         Returns
         -------
@@ -276,7 +274,7 @@ class LocalClassifier(AfterLearner, NeighborsClassifier):
 
 
 def compute_deviations(points: Matrix) -> Vector:
-    """Return the standard deviations of columns (divisor n), exactly 0 for constant columns."""
+    """Return the standard deviations (divisor n) of columns. Constant columns give exactly 0."""
     with np.errstate(over="ignore", invalid="ignore"):
         deviations = np.std(points, axis=0)
     if not np.isfinite(deviations).all():

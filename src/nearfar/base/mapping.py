@@ -30,7 +30,7 @@ def _has_matching_output(learner: Any, sizes: Sizes) -> bool:
 
 
 class AfterLearner(Estimator):
-    """Estimator that maps X with ``estimator`` first, or uses X directly if that is None."""
+    """Estimator that maps X with ``estimator`` first, unless ``estimator`` is None."""
 
     state = State(
         {"estimator_": Condition(_has_matching_output, "a learner that gives q features, or None")},
@@ -49,12 +49,19 @@ class AfterLearner(Estimator):
     def _fit_learner(
         self, X: ArrayLike, y: ArrayLike | None, supervision: Any
     ) -> tuple[Any, Floats, NDArray[Any], NDArray[np.intp]]:
-        """Return a fitted clone of the learner or None, the mapped points, classes and codes."""
+        """Fit a clone of ``estimator`` and map X.
+
+        Return the clone (None if ``estimator`` is None), the mapped points, the classes and the
+        class codes.
+        """
         learner, points = self._fit_map(X, y, supervision)
         return learner, points, *self._check_labels(y, len(points), min_classes=1)
 
     def _fit_map(self, X: ArrayLike, y: ArrayLike | None, supervision: Any) -> tuple[Any, Floats]:
-        """Return a fitted clone of the learner or None, and the mapped points."""
+        """Fit a clone of ``estimator`` and map X.
+
+        Return the clone (None if ``estimator`` is None) and the mapped points.
+        """
         self._forget()
         self.__dict__.pop("_points", None)
         self._check_parameters()

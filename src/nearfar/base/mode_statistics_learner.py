@@ -33,7 +33,7 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
 
     Subclasses implement :meth:`_learn`. ``fit`` reads an array in blocks, once per step of a mode.
     For a dask array, each step is one reduction over its blocks. ``partial_fit`` only accumulates
-    :class:`~nearfar.ModeStatistics`. The solve runs on the first access to a fitted attribute.
+    :class:`~nearfar.ModeStatistics`. The solver runs on the first access to a fitted attribute.
 
     Subclasses have a parameter ``max_iter``. If they have a parameter ``center`` that is False,
     scatters are taken around zero instead of around the mean.
@@ -52,7 +52,7 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
 
     @abstractmethod
     def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
-        """Solve from the scatters of each mode, and set the fitted attributes.
+        """Compute the solution from the scatters of each mode, and set the fitted attributes.
 
         ``classes`` are the sorted labels, or a single 0 for unsupervised learners.
         """
@@ -67,8 +67,8 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
         Parameters
         ----------
         X : array-like or dask array of shape (n_samples, d1, ..., dk) or (n_samples, n_features)
-            Tensors, or flat rows. ``tensor_shape`` is the shape of flat rows. If it is None, each
-            flat row is a vector.
+            Tensors, or flat rows. ``tensor_shape`` is the tensor shape of each flat row. If
+            ``tensor_shape`` is None, flat rows are vectors.
         y : array-like or dask array of shape (n_samples,)
             Labels. Ignored by unsupervised learners.
 
@@ -112,9 +112,9 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
     ) -> Self:
         """Accumulate a batch of tensors.
 
-        The result after all batches equals that of one ``fit``. For this, the learner stores the
-        second moment of all tensor entries, which limits tensors to 4,096 entries. There is
-        no such limit with ``max_iter=0``.
+        The result after all batches equals that of one ``fit``. Therefore the learner stores the
+        second moment of all tensor entries, which limits tensors to 4,096 entries. Tensors of any
+        size are allowed with ``max_iter=0``.
 
         Parameters
         ----------
@@ -134,8 +134,8 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
         self._check_parameters()
         if "factors_" in vars(self) and not self._has_statistics:
             raise ValueError(
-                f"{type(self).__name__} was fitted with fit, which stores no statistics to which "
-                "batches could be added. Call partial_fit on an unfitted clone instead."
+                f"{type(self).__name__} was fitted with fit, which does not store the "
+                "statistics that partial_fit needs. Call partial_fit on an unfitted clone instead."
             )
         is_new, is_lazy = not self._has_statistics, is_dask(X)
         T = self._check_tensors(
@@ -172,7 +172,7 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
         return ModeStatistics(storage=storage, exact=self._needs_digits())
 
     def _check_size(self, statistics: ModeStatistics | None) -> None:
-        """Raise if sweeps over the modes need more statistics than batches can store."""
+        """Raise if ``max_iter`` > 0 requires statistics that ``partial_fit`` cannot store."""
         shape = self.tensor_shape_
         if not self.max_iter or len(shape) == 1:
             return
@@ -238,7 +238,7 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
             super()._check_state(sizes)
 
 
-# Attributes that a solve may leave unset. All other attributes are required after the solve.
+# Attributes that the solver may leave unset. The solver must set all other attributes.
 _OPTIONAL = {"statistics_", "components_", "mean_"}
 
 

@@ -34,7 +34,7 @@ from nearfar.state import (
 # centered and multiplied.
 _BLOCK_BYTES = 2**21
 
-#: State check for the factor of one mode.
+#: Condition on the factor of one mode in a model file.
 factor_check = Condition(
     lambda value, _: (
         isinstance(value, np.ndarray)
@@ -104,9 +104,9 @@ class MultilinearLearner(TensorEstimator, LinearLearner):
 
     @property
     def components_(self) -> Floats:  # type: ignore[override]
-        """Matrix of the map of flat rows, of shape (n_features_out, n_features).
+        """Matrix that maps flat rows, of shape (n_features_out, n_features).
 
-        Each of its rows is a flat eigen-tensor.
+        Each row of the matrix is a flat eigen-tensor.
         """
         if "factors_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute 'components_'")
@@ -157,7 +157,7 @@ class MultilinearLearner(TensorEstimator, LinearLearner):
     def inverse_transform(self, X: ArrayLike) -> Floats:
         """Reconstruct tensors from mapped tensors.
 
-        Several tensors are mapped to the same row of X. The one nearest to the mean is returned.
+        Many tensors are mapped to the same row of X. The tensor nearest to the mean is returned.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class MultilinearLearner(TensorEstimator, LinearLearner):
         return rows.reshape(-1, *self.tensor_shape_)
 
     def _rebuild(self, rows: Floats) -> Floats:
-        """Return, for each mapped row, the flat row of minimum norm that is mapped to it."""
+        """Return flat rows of minimum norm that are mapped to the given rows."""
         inverse = [np.linalg.pinv(U.astype(np.float64)) for U in self.factors_]
         return project_stack(rows.reshape(-1, *self.n_components_), inverse).reshape(len(rows), -1)
 
@@ -233,7 +233,7 @@ class AlternatingLearner(MultilinearLearner):
         bases: Sequence[Matrix] | None = None,
         history: dict[str, list[float]] | None = None,
     ) -> None:
-        """Alternate over the modes from ``start``, and set the fitted attributes.
+        """Optimize the modes in turn, starting from ``start``, and set the fitted attributes.
 
         ``history`` contains entries to add to ``history_``.
         """

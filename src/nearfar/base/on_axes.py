@@ -14,9 +14,10 @@ from nearfar.summaries.whitening import center_and_map, find_leading_axes
 
 #: Allowed values of the parameter ``n_pca_components``.
 N_PRINCIPAL: list[AllowedValues] = [none, one_of("auto"), integer(1)]
-#: With n_pca_components="auto" and more than AUTO_WIDTH columns, at most AUTO_AXES axes are used,
-#: unless n_components is larger.
-AUTO_WIDTH, AUTO_AXES = 128, 64
+#: With n_pca_components="auto", principal axes are used if X has more columns than this.
+AUTO_WIDTH = 128
+#: Maximum number of axes with n_pca_components="auto", unless n_components is larger.
+AUTO_AXES = 64
 
 
 class AxisLearner(LinearLearner):
@@ -31,7 +32,7 @@ class AxisLearner(LinearLearner):
     def _fitted_on_axes(
         self, rows: Floats, start_from: Floats | None, *supervision: Any, **fit_params: Any
     ) -> bool:
-        """Fit on principal axes and return True; return False if ``n_pca_components`` selects none.
+        """Fit on principal axes and return True. Return False if X must be fitted directly.
 
         ``start_from`` is the map of the last fit, for a warm start.
         """
@@ -59,7 +60,7 @@ class AxisLearner(LinearLearner):
         """Return the number of axes, or None to fit X directly."""
         n_requested, size = self.n_pca_components, getattr(self, "n_components", None)
         if n_requested == "auto":
-            # Use fewer axes than half of the rows of X, but at least as many as the map has rows.
+            # Use fewer axes than half the number of rows of X, but at least n_components.
             n_axes = min(AUTO_AXES, max(1, n // 2 - 1))
             return None if p <= AUTO_WIDTH else max(n_axes, size or 1)
         assert n_requested is None or not isinstance(n_requested, str)

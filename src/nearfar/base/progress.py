@@ -9,14 +9,14 @@ from weakref import WeakKeyDictionary
 
 from nearfar.blocks import Result, Task, map_in_order
 
-#: A function that a solver calls at each iteration, with the values it also adds to its history.
+#: A function that a solver calls at each iteration with the values that it adds to its history.
 Report = Callable[[dict[str, Any]], None]
 #: A function that a user can set as ``callback`` of an estimator.
 Callback = Callable[[int, dict[str, Any]], Any]
 
 
 class ProgressReporter:
-    """Progress reporter that numbers the iterations of one fit over all its starts and stages.
+    """Progress reporter that numbers the iterations of one fit across all starts and stages.
 
     ``callback`` is called with the iteration number, from 1, and a dict of values. An exception in
     the callback stops the fit. After a KeyboardInterrupt, the best solution so far is kept.
@@ -35,8 +35,8 @@ class ProgressReporter:
             self.callback(self.iteration, state)
 
 
-# Channels are stored here and not on the estimators, so that clones, pickles and model files do not
-# contain them.
+# Reporters are stored here and not on the estimators, so that clones, pickles and model files do
+# not contain them.
 _REPORTERS: WeakKeyDictionary[Any, ProgressReporter] = WeakKeyDictionary()
 
 
@@ -77,9 +77,9 @@ def map_with_reports(
     """Run several tasks of one fit in threads, and report their iterations in task order.
 
     ``work`` receives a task and a function to call at each iteration. It returns its result, and
-    the KeyboardInterrupt that stopped it early or None. All reports are made in the calling
-    thread. With several threads, a task is reported when it is done. Ctrl-C stops all tasks at
-    their next iteration. The result of a task that did not return is None.
+    either None or the KeyboardInterrupt that stopped the task early. All reports are made in the
+    calling thread. With several threads, a task is reported when it is done. Ctrl-C stops all tasks
+    at their next iteration. The result of a task that did not return is None.
     """
     stops: list[KeyboardInterrupt] = []
 

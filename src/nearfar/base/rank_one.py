@@ -52,7 +52,7 @@ class RankOneLearner(MultilinearLearner):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components)
-            Mapped tensors, the coefficients :math:`\lambda_r`.
+            Mapped tensors: the coefficients :math:`\lambda_r`.
 
         Returns
         -------
@@ -77,12 +77,15 @@ class RankOneLearner(MultilinearLearner):
 
 
 def flatten_atoms(factors: Sequence[Floats]) -> Matrix:
-    """Return the flattened rank-one tensors as columns, (d, R)."""
+    """Return the flattened rank-one tensors as the columns of a matrix of shape (d, R)."""
     return np.asarray(reduce(linalg.khatri_rao, [U.astype(np.float64) for U in factors]))
 
 
 def deflate(rows: Floats, atom: Vector) -> Vector:
-    """Subtract the component of flat rows along a unit atom in place, and return coefficients."""
+    """Subtract the projections of flat rows on a unit atom, and return their coefficients.
+
+    The rows are modified in place.
+    """
     atom = atom.astype(rows.dtype)
     scores = rows @ atom
     # The transposed rows are in Fortran order, so BLAS updates them without a copy.

@@ -42,7 +42,7 @@ def all_estimators(
 
 
 def all_learners() -> dict[str, type[Learner]]:
-    """Return all learners with ``transform`` by name: learners of maps and of kernels.
+    """Return all learners that have ``transform``, by name.
 
     >>> "LMNN" in all_learners()
     True

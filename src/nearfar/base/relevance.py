@@ -12,9 +12,10 @@ from nearfar.arrays import Indices, Matrix, Vector
 from nearfar.base.voter import compute_vote_fractions
 from nearfar.words import join_names
 
-#: Minimum fraction of the metric that the features covered by the sentence carry together.
+#: An explanation covers the smallest set of features that carries at least this fraction of the
+#: metric.
 COVERED_FRACTION = 0.5
-#: Maximum number of features that the sentence names.
+#: Maximum number of features that the sentence of an explanation names.
 MAX_NAMED = 3
 #: Relevances that differ by less than this are treated as equal, because rounding depends on the
 #: order of summation.
@@ -22,14 +23,14 @@ RELEVANCE_TOLERANCE = 1e-9
 
 
 def compute_relevance(metric: NDArray[np.float64], deviations: Vector) -> Matrix:
-    """Return the relevance of each feature: its fraction of the diagonal of S M S.
+    """Return the relevance of each feature: its fraction of the trace of S M S.
 
     Parameters
     ----------
     metric : ndarray of shape (q, p, p) or (q, p)
         Metrics M, or their diagonals.
     deviations : ndarray of shape (p,)
-        Standard deviations of the training rows, the diagonal of S.
+        Standard deviations of the features over the training rows: the diagonal of S.
 
     Returns
     -------
@@ -52,7 +53,7 @@ def get_feature_names(estimator: Any, n_features: int) -> list[str]:
 def find_leading_features(relevance: Vector) -> Indices:
     """Return the smallest set of features that carries at least half of the relevance.
 
-    Features as relevant as the last of these are included.
+    Features as relevant as the least relevant one in the set are included.
     """
     order = sort_descending(relevance)
     cumulative = np.cumsum(relevance[order])
@@ -62,7 +63,10 @@ def find_leading_features(relevance: Vector) -> Indices:
 
 
 def select_named_features(relevance: Vector) -> Indices:
-    """Return the features that the sentence names: none if all features are leading."""
+    """Return the features that the sentence of an explanation names.
+
+    The result is empty if all features are leading and there are more than three.
+    """
     leading = find_leading_features(relevance)
     return leading[:0] if len(leading) == len(relevance) > MAX_NAMED else leading[:MAX_NAMED]
 
@@ -74,7 +78,7 @@ def sort_descending(relevance: Vector) -> Indices:
 
 
 def format_fraction(fraction: float) -> str:
-    """Format a fraction as a percentage. 0% and 100% appear only for exact values.
+    """Format a fraction as a percentage. Only exact values are shown as 0% or 100%.
 
     >>> [format_fraction(fraction) for fraction in (0.714, 0.997, 1.0, 0.004, 0.0)]
     ['71%', 'over 99%', '100%', 'under 1%', '0%']
@@ -87,11 +91,11 @@ def format_fraction(fraction: float) -> str:
     return f"{rounded}%"
 
 
-# ---------------------------------------------------------------------- sentences
-
-
 def describe_vote(codes: Indices, winner: int, n_classes: int, ties: str) -> str:
-    """Describe how the class ``winner`` won the vote of ``codes``, nearest neighbor first."""
+    """Describe how the class ``winner`` won the vote.
+
+    ``codes`` contains the class codes of the neighbors, nearest first.
+    """
     k, is_winner = len(codes), codes == winner
     if k == 1:
         return "by its nearest neighbor"
@@ -107,7 +111,7 @@ def describe_vote(codes: Indices, winner: int, n_classes: int, ties: str) -> str
 
 
 def count_deciding(codes: Indices, n_classes: int, ties: str) -> int:
-    """Return the number of neighbors that decide: fewer than k if a tie reduces k."""
+    """Return the number of neighbors that decide the vote: fewer than k if a tie reduces k."""
     n_remaining = len(codes)
     while ties == "shrink" and count_tied(codes[:n_remaining], n_classes):
         n_remaining -= 1
@@ -157,7 +161,10 @@ def _describe_overall(overall: Vector, names: Sequence[str]) -> str:
 
 
 def _describe_leading(leading: Indices, names: Sequence[str]) -> str:
-    """Return feature names and the verb. Names that contain a separator are quoted."""
+    """Return feature names and a verb, for example "hue and ash carry".
+
+    Names that contain a separator are quoted.
+    """
     leading_names = [names[j] for j in leading]
     shown_names = leading_names[:MAX_NAMED]
     if any("," in name or " and " in name or not name.strip() for name in shown_names):

@@ -23,7 +23,7 @@ class StatisticsEstimator(IncrementalEstimator, Estimator):
     """Estimator that is solved from :class:`~nearfar.ClassStatistics` alone.
 
     Subclasses implement :meth:`_learn_from` and inherit ``fit`` and ``partial_fit``.
-    ``partial_fit`` only accumulates. The solve runs once, on the first access to a fitted
+    ``partial_fit`` only accumulates. The solver runs once, on the first access to a fitted
     attribute.
 
     For dask arrays and data frames (``pip install 'nearfar[dask]'``), the dask workers compute the
@@ -31,18 +31,18 @@ class StatisticsEstimator(IncrementalEstimator, Estimator):
     """
 
     state = State({"statistics_": object_of(ClassStatistics)}, fitted="statistics_")
-    #: Whether one scatter is stored for all classes together. False stores one per class.
+    #: Whether one scatter matrix is stored for all classes together. False stores one per class.
     pooled_statistics: ClassVar[bool] = True
-    #: Parameters with which batches give the same result as one fit, for estimators whose defaults
-    #: also depend on the rows themselves.
+    #: Parameters with which batches give the same result as one fit. They are needed only if the
+    #: defaults of the estimator also depend on the rows themselves.
     batch_parameters: ClassVar[dict[str, Any]] = {}
     statistics_: ClassStatistics
 
     @abstractmethod
     def _learn_from(self, statistics: ClassStatistics) -> None:
-        """Solve from the statistics and set the fitted attributes.
+        """Compute the solution from the statistics, and set the fitted attributes.
 
-        On Ctrl-C it may set the best solution so far and then raise
+        On Ctrl-C, this method may set the best solution so far and then raise
         :class:`~nearfar.solvers.subspaces.Interrupted` with components. The estimator is then
         fitted, and the interrupt propagates.
         """
@@ -115,12 +115,12 @@ class StatisticsEstimator(IncrementalEstimator, Estimator):
         return X
 
     def _fit_with(self, accumulate: Callable[..., Self]) -> Self:
-        """Accumulate from scratch and solve. A failed fit leaves the learner unfitted."""
+        """Accumulate new statistics and solve. A failed fit leaves the learner unfitted."""
         self._drop_statistics()
         try:
             accumulate(exact=False)
             if self.statistics_.is_ill_conditioned():
-                # The features are nearly collinear, and float32 products lose their differences.
+                # The features are nearly collinear, so float32 products are not accurate enough.
                 self._drop_statistics()
                 accumulate(exact=True)
             return self._run_solve()

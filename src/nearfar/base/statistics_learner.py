@@ -16,10 +16,9 @@ from nearfar.summaries.class_statistics import ClassStatistics
 class StatisticsLearner(StatisticsEstimator, LinearLearner):
     """Linear learner that is solved from :class:`~nearfar.ClassStatistics` alone.
 
-    Subclasses implement :meth:`solve` and inherit ``fit`` and ``partial_fit``. ``partial_fit``
-    only accumulates. The solve runs once, on the first access to a fitted attribute. If the
-    batches so far are not enough to solve, this access raises the error of the solve, and so does
-    ``hasattr``.
+    Subclasses implement :meth:`solve` and inherit ``fit`` and ``partial_fit``. ``partial_fit`` only
+    accumulates. The solver runs once, on the first access to a fitted attribute. If the batches so
+    far are not sufficient, this access raises the solver's error, and so does ``hasattr``.
 
     For dask arrays and data frames (``pip install 'nearfar[dask]'``), the dask workers compute the
     statistics block by block. Only the statistics are sent to the calling process, which solves.
@@ -27,11 +26,11 @@ class StatisticsLearner(StatisticsEstimator, LinearLearner):
 
     @abstractmethod
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
-        """Return components of shape (n_components, n_features) from the statistics.
+        """Compute components of shape (n_components, n_features) from the statistics.
 
-        It can set more fitted attributes. On Ctrl-C it may raise
-        :class:`~nearfar.solvers.subspaces.Interrupted` with the best components so far. The
-        learner is then fitted with these components, and the interrupt propagates.
+        This method can set more fitted attributes. On Ctrl-C, it may raise
+        :class:`~nearfar.solvers.subspaces.Interrupted` with the best components so far. The learner
+        is then fitted with these components, and the interrupt propagates.
         """
 
     def _learn_from(self, statistics: ClassStatistics) -> None:

@@ -13,13 +13,13 @@ SupervisionKind = Literal["labels", "values", "pairs", "triplets", "quadruplets"
 
 @dataclass(frozen=True)
 class LearnerTags:
-    """Tags of an estimator, by which functions select, list and sort estimators.
+    """Tags of an estimator, which are used to select, list and sort estimators.
 
     Parameters
     ----------
     reads : {"statistics", "graph", "supervision", "instances"}
-        Source of the solution: ``ClassStatistics`` alone, X with a neighbor graph, X with
-        supervision, or training rows that the estimator stores.
+        Data that the estimator needs: ``ClassStatistics`` alone ("statistics"), X with a neighbor
+        graph ("graph"), X with supervision ("supervision"), or stored training rows ("instances").
     role : {"map", "classifier", "regressor", "clusterer", "kernel"}
         Output of the estimator: new coordinates, labels, numbers, clusters or a kernel.
     input : {"vectors", "tensors", "sets", "pairs"}
@@ -27,9 +27,9 @@ class LearnerTags:
     supervised : bool
         Whether the estimator needs labels or other supervision.
     supervision : tuple of str
-        Accepted types of supervision: "labels", "values" (numbers to predict), "pairs",
-        "triplets", "quadruplets", "chunklets". ``fit`` needs one of them. Empty for unsupervised
-        estimators.
+        Accepted types of supervision: "labels", "values" (numbers to predict), "pairs", "triplets",
+        "quadruplets", "chunklets". ``fit`` needs one of these types. The tuple is empty for
+        unsupervised estimators.
     """
 
     reads: Reads

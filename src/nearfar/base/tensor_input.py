@@ -30,7 +30,7 @@ N_COMPONENTS_OF_MODES = [
 
 
 class TensorEstimator(Estimator):
-    """Estimator of tensors (n_samples, d1, ..., dk), or of flat rows with ``tensor_shape``.
+    """Estimator for tensors of shape (n_samples, d1, ..., dk), or flat rows with ``tensor_shape``.
 
     Flat rows are in C order: the index of the last mode changes fastest. If ``tensor_shape`` is
     None, flat rows are vectors, that is, tensors of order one.
@@ -79,7 +79,8 @@ class TensorEstimator(Estimator):
             raise
         if reset:
             self.tensor_shape_ = shape
-        # Use one memory layout, so that equal numbers round equally. Data frames are column-major.
+        # Data frames are column-major. Use one memory layout, so that equal rows give equal
+        # results.
         return np.ascontiguousarray(rows).reshape(-1, *shape)
 
 

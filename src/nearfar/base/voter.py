@@ -27,14 +27,14 @@ VOTE_PARAMETERS: dict[str, list[AllowedValues]] = {
 
 
 class NeighborsBase(Estimator):
-    """Base class of estimators that search nearest training objects.
+    """Base class of estimators that search for the nearest training objects.
 
     A subclass implements ``_nearest`` and ``_n_training``, the number of stored training objects.
     """
 
     #: The noun for one object in messages.
     noun = "point"
-    #: Whether the k nearest objects are the first k of any longer list of neighbors. False if the
+    #: Whether a search for more neighbors returns the same first k neighbors. This is False if the
     #: metric depends on ``n_neighbors``.
     nested = True
 
@@ -53,7 +53,7 @@ class NeighborsBase(Estimator):
         """
 
     def _check_neighbors(self, n_objects: int) -> None:
-        # Subclasses that allow None choose a valid number themselves.
+        # If n_neighbors is None, the subclass chooses a valid number.
         if (self.n_neighbors or 0) > n_objects:
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} is larger than the number of training "
@@ -77,7 +77,7 @@ class NeighborsBase(Estimator):
         X : as in ``fit``
             New objects.
         n_neighbors : int, optional
-            Number of neighbors. None uses the number that predictions use.
+            Number of neighbors. None uses the same number as predictions.
 
         Returns
         -------
@@ -120,7 +120,7 @@ class NeighborsBase(Estimator):
 
 
 class NeighborsClassifier(ClassifierMixin, NeighborsBase):
-    """Base class of majority votes of the nearest training objects.
+    """Base class of classifiers by majority vote of the nearest training objects.
 
     Subclasses implement the distances.
 
@@ -230,7 +230,10 @@ def compute_vote_error(neighbors: Indices, codes: Indices, n_classes: int, ties:
 
 
 def leave_out(D: Matrix, own: Indices) -> None:
-    """Set the distance of each object to itself to infinity, where row i is object ``own[i]``."""
+    """Set the distance of each object to itself to infinity, in place.
+
+    Row i of D belongs to the training object with index ``own[i]``.
+    """
     D[np.arange(len(D)), own] = np.inf
 
 
@@ -246,8 +249,8 @@ def find_nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
     order = np.argsort(np.take_along_axis(D, candidates, axis=1), axis=1, kind="stable")
     columns = np.take_along_axis(candidates, order, axis=1)
     values = np.take_along_axis(D, columns, axis=1)
-    # argpartition picks arbitrary columns among entries equal to the k-th smallest. Sort these
-    # rows in full, so that the smaller column wins.
+    # If several entries of a row equal the k-th smallest, argpartition picks arbitrary columns.
+    # Sort these rows in full, so that the smallest columns are used.
     for row in np.flatnonzero(np.count_nonzero(values[:, -1:] >= D, axis=1) != k):
         columns[row] = np.argsort(D[row], kind="stable")[:k]
         values[row] = D[row, columns[row]]
@@ -257,7 +260,10 @@ def find_nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
 def compute_vote_fractions(
     codes: NDArray[np.intp], n_classes: int, ties: str
 ) -> NDArray[np.float64]:
-    """Return the fraction of votes per class for (n, k) neighbor codes, nearest first."""
+    """Return the fraction of votes per class.
+
+    Each row of ``codes`` contains the class codes of the k nearest neighbors, nearest first.
+    """
     n, k = codes.shape
     fractions = np.empty((n, n_classes))
     for block in split_rows(n, 24 * n_classes):
@@ -274,7 +280,10 @@ def compute_vote_fractions(
 
 
 def vote(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.intp]:
-    """Return the winning code of each row of (n, k) neighbor codes, nearest first."""
+    """Return the class code that wins the vote in each row.
+
+    Each row of ``codes`` contains the class codes of the k nearest neighbors, nearest first.
+    """
     winners = np.empty(len(codes), dtype=np.intp)
     for block in split_rows(len(codes), 32 * n_classes):
         winners[block] = compute_vote_fractions(codes[block], n_classes, ties).argmax(axis=1)
@@ -282,7 +291,10 @@ def vote(codes: NDArray[np.intp], n_classes: int, ties: str) -> NDArray[np.intp]
 
 
 def vote_by_k(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
-    """Return winning codes (n, k): column j is the vote of j + 1 neighbors with ties="shrink"."""
+    """Return the winning class codes for each number of neighbors, with ties="shrink".
+
+    Column j of the result is the vote of the nearest j + 1 neighbors.
+    """
     winners = np.empty_like(codes)
     for block in split_rows(len(codes), 24 * n_classes):
         block_codes, rows = codes[block], np.arange(block.stop - block.start)
@@ -296,7 +308,7 @@ def vote_by_k(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.intp]:
 
 
 def _count_votes(codes: NDArray[np.intp], n_classes: int) -> NDArray[np.float64]:
-    """Return the number of votes per class, (n, n_classes)."""
+    """Return the number of votes per class, of shape (n, n_classes)."""
     n, k = codes.shape
     cells = np.repeat(np.arange(n) * n_classes, k) + codes.ravel()
     return np.bincount(cells, minlength=n * n_classes).reshape(n, n_classes).astype(float)

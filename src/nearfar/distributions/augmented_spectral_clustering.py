@@ -39,8 +39,8 @@ class AugmentedSpectralClustering(SpectralClusters):
     n_neighbors : int, default=8
         Number of neighbors per row. The row itself is not counted. [1]_ uses 5 to 16.
     gaussian_center : {"mean", "point"}, default="mean"
-        Center of each point's Gaussian: "mean" uses the mean of its neighborhood, "point" the
-        point itself.
+        Center of each point's Gaussian: "mean" uses the mean of the neighborhood, and "point" uses
+        the point itself.
     metric : str, default="bhattacharyya_riemann"
         Dissimilarity d: any value that :class:`EuclideanEmbedding` accepts, except "precomputed".
     width : float or None, default=None
@@ -57,20 +57,19 @@ class AugmentedSpectralClustering(SpectralClusters):
     n_init : int, default=10
         Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. The generator draws the starts of
-        k-means.
+        Seed of the random number generator. The starts of k-means are random.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. The threads compute the
+        Number of threads. None means 1 and -1 means all cores. The threads compute the
         dissimilarities.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each training point, from 0.
+        Cluster index of each training point, counted from 0.
     embedding_ : ndarray of shape (n_samples, n_clusters)
         Coordinates of the training points, scaled to unit length.
     eigenvalues_ : ndarray of shape (n_clusters,)
-        Leading eigenvalues of the normalized kernel, in descending order, at most 1.
+        Leading eigenvalues of the normalized kernel, in descending order. All are at most 1.
     cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
         Cluster centers in the coordinates of ``transform``.
     width_ : float

@@ -45,25 +45,25 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     Parameters
     ----------
     n_words : int, default=50
-        Number K of words. If there are fewer distinct training vectors, each of them is a word.
+        Number of words, K. If there are fewer distinct training vectors, each vector is a word.
     weighting : {"share", "count", "root"}, default="share"
-        Entries of a histogram: "share" are fractions that sum to one, "count" numbers of vectors,
-        and "root" square roots of fractions, whose Euclidean distances are Hellinger distances.
+        Entries of a histogram. "share" uses fractions of the vectors, which sum to one. "count"
+        uses numbers of vectors. "root" uses square roots of fractions, so that Euclidean distances
+        are Hellinger distances.
     standardize : bool, default=True
-        Divide each feature by its standard deviation first. The standard deviation is that of all
-        training vectors.
+        Divide each feature by its standard deviation first. The standard deviation is computed over
+        all training vectors.
     n_init : int, default=3
         Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. The generator draws the starts of
-        k-means.
+        Seed of the random number generator. The starts of k-means are random.
 
     Attributes
     ----------
     words_ : ndarray of shape (n_words, n_features)
         The codebook, in the units of the data.
     scale_ : ndarray of shape (n_features,)
-        Divisor of each feature. All ones if ``standardize=False``.
+        Divisor of each feature. All divisors are 1 if ``standardize=False``.
     n_features_in_ : int
         Number of features of the vectors.
 
@@ -89,7 +89,8 @@ class BagOfWords(ClassNamePrefixFeaturesOutMixin, Learner):
     True
     """
 
-    # With at most as many training vectors as words, the words are the training vectors.
+    # If there are at most n_words training vectors, the words are the training vectors, so words
+    # count as stored training rows.
     learner_tags = LearnerTags(reads="instances", input="sets", supervised=False)
     state = State(
         {"words_": table("q", "p"), "scale_": floats("p", above=0)},

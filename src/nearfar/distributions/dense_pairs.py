@@ -51,7 +51,10 @@ class Frame:
 
     @classmethod
     def from_gaussians(cls, gaussians: Gaussians, factors: Matrix) -> Frame:
-        """Return the frame of Gaussians with Cholesky factors (n, p, p)."""
+        """Return a frame in which the typical covariance of the Gaussians is the identity.
+
+        ``factors`` contains the Cholesky factors of the covariances, of shape (n, p, p).
+        """
         # The features are scaled first. Then the covariances are scaled to the same trace and
         # averaged, so that none of them dominates the mean.
         variances = np.einsum("kij,kij->ki", factors, factors)
@@ -66,7 +69,7 @@ class Frame:
         return cls(gaussians.means.mean(axis=0), units[:, None] * root)
 
     def solve(self, stack: Matrix) -> Matrix:
-        """Return L₀⁻¹ times each matrix of a stack (n, p, q)."""
+        """Return the product of L₀⁻¹ and each matrix of a stack of shape (n, p, q)."""
         n, p, q = stack.shape
         flat = np.ascontiguousarray(stack.transpose(1, 0, 2)).reshape(p, n * q)
         solved = linalg.solve_triangular(self.root, flat, lower=True, check_finite=False)
@@ -74,7 +77,7 @@ class Frame:
 
 
 class DenseSide:
-    """Gaussians in the coordinates of a frame, with cached quantities of each Gaussian."""
+    """Gaussians in the coordinates of a frame, with cached covariances and inverses."""
 
     def __init__(self, means: Matrix, factors: Matrix) -> None:
         self.means = means
@@ -82,7 +85,10 @@ class DenseSide:
 
     @classmethod
     def from_gaussians(cls, gaussians: Gaussians, frame: Frame, factors: Matrix) -> DenseSide:
-        """Return the Gaussians with these Cholesky factors in the coordinates of a frame."""
+        """Convert Gaussians to the coordinates of a frame.
+
+        ``factors`` contains the Cholesky factors of the covariances.
+        """
         means = frame.solve((gaussians.means - frame.center)[:, :, None])[:, :, 0]
         return cls(means, frame.solve(factors))
 
@@ -114,13 +120,13 @@ class DenseSide:
 
     @cached_property
     def extremes(self) -> tuple[Matrix, Matrix]:
-        """The largest and the smallest eigenvalues of each Σ, both of shape (n,)."""
+        """Largest and smallest eigenvalue of each Σ, as two arrays of shape (n,)."""
         singular_values = np.asarray(np.linalg.svd(self.factors, compute_uv=False), np.float64)
         return singular_values[:, 0] ** 2, singular_values[:, -1] ** 2
 
     @cached_property
     def condition_bound(self) -> float:
-        """Upper bound for the condition numbers, which is cheaper to compute than they are."""
+        """Upper bound for the condition numbers, which is cheap to compute."""
         squares = [np.einsum("kij,kij->k", X, X) for X in (self.factors, self.inverses)]
         return float((squares[0] * squares[1]).max())
 
@@ -160,7 +166,7 @@ class DensePairs:
         self._equal_means = not (np.ptp(means, axis=0).any() or np.ptp(A.means, axis=0).any())
 
     def compute_terms(self, rows: slice, first: int, names: frozenset[str], upper: bool) -> Terms:
-        """Return the named terms, as described in `GaussianPairs`."""
+        """Return the named terms for a block of pairs; see `GaussianPairs`."""
         A, B = self.A, self.B
         shape = (rows.stop - rows.start, len(B) - first)
         terms: Terms = {}
@@ -203,10 +209,10 @@ class DensePairs:
     def _find_ill_conditioned(
         self, a: int, start: int
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return two masks of the pairs of Gaussian a with the Gaussians from `start` on.
+        """Return two masks of ill-conditioned pairs of Gaussian a and the Gaussians b >= `start`.
 
-        The first mask marks pairs whose product of condition numbers is too large. The second mask
-        marks those of these pairs whose mean covariance Γ is ill-conditioned, too.
+        The first mask marks pairs for which the product of the condition numbers is too large. The
+        second mask marks pairs of the first mask whose mean covariance Γ is also ill-conditioned.
         """
         (high, low), (highs, lows) = ((x[a] for x in self.A.extremes), self.B.extremes)
         highs, lows = highs[start:], lows[start:]

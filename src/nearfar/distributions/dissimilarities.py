@@ -79,7 +79,7 @@ def dissimilarity(
     "jeffreys_riemann"        :math:`d_{JR} = \sqrt{u^T \Psi u} + d_R`
     "bhattacharyya_riemann"   :math:`d_{BR} = \sqrt{u^T \Gamma^{-1} u} + d_R`
     "mean"                    :math:`\|u\|`, of the means only
-    "sqrt_kl",                the square roots of these three
+    "sqrt_kl",                the square roots of "kl", "jeffreys" and "bhattacharyya"
     "sqrt_jeffreys",
     "sqrt_bhattacharyya"
     ========================  ================================================================
@@ -89,14 +89,15 @@ def dissimilarity(
     A : Gaussians
         Gaussians, one per row of the result.
     B : Gaussians, default=None
-        Gaussians, one per column. None means A.
+        Gaussians, one per column of the result. None means A.
     metric : str or list of str, default="bhattacharyya_riemann"
-        Name of the dissimilarity. A list is computed in one pass over the pairs.
+        Name of the dissimilarity, or a list of names. A list is computed in one pass over the
+        pairs.
     method : {"auto", "dense", "low_rank"}, default="auto"
-        "dense" uses the covariances, "low_rank" their low-rank factors plus ridge, which A and B
-        must both store. "auto" selects "low_rank" if that is possible and faster.
+        "dense" uses the covariances. "low_rank" uses low-rank factors plus ridge, which both A and
+        B must store. "auto" selects "low_rank" if it is possible and faster.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
     chunks : int, default=None
         If given, return a lazy dask array with blocks of this number of rows and columns
         (``pip install nearfar[dask]``).
@@ -106,7 +107,7 @@ def dissimilarity(
     ndarray of shape (n_A, n_B), or dict of them
         Dissimilarities in float64, or a dict by name if ``metric`` is a list. Without B, the result
         is exactly symmetric (except for "kl" and "sqrt_kl") and has an exactly zero diagonal. With
-        ``chunks``, dask arrays.
+        ``chunks``, the results are dask arrays.
 
     Raises
     ------
@@ -171,9 +172,6 @@ def dissimilarity(
         check_parameter("dissimilarity", "chunks", chunks, [integer(1)])
         matrices = _compute_on_dask(*sides, names, B is None, chunks)
     return matrices[metric] if isinstance(metric, str) else matrices
-
-
-# ---------------------------------------------------------------------- closed forms
 
 
 class _Formula(NamedTuple):
@@ -251,11 +249,8 @@ for _name in ("kl", "jeffreys", "bhattacharyya"):
 METRICS = tuple(_FORMULAS)
 
 
-# ---------------------------------------------------------------------- all pairs
-
-
 class _Side(NamedTuple):
-    """Preprocessed Gaussians for the covariance terms, and their original means."""
+    """Original means of Gaussians, and the Gaussians preprocessed for the covariance terms."""
 
     means: Matrix
     # A DenseSide, a LowRankSide, or None if only the means are used.
@@ -268,7 +263,7 @@ class _Side(NamedTuple):
 def _prepare_sides(
     A: Gaussians, B: Gaussians | None, names: Sequence[str], method: PairMethod
 ) -> tuple[_Side, _Side]:
-    """Return A and B in common coordinates, which depend on the Gaussians of the columns."""
+    """Convert A and B to common coordinates, which depend on B (or on A if B is None)."""
     columns = A if B is None else B
     if set(names) <= {"mean"}:
         return _Side(A.means, None), _Side(columns.means, None)
@@ -296,8 +291,8 @@ def _compute_matrices(
 ) -> dict[str, Matrix]:
     """Return the matrix of all pairs for each named dissimilarity."""
     n, m = len(A.means), len(B.means)
-    # Tasks are blocks of rows, so fewer rows than columns are faster. KL is not symmetric and
-    # cannot be transposed.
+    # Tasks are blocks of rows, so the computation is faster with fewer rows than columns. KL is not
+    # symmetric and cannot be transposed.
     if not b_is_a and should_transpose(n, m) and not any(name.endswith("kl") for name in names):
         transposed = _compute_matrices(B, A, names, False, n_threads)
         return {name: np.ascontiguousarray(D.T) for name, D in transposed.items()}
@@ -356,11 +351,8 @@ def _mirror_upper_triangle(D: Matrix) -> None:
         D[block, block] = corner + corner.T
 
 
-# ---------------------------------------------------------------------- separate terms
-
-
 def get_costly_terms(metric: str) -> frozenset[str]:
-    """Return the names of the terms of a dissimilarity if all are costly, else an empty set.
+    """Return the names of a dissimilarity's terms, or an empty set unless all terms are costly.
 
     >>> sorted(get_costly_terms("bhattacharyya_riemann")), sorted(get_costly_terms("jeffreys"))
     (['quad_mean', 'riemann'], [])
@@ -370,7 +362,7 @@ def get_costly_terms(metric: str) -> frozenset[str]:
 
 
 class CostlyPairs:
-    """The costly terms of all pairs, computed for a block of rows at a time.
+    """Computation of the costly terms of all pairs, one block of rows at a time.
 
     Several blocks may be computed in parallel. :func:`combine_costly_terms` converts the terms to
     the result of :func:`dissimilarity` for A and B.
@@ -378,9 +370,9 @@ class CostlyPairs:
     Parameters
     ----------
     A : Gaussians
-        Gaussians, one per row.
+        Gaussians, one per row of the result.
     B : Gaussians, default=None
-        Gaussians, one per column. None means A.
+        Gaussians, one per column of the result. None means A.
     """
 
     def __init__(self, A: Gaussians, B: Gaussians | None = None) -> None:
@@ -396,7 +388,7 @@ class CostlyPairs:
     def compute_terms(self, rows: slice, names: frozenset[str]) -> Terms:
         """Return the named terms of a block of rows.
 
-        Without B, the columns start at the first of these rows.
+        If B is None, the columns start at the first row of the block.
         """
         with use_one_blas_thread():
             first = rows.start if self._b_is_a else 0
@@ -411,12 +403,13 @@ def should_transpose(n_rows: int, n_columns: int) -> bool:
 def combine_costly_terms(
     metric: str, terms: Terms, *, b_is_a: bool, is_transposed: bool = False
 ) -> Matrix:
-    """Return the dissimilarities of all pairs from their costly terms.
+    """Compute the dissimilarities of all pairs from their costly terms.
 
     With `b_is_a`, only terms above the diagonal are used. With `is_transposed`, the rows and
     columns of the terms are exchanged.
     """
-    # These formulas do not use the number of features. The copy protects the terms.
+    # Formulas with only costly terms do not use the number of features, so 0 is passed. Copy the
+    # result, because it can share memory with the terms.
     D = np.array(_FORMULAS[metric].compute(terms, 0))
     if b_is_a:
         _mirror_upper_triangle(D)
@@ -477,13 +470,12 @@ def _compute_block(A: _Side, B: _Side, names: Sequence[str], b_is_a: bool) -> di
     return _compute_matrices(A, A if b_is_a else B, names, b_is_a, 1)
 
 
-# ---------------------------------------------------------------------- checks
-
-
 def _check_metrics(metric: Any) -> list[str]:
     names = [metric] if isinstance(metric, str) else list(metric)
     if not names:
-        raise ValueError(f"metric must contain at least one of {join_names(METRICS)}; got none.")
+        raise ValueError(
+            f"metric must contain at least one of {join_names(METRICS)}; got an empty list."
+        )
     for name in names:
         if name not in METRICS:
             close = suggest_name(name, METRICS)
@@ -506,7 +498,8 @@ def _select_method(A: Gaussians, B: Gaussians | None, method: PairMethod) -> Pai
     if method == "low_rank" and not fits:
         raise ValueError(
             'method="low_rank" needs A and B with stored factors whose ranks add up to at most '
-            f"{A.n_features}, the number of features. Pass storage='low_rank' when you create them."
+            f"{A.n_features}, the number of features. Pass storage='low_rank' when you create A "
+            "and B."
         )
     if method == "auto":
         pays = is_low_rank_cheaper(max(A.rank, columns.rank), A.n_features)

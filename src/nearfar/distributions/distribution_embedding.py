@@ -14,8 +14,8 @@ from nearfar.base import Embedding, LearnerTags
 from nearfar.distributions.objects import DistributionEstimator
 from nearfar.state import State, floats
 
-# Maximum of n_components if there are fewer objects than that. Columns without an eigenvector are
-# filled with zeros.
+# Maximum n_components for at most this number of objects. Columns without an eigenvector are filled
+# with zeros.
 _MAX_COMPONENTS = 1000
 
 
@@ -72,7 +72,7 @@ class _DistributionEmbedding(Embedding, DistributionEstimator):
         new = self._check_new_objects(X)
         coordinates = np.empty((len(new.equal_to), self._axes.shape[1]))
         is_new = new.equal_to < 0
-        # Training objects keep their coordinates.
+        # Objects that are equal to a training object get its coordinates.
         if not is_new.all():
             coordinates[~is_new] = self.embedding_[self._firsts[new.equal_to[~is_new]]]
         if is_new.any():
@@ -83,7 +83,7 @@ class _DistributionEmbedding(Embedding, DistributionEstimator):
     def _check_components(self, n: int) -> None:
         """Raise if n_components is far larger than the number of objects.
 
-        Such an array would contain mostly zeros and might not fit into memory.
+        The array of coordinates would contain mostly zeros and might not fit into memory.
         """
         max_components = max(n, _MAX_COMPONENTS)
         if isinstance(self.n_components, int | np.integer) and self.n_components > max_components:

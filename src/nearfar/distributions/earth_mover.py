@@ -29,7 +29,7 @@ def emd_distances(
     r"""Compute the earth mover's distance between all pairs of sets, within A or between A and B.
 
     The mass of each set is distributed evenly over its vectors. The distance is the minimum cost of
-    moving the mass of one set, with t vectors :math:`x_i`, to the other, with s vectors
+    moving the mass of one set, with t vectors :math:`x_i`, to the other set, with s vectors
     :math:`z_j`:
 
     .. math:: d = \left( \min_{T \ge 0} \sum_{ij} T_{ij} \|x_i - z_j\|^q \right)^{1/q}, \qquad
@@ -47,15 +47,15 @@ def emd_distances(
     B : Sets, or list of array-likes, default=None
         Sets, one per column of the result. None means A.
     power : float, default=1.0
-        The power q, at least 1. 1 is the earth mover's distance of [1]_, and 2 gives long moves
-        more weight.
+        The power q, at least 1. The value 1 gives the earth mover's distance of [1]_. Larger values
+        give long moves more weight.
     n_clusters : int, default=None
-        If a set has more vectors, replace them by this number of weighted k-means centers, its
-        "signature". None uses all vectors.
+        Maximum number of vectors per set. The vectors of a larger set are replaced by this number
+        of weighted k-means centers, the "signature" of the set. None uses all vectors.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores.
     random_state : int, RandomState instance or None, default=None
-        Seed of k-means.
+        Seed of the random number generator for k-means.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def emd_distances(
         # If one of the sets has a single vector, there is only one transport plan.
         if len(x) == 1 or len(z) == 1:
             return float((a @ cost**power @ b) ** (1 / power))
-        # The solver's tolerance is absolute, so costs are divided by the largest one.
+        # The solver's tolerance is absolute, so costs are divided by the largest cost.
         max_cost = cost.max() or 1.0
         value = ot.emd2(a, b, (cost / max_cost) ** power, numItermax=1_000_000)
         return float(max_cost * max(float(value), 0.0) ** (1 / power))

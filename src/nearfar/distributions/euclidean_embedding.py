@@ -22,8 +22,8 @@ from nearfar.solvers.spectral_step import (
 )
 from nearfar.state import State, floats, number
 
-# Fractions of negative eigenvalues up to this value can be caused by rounding or by the estimate of
-# the spectrum.
+# Negative eigenvalues up to this fraction of the spectrum can be caused by rounding or by errors in
+# the estimate of the spectrum.
 _ROUNDING = 1e-8
 
 
@@ -52,32 +52,33 @@ class EuclideanEmbedding(_DistributionEmbedding):
     Parameters
     ----------
     n_components : int, float or "positive", default=2
-        Dimension of the output. "positive" keeps all positive eigenvalues, and a float up to 1.0
-        keeps this fraction of their sum. Both compute all eigenvalues.
+        Dimension of the output. "positive" keeps all positive eigenvalues. A float up to 1.0 keeps
+        the largest eigenvalues that together reach this fraction of the sum of positive
+        eigenvalues. In both cases, all eigenvalues are computed.
     metric : str, default="bhattacharyya_riemann"
         Dissimilarity d: any of :func:`~nearfar.distributions.dissimilarity` except "kl" and
         "sqrt_kl", which are not symmetric, or "precomputed" if X contains dissimilarities.
     indefinite : {"clip", "shift", "raise"}, default="clip"
         How to handle negative eigenvalues: drop them ("clip"), shift all eigenvalues ("shift"), or
-        raise an error. See Notes.
+        raise an error ("raise"). See Notes.
     ridge : float or "auto", default="auto"
-        Value added to the variances: used for sets and points, in their squared units; see
+        Value added to the variances. It is used for sets and points, in squared units of X. See
         :meth:`nearfar.Gaussians.from_sets`.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
-        Shrinkage of the covariances. Only for sets; see :meth:`nearfar.Gaussians.from_sets`.
+        Shrinkage of the covariances. Only used for sets. See :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature by its standard deviation first. The standard deviation is that of all
-        training vectors of sets, or of all training points.
+        Divide each feature by its standard deviation first. The standard deviation is computed over
+        all training points, or over the vectors of all training sets.
     n_neighbors : int, default=8
         Number of neighbors per row. Only used if X contains points.
     gaussian_center : {"mean", "point"}, default="mean"
-        Center of each point's Gaussian: "mean" uses the mean of its neighborhood, "point" the
-        point itself.
+        Center of each point's Gaussian: "mean" uses the mean of the neighborhood, and "point" uses
+        the point itself.
     match_training_points : bool, default=True
         If True, a new point that is equal to a training point is treated as that training point,
         so that it is not its own neighbor.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. The threads compute the
+        Number of threads. None means 1 and -1 means all cores. The threads compute the
         dissimilarities.
 
     Attributes
@@ -85,11 +86,11 @@ class EuclideanEmbedding(_DistributionEmbedding):
     embedding_ : ndarray of shape (n_objects, n_components)
         Coordinates of the training objects.
     eigenvalues_ : ndarray of shape (n_components,)
-        Eigenvalues of K, in descending order. Coordinates of eigenvalues that are not positive are
+        Eigenvalues of K, in descending order. Coordinates for eigenvalues that are not positive are
         zero.
     negative_share_ : float
         Fraction :math:`\sum_{\lambda<0} |\lambda| / \sum |\lambda|` of the spectrum of K, before a
-        shift. For more than 1000 objects, it is an estimate.
+        shift. For more than 1000 objects, the fraction is estimated.
     shift_ : float
         Value added to the squared dissimilarities.
     gaussians_ : Gaussians
@@ -102,7 +103,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
 
     Notes
     -----
-    [1]_ and [2]_ state that such dissimilarities always have an exact Euclidean embedding. This is
+    [1]_ and [2]_ state that these dissimilarities always have an exact Euclidean embedding. This is
     not true: K has negative eigenvalues unless d is "hellinger" or "mean". ``negative_share_`` is
     their fraction of the spectrum. `indefinite` selects how they are handled:
 
@@ -201,7 +202,7 @@ class EuclideanEmbedding(_DistributionEmbedding):
         return first_solution(values, vectors)
 
     def transform(self, X: Any) -> Floats:
-        r"""Embed new objects by Nyström's formula, with squared dissimilarities:
+        r"""Embed new objects by Nyström's formula with squared dissimilarities.
 
         .. math::
             e_t(x) = \frac{1}{\sqrt{\lambda_t}} \sum_i v_{it} \tilde K(x, i), \qquad
@@ -209,15 +210,15 @@ class EuclideanEmbedding(_DistributionEmbedding):
             \overline{d^2(x, \cdot)} + \overline{d^2} \right) .
 
         For a training object, the result is its row of ``embedding_``. If several training objects
-        are equal, it is the row of the first. With ``indefinite="shift"``, the shift is added to
-        all squared dissimilarities of new objects, except to that between a training object and
-        itself.
+        are equal, the row of the first one is returned. With ``indefinite="shift"``, the shift is
+        added to all squared dissimilarities of new objects, except for the dissimilarity of a
+        training object to itself.
 
         Parameters
         ----------
         X : as in ``fit``, or Gaussians
-            New objects. With ``metric="precomputed"``, their dissimilarities (rows) to the training
-            objects (columns).
+            New objects. With ``metric="precomputed"``, X contains the dissimilarities of new
+            objects (rows) to training objects (columns).
 
         Returns
         -------

@@ -10,7 +10,7 @@ from nearfar.arrays import Matrix
 from nearfar.distributions.dissimilarities import dissimilarity
 from nearfar.summaries.gaussians import Gaussians
 
-# Each entry of the cache has the Gaussians, the metric, and the matrix of dissimilarities.
+# Each entry of the cache contains the Gaussians, the metric, and the matrix of dissimilarities.
 _Cache = list[tuple[Gaussians, str, Matrix]]
 _CACHE: ContextVar[_Cache | None] = ContextVar("dissimilarity_cache", default=None)
 

@@ -25,13 +25,13 @@ from nearfar.state import State, floats, number
 
 Graph = Literal["full", "knn", "radius"]
 
-#: Allowed values of the kernel's parameters.
+#: Allowed values of the parameters ``width`` and ``quantile``.
 WIDTH_PARAMETERS: dict[str, list[AllowedValues]] = {
     "width": [none, real(0, open_low=True)],
     "quantile": [real(0, 1)],
 }
-# Relative tolerance for the lengths of edges. The last neighbor is exactly at the largest allowed
-# distance, except for rounding.
+# Relative tolerance for the lengths of edges. The farthest neighbor of an object is at the largest
+# allowed distance, up to rounding errors.
 _ROUNDING = 1e-9
 
 
@@ -77,30 +77,31 @@ class LaplacianEmbedding(_DistributionEmbedding):
         Maximum dissimilarity of connected objects. Required for ``graph="radius"``.
     zero_diagonal : bool, default=False
         If True, the diagonal of K is zero, as in the original spectral clustering. See Notes for
-        its effect on new objects.
+        the effect on new objects.
     drop_first : bool, default=False
-        If True, drop the first eigenvector and divide the others by it. These are the coordinates
-        of Laplacian eigenmaps, :math:`\sqrt{\sum_j D_{jj}} \, u_{it} / \sqrt{D_{ii}}`.
+        If True, drop the first eigenvector and divide the other eigenvectors by it. The results are
+        the coordinates of Laplacian eigenmaps, :math:`\sqrt{\sum_j D_{jj}} \, u_{it} /
+        \sqrt{D_{ii}}`.
     normalize : bool, default=False
         If True, scale the coordinates of each object to unit length, as in spectral clustering.
     ridge : float or "auto", default="auto"
-        Value added to the variances: used for sets and points, in their squared units; see
+        Value added to the variances. It is used for sets and points, in squared units of X. See
         :meth:`nearfar.Gaussians.from_sets`.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
-        Shrinkage of the covariances. Only for sets; see :meth:`nearfar.Gaussians.from_sets`.
+        Shrinkage of the covariances. Only used for sets. See :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature by its standard deviation first. The standard deviation is that of all
-        training vectors of sets, or of all training points.
+        Divide each feature by its standard deviation first. The standard deviation is computed over
+        all training points, or over the vectors of all training sets.
     n_neighbors : int, default=8
         Number of neighbors per row. Only used if X contains points.
     gaussian_center : {"mean", "point"}, default="mean"
-        Center of each point's Gaussian: "mean" uses the mean of its neighborhood, "point" the
-        point itself.
+        Center of each point's Gaussian: "mean" uses the mean of the neighborhood, and "point" uses
+        the point itself.
     match_training_points : bool, default=True
         If True, a new point that is equal to a training point is treated as that training point,
         so that it is not its own neighbor.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. The threads compute the
+        Number of threads. None means 1 and -1 means all cores. The threads compute the
         dissimilarities.
 
     Attributes
@@ -108,8 +109,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
     embedding_ : ndarray of shape (n_objects, n_components)
         Coordinates of the training objects.
     eigenvalues_ : ndarray of shape (n_components,)
-        Eigenvalues in descending order, at most 1. Coordinates of eigenvalues that are not positive
-        are zero.
+        Eigenvalues in descending order. All are at most 1. Coordinates for eigenvalues that are not
+        positive are zero.
     degrees_ : ndarray of shape (n_objects,)
         The diagonal of D.
     width_ : float
@@ -123,10 +124,11 @@ class LaplacianEmbedding(_DistributionEmbedding):
 
     Notes
     -----
-    With ``zero_diagonal=True``, a recognized training object keeps its coordinates in
-    ``transform``. A new object that is almost equal to a training object includes the similarity to
-    it, which the training object itself does not, so its coordinates are close to those of the
-    training object, but do not converge to them.
+    With ``zero_diagonal=True``, a training object keeps its coordinates in ``transform``. For a new
+    object that is almost equal to a training object, the formula includes the similarity between
+    the two objects. For the training object, it does not include the similarity of the object to
+    itself. Therefore the coordinates of the two objects are close, but do not become equal in the
+    limit.
 
     References
     ----------
@@ -241,10 +243,10 @@ class LaplacianEmbedding(_DistributionEmbedding):
         return unit_rows(coordinates) if self.normalize else coordinates
 
     def transform(self, X: Any) -> Floats:
-        r"""Embed new objects by Nyström's formula:
+        r"""Embed new objects by Nyström's formula.
 
         .. math:: y_t(x) = \frac{1}{\lambda_t} \sum_i u_{it} \frac{K(x, i)}
-            {\sqrt{\sum_j K(x, j)} \sqrt{\sum_j K(i, j)}} ,
+            {\sqrt{\sum_j K(x, j)} \sqrt{\sum_j K(i, j)}} .
 
         All sums are over training objects, so the coordinates of an object do not depend on the
         other objects in X. In a graph, a new object has the edges that it would have as a training
@@ -254,8 +256,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
         Parameters
         ----------
         X : as in ``fit``, or Gaussians
-            New objects. With ``metric="precomputed"``, their dissimilarities (rows) to the training
-            objects (columns).
+            New objects. With ``metric="precomputed"``, X contains the dissimilarities of new
+            objects (rows) to training objects (columns).
 
         Returns
         -------
@@ -273,7 +275,8 @@ class LaplacianEmbedding(_DistributionEmbedding):
             exponents[~edges] = -np.inf
         if self.zero_diagonal:
             exponents[rows[is_training], nearest[is_training]] = -np.inf
-        # The similarities of distant objects underflow, so they are scaled by the largest one.
+        # Similarities to distant objects can underflow, so the similarities of each row are divided
+        # by the largest one.
         largest = exponents.max(axis=1, keepdims=True)
         largest[~np.isfinite(largest)] = 0.0
         K = np.exp(exponents - largest)
@@ -286,8 +289,6 @@ class LaplacianEmbedding(_DistributionEmbedding):
             return np.asarray(coordinates * (np.sqrt(self.degrees_.sum()) / degrees))
         return np.asarray(coordinates * (np.exp(largest / 2) / np.sqrt(degrees)))
 
-    # ------------------------------------------------------------------ kernel and graph
-
     def _select_width(self, D: Matrix) -> float:
         if self.width is not None:
             return float(self.width)
@@ -297,7 +298,7 @@ class LaplacianEmbedding(_DistributionEmbedding):
         return quantile_width(D, self.quantile)
 
     def _compute_reach(self, D: Matrix, is_training: Mask | None = None) -> Matrix:
-        """Return the largest dissimilarity at which the object of each row of D has an edge.
+        """Return the reach of the object in each row of D: the largest dissimilarity of its edges.
 
         If `is_training` is None, or True for a row, this row contains the dissimilarity of the
         object to itself.

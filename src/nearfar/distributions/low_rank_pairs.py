@@ -35,28 +35,29 @@ from nearfar.distributions.pair_terms import (
 )
 from nearfar.summaries.gaussians import Gaussians
 
-# Upper limit for the size of the products C of one block of rows, in bytes.
+# Upper limit in bytes for the size of the products C of one block of rows.
 _BLOCK_BYTES = 2**24
 # Condition number above which the ridge is smaller than the rounding errors.
 _SINGULAR_CONDITION = 1e15
-# Squared distances below this value times the smaller condition number are computed again by a
-# more accurate method.
+# A squared distance is computed again by a more accurate method if it is less than this value times
+# the smaller of the two condition numbers.
 _INACCURATE = 1e9 * np.finfo(np.float64).eps
 
 
 class LowRankSide:
-    """Low-rank Gaussians with orthonormal factors U, one per row."""
+    """Gaussians with covariance γI + U S² Uᵀ, where U has orthonormal columns."""
 
     def __init__(self, means: Matrix, axes: Matrix, squares: Matrix, ridge: Matrix) -> None:
         self.means = means
-        # The axes are Uᵀ, of shape (n, r, p), and the squares are S², of shape (n, r).
+        # Transposed factors Uᵀ, of shape (n, r, p).
         self.axes = axes
+        # Squared singular values S², of shape (n, r).
         self.squares = squares
         self.ridge = ridge
 
     @classmethod
     def from_gaussians(cls, gaussians: Gaussians, center: Matrix) -> LowRankSide:
-        """Return the Gaussians with means relative to a center."""
+        """Factor the covariances of Gaussians, and subtract a center from their means."""
         assert gaussians.factors is not None and gaussians.ridge is not None
         U, singular_values, _ = np.linalg.svd(gaussians.factors, full_matrices=False)
         axes = np.ascontiguousarray(U.transpose(0, 2, 1))
@@ -78,7 +79,7 @@ class LowRankSide:
 
     @property
     def max_coordinate(self) -> float:
-        """Largest absolute coordinate of a mean, in units of the root of the smallest ridge."""
+        """Largest absolute coordinate of a mean, divided by the root of the smallest ridge."""
         return float(np.abs(self.means).max() / np.sqrt(self.ridge.min()))
 
     @property
@@ -111,12 +112,12 @@ class LowRankPairs:
         self._projected_means = B.projected_means
 
     def compute_terms(self, rows: slice, first: int, names: frozenset[str], upper: bool) -> Terms:
-        """Return the named terms, as described in `GaussianPairs`."""
+        """Return the named terms for a block of pairs; see `GaussianPairs`."""
         A, B = self.A, self.B
         shape = (rows.stop - rows.start, len(B) - first)
         terms: Terms = {name: np.zeros(shape) for name in names}
         axes = B.axes[first:].reshape(-1, self.n_features)
-        # The number of rows per step is limited by the memory of their products.
+        # The number of rows per step is limited by the memory for the products C.
         step = max(1, _BLOCK_BYTES // (8 * max(1, A.rank * len(axes))))
         for start in range(rows.start, rows.stop, step):
             block = slice(start, min(start + step, rows.stop))
@@ -140,7 +141,7 @@ class LowRankPairs:
 
 
 class _RowPairs:
-    """Pairs of one Gaussian a with all Gaussians b >= first."""
+    """Pairs of the Gaussian with index a and all Gaussians with index b >= first."""
 
     def __init__(
         self, pairs: LowRankPairs, a: int, first: int, C: Matrix, projections_b: Matrix
@@ -158,7 +159,7 @@ class _RowPairs:
         self.projections_a, self.projections_b = U @ A.axes[a].T, projections_b
 
     def fill_cheap_terms(self, output: Terms) -> None:
-        """Compute traces, determinants and the quadratic forms of single covariances."""
+        """Compute the terms that need no factorization of pairs, for example traces."""
         b, p = self.b_side, self.p
         weight_a = self.squares / (self.ridge + self.squares)
         weight_b = b.squares / b.variances
@@ -194,9 +195,9 @@ class _RowPairs:
             ):
                 for block in split_indices(selected, 32 * size * size):
                     output["riemann"][block] = compute_norms(block, self._compute_basis(block))
-            # The square of a small angle between the subspaces is lost in rounding, but its
-            # contribution grows with the root of the condition number. Therefore close pairs are
-            # computed again.
+            # Rounding loses the squares of small angles between the subspaces, but their
+            # contribution grows with the square root of the condition number. Therefore close pairs
+            # are computed again.
             threshold = _INACCURATE * np.minimum(self.condition, self.b_side.condition[columns])
             close = columns[output["riemann"][columns] ** 2 < threshold]
             for block in split_indices(close, 32 * size * self.p):
@@ -212,7 +213,7 @@ class _RowPairs:
                     output["log_mean"][block] = log_mean
 
     def _compute_basis(self, block: Any) -> Matrix:
-        """Return F, of shape (m, r_a + r_b, r_b)."""
+        """Return the matrices F for a block of pairs, of shape (m, r_a + r_b, r_b)."""
         C = self.C[block]
         transposed = C.transpose(0, 2, 1)
         T = -(transposed @ C)
@@ -227,7 +228,7 @@ class _RowPairs:
         return np.concatenate([C, R], axis=1)
 
     def _compute_exact_basis(self, block: Any) -> Matrix:
-        """Return F, computed from the part of U_b orthogonal to U_a.
+        """Return the matrices F, computed from the part of U_b that is orthogonal to U_a.
 
         The result is also accurate for small angles between the subspaces.
         """
@@ -243,7 +244,7 @@ class _RowPairs:
         return variances
 
     def _compute_remaining(self, block: Any) -> Matrix:
-        """Return the contribution to Σ ln² of the directions orthogonal to both factors."""
+        """Return the sum of ln² λ over the directions that are orthogonal to both factors."""
         n_remaining = self.p - len(self.squares) - self.b_side.rank
         return np.asarray(n_remaining * np.log(self.b_side.ridge[block] / self.ridge) ** 2)
 
@@ -272,7 +273,8 @@ class _RowPairs:
     def _compute_mean_terms(self, block: Any) -> tuple[Matrix, Matrix]:
         r"""Compute the terms of the mean covariance.
 
-        They are computed from :math:`N = 2 \bar\gamma I + \hat S [U_a U_b]^T [U_a U_b] \hat S`.
+        The terms are computed from :math:`N = 2 \bar\gamma I + \hat S [U_a U_b]^T [U_a U_b] \hat
+        S`.
         """
         b = self.b_side
         sizes_a, sizes_b = np.sqrt(self.squares), np.sqrt(b.squares[block])

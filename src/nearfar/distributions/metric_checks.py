@@ -18,9 +18,9 @@ from nearfar.solvers.kernel_repair import (
 from nearfar.solvers.spectral_step import compute_negative_share, double_center
 from nearfar.words import format_count, format_percent
 
-# Violations of the triangle inequality up to this value, relative to the median, count as rounding
-# errors. Square roots of divergences, such as the Hellinger distance, have only half of the correct
-# digits near zero.
+# Violations of the triangle inequality are treated as rounding errors if they are at most this
+# fraction of the median dissimilarity. Square roots of divergences, such as the Hellinger distance,
+# have only half as many correct digits near zero.
 _ROUNDING = 1e-7
 
 
@@ -34,10 +34,10 @@ class MetricReport:
         Number of objects.
     triangle_violations : float
         Fraction of the ordered triples (i, k, j) of distinct objects for which D[i, j] exceeds
-        D[i, k] + D[k, j] by more than 1e-7 of a typical dissimilarity. Smaller differences count
-        as rounding errors.
+        D[i, k] + D[k, j] by more than 1e-7 of a typical dissimilarity. Smaller differences are
+        treated as rounding errors.
     largest_violation : float
-        The largest D[i, j] - D[i, k] - D[k, j], or 0 without violations.
+        The largest D[i, j] - D[i, k] - D[k, j], or 0 if no triple violates the inequality.
     worst_triple : tuple of int, or None
         The triple (i, k, j) with the largest violation.
     n_triples : int
@@ -45,14 +45,15 @@ class MetricReport:
     is_exhaustive : bool
         True if all triples were checked.
     negative_share : float
-        Fraction of the negative eigenvalues, by absolute value, in the spectrum of the
-        double-centered matrix -½HD²H. It is 0 if and only if D embeds in a Euclidean space.
+        Sum of the absolute values of the negative eigenvalues of the double-centered matrix -½HD²H,
+        as a fraction of the sum over all eigenvalues. The fraction is 0 if and only if D embeds in
+        a Euclidean space.
     smallest_eigenvalue, largest_eigenvalue : float
-        The extreme eigenvalues of that matrix.
+        The smallest and the largest eigenvalue of -½HD²H.
     kernel_width : float
         The width σ of the kernel exp(-D/σ).
     kernel_smallest_eigenvalue : float
-        The smallest eigenvalue of that kernel. The kernel is positive semidefinite if this
+        The smallest eigenvalue of the kernel exp(-D/σ). The kernel is positive semidefinite if this
         eigenvalue is not negative, apart from rounding.
     """
 
@@ -108,7 +109,7 @@ def metric_report(
     max_triples: int = 300_000_000,
     random_state: int | np.random.RandomState | None = 0,
 ) -> MetricReport:
-    r"""Check whether dissimilarities are a metric, Euclidean, and have a positive definite kernel.
+    r"""Check if dissimilarities form a metric, are Euclidean and give a positive definite kernel.
 
     These are three different properties:
 
@@ -122,15 +123,16 @@ def metric_report(
     Parameters
     ----------
     D : array-like of shape (n, n)
-        Dissimilarities: symmetric, finite and nonnegative, with zero diagonal.
+        Dissimilarities. The matrix must be symmetric, finite and nonnegative, with a zero diagonal.
     width : float, default=None
-        Width σ of the kernel. None uses the median of D over different objects, or over pairs with
-        positive dissimilarity if most objects are equal.
+        Width σ of the kernel. None uses the median dissimilarity of all pairs. If most objects are
+        equal, None uses the median of the positive dissimilarities.
     max_triples : int, default=300_000_000
         Maximum number of ordered triples to check. If there are more, a random sample of this size
-        is checked. (600 objects have 0.2·10⁹ triples, which take about a second.)
+        is checked. For example, 600 objects have about 2·10⁸ triples, which take about a second to
+        check.
     random_state : int, RandomState instance or None, default=0
-        Seed of the sample.
+        Seed of the random number generator for the sample of triples.
 
     Returns
     -------
@@ -139,7 +141,7 @@ def metric_report(
 
     Notes
     -----
-    Cost: :math:`O(n^3)`, or one operation per triple if they are sampled.
+    Cost: :math:`O(n^3)`, or one operation per triple if triples are sampled.
 
     Examples
     --------
@@ -184,7 +186,10 @@ def metric_report(
 
 
 def _compute_typical(D: Matrix) -> float:
-    """Return the median over all pairs, or over positive entries if at most half are positive."""
+    """Return the median dissimilarity of all pairs.
+
+    If at most half of the dissimilarities are positive, return the median of the positive ones.
+    """
     if not D.any():
         return 0.0
     positive = D[_ROUNDING * D.max() < D]
@@ -201,8 +206,8 @@ def _check_all_triples(D: Matrix) -> tuple[int, int, _WorstTriple]:
     worst: _WorstTriple = (0.0, None)
     allowed = D - _ROUNDING * _compute_typical(D)
     for k in range(n):
-        # Triples with repeated indices are not counted: for i = k or j = k, the sum is D[i, j]
-        # itself, and for i = j, D[i, j] is 0.
+        # Triples with repeated indices never violate the inequality: for i = k or j = k, D[i, k] +
+        # D[k, j] equals D[i, j], and for i = j, D[i, j] is 0.
         excess = allowed - D[k]
         excess -= D[:, k, None]
         n_bad = int(np.count_nonzero(excess > 0))
@@ -227,7 +232,7 @@ def _check_sampled_triples(
     worst: _WorstTriple = (0.0, None)
     while n_checked < n_triples:
         size = min(1_000_000, n_triples - n_checked)
-        # Draw three distinct indices: the second and third skip the previous ones.
+        # Draw three distinct indices: k skips i, and j skips both i and k.
         i, k, j = (
             rng.randint(n, size=size),
             rng.randint(n - 1, size=size),
@@ -258,7 +263,7 @@ def metric_closure(D: ArrayLike) -> Matrix:
     Parameters
     ----------
     D : array-like of shape (n, n)
-        Dissimilarities: symmetric, finite and nonnegative, with zero diagonal.
+        Dissimilarities. The matrix must be symmetric, finite and nonnegative, with a zero diagonal.
 
     Returns
     -------

@@ -61,7 +61,7 @@ POINT_PARAMETERS: dict[str, list[AllowedValues]] = {
     "match_training_points": [boolean],
 }
 
-# Maximum fraction of Hellinger distances at their upper limit without a warning.
+# A warning is issued if more than this fraction of the Hellinger distances is at the upper limit.
 _MAX_SATURATED = 0.75
 _KIND_NAMES = {
     "gaussians": "Gaussians",
@@ -71,7 +71,7 @@ _KIND_NAMES = {
 }
 
 
-# Stored attributes of training objects, except for precomputed dissimilarities.
+# Attributes that store the training objects. They are missing if dissimilarities are precomputed.
 _OBJECTS: dict[str, Condition] = {
     "gaussians_": object_of(Gaussians, n="n", p="p"),
     "_prints": unsigned("n", 2),
@@ -80,7 +80,11 @@ _OBJECTS: dict[str, Condition] = {
 
 
 class NewObjects(NamedTuple):
-    """New objects, the index of the training object equal to each (or -1), and the output dtype."""
+    """New objects, matched with equal training objects.
+
+    ``equal_to`` contains the index of a training object that is equal to each new object, or -1.
+    ``dtype`` is the dtype of the output.
+    """
 
     kind: Kind
     objects: Any
@@ -150,12 +154,10 @@ class DistributionEstimator(Estimator):
         if self._kind == "points":
             check_conditions(vars(self), {"_points": floats("n", "p")}, sizes)
 
-    # ------------------------------------------------------------------ training objects
-
     def _fit_pairs(self, X: Any, *, min_objects: int = 2) -> tuple[Matrix, np.dtype[Any]]:
         """Return the dissimilarities of all training objects and the output dtype.
 
-        The attributes that new objects need are stored.
+        Attributes that are needed for new objects are stored.
         """
         if self.metric != "precomputed":
             dtype = self._fit_objects(X, min_objects=min_objects)
@@ -171,7 +173,7 @@ class DistributionEstimator(Estimator):
         return check_square_dissimilarities(rows), rows.dtype
 
     def _fit_precomputed(self, X: Any, *, min_objects: int) -> Floats:
-        """Return precomputed dissimilarities of all training objects, and store their number."""
+        """Check and return precomputed dissimilarities, and store the number of objects."""
         self._check_parameters()
         rows = self._check_X(X, reset=True, min_samples=min_objects)
         self._kind, self._n_objects = "precomputed", len(rows)
@@ -221,7 +223,7 @@ class DistributionEstimator(Estimator):
         return objects
 
     def _scale(self, rows: Floats, *, reset: bool = False) -> Matrix:
-        """Return vectors in float64, standardized by the training vectors if requested."""
+        """Return vectors in float64. If ``standardize`` is True, divide them by ``scale_``."""
         if reset and self.standardize:
             self.scale_ = compute_scale(rows)
         rows64 = np.ascontiguousarray(rows, np.float64)
@@ -245,18 +247,16 @@ class DistributionEstimator(Estimator):
         m = min(self.n_neighbors, len(rows) - 1)
         return Gaussians.from_neighborhoods(rows, m, self.ridge, self.gaussian_center)
 
-    # ------------------------------------------------------------------ new objects
-
     def _check_new_objects(self, X: Any) -> NewObjects:
         """Check new objects, and find the training objects that are equal to them."""
         kind = self._get_kind(X)
         if self._kind == "sets" and kind == "points":
-            # The error of as_sets is more specific.
+            # as_sets raises a more specific error.
             kind = "sets"
         if kind not in (self._kind, "gaussians"):
             raise ValueError(
                 f"{type(self).__name__} was fitted on {_KIND_NAMES[self._kind]}, but X contains "
-                f"{_KIND_NAMES[kind]}. Pass the type of the training data, or Gaussians."
+                f"{_KIND_NAMES[kind]}. Pass data of the same type as in fit, or Gaussians."
             )
         if kind in ("points", "precomputed"):
             rows = self._check_X(X, reset=False)
@@ -322,18 +322,18 @@ class DistributionEstimator(Estimator):
         return self.gaussians_.added_ridge
 
     def _get_storage(self) -> Literal["dense", "low_rank"]:
-        """Return the storage of training objects, so that results do not depend on the batch."""
+        """Return the storage type of the training objects.
+
+        New objects use the same type, so that results do not depend on the batch.
+        """
         return "low_rank" if self.gaussians_.is_low_rank else "dense"
 
 
 def disable_table_checks(tags: Tags) -> Tags:
-    """Set the tags of an estimator for sets, because scikit-learn's checks cannot generate sets."""
+    """Disable scikit-learn's checks in the tags, because these checks cannot generate sets."""
     tags.input_tags.two_d_array = False
     tags.no_validation = True
     return tags
-
-
-# ---------------------------------------------------------------------- equal objects
 
 
 def compute_fingerprints(objects: Sets | Gaussians | Floats) -> NDArray[np.uint64]:
@@ -354,14 +354,11 @@ def compute_fingerprints(objects: Sets | Gaussians | Floats) -> NDArray[np.uint6
 
 
 def find_equal(new: NDArray[np.uint64], old: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return, for each new fingerprint, the index of the first equal old one, or -1."""
+    """Return the index of the first old fingerprint that equals each new one, or -1."""
     first: dict[bytes, int] = {}
     for k, key in enumerate(old):
         first.setdefault(key.tobytes(), k)
     return np.array([first.get(key.tobytes(), -1) for key in new], dtype=np.intp)
-
-
-# ---------------------------------------------------------------------- checks
 
 
 def _is_table(X: Any) -> bool:
@@ -395,6 +392,6 @@ def compute_scale(rows: Floats) -> Matrix:
     """Return the standard deviations of the columns, and 1 for constant columns."""
     deviations = rows.std(axis=0, dtype=np.float64)
     size = np.abs(rows).max(axis=0).astype(np.float64)
-    # Smaller deviations are rounding errors of constant columns.
+    # Deviations up to this limit are rounding errors of constant columns.
     varies = deviations > 1e-12 * size
     return np.asarray(np.where(varies, deviations, 1.0))

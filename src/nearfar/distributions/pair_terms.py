@@ -30,9 +30,9 @@ from nearfar.arrays import Indices, Matrix
 
 Terms = dict[str, Matrix]
 
-#: Product of two condition numbers above which a pair is ill-conditioned. The smallest eigenvalues
-#: of the whitened covariances then have no correct digits, so singular values of products of
-#: factors are used instead.
+#: A pair is ill-conditioned if the product of its two condition numbers exceeds this value. The
+#: smallest eigenvalues of the whitened covariances then have no correct digits, so singular values
+#: of products of factors are used instead.
 ILL_CONDITIONED = 1e8
 #: Terms that need a factorization for each pair, not only matrix products.
 COSTLY = frozenset({"quad_mean", "log_mean", "riemann"})
@@ -56,7 +56,7 @@ class GaussianPairs(Protocol):
 
 
 def split_indices(indices: Indices | Sequence[int], bytes_per_pair: int) -> Iterator[Any]:
-    """Yield the indices in blocks, as a slice if the indices of a block are consecutive."""
+    """Yield the indices in blocks. A block of consecutive indices is a slice."""
     size = max(1, _BLOCK_BYTES // bytes_per_pair)
     for start in range(0, len(indices), size):
         block = indices[start : start + size]
@@ -65,7 +65,7 @@ def split_indices(indices: Indices | Sequence[int], bytes_per_pair: int) -> Iter
 
 
 def shift_indices(indices: Any, first: int) -> Any:
-    """Return a slice or an array of indices, minus `first`."""
+    """Subtract `first` from a slice or an array of indices."""
     return (
         slice(indices.start - first, indices.stop - first)
         if isinstance(indices, slice)
@@ -74,12 +74,14 @@ def shift_indices(indices: Any, first: int) -> Any:
 
 
 def factor_bordered(G: Matrix) -> tuple[Matrix, Matrix]:
-    r"""Return :math:`\ln |G|` and :math:`u^T G^{-1} u` of a stack, from one factorization.
+    r"""Return :math:`\ln |G|` and :math:`u^T G^{-1} u` for a stack of matrices G and vectors u.
 
-    ``G`` has shape (b, p + 1, p + 1), with u in the first p entries of the last rows, and is
-    overwritten. The last row of the Cholesky factor of the bordered matrix is :math:`L^{-1} u`.
+    Both results come from one Cholesky factorization of bordered matrices of shape
+    (b, p + 1, p + 1), which are overwritten. The first p entries of the last row of
+    each matrix contain u. In the Cholesky factor, they contain :math:`L^{-1} u`.
     """
-    # A huge corner makes the matrix positive definite for any u. No other entry depends on it.
+    # A huge corner entry makes the matrix positive definite for any u. No other entry of the factor
+    # depends on the corner entry.
     G[:, -1, -1] = 1e300
     L = np.linalg.cholesky(G)
     last_row = L[:, -1, :-1]
@@ -92,6 +94,6 @@ def compute_log_dets(factors: NDArray[Any]) -> Matrix:
 
 
 def compute_log_norm(values: Matrix, extra: Matrix | float = 0.0) -> Matrix:
-    """Return the square root of `extra` plus the sum of ln² over the last axis."""
+    """Return sqrt(`extra` + Σ ln² λ), where the sum is over the last axis of `values`."""
     logs = np.log(np.maximum(values, 1e-300))
     return np.asarray(np.sqrt(np.einsum("...i,...i->...", logs, logs) + extra))

@@ -43,29 +43,30 @@ class SetEmbedding(Embedding):
     Parameters
     ----------
     n_components : int, default=10
-        Dimension of the output. With ``embedding="euclidean"``, also "positive" or a fraction, as
-        in :class:`EuclideanEmbedding`.
+        Dimension of the output. With ``embedding="euclidean"``, "positive" and fractions are also
+        allowed, as in :class:`EuclideanEmbedding`.
     embedding : {"euclidean", "laplacian"}, default="euclidean"
-        "euclidean" uses :class:`EuclideanEmbedding`, "laplacian" :class:`LaplacianEmbedding`.
+        "euclidean" uses :class:`EuclideanEmbedding`, and "laplacian" uses
+        :class:`LaplacianEmbedding`.
     metric : str, default="bhattacharyya_riemann"
         Dissimilarity d: any value that :class:`EuclideanEmbedding` accepts, except "precomputed".
     indefinite : {"clip", "shift", "raise"}, default="clip"
         How to handle negative eigenvalues: drop them ("clip"), shift all eigenvalues ("shift"), or
-        raise an error. Only for "euclidean"; see :class:`EuclideanEmbedding`.
+        raise an error ("raise"). Only used for "euclidean". See :class:`EuclideanEmbedding`.
     width : float or None, default=None
-        Width of the kernel. None uses a quantile of the dissimilarities. Only for "laplacian".
+        Width of the kernel. None uses a quantile of the dissimilarities. Only used for "laplacian".
     quantile : float from 0 to 1, default=0.5
         Quantile of the dissimilarities that is used as the width if ``width=None``.
     ridge : float or "auto", default="auto"
-        Value added to the variances: :math:`\gamma`, in squared units of the vectors; see
+        Value added to the variances: :math:`\gamma`, in squared units of the vectors. See
         :meth:`nearfar.Gaussians.from_sets`. The references use 1.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
         Shrinkage of the covariances. See :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature by its standard deviation first. The standard deviation is that of all
-        training vectors, and the ridge is added afterward.
+        Divide each feature by its standard deviation first. The standard deviation is computed over
+        all training vectors. The ridge is added after the division.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. The threads compute the
+        Number of threads. None means 1 and -1 means all cores. The threads compute the
         dissimilarities.
 
     Attributes
@@ -75,8 +76,8 @@ class SetEmbedding(Embedding):
     eigenvalues_ : ndarray of shape (n_components,)
         Eigenvalues of the embedding, in descending order.
     negative_share_ : float
-        For "euclidean": the fraction of the spectrum in negative eigenvalues, which no Euclidean
-        coordinates can represent.
+        Fraction of the spectrum in negative eigenvalues, which Euclidean coordinates cannot
+        represent. Only available for ``embedding="euclidean"``.
     gaussians_ : Gaussians
         Gaussians of the training sets. ``metric_report(dissimilarity(gaussians_))`` describes how
         far their dissimilarities are from Euclidean distances.
@@ -181,7 +182,9 @@ class SetEmbedding(Embedding):
         return self
 
     def transform(self, X: Any) -> Floats:
-        """Embed new sets by Nyström's formula; see the ``transform`` of the two embeddings.
+        """Embed new sets by Nyström's formula.
+
+        The formula is that of :class:`EuclideanEmbedding` or :class:`LaplacianEmbedding`.
 
         For a training set, the result is its row of ``embedding_``.
 

@@ -16,7 +16,7 @@ from nearfar.solvers.kernel_repair import check_dissimilarities
 
 
 class SetKNeighborsClassifier(NeighborsClassifier, DistributionEstimator):
-    r"""Nearest-neighbor classifier of sets of vectors, which compares the sets' Gaussians.
+    r"""Nearest-neighbor classifier for sets of vectors, which are compared by their Gaussians.
 
     Each set is described by the Gaussian :math:`\mathcal G_i = N(\mu_i, \Sigma_i + \gamma I)` of
     its vectors. The k training sets with the smallest :math:`d(\mathcal G, \mathcal G_i)` vote,
@@ -34,21 +34,21 @@ class SetKNeighborsClassifier(NeighborsClassifier, DistributionEstimator):
     n_neighbors : int, default=3
         Number of neighbors that vote.
     metric : str, default="bhattacharyya_riemann"
-        Dissimilarity d: any of :func:`~nearfar.distributions.dissimilarity`, or "precomputed"; see
+        Dissimilarity d: any of :func:`~nearfar.distributions.dissimilarity`, or "precomputed". See
         Notes.
     ridge : float or "auto", default="auto"
-        Value added to the variances: :math:`\gamma`, in squared units of the vectors; see
+        Value added to the variances: :math:`\gamma`, in squared units of the vectors. See
         :meth:`nearfar.Gaussians.from_sets`. [1]_ uses 1.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
         Shrinkage of the covariances. See :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature by its standard deviation first. The standard deviation is that of all
-        training vectors, and the ridge is added afterward.
+        Divide each feature by its standard deviation first. The standard deviation is computed over
+        all training vectors. The ridge is added after the division.
     ties : {"shrink", "first"}, default="shrink"
         How ties between classes are broken: "shrink" repeats the vote with k-1, k-2, … neighbors
         until one class leads, "first" takes the smallest label, as scikit-learn does.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. The threads compute the
+        Number of threads. None means 1 and -1 means all cores. The threads compute the
         dissimilarities.
 
     Attributes

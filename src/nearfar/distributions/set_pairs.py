@@ -27,7 +27,10 @@ def convert_sides(A: Any, B: Any) -> tuple[Sets, Sets | None]:
 def compute_distance_matrix(
     distance: Callable[[int, int], float], n: int, m: int | None, n_jobs: int | None
 ) -> NDArray[np.float64]:
-    """Return the matrix of ``distance(i, j)``, symmetric with zero diagonal if m is None."""
+    """Return the n×m matrix with the entries ``distance(i, j)``.
+
+    If m is None, the matrix is n×n and symmetric, with a zero diagonal.
+    """
     distances: NDArray[np.float64] = np.zeros((n, n if m is None else m))
 
     def fill_row(i: int) -> None:

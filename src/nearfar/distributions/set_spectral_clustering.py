@@ -28,8 +28,9 @@ class SetSpectralClustering(SpectralClusters):
     assigns the rows to clusters.
 
     Use it to group clips, utterances or patients without labels. The number of clusters must be
-    known. A gap in the spectrum after the last of ``eigenvalues_`` supports the chosen number. The
-    width has a larger effect than the dissimilarity: try the quantiles 0.1, 0.5 and 0.9.
+    known. A gap in the spectrum after the last entry of ``eigenvalues_`` supports the chosen
+    number. The width has a larger effect than the dissimilarity: try the quantiles 0.1, 0.5 and
+    0.9.
 
     Cost: that of :class:`LaplacianEmbedding`, plus k-means.
 
@@ -44,30 +45,29 @@ class SetSpectralClustering(SpectralClusters):
     quantile : float from 0 to 1, default=0.5
         Quantile of the dissimilarities that is used as the width if ``width=None``.
     ridge : float or "auto", default="auto"
-        Value added to the variances: :math:`\gamma`, in squared units of the vectors; see
+        Value added to the variances: :math:`\gamma`, in squared units of the vectors. See
         :meth:`nearfar.Gaussians.from_sets`. [1]_ uses 1.
     shrinkage : float, "ledoit_wolf", "oas" or None, default=None
         Shrinkage of the covariances. See :meth:`nearfar.Gaussians.from_sets`.
     standardize : bool, default=False
-        Divide each feature by its standard deviation first. The standard deviation is that of all
-        training vectors, and the ridge is added afterward.
+        Divide each feature by its standard deviation first. The standard deviation is computed over
+        all training vectors. The ridge is added after the division.
     n_init : int, default=10
         Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. The generator draws the starts of
-        k-means.
+        Seed of the random number generator. The starts of k-means are random.
     n_jobs : int or None, default=None
-        Number of threads. None means 1, -1 all cores. The threads compute the
+        Number of threads. None means 1 and -1 means all cores. The threads compute the
         dissimilarities.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_sets,)
-        Cluster of each training set, from 0.
+        Cluster index of each training set, counted from 0.
     embedding_ : ndarray of shape (n_sets, n_clusters)
         Coordinates of the training sets, scaled to unit length.
     eigenvalues_ : ndarray of shape (n_clusters,)
-        Leading eigenvalues of the normalized kernel, in descending order, at most 1.
+        Leading eigenvalues of the normalized kernel, in descending order. All are at most 1.
     cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
         Cluster centers in the coordinates of ``transform``.
     width_ : float

@@ -20,7 +20,7 @@ from nearfar.parameters import AllowedValues, integer, one_of, random_state
 from nearfar.state import State, floats, indices, object_of
 from nearfar.summaries.gaussians import Gaussians
 
-#: Allowed values of the parameters that both clusterings have.
+#: Allowed values of the parameters that both clustering estimators have.
 CLUSTER_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_clusters": [integer(1)],
     "n_init": [integer(1)],
@@ -32,7 +32,7 @@ CLUSTER_PARAMETERS: dict[str, list[AllowedValues]] = {
 
 
 class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
-    """Base class of k-means on the rows of a Laplacian embedding, scaled to unit length."""
+    """Base class of spectral clustering: k-means on unit-length rows of a Laplacian embedding."""
 
     # The training objects are stored in `laplacian_`.
     state = State(
@@ -54,7 +54,7 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
     laplacian_: LaplacianEmbedding
 
     def _make_laplacian(self) -> LaplacianEmbedding:
-        """Return the unfitted embedding with the parameters that it shares with this estimator."""
+        """Return an unfitted embedding with the parameters of this estimator."""
         embedding = LaplacianEmbedding(self.n_clusters, normalize=True)
         shared = embedding.get_params().keys() & self.get_params().keys()
         return embedding.set_params(**{name: getattr(self, name) for name in shared})
@@ -80,7 +80,7 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
         """Cluster the training objects."""
 
     def fit_predict(self, X: Any, y: ArrayLike | None = None) -> NDArray[np.intp]:
-        """Cluster the training objects and return their clusters, ``labels_``.
+        """Cluster the training objects and return their cluster indices, ``labels_``.
 
         Parameters
         ----------
@@ -97,7 +97,9 @@ class SpectralClusters(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner):
         return self.fit(X).labels_.copy()
 
     def predict(self, X: Any) -> NDArray[np.intp]:
-        """Return the cluster of each object: that of the nearest center after ``transform``.
+        """Return the index of the cluster whose center is nearest to each object.
+
+        Distances are computed after ``transform``.
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ def dtw_distances(
     window: int | None = None,
     n_jobs: int | None = None,
 ) -> Matrix:
-    r"""Compute dynamic time warping between all pairs of sequences, within A or between A and B.
+    r"""Compute dynamic time warping distances between sequences, within A or between A and B.
 
     The vectors of a set are used in their order. Two sequences are compared along the best path
     :math:`\pi`, which begins with both first vectors, ends with both last vectors, and advances by
@@ -42,10 +42,10 @@ def dtw_distances(
     B : Sets, or list of array-likes, default=None
         Sequences, one per column of the result. None means A.
     window : int, default=None
-        Sakoe-Chiba radius: maximum difference between i and j on the path. It is larger for
-        sequences of different lengths. None sets no limit.
+        Sakoe-Chiba radius: maximum difference between i and j on the path. Larger differences are
+        allowed for sequences of different lengths. None sets no limit.
     n_jobs : int or None, default=None
-        Number of joblib processes. None means 1, -1 all cores.
+        Number of joblib processes. None means 1 and -1 means all cores.
 
     Returns
     -------
@@ -82,7 +82,8 @@ def dtw_distances(
     D = metrics.cdist_dtw(_pad_sequences(row_sets), columns, n_jobs=n_jobs, **constraint)
     D = np.asarray(D, dtype=np.float64)
     if column_sets is None:
-        # The results for (i, j) and (j, i) differ by rounding.
+        # The results for (i, j) and (j, i) can differ by rounding errors, so the upper triangle is
+        # used for both.
         D = np.triu(D, 1)
         D = D + D.T
     return D
