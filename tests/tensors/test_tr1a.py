@@ -177,7 +177,7 @@ def test_bad_input_is_named():
     X = tensors()
     with pytest.raises(ValueError, match="TR1A: all entries are zero in X"):
         TR1A().fit(np.zeros((5, 3, 3)))
-    with pytest.raises(ValueError, match="TR1A: all samples are equal in X"):
+    with pytest.raises(ValueError, match="TR1A: all samples in X are equal"):
         TR1A(center=True).fit(np.ones((5, 3, 3)) / 3)
     with pytest.raises(ValueError, match="Squares of X overflow"):
         TR1A().fit(X * 1e200)
