@@ -1006,7 +1006,7 @@ def test_archives_of_another_form_are_refused(path):
     broken = bytearray(whole)
     struct.pack_into("<LL", broken, entry + 20, 10**9, 10**9)
     path.write_bytes(broken)
-    refuses(path, "sizes of the members exceed the size of the file")
+    refuses(path, "sizes of all members exceeds the size of the file")
 
     for form in (b"#!/bin/sh\n" + whole, whole + b"\0", whole[:-2] + b"\5\0hello"):
         path.write_bytes(form)

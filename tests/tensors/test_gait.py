@@ -396,7 +396,7 @@ def test_bad_walks_are_named(walkers):
     narrow = [*sequences[:2], sequences[2][:, :, :-1]]
     with pytest.raises(ValueError, match="Set 2 has vectors of 672 features"):
         recognizer.fit(narrow, ids[:3])
-    with pytest.raises(ValueError, match=r"have shape \(32, 11\), 352 features"):
+    with pytest.raises(ValueError, match=r"have shape \(32, 11\) with 352 features"):
         recognizer.fit(sequences, ids).distances(sequences[:, :, :, :11])
     with pytest.raises(ValueError, match="only one gait cycle.*lda=False"):
         GaitRecognizer(period=70).fit(sequences[::2], ids[::2])

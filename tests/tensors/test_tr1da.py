@@ -296,7 +296,7 @@ def test_bad_input_is_named():
         TR1DA(3, within_weight=[0.1, 0.2]).fit(X, y)
     with pytest.raises(ValueError, match="within_weight must be"):
         TR1DA(within_weight=-1).fit(X, y)
-    with pytest.raises(ValueError, match="within_weight=.* must be one finite number"):
+    with pytest.raises(ValueError, match="within_weight=.* must be a nonnegative, finite number"):
         TR1DA(2, within_weight=[0.1, -0.1]).fit(X, y)
     with pytest.raises(ValueError, match="all samples of each class are equal.*max_eig"):
         TR1DA(1, within_weight="max_eig").fit(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1])
