@@ -173,8 +173,7 @@ def _check_node(node: dict[str, Any], name: str, place: str, types: Types) -> No
     allowed, keys = NODES[loader]
     is_listed = name in (types if allowed is None else allowed)
     if loader == "ConstructorFromReduceNode":
-        # skops calls the class with arguments from the file. Allow only classes with their own
-        # __reduce__, because their constructors check the arguments.
+        # skops calls the class with arguments from the file, so the class must check its arguments.
         is_listed = is_listed and "__reduce__" in vars(types[name])
     if not is_listed:
         raise ModelFileError(

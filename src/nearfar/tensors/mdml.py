@@ -104,7 +104,7 @@ class MDML(MultilinearLearner):
         Number of triplets with a positive hinge.
     history_ : dict
         Lists with one value per step: "objective", "step", "active" and "seconds". The objective is
-        computed with rounded hinges and with the impostors in use at that step.
+        computed with the rounded hinges and the list of pairs of that step.
     n_iter_ : int
         Number of steps, at most 20 * ``max_iter``.
     converged_ : bool
