@@ -475,7 +475,7 @@ def looped():
         ({True: 3}, r"Mine\.held has the key True"),
         ({1, 2}, "Mine.held is a builtins.set"),
         (b"bytes", "Mine.held is a builtins.bytes"),
-        (looped(), "nested more than 64 levels deep, or contains itself"),
+        (looped(), "nested more than 64 levels deep, or it contains itself"),
         (10**5000, "cannot be saved"),
         (np.array("0-d", dtype=object), "Mine.held"),
         (FunctionTransformer(np.abs), "Mine.held.func is 'absolute'"),
@@ -1000,24 +1000,24 @@ def test_archives_of_another_form_are_refused(path):
     patched(8, "<H", 1)
     refuses(path, "is compressed or encrypted")
     patched(24, "<L", 10**9)
-    refuses(path, "has contradictory sizes")
+    refuses(path, "has two different sizes")
     patched(20, "<LL"[:2], 10**9)
-    refuses(path, "has contradictory sizes")
+    refuses(path, "has two different sizes")
     broken = bytearray(whole)
     struct.pack_into("<LL", broken, entry + 20, 10**9, 10**9)
     path.write_bytes(broken)
-    refuses(path, "sizes of the members exceed the size of the file")
+    refuses(path, "sizes of all members exceeds the size of the file")
 
     for form in (b"#!/bin/sh\n" + whole, whole + b"\0", whole[:-2] + b"\5\0hello"):
         path.write_bytes(form)
-        refuses(path, "not a nearfar model file, or cut short")
+        refuses(path, "this is not a nearfar model file, or it is truncated")
     locator = b"PK\6\7" + bytes(16)
     path.write_bytes(whole[:-22] + locator + whole[-22:])
-    refuses(path, "not a nearfar model file, or cut short")
+    refuses(path, "this is not a nearfar model file, or it is truncated")
     broken = bytearray(whole)
     struct.pack_into("<L", broken, len(whole) - 10, 2**23)
     path.write_bytes(broken)
-    refuses(path, "directory of the zip archive is larger than")
+    refuses(path, "central directory of the zip archive is larger than")
 
 
 SAYS = [
@@ -1030,10 +1030,10 @@ SAYS = [
     ({"model": 3}, "model is missing or not a str"),
     ({"created": []}, "created is missing"),
     ({"versions": []}, "versions is missing"),
-    ({"versions": {"scikit-learn": 3}}, "versions must map to strings"),
+    ({"versions": {"scikit-learn": 3}}, "values of versions must be strings"),
     ({"training_rows": None}, "training_rows is missing"),
-    ({"training_rows": {"a": "b"}}, "must map to nonnegative integers"),
-    ({"training_rows": {"a": -1}}, "must map to nonnegative integers"),
+    ({"training_rows": {"a": "b"}}, "training_rows must be nonnegative integers"),
+    ({"training_rows": {"a": -1}}, "training_rows must be nonnegative integers"),
     ({"metadata": "x"}, "metadata is missing"),
 ]
 
@@ -1198,7 +1198,7 @@ WRONG_FORMS = {
         node(
             "DictNode", "builtins.dict", content={"a": value(1)}, key_types=items("ListNode", "int")
         ),
-        "is not the type of a key",
+        "is not a valid type of a key",
     ),
     "keys that are called": (
         node(
@@ -1269,15 +1269,15 @@ WRONG_FORMS = {
     ),
     "a file that is none": (
         node("NdArrayNode", "numpy.ndarray", type="numpy", file=["999.npy"]),
-        "is missing, or used twice",
+        "is missing, or it is used twice",
     ),
     "a file elsewhere": (
         node("NdArrayNode", "numpy.ndarray", type="numpy", file="../999.npy"),
-        "is missing, or used twice",
+        "is missing, or it is used twice",
     ),
     "a file as an array": (
         node("NdArrayNode", "numpy.ndarray", type="numpy", file="schema.json"),
-        "is missing, or used twice",
+        "is missing, or it is used twice",
     ),
     "an array twice": (
         items(
@@ -1285,7 +1285,7 @@ WRONG_FORMS = {
             node("NdArrayNode", "numpy.ndarray", type="numpy", file="999.npy"),
             node("NdArrayNode", "numpy.ndarray", type="numpy", file="999.npy"),
         ),
-        "is missing, or used twice",
+        "is missing, or it is used twice",
     ),
     "a number of a shape": (
         node("NdArrayNode", "numpy.float64", type="numpy", file="999.npy"),
@@ -1314,7 +1314,7 @@ WRONG_FORMS = {
             content={"a": value(1)},
             key_types=items("ListNode", value("text")),
         ),
-        "is not the type of a key",
+        "is not a valid type of a key",
     ),
     "an array of letters": (
         node("NdArrayNode", "numpy.ndarray", type="json", content="a", shape=items("TupleNode")),
@@ -1765,10 +1765,10 @@ def words_path(folder, **options):
 @pytest.mark.parametrize(
     ("options", "place", "new", "message"),
     [
-        ({}, "_n_features_outs", [1], "must be 0 to _n_features_outs - 1"),
-        ({}, "_n_features_outs", ["3"], "numbers of categories must be integers"),
-        ({}, "_n_features_outs", [10**12], "must be 0 to _n_features_outs - 1"),
-        ({}, "_n_features_outs", [-1], "must be 0 to _n_features_outs - 1"),
+        ({}, "_n_features_outs", [1], "must range from 0 to _n_features_outs - 1"),
+        ({}, "_n_features_outs", ["3"], "category numbers must be integers"),
+        ({}, "_n_features_outs", [10**12], "must range from 0 to _n_features_outs - 1"),
+        ({}, "_n_features_outs", [-1], "must range from 0 to _n_features_outs - 1"),
         ({}, "_n_features_outs", [3, 3], "must have one entry per feature"),
         ({}, "_n_features_outs", "3", "categories_ and _n_features_outs must be lists"),
         ({}, "n_features_in_", 3, "categories_ must have one entry per feature"),
@@ -1781,15 +1781,25 @@ def words_path(folder, **options):
             "categories_ must be in ascending order",
         ),
         ({}, "categories_.0", np.array(["b", "a", "c"]), "categories_ must be in ascending order"),
-        ({}, "categories_.0", np.arange(4), "must be 0 to _n_features_outs - 1"),
-        ({}, "_drop_idx_after_grouping", np.array([-5]), "must be 0 to _n_features_outs - 1"),
+        ({}, "categories_.0", np.arange(4), "must range from 0 to _n_features_outs - 1"),
+        (
+            {},
+            "_drop_idx_after_grouping",
+            np.array([-5]),
+            "must range from 0 to _n_features_outs - 1",
+        ),
         (
             {},
             "_drop_idx_after_grouping",
             [1, 1],
             "_drop_idx_after_grouping must be None or an array",
         ),
-        ({"drop": "first"}, "_drop_idx_after_grouping", None, "must be 0 to _n_features_outs - 1"),
+        (
+            {"drop": "first"},
+            "_drop_idx_after_grouping",
+            None,
+            "must range from 0 to _n_features_outs - 1",
+        ),
         ({}, "_infrequent_enabled", True, "_infrequent_indices must be a list"),
         (
             {"min_frequency": 2},
@@ -1797,7 +1807,7 @@ def words_path(folder, **options):
             0,
             "_infrequent_enabled must be True or False",
         ),
-        ({}, "categories_.0", np.zeros(0), "must be 0 to _n_features_outs - 1"),
+        ({}, "categories_.0", np.zeros(0), "must range from 0 to _n_features_outs - 1"),
         ({}, "categories_.0", "abc", "must contain one-dimensional arrays"),
         (
             {},
@@ -1809,14 +1819,19 @@ def words_path(folder, **options):
             {"min_frequency": 2},
             "_default_to_infrequent_mappings.0",
             np.array([0.0, 1.0, np.nan]),
-            "numbers of categories must be integers",
+            "category numbers must be integers",
         ),
-        ({"min_frequency": 2}, "_infrequent_enabled", False, "must be 0 to _n_features_outs - 1"),
+        (
+            {"min_frequency": 2},
+            "_infrequent_enabled",
+            False,
+            "must range from 0 to _n_features_outs - 1",
+        ),
         (
             {"min_frequency": 2},
             "_default_to_infrequent_mappings.0",
             np.array([0, 1, 10**6]),
-            "must be 0 to _n_features_outs - 1",
+            "must range from 0 to _n_features_outs - 1",
         ),
         ({"min_frequency": 2}, "_infrequent_indices.0", np.array([10**6]), "IndexError"),
     ],

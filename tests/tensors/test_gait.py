@@ -91,7 +91,7 @@ def test_bad_sequences_are_refused_in_words():
     with pytest.raises(ValueError, match="period must be"):
         averaged_gait_images(np.ones((5, 2, 2)), 0)
     for bad in (np.ones(5), np.empty((0, 2, 2)), [["a"]]):
-        with pytest.raises(ValueError, match="silhouettes must be numbers of shape"):
+        with pytest.raises(ValueError, match="silhouettes must be numbers in an array of shape"):
             gait_period(bad)
     with pytest.raises(ValueError, match="silhouettes contains NaN"):
         gait_period(np.full((4, 2, 2), np.nan))
@@ -154,7 +154,9 @@ def test_rates_count_subjects_and_ties_against_the_probe():
 
 
 def test_bad_rates_are_refused():
-    with pytest.raises(ValueError, match=r"probe_ids has 'eve', not in gallery_ids"):
+    with pytest.raises(
+        ValueError, match=r"probe_ids contains 'eve', which gallery_ids does not contain"
+    ):
         rank_k_rates([[1.0]], ["eve"], ["ann"])
     with pytest.raises(ValueError, match="a column for each of 2 gallery_ids"):
         rank_k_rates([[1.0]], ["ann"], ["ann", "bob"])
@@ -162,7 +164,7 @@ def test_bad_rates_are_refused():
         rank_k_rates([[1.0]], ["ann"], ["ann"], ranks=(0,))
     with pytest.raises(ValueError, match="distances contains NaN"):
         rank_k_rates([[np.nan]], ["ann"], ["ann"])
-    with pytest.raises(ValueError, match="one entry for each of sizes"):
+    with pytest.raises(ValueError, match="same length as the last axis of rates"):
         weighted_average_rate([1.0, 2.0], [1])
     with pytest.raises(ValueError, match="sizes must be"):
         weighted_average_rate([1.0, 2.0], [0, 0])
@@ -394,9 +396,9 @@ def test_bad_walks_are_named(walkers):
     narrow = [*sequences[:2], sequences[2][:, :, :-1]]
     with pytest.raises(ValueError, match="Set 2 has vectors of 672 features"):
         recognizer.fit(narrow, ids[:3])
-    with pytest.raises(ValueError, match=r"have shape \(32, 11\), 352 features"):
+    with pytest.raises(ValueError, match=r"have shape \(32, 11\) with 352 features"):
         recognizer.fit(sequences, ids).distances(sequences[:, :, :, :11])
-    with pytest.raises(ValueError, match="one gait cycle only.*lda=False"):
+    with pytest.raises(ValueError, match="only one gait cycle.*lda=False"):
         GaitRecognizer(period=70).fit(sequences[::2], ids[::2])
     with pytest.raises(ValueError, match="needs frames of shape .height, width.*tensor_shape"):
         GaitRecognizer("gabor").fit([s.reshape(70, -1) for s in sequences], ids)

@@ -344,7 +344,7 @@ def test_settings_that_make_no_sense_are_said(settings, words):
 
 
 def test_samples_that_are_all_equal_are_refused():
-    with pytest.raises(ValueError, match="all samples are equal"):
+    with pytest.raises(ValueError, match="all samples in X are equal"):
         GTDA().fit(np.ones((6, 3, 2)), [0, 0, 0, 1, 1, 1])
 
 

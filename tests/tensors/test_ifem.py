@@ -59,7 +59,7 @@ def test_features_are_nested_and_tensors_left_alone():
 
 def test_bad_input_is_named():
     X, y = data()
-    with pytest.raises(ValueError, match="IFEM: all samples are equal"):
+    with pytest.raises(ValueError, match="IFEM: all samples in X are equal"):
         IFEM().fit(np.ones((6, 3, 3)) / 3, np.arange(6) % 2)
     with pytest.raises(ValueError, match="RidgeClassifier has no factors_"):
         IFEM(RidgeClassifier()).fit(X.reshape(len(X), -1), y)

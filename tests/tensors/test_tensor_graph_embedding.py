@@ -258,7 +258,7 @@ def test_bad_input_is_named():
         TensorGraphEmbedding(graph="mfa").fit(X, np.zeros(n))
     with pytest.raises(ValueError, match="n_neighbors=40 must be less than the number of distinct"):
         TensorGraphEmbedding(n_neighbors=40).fit(X)
-    with pytest.raises(ValueError, match="all samples are equal"):
+    with pytest.raises(ValueError, match="all samples in X are equal"):
         TensorGraphEmbedding(graph="lda").fit(np.ones((4, 3, 3)), [0, 0, 1, 1])
 
 

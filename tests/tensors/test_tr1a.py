@@ -175,9 +175,9 @@ def test_float32_and_offsets():
 
 def test_bad_input_is_named():
     X = tensors()
-    with pytest.raises(ValueError, match="TR1A: all entries are zero in X"):
+    with pytest.raises(ValueError, match="TR1A: all entries of X are zero"):
         TR1A().fit(np.zeros((5, 3, 3)))
-    with pytest.raises(ValueError, match="TR1A: all samples are equal in X"):
+    with pytest.raises(ValueError, match="TR1A: all samples in X are equal"):
         TR1A(center=True).fit(np.ones((5, 3, 3)) / 3)
     with pytest.raises(ValueError, match="Squares of X overflow"):
         TR1A().fit(X * 1e200)

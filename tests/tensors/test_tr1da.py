@@ -288,17 +288,15 @@ def test_starts():
 
 def test_bad_input_is_named():
     X, y = data()
-    with pytest.raises(ValueError, match="TR1DA: all samples are equal in X"):
+    with pytest.raises(ValueError, match="TR1DA: all samples in X are equal"):
         TR1DA().fit(np.ones((6, 3, 3)) / 3, np.arange(6) % 2)
     with pytest.raises(ValueError, match="Squares of X overflow"):
         TR1DA().fit(X * 1e200, y)
-    with pytest.raises(
-        ValueError, match="within_weight=.* must be one finite number of at least 0"
-    ):
+    with pytest.raises(ValueError, match="within_weight=.* must be a nonnegative, finite number"):
         TR1DA(3, within_weight=[0.1, 0.2]).fit(X, y)
     with pytest.raises(ValueError, match="within_weight must be"):
         TR1DA(within_weight=-1).fit(X, y)
-    with pytest.raises(ValueError, match="within_weight=.* must be one finite number"):
+    with pytest.raises(ValueError, match="within_weight=.* must be a nonnegative, finite number"):
         TR1DA(2, within_weight=[0.1, -0.1]).fit(X, y)
     with pytest.raises(ValueError, match="all samples of each class are equal.*max_eig"):
         TR1DA(1, within_weight="max_eig").fit(np.repeat(X[:2], 3, axis=0), [0, 0, 0, 1, 1, 1])

@@ -153,7 +153,7 @@ def test_blank_borders_and_points():
         depends = np.einsum("i,nij->nj", np.arange(1.0, 7), images_of)[:, None]
         with pytest.raises(ValueError, match="TwoDLDA: the scatter within classes is singular"):
             TwoDLDA((3, 3), ridge=0).fit(np.concatenate([images_of, depends], axis=1), y_of)
-    with pytest.raises(ValueError, match="TwoDLDA: all samples are equal"):
+    with pytest.raises(ValueError, match="TwoDLDA: all samples in X are equal"):
         TwoDLDA().fit(np.ones((6, 3, 3)), y[:6] * 0 + np.arange(6) % 2)
     points = np.repeat(X[::6], 2, axis=0)
     found = TwoDLDA((2, 2)).fit(points, np.repeat(np.arange(4), 2))

@@ -95,9 +95,10 @@ def save(
     force : bool, default=False
         Whether to overwrite an existing file.
     metadata : dict, optional
-        Your own notes, a dict of JSON types. :func:`describe` returns them.
+        Additional information to store in the file, as a dict of JSON types. :func:`describe`
+        returns this dict.
     trusted : sequence of classes, default=()
-        Classes of your own that the model contains. Pass them to :func:`load` too.
+        User-defined classes that the model contains. Pass the same classes to :func:`load`.
 
     Raises
     ------
@@ -179,10 +180,10 @@ def load(
     path : str or path
         File written by :func:`save`.
     trusted : sequence of classes, default=()
-        Classes of your own that the file may contain. Any other class that is not on nearfar's
-        list raises an error.
+        User-defined classes that the file may contain. A class that is neither listed here nor
+        supported by nearfar raises an error.
     max_bytes : int, default=2**31 - 1
-        Maximum size of the file in bytes. The default is the largest size of a model file.
+        Maximum size of the file in bytes. The default is the limit of the file format.
 
     Returns
     -------
@@ -213,7 +214,7 @@ def load(
     ...     load(path)
     Traceback (most recent call last):
     ...
-    nearfar.persistence.ModelFileError: ...model.nf: not a nearfar model file, or cut short.
+    nearfar.persistence.ModelFileError: ...this is not a nearfar model file, or it is truncated.
     """
     import_optional("skops.io", "app")
     types = collect_types(trusted)
@@ -239,8 +240,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         - "model": name of the model's class.
         - "created": date and time in UTC, in ISO format.
         - "versions": versions of nearfar, Python and the libraries that wrote the file.
-        - "training_rows": number of training rows stored in each component of the model, by the
-          attribute path of the component.
+        - "training_rows": dict from the attribute path of each component that stores training rows
+          to the number of these rows.
         - "holds_training_rows": whether the file contains rows of the training data, original or
           transformed.
         - "n_training_rows": the largest number in "training_rows", a lower bound for the number of
@@ -287,7 +288,7 @@ def _check_target(target: Path, force: bool) -> None:
 
 
 def _collect_components(model: Any, types: Types) -> list[tuple[str, Any]]:
-    """Return (place, object) for all components of a model. Raises if a file cannot store one."""
+    """Return the attribute path and value of each component. Raises if one cannot be saved."""
     if type(model) not in types.values() or not hasattr(model, "get_params"):
         raise ModelFileError(
             f"{get_full_name(type(model))} is not a model that can be saved. {HINT}"
@@ -316,8 +317,8 @@ def _check_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:
         ) from error
     if not is_unchanged:
         raise ModelFileError(
-            "metadata must be a dict that JSON restores unchanged: use only str keys, and lists "
-            "instead of tuples."
+            "metadata must be a dict that is unchanged after conversion to JSON and back. Use only "
+            "str keys, and lists instead of tuples."
         )
     if len(text) > MAX_INFORMATION // 2:
         raise ModelFileError(
@@ -349,7 +350,7 @@ def _collect_information(
 def _write_archive(
     file: BinaryIO, information: dict[str, Any], dumped: bytes, types: Types
 ) -> None:
-    """Convert an archive of skops to the format in the module's docstring, and write the file."""
+    """Convert an archive written by skops to a nearfar model file, and write the file."""
     source = zipfile.ZipFile(io.BytesIO(dumped))
     arrays: list[str] = []
     public_names = {get_full_name(kind): name for name, kind in types.items()}
@@ -365,10 +366,10 @@ def _write_archive(
 
 
 def _load(path: Path, types: Types, max_bytes: int) -> tuple[Any, str | None]:
-    """Return the model, and the text of a warning or None."""
+    """Load a model. Return the model, and a warning message or None."""
     skops = import_optional("skops.io", "app")
     with open_file(path, max_bytes) as file:
-        # Read the file only once: it could change between the checks and the loading.
+        # Read the file only once, because it could change between the checks and the loading.
         data = file.read(min(max_bytes, MAX_BYTES))
     with open_archive(io.BytesIO(data)) as archive:
         information = read_information(archive)

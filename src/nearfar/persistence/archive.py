@@ -19,23 +19,25 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-#: Number of the file format. Increase it for a change that older versions cannot read.
+#: Version number of the file format. Increase it if older versions cannot read new files.
 FORMAT = 1
 
-# Maximum sizes in bytes of the complete file (the limit of a zip archive without 64-bit
-# extensions), of nearfar.json, of the archive's central directory, and of schema.json. Members are
-# not compressed, so a file cannot unpack to more than its own size.
+# Maximum size in bytes of a model file: the limit of a zip archive without 64-bit extensions. The
+# content is not compressed, so it needs no more memory than the file.
 MAX_BYTES = 2**31 - 1
+# Maximum size in bytes of nearfar.json.
 MAX_INFORMATION = 2**20
+# Maximum size in bytes of the zip archive's central directory.
 MAX_DIRECTORY = 2**22
+# Maximum size in bytes of schema.json.
 MAX_SCHEMA = 2**24
-# Maximum number of nodes in the schema, and maximum nesting depth of nodes and of a model's
-# components.
+# Maximum number of nodes in the schema.
 MAX_NODES = 200_000
+# Maximum nesting depth of the schema's nodes and of a model's components.
 MAX_DEPTH = 64
-# Maximum size in bytes of an array without elements, computed with zero dimensions counted as one.
+# Limit in bytes for the shape of an empty array. Dimensions of length 0 are counted as 1.
 _MAX_EMPTY = 2**24
-# Allowed item sizes in bytes, by NumPy's dtype kind.
+# Allowed item sizes in bytes for each dtype kind of NumPy.
 ITEM_SIZES = {"b": {1}, "i": {1, 2, 4, 8}, "u": {1, 2, 4, 8}, "f": {2, 4, 8}}
 # Pattern of the header that NumPy writes for an array of numbers or text.
 _HEADER = re.compile(
@@ -75,7 +77,7 @@ def describe_error(error: Exception) -> str:
 
 
 def join_place(place: str, key: Any) -> str:
-    """Append a key to an attribute path. Keys that are not identifiers are quoted in brackets."""
+    """Append a key to an attribute path, as ``path.key`` or, if needed, as ``path['key']``."""
     is_name = isinstance(key, str) and key.isidentifier() and len(key) <= 80
     return f"{place}.{key}" if is_name else f"{place}[{format_value(key)}]"
 
@@ -93,7 +95,7 @@ def convert_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         ) from error
 
 
-# ---------------------------------------------------------------------- reading
+# ---------------------------------------------------------------------- functions that read files
 
 
 @contextmanager
@@ -102,7 +104,7 @@ def open_file(path: Path, max_bytes: int) -> Iterator[BinaryIO]:
     if not path.exists():
         raise ModelFileError("the file does not exist.")
     if not path.is_file():
-        raise ModelFileError("not a regular file.")
+        raise ModelFileError("this is not a regular file.")
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > min(max_bytes, MAX_BYTES):
@@ -114,27 +116,28 @@ def open_file(path: Path, max_bytes: int) -> Iterator[BinaryIO]:
 
 
 def open_archive(file: BinaryIO) -> zipfile.ZipFile:
-    """Open a zip archive after checking the size of its directory."""
+    """Open a zip archive after checking the size of its central directory."""
     head = file.read(4)
     file.seek(max(0, file.seek(0, os.SEEK_END) - 42))
     tail = file.read(42)
     locator, end = tail[:4], tail[-22:]
-    # If the archive has no comment and no 64-bit extensions, zipfile uses the same end record.
+    # zipfile must read the end record that is checked here. This is certain only if the archive has
+    # no comment and no 64-bit extensions.
     is_plain = len(tail) == 42 and locator != b"PK\6\7" and end[20:] == b"\0\0"
     if head != b"PK\3\4" or end[:4] != b"PK\5\6" or not is_plain:
-        raise ModelFileError("not a nearfar model file, or cut short.")
+        raise ModelFileError("this is not a nearfar model file, or it is truncated.")
     if struct.unpack("<L", end[12:16])[0] > MAX_DIRECTORY:
         raise ModelFileError(
-            f"the directory of the zip archive is larger than {MAX_DIRECTORY} bytes."
+            f"the central directory of the zip archive is larger than {MAX_DIRECTORY} bytes."
         )
     return zipfile.ZipFile(file)
 
 
 def read_information(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Return the metadata of a model file. Raises if this version cannot read its format."""
+    """Return the metadata of a model file. Raises if the file format is not supported."""
     information = read_json(archive, "nearfar.json", MAX_INFORMATION)
     if not isinstance(information, dict) or information.get("program") != "nearfar":
-        raise ModelFileError("not a nearfar model file.")
+        raise ModelFileError("this is not a nearfar model file.")
     format_number = information.get("format")
     if type(format_number) is not int or format_number < 1:
         raise ModelFileError(
@@ -151,19 +154,21 @@ def read_information(archive: zipfile.ZipFile) -> dict[str, Any]:
             raise ModelFileError(f"nearfar.json: {key} is missing or not a {kind.__name__}.")
     rows = information["training_rows"].values()
     if not all(type(n) is int and n >= 0 for n in rows):
-        raise ModelFileError("nearfar.json: training_rows must map to nonnegative integers.")
+        raise ModelFileError(
+            "nearfar.json: the values of training_rows must be nonnegative integers."
+        )
     if not all(type(version) is str for version in information["versions"].values()):
-        raise ModelFileError("nearfar.json: versions must map to strings.")
+        raise ModelFileError("nearfar.json: the values of versions must be strings.")
     keys = ("format", "model", "created", "versions", "training_rows", "metadata")
-    # Two components of a model may store the same rows, so the numbers cannot be added up.
+    # Several components may store the same rows, so the sum of the numbers would be too large.
     summary = {"holds_training_rows": any(rows), "n_training_rows": max(rows, default=0)}
     return {**{key: information[key] for key in keys}, **summary}
 
 
 def read_json(archive: zipfile.ZipFile, name: str, limit: int) -> Any:
-    """Return the content of a JSON member. Raises if the member is larger than ``limit`` bytes."""
+    """Return the content of a JSON file in the archive. Raises if it exceeds ``limit`` bytes."""
     if name not in archive.namelist():
-        raise ModelFileError(f"not a nearfar model file: it has no {name}.")
+        raise ModelFileError(f"this is not a nearfar model file, because it has no {name}.")
     member = archive.getinfo(name)
     if member.compress_type != zipfile.ZIP_STORED or member.file_size > limit:
         raise ModelFileError(f"{name} is compressed, or larger than {limit} bytes.")
@@ -181,8 +186,8 @@ def read_json(archive: zipfile.ZipFile, name: str, limit: int) -> Any:
 def check_members(archive: zipfile.ZipFile, size: int) -> None:
     """Raise if the archive has members that :func:`save` does not write.
 
-    All members must be regular, uncompressed files with known and distinct names, and together not
-    larger than the archive.
+    All members must be regular, uncompressed files with known and distinct names. Their total size
+    must not exceed the size of the archive.
     """
     names: set[str] = set()
     for member in archive.infolist():
@@ -199,18 +204,20 @@ def check_members(archive: zipfile.ZipFile, size: int) -> None:
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
             raise ModelFileError(f"the member {name} is compressed or encrypted.")
         if member.file_size != member.compress_size:
-            raise ModelFileError(f"the member {name} has contradictory sizes.")
+            raise ModelFileError(
+                f"the member {name} has two different sizes, although it is not compressed."
+            )
     if sum(member.file_size for member in archive.infolist()) > size:
-        raise ModelFileError("the stated sizes of the members exceed the size of the file.")
+        raise ModelFileError("the sum of the sizes of all members exceeds the size of the file.")
 
 
 def check_array(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
-    """Return the shape in the header of an array. Raises if its size in bytes does not match."""
+    """Return the shape of a stored array. Raises if the shape and the size in bytes differ."""
     size = archive.getinfo(name).file_size
     with archive.open(name) as file:
         start = file.read(10)
         length = struct.unpack("<H", start[8:])[0] if len(start) == 10 else 0
-        # NumPy writes arrays of numbers or text in version 1.0 of its format.
+        # NumPy uses version 1.0 of its file format for arrays of numbers or text.
         match = _HEADER.fullmatch(file.read(length)) if start[:8] == b"\x93NUMPY\1\0" else None
         if not match:
             raise ModelFileError(f"{name} is not an array of numbers or text.")
@@ -224,11 +231,11 @@ def check_array(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
         if max(1, item_size) * math.prod(max(1, n) for n in shape) > max(size, _MAX_EMPTY):
             raise ModelFileError(f"{name}: the empty array has an invalid shape {shape}.")
         if kind in "bU":
-            # NumPy does not check the bytes of booleans and characters when it reads them.
+            # NumPy reads booleans and characters without checking that they are valid.
             unit = "u1" if kind == "b" else f"{order}u4"
             values = np.frombuffer(file.read(), dtype=unit)
             if values.size and values.max() > (1 if kind == "b" else 0x10FFFF):
-                raise ModelFileError(f"{name}: it contains invalid booleans or characters.")
+                raise ModelFileError(f"{name} contains invalid booleans or characters.")
     return shape
 
 
@@ -239,4 +246,6 @@ def write_members(file: BinaryIO, members: Iterable[tuple[str, bytes]]) -> None:
             for name, data in members:
                 archive.writestr(zipfile.ZipInfo(name), data)
     except zipfile.LargeZipFile as error:
-        raise ModelFileError("the model needs more than 2 GiB, the limit of a file.") from error
+        raise ModelFileError(
+            "the model needs more than 2 GiB, the maximum size of a file."
+        ) from error

@@ -37,13 +37,13 @@ _MAX_JOBS = 256
 
 
 def walk_components(item: Any, types: Types, place: str, depth: int = 1) -> Iterator[Any]:
-    """Yield (place, object) for each component of a model that is not a scalar.
+    """Yield the attribute path and value of each component of a model, except scalars.
 
-    The place is an attribute path, such as "model.estimator_".
+    An example of an attribute path is "model.estimator_".
     """
     if depth > MAX_DEPTH:
         raise ModelFileError(
-            f"{place}: it is nested more than {MAX_DEPTH} levels deep, or contains itself."
+            f"{place} is nested more than {MAX_DEPTH} levels deep, or it contains itself."
         )
     yield place, item
     for key, value in _list_items(item, types, place):
@@ -52,7 +52,7 @@ def walk_components(item: Any, types: Types, place: str, depth: int = 1) -> Iter
 
 
 def _list_items(item: Any, types: Types, place: str = "") -> Iterable[tuple[Any, Any]]:
-    """Return the keys and values inside a component. Raises if a file cannot store it."""
+    """Return the keys and values inside a component. Raises if it cannot be saved."""
     kind = type(item)
     if kind is dict:
         invalid_keys = [key for key in item if type(key) not in (str, int)]
@@ -88,9 +88,9 @@ def _list_items(item: Any, types: Types, place: str = "") -> Iterable[tuple[Any,
 
 
 def _is_column_list(item: Any) -> bool:
-    """Return True for the list of remainder columns in scikit-learn up to 1.8.
+    """Return True if the item is a list of remainder columns of a ColumnTransformer.
 
-    That class is a UserList which warns on access.
+    scikit-learn up to version 1.8 stores these columns in a UserList that warns on access.
     """
     return isinstance(item, UserList) and type(item).__module__.startswith("sklearn.compose.")
 
@@ -100,7 +100,7 @@ def _is_supported(dtype: np.dtype[Any]) -> bool:
 
 
 def _get_scalar_name(kind: type) -> str | None:
-    """Return the name of a scalar type in files, or None for other types.
+    """Return the name that files use for a scalar type, or None if the type is not scalar.
 
     NumPy 2 renamed its boolean type, but files keep the old name.
     """
@@ -109,7 +109,7 @@ def _get_scalar_name(kind: type) -> str | None:
 
 
 def check_equal(model: Any, restored: Any, types: Types) -> None:
-    """Raise a ModelFileError that names the first component in which two models differ."""
+    """Raise a ModelFileError if two models differ. The message names the first difference."""
     name = type(model).__name__
     pairs = zip_longest(
         walk_components(model, types, name),
@@ -122,7 +122,7 @@ def check_equal(model: Any, restored: Any, types: Types) -> None:
 
 
 def _is_equal(a: Any, b: Any, types: Types) -> bool:
-    """Return True if two components have the same type and the same scalars."""
+    """Return True if two components have the same type and contain the same scalars."""
     if type(a) is not type(b) and not _is_column_list(a):
         return False
     if isinstance(a, np.ndarray):
@@ -147,7 +147,7 @@ def _is_equal_scalar(x: Any, y: Any) -> bool:
 
 
 def count_training_rows(components: list[tuple[str, Any]]) -> dict[str, int]:
-    """Return the number of stored training rows, by the place of the component that stores them."""
+    """Return the number of training rows in each component, as a dict by attribute path."""
     rows = {}
     for place, component in components:
         n = count_stored_rows(component)
@@ -155,7 +155,7 @@ def count_training_rows(components: list[tuple[str, Any]]) -> dict[str, int]:
             isinstance(component, Learner) and component.learner_tags.reads == "instances"
         )
         if n is None and stores_instances and "n_features_in_" in vars(component):
-            # The class does not declare which attribute stores the rows: use the longest array.
+            # The class does not declare which attribute stores the rows, so use the longest array.
             arrays = [value for value in vars(component).values() if isinstance(value, np.ndarray)]
             n = max([1, *(len(array) for array in arrays if array.ndim > 1)])
         if n:
@@ -164,7 +164,7 @@ def count_training_rows(components: list[tuple[str, Any]]) -> dict[str, int]:
 
 
 def update_component(component: Any, is_other_sklearn: bool) -> None:
-    """Rename old attributes, and add parameters that are newer than the file."""
+    """Update a component from an older file: rename attributes and add new parameters."""
     if isinstance(component, Estimator):
         component._bring_up_to_date()
     if type(component) in get_listed_types().values() and isinstance(component, BaseEstimator):
@@ -176,13 +176,13 @@ def update_component(component: Any, is_other_sklearn: bool) -> None:
         and isinstance(component, SimpleImputer)
         and "_fit_dtype" in vars(component)
     ):
-        # scikit-learn 1.6 used _fit_dtype for both purposes.
+        # scikit-learn 1.6 has no _fill_dtype and uses _fit_dtype instead.
         vars(component).setdefault("_fill_dtype", vars(component)["_fit_dtype"])
 
 
 def check_components(components: list[tuple[str, Any]]) -> None:
-    """Raise if a component is inconsistent. Some inconsistent components would crash in use."""
-    # Inner components are checked before the components that contain them.
+    """Raise if a component is inconsistent, because its methods could crash."""
+    # Check inner components before the components that contain them.
     for place, component in reversed(components):
         try:
             if isinstance(component, BaseEstimator):
@@ -200,8 +200,8 @@ def _check_estimator(component: BaseEstimator) -> None:
     state, kind = vars(component), type(component)
     if kind in get_listed_types().values():
         hidden = [name for name in state if hasattr(kind, name)]
-        check_that(not hidden, f"an attribute must not hide {hidden} of {kind.__name__}.")
-    component.get_params(deep=False)  # Raises if a parameter is missing.
+        check_that(not hidden, f"attributes must not hide {hidden} of {kind.__name__}.")
+    component.get_params(deep=False)  # This call raises if a parameter is missing.
     if isinstance(component, Estimator):
         component._check_parameters()
     jobs, n = state.get("n_jobs"), state.get("n_features_in_")

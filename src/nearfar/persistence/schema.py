@@ -32,9 +32,9 @@ from nearfar.persistence.types import (
 
 _KEY_TYPES = ("builtins.int", "builtins.str")
 
-# Allowed node kinds, each with its allowed type names and its keys in addition to _COMMON_KEYS.
-# None stands for the classes that may be loaded. The kinds of skops that import functions or call
-# methods are omitted on purpose.
+# Allowed kinds of nodes. Each has a tuple of allowed type names, and a set of required keys in
+# addition to _COMMON_KEYS. Instead of a tuple, None means all classes that may be loaded. Kinds
+# that would make skops import functions or call methods are omitted on purpose.
 NODES: dict[str, tuple[tuple[str, ...] | None, frozenset[str]]] = {
     "ObjectNode": (None, frozenset({"content"})),
     "DictNode": (("builtins.dict",), frozenset({"content", "key_types"})),
@@ -48,17 +48,17 @@ NODES: dict[str, tuple[tuple[str, ...] | None, frozenset[str]]] = {
     "RandomStateNode": (("numpy.random.RandomState",), frozenset({"content"})),
     "ConstructorFromReduceNode": (None, frozenset({"content"})),
 }
-# Node kinds whose content must be one node of a given kind.
+# Kinds of nodes that contain exactly one other node, and the required kind of that node.
 _CONTENTS = {
     "DTypeNode": "NdArrayNode",
     "RandomStateNode": "DictNode",
     "ConstructorFromReduceNode": "TupleNode",
 }
 _COMMON_KEYS = frozenset({"__class__", "__module__", "__loader__"})
-PROTOCOL = 2  # This is the protocol number of skops since version 0.10.
+PROTOCOL = 2  # skops has used this protocol number since version 0.10.
 
 
-# ---------------------------------------------------------------------- writing
+# ---------------------------------------------------------------------- functions for writing
 
 
 def compact_node(
@@ -107,7 +107,7 @@ def make_node(loader: str, name: str, **fields: Any) -> dict[str, Any]:
     return {"__class__": last, "__module__": module, "__loader__": loader, **fields}
 
 
-# ---------------------------------------------------------------------- reading
+# ---------------------------------------------------------------------- functions for reading
 
 
 def check_schema(archive: zipfile.ZipFile, types: Types) -> tuple[set[str], bytes | None]:
@@ -119,15 +119,17 @@ def check_schema(archive: zipfile.ZipFile, types: Types) -> tuple[set[str], byte
     schema = read_json(archive, "schema.json", MAX_SCHEMA)
     root = dict(schema) if isinstance(schema, dict) else {}
     if root.pop("protocol", None) != PROTOCOL or type(root.pop("_skops_version", None)) is not str:
-        raise ModelFileError("schema.json: the protocol must be that of skops 0.10 or later.")
+        raise ModelFileError(
+            f"schema.json: the protocol must be {PROTOCOL}, as in skops 0.10 or later."
+        )
     if root.get("__loader__") != "ObjectNode":
-        raise ModelFileError("schema.json: it does not contain a model.")
+        raise ModelFileError("schema.json does not contain a model.")
     names: set[str] = set()
     former_names, is_renamed = map_former_names(types), False
     unused_arrays = {name for name in archive.namelist() if name.endswith(".npy")}
     stack = [(root, "model", 1)]
     count = 0
-    # skops reads nodes recursively. This loop checks their depth and number without recursion.
+    # skops reads nodes recursively. This loop checks the depth and number of nodes beforehand.
     while stack:
         node, place, depth = stack.pop()
         count += 1
@@ -171,7 +173,7 @@ def _check_node(node: dict[str, Any], name: str, place: str, types: Types) -> No
     allowed, keys = NODES[loader]
     is_listed = name in (types if allowed is None else allowed)
     if loader == "ConstructorFromReduceNode":
-        # skops calls the class, so the class must check its arguments.
+        # skops calls the class with arguments from the file, so the class must check its arguments.
         is_listed = is_listed and "__reduce__" in vars(types[name])
     if not is_listed:
         raise ModelFileError(
@@ -247,7 +249,7 @@ def _list_dict_children(
         raise ModelFileError(f"{place}: the keys and key types of a dict do not match.")
     for key in type_nodes:
         if not isinstance(key, dict) or key.get("__loader__") != "TypeNode":
-            raise ModelFileError(f"{place}: {format_value(key)} is not the type of a key.")
+            raise ModelFileError(f"{place}: {format_value(key)} is not a valid type of a key.")
         if f"{key.get('__module__')}.{key.get('__class__')}" not in key_types:
             raise ModelFileError(f"{place}: keys must be {' or '.join(key_types)}.")
     children = [(join_place(place, key), child) for key, child in content.items()]
@@ -260,8 +262,8 @@ def _list_array_children(
     if node["type"] == "numpy":
         file = node["file"]
         if not isinstance(file, str) or file not in unused_arrays:
-            # skops would read an array again for each use and allocate its memory many times.
-            raise ModelFileError(f"{place}: {format_value(file)} is missing, or used twice.")
+            # If a file used one array many times, skops would allocate its memory each time.
+            raise ModelFileError(f"{place}: {format_value(file)} is missing, or it is used twice.")
         unused_arrays.remove(file)
         shape = check_array(archive, file)
         if shape and node["__class__"] != "ndarray":
@@ -276,7 +278,7 @@ def _list_array_children(
     if shape.get("__loader__") != "TupleNode" or node["__class__"] != "ndarray":
         raise ModelFileError(f"{place}: the array does not have a valid shape.")
     for child in content:
-        # Arrays inside an object array would be converted to objects several times their size.
+        # skops would convert an inner array to Python objects, which need much more memory.
         kind = child.get("__loader__") if isinstance(child, dict) else None
         if kind not in ("JsonNode", "NdArrayNode") or child["__class__"] == "ndarray":
             raise ModelFileError(f"{place}: an array must not contain {format_value(child)}.")

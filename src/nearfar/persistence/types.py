@@ -50,7 +50,7 @@ from nearfar.state import (
     optional,
 )
 
-#: Dict of classes by their names in files.
+#: Dict from the class names that files use to the classes.
 Types = dict[str, type]
 
 # A type added here must not store functions and must not index memory without a bounds check. It
@@ -62,7 +62,7 @@ _SKLEARN_TYPES = (
     "sklearn.impute.MissingIndicator",
     "sklearn.impute.SimpleImputer",
     "sklearn.pipeline.Pipeline",
-    "sklearn.preprocessing.FunctionTransformer",  # Used by "passthrough" in a ColumnTransformer.
+    "sklearn.preprocessing.FunctionTransformer",  # ColumnTransformer uses it for "passthrough".
     "sklearn.preprocessing.MaxAbsScaler",
     "sklearn.preprocessing.MinMaxScaler",
     "sklearn.preprocessing.Normalizer",
@@ -94,13 +94,13 @@ HINT = (
 
 @cache
 def get_listed_types() -> Types:
-    """Return the types that a file may contain without an entry in ``trusted``."""
+    """Return the types that a file may contain even if ``trusted`` is empty."""
     types = {f"nearfar.{name}": kind for name, kind in public_classes().items() if get_state(kind)}
     pending = list(types.values())
     while pending:
         state = get_state(pending.pop()) or State()
         for kind in chain.from_iterable(condition.types for condition in state.conditions.values()):
-            # A declaration may name a base class of estimators. Files contain concrete classes.
+            # Skip base classes of estimators, because files contain concrete classes only.
             if kind not in types.values() and not issubclass(kind, Estimator):
                 types[get_full_name(kind)] = kind
                 pending.append(kind)
@@ -111,7 +111,7 @@ def get_listed_types() -> Types:
 
 
 def map_former_names(types: Types) -> dict[str, str]:
-    """Return a dict from the class names in older files to the current class names."""
+    """Return a dict from former class names, as used in older files, to current class names."""
     return {
         old if "." in old else f"nearfar.{old}": name
         for name, kind in types.items()
@@ -151,12 +151,12 @@ def get_full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-# ---------------------------------------------------------------------- classes of scikit-learn
+# ---------------------------------------------------------------------- checks of other classes
 
 
 def _check_one_hot(component: OneHotEncoder) -> None:
-    # transform() of scikit-learn builds a sparse matrix without comparing its column numbers with
-    # its width. This check computes the column numbers of all categories in the same way first.
+    # OneHotEncoder.transform builds a sparse matrix without a bounds check of the column numbers.
+    # So compute the column numbers of all categories here in the same way, and check them.
     state = vars(component)
     if "categories_" not in state:
         return
@@ -196,16 +196,18 @@ def _check_one_hot(component: OneHotEncoder) -> None:
         category_numbers = np.unique(codes)
         check_that(
             category_numbers.dtype.kind == "i" and type(width) is int,
-            "the numbers of categories must be integers.",
+            "the category numbers must be integers.",
         )
         is_valid_range = category_numbers.size == width and (
             not width or (category_numbers[0] == 0 and category_numbers[-1] == width - 1)
         )
-        check_that(is_valid_range, "the numbers of categories must be 0 to _n_features_outs - 1.")
+        check_that(
+            is_valid_range, "the category numbers must range from 0 to _n_features_outs - 1."
+        )
 
 
 def _check_encoder(component: OneHotEncoder | OrdinalEncoder) -> None:
-    """Check the attributes that both encoders have."""
+    """Check the attributes that OneHotEncoder and OrdinalEncoder have in common."""
     state = vars(component)
     categories, has_infrequent = state.get("categories_"), state.get("_infrequent_enabled")
     if "categories_" not in state:
@@ -277,7 +279,7 @@ def _check_columns(component: ColumnTransformer) -> None:
     is_sparse = state.get("sparse_output_")
     check_that(
         type(is_sparse) is bool and (has_sparse or not is_sparse),
-        "sparse_output_ must be False, or True with a sparse transformer.",
+        "sparse_output_ must be a bool, and False if no transformer has sparse output.",
     )
     inputs, n = state.get("_transformer_to_input_indices"), state.get("n_features_in_")
     check_that(isinstance(inputs, dict), "_transformer_to_input_indices must be a dict.")
@@ -296,9 +298,9 @@ def _check_columns(component: ColumnTransformer) -> None:
 
 
 def _is_ordered(names: NDArray[Any]) -> bool:
-    """Return True if the categories are strings, or ascend with missing values last.
+    """Return True if categories are strings or in ascending order, with missing values last.
 
-    scikit-learn looks up categories that are not strings by binary search.
+    The order matters because scikit-learn uses binary search for categories that are not strings.
     """
     present = [name for name in names.tolist() if name is not None and name == name]
     if present != names.tolist()[: len(present)]:
@@ -309,8 +311,11 @@ def _is_ordered(names: NDArray[Any]) -> bool:
 
 
 def _check_pipeline(component: Pipeline) -> None:
-    # scikit-learn reads a cache folder with pickle, so a file must not name one.
-    check_that(component.memory is None, "memory must be None: a file cannot name a cache folder.")
+    # scikit-learn reads its cache folder with pickle, so a model file must not contain the path of
+    # a cache folder.
+    check_that(
+        component.memory is None, "memory must be None, because a file cannot name a cache folder."
+    )
     steps = component.steps
     check_that(
         isinstance(steps, list) and len(steps) > 0, "steps must be a list that is not empty."
@@ -339,7 +344,7 @@ def _check_function(component: FunctionTransformer) -> None:
 
 def _check_random(component: np.random.RandomState) -> None:
     state: Any = component.get_state(legacy=False)
-    # NumPy reads its table of 624 numbers at this position without a bounds check.
+    # NumPy uses the position "pos" in a table of 624 numbers without a bounds check.
     is_valid = state["bit_generator"] == "MT19937" and 0 <= state["state"]["pos"] <= 624
     check_that(is_valid, "the state of a RandomState is invalid. Use an integer as random_state.")
 
@@ -352,8 +357,8 @@ _ONE_PER_FEATURE = Condition(
     "an array with one value per feature",
 )
 _DTYPE = Condition(lambda value, _: isinstance(value, np.dtype), "a NumPy dtype")
-#: Conditions on fitted scikit-learn estimators: the attribute that shows whether the estimator is
-#: fitted, and the condition for each attribute.
+#: Conditions on the attributes of fitted scikit-learn estimators. The name before the conditions is
+#: the attribute that exists only in a fitted estimator.
 _SKLEARN_STATES: dict[type, tuple[str, dict[str, Condition]]] = {
     StandardScaler: (
         "scale_",
@@ -401,7 +406,7 @@ _SKLEARN_STATES: dict[type, tuple[str, dict[str, Condition]]] = {
         },
     ),
 }
-# Attributes that must not be None if a parameter is true.
+# Dicts from a parameter to the attribute that must not be None if the parameter is true.
 _REQUIRED_IF_TRUE = {
     StandardScaler: {"with_mean": "mean_", "with_std": "scale_"},
     RobustScaler: {"with_centering": "center_", "with_scaling": "scale_"},
@@ -441,7 +446,7 @@ def check_sklearn_state(component: Any) -> None:
         )
 
 
-#: Checks of classes from other libraries, which do not declare their state.
+#: Functions that check objects of other libraries, whose classes do not declare their state.
 LIBRARY_CHECKS: dict[type, Any] = {
     BaseEstimator: check_sklearn_state,
     ColumnTransformer: _check_columns,

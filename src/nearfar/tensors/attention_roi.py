@@ -32,17 +32,19 @@ class AttentionROI(_TensorTransformer):
     Parameters
     ----------
     crop_size : int, default=64
-        Side length in pixels: height and width of each crop.
+        Height and width of each crop in pixels.
     color_space : {"hsv", "rgb"}, default="hsv"
         Color space of the crops of color images. Hue and saturation range from 0 to 1; hue is
         cyclic, and both 0 and 1 are red.
     border : {"shift", "edge"}, default="shift"
         Treatment of crops that extend beyond the image: "shift" moves them inside, "edge" repeats
-        the pixels at the border. Images smaller than the crop are always padded by repetition.
+        the pixels at the border. Images smaller than the crop are always padded with repeated
+        border pixels.
     flatten : bool, default=True
-        Whether ``transform`` returns flat rows. False returns tensors.
+        Whether ``transform`` returns flat rows. If False, it returns tensors.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
 
     Attributes
     ----------
@@ -134,7 +136,7 @@ class AttentionROI(_TensorTransformer):
         return self.crop_size, self.crop_size, *shape[2:]
 
     def _locate_corners(self, T: Floats) -> NDArray[Any]:
-        """Return the top left corner of each crop, which may lie outside the image."""
+        """Return the top left corner of each crop. A corner may lie outside the image."""
         sides = np.array(T.shape[1:3])
         corners = np.empty((len(T), 2), dtype=np.intp)
         for block in split_rows(len(T), 40 * T[0].size):

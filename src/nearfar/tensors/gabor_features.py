@@ -27,9 +27,10 @@ _BANK_PARAMETERS: dict[str, list[AllowedValues]] = {
     "prefactor_power": [real()],
     "remove_dc": [boolean],
 }
-# Maximum size in bytes of the responses that are computed at once, so that they stay in cache.
+# Maximum size in bytes of the filter responses that are computed at once. They should fit into the
+# processor's cache.
 _BLOCK_BYTES = 2**24
-# Axes of the filter bank over which each value of ``sum_over`` sums the kernels.
+# For each value of ``sum_over``, the axes of the filter bank along which kernels are summed.
 _SUMMED_AXES: dict[str, tuple[int, ...]] = {
     "none": (),
     "orientations": (1,),
@@ -71,9 +72,9 @@ class GaborFeatures(_TensorTransformer):
     sum_over : {"none", "orientations", "scales", "both"}, default="none"
         Axes of the filter bank over which kernels are summed before the magnitude is taken.
     n_scales, n_orientations : int, default=5 and 8
-        Number of scales and of orientations of the filter bank.
+        Number of scales and number of orientations of the filter bank.
     mask_size : int, default=64
-        Side, in pixels, of the square mask on which the Gabor functions are sampled.
+        Side length in pixels of the square mask on which the Gabor functions are sampled.
     max_frequency : float, default=pi/2
         Largest frequency, in radians per pixel.
     frequency_ratio : float, default=2
@@ -87,9 +88,10 @@ class GaborFeatures(_TensorTransformer):
         Whether to make the response to constant images zero for all kernels. If False, the two
         coarsest scales on a mask of 64 pixels respond to constant images.
     flatten : bool, default=True
-        Whether ``transform`` returns flat rows. False returns tensors.
+        Whether ``transform`` returns flat rows. If False, it returns tensors.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
 
     Attributes
     ----------
@@ -211,9 +213,9 @@ def gabor_bank(
     Parameters
     ----------
     n_scales, n_orientations : int, default=5 and 8
-        Number of scales and of orientations.
+        Number of scales and number of orientations.
     mask_size : int, default=64
-        Side of the mask in pixels. The origin z = 0 is at index ``mask_size // 2``.
+        Side length of the mask in pixels. The origin z = 0 is at index ``mask_size // 2``.
     max_frequency : float, default=pi/2
         Largest frequency, in radians per pixel.
     frequency_ratio : float, default=2
@@ -276,7 +278,7 @@ def gabor_bank(
 def _compute_spectra(
     sum_over: SumOver, shape: tuple[int, int], dtype: str, *bank: Any
 ) -> NDArray[Any]:
-    """Return Fourier transforms (n_kernels, N1, N2) of the summed kernels for an image shape.
+    """Return the Fourier transforms of the kernels, padded for images of the given shape.
 
     Only responses inside the image are needed. For these, a circular convolution is equal to a
     convolution with zero padding if its period exceeds the image by at least half the mask.
@@ -286,7 +288,7 @@ def _compute_spectra(
     center = kernels.shape[-1] // 2
     periods = []
     for axis, length in enumerate(shape, start=1):
-        # Kernel values farther from the center than the length of the image have no effect.
+        # Kernel values have no effect if their distance from the center exceeds the image length.
         reach = min(center, length - 1)
         low, high = center - reach, min(center + reach + 1, kernels.shape[axis])
         kernels = kernels.take(range(low, high), axis=axis)
@@ -301,10 +303,10 @@ def _compute_spectra(
 
 
 def _filter_images(images: Floats, spectra: NDArray[Any]) -> NDArray[Any]:
-    """Return the convolutions (n, n_kernels, h, w) of images with kernels."""
+    """Convolve each image with each kernel. Return an array of shape (n, n_kernels, h, w)."""
     height, width = images.shape[1:]
     transforms = fft.fft2(images, s=spectra.shape[1:])
     products = transforms[:, None] * spectra
-    # Cropping between the two inverse transforms saves work in the second one.
+    # Crop the rows before the second inverse transform, which then has less work.
     rows = fft.ifft(products, axis=2, overwrite_x=True)[:, :, :height]
     return np.asarray(fft.ifft(rows, axis=3, overwrite_x=True)[..., :width])

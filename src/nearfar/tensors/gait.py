@@ -16,12 +16,12 @@ from nearfar.labels import encode_labels
 from nearfar.parameters import check_parameter, integer, none
 from nearfar.words import join_names
 
-# Minimum autocorrelation at a lag that counts as a step.
+# Minimum autocorrelation at a lag that is accepted as the duration of a step.
 _MIN_AUTOCORRELATION = 0.2
 
 
 def gait_period(silhouettes: ArrayLike) -> int:
-    r"""Return the number of frames of one gait cycle (two steps).
+    r"""Return the number of frames in one gait cycle (two steps).
 
     Legs cover more pixels when they are apart, so the mean of the lower half of the frames
     oscillates with each step. Let :math:`s_t` be this mean after removal of a linear trend. Its
@@ -65,7 +65,7 @@ def gait_period(silhouettes: ArrayLike) -> int:
     energy = signal @ signal
     if n < 4 or energy <= 1e-20 * n * np.square(legs).max():
         return n
-    # At least half of the frames must have a partner one step later.
+    # A step takes at most half of the frames.
     max_lag = n // 2
     padded = fft.rfft(signal, 2 * n)
     products = fft.irfft(padded * padded.conj(), 2 * n)[: max_lag + 2]
@@ -81,10 +81,12 @@ def gait_period(silhouettes: ArrayLike) -> int:
     ]
     if not peaks:
         return n
-    # Multiples of a step also have peaks, and the peaks of complete cycles are higher if left and
-    # right steps differ. So use the first peak that is at least half as high as the highest one.
+    # The autocorrelation also has peaks at multiples of a step. Peaks at complete cycles are higher
+    # if left and right steps differ. So use the first peak that is at least half as high as the
+    # highest peak.
     step = next(lag for lag in peaks if autocorrelation[lag] >= 0.5 * autocorrelation[peaks].max())
-    # A cycle need not be exactly twice the first step, so search for the best lag nearby.
+    # A cycle need not be exactly twice as long as the first step, so search for the best lag
+    # nearby.
     cycle = 2 * step + _compute_double_peak_offset(autocorrelation, step)
     nearby_lags = np.arange(max(2, round(cycle) - 2), round(cycle) + 3)
     nearby_lags = nearby_lags[nearby_lags < len(autocorrelation)]
@@ -193,7 +195,7 @@ def sequence_distance(P: ArrayLike, G: ArrayLike) -> float:
 def compute_median_distances(
     D: Matrix, probes: NDArray[np.intp], gallery: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Compute the distances between sequences from the distances D between their cycles.
+    """Return the distances between sequences, given the distances D between their gait cycles.
 
     Probe i has the rows ``probes[i] : probes[i + 1]`` of D, and subject j of the gallery has the
     columns ``gallery[j] : gallery[j + 1]``.
@@ -206,7 +208,7 @@ def compute_median_distances(
 def compute_symmetric_distances(
     D: Matrix, probes: NDArray[np.intp], gallery: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Compute symmetric distances between sequences from the distances D between their cycles.
+    """Return symmetric distances between sequences, given the distances D between their cycles.
 
     Each distance is the mean distance of a cycle to the nearest cycle of the other sequence,
     averaged over both directions. For ``probes`` and ``gallery`` see
@@ -225,7 +227,7 @@ def rank_k_rates(
     gallery_ids: ArrayLike,
     ranks: Sequence[int] = (1, 5),
 ) -> Vector:
-    """Return the fraction of probes whose subject is among the k nearest of the gallery.
+    """Return the fraction of probes whose subject is among the k nearest gallery subjects.
 
     If a subject has several columns, the smallest distance counts. Ties count against the correct
     subject: subjects at the same distance are ranked before it. If all distances are equal, the
@@ -270,8 +272,8 @@ def rank_k_rates(
     unknown_subjects = sorted({probe for probe in probes.tolist() if probe not in codes}, key=str)
     if unknown_subjects:
         raise ValueError(
-            f"probe_ids has {join_names(unknown_subjects, 3)}, not in gallery_ids. Remove these "
-            "probes, or add their subjects to the gallery."
+            f"probe_ids contains {join_names(unknown_subjects, 3)}, which gallery_ids does not "
+            "contain. Remove these probes, or add their subjects to the gallery."
         )
     order = np.argsort(gallery, kind="stable")
     starts = np.searchsorted(gallery[order], np.arange(len(subjects)))
@@ -306,8 +308,8 @@ def weighted_average_rate(rates: ArrayLike, sizes: ArrayLike) -> Any:
     rate_values, weights = np.asarray(rates, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
     if weights.ndim != 1 or not rate_values.ndim or rate_values.shape[-1] != len(weights):
         raise ValueError(
-            f"rates must have one entry for each of sizes along its last axis; got shapes "
-            f"{rate_values.shape} and {weights.shape}."
+            "sizes must be one-dimensional, with the same length as the last axis of rates; got "
+            f"shapes {weights.shape} and {rate_values.shape}."
         )
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
         raise ValueError("sizes must be nonnegative, finite numbers with a positive sum.")
@@ -318,7 +320,7 @@ def weighted_average_rate(rates: ArrayLike, sizes: ArrayLike) -> Any:
 
 
 def _compute_double_peak_offset(values: Vector, index: int) -> float:
-    """Return twice the offset of the top of a parabola from the peak at ``index``.
+    """Return twice the offset from the peak at ``index`` to the maximum of a parabola.
 
     The parabola passes through the peak and its two neighbors.
     """
@@ -331,8 +333,8 @@ def _check_frames(silhouettes: ArrayLike, name: str) -> NDArray[Any]:
     frames = np.asarray(silhouettes)
     if frames.dtype.kind not in "biuf" or frames.ndim < 2 or not frames.size:
         raise ValueError(
-            f"{name} must be numbers of shape (n_frames, height, width); got {frames.dtype} of "
-            f"shape {frames.shape}."
+            f"{name} must be numbers in an array of shape (n_frames, height, width); got "
+            f"{frames.dtype} of shape {frames.shape}."
         )
     if frames.dtype.kind == "f" and not np.isfinite(frames).all():
         raise ValueError(f"{name} contains NaN or infinity.")

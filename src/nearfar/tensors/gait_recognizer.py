@@ -45,7 +45,7 @@ _MATCHING_FUNCTIONS = {
     "median_min": compute_median_distances,
     "symmetric_mean_min": compute_symmetric_distances,
 }
-# Shrinkage of the within-class covariance of LDA: weight of the mean variance.
+# Shrinkage of the within-class covariance for LDA. This is the weight of the mean variance.
 _SHRINKAGE = 0.1
 
 
@@ -78,24 +78,27 @@ class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
     Parameters
     ----------
     representation : {"agi", "gabor", "gabor_d", "gabor_s", "gabor_sd"}, default="agi"
-        Features: the averaged gait images, or their :class:`GaborFeatures` with all kernels or
-        with kernels summed over orientations ("gabor_d"), scales ("gabor_s") or both ("gabor_sd").
+        Features: "agi" uses averaged gait images. The other values use :class:`GaborFeatures` of
+        these images, with all kernels ("gabor"), or with kernels summed over orientations
+        ("gabor_d"), scales ("gabor_s") or both ("gabor_sd").
     subspace : learner of tensors or None, default=None
         Transformer that is cloned and fitted to the features, with the subjects as labels. None
         uses the features unchanged.
     lda : bool, default=True
         Whether to apply LDA with shrinkage.
     matching : {"median_min", "symmetric_mean_min"}, default="median_min"
-        Distance between sequences: the formula above, or the mean of the nearest distances,
-        averaged over both directions.
+        Distance between sequences: "median_min" is the formula above. "symmetric_mean_min" is the
+        mean distance from a cycle to the nearest cycle of the other sequence, averaged over both
+        directions.
     metric : {"euclidean", "angle"}, default="euclidean"
-        Distance between cycles: Euclidean, or the angle between them about the mean of the gallery.
+        Distance between cycles: the Euclidean distance, or the angle between cycles after
+        subtraction of the gallery's mean.
     period : int or None, default=None
         Number of frames per gait cycle. None estimates it for each sequence with
         :func:`~nearfar.tensors.gait_period`.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest). Here,
-        a sample is a frame.
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest). Here, a sample is a frame.
 
     Attributes
     ----------
@@ -189,12 +192,13 @@ class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
         return hasattr(self, "classes_")
 
     def fit(self, sequences: Any, ids: ArrayLike) -> Self:
-        """Fit the subspace and LDA to the gallery, and store its transformed cycles.
+        """Fit the subspace and LDA to the gallery, and store the transformed gait cycles.
 
         Parameters
         ----------
-        sequences : list of arrays (n_frames_i, height, width), array of such, or Sets
-            Silhouettes of one sequence each, in temporal order. Each vector of Sets is a frame.
+        sequences : list of arrays (n_frames_i, height, width), stacked array, or Sets
+            Sequences of silhouettes in temporal order. If Sets are passed, each of their vectors is
+            a frame.
         ids : array-like of shape (n_sequences,)
             Subject of each sequence.
 
@@ -234,7 +238,7 @@ class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
 
         Parameters
         ----------
-        sequences : list of arrays (n_frames_i, height, width), array of such, or Sets
+        sequences : list of arrays (n_frames_i, height, width), stacked array, or Sets
             New sequences, in the same form as in ``fit``.
 
         Returns
@@ -246,8 +250,8 @@ class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
         silhouettes, shape = _read_sequences(sequences, self.tensor_shape_)
         if shape != self.tensor_shape_:
             raise ValueError(
-                f"GaitRecognizer: the frames of sequences have shape {shape}, {prod(shape)} "
-                f"features, but the frames in fit had shape {self.tensor_shape_}."
+                f"GaitRecognizer: the frames of sequences have shape {shape} with "
+                f"{prod(shape)} features, but the frames in fit had shape {self.tensor_shape_}."
             )
         images, sizes = self._average_cycles(silhouettes)
         points = np.concatenate(list(self._transform_images(images)))
@@ -267,7 +271,7 @@ class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
 
         Parameters
         ----------
-        sequences : list of arrays (n_frames_i, height, width), array of such, or Sets
+        sequences : list of arrays (n_frames_i, height, width), stacked array, or Sets
             New sequences, in the same form as in ``fit``.
 
         Returns
@@ -284,7 +288,7 @@ class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
 
         Parameters
         ----------
-        sequences : list of arrays (n_frames_i, height, width), array of such, or Sets
+        sequences : list of arrays (n_frames_i, height, width), stacked array, or Sets
             New sequences, in the same form as in ``fit``.
 
         Returns
@@ -295,10 +299,10 @@ class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
         nearest = self.distances(sequences).argmin(axis=1)
         return np.asarray(self.classes_[nearest])
 
-    # ------------------------------------------------------------------ from frames to points
+    # ------------------------------------------------------------------ computation of features
 
     def _average_cycles(self, silhouettes: list[NDArray[Any]]) -> tuple[Floats, Indices]:
-        """Return the averaged images of all sequences as rows, and their number per sequence."""
+        """Return averaged gait images as rows, and the number of images per sequence."""
         averages = []
         for k, frames in enumerate(silhouettes):
             try:
@@ -325,7 +329,7 @@ class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
         return gabor.fit_transform(tensors.astype(np.float32))
 
     def _transform_images(self, images: Floats) -> Iterator[Matrix]:
-        """Yield the transformed cycles of new images in blocks."""
+        """Transform averaged gait images, and yield the results in blocks."""
         per_image = images.shape[1] * (8 if self.representation == "agi" else 8 * 40)
         for block in split_rows(len(images), per_image):
             features = self._compute_features(images[block], self.tensor_shape_)
@@ -339,7 +343,7 @@ class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
         return np.asarray(points / np.where(lengths > 0, lengths, 1))
 
     def _compute_cycle_distances(self, points: Matrix) -> Matrix:
-        """Return the distances or angles between cycles and the cycles of the gallery."""
+        """Return the distances or angles between new cycles and the cycles of the gallery."""
         D = np.asarray(cdist(points, self._cycles))
         return D if self.metric == "euclidean" else 2 * np.arcsin(np.minimum(D / 2, 1))
 
@@ -366,12 +370,12 @@ class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
 def _read_sequences(
     sequences: Any, requested_shape: tuple[int, ...] | None
 ) -> tuple[list[NDArray[Any]], tuple[int, ...]]:
-    """Return the frames (n_frames, ...) of each sequence, and the shape of a frame.
+    """Return the frames of each sequence as an array, and the shape of one frame.
 
     Flat frames are reshaped to the requested shape.
     """
     if isinstance(sequences, Sets | str | bytes) or not isinstance(sequences, Iterable):
-        # Raises for other types, with a message that lists the valid ones.
+        # For an invalid type, as_sets raises an error that lists the valid types.
         silhouettes = list(as_sets(sequences))
     elif hasattr(sequences, "columns"):
         silhouettes = list(as_sets(sequences))
@@ -379,7 +383,7 @@ def _read_sequences(
         silhouettes = [_convert_to_array(frames) for frames in sequences]
         flat = [f.reshape(len(f), prod(f.shape[1:])) if f.ndim > 2 else f for f in silhouettes]
         if not silhouettes or not all(_can_average_in_place(frames, flat[0]) for frames in flat):
-            # Raises with a message that names the invalid sequence.
+            # If a sequence is invalid, as_sets raises an error that names the sequence.
             silhouettes = list(as_sets(flat))
     shape: tuple[int, ...] = silhouettes[0].shape[1:]
     for k, frames in enumerate(silhouettes):
@@ -392,8 +396,8 @@ def _read_sequences(
         return silhouettes, tuple(int(n) for n in shape)
     if len(shape) > 1 or prod(requested_shape) != shape[0]:
         raise ValueError(
-            f"GaitRecognizer: the frames of sequences have shape {shape}, {prod(shape)} features, "
-            f"but tensor_shape {tuple(requested_shape)} needs {prod(requested_shape)}."
+            f"GaitRecognizer: the frames of sequences have shape {shape} with {prod(shape)} "
+            f"features, but tensor_shape={tuple(requested_shape)} needs {prod(requested_shape)}."
         )
     requested_shape = tuple(int(n) for n in requested_shape)
     return [
@@ -409,7 +413,7 @@ def _convert_to_array(frames: Any) -> NDArray[Any]:
 
 
 def _can_average_in_place(frames: NDArray[Any], first: NDArray[Any]) -> bool:
-    """Return True if frames are valid numbers that can be averaged without a copy in floats."""
+    """Return True if frames are valid numbers that need no conversion to floats."""
     if frames.ndim != 2 or not frames.size or frames.shape[1:] != first.shape[1:]:
         return False
     if frames.dtype.kind == "f":
@@ -427,8 +431,9 @@ def _fit_shrunk_lda(points: Matrix, cycle_codes: Indices) -> Matrix:
     """Return LDA axes (q, r), scaled to unit variance within subjects."""
     if (points == points[np.searchsorted(cycle_codes, cycle_codes)]).all():
         raise ValueError(
-            "Every subject of ids has one gait cycle only, or equal cycles, so LDA cannot estimate "
-            "the variance within subjects. Use lda=False, a shorter period or more sequences."
+            "Every subject in ids has only one gait cycle, or all its cycles are equal, so LDA "
+            "cannot estimate the variance within subjects. Use lda=False, a shorter "
+            "period or more sequences."
         )
     statistics = ClassStatistics(pooled=True).partial_fit(points, cycle_codes)
     return whiten_means(statistics, _SHRINKAGE)[0]

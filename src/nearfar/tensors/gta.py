@@ -50,25 +50,26 @@ class GTA(ModeStatisticsLearner):
     ----------
     n_components : int, tuple of int or None, default=None
         Dimension of the output: number of components per mode. An integer applies to every mode, up
-        to the mode's length. A tuple has one entry per mode. None keeps the fraction ``energy`` of
-        each mode.
+        to the mode's length. A tuple has one entry per mode. If None, ``energy`` determines the
+        number.
     energy : float, default=0.97
-        Fraction of the energy that each mode keeps if the other modes are not projected. All modes
-        together keep less. Used if ``n_components`` is None.
+        Fraction of the energy that each mode keeps. It is computed without projecting the other
+        modes, so all modes together keep less. Used if ``n_components`` is None.
     center : bool, default=True
         Whether to subtract the mean. If False, ``mean_`` is not set.
     init : {"hosvd", "random"}, default="hosvd"
-        Starting point: "hosvd" uses the leading eigenvectors of each mode, with the other modes
-        not projected; "random" draws orthonormal factors.
+        Starting point: "hosvd" uses the leading eigenvectors of each mode, computed without
+        projecting the other modes. "random" uses random orthonormal factors.
     max_iter : int, default=50
-        Maximum number of iterations: sweeps over the modes. 0 keeps the "hosvd" factors,
-        which are computed in closed form.
+        Maximum number of iterations. Each iteration is a sweep over the modes. With 0, the result
+        is the "hosvd" starting point, which has a closed form.
     tol : float, default=1e-6
-        Stop when a sweep changes the projectors by less than this, summed over the modes.
+        Stop when a sweep changes the projectors by less than ``tol``, summed over the modes.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns flat rows. False returns tensors.
+        Whether ``transform`` returns flat rows. If False, it returns tensors.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator.
     verbose : int, default=0
@@ -79,7 +80,8 @@ class GTA(ModeStatisticsLearner):
     factors_ : list of ndarray of shape (d_k, q_k)
         Factor of each mode, with orthonormal columns.
     components_ : ndarray of shape (n_features_out, n_features)
-        Projection of flat rows: the Kronecker product of the factors, computed on access.
+        Projection matrix for flat rows: the Kronecker product of the factors. It is computed on
+        access.
     mean_ : ndarray of shape (n_features,)
         Mean of the training tensors, as a flat row.
     n_components_ : tuple of int
@@ -87,10 +89,11 @@ class GTA(ModeStatisticsLearner):
     tensor_shape_ : tuple of int
         Shape of a sample.
     total_energy_ : float
-        Sum of squares of all entries, about the mean if ``center`` is True.
+        Sum of squares of all entries. If ``center`` is True, the mean is subtracted first.
     history_ : dict
-        Lists: "objective" (the energy of the projected tensors) after each update of a mode; "step"
-        (the change of the projectors) and "seconds" after each sweep.
+        Lists of progress values. "objective" (the energy of the projected tensors) has one value
+        per update of a mode. "step" (the change of the projectors) and "seconds" have one value per
+        sweep.
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
@@ -158,14 +161,14 @@ class GTA(ModeStatisticsLearner):
         self.verbose = verbose
 
     def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
-        """Learn the factors from the scatters of each mode, with all samples in one class."""
+        """Learn the factors from the scatters of each mode. All samples belong to one class."""
         shape = scatters.mean.shape
         n_requested = self._resolve_n_components(shape)
         spectra = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
         total = float(np.sum(spectra[0][0]))
         if not total > 0:
-            reason = "all samples are equal" if self.center else "all entries are zero"
-            raise ValueError(f"GTA: {reason} in X, so no direction has any energy.")
+            reason = "all samples in X are equal" if self.center else "all entries of X are zero"
+            raise ValueError(f"GTA: {reason}, so no direction has any energy.")
         n_components = n_requested or [
             count_leading_values(values, self.energy) for values, _ in spectra
         ]

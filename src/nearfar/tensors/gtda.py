@@ -53,34 +53,39 @@ class GTDA(ModeStatisticsLearner):
     ----------
     n_components : int, tuple of int or None, default=None
         Dimension of the output: number of components per mode. An integer applies to every mode, up
-        to the mode's length. A tuple has one entry per mode. None uses ``energy`` or ``dim_rule``.
+        to the mode's length. A tuple has one entry per mode. If None, ``energy`` or ``dim_rule``
+        determines the number.
     within_weight : float or {"max_eig", "trace_ratio", "sum_eig"}, default=0.1
         Weight of the within-class scatter: a number, or a rule that computes the weight at each
         step (see Notes). With a rule, a step may decrease the objective.
     energy : float, default=0.97
-        Fraction of the energy that each mode keeps if the other modes are not projected. The energy
-        is the sum of squares about the mean. Used if ``n_components`` and ``dim_rule`` are None.
+        Fraction of the energy that each mode keeps. The energy is the sum of squares about the
+        mean, computed without projecting the other modes. Used if ``n_components`` and ``dim_rule``
+        are None.
     order : {"algebraic", "magnitude"}, default="algebraic"
-        Order of the eigenvalues: "algebraic" takes the largest first, "magnitude" the largest
-        absolute values first (see Notes).
+        Order of the eigenvalues: "algebraic" starts with the largest value, and "magnitude" with
+        the largest absolute value (see Notes).
     dim_rule : {"eigenvalue_mass", "abs_mass", "positive_mass"} or None, default=None
         Rule that chooses the number of components of a mode at each step (see Notes).
     dim_fraction : float or None, default=None
-        Maximum fraction of the eigenvalue mass for ``dim_rule``. None uses ``energy``.
+        Maximum fraction of the eigenvalue mass that ``dim_rule`` keeps (see Notes). None means the
+        value of ``energy``.
     init : {"hosvd", "random"}, default="hosvd"
-        Starting point: "hosvd" uses the leading eigenvectors of each mode, with the other modes
-        not projected; "random" draws orthonormal factors.
+        Starting point: "hosvd" uses the leading eigenvectors of each mode, computed without
+        projecting the other modes. "random" uses random orthonormal factors.
     max_iter : int, default=50
-        Maximum number of iterations: sweeps over the modes. 0 keeps the "hosvd" factors.
+        Maximum number of iterations. Each iteration is a sweep over the modes. With 0, the result
+        is the "hosvd" starting point.
     tol : float, default=1e-6
-        Stop when a sweep changes the projectors by less than this, summed over the modes.
+        Stop when a sweep changes the projectors by less than ``tol``, summed over the modes.
     ridge : float, default=1e-8
-        Value added to the variances: the rules for ``within_weight`` add this fraction of the mean
-        diagonal element of :math:`W_k` to its diagonal.
+        Value added to the variances: the rules for ``within_weight`` add ``ridge`` times the mean
+        diagonal element of :math:`W_k` to all diagonal elements.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns flat rows. False returns tensors.
+        Whether ``transform`` returns flat rows. If False, it returns tensors.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator.
     verbose : int, default=0
@@ -91,7 +96,8 @@ class GTDA(ModeStatisticsLearner):
     factors_ : list of ndarray of shape (d_k, q_k)
         Factor of each mode, with orthonormal columns.
     components_ : ndarray of shape (n_features_out, n_features)
-        Projection of flat rows: the Kronecker product of the factors, computed on access.
+        Projection matrix for flat rows: the Kronecker product of the factors. It is computed on
+        access.
     mean_ : ndarray of shape (n_features,)
         Mean of the training tensors, as a flat row.
     n_components_ : tuple of int
@@ -103,8 +109,8 @@ class GTDA(ModeStatisticsLearner):
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     history_ : dict
-        Lists: "objective" and "within_weight" after each update of a mode; "step" (the change of
-        the projectors) and "seconds" after each sweep.
+        Lists of progress values. "objective" and "within_weight" have one value per update of a
+        mode. "step" (the change of the projectors) and "seconds" have one value per sweep.
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
@@ -218,7 +224,7 @@ class GTDA(ModeStatisticsLearner):
         self.verbose = verbose
 
     def _needs_digits(self) -> bool:
-        # The rules for within_weight divide by the scatter within classes.
+        # The rules for within_weight divide by the scatter within classes, which must be precise.
         return isinstance(self.within_weight, str)
 
     def _learn(self, scatters: ModeScatters, classes: NDArray[Any], dtype: np.dtype[Any]) -> None:
@@ -231,10 +237,10 @@ class GTDA(ModeStatisticsLearner):
             (scatters.between_scatter(k), scatters.within_scatter(k)) for k in modes
         ]
         if not np.trace(initial_scatters[0][0]) + np.trace(initial_scatters[0][1]) > 0:
-            raise ValueError("GTDA: all samples are equal in X. At least two must differ.")
+            raise ValueError("GTDA: all samples in X are equal. At least two must differ.")
         total_spectra = [ordered_eigh(B + W) for B, W in initial_scatters]
-        # A direction without variance has the eigenvalue 0, which is larger than all negative
-        # eigenvalues. The bases exclude such directions.
+        # The bases exclude directions without variance. The eigenvalue 0 of these directions would
+        # rank above all negative eigenvalues.
         relative_threshold = 1e-12 if dtype == np.float64 else 1e-6
         bases = [V[:, values > relative_threshold * values[0]] for values, V in total_spectra]
         n_components = n_requested or [
@@ -253,7 +259,8 @@ class GTDA(ModeStatisticsLearner):
 
         def compute_matrix(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
             B = scatters.between_scatter(mode, factors)
-            # With weight zero, the scatter within classes has no effect: save a pass over X.
+            # With weight zero, the scatter within classes has no effect. Skipping it saves a pass
+            # over X.
             W = (
                 scatters.within_scatter(mode, factors)
                 if self.within_weight != 0
@@ -300,7 +307,7 @@ class GTDA(ModeStatisticsLearner):
             )
 
     def _compute_weight(self, B: Matrix, W: Matrix, n_components: int) -> float:
-        """Return the weight of W. B and W are restricted to directions with variance."""
+        """Return the weight of the within-class scatter W. B is the between-class scatter."""
         if not isinstance(self.within_weight, str):
             return float(self.within_weight)
         trace = np.trace(W)
@@ -317,7 +324,7 @@ class GTDA(ModeStatisticsLearner):
         )
 
     def _count_by_rule(self, values: Vector) -> int:
-        """Return the number of components that ``dim_rule`` keeps, for sorted eigenvalues."""
+        """Apply ``dim_rule`` to sorted eigenvalues, and return the number of components to keep."""
         rule = self.dim_rule
         fraction = self.energy if self.dim_fraction is None else self.dim_fraction
         mass = {

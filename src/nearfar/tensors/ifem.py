@@ -49,19 +49,21 @@ class IFEM(RankOneLearner):
         Classifier that is cloned and fitted for each feature. It must set ``factors_``, as STM,
         NuSTM, LSSTM, TMPM and TFDA do. None uses ``LSSTM()``.
     n_components : int, default=10
-        Dimension of the output: number of features R. Fewer are found, with a warning, if the
-        residuals no longer separate the classes.
+        Dimension of the output: number of features R. If the residuals no longer separate the
+        classes, ``fit`` finds fewer features and warns.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
     verbose : int, default=0
         If positive, print one line per iteration.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, n_components)
-        The vectors :math:`u_{kr}` of each mode as columns.
+        One matrix per mode k, with the vectors :math:`u_{kr}` as columns.
     components_ : ndarray of shape (n_components, n_features)
-        Projection of flat rows, computed on access from the flat atoms and their inner products.
+        Projection matrix for flat rows. It is computed on access from the flattened atoms and their
+        inner products.
     n_components_ : tuple of int
         Number of features found, as a tuple (R,).
     tensor_shape_ : tuple of int
@@ -135,13 +137,13 @@ class IFEM(RankOneLearner):
         scatter = float(np.sum((residuals - residuals.mean(axis=0)) ** 2))
         rounding_level = (1e-20 if T.dtype == np.float64 else 1e-11) * float(np.sum(residuals**2))
         if not scatter > rounding_level:
-            raise ValueError("IFEM: all samples are equal in X. At least two must differ.")
+            raise ValueError("IFEM: all samples in X are equal. At least two must differ.")
         atoms: list[list[Vector]] = []
         interrupt: KeyboardInterrupt | None = None
         while interrupt is None and len(atoms) < self.n_components:
             learner = LSSTM() if self.estimator is None else clone(self.estimator)
             if "tensor_shape" in learner.get_params(deep=False):
-                learner.set_params(tensor_shape=None)  # The residuals are tensors.
+                learner.set_params(tensor_shape=None)  # The residuals are not flat rows.
             try:
                 with forward_progress(self, learner):
                     learner.fit(residuals.reshape(T.shape), codes)
@@ -175,7 +177,7 @@ class IFEM(RankOneLearner):
 
 
 def _collect_atoms(learner: Any) -> list[list[Vector]]:
-    """Return the unit vectors of every rank-one tensor in the weights of a fitted classifier."""
+    """Return the rank-one tensors in the weights of a fitted classifier, as unit vectors."""
     factors = getattr(learner, "factors_", None)
     if factors is None:
         raise ValueError(
@@ -202,7 +204,7 @@ def _collect_atoms(learner: Any) -> list[list[Vector]]:
 def _select_best_atom(
     atoms: list[list[Vector]], residuals: Floats, codes: Indices, rounding_level: float
 ) -> list[Vector] | None:
-    """Return the atom whose scores have the largest fraction of variance between classes.
+    """Return the atom whose scores have the largest ratio of between-class to total variance.
 
     Return None if the scores of all atoms are constant.
     """

@@ -29,11 +29,12 @@ def margin_error_bound(
     rho : float
         Margin, a positive number.
     R, Lambda : float
-        Upper bounds on the norms of the samples and of the weight tensor.
+        Upper bound R on the norm of a sample, and upper bound Lambda on the norm of the weight
+        tensor.
     N : int
         Number of training samples.
     delta : float
-        Probability that the bound does not hold, above 0 and at most 1.
+        Probability that the bound does not hold, a positive number up to 1.
     lam : float, default=1.0
         Universal constant :math:`\lambda`, whose value is unknown.
 

@@ -23,10 +23,11 @@ from nearfar.solvers.spectral_step import check_squares
 from nearfar.solvers.tensor_algebra import find_varying_basis, mode_scatter, project_stack
 from nearfar.state import State, flag, integer_value, labels, number
 
-# Number of steps that max_iter counts as one round. The search for impostors is repeated about once
-# per round.
+# Number of steps per round. max_iter is the number of rounds. The search for impostors is repeated
+# about once per round.
 _STEPS_PER_ROUND = 20
-# Ridge for the rescaling of the directions of a mode, as a fraction of their mean scatter.
+# Value added to the scatter of each direction before the directions of a mode are rescaled. The
+# unit is the mean scatter of these directions.
 _MIN_SCATTER = 1e-3
 _MATRIX_LIST = AllowedValues(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(W) for W in value),
@@ -59,8 +60,8 @@ class MDML(MultilinearLearner):
     Parameters
     ----------
     n_neighbors : int, default=3
-        Number of targets per point: its nearest points of the same class in the Euclidean metric,
-        selected once before the optimization.
+        Number of targets per point. Targets are the nearest points of the same class in the
+        Euclidean metric. They are selected once, before the optimization.
     push_weight : float, default=1.0
         Weight c of the hinge terms. If the weight is far too small, the optimal metrics are zero.
     n_components : int, tuple of int or None, default=None
@@ -71,22 +72,24 @@ class MDML(MultilinearLearner):
         Starting point: the matrices :math:`W_k`. "identity" is the Euclidean metric, restricted to
         the ``n_components`` directions with the largest scatter.
     max_iter : int, default=50
-        Maximum number of iterations: rounds of 20 steps. A step updates all modes.
+        Maximum number of iterations. Each iteration has 20 steps, and each step updates all modes.
     tol : float, default=1e-6
         Stop when a step decreases the objective by less than this fraction.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns flat rows. False returns tensors.
+        Whether ``transform`` returns flat rows. If False, it returns tensors.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, q_k)
         The matrices :math:`W_k^T`, scaled to the same mean squared singular value.
     metrics_ : list of ndarray of shape (d_k, d_k)
-        The metrics :math:`\Sigma_k`, computed on access.
+        Metric :math:`\Sigma_k` of each mode, computed on access.
     components_ : ndarray of shape (n_features_out, n_features)
-        Projection of flat rows: the Kronecker product of the factors, computed on access.
+        Projection matrix for flat rows: the Kronecker product of the factors. It is computed on
+        access.
     mean_ : ndarray of shape (n_features,)
         Mean of the training tensors, as a flat row.
     n_components_ : tuple of int
@@ -96,12 +99,12 @@ class MDML(MultilinearLearner):
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     objective_ : float
-        Final value of the objective, with exact hinges and all points.
+        Final value of the objective, computed with exact hinges and all points.
     n_active_ : int
         Number of triplets with a positive hinge.
     history_ : dict
-        Lists with one entry per step: "objective" (with the rounded hinges and the list of pairs
-        of that step), "step", "active" and "seconds".
+        Lists with one value per step: "objective", "step", "active" and "seconds". The objective is
+        computed with the rounded hinges and the list of pairs of that step.
     n_iter_ : int
         Number of steps, at most 20 * ``max_iter``.
     converged_ : bool
@@ -235,7 +238,7 @@ class MDML(MultilinearLearner):
             1e-14 if T.dtype == np.float64 else 1e-6,
         )
         if largest_deviation <= precision * float(np.abs(T).max()):
-            raise ValueError("MDML: all samples are equal in X. At least two must differ.")
+            raise ValueError("MDML: all samples in X are equal. At least two must differ.")
         targets = find_checked_targets(
             stack.reshape(len(T), -1), codes, classes, self.n_neighbors, "MDML"
         )
@@ -257,7 +260,7 @@ class MDML(MultilinearLearner):
             self._keep_factors(_make_canonical(factors), mean, T.dtype)
             self.n_iter_ = progress.n_iter
             self.history_ = progress.history
-            # ModeMetrics divides the objective by 1 + c.
+            # ModeMetrics divides the objective by 1 + push_weight.
             self.history_["objective"] = [
                 (1 + self.push_weight) * value for value in self.history_["objective"]
             ]
@@ -266,9 +269,9 @@ class MDML(MultilinearLearner):
         self.objective_, self.n_active_ = (1 + self.push_weight) * final.loss, final.n_active
         if final.loss >= (1 - 1e-4) * problem.compute_zero_map_loss() > 0:
             warn(
-                f"MDML: with push_weight={self.push_weight} the optimal metrics are zero: for most "
-                "points, impostors are nearer than targets. Use a larger push_weight, or a smaller "
-                "n_neighbors."
+                f"MDML: with push_weight={self.push_weight} the optimal metrics are zero, because "
+                "for most points impostors are nearer than targets. Use a larger push_weight, or a "
+                "smaller n_neighbors."
             )
         if not self.converged_:
             warn_not_converged("MDML", self.max_iter)
@@ -290,7 +293,7 @@ class MDML(MultilinearLearner):
 
 
 def _compute_scaled_basis(stack: Floats, mode: int, precision: float) -> Matrix:
-    """Return orthogonal columns (d_k, r) that span the directions in which a mode varies.
+    """Return a matrix of orthogonal columns that span the directions in which a mode varies.
 
     The columns are ordered by decreasing scatter and scaled to about equal scatter, which reduces
     the number of steps to a fifth. Directions with almost no scatter are scaled up less.
@@ -303,7 +306,7 @@ def _compute_scaled_basis(stack: Floats, mode: int, precision: float) -> Matrix:
 def _make_start(
     bases: Sequence[Matrix], n_requested: list[int] | None, user_start: list[Matrix] | None
 ) -> list[Matrix]:
-    """Return the initial matrices (q_k, r_k) in the coordinates of the bases."""
+    """Return the initial matrix of each mode, in the coordinates of the mode's basis."""
     start = []
     for k, Q in enumerate(bases):
         r = Q.shape[1]
@@ -312,22 +315,22 @@ def _make_start(
         if user_start is None:
             start.append(np.eye(n_rows, r) / lengths)
             continue
-        # W has rank at most r, so its triangular factor gives the same metric with fewer rows.
+        # W has rank at most r. The triangular factor of W gives the same metric with fewer rows.
         W = user_start[k] @ (Q / lengths**2)
         W = linalg.qr(W, mode="r")[0][:n_rows] if len(W) > n_rows else W
         if not W.any():
             raise ValueError(
-                f"MDML: init[{k}] must not be a matrix of zeros in the directions in which X "
-                "varies, because its gradient is zero."
+                f"MDML: init[{k}] is zero in all directions in which X varies, so its gradient is "
+                "zero. Pass a matrix that is not zero in these directions."
             )
         start.append(W)
     return start
 
 
 def _make_canonical(factors: Sequence[Matrix]) -> list[Matrix]:
-    """Return factors of the same metric with orthogonal columns, sorted by decreasing length.
+    """Return factors of the same metric whose columns are orthogonal and sorted by length.
 
-    All modes have the same mean squared length.
+    The longest column is the first. All modes have the same mean squared column length.
     """
     axes = [linalg.svd(U, full_matrices=False)[:2] for U in factors]
     sizes = np.array([np.sqrt(np.mean(singular**2)) for _, singular in axes])

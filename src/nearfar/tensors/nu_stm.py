@@ -23,7 +23,8 @@ from nearfar.tensors.tensor_classifier import (
     TensorStart,
 )
 
-# Number of values of nu from the largest feasible value to the requested value.
+# Number of values of nu that are used one after another if W becomes 0. They decrease from the
+# largest feasible value to the requested value.
 _PATH_LENGTH = 8
 
 
@@ -58,25 +59,27 @@ class NuSTM(TensorClassifier):
         Number of rank-one terms of the weight tensor W.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
         Starting point: "mean_difference" fits rank-one tensors to the difference of class means,
-        "least_squares" runs a few sweeps of :class:`LSSTM`, "random" draws factors. A list has one
-        array of shape (d_k,) or (d_k, rank) per mode. All further starts are random.
+        "least_squares" runs a few sweeps of :class:`LSSTM`, "random" uses random factors. A list
+        has one array of shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
         Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
-        Maximum number of iterations: sweeps over the modes per start.
+        Maximum number of iterations. Each iteration is a sweep over the modes. The limit applies to
+        each start separately.
     tol : float, default=1e-6
-        Stop when :math:`1 - |\cos|` of the angle between the factors before and after a sweep is
-        at most this in every mode.
+        Stop when a sweep hardly changes the factors. In every mode, :math:`1 - |\cos|` of the angle
+        between the old and the new factor must be at most ``tol``.
     multi_class : {"ovo", "ovr"}, default="ovo"
         Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
         "ovr" solves one problem per class against the rest. With rank 1, "ovo" is far better.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
     random_state : int, RandomState or None, default=0
         Seed of the random number generator.
     n_jobs : int or None, default=None
-        Number of threads. They solve the two-class problems from all starts in parallel and share
-        X. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores. The threads solve the two-class
+        problems from all starts in parallel and share X.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -85,24 +88,25 @@ class NuSTM(TensorClassifier):
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     coef_ : ndarray of shape (n_problems, n_features)
-        The weight tensors W as flat rows in C order. Two classes have one problem, in which
-        ``classes_[1]`` is the positive class.
+        Weight tensors W as flat rows in C order, one row per two-class problem. With two classes,
+        there is one problem, in which ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
         Intercept of each two-class problem.
     factors_ : list of ndarray of shape (d_k, rank)
         Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
-        contains the scales. With several problems, this attribute and those below, except
-        ``tensor_shape_``, are lists with one entry per problem.
+        contains the scales. With several problems, this attribute is a list with one entry per
+        problem, and so are all attributes below except ``tensor_shape_``.
     objective_ : float
         Final value of the minimized objective.
     history_ : dict
-        Lists: "objective" after each update of a mode; "step" (the largest :math:`1 - |\cos|`, see
-        ``tol``) and "seconds" since the start after each sweep.
+        Lists of progress values. "objective" has one value per update of a mode. "step" (the
+        largest :math:`1 - |\cos|`, see ``tol``) and "seconds" (the time since the start) have one
+        value per sweep.
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
-        Whether ``tol`` was reached. It is False if the optimum of the problem is W = 0: ``fit``
-        then warns, and all samples are assigned to the larger class.
+        Whether ``tol`` was reached. If the optimum is W = 0, this attribute is False, ``fit``
+        warns, and all samples are assigned to the larger class.
     rho_ : float
         The margin :math:`\rho`.
     tensor_shape_ : tuple of int

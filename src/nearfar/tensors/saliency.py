@@ -11,13 +11,15 @@ from scipy import ndimage
 from nearfar.arrays import Floats, Matrix
 from nearfar.tensors.gabor_features import gabor_bank
 
-# Pyramid levels of the center, and the number of levels by which the surround is coarser.
-_CENTER_LEVELS, _SURROUND_OFFSETS = (2, 3, 4), (3, 4)
+# Pyramid levels that are used as centers.
+_CENTER_LEVELS = (2, 3, 4)
+# Numbers of levels by which a surround is coarser than its center.
+_SURROUND_OFFSETS = (3, 4)
 _N_LEVELS = 9
 # Pyramid level at which the maps are summed.
 _SUM_LEVEL = 4
-# A map whose values differ by at most this is treated as constant, because the differences are
-# rounding errors. Images have been scaled to a maximum of 1.
+# Maximum range of values in a map that is treated as constant. Smaller differences are rounding
+# errors, because images are scaled to a maximum of 1.
 _MAX_ROUNDING_RANGE = 1e-9
 
 
@@ -92,7 +94,7 @@ def find_most_salient_pixels(images: Floats) -> tuple[Matrix, Matrix]:
 
 
 def compute_coarse_saliency(images: Matrix) -> Matrix:
-    """Return saliency maps at level 4 for a stack of images, (n, h, w) or (n, h, w, 3)."""
+    """Return the saliency map of each gray or color image in a stack, at pyramid level 4."""
     image_axes = tuple(range(1, images.ndim))
     largest = np.abs(images).max(axis=image_axes, keepdims=True)
     images = images / np.where(largest > 0, largest, 1)
@@ -135,7 +137,7 @@ def _compute_color_opponents(images: Matrix) -> list[Matrix]:
 
 
 def _build_pyramid(images: Matrix) -> list[Matrix]:
-    """Return pyramid levels. Each contains every second pixel of the smoothed previous level."""
+    """Return image pyramids. Each level has every second pixel of the smoothed previous level."""
     levels = [images]
     for _ in range(_N_LEVELS - 1):
         levels.append(_halve_images(levels[-1]))
@@ -151,7 +153,7 @@ def _halve_images(images: Matrix) -> Matrix:
 
 @cache
 def _make_edge_kernels() -> tuple[Matrix, ...]:
-    """Return edge filters: one pair of Gabor functions (real and imaginary part) per direction.
+    """Return one edge filter per direction: the real and imaginary parts of a Gabor function.
 
     The wavelength is four pixels.
     """
@@ -165,7 +167,7 @@ def _compute_edge_strength(images: Matrix, kernel: Matrix) -> Matrix:
 
 
 def _compute_center_surround(levels: list[Matrix]) -> list[Matrix]:
-    """Return the absolute differences of centers and surrounds, at the levels of the centers."""
+    """Return the absolute differences between fine (center) and coarse (surround) levels."""
     differences = []
     for center_level in _CENTER_LEVELS:
         for offset in _SURROUND_OFFSETS:
@@ -179,7 +181,7 @@ def _compute_center_surround(levels: list[Matrix]) -> list[Matrix]:
 
 
 def _compute_border_weights(shape: tuple[int, ...], unit: int) -> Matrix:
-    """Return weights that decrease within two pixels (of level 4) of the border."""
+    """Return weights that decrease toward the border, over a width of two pixels of level 4."""
     ramps = []
     for n in shape:
         centers = np.arange(n) + 0.5
@@ -197,7 +199,7 @@ def _enlarge(images: Matrix, shape: tuple[int, ...], factor: int) -> Matrix:
 
 
 def _sum_maps(map_groups: list[list[Matrix]], shape: tuple[int, ...]) -> Matrix:
-    """Return the sum of the normalized maps, reduced to level 4."""
+    """Normalize the maps, reduce them to pyramid level 4, and return their sum."""
     total = np.zeros(shape)
     for maps in map_groups:
         for index, saliency in enumerate(maps):
@@ -209,7 +211,7 @@ def _sum_maps(map_groups: list[list[Matrix]], shape: tuple[int, ...]) -> Matrix:
 
 
 def _normalize(maps: Matrix) -> Matrix:
-    """Scale each map to [0, 1], and reduce maps that have several high peaks."""
+    """Scale each map to [0, 1], and decrease the values of maps with several high peaks."""
     low = maps.min(axis=(1, 2), keepdims=True)
     value_range = maps.max(axis=(1, 2), keepdims=True) - low
     is_flat = value_range <= _MAX_ROUNDING_RANGE

@@ -63,7 +63,7 @@ TENSOR_CLASSIFIER_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_jobs": [none, integer()],
     "verbose": [integer(0)],
 }
-# Ridge of the start "least_squares", as a fraction of the variance within classes.
+# Ridge for init="least_squares", as a fraction of the within-class variance.
 _RIDGE_FRACTION = 0.1
 
 _MATRIX_LIST = Condition(
@@ -96,7 +96,7 @@ HistoryEntries = dict[str, list[float]]
 
 
 class BinaryTask(NamedTuple):
-    """A two-class problem to be solved from one start."""
+    """A two-class problem, and the starting point from which it is solved."""
 
     X: Matrix
     y: Vector
@@ -108,7 +108,7 @@ class BinaryTask(NamedTuple):
 
 
 class BinarySolution(NamedTuple):
-    """The solution of a two-class problem. ``extra`` maps names of further attributes to values."""
+    """The solution of a two-class problem. ``extra`` is a dict of additional attributes."""
 
     weights: CPWeights
     b: float
@@ -156,7 +156,7 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
 
     @abstractmethod
     def _make_mode_learner(self, X: Matrix, y: Vector, weight: Vector) -> VectorLearner:
-        """Return a function that learns the factor of one mode, for sample weights ``weight``."""
+        """Return a function that learns the factor of one mode from weighted samples."""
 
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
@@ -208,7 +208,7 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
                     f"{type(self).__name__} needs at least 2 classes that have samples with "
                     f"positive sample_weight; found {len(present)}."
                 )
-            if len(present) < len(classes):  # Classes without weight are dropped.
+            if len(present) < len(classes):  # Drop classes whose total weight is zero.
                 new_codes = np.full(len(classes), -1)
                 new_codes[present] = np.arange(len(present))
                 classes, codes = classes[present], new_codes[codes]
@@ -240,7 +240,7 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
     def _select_samples(
         self, problem: TwoClassProblem, codes: NDArray[Any], weight: Vector
     ) -> tuple[NDArray[np.intp], Vector]:
-        """Return the indices of the samples of a two-class problem, and their signs."""
+        """Return the indices and the signs (+1 or -1) of the samples of a two-class problem."""
         signs = problem.signs(np.maximum(codes, 0)) * (codes >= 0)
         indices = np.flatnonzero((signs != 0) & (weight > 0))
         return indices, signs[indices]
@@ -248,7 +248,7 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
     def _solve_problems(
         self, T: Matrix, rows: list[tuple[NDArray[np.intp], Vector]], weight: Vector
     ) -> tuple[list[BinarySolution], KeyboardInterrupt | None]:
-        """Solve every problem from every start in threads, and return the best solutions.
+        """Solve every two-class problem from all starts, and return the best solution of each.
 
         After Ctrl-C, problems without a result run one sweep, so that the classifier is usable.
         """
@@ -288,7 +288,7 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
             ]
             if not solutions:
                 solutions = [self._run_single_sweep(make_task(k, 0), interrupt)]
-            # A start that ended with W = 0 is used only if all other starts did so too.
+            # Use a solution with W = 0 only if all starts ended with W = 0.
             sign = -1 if self.maximizes else 1
             best = min(solutions, key=lambda f: (f.collapsed, sign * f.objective))
             if "support_" in best.extra:
@@ -296,14 +296,14 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
             best_solutions.append(best)
         return best_solutions, interrupt
 
-    # ------------------------------------------------------------------ one problem from one start
+    # ------------------------------------------------------------------ solution of one problem
 
     def _solve_task(self, task: BinaryTask) -> tuple[Alternation, HistoryEntries]:
-        """Solve a task by alternating over the modes. Return also further history entries."""
+        """Solve a task by alternating over the modes. Return also additional history entries."""
         return self._alternate_with_retry(task, self._make_start(task)), {}
 
     def _alternate_with_retry(self, task: BinaryTask, start: Sequence[Matrix]) -> Alternation:
-        """Alternate from a start. If W becomes 0, try again from the difference of means."""
+        """Alternate over the modes. If W becomes 0, restart from the difference of class means."""
         learn = self._make_mode_learner(task.X, task.y, task.weight)
         alternation = self._alternate_modes(task, learn, start)
         if alternation.collapsed and alternation.interrupt is None:
@@ -313,7 +313,7 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
     def _compute_extra_attributes(
         self, task: BinaryTask, alternation: Alternation, solution: BinarySolution
     ) -> dict[str, Any]:
-        """Return further fitted attributes by name."""
+        """Return a dict of additional fitted attributes."""
         return {}
 
     def _alternate_modes(
@@ -350,7 +350,7 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
     def _make_solution(
         self, task: BinaryTask, alternation: Alternation, extra_history: HistoryEntries
     ) -> BinarySolution:
-        """Convert an alternation to a solution. If W is 0, predict the larger class."""
+        """Convert the result to a solution. If W = 0, the solution predicts the larger class."""
         history = {
             "objective": [float(value) for value in alternation.objectives],
             "step": [float(value) for value in alternation.steps],
@@ -367,10 +367,10 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
         )
         return solution._replace(extra=self._compute_extra_attributes(task, alternation, solution))
 
-    # ------------------------------------------------------------------ starts
+    # ------------------------------------------------------------------ starting points
 
     def _make_start(self, task: BinaryTask) -> list[Matrix]:
-        """Return the initial factors. ``init`` sets start 0. All other starts are random."""
+        """Return the initial factors. Only the first start uses ``init``; the others are random."""
         shape = task.X.shape[1:]
         if task.start > 0 or (isinstance(self.init, str) and self.init == "random"):
             return draw_random_start(shape, self.rank, task.random)
@@ -405,7 +405,7 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
         return alternation
 
     def _choose_start_gamma(self, task: BinaryTask) -> float:
-        """Return gamma of the LSSTM that computes the start "least_squares"."""
+        """Return the parameter gamma of the LSSTM that runs if ``init`` is "least_squares"."""
         ridge = (
             _RIDGE_FRACTION
             * float(task.weight.sum())
@@ -413,7 +413,7 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
         )
         return 1 / ridge if ridge > 0 else 1.0
 
-    # ------------------------------------------------------------------ use
+    # ------------------------------------------------------------------ warnings and prediction
 
     def _warn_about_solutions(self, solutions: list[BinarySolution]) -> None:
         name = type(self).__name__
@@ -462,12 +462,12 @@ class TensorClassifier(TensorEstimator, LinearClassifier):
 
 
 def _scale_last_factor(weights: CPWeights) -> list[Matrix]:
-    """Return factors with unit columns, except in the last mode, which contains the scales."""
+    """Return the factors, after multiplying the factor of the last mode by the scales."""
     return [*weights.factors[:-1], weights.factors[-1] * weights.scales]
 
 
 def _pack_stages(solution: BinarySolution) -> Matrix:
-    """Return one row per sweep with scales, factors and the intercept."""
+    """Return one row per sweep, which contains the scales, the factors and the intercept."""
     return np.array(
         [
             np.concatenate([W.scales, *(U.ravel() for U in W.factors), [b]])
@@ -509,7 +509,7 @@ def _check_user_factors(
 
 
 def compute_ridge(ridge: float, mode: RidgeMode, X: Matrix, y: Vector, weight: Vector) -> float:
-    """Return the value to add to the variances in all modes and sweeps."""
+    """Return the ridge that is added to the variances in all modes and sweeps."""
     return ridge * compute_within_variance(X, y, weight) if mode == "relative" else ridge
 
 

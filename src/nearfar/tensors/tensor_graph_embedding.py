@@ -34,7 +34,7 @@ _ENERGY_FRACTION = 0.97
 
 
 class TensorGraphEmbedding(AlternatingLearner):
-    r"""Tensor graph embedding: one projection per tensor mode that preserves a sample graph.
+    r"""Tensor graph embedding: one projection per tensor mode that preserves a graph of samples.
 
     .. math:: \max_{U_k^T U_k = I}\; \sum_{ij} (b_{ij} - \zeta s_{ij})\,
         \|(X_i - X_j) \times_1 U_1^T \cdots \times_K U_K^T\|^2 ,
@@ -80,21 +80,23 @@ class TensorGraphEmbedding(AlternatingLearner):
         to the mode's length. A tuple has one entry per mode. None keeps 97% of the energy of each
         mode.
     graph : {"lpp", "npe", "isomap", "mfa", "lda", "given"}, default="lpp"
-        Weights b and s, see the table. "mfa" and "lda" need labels, "given" needs ``graphs``.
+        Type of graph, which determines the weights b and s (see the table). "mfa" and "lda" need
+        labels, and "given" needs ``graphs``.
     within_weight : float, default=0.1
-        Weight of the graph s, whose pairs should stay close.
+        Weight of the graph s, which connects samples that should stay close.
     n_neighbors : int, default=5
-        Number of neighbors per row. "mfa" uses this number in the sample's own class and the
-        same number in all other classes together.
+        Number of neighbors per row. "mfa" uses this number of neighbors from the sample's own
+        class, and the same number from all other classes together.
     max_iter : int, default=50
-        Maximum number of iterations: sweeps over the modes. 0 keeps the initial factors, for which
-        each mode is solved with the other modes not projected.
+        Maximum number of iterations. Each iteration is a sweep over the modes. With 0, the result
+        is the starting point, for which each mode is solved without projecting the other modes.
     tol : float, default=1e-6
-        Stop when a sweep changes the projectors by less than this, summed over the modes.
+        Stop when a sweep changes the projectors by less than ``tol``, summed over the modes.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns flat rows. False returns tensors.
+        Whether ``transform`` returns flat rows. If False, it returns tensors.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -103,17 +105,18 @@ class TensorGraphEmbedding(AlternatingLearner):
     factors_ : list of ndarray of shape (d_k, q_k)
         Factor of each mode, with orthonormal columns.
     components_ : ndarray of shape (n_features_out, n_features)
-        Projection of flat rows: the Kronecker product of the factors, computed on access.
+        Projection matrix for flat rows: the Kronecker product of the factors. It is computed on
+        access.
     mean_ : ndarray of shape (n_features,)
-        Mean of the training tensors, as a flat row. A neighbor graph counts identical tensors
-        once.
+        Mean of the training tensors, as a flat row. If the graph is based on neighbors, identical
+        tensors count only once.
     n_components_ : tuple of int
         Number of components in each mode.
     tensor_shape_ : tuple of int
         Shape of a sample.
     history_ : dict
-        Lists: "objective" after each update of a mode; "step" (the change of the projectors) and
-        "seconds" after each sweep.
+        Lists of progress values. "objective" has one value per update of a mode. "step" (the change
+        of the projectors) and "seconds" have one value per sweep.
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
@@ -196,8 +199,8 @@ class TensorGraphEmbedding(AlternatingLearner):
         y : array-like of shape (n_samples,), optional
             Labels for the graphs "mfa" and "lda". The other graphs ignore them.
         graphs : tuple of two arrays or sparse arrays of shape (n_samples, n_samples), optional
-            The weights (b, s) for ``graph="given"``. They are symmetrized by the mean of both
-            directions. Diagonal elements have no effect.
+            The weights (b, s) for ``graph="given"``. Each array is replaced by the mean of the
+            array and its transpose. Diagonal elements have no effect.
 
         Returns
         -------
@@ -241,13 +244,13 @@ class TensorGraphEmbedding(AlternatingLearner):
         spectra = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
         if not spectra[0][0][0] > 0:
             raise ValueError(
-                "TensorGraphEmbedding: all samples are equal in X. At least two must differ."
+                "TensorGraphEmbedding: all samples in X are equal. At least two must differ."
             )
         n_components = n_requested or [
             count_leading_values(values, _ENERGY_FRACTION) for values, _ in spectra
         ]
-        # A direction without variance has the eigenvalue 0, which is larger than all negative
-        # eigenvalues. The bases exclude such directions.
+        # The bases exclude directions without variance. The eigenvalue 0 of these directions would
+        # rank above all negative eigenvalues.
         relative_threshold = 1e-12 if T.dtype == np.float64 else 1e-6
         bases = [V[:, values > relative_threshold * values[0]] for values, V in spectra]
 
@@ -269,7 +272,7 @@ class TensorGraphEmbedding(AlternatingLearner):
         )
         return self
 
-    # ------------------------------------------------------------------ graphs
+    # ------------------------------------------------------------------ construction of the graphs
 
     def _compute_laplacians(
         self, rows: Floats, codes: Indices | None, graphs: tuple[Any, Any] | None
@@ -311,12 +314,12 @@ class TensorGraphEmbedding(AlternatingLearner):
         inverse_order = np.argsort(order)
         inner_products = double_center(paths[inverse_order][:, inverse_order] ** 2, in_place=True)
         # The inner products depend on the unit of X, but the weights b do not. So scale the inner
-        # products to mean diagonal 1.
+        # products such that the mean of the diagonal is 1.
         return variance, (-n / np.trace(inner_products)) * aslinearoperator(inner_products)
 
 
 def _project_except(T: Floats, mean: Matrix, factors: Sequence[Matrix] | None, mode: int) -> Floats:
-    """Center the tensors and project all modes except one. Without factors, return T."""
+    """Center tensors and project all modes except one. If ``factors`` is None, return T."""
     if factors is None:
         return T
     blocks = [
@@ -327,7 +330,7 @@ def _project_except(T: Floats, mean: Matrix, factors: Sequence[Matrix] | None, m
 
 
 def _make_laplacian(weights: Any) -> LinearOperator:
-    """Return the diagonal matrix of degrees minus the symmetrized weights."""
+    """Return the graph Laplacian: the diagonal matrix of degrees minus symmetrized weights."""
     symmetric = (weights + weights.T) / 2
     degrees = np.asarray(symmetric.sum(axis=1)).reshape(-1)
     if sparse.issparse(symmetric):
@@ -347,7 +350,7 @@ def _make_identity(n: int) -> LinearOperator:
 
 
 def _make_mean_operator(n: int) -> LinearOperator:
-    """Return the operator that replaces each element of a vector by the mean."""
+    """Return the operator that replaces each element of a vector by the mean of all elements."""
     return _make_outer_product(np.full((n, 1), n**-0.5))
 
 

@@ -43,7 +43,7 @@ class _TensorTransformer(TensorEstimator, ClassNamePrefixFeaturesOutMixin, Learn
 
     @abstractmethod
     def _get_output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of a transformed tensor; raise if the shape is not supported."""
+        """Return the shape of a transformed tensor. Raises if the input shape is not supported."""
 
     @abstractmethod
     def _transform_tensors(self, T: Floats) -> Floats:
@@ -54,19 +54,19 @@ class _TensorTransformer(TensorEstimator, ClassNamePrefixFeaturesOutMixin, Learn
         return self._check_tensors(X, reset=False)
 
     def _learn(self, T: Floats) -> None:
-        """Learn from tensors. The base class learns nothing."""
+        """Learn from training tensors. By default, nothing is learned."""
 
     @property
     def _n_features_out(self) -> int:
         return prod(self._get_output_shape(self.tensor_shape_))
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Store the shape of the tensors, and learn from their values if the transformer does so.
+        """Store the shape of the tensors, and compute what the transformation needs from them.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, d1, ..., dk)
-            Tensors, or flat rows with ``tensor_shape``.
+            Tensors, or flat rows if ``tensor_shape`` is set.
         y : ignored
             Present for compatibility with pipelines.
 

@@ -32,18 +32,19 @@ class TensorStandardizer(_TensorTransformer):
     Parameters
     ----------
     scope : {"entry", "all"}, default="entry"
-        "entry" uses one mean and standard deviation per entry of the tensors, "all" one for all
-        numbers together.
+        "entry" standardizes each entry of the tensors separately. "all" uses one mean and one
+        standard deviation for all entries.
     flatten : bool, default=True
-        Whether ``transform`` returns flat rows. False returns tensors.
+        Whether ``transform`` returns flat rows. If False, it returns tensors.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
 
     Attributes
     ----------
     mean_, scale_ : ndarray of shape (n_features,)
-        Mean that is subtracted from flat rows, and standard deviation that divides them. The scale
-        of constant entries is 1.
+        Mean and standard deviation of each entry. ``transform`` subtracts the mean, and then
+        divides by the standard deviation. The scale of constant entries is 1.
     tensor_shape_ : tuple of int
         Shape of a sample.
 
@@ -99,7 +100,8 @@ class TensorStandardizer(_TensorTransformer):
         mean = start + sums / len(rows)
         if self.scope == "all":
             mean = np.full_like(mean, mean.mean())
-        # Scale by the largest value: squares of huge or tiny numbers would over- or underflow.
+        # Divide by the largest value, because squares of huge or tiny numbers overflow or
+        # underflow.
         unit = float(np.abs(rows).max()) or 1.0
         for block in split_rows(len(rows), 8 * len(start)):
             deviations = np.subtract(rows[block], mean, order="C") / unit
@@ -107,7 +109,7 @@ class TensorStandardizer(_TensorTransformer):
         if self.scope == "all":
             squares = np.full_like(squares, squares.mean())
         scale = unit * np.sqrt(squares / len(rows))
-        # Standard deviations this small are rounding errors of a constant entry.
+        # If the standard deviation is this small, the entry is constant except for rounding errors.
         is_constant = scale <= 10 * np.finfo(rows.dtype).eps * np.abs(mean)
         self.mean_, self.scale_ = mean, np.where(is_constant, 1.0, scale)
 

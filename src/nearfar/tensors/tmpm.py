@@ -51,30 +51,32 @@ class TMPM(TensorClassifier):
     rank : int, default=1
         Number of rank-one terms of the weight tensor W.
     ridge_mode : {"relative", "absolute"}, default="relative"
-        Unit of ``ridge``: "relative" multiplies it by the mean variance of an entry within the
-        two classes, "absolute" uses it as is, in units of X squared. All modes use the same number,
-        so that the objective cannot decrease.
+        Unit of ``ridge``: "relative" multiplies ``ridge`` by the mean within-class variance of an
+        entry. "absolute" uses ``ridge`` unchanged, in units of X squared. All modes use the same
+        value, so that the objective cannot decrease.
     init : {"mean_difference", "least_squares", "random"} or list, default="mean_difference"
         Starting point: "mean_difference" fits rank-one tensors to the difference of class means,
-        "least_squares" runs a few sweeps of :class:`LSSTM`, "random" draws factors. A list has one
-        array of shape (d_k,) or (d_k, rank) per mode. All further starts are random.
+        "least_squares" runs a few sweeps of :class:`LSSTM`, "random" uses random factors. A list
+        has one array of shape (d_k,) or (d_k, rank) per mode. All further starts are random.
     n_init : int, default=1
         Number of starts. The result with the best objective is kept.
     max_iter : int, default=100
-        Maximum number of iterations: sweeps over the modes per start.
+        Maximum number of iterations. Each iteration is a sweep over the modes. The limit applies to
+        each start separately.
     tol : float, default=1e-6
-        Stop when :math:`1 - |\cos|` of the angle between the factors before and after a sweep is
-        at most this in every mode.
+        Stop when a sweep hardly changes the factors. In every mode, :math:`1 - |\cos|` of the angle
+        between the old and the new factor must be at most ``tol``.
     multi_class : {"ovo", "ovr"}, default="ovo"
         Strategy for more than two classes: "ovo" solves one problem per pair of classes and votes,
         "ovr" solves one problem per class against the rest. With rank 1, "ovo" is far better.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
     random_state : int, RandomState or None, default=0
         Seed of the random number generator.
     n_jobs : int or None, default=None
-        Number of threads. They solve the two-class problems from all starts in parallel and share
-        X. None means 1, -1 all cores.
+        Number of threads. None means 1 and -1 means all cores. The threads solve the two-class
+        problems from all starts in parallel and share X.
     verbose : int, default=0
         If positive, print one line per iteration.
 
@@ -83,30 +85,31 @@ class TMPM(TensorClassifier):
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     coef_ : ndarray of shape (n_problems, n_features)
-        The weight tensors W as flat rows in C order. Two classes have one problem, in which
-        ``classes_[1]`` is the positive class.
+        Weight tensors W as flat rows in C order, one row per two-class problem. With two classes,
+        there is one problem, in which ``classes_[1]`` is the positive class.
     intercept_ : ndarray of shape (n_problems,)
         Intercept of each two-class problem.
     factors_ : list of ndarray of shape (d_k, rank)
         Factors of W, one matrix per mode. Columns have unit length except in the last mode, which
-        contains the scales. With several problems, this attribute and those below, except
-        ``tensor_shape_``, are lists with one entry per problem.
+        contains the scales. With several problems, this attribute is a list with one entry per
+        problem, and so are all attributes below except ``tensor_shape_``.
     objective_ : float
         Final value of :math:`\kappa`.
     history_ : dict
-        Lists: "objective" after each update of a mode; "step" (the largest :math:`1 - |\cos|`, see
-        ``tol``) and "seconds" since the start after each sweep.
+        Lists of progress values. "objective" has one value per update of a mode. "step" (the
+        largest :math:`1 - |\cos|`, see ``tol``) and "seconds" (the time since the start) have one
+        value per sweep.
     n_iter_ : int
         Number of sweeps.
     converged_ : bool
-        Whether ``tol`` was reached. It is False if the optimum of the problem is W = 0: ``fit``
-        then warns, and all samples are assigned to the larger class.
+        Whether ``tol`` was reached. If the optimum is W = 0, this attribute is False, ``fit``
+        warns, and all samples are assigned to the larger class.
     kappa_ : float
-        Distance of both class means from the boundary in standard deviations, equal to
-        ``objective_``, or 0 if W = 0.
+        Distance of both class means from the decision boundary, in standard deviations. It is equal
+        to ``objective_``, or 0 if W = 0.
     worst_case_accuracy_ : float
-        Lower bound :math:`\kappa^2 / (1 + \kappa^2)` on the accuracy for all distributions with
-        these means and (regularized) covariances.
+        Lower bound :math:`\kappa^2 / (1 + \kappa^2)` on the accuracy, valid for all distributions
+        with the given class means and regularized covariances.
     tensor_shape_ : tuple of int
         Shape of a sample.
 

@@ -72,16 +72,19 @@ class TR1A(RankOneLearner):
     center : bool, default=False
         Whether to subtract the mean. If False, ``mean_`` is not set.
     init : {"random", "hosvd"}, default="random"
-        Starting point: for the first start of each atom, random vectors, or the leading eigenvector
-        of each mode of the residuals. All further starts are random.
+        Starting point: random vectors, or the leading eigenvector of each mode of the residuals
+        ("hosvd"). "hosvd" applies to the first start of each atom. All further starts are random.
     n_init : int, default=1
-        Number of starts. Each atom uses this number and keeps the best result.
+        Number of starts. The best result for each atom is kept.
     max_iter : int, default=200
-        Maximum number of iterations: sweeps over the modes per start.
+        Maximum number of iterations. Each iteration is a sweep over the modes. The limit applies to
+        each start separately.
     tol : float, default=1e-6
-        Stop when :math:`1 - |u^T v|` between each vector and its previous value is at most this.
+        Stop when a sweep hardly changes the vectors. For each vector u and its previous value v,
+        :math:`1 - |u^T v|` must be at most ``tol``.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
     random_state : int, RandomState or None, default=0
         Seed of the random number generator.
     verbose : int, default=0
@@ -90,22 +93,24 @@ class TR1A(RankOneLearner):
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, n_components)
-        The vectors :math:`u_{kr}` of each mode as columns.
+        One matrix per mode k, with the vectors :math:`u_{kr}` as columns.
     components_ : ndarray of shape (n_components, n_features)
-        Projection of flat rows, :math:`\mathrm{tril}(G)^{-1}` times the flat atoms, computed on
-        access.
+        Projection matrix for flat rows: :math:`\mathrm{tril}(G)^{-1}` times the flattened atoms. It
+        is computed on access.
     mean_ : ndarray of shape (n_features,)
-        Mean of the training tensors, as a flat row. Only if ``center`` is True.
+        Mean of the training tensors, as a flat row. This attribute exists only if ``center`` is
+        True.
     energies_ : ndarray of shape (n_components,)
-        Fraction of the sum of squares of all training tensors explained by each atom.
+        Fraction of the sum of squares of all training tensors that each atom explains.
     n_components_ : tuple of int
         Number of atoms found, as a tuple (R,).
     tensor_shape_ : tuple of int
         Shape of a sample.
     history_ : dict
-        Lists for the best start of each atom: "objective", the sum of squares explained by all
-        atoms so far, after each update of a mode; "sweeps", their number per atom; "step" (the
-        largest :math:`1 - |u^T v|`) and "seconds" since the start after each sweep.
+        Lists for the best start of each atom. "objective" (the sum of squares explained by all
+        atoms so far) has one value per update of a mode. "sweeps" is the number of sweeps of each
+        atom. "step" (the largest :math:`1 - |u^T v|`) and "seconds" (the time since the start) have
+        one value per sweep.
     n_iter_ : int
         Total number of sweeps of all atoms.
 
@@ -190,8 +195,8 @@ class TR1A(RankOneLearner):
         check_squares(T)
         residuals = _Residuals(T, T.mean(axis=0, dtype=np.float64) if self.center else None)
         if not residuals.total > residuals.rounding_level:
-            reason = "all samples are equal" if self.center else "all entries are zero"
-            raise ValueError(f"TR1A: {reason} in X, so no atom can be found.")
+            reason = "all samples in X are equal" if self.center else "all entries of X are zero"
+            raise ValueError(f"TR1A: {reason}, so no atom can be found.")
         atoms: list[Atom] = []
         started, interrupt = perf_counter(), None
         try:
@@ -273,15 +278,15 @@ class TR1A(RankOneLearner):
                 else draw_random_vectors(residuals.shape, random)
             )
             if atom.objective <= residuals.rounding_level:
-                # The leading vectors of the modes may come from different tensors, so that their
-                # atom is orthogonal to all of them.
+                # The leading vectors of the modes may come from different tensors. The atom of
+                # these vectors may then be orthogonal to all tensors.
                 atom = ascend_from(draw_random_vectors(residuals.shape, random))
             return atom
 
         return find_best_atom(partial(run_start, start) for start in range(self.n_init))
 
 
-# ---------------------------------------------------------------------- one atom after another
+# ---------------------------------------------------------------------- residuals
 
 
 def _compute_leading_eigenvector(rows: Matrix) -> tuple[float, Vector]:
@@ -302,8 +307,8 @@ def _compute_leading_eigenvector(rows: Matrix) -> tuple[float, Vector]:
 class _Residuals:
     """Residuals of a stack of tensors after subtraction of the mean and the atoms.
 
-    The residuals are not stored. Instead, their contractions with vectors are computed from those
-    of the tensors, the mean and the atoms.
+    The residuals are not stored. Instead, their contractions with vectors are computed from the
+    contractions of the tensors, the mean and the atoms.
     """
 
     def __init__(self, stack: Floats, mean: Floats | None) -> None:
@@ -319,11 +324,11 @@ class _Residuals:
             sums_of_squares[1] += float(np.sum((rows - mean) ** 2)) if mean is not None else 0.0
         #: Sum of squares of all tensors after subtraction of the mean.
         self.total = sums_of_squares[0] if mean is None else sums_of_squares[1]
-        #: Sums of squares up to this may be rounding errors.
+        #: Maximum sum of squares that may be due to rounding errors.
         self.rounding_level = sums_of_squares[0] * (100 * float(np.finfo(stack.dtype).eps)) ** 2
 
     def contract(self, vectors: Sequence[Vector], mode: int) -> Matrix:
-        """Contract the residuals with the vectors of all modes except one, to shape (n, d_mode)."""
+        """Return the residuals (n, d_mode), contracted with the vectors of all modes except one."""
         typed_vectors = [u.astype(self.stack.dtype) for u in vectors]
         rows = contract_except(self.stack, typed_vectors, mode).astype(np.float64)
         if self.mean is not None:
@@ -333,7 +338,7 @@ class _Residuals:
         return rows
 
     def _multiply_atoms_with(self, vectors: Sequence[Vector], mode: int) -> Vector:
-        """Return the inner products of all atoms with the vectors, over all modes except one."""
+        """Return the inner product of each atom with the vectors, in all modes except one."""
         atoms: list[Any] = list(self.factors)
         factors: list[Any] = list(vectors)
         atoms[mode], factors[mode] = np.ones((1, self.scores.shape[1])), np.ones(1)
@@ -353,7 +358,7 @@ class _Residuals:
     def compute_leading_vectors(self) -> list[Vector]:
         """Return the leading eigenvector of each mode.
 
-        The scatters are computed by the first call and then updated.
+        The first call computes the scatters of the modes. Later, ``subtract`` updates them.
         """
         if self._scatters is None:
             self._scatters = [self._compute_scatter(mode) for mode in range(len(self.shape))]

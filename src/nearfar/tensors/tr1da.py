@@ -38,15 +38,15 @@ from nearfar.solvers.tensor_algebra import (
 )
 from nearfar.state import State, floats, labels
 
-# Ridge for within_weight="max_eig", as a fraction of the mean variance of an entry within classes.
+# Ridge for within_weight="max_eig", as a fraction of the mean within-class variance of an entry.
 _RIDGE = 1e-3
-# Maximum number of entries of a tensor for the following reduction: if there are more rows than
-# entries, the rows are replaced by the triangular factor of a QR decomposition, which has the same
-# scatter.
+# Maximum number of entries of a tensor at which a QR decomposition is used. If there are more rows
+# than entries, the triangular factor replaces the rows, because it has the same scatter.
 _MAX_ENTRIES_FOR_QR = 2048
 # Maximum number of rows that are copied at once.
 _ROWS_PER_BLOCK = 64
-# Minimum length of the last mode at which its contraction is computed once for all other modes.
+# Minimum length of the last mode at which the product with its vector is cached and used for all
+# other modes.
 _MIN_SHARED_LENGTH = 4
 _VECTOR_LIST = AllowedValues(
     lambda value: isinstance(value, list | tuple) and all(array.accepts(u) for u in value),
@@ -83,37 +83,41 @@ class TR1DA(RankOneLearner):
     Parameters
     ----------
     n_components : int, default=10
-        Dimension of the output: number of features R. Fewer are found, with a warning, if the
-        residuals no longer separate the classes.
+        Dimension of the output: number of features R. If the residuals no longer separate the
+        classes, ``fit`` finds fewer features and warns.
     within_weight : float, sequence of float or "max_eig", default=0.1
         Weight of the within-class scatter: a number, or one number per feature. "max_eig"
         maximizes the ratio of the two scatters instead (see Notes).
     init : "random", "hosvd" or list of ndarray, default="random"
-        Starting point: for the first start of each feature, random vectors, the leading eigenvector
-        of each mode of the residuals, or your own list with one array of shape (d_k,) or (d_k,
-        n_components) per mode. All further starts are random.
+        Starting point: random vectors, the leading eigenvector of each mode of the residuals
+        ("hosvd"), or a list with one array of shape (d_k,) or (d_k, n_components) per mode. "hosvd"
+        and a list apply to the first start of each feature. All further starts are random.
     n_init : int, default=1
-        Number of starts. Each feature uses this number and keeps the best result.
+        Number of starts. The best result for each feature is kept.
     max_iter : int, default=1000
-        Maximum number of iterations: sweeps over the modes per start.
+        Maximum number of iterations. Each iteration is a sweep over the modes. The limit applies to
+        each start separately.
     tol : float, default=1e-6
-        Stop when :math:`1 - |u^T v|` between each vector and its previous value is at most
-        ``tol`` times the vector's length d_k, as in [1]_.
+        Stop when a sweep hardly changes the vectors. For each vector u and its previous value v,
+        :math:`1 - |u^T v|` must be at most ``tol`` times the number of entries d_k, as in [1]_.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
     random_state : int, RandomState or None, default=0
         Seed of the random number generator.
 
     Attributes
     ----------
     factors_ : list of ndarray of shape (d_k, n_components)
-        The vectors :math:`u_{kr}` of each mode as columns.
+        One matrix per mode k, with the vectors :math:`u_{kr}` as columns.
     components_ : ndarray of shape (n_components, n_features)
-        Projection of flat rows, computed on access from the flat atoms and their inner products.
+        Projection matrix for flat rows. It is computed on access from the flattened atoms and their
+        inner products.
     objectives_ : ndarray of shape (n_components,)
-        Maximized objective of each feature. With "max_eig" it is the ratio.
+        Maximum of the objective for each feature. With "max_eig", the objective is the ratio of the
+        two scatters.
     within_weight_ : ndarray of shape (n_components,)
-        Weight used for each feature. With "max_eig" it is the ratio.
+        Weight used for each feature. With "max_eig", the weight is the ratio of the two scatters.
     n_components_ : tuple of int
         Number of features found, as a tuple (R,).
     tensor_shape_ : tuple of int
@@ -121,9 +125,9 @@ class TR1DA(RankOneLearner):
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     history_ : dict
-        Lists for the best start of each feature: "objective" after each update of a mode; "sweeps",
-        their number per feature; "step" (the largest :math:`1 - |u^T v|`) and "seconds" since the
-        start after each sweep.
+        Lists for the best start of each feature. "objective" has one value per update of a mode.
+        "sweeps" is the number of sweeps of each feature. "step" (the largest :math:`1 - |u^T v|`)
+        and "seconds" (the time since the start) have one value per sweep.
     n_iter_ : int
         Total number of sweeps of all features.
 
@@ -221,7 +225,7 @@ class TR1DA(RankOneLearner):
         check_squares(T)
         residuals = Residuals(T, codes)
         if not residuals.total > 0:
-            raise ValueError("TR1DA: all samples are equal in X. At least two must differ.")
+            raise ValueError("TR1DA: all samples in X are equal. At least two must differ.")
         if self.within_weight == "max_eig" and not residuals.ridge > 0:
             raise ValueError(
                 "TR1DA: all samples of each class are equal, so within_weight='max_eig' would "
@@ -292,7 +296,7 @@ class TR1DA(RankOneLearner):
             )
 
     def _check_weights(self) -> list[float | None]:
-        """Return the weight of each feature. All are None if the ratio is maximized."""
+        """Return the weight of each feature. If the ratio is maximized, all weights are None."""
         if isinstance(self.within_weight, str):
             return [None] * self.n_components
         weights = np.asarray(self.within_weight, float)
@@ -300,13 +304,14 @@ class TR1DA(RankOneLearner):
         has_valid_shape = weights.shape == (self.n_components,)
         if not has_valid_shape or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError(
-                f"TR1DA: within_weight={self.within_weight!r} must be one finite number of at "
-                f"least 0, or a sequence of n_components={self.n_components} such numbers."
+                f"TR1DA: within_weight={self.within_weight!r} must be a nonnegative, finite "
+                f"number, or a sequence of n_components={self.n_components} nonnegative, finite "
+                "numbers."
             )
         return [float(weight) for weight in weights]
 
     def _check_user_starts(self, shape: Sequence[int]) -> list[list[Vector]] | None:
-        """Return the unit vectors passed as ``init`` for each feature, or None."""
+        """Return the vectors in ``init`` as unit vectors, or None if ``init`` is a string."""
         if isinstance(self.init, str):
             return None
         matrices = [np.asarray(U, float) for U in self.init]
@@ -317,7 +322,8 @@ class TR1DA(RankOneLearner):
         if not has_valid_shape or not all(np.isfinite(U).all() for U in matrices):
             raise ValueError(
                 f"TR1DA: init must contain finite arrays of shapes {[(d,) for d in shape]}, or "
-                f"with {self.n_components} columns; got shapes {[U.shape for U in matrices]}."
+                f"matrices with {self.n_components} columns; got shapes "
+                f"{[U.shape for U in matrices]}."
             )
         columns = [
             np.broadcast_to(U.reshape(len(U), -1), (len(U), self.n_components)) for U in matrices
@@ -354,13 +360,13 @@ class TR1DA(RankOneLearner):
 
 
 class Residuals:
-    """Residuals of labeled tensors after subtraction of atoms, in one copy of X.
+    """Residuals of labeled tensors after subtraction of atoms.
 
-    The rows :math:`\\sqrt{n_c}(M_c - M)` come first, then :math:`X_i - M_{c(i)}`. Subtracting an
-    atom is a projection of each row, so the method needs only these rows, or other rows with the
-    same scatter. With a large weight, directions of a mode without variance, such as a blank
-    border, would have the largest objective. The tensors are therefore stored in bases that
-    exclude these directions.
+    The residuals need about as much memory as X. The rows :math:`\\sqrt{n_c}(M_c - M)` come first,
+    then the rows :math:`X_i - M_{c(i)}`. Subtracting an atom is a projection of each row, so the
+    method needs only these rows, or other rows with the same scatter. With a large weight,
+    directions of a mode without variance, such as a blank border, would have the largest objective.
+    The tensors are therefore stored in bases that exclude these directions.
     """
 
     def __init__(self, T: Floats, codes: Indices) -> None:
@@ -382,23 +388,24 @@ class Residuals:
         # If the differences are only rounding errors of the mean, all tensors are equal.
         if largest_entry <= (1e-6 if is_float32 else 1e-14) * max_abs_value(T):
             largest_entry = 0.0
-        #: Scatter of all rows, and the level up to which scatters may be rounding errors.
+        #: Scatter of all rows.
         self.total = (
             float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)) if largest_entry else 0.0
         )
+        #: Maximum scatter that may be due to rounding errors.
         self.rounding_level = (1e-11 if is_float32 else 1e-12) * self.total
         within = float(np.einsum("ij,ij->", rows[n_classes:], rows[n_classes:], dtype=np.float64))
         #: Ridge added to the scatter within classes for within_weight="max_eig".
         self.ridge = _RIDGE * within / prod(self.shape) if within > self.rounding_level else 0.0
         self.rows = rows.reshape(-1, *self.shape)
         self.bases: list[Matrix | None] = [None] * len(self.shape)
-        # Cached product: a vector of the last mode, and the rows contracted with this vector.
+        # Cached vector of the last mode, and the product of the rows with this vector.
         self._shared: tuple[Vector, Floats] | None = None
         if self.total > 0:
             self._reduce(1e-6 if is_float32 else 1e-14)
 
     def _reduce(self, precision: float) -> None:
-        """Remove directions without variance, and rows in excess of the number of entries."""
+        """Remove directions without variance. Replace many rows by fewer with the same scatter."""
         bases = [find_varying_basis(self.rows, mode, precision) for mode in range(len(self.shape))]
         self.bases = [Q if Q.shape[1] < len(Q) else None for Q in bases]
         self.rows = _project_in_place(self.rows, self.bases)
@@ -415,7 +422,7 @@ class Residuals:
             )
 
     def project_vectors(self, vectors: Sequence[Vector]) -> list[Vector]:
-        """Return unit vectors in the coordinates of the bases."""
+        """Project vectors to the bases, and scale them to unit length."""
         projected = [u if Q is None else Q.T @ u for u, Q in zip(vectors, self.bases, strict=True)]
         # A vector that is orthogonal to its basis is replaced by an arbitrary vector.
         lengths = [float(linalg.norm(u)) for u in projected]
@@ -425,7 +432,7 @@ class Residuals:
         ]
 
     def collect_factors(self, atoms: Sequence[Atom]) -> list[Matrix]:
-        """Return the vectors of the atoms as columns for each mode, in original coordinates."""
+        """Return one matrix per mode whose columns are the atoms' vectors in the space of X."""
         columns = [
             np.column_stack(vectors) for vectors in zip(*(a.vectors for a in atoms), strict=True)
         ]
@@ -444,7 +451,7 @@ class Residuals:
     def compute_best_vector(
         self, vectors: Sequence[Vector], mode: int, weight: float | None
     ) -> tuple[float, Vector]:
-        """Return the largest eigenvalue and its eigenvector for a mode, with the others fixed."""
+        """Return the best objective and vector of one mode, with the other vectors fixed."""
         Z = self._contract_rows(vectors, mode)
         between, within = Z[: self.n_between], Z[self.n_between :]
         return _compute_leading_eigenvector(
@@ -472,7 +479,7 @@ class Residuals:
 
 
 def _project_in_place(stack: Floats, bases: Sequence[Matrix | None]) -> Floats:
-    """Project the tensors to the bases, overwriting the beginning of the stack."""
+    """Project tensors to the bases. The result overwrites the beginning of the stack."""
     if all(Q is None for Q in bases):
         return stack
     shape = [d if Q is None else Q.shape[1] for d, Q in zip(stack.shape[1:], bases, strict=True)]

@@ -28,7 +28,7 @@ from nearfar.summaries.mode_scatters import StackScatters
 
 # Fraction of the energy that each mode keeps if n_components is None, as in GTA.
 _ENERGY_FRACTION = 0.97
-# Reciprocal condition number below which the scatter within classes counts as singular.
+# Reciprocal condition number below which the scatter within classes is treated as singular.
 _MIN_RECIPROCAL_CONDITION = 1e-12
 
 
@@ -65,21 +65,23 @@ class TwoDLDA(MultilinearLearner):
     n_components : int, tuple of int or None, default=None
         Dimension of the output: number of components per mode. An integer applies to every mode, up
         to the mode's length. A tuple has one entry per mode. None keeps 97% of the energy of each
-        mode. With c classes, a mode has at most c - 1 times as many components as the other.
+        mode. With c classes, one mode has at most c - 1 times as many components as the other.
     n_iter : int, default=1
-        Number of iterations. Each computes U and V once.
+        Number of iterations. Each iteration computes U and V once.
     init : {"identity", "random"}, default="identity"
-        Starting point: V contains the first columns of the identity, or random orthonormal columns.
+        Starting point: V contains the first columns of the identity matrix ("identity") or random
+        orthonormal columns ("random").
     selection : {"last", "best"}, default="last"
         Iteration whose projections are used: the last one, or the one with the largest ratio of
         traces.
     ridge : float, default=1e-6
-        Value added to the variances: in each mode, this fraction of the mean diagonal element of
-        :math:`A_w` is added to its diagonal.
+        Value added to the variances: in each mode, ``ridge`` times the mean diagonal element of
+        :math:`A_w` is added to all diagonal elements.
     tensor_shape : tuple of int or None, default=None
-        Shape of a sample if X contains flat rows, in C order (the last mode varies fastest).
+        Shape of one sample. Set it if X contains flattened tensors, in C order (the last mode
+        varies fastest).
     flatten : bool, default=True
-        Whether ``transform`` returns flat rows. False returns tensors.
+        Whether ``transform`` returns flat rows. If False, it returns tensors.
     random_state : int, RandomState or None, default=0
         Seed of the random number generator.
     verbose : int, default=0
@@ -90,7 +92,8 @@ class TwoDLDA(MultilinearLearner):
     factors_ : list of ndarray of shape (d_k, q_k)
         U and V. Their columns have length one and are not orthogonal.
     components_ : ndarray of shape (n_features_out, n_features)
-        Projection of flat rows: the Kronecker product of the factors, computed on access.
+        Projection matrix for flat rows: the Kronecker product of the factors. It is computed on
+        access.
     mean_ : ndarray of shape (n_features,)
         Mean of the training tensors, as a flat row.
     n_components_ : tuple of int
@@ -100,10 +103,11 @@ class TwoDLDA(MultilinearLearner):
     classes_ : ndarray of shape (n_classes,)
         Class labels, sorted.
     history_ : dict
-        Lists: "objective", the trace of the ratio, and "ratio", the ratio of traces, after each
-        update of a mode; "seconds" since the start after each iteration.
+        Lists of progress values. "objective" (the trace of the ratio) and "ratio" (the ratio of
+        traces) have one value per update of a mode. "seconds" (the time since the start) has one
+        value per iteration.
     n_iter_ : int
-        Number of the iteration that was kept, starting at 1.
+        Number of the iteration whose result was kept. The first iteration has number 1.
 
     See Also
     --------
@@ -223,7 +227,7 @@ class TwoDLDA(MultilinearLearner):
         n_requested = self._resolve_n_components(shape)
         totals = [scatters.between_scatter(k) + scatters.within_scatter(k) for k in (0, 1)]
         if not np.trace(totals[0]) > 0:
-            raise ValueError("TwoDLDA: all samples are equal in X. At least two must differ.")
+            raise ValueError("TwoDLDA: all samples in X are equal. At least two must differ.")
         n_components = n_requested or [
             count_leading_values(ordered_eigh(S)[0], _ENERGY_FRACTION) for S in totals
         ]
@@ -244,7 +248,7 @@ class TwoDLDA(MultilinearLearner):
         initial_factors: Sequence[Matrix],
         n_components: Sequence[int],
     ) -> tuple[list[_Step], KeyboardInterrupt | None]:
-        """Return the updates of all complete iterations, and the KeyboardInterrupt or None.
+        """Return the steps of all complete iterations, and the KeyboardInterrupt or None.
 
         A KeyboardInterrupt during the first iteration is raised.
         """
@@ -270,7 +274,7 @@ class TwoDLDA(MultilinearLearner):
 
 
 class _Step(NamedTuple):
-    """Factors after the update of a mode, with both objectives and the time."""
+    """Factors, objective, ratio and elapsed time after the update of one mode."""
 
     factors: list[Matrix]
     objective: float
@@ -281,7 +285,7 @@ class _Step(NamedTuple):
 def _solve_mode(
     between: Matrix, within: Matrix, n_components: int, ridge: float
 ) -> tuple[float, Matrix]:
-    """Return the sum of the leading eigenvalues of W⁻¹B, and the eigenvectors of length one."""
+    """Return the sum of the leading eigenvalues of W⁻¹B, and their unit eigenvectors."""
     d = len(within)
     # If all samples of each class are equal, the ridge replaces the scatter within classes.
     mean_diagonal = np.trace(within) / d or 1.0
