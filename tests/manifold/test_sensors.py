@@ -157,8 +157,8 @@ def test_networks_measure_near_sensors_only():
     [
         ({"a": [0, 0], 1: [0, 0]}, "anchors must have keys from 0 to 49"),
         ({50: [0, 0]}, "anchors must have keys from 0 to 49"),
-        ({0: [0, 0], 1: [0]}, "anchors must have positions of 2 finite numbers"),
-        ({0: [0, np.nan]}, "anchors must have positions of 2 finite numbers"),
+        ({0: [0, 0], 1: [0]}, "Each position in anchors must consist of 2 finite numbers"),
+        ({0: [0, np.nan]}, "Each position in anchors must consist of 2 finite numbers"),
         (np.zeros((4, 2)), "anchors must be a dict from sensor index"),
     ],
 )
