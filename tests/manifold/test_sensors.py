@@ -116,8 +116,8 @@ def test_equal_input_gives_equal_bits():
         ({"n_basis": 1}, "n_basis must be"),
         ({"slack_penalty": 1.0}, "slack_penalty must be"),
         ({"anchors": {1000: [0, 0]}}, "anchors must have keys"),
-        ({"anchors": {1: [0, 0, 0]}}, "positions of 2 finite"),
-        ({"anchors": {1: [0, np.nan]}}, "positions of 2 finite"),
+        ({"anchors": {1: [0, 0, 0]}}, "must consist of 2 finite numbers"),
+        ({"anchors": {1: [0, np.nan]}}, "must consist of 2 finite numbers"),
     ],
 )
 def test_misuse_is_named(change, message):

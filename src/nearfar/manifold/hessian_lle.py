@@ -54,7 +54,7 @@ class HessianLLE(_LocalEmbedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     eigenvalues_ : ndarray of shape (n_components,)
-        Smallest eigenvalues of the sum of :math:`H_i^T H_i` , in ascending order. The eigenvalue 0
+        Smallest eigenvalues of the sum of :math:`H_i^T H_i`, in ascending order. The eigenvalue 0
         of the constant vector is omitted.
     n_neighbors_ : int
         Number of neighbors that the fit used.

@@ -27,7 +27,7 @@ from nearfar.summaries.neighbor_graph import Disconnected
 
 
 class LandmarkIsomap(_GeodesicEmbedding):
-    r"""Landmark Isomap for many rows: Isomap of a few rows, by which all other rows are placed.
+    r"""Landmark Isomap for many rows: Isomap embeds the landmarks, and a formula places other rows.
 
     The squared lengths :math:`D^{(2)}` of the shortest paths between m landmarks give
     :math:`-\frac12 H D^{(2)} H = V \Lambda V^T`. A row whose shortest paths to the landmarks have

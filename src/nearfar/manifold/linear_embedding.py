@@ -40,7 +40,7 @@ class _LinearEmbedding(LinearLearner):
 
     @abstractmethod
     def _build_forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
-        """Return the matrix of the quadratic form, and the row weights that fix the scale."""
+        """Return the sparse matrix of the quadratic form, and row weights that fix the scale."""
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the linear map.
@@ -82,7 +82,7 @@ class _LinearEmbedding(LinearLearner):
 def find_axes(
     points: Floats, mean: Matrix, pca: float | Literal["auto"] | None, min_axes: int
 ) -> Matrix:
-    """Return a (p, r) matrix onto whose columns the rows are projected before the eigenproblem.
+    """Return a (p, r) matrix whose columns are the axes in which the eigenproblem is solved.
 
     Without PCA, the columns are all directions in which the rows vary, computed after scaling each
     feature to unit variance so that units do not matter. With PCA, the columns are the directions
@@ -103,5 +103,5 @@ def find_axes(
         return np.asarray(inverse_deviations[:, None] * axes)
     variances, axes = principal_axes(np.where(varies, centered, 0.0))
     n_axes = int(np.searchsorted(np.cumsum(variances) / variances.sum(), pca - 1e-12)) + 1
-    # Dividing by the largest standard deviation keeps the coordinates of any data close to 1.
+    # Dividing by the largest standard deviation gives coordinates of about unit size for any data.
     return axes[:, : max(n_axes, min_axes)] / np.sqrt(variances[0] / len(points))

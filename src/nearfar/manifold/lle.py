@@ -53,7 +53,7 @@ class LLE(_LocalEmbedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     eigenvalues_ : ndarray of shape (n_components,)
-        Smallest eigenvalues of :math:`(I-W)^T(I-W)` , in ascending order. The eigenvalue 0 of the
+        Smallest eigenvalues of :math:`(I-W)^T(I-W)`, in ascending order. The eigenvalue 0 of the
         constant vector is omitted.
 
     See Also

@@ -114,8 +114,8 @@ class MVU(_Unfolding):
         equalities on rows with few features.
     slack_penalty : float or "auto", default="auto"
         Price of slack: ω between 0 and 1. Squared lengths are first scaled to mean 1. Only the
-        constraints "l1" and "squared" use it. See Notes for "auto" and for the lower limit with
-        "l1".
+        constraints "l1" and "squared" use this parameter. See Notes for "auto" and for the lower
+        limit with "l1".
     angles : bool, default=True
         Whether to also constrain the distances between neighbors of the same row.
     objective : {"max", "min"}, default="max"

@@ -36,7 +36,7 @@ class RandomProjection(StatisticsLearner):
     ----------
     n_components : int or "auto", default="auto"
         Dimension of the output: q. "auto" uses the bound above, or the number of features if that
-        is smaller. With as many components as features, distances do not change.
+        is smaller. With as many "orthogonal" components as features, distances do not change.
     eps : float in (0, 1), default=0.1
         Maximum relative change of a squared distance: :math:`\epsilon` in the bound above.
     matrix_type : {"orthogonal", "gaussian", "sparse"}, default="orthogonal"

@@ -22,7 +22,7 @@ _MAX_ROWS_PER_BLOCK = 1024
 _MAX_BYTES_PER_BLOCK = 2**22
 # Minimum number of evenly spaced rows from which the first threshold is computed.
 _MIN_SAMPLE = 256
-# Minimum number of these rows per requested neighbor.
+# Minimum number of sampled rows per requested neighbor.
 _SAMPLE_PER_NEIGHBOR = 8
 # Minimum capacity of the buffer of the best rows, per requested neighbor.
 _CAPACITY_PER_NEIGHBOR = 4

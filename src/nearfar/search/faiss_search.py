@@ -19,7 +19,7 @@ _MAX_BYTES_PER_BLOCK = 2**23
 
 @contextmanager
 def set_faiss_threads(n_threads: int) -> Iterator[Any]:
-    """Limit faiss to ``n_threads`` threads inside the context, and yield the module."""
+    """Limit faiss to ``n_threads`` threads in the calling thread, and yield the module."""
     faiss = import_optional("faiss", "ann")
     previous = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(n_threads)

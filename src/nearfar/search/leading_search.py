@@ -90,7 +90,7 @@ class _Contribution:
         self._query_factor = np.column_stack([-2 * coordinates, lengths, ones]).astype(np.float32)
         self._row_factor = np.vstack([coordinates.T, ones, lengths]).astype(np.float32)
         self._norms = np.sqrt(np.square(Z[:, :end]).sum(axis=1))
-        self._n_terms = 3 * end + 8  # Upper bound for all steps so far.
+        self._n_terms = 3 * end + 8  # Upper bound on the number of terms.
 
     def add(self, squares: NDArray[np.float32], query_ids: Indices) -> None:
         """Add this part to the squared distances of a block of queries, in place."""
