@@ -868,7 +868,7 @@ def test_stopping_early_is_said_with_the_gap():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"objective": "min"}, "has the trivial solution zero"),
+        ({"objective": "min"}, "has the trivial solution K = 0"),
         ({"n_neighbors": 30}, "n_neighbors=30 must be less"),
         ({"n_components": 30}, "n_components=30 must be less"),
         (

@@ -116,8 +116,8 @@ def test_equal_input_gives_equal_bits():
         ({"n_basis": 1}, "n_basis must be"),
         ({"slack_penalty": 1.0}, "slack_penalty must be"),
         ({"anchors": {1000: [0, 0]}}, "anchors must have keys"),
-        ({"anchors": {1: [0, 0, 0]}}, "positions of 2 finite"),
-        ({"anchors": {1: [0, np.nan]}}, "positions of 2 finite"),
+        ({"anchors": {1: [0, 0, 0]}}, "must consist of 2 finite numbers"),
+        ({"anchors": {1: [0, np.nan]}}, "must consist of 2 finite numbers"),
     ],
 )
 def test_misuse_is_named(change, message):
@@ -157,8 +157,8 @@ def test_networks_measure_near_sensors_only():
     [
         ({"a": [0, 0], 1: [0, 0]}, "anchors must have keys from 0 to 49"),
         ({50: [0, 0]}, "anchors must have keys from 0 to 49"),
-        ({0: [0, 0], 1: [0]}, "anchors must have positions of 2 finite numbers"),
-        ({0: [0, np.nan]}, "anchors must have positions of 2 finite numbers"),
+        ({0: [0, 0], 1: [0]}, "Each position in anchors must consist of 2 finite numbers"),
+        ({0: [0, np.nan]}, "Each position in anchors must consist of 2 finite numbers"),
         (np.zeros((4, 2)), "anchors must be a dict from sensor index"),
     ],
 )

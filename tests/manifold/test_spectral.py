@@ -885,7 +885,7 @@ def test_random_projections_are_as_long_as_the_bound_says():
     exact = RandomProjection().fit(X[:, :30])
     np.testing.assert_allclose(pdist(exact.transform(X[:, :30])), pdist(X[:, :30]))
     with pytest.raises(
-        ValueError, match="n_components=31 must not exceed the number of features of X, 30"
+        ValueError, match="n_components=31 must not exceed the number of features of X, which is 30"
     ):
         RandomProjection(31).fit(X[:, :30])
 

@@ -65,7 +65,8 @@ def check_learner(learner: Estimator, expected_failures: dict[str, str] | None =
     >>> from nearfar import Euclidean, check_learner
     >>> check_learner(Euclidean())
     """
-    # Import here: it takes half a second, which would slow down listing the public names.
+    # Import here, because the import takes half a second and would slow down listing the public
+    # names.
     from sklearn.utils.estimator_checks import check_estimator
 
     with warnings.catch_warnings():
@@ -82,7 +83,7 @@ def iterate_checks(estimator: Estimator) -> Iterator[tuple[str, Check]]:
     input_type = estimator.learner_tags.input
     yield from _iterate_type_checks(estimator, input_type)
     if input_type != "vectors" and get_tags(estimator).input_tags.two_d_array:
-        # The estimator also accepts rows.
+        # The estimator also accepts vectors.
         for name, check in _iterate_type_checks(estimator, "vectors"):
             yield f"vectors-{name}", check
 
@@ -103,7 +104,7 @@ def _iterate_type_checks(estimator: Estimator, input_type: str) -> Iterator[tupl
     uses_classes = kind.label_cases is None and tags.supervision != ("values",)
     if uses_classes:
         shared.append(check_label_types)
-    if input_type != "vectors":  # For vectors, scikit-learn's checks cover this.
+    if input_type != "vectors":  # scikit-learn's own checks cover vectors.
         shared += [check_slices, check_model_selection]
         if hasattr(estimator, "transform"):
             shared += [check_fit_transform, check_names_and_frames]
@@ -125,9 +126,6 @@ def _iterate_type_checks(estimator: Estimator, input_type: str) -> Iterator[tupl
 
 def _get_cases(kind: SampleKind) -> dict[str, tuple[Change, bool]]:
     return (LABEL_CASES if kind.label_cases is None else kind.label_cases) | kind.cases
-
-
-# ---------------------------------------------------------------------- behavior
 
 
 def check_declared_parameters(estimator: Any, kind: SampleKind) -> None:
@@ -202,7 +200,7 @@ def check_slices(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_label_types(estimator: Any, kind: SampleKind) -> None:
-    """Check that strings, booleans, categoricals and nullable labels work like integers."""
+    """Check that string, boolean, categorical and nullable labels work like integer labels."""
     X, y = kind.data()
     X, y = X[::2], y[::2]  # Half of the samples are enough and make the many fits faster.
     names = np.array(["x", "y", "z"])
@@ -258,7 +256,7 @@ def check_missing_class(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_model_selection(estimator: Any, kind: SampleKind) -> None:
-    """Check cross-validation, Pipeline and GridSearchCV, with a minimum accuracy."""
+    """Check that cross-validation, Pipeline and GridSearchCV work, and check the accuracy."""
     X, y = kind.data()
     if estimator.learner_tags.role == "classifier":
         model, prefix = clone(estimator), ""
@@ -364,9 +362,6 @@ def check_names_and_frames(estimator: Any, kind: SampleKind) -> None:
     np.testing.assert_array_equal(frame.to_numpy(), mapped)
 
 
-# ---------------------------------------------------------------------- bad input
-
-
 LABEL_CASES: dict[str, tuple[Change, bool]] = {
     "one_class": (lambda X, y, Q: (X, np.zeros_like(y), Q), False),
     "one_sample_in_a_class": (lambda X, y, Q: (X, np.append(y[:-1], 7), Q), False),
@@ -392,7 +387,8 @@ def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -
                 f"{case}: the result is not finite"
             )
             if compares:
-                # Both votes use the same training rows, so that duplicates do not vote twice.
+                # Both predictions use the same training rows, so that duplicate rows do not vote
+                # twice.
                 labels = _predict_labels(fitted, bad_X[: len(y)], y, bad_queries)
                 expected_labels = _predict_labels(_fit_reference(estimator, kind), X, y, queries)
                 agreement = _compute_agreement(estimator, labels, expected_labels)
@@ -414,7 +410,7 @@ def check_bad_input(estimator: Any, case: str, kind: SampleKind | None = None) -
 
 
 def _predict_labels(fitted: Any, X: Any, y: NDArray[Any], queries: Any) -> NDArray[Any]:
-    """Return the predictions for queries; for a map, the vote of the 3 nearest neighbors."""
+    """Return the predictions for queries. A transformer uses a vote of the 3 nearest neighbors."""
     if not fitted.learner_tags.maps:
         return np.asarray(fitted.predict(queries))
     points = fitted.transform(X)
@@ -430,9 +426,6 @@ def _compute_agreement(estimator: Any, predicted: NDArray[Any], expected: NDArra
     if estimator.learner_tags.role == "clusterer":
         return float(adjusted_rand_score(expected, predicted))
     return float(np.mean(predicted == expected))
-
-
-# ---------------------------------------------------------------------- helpers
 
 
 class _Nonsense:
@@ -451,7 +444,7 @@ def _split_samples(kind: SampleKind) -> tuple[Any, NDArray[np.intp], Any, NDArra
 
 @lru_cache(maxsize=4)
 def _fit_reference(estimator: Any, kind: SampleKind) -> Any:
-    """Return a fit to the clean training samples, shared by the checks of one estimator."""
+    """Return the estimator fitted to the clean training samples. All checks share this fit."""
     X, y, _, _ = _split_samples(kind)
     return clone(estimator).fit(X, y)
 

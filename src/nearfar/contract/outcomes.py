@@ -48,7 +48,10 @@ def compute_output(fitted: Any, X: Any) -> NDArray[Any]:
 
 @lru_cache(maxsize=4)
 def fit_once(estimator: Any, kind: SampleKind) -> Any:
-    """Return the estimator fitted to all clean samples. Checks share it and must not change it."""
+    """Return the estimator fitted to all clean samples.
+
+    All checks share the fitted estimator and must not change it.
+    """
     return clone(estimator).fit(*kind.data())
 
 

@@ -56,7 +56,7 @@ def check_order_in_a_pair(estimator: Any) -> None:
 
 
 def check_threshold(estimator: Any) -> None:
-    """Check that labels follow scores and threshold, and that ``score`` is the ROC AUC."""
+    """Check that scores and threshold determine the labels, and that ``score`` is the ROC AUC."""
     pairs, signs = _make_data()
     fitted = clone(estimator).fit(pairs, signs)
     assert fitted.classes_.tolist() == [-1, 1]
@@ -89,9 +89,6 @@ def check_lists_and_types(estimator: Any) -> None:
     assert np.mean(output == expected) > 0.95
 
 
-# ---------------------------------------------------------------------- bad input
-
-
 def _replace_value(pairs: NDArray[Any], value: float) -> NDArray[Any]:
     pairs = pairs.copy()
     pairs[4, 1, 2] = value
@@ -119,8 +116,8 @@ def _make_label_case(change: Callable[[NDArray[Any]], Any]) -> tuple[Change, boo
     return (lambda pairs, y, new: (pairs, change(y), new)), False
 
 
-# Each case consists of a change of (pairs, y, queries), and whether the result must equal the
-# result for clean data.
+# Each case is a function that changes (pairs, y, queries), and a flag. If the flag is True, the
+# result must agree with the result for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": _make_case(lambda a: _replace_value(a, np.nan)),
     "inf": _make_case(lambda a: _replace_value(a, np.inf)),

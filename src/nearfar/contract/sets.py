@@ -57,7 +57,7 @@ def _list_checks(estimator: Any) -> list[Check]:
 
 
 def check_input_types(estimator: Any) -> None:
-    """Check that Sets, lists, object arrays and 3-d arrays give equal results, and split Sets."""
+    """Check that Sets, lists and arrays give equal results, and that Sets can be split."""
     sets, y = _make_data()
     expected = compute_output(clone(estimator).fit(sets, y), sets)
     rows = list(sets)
@@ -111,15 +111,12 @@ def check_dtypes_of_sets(estimator: Any) -> None:
 
 
 def _assert_equal_output(estimator: Any, output: NDArray[Any], expected: NDArray[Any]) -> None:
-    """Assert that results are equal, up to rotations of a map and permutations of clusters."""
+    """Assert that results are equal, except for rotations of a map or the order of clusters."""
     if estimator.learner_tags.role == "clusterer":
         output, expected = (np.equal.outer(labels, labels) for labels in (output, expected))
     elif estimator.learner_tags.role == "map":
         output, expected = pdist(output), pdist(expected)
     np.testing.assert_allclose(output, expected, rtol=1e-6, atol=1e-8)
-
-
-# ---------------------------------------------------------------------- bad input
 
 
 _Arrays = list[NDArray[Any]]
@@ -145,7 +142,8 @@ def _make_case(change: Callable[[_Arrays], Any], *, queries: bool = False) -> tu
     return apply, False
 
 
-# Each case consists of a change of (sets, y, queries). Results are not compared with clean data.
+# Each case is a function that changes (sets, y, queries). Results are not compared with the results
+# for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "empty": _make_case(lambda a: []),
     "empty_set": _make_case(lambda a: _replace_set(a, 5, np.empty((0, 3)))),

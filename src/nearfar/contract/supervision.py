@@ -17,12 +17,16 @@ from nearfar.summaries.supervision import Chunklets, Pairs, Quadruplets, Supervi
 
 _Points = NDArray[np.float64]
 _Codes = NDArray[np.intp]
-# Numbers of pairs and copied rows in the cases: enough to learn from, and few enough to be fast.
-_N_SIMILAR, _N_DISSIMILAR, _N_COPIES = 60, 80, 5
+# Number of similar pairs in the cases: enough to learn from, and few enough to be fast.
+_N_SIMILAR = 60
+# Number of dissimilar pairs in the cases: enough to learn from, and few enough to be fast.
+_N_DISSIMILAR = 80
+# Number of rows that are copied in cases with identical points.
+_N_COPIES = 5
 
 
 class _Constructors(NamedTuple):
-    """Constructors of one type of supervision: from labels, and without constraints for n rows."""
+    """Two constructors of one type of supervision: one from labels, and one without constraints."""
 
     from_labels: Callable[[_Codes], Supervision]
     empty: Callable[[int], Supervision]
@@ -63,15 +67,12 @@ def _find_supervision(estimator: Any) -> str | None:
     )
 
 
-# ---------------------------------------------------------------------- cases
-
-
 def _use_other_type(X: _Points, y: _Codes, kind: str) -> tuple[_Points, Any]:
     return X, _CONSTRUCTORS["triplets" if kind == "pairs" else "pairs"].from_labels(y)
 
 
 def _add_nan_row(X: _Points, y: _Codes, kind: str) -> tuple[_Points, Any]:
-    """Add a row of NaN that does not occur in the supervision."""
+    """Add a row of NaN that the supervision does not refer to."""
     supervision = _CONSTRUCTORS[kind].from_labels(y)
     if isinstance(supervision, Chunklets):
         supervision = Chunklets(np.append(supervision.labels, -1))

@@ -64,7 +64,7 @@ def _list_checks(estimator: Any) -> list[Check]:
 
 
 def check_flat_rows(estimator: Any) -> None:
-    """Check that flat rows and data frames with ``tensor_shape`` give the results of tensors.
+    """Check that flat rows and data frames with ``tensor_shape`` give the same results as tensors.
 
     Results must be bitwise equal for all memory orders.
     """
@@ -113,7 +113,10 @@ def check_shapes(estimator: Any) -> None:
 
 
 def check_one_sample(estimator: Any) -> None:
-    """Check that fit rejects one sample (unless listed as "ok"), and that transform accepts it."""
+    """Check that fit rejects a single sample, unless bad_input.toml allows it.
+
+    The fitted estimator must accept a single sample.
+    """
     X, y = _make_data()
     allowed = get_expected_outcome(estimator, "one_sample", "refused") == "ok"
     try:
@@ -131,7 +134,7 @@ def check_order_of_samples(estimator: Any) -> None:
     order = np.random.RandomState(0).permutation(len(X))
     first = compute_output(clone(estimator).fit(X, y), X)
     second = compute_output(clone(estimator).fit(X[order], y[order]), X)
-    if estimator.learner_tags.maps:  # Maps are unique up to a rotation only.
+    if estimator.learner_tags.maps:  # Maps are only unique up to a rotation.
         expected = _compute_distances(first)
         np.testing.assert_allclose(_compute_distances(second), expected, atol=1e-4 * expected.max())
     else:
@@ -184,7 +187,7 @@ def check_distances_of_tensors(learner: Any) -> None:
 
 
 def check_dtypes_of_tensors(learner: Any) -> None:
-    """Check that ``transform`` keeps the dtype, and that float32 is accurate under an offset."""
+    """Check that ``transform`` keeps the dtype, and that float32 is accurate far from zero."""
     X, y = _make_data()
     X = X + 100
     expected = _compute_distances(clone(learner).fit(X, y).transform(X))
@@ -199,9 +202,6 @@ def check_dtypes_of_tensors(learner: Any) -> None:
 
 def _compute_distances(points: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(cdist(points.astype(float), points.astype(float)))
-
-
-# ---------------------------------------------------------------------- bad input
 
 
 def _replace_value(X: NDArray[Any], value: float) -> NDArray[Any]:
@@ -230,8 +230,8 @@ def _reshape_to_third_order(X: NDArray[Any]) -> NDArray[Any]:
     return X.reshape(len(X), *_THIRD_ORDER)
 
 
-# Each case consists of a change of (X, y, queries), and whether the result must equal the
-# result for clean data.
+# Each case is a function that changes (X, y, queries), and a flag. If the flag is True, the result
+# must agree with the result for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": (lambda X, y, Q: (_replace_value(X, np.nan), y, Q), False),
     "inf": (lambda X, y, Q: (_replace_value(X, np.inf), y, Q), False),

@@ -56,7 +56,7 @@ def _list_checks(estimator: Any) -> list[Check]:
 
 
 def check_dtypes_of_rows(learner: Any) -> None:
-    """Check the dtypes of components and output, and that float32 is accurate under an offset."""
+    """Check the dtypes of components and output, and the accuracy of float32 far from zero."""
     X, y = _make_data()
     X = X + 1e4
     exact = clone(learner).fit(X, y)
@@ -69,14 +69,14 @@ def check_dtypes_of_rows(learner: Any) -> None:
             mapped = fitted.transform(X.astype(dtype))
             assert mapped.dtype == dtype, f"transform of {dtype.__name__} returned {mapped.dtype}"
             error = np.abs(_compute_distances(mapped) - reference).max() / reference.max()
-            # float32 represents 1e4 with an error of 1e-3. The tolerance of iterative learners
-            # adds to it.
+            # float32 represents 1e4 with an error of 1e-3. The tolerance of iterative learners adds
+            # to this error.
             limit = float(get_expected_outcome(learner, "dtypes_error", "0.02"))
             assert error < limit, f"distances off by {error:.1e} in {dtype.__name__}"
 
 
 def check_dtypes_of_labels(estimator: Any) -> None:
-    """Check that float32 gives the labels of float64, except for a few points near a boundary."""
+    """Check that float32 and float64 give the same labels, except for points near a boundary."""
     X, y = _make_data()
     exact = fit_once(estimator, VECTORS)
     expected = exact.predict(X)
@@ -144,10 +144,10 @@ def check_distances_agree(learner: Any) -> None:
 
 
 def check_batches(learner: Any) -> None:
-    """Check that batches give the result of one fit, and that fit discards earlier batches."""
+    """Check that batches give the same result as one fit, and that fit discards earlier batches."""
     learner = clone(learner).set_params(**getattr(learner, "same_in_batches", {}))
     X, y = _make_data()
-    order = np.argsort(y, kind="stable")  # Sorted, so that classes first appear in late batches.
+    order = np.argsort(y, kind="stable")  # Some classes appear only in late batches.
     X, y = X[order], y[order]
     in_one_fit = clone(learner).fit(X, y)
     in_batches = clone(learner)
@@ -167,9 +167,6 @@ def _compute_distances(points: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(cdist(points.astype(float), points.astype(float)))
 
 
-# ---------------------------------------------------------------------- bad input
-
-
 def _replace_value(X: NDArray[Any], value: float) -> NDArray[Any]:
     X = X.copy()
     X[3, 1] = value
@@ -177,7 +174,7 @@ def _replace_value(X: NDArray[Any], value: float) -> NDArray[Any]:
 
 
 def _embed(X: NDArray[Any]) -> NDArray[Any]:
-    """Return an isometric copy in 100 dimensions."""
+    """Return a copy of X in 100 dimensions with the same distances between rows."""
     axes, _ = np.linalg.qr(np.random.RandomState(1).normal(size=(100, X.shape[1])))
     return X @ axes.T
 
@@ -186,8 +183,8 @@ def _add_constants(X: NDArray[Any]) -> NDArray[Any]:
     return np.insert(X, [0, 2, X.shape[1]], [0.0, 0.1, 12345.678], axis=1)
 
 
-# Each case consists of a change of (X, y, queries), and whether the result must equal the
-# result for clean data.
+# Each case is a function that changes (X, y, queries), and a flag. If the flag is True, the result
+# must agree with the result for clean data.
 _CASES: dict[str, tuple[Change, bool]] = {
     "nan": (lambda X, y, Q: (_replace_value(X, np.nan), y, Q), False),
     "inf": (lambda X, y, Q: (_replace_value(X, np.inf), y, Q), False),

@@ -1,4 +1,4 @@
-"""Removal of likely shortcuts: edges that random walks rarely cross."""
+"""Removal of likely shortcuts: edges whose ends random walks rarely connect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
 def prune_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) -> NeighborGraph:
-    r"""Return the graph without edges that random walks along other edges rarely cross.
+    r"""Remove likely shortcuts: edges for which random walks from one end rarely reach the other.
 
     An edge is removed, from both lists, if the logarithm of its score is a low outlier, that is,
     below :math:`Q_1 - 1.5\,(Q_3 - Q_1)` for the quartiles :math:`Q_1` and :math:`Q_3` of all edges.
@@ -54,7 +54,7 @@ def prune_graph(graph: NeighborGraph, *, n_steps: int = 7, scale: float = 1.0) -
 def compute_hitting_scores(
     graph: NeighborGraph, ends: NDArray[np.integer], n_steps: int = 7, scale: float = 1.0
 ) -> Vector:
-    r"""Return the probability that a walk from one end of each edge hits the other end.
+    r"""Return, for each edge, the probability that a random walk from one end reaches the other.
 
     The walk has ``n_steps`` steps, and the probabilities of both directions are added. Steps follow
     the edges of the symmetrized graph with probabilities :math:`p_{ij} \propto e^{-d_{ij}/\sigma}`,
@@ -65,7 +65,7 @@ def compute_hitting_scores(
     n = graph.n_samples
     P = graph.symmetrized()
     sigma = max(scale * float(np.median(P.data)), np.finfo(float).tiny)
-    # Without the added constant, a row of long edges could have only zero probabilities.
+    # The added constant prevents rows of zeros, which could occur if all edges of a row are long.
     P.data = np.exp(-P.data / sigma) + 1e-300
     sums = np.asarray(P.sum(axis=1)).ravel()
     P = sparse.csr_array(sparse.diags_array(1 / np.maximum(sums, 1e-300)) @ P)
@@ -89,7 +89,7 @@ def compute_hitting_scores(
 def _find_connecting_edges(
     ends: NDArray[np.integer], is_cut: NDArray[np.bool_], scores: Vector, n: int
 ) -> NDArray[np.intp]:
-    """Return the cut edges without which the graph would have more components.
+    """Return the removed edges that must be restored to keep the number of components.
 
     Edges with high scores are preferred.
     """

@@ -55,20 +55,22 @@ BASIS_PARAMETERS: dict[str, list[AllowedValues]] = {
     "random_state": [random_state],
     "verbose": [integer(0)],
 }
-# Default of ω / (1 - ω) times λ_2, the second eigenvalue of the graph Laplacian. The slack is then
-# a few percent of the edge lengths.
+# The default price of slack, ω / (1 - ω), is this constant divided by λ_2, the second smallest
+# eigenvalue of the graph Laplacian. The slack is then a few percent of the edge lengths.
 _AUTOMATIC_PRICE = 20.0
-# Rows are merged if their squared distance is at most this multiple of the mean squared edge.
+# Rows are merged if their squared distance is at most this multiple of the mean squared edge
+# length.
 _MERGE_TOLERANCE = 1e-12
-# Relative gap of the program within the basis above which to warn.
+# Relative duality gap above which to warn that the semidefinite program has not converged.
 _LARGE_GAP = 1e-3
-# Standard deviation of the noise that moves a factor off a saddle point before the steps for the
-# bound. The unit is the root mean square edge length.
+# Standard deviation of the noise that is added to the factor before the steps that improve the
+# bound. The noise moves the factor away from a saddle point. The unit is the root mean square edge
+# length.
 _NOISE = 0.1
 
 
 class _BasisUnfolding(_Unfolding):
-    """Base class of estimators that unfold within the span of a few functions on the graph.
+    """Base class of unfolding methods whose coordinates are combinations of a few basis functions.
 
     Subclasses implement ``_compute_basis``.
     """
@@ -89,10 +91,10 @@ class _BasisUnfolding(_Unfolding):
     def _compute_basis(
         self, points: Floats, graph: NeighborGraph, edges: Edges, representatives: Indices
     ) -> Matrix:
-        """Return basis functions (n, m) on the points of the edges.
+        """Return an (n, m) array whose columns are basis functions on the n merged points.
 
-        Almost identical rows are merged to one point. ``representatives`` contains the index of one
-        row per point.
+        Almost identical rows are merged into one point. ``representatives`` contains the index of
+        one row per point.
         """
 
     def _embed(self, points: Floats) -> Matrix:
@@ -114,7 +116,7 @@ class _BasisUnfolding(_Unfolding):
         return self._gather(points, components)
 
     def _unfold(self, points: Floats, graph: NeighborGraph, rows: Indices) -> _Component:
-        """Unfold one connected component, in the units of the data."""
+        """Unfold one connected component and return the result in the units of the data."""
         all_edges, unit = scale_edges(points, list_clique_pairs(graph, angles=self.angles))
         edges, groups = all_edges.merged(_MERGE_TOLERANCE)
         representatives = np.unique(groups, return_index=True)[1]  # One row per merged point.
@@ -124,7 +126,7 @@ class _BasisUnfolding(_Unfolding):
         solution = unfold_in_basis(problem, basis)
         if not solution.gap < _LARGE_GAP:
             warn(
-                f"{type(self).__name__}: the program within the basis stopped with a gap of "
+                f"{type(self).__name__}: the semidefinite program stopped with a duality gap of "
                 f"{solution.gap:.1e} after {solution.n_iter} steps. The edge lengths probably "
                 'differ too much. Use constraints="squared", or remove outliers.',
                 ConvergenceWarning,
@@ -140,7 +142,7 @@ class _BasisUnfolding(_Unfolding):
         slack = edges.squared_lengths(coordinates) - edges.squared
         return _Component(
             rows=rows,
-            factor=proof.factor[groups] * np.sqrt(unit),  # Maps merged points back to rows.
+            factor=proof.factor[groups] * np.sqrt(unit),  # Merged points become rows again.
             values=proof.values * unit,
             coordinates=coordinates[groups] * np.sqrt(unit),
             objective=proof.value * unit,
@@ -159,7 +161,8 @@ class _BasisUnfolding(_Unfolding):
     ) -> tuple[Matrix, list[StressDescent]]:
         """Return the factor within the basis and the descents that refine it.
 
-        The descents run in all dimensions, then in n_components, then for the bound.
+        The first descent runs in all dimensions, the second in n_components dimensions. The third
+        improves the bound.
         """
         edges, factor, steps = problem.edges, basis @ start, list[StressDescent]()
 
@@ -177,7 +180,8 @@ class _BasisUnfolding(_Unfolding):
         ):
             return factor, steps
         if self.bound_iter:
-            # Leave the saddle point. This improves the bound and does not change the embedding.
+            # The noise moves the factor away from a saddle point. This improves the bound and does
+            # not change the embedding.
             wide_factor = steps[0].factor if steps else factor
             noise = check_random_state(self.random_state).standard_normal(basis.shape)
             start = _take_leading_axes(edges, wide_factor, basis.shape[1]) + _NOISE * noise
@@ -185,7 +189,7 @@ class _BasisUnfolding(_Unfolding):
         return factor, steps
 
     def _compute_price(self, edges: Edges) -> tuple[float, float]:
-        """Return ω and ω / (1 - ω), the price of slack."""
+        """Return ω and the price of slack, which is ω / (1 - ω)."""
         if self.slack_penalty == "auto":
             values, _ = laplacian_basis(edges, 1)
             price = _AUTOMATIC_PRICE / float(values[0])
@@ -269,7 +273,7 @@ class _Component(NamedTuple):
 
 
 class _Proof(NamedTuple):
-    """The best of several repaired factors, and a bound on the objective."""
+    """The feasible factor with the best objective, and an upper bound on the objective."""
 
     factor: Matrix
     values: Vector
@@ -289,7 +293,7 @@ class _Proof(NamedTuple):
 def combine_components(
     n: int, components: list[tuple[Indices, Matrix, Vector]]
 ) -> tuple[Matrix, Vector]:
-    """Return a block-diagonal factor of all components, with columns sorted by eigenvalue."""
+    """Combine the factors of all components into one matrix with columns sorted by eigenvalue."""
     widths = [len(values) for _, _, values in components]
     factor = np.zeros((n, sum(widths)))
     for (rows, block, _), end in zip(components, np.cumsum(widths), strict=True):
@@ -300,14 +304,14 @@ def combine_components(
 
 
 class UnitEdges(NamedTuple):
-    """Edges scaled to squared lengths of mean 1, and the factor that undoes the scaling."""
+    """Edges scaled to a mean squared length of 1, and the factor that undoes the scaling."""
 
     edges: Edges
     unit: float
 
 
 def scale_edges(points: Floats, pairs: NDArray[np.intp]) -> UnitEdges:
-    """Return edges between rows, scaled to squared lengths of mean 1, and the scale factor.
+    """Scale edges to a mean squared length of 1. Also return the factor that undoes the scaling.
 
     Lengths are scaled before they are squared, which prevents underflow.
     """
@@ -332,7 +336,7 @@ def unfold_in_basis(problem: Problem, basis: Matrix) -> BasisSolution:
 
 
 def compute_root(Z: Matrix) -> Matrix:
-    """Return R with R R' = Z for a positive semidefinite Z."""
+    """Return a matrix R with R R' = Z, for a positive semidefinite matrix Z."""
     values, vectors = linalg.eigh(Z)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 

@@ -46,7 +46,7 @@ class ClassicalMDS(Embedding):
         Dimension of the output.
     metric : {"euclidean", "precomputed"}, default="euclidean"
         Distance between samples: "euclidean" if X contains points, "precomputed" if X is an (n, n)
-        array of distances (not squared). In the latter case, ``transform`` expects the distances
+        array of distances (not squared). With "precomputed", ``transform`` expects the distances
         from new points (rows) to training points.
 
     Attributes
@@ -54,11 +54,11 @@ class ClassicalMDS(Embedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training points.
     eigenvalues_ : ndarray of shape (n_components,)
-        Largest eigenvalues of B, in descending order. The coordinate of an eigenvalue that is not
-        positive is zero.
+        Largest eigenvalues of B, in descending order. If an eigenvalue is not positive, the
+        corresponding coordinate is zero.
     negative_share_ : float
-        Sum of the absolute negative eigenvalues of B, as a fraction of the sum of all absolute
-        eigenvalues. The value is estimated if there are more than 1000 rows.
+        Sum of the absolute values of the negative eigenvalues of B, divided by the sum of the
+        absolute values of all eigenvalues. The value is estimated if there are more than 1000 rows.
 
     See Also
     --------
@@ -105,7 +105,7 @@ class ClassicalMDS(Embedding):
         return set_pairwise_tag(super().__sklearn_tags__(), self.metric == "precomputed")
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Embed points, or objects with the given distances.
+        """Embed the training points, or objects that are given by their distances.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class ClassicalMDS(Embedding):
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points, or their distances to the training points, by Nyström's formula.
+        r"""Map new points by Nyström's formula.
 
         .. math::
             e_t(x) = \frac{1}{\sqrt{\lambda_t}} \sum_i v_{it} \tilde K(x, x_i), \qquad
@@ -147,7 +147,7 @@ class ClassicalMDS(Embedding):
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features), or (n_queries, n_samples) of distances
-            Points, or their distances to the training points.
+            Points to map, or their distances to the training points if ``metric="precomputed"``.
 
         Returns
         -------
@@ -166,7 +166,7 @@ class ClassicalMDS(Embedding):
         return np.asarray(new_coordinates, dtype=rows.dtype)
 
     def _project(self, rows: Floats) -> Matrix:
-        """Project rows onto their principal axes: B is the Gram matrix of the centered rows."""
+        """Project points onto principal axes, which equals classical scaling of their distances."""
         q = self.n_components
         exact = np.ascontiguousarray(rows, np.float64)
         self._means = exact.mean(axis=0)
@@ -190,7 +190,7 @@ class ClassicalMDS(Embedding):
 
 
 def check_distances(X: Floats) -> Matrix:
-    """Return a symmetric float64 distance matrix. Raises if X is not a distance matrix."""
+    """Return X as a symmetric float64 array, or raise an error if X is not a distance matrix."""
     D = X.astype(np.float64)
     if D.shape[0] != D.shape[1]:
         raise ValueError(f"X must be a square array of distances. Got shape {D.shape}.")

@@ -11,19 +11,19 @@ from scipy import sparse
 from nearfar.blocks import split_rows
 from nearfar.summaries.neighbor_graph import NeighborGraph
 
-# Singular values below this count as zero. Each clique is scaled to norm 1 first.
+# Singular values up to this limit are treated as zero. Each clique is first scaled to norm 1.
 _DEPENDENT = 1e-10
 
 
 def list_clique_pairs(
     graph: NeighborGraph, *, angles: bool = True, n_neighbors: NDArray[np.intp] | None = None
 ) -> NDArray[np.intp]:
-    """Return all pairs among each row and its neighbors, or only pairs of a row and a neighbor.
+    """Return pairs of a row and a neighbor and, by default, pairs of neighbors of the same row.
 
-    The distances among a row and its neighbors also fix the ``angles``. Each pair appears once, the
-    smaller index first, in sorted order. ``n_neighbors`` is the number of neighbors of each row (by
-    default the length of the shortest list). Further entries of a row were added to link the graph.
-    Each of them gives one pair.
+    ``angles=False`` omits the pairs of neighbors, whose distances fix the angles at the row. Each
+    pair appears once, with the smaller index first, and the pairs are sorted. ``n_neighbors`` is
+    the number of neighbors of each row (by default the length of the shortest list). Further
+    entries of a row were added to link the graph. Each of them gives one pair.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def find_clique_dependencies(
             P -= P.mean(axis=1, keepdims=True)
             size = np.linalg.norm(P, axis=(1, 2), keepdims=True)
             size[size == 0] = 1.0
-            # The constant column makes the remaining singular vectors orthogonal to 1.
+            # The added column of ones makes the remaining singular vectors orthogonal to it.
             P = np.concatenate([P / size, np.ones((len(P), k + 1, 1))], axis=2)
             U, s, _ = np.linalg.svd(P, full_matrices=True)
             ranks = (s > _DEPENDENT).sum(axis=1)
@@ -95,7 +95,7 @@ def find_clique_dependencies(
 
 
 def compute_squared_lengths(X: NDArray[Any], pairs: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the squared distances of pairs of rows, computed in float64."""
+    """Return the squared distance of each pair of rows, computed in float64."""
     lengths = np.empty(len(pairs))
     for block in split_rows(len(pairs), 24 * X.shape[1]):
         first, second = pairs[block].T

@@ -80,15 +80,17 @@ class EigenEmbedding(_GraphEmbedding):
     method : str, default="laplacian_eigenmaps"
         Name of the method, from the table above.
     solution : {1, 2} or "auto", default="auto"
-        Solution to compute. "auto" uses the solution in the table above. LLE does not support
-        solution 1, because its eigenvalues do not represent inner products.
+        Number of the solution to compute. "auto" uses the last column of the table above. LLE does
+        not support solution 1, because the eigenvalues of LLE do not represent inner products.
     n_neighbors : int or None, default=5
-        Number of neighbors per row. None uses all other rows. MDS ignores it.
+        Number of neighbors per row. None uses all other rows. The method "mds" does not use
+        neighbors.
     weights : {"heat", "uniform"}, default="heat"
         Edge weights: "heat" uses :math:`e^{-d^2/\tau}`, with a lower limit of 1e-6 so that rounding
-        does not remove an edge; "uniform" uses 1. The diagonal is zero.
+        does not remove an edge; "uniform" uses 1. The weight matrix has a zero diagonal.
     width : float or None, default=None
-        Width of the kernel: :math:`\tau`. None uses the median squared edge length.
+        Width of the kernel: :math:`\tau` in the edge weights. None uses the median squared edge
+        length.
     reg : float, default=1e-3
         Regularization of the LLE weights.
     on_disconnected : {"link", "raise"}, default="link"
@@ -100,12 +102,13 @@ class EigenEmbedding(_GraphEmbedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     eigenvalues_ : ndarray of shape (n_components,)
-        Eigenvalues of the normalized matrix. (:class:`LaplacianEigenmaps` reports 1 minus these.)
+        Eigenvalues of the normalized matrix. :class:`LaplacianEigenmaps` reports 1 minus these
+        eigenvalues.
     eigenvectors_ : ndarray of shape (n_distinct_rows, n_components)
         Unit eigenvectors of the normalized matrix, as columns.
     negative_share_ : float
-        Sum of the absolute negative eigenvalues, as a fraction of the sum of all absolute
-        eigenvalues.
+        Sum of the absolute values of the negative eigenvalues, divided by the sum of the absolute
+        values of all eigenvalues.
 
     See Also
     --------
@@ -216,7 +219,7 @@ class EigenEmbedding(_GraphEmbedding):
         uses_affinities = self.method in ("spectral_clustering", "laplacian_eigenmaps")
         check_that(
             (self._graph is None) == (self.method == "mds"),
-            "_graph must be None for method mds and set otherwise.",
+            "_graph must be None for method mds and set for other methods.",
         )
         check_that(
             (self._sums is None) != uses_affinities, "_sums must be set for affinity methods only."
@@ -254,14 +257,15 @@ class EigenEmbedding(_GraphEmbedding):
         """Return the eigenvalues and eigenvectors that the method uses, and ``negative_share_``."""
         q = self.n_components
         if self.method == "lle":
-            # Shift the constant vector, whose eigenvalue is 0, to the other end of the spectrum.
-            # Dropping the first vector is not enough: if other eigenvalues are near zero, the
-            # solver mixes their vectors with the constant one.
+            # Move the eigenvalue of the constant vector from 0 to the other end of the spectrum.
+            # Dropping the first eigenvector is not enough, because the solver mixes the constant
+            # vector with the eigenvectors of other eigenvalues near zero.
             values, vectors = descending_eigh(H + np.trace(H) / len(H))
             return values[::-1][:q], vectors[:, ::-1][:, :q], 0.0
         if self.method == "laplacian_eigenmaps":
             assert self._sums is not None
-            # The trivial eigenvector has eigenvalue 1. Subtracting 3 moves it to the end, at -2.
+            # The trivial eigenvector has eigenvalue 1. Subtracting 3 times its projector lowers the
+            # eigenvalue to -2, the end of the spectrum.
             trivial = np.sqrt(self._sums / self._sums.sum())
             values, vectors = descending_eigh(H - 3 * np.outer(trivial, trivial))
             return values[:q], vectors[:, :q], compute_negative_share(np.append(values[:-1], 1.0))

@@ -32,8 +32,7 @@ AFFINITY_PARAMETERS: dict[str, list[AllowedValues]] = {
     "weights": [one_of("heat", "uniform")],
     "width": [none, real(0, open_low=True)],
 }
-# Eigenvalues below this multiple of the largest diagonal entry are rounding errors and count as
-# zero.
+# Eigenvalues up to this multiple of the largest diagonal entry are treated as zero.
 _ZERO = 1e-16
 
 
@@ -52,7 +51,10 @@ class _Embedding(Embedding):
 
     @abstractmethod
     def _embed(self, points: Floats) -> Matrix:
-        """Return the coordinates (n, n_components) of distinct rows. May set fitted attributes."""
+        """Return the coordinates of distinct rows, of shape (n, n_components).
+
+        Implementations may also set fitted attributes.
+        """
 
     @abstractmethod
     def _place(self, queries: Floats) -> Matrix:
@@ -104,17 +106,18 @@ class _GraphEmbedding(_Embedding):
 
 
 class _LocalEmbedding(_GraphEmbedding):
-    r"""Base class of embeddings that interpolate new points: :math:`y(x) = \sum_i w_i y_i`."""
+    r"""Base class of embeddings that map new points by interpolation between training rows."""
 
     reg: float
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points: :math:`y(x) = \sum_i w_i y_i`, the limit form of Nyström's formula for LLE.
+        r"""Map points by interpolation between training rows: :math:`y(x) = \sum_i w_i y_i`.
 
-        The weights w reconstruct the point from its nearest training rows and sum to one. They
-        minimize :math:`\|x - \sum_j w_j x_j\|^2 + \text{reg} \cdot k \sum_j w_j^2 \|x - x_j\|^2`.
-        The penalty grows with the distance. A point close to a training row is therefore mapped
-        close to that row's coordinates, and a training row gets its own coordinates.
+        This is the limit form of Nyström's formula for LLE. The weights w reconstruct the point
+        from its nearest training rows and sum to one. They minimize :math:`\|x - \sum_j w_j x_j\|^2
+        + \text{reg} \cdot k \sum_j w_j^2 \|x - x_j\|^2`. The penalty grows with the distance. A
+        point close to a training row is therefore mapped close to that row's coordinates, and a
+        training row gets its own coordinates.
 
         Parameters
         ----------
@@ -129,7 +132,7 @@ class _LocalEmbedding(_GraphEmbedding):
         return self._transform(X)
 
     def _find_smallest_eigenpairs(self, S: sparse.csr_array) -> tuple[Matrix, Matrix]:
-        """Return the smallest eigenvalues and coordinates of unit variance.
+        """Return the smallest eigenvalues, and their eigenvectors scaled to unit variance.
 
         Warns if the embedding is not unique.
         """
@@ -168,7 +171,7 @@ def find_neighbor_radii(graph: NeighborGraph, n_neighbors: int) -> Matrix:
 
 
 def normalize_affinity(W: sparse.csr_array) -> tuple[sparse.csr_array, Matrix]:
-    """Return D^(-1/2) W D^(-1/2) and the square roots of the degrees."""
+    """Return the normalized weights D^(-1/2) W D^(-1/2), and the square roots of the degrees D."""
     roots = np.sqrt(np.asarray(W.sum(axis=1)).reshape(-1))
     scale = sparse.diags_array(1 / roots)
     return sparse.csr_array(scale @ W @ scale), roots

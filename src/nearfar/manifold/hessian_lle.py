@@ -18,7 +18,7 @@ from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
 
 class HessianLLE(_LocalEmbedding):
-    r"""Hessian eigenmaps: an embedding whose coordinates curve least along the surface.
+    r"""Hessian eigenmaps: an embedding with coordinates as linear as possible along the surface.
 
     .. math:: \min_Y \sum_i \sum_t \|H_i\, y^{(t)}_{N(i)}\|^2, \qquad
         \sum_i y_i = 0, \quad \tfrac1n Y^T Y = I ,
@@ -39,12 +39,12 @@ class HessianLLE(_LocalEmbedding):
     Parameters
     ----------
     n_components : int, default=2
-        Dimension of the output: q, which is also that of the tangent spaces.
+        Dimension of the output: q. The tangent spaces have the same dimension.
     n_neighbors : int or None, default=None
         Number of neighbors per row. None uses :math:`q(q+3)/2 + 5`, which is 10 for two components,
         or fewer if there are not enough rows.
     reg : float, default=1e-3
-        Regularization of the LLE weights: ``transform`` uses these to place new points.
+        Regularization of the LLE weights. ``transform`` places new points by these weights.
     on_disconnected : {"link", "raise"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error.
@@ -54,8 +54,8 @@ class HessianLLE(_LocalEmbedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     eigenvalues_ : ndarray of shape (n_components,)
-        Smallest eigenvalues of the sum of :math:`H_i^T H_i`, ascending, without the constant
-        vector's zero.
+        Smallest eigenvalues of the sum of :math:`H_i^T H_i`, in ascending order. The eigenvalue 0
+        of the constant vector is omitted.
     n_neighbors_ : int
         Number of neighbors that the fit used.
 
@@ -111,7 +111,7 @@ class HessianLLE(_LocalEmbedding):
         if k <= min_neighbors:
             raise ValueError(
                 f"n_neighbors={k} is too small: HessianLLE needs more than q(q+3)/2 = "
-                f"{min_neighbors} neighbors for n_components={q}."
+                f"{min_neighbors} neighbors for n_components={q}. Increase n_neighbors."
             )
         if self.n_neighbors is None:
             k = max(min(k, n - 1), min_neighbors + 1)
@@ -124,14 +124,15 @@ class HessianLLE(_LocalEmbedding):
 
 
 def build_hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse.csr_array:
-    r"""Return the sparse matrix S, the sum over all rows of :math:`H_i^T H_i`.
+    r"""Return the sparse matrix S, which is the sum of :math:`H_i^T H_i` over all rows i.
 
     S maps the constant vector to zero. The tangent spaces have q dimensions.
     """
     n, n_pairs = len(points), q * (q + 1) // 2
     counts = np.diff(graph.indptr)
     blocks = []
-    for count in np.unique(counts):  # Edges that link the graph make some lists longer.
+    # Edges that were added to link the graph make some neighbor lists longer than others.
+    for count in np.unique(counts):
         rows = np.flatnonzero(counts == count)
         neighbors = graph.indices[graph.indptr[rows, None] + np.arange(count)]
         H = np.empty((len(rows), n_pairs, count))
@@ -148,9 +149,10 @@ def build_hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse
 
 
 def _estimate_local_hessians(points: Floats, neighbors: NDArray[np.intp], q: int) -> Matrix:
-    """Return matrices (m, q(q+1)/2, k) that estimate second derivatives from k values.
+    """Return, for each neighborhood, a matrix that estimates second derivatives.
 
-    The rows of each matrix are orthonormal.
+    The result has shape (m, q(q+1)/2, k) for m neighborhoods of k rows. Each matrix is applied to
+    the k values of a function. The rows of each matrix are orthonormal.
     """
     m, k = neighbors.shape
     centers = np.asarray(points[neighbors].mean(axis=1, dtype=np.float64))

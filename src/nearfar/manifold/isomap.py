@@ -27,7 +27,7 @@ from nearfar.solvers.spectral_step import (
 from nearfar.state import State, floats, object_of
 from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
-# Number of rows whose distances to all rows enter the residual variance.
+# Number of rows sampled for the residual variance. Their distances to all rows are used.
 _N_SAMPLED_ROWS = 200
 
 
@@ -43,8 +43,8 @@ class _GeodesicEmbedding(_GraphEmbedding):
     _graph: NeighborGraph
     _axes: Matrix
     _shift: Matrix
-    # Shortest paths start at the queries if there are fewer of them than this fraction of the
-    # number of landmarks, and at the landmarks otherwise.
+    # Paths are searched from the queries if the number of queries is less than this fraction of the
+    # number of landmarks. With more queries, paths are searched from the landmarks.
     _max_query_fraction: ClassVar[float] = 1.0
 
     def transform(self, X: ArrayLike) -> Floats:
@@ -89,7 +89,7 @@ class _GeodesicEmbedding(_GraphEmbedding):
     def _multiply_from_queries(
         self, distances: Matrix, indices: Indices, landmarks: Indices
     ) -> Matrix:
-        """Return squared distances times the axes, searching paths from each query."""
+        """Return squared distances times the axes. Paths are searched from each query."""
         products = np.empty((len(indices), self._axes.shape[1]))
         for block, paths in iterate_query_paths(self._graph, distances, indices):
             products[block] = paths[:, landmarks] ** 2 @ self._axes
@@ -98,7 +98,7 @@ class _GeodesicEmbedding(_GraphEmbedding):
     def _multiply_from_landmarks(
         self, distances: Matrix, indices: Indices, landmarks: Indices
     ) -> Matrix:
-        """Return squared distances times the axes, searching paths from each landmark."""
+        """Return squared distances times the axes. Paths are searched from each landmark."""
         m = len(indices)
         lengths = self._graph.symmetrized()
         products = np.zeros((m, self._axes.shape[1]))
@@ -147,12 +147,12 @@ class Isomap(_GeodesicEmbedding):
     eigenvalues_ : ndarray of shape (n_components,)
         Largest eigenvalues of B, in descending order.
     negative_share_ : float
-        Sum of the absolute negative eigenvalues of B, as a fraction of the sum of all absolute
-        eigenvalues: 0 for Euclidean distances. The value is estimated if there are more than 1000
-        rows.
+        Sum of the absolute values of the negative eigenvalues of B, divided by the sum of the
+        absolute values of all eigenvalues. The value is 0 for Euclidean distances. It is estimated
+        if there are more than 1000 rows.
     residual_variance_ : float
         Residual variance 1 - r², where r is the correlation between distances along the graph and
-        distances in the embedding, computed from up to 200 rows to all rows.
+        distances in the embedding. It is computed from the distances of up to 200 rows to all rows.
 
     See Also
     --------
@@ -179,7 +179,8 @@ class Isomap(_GeodesicEmbedding):
     state = State({"_axes": floats("n", "q")})
     settings = ({"n_neighbors": 10},)
     parameters: ClassVar = {**GRAPH_PARAMETERS}
-    # With more queries, computing all shortest paths in one call is faster.
+    # With more queries than this fraction of the rows, it is faster to compute all shortest paths
+    # in one call.
     _max_query_fraction = 0.2
 
     def __init__(
@@ -196,7 +197,7 @@ class Isomap(_GeodesicEmbedding):
     def _multiply_from_landmarks(
         self, distances: Matrix, indices: Indices, landmarks: Indices
     ) -> Matrix:
-        """Return squared distances times the axes, from the shortest paths of all rows."""
+        """Return squared distances times the axes. All shortest paths are computed in one call."""
         paths, order = compute_all_shortest_paths(self._graph.symmetrized())
         ordered_indices = np.argsort(order)[indices]
         products = np.empty((len(indices), self._axes.shape[1]))
@@ -213,7 +214,7 @@ class Isomap(_GeodesicEmbedding):
         paths, order = compute_all_shortest_paths(self._graph.symmetrized())
         sampled = np.linspace(0, n - 1, min(n, _N_SAMPLED_ROWS)).astype(np.intp)
         sampled_paths = paths[sampled]
-        paths *= paths  # In place, because a second array of this size may not fit into memory.
+        paths *= paths  # In place: a second array may not fit into memory.
         means = np.empty(n)
         means[order] = paths.mean(axis=0)
         B = double_center(paths, in_place=True)
@@ -269,7 +270,7 @@ def iterate_query_paths(
 
 
 def _find_paths_through_neighbors(paths: Matrix, distances: Matrix, neighbors: Indices) -> Matrix:
-    """Return the lengths of the shortest paths from each query, through one of its neighbors."""
+    """Return the lengths of the shortest paths from each query, via its neighbors, to all rows."""
     shortest = np.full((len(neighbors), paths.shape[1]), np.inf)
     for j in range(neighbors.shape[1]):
         np.minimum(shortest, paths[neighbors[:, j]] + distances[:, j, None], out=shortest)
@@ -277,7 +278,7 @@ def _find_paths_through_neighbors(paths: Matrix, distances: Matrix, neighbors: I
 
 
 def compute_residual_variance(paths: Matrix, coordinates: Matrix, rows: Indices) -> float:
-    """Return 1 - r², with the correlation r of path lengths and distances in the embedding.
+    """Return 1 - r², where r is the correlation between path lengths and embedded distances.
 
     ``paths`` contains the lengths of the paths from ``rows`` to all rows.
     """
@@ -289,7 +290,7 @@ def compute_residual_variance(paths: Matrix, coordinates: Matrix, rows: Indices)
 
 
 def _stack_graphs(lengths: sparse.csr_array, edges: sparse.csr_array) -> sparse.csr_array:
-    """Return the graph of rows and queries, in which edges of length zero stay explicit."""
+    """Return one graph of rows and queries. Edges of length zero remain stored entries."""
     n, m = lengths.shape[0], edges.shape[0]
     return sparse.csr_array(
         (

@@ -20,7 +20,7 @@ from nearfar.solvers.spectral_step import (
     warn_about_zero_coordinates,
 )
 
-# Kernels that have no negative eigenvalues for any parameters.
+# Kernels that are positive semidefinite for all parameter values.
 _PSD_KERNELS = ("linear", "rbf", "laplacian", "cosine")
 
 
@@ -48,8 +48,9 @@ class KernelPCA(KernelCoordinates, Embedding):
         "precomputed", a kernel learner such as ``AlignmentKernelLearner()``, or a function of two
         points. See Notes.
     gamma : float or None, default=None
-        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None uses 1 over the sum of
-        the features' variances (standard deviations for "laplacian"), which removes units.
+        Scale of the kernels "rbf", "poly", "sigmoid" and "laplacian". None uses the reciprocal of
+        the sum of the features' variances (standard deviations for "laplacian"), so that the scale
+        of X does not matter.
     degree : float, default=3
         Degree of the kernel "poly".
     coef0 : float, default=1
@@ -60,16 +61,18 @@ class KernelPCA(KernelCoordinates, Embedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training points.
     coefficients_ : ndarray of shape (n_components, n_samples)
-        Matrix that maps a point with centered kernel values k to ``coefficients_ @ k``.
+        Matrix of the learned map. The coordinates of a point are ``coefficients_ @ k``, where k are
+        the point's centered kernel values.
     eigenvalues_ : ndarray of shape (n_components,)
-        Largest eigenvalues of the centered kernel, in descending order. The coordinate of an
-        eigenvalue that is not positive is zero.
+        Largest eigenvalues of the centered kernel, in descending order. If an eigenvalue is not
+        positive, the corresponding coordinate is zero.
     negative_share_ : float
-        Sum of the absolute negative eigenvalues, as a fraction of the sum of all absolute
-        eigenvalues: 0 for a positive semidefinite kernel. The kernel "sigmoid" is not always
-        positive semidefinite. The value is estimated if there are more than 1000 rows.
+        Sum of the absolute values of the negative eigenvalues, divided by the sum of the absolute
+        values of all eigenvalues. The value is 0 for a positive semidefinite kernel. The kernel
+        "sigmoid" is not always positive semidefinite. The value is estimated if there are more than
+        1000 rows.
     kernel_ : kernel learner
-        Fitted copy of ``kernel``, if that is a kernel learner.
+        Fitted copy of ``kernel``. It exists only if ``kernel`` is a kernel learner.
 
     See Also
     --------
@@ -123,11 +126,11 @@ class KernelPCA(KernelCoordinates, Embedding):
 
     @property
     def n_directions(self) -> int:  # type: ignore[override]
-        """Number of components, under the parameter name of the other kernel methods."""
+        """Same as ``n_components``. Other kernel methods have a parameter of this name."""
         return self.n_components
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Embed points.
+        """Embed the training points.
 
         Parameters
         ----------
@@ -171,7 +174,7 @@ class KernelPCA(KernelCoordinates, Embedding):
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map points, or their kernel values with the training points, by Nyström's formula.
+        r"""Map new points by Nyström's formula.
 
         .. math::
             e_t(x) = \frac{1}{\sqrt{\lambda_t}} \sum_i v_{it} \tilde K(x, x_i), \qquad
@@ -183,7 +186,8 @@ class KernelPCA(KernelCoordinates, Embedding):
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features), or (n_queries, n_samples) of a kernel
-            Points, or their kernel values with the training points.
+            Points to map, or their kernel values with the training points if
+            ``kernel="precomputed"``.
 
         Returns
         -------

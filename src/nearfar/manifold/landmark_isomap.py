@@ -27,7 +27,7 @@ from nearfar.summaries.neighbor_graph import Disconnected
 
 
 class LandmarkIsomap(_GeodesicEmbedding):
-    r"""Landmark Isomap for many rows: Isomap of landmarks, which then place all other rows.
+    r"""Landmark Isomap for many rows: Isomap embeds the landmarks, and a formula places other rows.
 
     The squared lengths :math:`D^{(2)}` of the shortest paths between m landmarks give
     :math:`-\frac12 H D^{(2)} H = V \Lambda V^T`. A row whose shortest paths to the landmarks have
@@ -51,27 +51,29 @@ class LandmarkIsomap(_GeodesicEmbedding):
     n_neighbors : int, default=5
         Number of neighbors per row. An edge joins two rows if either is a neighbor of the other.
     n_landmarks : int, default=1000
-        Number of landmarks. If it is at least the number of rows, the result is that of Isomap.
+        Number of landmarks. With as many landmarks as rows or more, the result equals that of
+        Isomap.
     on_disconnected : {"link", "raise"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the landmarks.
+        Seed of the random number generator. It determines which rows are landmarks.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     landmarks_ : ndarray of shape (n_landmarks,)
-        Indices of the landmarks among the distinct rows, ascending.
+        Indices of the landmarks among the distinct rows, in ascending order.
     eigenvalues_ : ndarray of shape (n_components,)
         Largest eigenvalues of the landmarks' matrix, in descending order.
     negative_share_ : float
-        Sum of the absolute negative eigenvalues of the landmarks' matrix, as a fraction of the sum
-        of all absolute eigenvalues.
+        Sum of the absolute values of the negative eigenvalues of the landmarks' matrix, divided by
+        the sum of the absolute values of all eigenvalues.
     residual_variance_ : float
         Residual variance 1 - r², where r is the correlation between distances along the graph and
-        distances in the embedding, computed from up to 200 landmarks to all rows.
+        distances in the embedding. It is computed from the distances of up to 200 landmarks to all
+        rows.
 
     See Also
     --------

@@ -21,7 +21,7 @@ from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
 class LandmarkMVU(_BasisUnfolding):
-    r"""Maximum variance unfolding of landmarks, which interpolate all other rows.
+    r"""Maximum variance unfolding of landmarks, between which all other rows are interpolated.
 
     Let :math:`\Phi = (I - W)^T (I - W)` be the matrix of locally linear embedding, partitioned into
     landmarks (l) and other rows (u). The landmarks determine the other rows, which minimize the
@@ -53,44 +53,45 @@ class LandmarkMVU(_BasisUnfolding):
     n_neighbors : int, default=5
         Number of neighbors per row.
     n_landmarks : int, default=20
-        Number m of landmarks, greater than ``n_components``. The first is drawn at random. Each
-        further landmark is the row farthest, along the graph, from the landmarks before it.
+        Number m of landmarks, greater than ``n_components``. The first landmark is drawn at random.
+        Each further landmark is the row that is farthest, along the graph, from all earlier
+        landmarks.
     constraints : {"inequality", "squared"}, default="inequality"
-        Constraint on the squared length of each edge: "inequality" forbids edges to become longer,
-        "squared" allows deviations at a price.
+        Constraint on the squared length of each edge: "inequality" prevents edges from becoming
+        longer, "squared" penalizes all deviations.
     slack_penalty : float or "auto", default="auto"
         Price of slack: see :class:`VariationalMVU`.
     angles : bool, default=True
-        Whether to constrain the distances between neighbors of the same row too.
+        Whether to also constrain the distances between neighbors of the same row.
     refine : bool, default=False
         Whether to refine the solution by descent. See :class:`VariationalMVU`.
     max_iter : int, default=100
-        Maximum number of iterations. It applies to each of the two stages of the refinement.
+        Maximum number of iterations. The limit applies to each of the two stages of the refinement.
     bound_iter : int, default=200
-        Number of further steps that improve ``dual_bound_`` and do not change the embedding. 0
-        skips them.
+        Number of additional steps that improve ``dual_bound_`` without changing the embedding. 0
+        skips these steps.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         Method by which ``transform`` places new points.
     reg : float, default=1e-3
-        Regularization of the LLE weights: these reconstruct rows from their neighbors.
+        Regularization of the LLE weights. The weights reconstruct rows from their neighbors.
     on_disconnected : {"link", "raise", "components"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error, "components" unfolds each component on its own, centered at
         the origin. Distances between components then have no meaning.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the first landmark, and the noise before the
-        steps for the bound.
+        Seed of the random number generator. It determines the first landmark, and the noise that is
+        added before the steps that improve the bound.
     verbose : int, default=0
-        If positive, print one line per iteration. Ctrl-C stops the fit, keeps the best solution so
-        far on the estimator, and raises.
+        If positive, print one line per iteration. Ctrl-C stops the fit and raises
+        KeyboardInterrupt. The estimator keeps the best solution so far.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     landmarks_ : ndarray of shape (n_landmarks,)
-        Indices of the landmarks among the distinct rows, ascending: up to ``n_landmarks`` per
-        component.
+        Indices of the landmarks among the distinct rows, in ascending order. Each component has up
+        to ``n_landmarks`` landmarks.
     factor_, eigenvalues_, trace_, objective_, primal_residual_, stress_ : ndarrays and floats
         See :class:`VariationalMVU`.
     dual_bound_, duality_gap_, basis_gap_, edges_, edge_weights_ : ndarrays and floats
@@ -183,9 +184,10 @@ class LandmarkMVU(_BasisUnfolding):
 
 
 def select_farthest_rows(graph: NeighborGraph, first: int, count: int) -> Indices:
-    """Return ``count`` row indices in ascending order, starting the selection with ``first``.
+    """Select ``count`` rows that are far apart along the graph, starting with the row ``first``.
 
-    Each further row is the one farthest, along the graph, from the rows selected before it.
+    Each further row is the row farthest, along the graph, from all rows selected before. The result
+    contains the row indices in ascending order.
     """
     lengths = graph.symmetrized()
     selected = [first]
@@ -197,14 +199,18 @@ def select_farthest_rows(graph: NeighborGraph, first: int, count: int) -> Indice
 
 
 def compute_interpolation_matrix(Phi: sparse.csr_array, landmarks: Indices) -> Matrix:
-    r"""Return Q: the identity on landmarks, :math:`-\Phi_{uu}^{-1} \Phi_{ul}` on other rows."""
+    r"""Return the matrix Q that interpolates all rows from the landmarks.
+
+    The rows of Q are unit vectors for landmarks, and :math:`-\Phi_{uu}^{-1} \Phi_{ul}` for other
+    rows.
+    """
     n = Phi.shape[0]
     other_rows = np.setdiff1d(np.arange(n), landmarks)
     Q = np.zeros((n, len(landmarks)))
     Q[landmarks, np.arange(len(landmarks))] = 1.0
     if other_rows.size:
         Phi_uu = Phi[other_rows][:, other_rows].tocsc()
-        # The ridge keeps Phi_uu regular if some rows reconstruct each other without landmarks.
+        # The ridge keeps Phi_uu nonsingular if some rows reconstruct each other without landmarks.
         ridge = 1e-12 * float(Phi_uu.diagonal().mean())
         Phi_uu = Phi_uu + ridge * sparse.eye_array(len(other_rows), format="csc")
         Phi_ul = np.asarray(Phi[other_rows][:, landmarks].toarray())

@@ -53,7 +53,8 @@ class LaplacianEigenmaps(_GraphEmbedding):
         Edge weights: "heat" uses :math:`e^{-d^2/\tau}`, with a lower limit of 1e-6 so that rounding
         does not remove an edge; "uniform" uses 1.
     width : float or None, default=None
-        Width of the kernel: :math:`\tau`. None uses the median squared edge length.
+        Width of the kernel: :math:`\tau` in the edge weights. None uses the median squared edge
+        length.
     on_disconnected : {"link", "raise"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error.
@@ -63,7 +64,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     eigenvalues_ : ndarray of shape (n_components,)
-        Smallest eigenvalues :math:`\lambda`, ascending, between 0 and 2.
+        Smallest eigenvalues :math:`\lambda`, in ascending order. They are between 0 and 2.
     width_ : float
         Kernel width that the fit used.
 
@@ -175,7 +176,7 @@ class LaplacianEigenmaps(_GraphEmbedding):
 
 
 def compute_eigenmaps(W: sparse.csr_array, n_components: int) -> tuple[Matrix, Matrix]:
-    r"""Return the smallest eigenpairs of :math:`L f = \lambda D f`, without f = 1."""
+    r"""Return the smallest eigenpairs of :math:`L f = \lambda D f`, except the constant one."""
     A, roots = normalize_affinity(W)
     normalized = sparse.csr_array(sparse.eye_array(len(roots), format="csr") - A)
     values, vectors = smallest_eigenpairs(normalized, n_components, roots / np.linalg.norm(roots))

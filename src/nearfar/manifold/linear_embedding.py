@@ -20,13 +20,17 @@ from nearfar.summaries.weighted_graph import build_neighbor_graph, check_distinc
 PCA_PARAMETER: dict[str, list[AllowedValues]] = {
     "pca": [none, real(0, 1, open_low=True), one_of("auto")],
 }
-# pca="auto" keeps the fraction _VARIANCE_FRACTION of the variance if there are fewer than
-# _MIN_ROWS_PER_DIRECTION rows per direction in which X varies.
-_MIN_ROWS_PER_DIRECTION, _VARIANCE_FRACTION = 5, 0.99
+# pca="auto" uses PCA if there are fewer rows than this per direction in which X varies.
+_MIN_ROWS_PER_DIRECTION = 5
+# Fraction of the variance that the PCA of pca="auto" keeps.
+_VARIANCE_FRACTION = 0.99
 
 
 class _LinearEmbedding(LinearLearner):
-    """Base class of linear maps that minimize a quadratic form on the graph (``_build_forms``)."""
+    """Base class of linear embeddings, which minimize a quadratic form of the neighbor graph.
+
+    Subclasses implement ``_build_forms``.
+    """
 
     n_components: int
     n_neighbors: int
@@ -36,7 +40,7 @@ class _LinearEmbedding(LinearLearner):
 
     @abstractmethod
     def _build_forms(self, points: Floats, graph: NeighborGraph) -> tuple[sparse.csr_array, Matrix]:
-        """Return the sparse matrix of the form to minimize, and row weights that fix the scale."""
+        """Return the sparse matrix of the quadratic form, and row weights that fix the scale."""
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the linear map.
@@ -60,8 +64,8 @@ class _LinearEmbedding(LinearLearner):
         axes = find_axes(points, mean, self.pca, self.n_components)
         if self.n_components > axes.shape[1]:
             raise ValueError(
-                f"n_components={self.n_components} is too large: X varies in only {axes.shape[1]} "
-                f"direction(s) of its {rows.shape[1]} feature(s). Decrease n_components."
+                f"n_components={self.n_components} is too large: X has {rows.shape[1]} feature(s) "
+                f"but varies in only {axes.shape[1]} direction(s). Decrease n_components."
             )
         graph = build_neighbor_graph(points, self.n_neighbors)
         graph = link_components(graph, points, on_disconnected=self.on_disconnected)
@@ -78,15 +82,16 @@ class _LinearEmbedding(LinearLearner):
 def find_axes(
     points: Floats, mean: Matrix, pca: float | Literal["auto"] | None, min_axes: int
 ) -> Matrix:
-    """Return a matrix (p, r) that maps centered rows to the coordinates of the eigenproblem.
+    """Return a (p, r) matrix whose columns are the axes in which the eigenproblem is solved.
 
-    Without PCA, these are all directions in which the rows vary, computed after scaling each
-    feature to unit variance so that units do not matter. With PCA, these are the directions with
-    the fraction ``pca`` of the variance, and at least ``min_axes`` of them if there are that many.
+    Without PCA, the columns are all directions in which the rows vary, computed after scaling each
+    feature to unit variance so that units do not matter. With PCA, the columns are the directions
+    with the fraction ``pca`` of the variance, and at least ``min_axes`` of them if there are that
+    many.
     """
     centered = points - mean
     deviations = np.sqrt((centered**2).mean(axis=0))
-    # A constant column has a deviation of the size of its mean's rounding error.
+    # The computed deviation of a constant column is a rounding error instead of zero.
     varies = deviations > 10 * np.finfo(np.float64).eps * np.abs(points).max(axis=0, initial=0)
     inverse_deviations = np.where(varies, 1 / np.where(varies, deviations, 1.0), 0.0)
     variances, axes = principal_axes(centered * inverse_deviations)
@@ -98,5 +103,5 @@ def find_axes(
         return np.asarray(inverse_deviations[:, None] * axes)
     variances, axes = principal_axes(np.where(varies, centered, 0.0))
     n_axes = int(np.searchsorted(np.cumsum(variances) / variances.sum(), pca - 1e-12)) + 1
-    # Dividing by the largest standard deviation makes the coordinates of order one for any data.
+    # Dividing by the largest standard deviation gives coordinates of about unit size for any data.
     return axes[:, : max(n_axes, min_axes)] / np.sqrt(variances[0] / len(points))

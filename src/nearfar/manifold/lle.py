@@ -13,7 +13,7 @@ from nearfar.summaries.neighbor_graph import Disconnected
 
 
 class LLE(_LocalEmbedding):
-    r"""Locally linear embedding, which preserves how neighbors reconstruct each row.
+    r"""Locally linear embedding, which preserves the weights that reconstruct rows from neighbors.
 
     The weights :math:`W_{ij}` of each row's neighbors minimize :math:`\sum_i \|x_i -
     \sum_j W_{ij} x_j\|^2` subject to :math:`\sum_j W_{ij} = 1`. The embedding then solves
@@ -41,8 +41,8 @@ class LLE(_LocalEmbedding):
     n_neighbors : int, default=5
         Number of neighbors per row.
     reg : float, default=1e-3
-        Regularization of the LLE weights: this fraction of the trace is added to the diagonal of
-        each local Gram matrix. It makes the weights unique if there are more neighbors than
+        Regularization of the LLE weights. This fraction of the trace is added to the diagonal of
+        each local Gram matrix, which makes the weights unique if there are more neighbors than
         dimensions.
     on_disconnected : {"link", "raise"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
@@ -53,7 +53,8 @@ class LLE(_LocalEmbedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     eigenvalues_ : ndarray of shape (n_components,)
-        Smallest eigenvalues of :math:`(I-W)^T(I-W)`, ascending, without the constant vector's zero.
+        Smallest eigenvalues of :math:`(I-W)^T(I-W)`, in ascending order. The eigenvalue 0 of the
+        constant vector is omitted.
 
     See Also
     --------

@@ -41,7 +41,8 @@ class LPP(_LinearEmbedding):
         Edge weights: "heat" uses :math:`e^{-d^2/\tau}`, with a lower limit of 1e-6 so that rounding
         does not remove an edge; "uniform" uses 1.
     width : float or None, default=None
-        Width of the kernel: :math:`\tau`. None uses the median squared edge length.
+        Width of the kernel: :math:`\tau` in the edge weights. None uses the median squared edge
+        length.
     pca : float, "auto" or None, default="auto"
         Fraction of the variance that the initial PCA keeps. None keeps every direction in which X
         varies. See Notes for "auto".
@@ -56,7 +57,7 @@ class LPP(_LinearEmbedding):
     mean_ : ndarray of shape (n_features,)
         Mean of the distinct training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        Smallest eigenvalues, ascending, between 0 and 2.
+        Smallest eigenvalues, in ascending order. They are between 0 and 2.
     width_ : float
         Kernel width that the fit used.
 

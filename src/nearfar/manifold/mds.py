@@ -19,12 +19,12 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.spectral_step import principal_axes
 from nearfar.state import State, floats, number
 
-# Number of nearest rows whose mean position is the start of the solver for a new point.
+# Number of nearest training rows whose mean is the starting point for a new point.
 _N_START_NEIGHBORS = 5
 
 
 class MDS(_Embedding):
-    r"""Metric or nonmetric multidimensional scaling, which fits the distances themselves.
+    r"""Metric or nonmetric multidimensional scaling, which fits distances directly.
 
     .. math:: \min_Y \sum_{i<j} (\|y_i - y_j\| - \hat d_{ij})^2 ,
 
@@ -44,8 +44,8 @@ class MDS(_Embedding):
     n_components : int, default=2
         Dimension of the output: q.
     metric_mds : bool, default=True
-        Whether to fit the distances. False fits only their order (scikit-learn before 1.7 then
-        stops too early).
+        Whether to fit the distances. False fits only the order of the distances. With False,
+        versions of scikit-learn before 1.7 stop too early.
     max_iter : int, default=300
         Maximum number of iterations.
     tol : float, default=1e-6
@@ -57,7 +57,7 @@ class MDS(_Embedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     stress_ : float
-        Kruskal's stress 1 of the distinct rows: the square root of the sum above divided by
+        Kruskal's stress-1 of the distinct rows. It is the square root of the objective divided by
         :math:`\sum_{i<j} \|y_i - y_j\|^2`.
     n_iter_ : int
         Number of iterations.
@@ -111,7 +111,7 @@ class MDS(_Embedding):
         self.tol = tol
 
     def transform(self, X: ArrayLike) -> Floats:
-        r"""Map each point by minimizing the stress of its own distances to the fixed training rows.
+        r"""Map each point by minimizing the stress of its distances to the training rows.
 
         .. math:: y(x) = \arg\min_y \sum_i (\|y - y_i\| - \hat d(x, x_i))^2 ,
 
@@ -198,7 +198,7 @@ class MDS(_Embedding):
 
 
 def _minimize_stress(coordinates: Matrix, targets: Matrix, start: Matrix, max_iter: int) -> Matrix:
-    """Return m points in q dimensions that minimize their stress to ``coordinates``."""
+    """Return new points that minimize the stress of their distances to ``coordinates``."""
     y = start.copy()
     mean = coordinates.mean(axis=0)
     size = float(np.abs(coordinates).max()) or 1.0

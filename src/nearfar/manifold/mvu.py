@@ -37,26 +37,30 @@ from nearfar.solvers.unfolding_low_rank import solve_low_rank
 from nearfar.summaries.neighbor_graph import NeighborGraph, link_components
 from nearfar.summaries.weighted_graph import build_neighbor_graph
 
-# With solver="auto", the interior-point solver runs first up to this number of edges. The limit is
-# lower for inequalities, because the low-rank solver is fast for them. Other constraints may need
-# many columns, which slow the low-rank solver down.
+# Maximum number of edges, for each type of constraint, up to which solver="auto" tries the
+# interior-point solver first. The limit is lower for inequalities, because the low-rank solver is
+# fast for them. With other constraints, the low-rank solver may need many columns, which makes it
+# slow.
 _MAX_INTERIOR_FIRST_EDGES = {"inequality": 600, "equality": 2000, "l1": 2000, "squared": 2000}
-# With solver="auto", the interior-point solver runs second up to this number of edges, if the
-# relative gap of the low-rank solver exceeds _FAILURE_GAP.
+# Maximum number of edges up to which solver="auto" tries the interior-point solver after the
+# low-rank solver has failed.
 _MAX_INTERIOR_EDGES = 2000
+# Relative duality gap above which a solver has failed.
 _FAILURE_GAP = 1e-3
 # Default price of L1 slack, as a multiple of the lowest price for which the problem is bounded.
 _AUTOMATIC_PRICE = 5.0
-# Default of ω for squared slack.
+# Default value of ω for squared slack.
 _AUTOMATIC_OMEGA = 0.99
-# Points are merged if their squared distance is below this multiple of the mean squared edge.
+# Points are merged if their squared distance is below this multiple of the mean squared edge
+# length.
 _MERGE_TOLERANCE = 1e-12
-# Rows count as locked if the trace of K is at most this multiple of the trace of the data's Gram
-# matrix.
+# The rows are considered locked if the trace of K is at most this multiple of the trace of the
+# data's Gram matrix.
 _MAX_LOCKED_RATIO = 1.001
-# Equalities that increase the trace by at most this fraction also cause the warning about locking.
+# With equalities, the warning about locked rows is also issued if the trace grows by at most this
+# fraction.
 _MAX_NEARLY_LOCKED_GAIN = 0.02
-# Maximum fraction of the trace that may remain beyond the estimated dimension.
+# Maximum fraction of the trace in dimensions beyond the estimated ones.
 _MAX_REMAINING_FRACTION = 0.05
 
 
@@ -104,23 +108,25 @@ class MVU(_Unfolding):
     n_components : int, default=2
         Dimension of the output.
     n_neighbors : int, default=5
-        Number of neighbors per row. Fewer than 3 leave most graphs underconstrained.
+        Number of neighbors per row. With fewer than 3, most graphs are underconstrained.
     constraints : {"inequality", "equality", "l1", "squared"}, default="inequality"
         Constraint on the squared length of each edge. See the list above, and Notes for
         equalities on rows with few features.
     slack_penalty : float or "auto", default="auto"
-        Price of slack: ω between 0 and 1, for squared lengths of mean 1. Only the constraints "l1"
-        and "squared" use it. See Notes for "auto" and for the lower limit with "l1".
+        Price of slack: ω between 0 and 1. Squared lengths are first scaled to mean 1. Only the
+        constraints "l1" and "squared" use this parameter. See Notes for "auto" and for the lower
+        limit with "l1".
     angles : bool, default=True
-        Whether to constrain the distances between neighbors of the same row too.
+        Whether to also constrain the distances between neighbors of the same row.
     objective : {"max", "min"}, default="max"
-        "max" maximizes the trace. "min" minimizes it, which does not unfold and is meant for
-        comparison. "min" requires other constraints than inequalities, which would allow K = 0.
+        "max" maximizes the trace. "min" minimizes the trace. It does not unfold the data and is
+        meant for comparison. "min" does not work with inequalities, because they allow K = 0.
     solver : {"auto", "interior_point", "low_rank"}, default="auto"
-        "interior_point" solves for all of K, "low_rank" for a factor with few columns, to which it
-        adds more as needed. See Notes for "auto".
+        "interior_point" solves for the full matrix K. "low_rank" solves for a factor of K with few
+        columns, and adds columns as needed. See Notes for "auto".
     tol : float, default=1e-6
-        Relative duality gap at which to stop. Equalities must also hold to 1e-6.
+        Relative duality gap at which to stop. Equalities must also hold with an error of at most
+        1e-6.
     max_iter : int, default=300
         Maximum number of iterations.
     on_disconnected : {"link", "raise", "components"}, default="link"
@@ -128,7 +134,8 @@ class MVU(_Unfolding):
         warns, "raise" raises an error, "components" unfolds each component on its own, centered at
         the origin; see Notes.
     prune_edges : bool, default=False
-        Whether to remove likely shortcuts: edges that random walks along other edges rarely cross.
+        Whether to remove likely shortcuts: edges for which random walks from one end rarely reach
+        the other.
     prune_steps : int, default=7
         Number of steps of the random walks.
     prune_scale : float, default=1.0
@@ -136,20 +143,20 @@ class MVU(_Unfolding):
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         Method by which ``transform`` places new points.
     reg : float, default=1e-3
-        Regularization of the LLE weights: these place new points if ``out_of_sample="lle"``.
+        Regularization of the LLE weights. The weights place new points if ``out_of_sample="lle"``.
     warm_start : bool, default=False
         If True, start from the previous fit: from ``factor_``, if the number of distinct rows is
-        the same. Only "low_rank" uses it.
+        the same. Only the solver "low_rank" supports this.
     verbose : int, default=0
         If positive, print one line per iteration.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        Coordinates of the training rows. Identical rows are merged, and so are neighbors whose
-        distance is below a millionth of the typical edge.
+        Coordinates of the training rows. Identical rows are merged. Neighbors are also merged if
+        their distance is below a millionth of the typical edge length.
     factor_ : ndarray of shape (n_rows, r)
-        Factor of K over the distinct rows: K = ``factor_ @ factor_.T``. Columns are orthogonal and
+        Factor of K for the distinct rows: K = ``factor_ @ factor_.T``. Columns are orthogonal and
         in descending order of length. With inequalities, no edge is too long.
     eigenvalues_ : ndarray of shape (r,)
         Eigenvalues of K, in descending order.
@@ -159,30 +166,32 @@ class MVU(_Unfolding):
         Value of the objective: ``trace_``, minus the price of slack divided by :math:`1 - \omega`.
         The value is negative for "min".
     dual_bound_ : float
-        Certified bound: upper bound on ``objective_`` for "max", lower bound on ``-objective_``
-        for "min".
+        Certified bound. For "max", it is an upper bound on ``objective_``. For "min", it is a lower
+        bound on ``-objective_``.
     duality_gap_ : float
         Relative duality gap (bound - p) / bound, where p is the objective of a feasible point. See
         Notes.
     primal_residual_ : float
         Largest relative error of a squared edge length when the solver stopped, before the repair.
-        With inequalities, only edges that are too long count. With slack, the largest slack counts.
+        With inequalities, only edges that are too long count. With slack, this is the largest
+        slack.
     edges_ : ndarray of shape (n_edges, 2)
         Pairs of distinct rows whose distance is constrained.
     edge_weights_ : ndarray of shape (n_edges,)
         Multipliers of the edges, scaled so that they certify the bound. An edge of weight 0 is not
-        active. If equalities make neighborhoods rigid, the weights cover the remaining freedom.
+        active. If equalities make neighborhoods rigid, the weights refer only to the remaining
+        degrees of freedom.
     intrinsic_dim_ : int
-        Position of the largest drop among the eigenvalues, restricted to positions that leave at
-        most 5% of the trace.
+        Estimated dimension: the position of the largest drop among the eigenvalues. Only positions
+        after which at most 5% of the trace remains are considered.
     gram_trace_ : float
         Trace of the Gram matrix of the data.
     locked_up_ : bool
         Whether ``trace_`` exceeds ``gram_trace_`` by at most 0.1%, so that no row could move. This
         is expected if the data are already flat.
     slack_penalty_ : float
-        Value of ω that the fit used, or 1 without slack. With several components, the value of the
-        last component.
+        Value of ω that the fit used, or 1 without slack. If there are several components, this is
+        the value of the last component.
     n_iter_ : int
         Number of iterations.
     history_ : dict of lists
@@ -331,7 +340,7 @@ class MVU(_Unfolding):
     def _embed(self, points: Floats) -> Matrix:
         if self.objective == "min" and self.constraints == "inequality":
             raise ValueError(
-                'objective="min" with constraints="inequality" has the trivial solution zero. Use '
+                'objective="min" with constraints="inequality" has the trivial solution K = 0. Use '
                 'constraints="equality", "l1" or "squared".'
             )
         self._n_neighbors = self.n_neighbors
@@ -376,7 +385,7 @@ class MVU(_Unfolding):
     def _unfold(
         self, points: Floats, pairs: Indices, rows: Indices, implied: sparse.csr_array
     ) -> _Component:
-        """Unfold one connected component, in the units of the data."""
+        """Unfold one connected component and return the result in the units of the data."""
         if len(points) == 1:
             return _make_zero_component(rows)
         all_edges, unit = scale_edges(points, pairs)
@@ -415,7 +424,7 @@ class MVU(_Unfolding):
         )
 
     def _compute_price(self, edges: Edges) -> float:
-        """Return ω / (1 - ω), the price of slack, and set ``slack_penalty_``."""
+        """Return the price of slack, which is ω / (1 - ω), and set ``slack_penalty_``."""
         self.slack_penalty_ = 1.0
         if self.constraints not in ("l1", "squared"):
             return 1.0
@@ -437,7 +446,7 @@ class MVU(_Unfolding):
         if price < min_price:
             raise ValueError(
                 f"slack_penalty={self.slack_penalty} is too small for L1 slack: the trace would "
-                f"grow without bound. On this graph it must be at least "
+                f"grow without bound. For this graph, slack_penalty must be at least "
                 f"{min_price / (1 + min_price):.6g}."
             )
         self.slack_penalty_ = price / (1 + price)
@@ -453,7 +462,8 @@ class MVU(_Unfolding):
         on_face = self._solve_on_face(problem, groups, implied)
         if on_face is not None:
             certificate = certify(problem, *on_face[:2], feasible, on_face.face)
-            # The other solvers do not converge on many equalities if no feasible K is definite.
+            # If no feasible K is positive definite, the other solvers do not converge for many
+            # equalities.
             has_many_edges = len(problem.edges) > _MAX_INTERIOR_FIRST_EDGES["equality"]
             if (
                 has_many_edges
@@ -480,7 +490,7 @@ class MVU(_Unfolding):
         return certificate.gap <= self.tol and certificate.is_feasible
 
     def _select_solvers(self, n_edges: int) -> tuple[str, str | None]:
-        """Return the first solver, and the second solver or None."""
+        """Return the first solver, and the solver to try if the first one fails, or None."""
         if self.solver != "auto":
             return self.solver, None
         if n_edges <= _MAX_INTERIOR_FIRST_EDGES[self.constraints]:
@@ -557,7 +567,7 @@ class MVU(_Unfolding):
         return coordinates
 
     def _check_locked(self, points: Floats) -> None:
-        """Set ``locked_up_``, and warn if the rows are locked and n_components loses variance."""
+        """Set ``locked_up_``, and warn if locked rows have much variance beyond n_components."""
         is_exact = self.constraints in ("equality", "inequality") and self.objective == "max"
         self.locked_up_ = bool(is_exact and self.trace_ <= _MAX_LOCKED_RATIO * self.gram_trace_)
         gain = self.trace_ / self.gram_trace_ - 1
@@ -605,10 +615,10 @@ def _make_zero_component(rows: Indices) -> _Component:
 
 
 def estimate_intrinsic_dimension(eigenvalues: Vector) -> int:
-    """Return the position of the largest drop of descending eigenvalues.
+    """Return the position of the largest drop among eigenvalues in descending order.
 
-    Only positions that leave at most 5% of the sum count. 1e-4 of the sum is added to each
-    eigenvalue, so that drops between negligible eigenvalues do not count.
+    Only positions after which at most 5% of the sum remains are considered. 1e-4 of the sum is
+    added to each eigenvalue, so that drops between negligible eigenvalues are ignored.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from nearfar.summaries.neighbor_graph import Disconnected, NeighborGraph
 
 
 class NPE(_LinearEmbedding):
-    r"""Neighborhood preserving embedding: a linear map that keeps the weights of LLE.
+    r"""Neighborhood preserving embedding: a linear map that preserves the weights of LLE.
 
     .. math:: \min_a \tfrac1n a^T X^T (I-W)^T (I-W) X a, \qquad \tfrac1n a^T X^T X a = 1 ,
 
@@ -52,7 +52,8 @@ class NPE(_LinearEmbedding):
     mean_ : ndarray of shape (n_features,)
         Mean of the distinct training rows.
     eigenvalues_ : ndarray of shape (n_components,)
-        Fraction of each component's variance that its neighbors do not explain, ascending.
+        Fraction of each component's variance that the neighbors of a row do not explain, in
+        ascending order.
 
     See Also
     --------

@@ -22,7 +22,7 @@ OUT_OF_SAMPLE_METHODS: list[AllowedValues] = [one_of("lle", "sdp", "sdp_refined"
 
 
 class _Unfolding(_GraphEmbedding):
-    """Base class of embeddings that preserve distances and place new points by their neighbors.
+    """Base class of embeddings that preserve distances and place new points from their neighbors.
 
     If components are unfolded separately, ``_embed`` sets ``_labels``, the connected component of
     each row. If Ctrl-C stops the fit, ``_embed`` sets ``_interrupt`` and returns the best solution

@@ -36,14 +36,15 @@ class RandomProjection(StatisticsLearner):
     ----------
     n_components : int or "auto", default="auto"
         Dimension of the output: q. "auto" uses the bound above, or the number of features if that
-        is smaller. In the latter case the distances stay exactly the same.
+        is smaller. With as many "orthogonal" components as features, distances do not change.
     eps : float in (0, 1), default=0.1
-        :math:`\epsilon` of the bound.
+        Maximum relative change of a squared distance: :math:`\epsilon` in the bound above.
     matrix_type : {"orthogonal", "gaussian", "sparse"}, default="orthogonal"
-        "orthogonal" draws P as above. "gaussian" and "sparse" draw independent entries, normal or
-        mostly zero, by scikit-learn's ``GaussianRandomProjection`` or ``SparseRandomProjection``.
+        Type of the random matrix: "orthogonal" is the matrix P above, "gaussian" has independent
+        normal entries, "sparse" has independent entries that are mostly zero. The last two are
+        those of scikit-learn's ``GaussianRandomProjection`` and ``SparseRandomProjection``.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the projection.
+        Seed of the random number generator. It determines the projection.
 
     Attributes
     ----------
@@ -52,7 +53,7 @@ class RandomProjection(StatisticsLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training rows.
     statistics_ : ClassStatistics
-        Accumulated statistics. Only their size is used.
+        Accumulated statistics. Only the numbers of rows and features are used.
 
     See Also
     --------
@@ -100,7 +101,7 @@ class RandomProjection(StatisticsLearner):
         self.random_state = random_state
 
     def solve(self, statistics: ClassStatistics) -> NDArray[np.float64]:
-        """Draw the projection matrix. Only the size of the statistics is used."""
+        """Draw the projection matrix. Only the numbers of rows and features are used."""
         p = statistics.n_features
         if self.n_components == "auto":
             n = max(2, round(statistics.total_weight))
@@ -109,8 +110,8 @@ class RandomProjection(StatisticsLearner):
             q = int(self.n_components)
         if q > p:
             raise ValueError(
-                f"n_components={q} must not exceed the number of features of X, {p}. Decrease "
-                "n_components."
+                f"n_components={q} must not exceed the number of features of X, which is {p}. "
+                "Decrease n_components."
             )
         projection_class = (
             SparseRandomProjection if self.matrix_type == "sparse" else GaussianRandomProjection
@@ -123,5 +124,5 @@ class RandomProjection(StatisticsLearner):
         if self.matrix_type == "gaussian":
             return np.asarray(matrix, np.float64)
         axes, triangle = np.linalg.qr(matrix.T)
-        # With these signs the basis of the subspace is unique and uniformly distributed.
+        # These signs make the basis of the subspace unique and uniformly distributed.
         return np.sqrt(p / q) * (axes * np.sign(np.diag(triangle))).T

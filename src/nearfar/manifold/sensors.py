@@ -16,9 +16,10 @@ from nearfar.parameters import check_parameter, integer, none, one_of, real
 from nearfar.solvers.stress_descent import StressDescent, descend_stress
 from nearfar.solvers.unfolding import Edges, Problem, laplacian_basis, rotate_to_axes
 
-# Default of ω / (1 - ω) times λ_2, the second eigenvalue of the graph Laplacian. It is lower than
-# that of VariationalMVU and allows more slack: the last stage fits the lengths anyway, and a start
-# that is not stretched may be folded.
+# The default price of slack, ω / (1 - ω), is this constant divided by λ_2, the second smallest
+# eigenvalue of the graph Laplacian. The constant is lower than in VariationalMVU, which allows more
+# slack. More slack stretches the starting positions, so that they are not folded. The last stage
+# fits the lengths anyway.
 _AUTOMATIC_PRICE = 5.0
 
 
@@ -28,7 +29,8 @@ class SensorPlaces(NamedTuple):
     Attributes
     ----------
     positions : ndarray of shape (n_sensors, n_components)
-        Positions, in the frame of the anchors, or centered on principal axes without anchors.
+        Positions of the sensors, in the frame of the anchors. Without anchors, the positions are
+        centered and rotated to principal axes.
     start : ndarray of shape (n_sensors, n_components)
         Positions after the semidefinite program alone, in the same frame.
     stress : float
@@ -88,15 +90,15 @@ def sensor_localization(
     n_sensors : int, optional
         Number of sensors. The default is the largest index in ``edges`` plus one.
     anchors : dict, optional
-        Known positions, by sensor index. The solution is rotated, reflected and shifted onto them;
-        then the anchors stay fixed while the other sensors move. ``n_components`` + 1 anchors in
-        general position fix the frame.
+        Known positions, as a dict from sensor index to position. The solution is rotated, reflected
+        and shifted to match the anchors. Then the anchors stay fixed while the other sensors move.
+        ``n_components`` + 1 anchors in general position determine the frame.
     n_basis : int, default=10
         Number m of basis functions, at least ``n_components``.
     slack_penalty : float or "auto", default="auto"
         Weight ω of the slack, between 0 and 1, for squared distances of mean 1. "auto" uses
-        :math:`\omega / (1 - \omega) = 5 / \lambda_2`, with the second eigenvalue of the graph
-        Laplacian. Values close to 1 barely unfold the network.
+        :math:`\omega / (1 - \omega) = 5 / \lambda_2`, where :math:`\lambda_2` is the second
+        smallest eigenvalue of the graph Laplacian. Values close to 1 barely unfold the network.
     max_iter : int, default=300
         Maximum number of steps of each descent.
 
@@ -186,7 +188,8 @@ def plot_sensors(
     places : SensorPlaces or array-like of shape (n_sensors, 2)
         Estimated positions.
     true : array-like of shape (n_sensors, 2), optional
-        True positions. Without anchors, ``places`` are rotated, reflected and shifted onto them.
+        True positions. Without anchors, ``places`` are rotated, reflected and shifted to match the
+        true positions.
     edges : array-like of int, shape (n_edges, 2), optional
         Pairs of sensors with a measured distance. They are drawn as thin gray lines.
     anchors : dict, optional
@@ -255,7 +258,7 @@ def plot_sensors(
 
 
 def _descend(graph: Edges, positions: Matrix, **options: Any) -> StressDescent:
-    """Run the descent. Ctrl-C raises, because no estimator stores the best solution so far."""
+    """Run the descent, and raise if Ctrl-C stopped it: no estimator stores the best solution."""
     descent = descend_stress(graph, positions, **options)
     if descent.interrupt is not None:
         raise descent.interrupt
@@ -265,7 +268,7 @@ def _descend(graph: Edges, positions: Matrix, **options: Any) -> StressDescent:
 def _check_graph(
     edges: ArrayLike, distances: ArrayLike, n_sensors: int | None
 ) -> tuple[Edges, float]:
-    """Return the edges, scaled to squared lengths of mean 1, and the mean before scaling."""
+    """Return the edges, scaled to a mean squared length of 1, and the mean before scaling."""
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not len(pairs):
         raise ValueError(
@@ -319,7 +322,7 @@ def _check_anchors(
     indices = sorted(anchors)
     positions = [np.asarray(anchors[i], dtype=np.float64).reshape(-1) for i in indices]
     if not all(len(position) == r and np.isfinite(position).all() for position in positions):
-        raise ValueError(f"anchors must have positions of {r} finite numbers each.")
+        raise ValueError(f"Each position in anchors must consist of {r} finite numbers.")
     anchor_positions = np.array(positions)
     is_anchor[np.array(indices, dtype=np.intp)] = True
     return is_anchor, anchor_positions
@@ -332,7 +335,7 @@ def _take_leading_axes(graph: Edges, Y: Matrix, count: int) -> Matrix:
 
 
 def _align_to_targets(positions: Matrix, mask: NDArray[np.bool_], target: Matrix) -> Matrix:
-    """Rotate, reflect and shift positions so that those in ``mask`` are closest to ``target``."""
+    """Rotate, reflect and shift all positions to bring those in ``mask`` closest to ``target``."""
 
     selected = positions[mask]
     left_vectors, _, right_vectors = linalg.svd(

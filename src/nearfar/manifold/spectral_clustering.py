@@ -71,20 +71,21 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         Edge weights: "heat" uses :math:`e^{-d^2/\tau}`, with a lower limit of 1e-6 so that rounding
         does not remove an edge; "uniform" uses 1.
     width : float or None, default=None
-        Width of the kernel: :math:`\tau`. None uses the median squared edge length.
+        Width of the kernel: :math:`\tau` in the edge weights. None uses the median squared edge
+        length.
     on_disconnected : {"link", "raise"}, default="link"
-        Action if the graph is not connected. Up to ``n_clusters`` components are accepted. With
-        more, "link" adds the shortest edges that connect the graph and warns, "raise" raises an
-        error.
+        Action if the graph is not connected. Up to ``n_clusters`` components are accepted. If there
+        are more components, "link" adds the shortest edges that connect the graph and warns,
+        "raise" raises an error.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the ten starts of k-means.
+        Seed of the random number generator. It determines the ten starts of k-means.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training row, numbered from 0.
     eigenvalues_ : ndarray of shape (n_clusters,)
-        Largest eigenvalues of the normalized weights, in descending order, at most 1.
+        Largest eigenvalues of the normalized weights, in descending order. They are at most 1.
     cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
         Cluster centers, in the coordinates of ``transform``.
     width_ : float
@@ -221,7 +222,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
         return self.fit(X).labels_.copy()
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """Assign new points to clusters: the nearest center after ``transform``.
+        """Assign each point to the cluster with the nearest center after ``transform``.
 
         Parameters
         ----------
@@ -270,7 +271,8 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
             lengths = connect_queries(
                 self._points, queries[block], n_neighbors=self._n_neighbors, reach=self._reach
             )
-            # The square root of the point's own sum is omitted: unit_rows cancels it.
+            # The division by the square root of the point's own sum is omitted, because unit_rows
+            # would cancel it.
             new_coordinates[block] = unit_rows(
                 compute_affinities(lengths, self.weights, self.width_) @ axes
             )
@@ -289,7 +291,7 @@ class SpectralClustering(ClassNamePrefixFeaturesOutMixin, ClusterMixin, Learner)
 def find_leading_eigenpairs(
     A: sparse.csr_array, roots: Matrix, component_labels: NDArray[Any], n_largest: int
 ) -> tuple[Matrix, Matrix]:
-    """Return the largest eigenvalues of a normalized graph, and their eigenvectors as columns.
+    """Return the largest eigenvalues of normalized edge weights, and eigenvectors as columns.
 
     Each eigenvector is nonzero only within one connected component. If Lanczos's method were
     applied to all rows, it could mix or miss the eigenvalues 1 of several components.

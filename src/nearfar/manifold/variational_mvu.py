@@ -18,7 +18,7 @@ from nearfar.summaries.neighbor_graph import NeighborGraph
 
 
 class VariationalMVU(_BasisUnfolding):
-    r"""Maximum variance unfolding for many rows, within the span of a few smooth functions.
+    r"""Maximum variance unfolding for many rows, restricted to combinations of smooth functions.
 
     With the m smoothest functions on the neighbor graph as columns of Q, and :math:`K = Q Z Q^T`,
 
@@ -58,42 +58,43 @@ class VariationalMVU(_BasisUnfolding):
         Basis functions: the lowest eigenvectors of the graph Laplacian ("laplacian") or of the
         matrix of locally linear embedding ("lle").
     constraints : {"squared", "inequality"}, default="squared"
-        Constraint on the squared length of each edge: "squared" allows deviations at a price,
-        "inequality" forbids edges to become longer. See Notes.
+        Constraint on the squared length of each edge: "squared" penalizes all deviations,
+        "inequality" prevents edges from becoming longer. See Notes.
     slack_penalty : float or "auto", default="auto"
-        Price of slack: ω between 0 and 1, for squared lengths of mean 1. See Notes for "auto".
+        Price of slack: ω between 0 and 1. Squared lengths are first scaled to mean 1. See Notes for
+        "auto".
     angles : bool, default=True
-        Whether to constrain the distances between neighbors of the same row too.
+        Whether to also constrain the distances between neighbors of the same row.
     refine : bool, default=True
         Whether to refine the solution by descent.
     max_iter : int, default=100
-        Maximum number of iterations. It applies to each of the two stages of the refinement. Far
-        more iterations in the first stage crumple the sheet.
+        Maximum number of iterations. The limit applies to each of the two stages of the refinement.
+        With far more iterations, the first stage crumples the sheet.
     bound_iter : int, default=200
-        Number of further steps that improve ``dual_bound_`` and do not change the embedding. The
-        steps are in m dimensions. 0 skips them.
+        Number of additional steps that improve ``dual_bound_`` without changing the embedding. The
+        steps are in m dimensions. 0 skips these steps.
     out_of_sample : {"lle", "sdp", "sdp_refined"}, default="lle"
         Method by which ``transform`` places new points.
     reg : float, default=1e-3
-        Regularization of the LLE weights: these reconstruct rows from their neighbors.
+        Regularization of the LLE weights. The weights reconstruct rows from their neighbors.
     on_disconnected : {"link", "raise", "components"}, default="link"
         Action if the graph is not connected: "link" adds the shortest edges that connect it and
         warns, "raise" raises an error, "components" unfolds each component on its own, centered at
         the origin. Distances between components then have no meaning.
     random_state : int, RandomState or None, default=0
-        Seed of the random number generator. It draws the noise that moves the factor off a saddle
-        point before the steps for the bound.
+        Seed of the random number generator. It determines the noise that moves the factor away from
+        a saddle point before the steps that improve the bound.
     verbose : int, default=0
-        If positive, print one line per iteration. Ctrl-C stops the fit, keeps the best solution so
-        far on the estimator, and raises.
+        If positive, print one line per iteration. Ctrl-C stops the fit and raises
+        KeyboardInterrupt. The estimator keeps the best solution so far.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     factor_ : ndarray of shape (n_distinct, n_columns)
-        Matrix Y with :math:`K = Y Y^T`, in all dimensions, rotated to its principal axes. K has one
-        block per component.
+        Matrix Y with :math:`K = Y Y^T`, rotated to its principal axes. It has all dimensions, not
+        only the first ``n_components``. K has one block per component.
     eigenvalues_ : ndarray of shape (n_columns,)
         Eigenvalues of K, in descending order.
     trace_ : float
@@ -108,7 +109,7 @@ class VariationalMVU(_BasisUnfolding):
     duality_gap_ : float
         Relative duality gap (bound - objective) / bound.
     basis_gap_ : float
-        Relative duality gap of Z within the basis.
+        Relative duality gap of the semidefinite program for Z within the basis.
     stress_ : float
         Root mean square of the slack in ``embedding_``, relative to the mean squared length.
     edges_ : ndarray of shape (n_edges, 2)
@@ -116,7 +117,7 @@ class VariationalMVU(_BasisUnfolding):
     edge_weights_ : ndarray of shape (n_edges,)
         Multipliers of the edges, which certify the bound.
     slack_penalty_ : float
-        Value of ω that the fit used. With several components, the largest value.
+        Value of ω that the fit used. If there are several components, this is the largest value.
     n_iter_ : int
         Number of iterations.
     history_ : dict

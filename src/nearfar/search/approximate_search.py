@@ -17,14 +17,16 @@ from nearfar.search.placed_rows import PlacedRows, place_rows
 
 INDEXES = ("ivf", "hnsw")
 _FLOAT32 = np.dtype(np.float32)
-# Fraction of the true neighbors that the search must find on a sample. Its effort is doubled until
-# it does.
+# Minimum recall: fraction of the true neighbors that must be found for a sample of rows. The search
+# effort is doubled until this recall is reached.
 _RECALL = 0.95
-# Number of rows in that sample, and in a second sample on which the recall is then measured.
+# Number of rows in the sample that tunes the search effort. A second sample of the same size
+# measures the final recall.
 _SAMPLE = 256
-# Effort of the first attempt: number of lists, or size of the candidate list.
+# Search effort of the first attempt. The effort is the number of lists searched ("ivf") or the size
+# of the candidate list ("hnsw").
 _MIN_EFFORT = 8
-# Minimum number of rows per list, below which its center cannot be estimated well.
+# Minimum number of rows per list. With fewer rows, the center of a list is estimated poorly.
 _MIN_ROWS_PER_LIST = 39
 
 _Search = Callable[[Floats, int, int], Indices]
@@ -53,7 +55,7 @@ def approximate_kneighbors(
     seed = int(random.randint(np.iinfo(np.int32).max))
     rows, _ = place_rows(X, X)
     search, max_effort = (_build_inverted_file if kind == "ivf" else _build_graph)(rows, seed)
-    n_requested = n_neighbors + 1  # Each row finds itself.
+    n_requested = n_neighbors + 1  # One more, because each row finds itself.
     n_candidates = min(n_requested + SPARE, n)
 
     def find_candidates(query_ids: Indices, effort: int) -> Indices:
@@ -81,9 +83,8 @@ def approximate_kneighbors(
             X, X[block], np.where(has_too_few[:, None], 0, candidates)
         )
         distances[block], indices[block] = measured[:, :n_requested], order[:, :n_requested]
-        if (
-            has_too_few.any()
-        ):  # The index found too few candidates for these rows: search them exactly.
+        if has_too_few.any():
+            # Rows for which the index found too few candidates are searched exactly.
             incomplete = query_ids[has_too_few]
             distances[incomplete], indices[incomplete] = kneighbors(
                 X, X[incomplete], n_neighbors=n_requested, n_threads=1
@@ -96,7 +97,7 @@ def approximate_kneighbors(
 
 
 def _build_inverted_file(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
-    """Build an inverted file. Its effort is the number of lists searched."""
+    """Build an inverted-file index. The search effort is the number of lists searched."""
     n, p = rows.X.shape
     n_lists = max(1, min(int(4 * np.sqrt(n)), n // _MIN_ROWS_PER_LIST))
     with set_faiss_threads(1) as faiss:
@@ -116,7 +117,7 @@ def _build_inverted_file(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
 
 
 def _build_graph(rows: PlacedRows, seed: int) -> tuple[_Search, int]:
-    """Build a hierarchical graph of close rows. Its effort is the size of the candidate list."""
+    """Build a hierarchical graph of close rows. The search effort is the candidate list's size."""
     n, p = rows.X.shape
     with set_faiss_threads(1) as faiss:
         index = faiss.IndexHNSWFlat(p, 16)

@@ -32,7 +32,7 @@ from nearfar.arrays import Indices, Matrix
 
 
 class Ball(NamedTuple):
-    """A node of the tree: mean of its points, largest distance from the mean, and row indices.
+    """Node of the tree: mean of the points, largest distance from the mean, and row indices.
 
     ``children`` are two nodes, or none for a leaf.
     """
@@ -53,17 +53,18 @@ class MeanSplitBallTree:
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Points: finite, at least one.
+        Points. At least one point is required, and all entries must be finite.
     leaf_size : int, default=10
         Maximum number of points in a leaf. A node whose points are all identical is not split
         either.
     random_state : int, Generator or None, default=0
-        Seed for the random points. It changes the tree, never the result of a search.
+        Seed of the random number generator. It affects the shape of the tree but not the result of
+        a search.
 
     Attributes
     ----------
     nodes : list of Ball
-        Nodes, the root first.
+        Nodes of the tree. The root comes first.
 
     References
     ----------
@@ -106,7 +107,8 @@ class MeanSplitBallTree:
                 self.nodes[parent] = parent_node._replace(children=(*parent_node.children, index))
             if len(rows) > self.leaf_size:
                 is_left = _split_at_mean(points, rng)
-                # All on one side: duplicates, or points whose distances are rounding errors.
+                # If all points are on one side, they are identical or differ only by rounding
+                # errors.
                 if is_left.any() and not is_left.all():
                     pending += [(rows[is_left], index), (rows[~is_left], index)]
 
@@ -116,14 +118,14 @@ class MeanSplitBallTree:
         Parameters
         ----------
         Q : array-like of shape (n_queries, n_features)
-            Queries.
+            Query points.
         k : int, default=1
             Number of neighbors. If there are fewer points, all are returned.
 
         Returns
         -------
         distances : ndarray of shape (n_queries, min(k, n_samples))
-            Distances, ascending.
+            Distances, in ascending order.
         indices : ndarray of shape (n_queries, min(k, n_samples))
             Indices of the points. At equal distance, the smaller index comes first.
         """
@@ -147,14 +149,14 @@ class MeanSplitBallTree:
         Parameters
         ----------
         q : array-like of shape (n_features,)
-            Query.
+            Query point.
         r : float
-            Radius, inclusive.
+            Radius. Points at exactly this distance are included.
 
         Returns
         -------
         ndarray of int
-            Indices of the points, ascending.
+            Indices of the points, in ascending order.
         """
         query = np.asarray(q, dtype=np.float64)
         if query.shape != self.X.shape[1:]:
@@ -172,12 +174,13 @@ class MeanSplitBallTree:
         return np.sort(np.concatenate(hits))
 
     def _find_nearest(self, query: Matrix, k: int) -> tuple[Matrix, Indices]:
-        """Search depth first, the child with the closer center first."""
+        """Search depth first. The child with the closer center is visited first."""
         distances, indices = np.full(k, np.inf), np.full(k, len(self.X), np.intp)
         pending = [0]
         while pending:
             node = self.nodes[pending.pop()]
-            # Do not skip at equality: a point as far as the k-th may have a smaller index.
+            # Keep nodes at exactly the k-th distance: they may contain a point with a smaller
+            # index.
             if self._bound_distance(query, node) > distances[-1]:
                 continue
             if node.children:
@@ -196,7 +199,7 @@ class MeanSplitBallTree:
         return distances, indices
 
     def _bound_distance(self, query: Matrix, node: Ball) -> float:
-        """Return a lower bound on the distance to the node's points, minus the rounding error."""
+        """Return a lower bound on the distance to the node's points. It allows for rounding."""
         length = _compute_length(query - node.center)
         rounding = 4 * (len(query) + 4) * float(np.finfo(np.float64).eps)
         return length - node.radius - rounding * (length + node.radius)

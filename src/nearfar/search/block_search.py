@@ -16,21 +16,26 @@ from nearfar.arrays import Indices, Vector
 from nearfar.search.candidates import bound_rounding
 from nearfar.search.placed_rows import PlacedRows
 
-# Maximum number of rows per block, and of bytes they may take.
+# Maximum number of rows per block.
 _MAX_ROWS_PER_BLOCK = 1024
+# Maximum number of bytes per block of rows.
 _MAX_BYTES_PER_BLOCK = 2**22
-# Number of evenly spaced rows that determine the first threshold: minimum, and number per neighbor.
-_MIN_SAMPLE, _SAMPLE_PER_NEIGHBOR = 256, 8
-# Capacity of the buffer of the best rows: number per neighbor, and minimum.
-_CAPACITY_PER_NEIGHBOR, _MIN_CAPACITY = 4, 96
-# Minimum number of chunks of a row whose minima bound the k-th value.
+# Minimum number of evenly spaced rows from which the first threshold is computed.
+_MIN_SAMPLE = 256
+# Minimum number of sampled rows per requested neighbor.
+_SAMPLE_PER_NEIGHBOR = 8
+# Minimum capacity of the buffer of the best rows, per requested neighbor.
+_CAPACITY_PER_NEIGHBOR = 4
+# Minimum capacity of the buffer of the best rows.
+_MIN_CAPACITY = 96
+# Minimum number of chunks into which a row is divided to bound its k-th smallest value.
 _MIN_CHUNKS = 64
 
 
 class BlockProducts:
     """Squared distances of queries to blocks of rows, minus the squared norms of the queries.
 
-    They are one matrix product: ``(-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2``. With
+    These values are one matrix product: ``(-2q, 1) · (x, ||x||^2) = ||x - q||^2 - ||q||^2``. With
     ``adds_query_norms``, the term ``||q||^2 · 1`` is added. Each block overwrites the one before.
     """
 
@@ -58,7 +63,7 @@ class BlockProducts:
         self._buffer = np.empty(len(self._query_factor) * self.block_size, dtype)
 
     def compute_block(self, block: slice | Indices) -> NDArray[Any]:
-        """Return the values of all queries against one block of at most ``block_size`` rows."""
+        """Return the values of all queries for one block of at most ``block_size`` rows."""
         if self._row_factor is None:
             self._row_factor = np.empty(
                 (self.block_size, self._query_factor.shape[1]), self._query_factor.dtype
@@ -66,21 +71,21 @@ class BlockProducts:
         return self.compute_products(fill_right_factor(self._rows, block, self._row_factor))
 
     def compute_products(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the values against rows prepared by :func:`fill_right_factor`."""
+        """Return the values of all queries for rows prepared by :func:`fill_right_factor`."""
         shape = len(self._query_factor), len(rows)
         return np.matmul(
             self._query_factor, rows.T, out=self._buffer[: shape[0] * shape[1]].reshape(shape)
         )
 
     def __iter__(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield the first row of each block, and the values of the block."""
+        """Yield, for each block, the index of its first row and the values of all queries."""
         n = len(self._rows.X)
         for begin in range(0, n, self.block_size):
             yield begin, self.compute_block(slice(begin, min(begin + self.block_size, n)))
 
 
 def fill_right_factor(rows: PlacedRows, block: slice | Indices, out: NDArray[Any]) -> NDArray[Any]:
-    """Write the right factor of :class:`BlockProducts` (rows, squared norms, ones) into ``out``."""
+    """Write rows, squared norms and ones to ``out``: the right factor of :class:`BlockProducts`."""
     squares = rows.squares[block]
     p = rows.X.shape[1]
     out = out[: len(squares)]
@@ -103,10 +108,11 @@ def find_nearest_by_blocks(
     n_requested: int,
     dtype: np.dtype[Any],
 ) -> tuple[Vector, Indices]:
-    """Return the ``n_requested`` rows nearest to each query, by products in ``dtype``.
+    """Find the ``n_requested`` rows nearest to each query by matrix products in ``dtype``.
 
-    Also returns, for each query, a squared distance by the same products below which no other row
-    lies, in the units of the scaled rows. The candidates are not sorted.
+    Returns a squared distance per query and the nearest rows, which are not sorted. All other rows
+    are at least at this squared distance, computed by the same products. The unit is that of the
+    scaled rows.
     """
     n, p = rows.X.shape
     products = BlockProducts(rows, queries, query_index, dtype, min_rows=2 * n_requested)
@@ -115,8 +121,8 @@ def find_nearest_by_blocks(
         values, candidates = _find_smallest(products.compute_block(slice(n)), n_requested)
         return values.max(axis=1) + norms, candidates
 
-    # The k-th distance in a sample is at least the k-th of all rows. The rounding error is added,
-    # so that the sampled rows pass again in their own blocks.
+    # The k-th smallest distance in a sample is at least the k-th smallest distance of all rows. The
+    # rounding error is added, so that sampled rows pass the threshold again in their own blocks.
     n_sample = min(products.block_size, max(_MIN_SAMPLE, _SAMPLE_PER_NEIGHBOR * n_requested))
     sample = products.compute_block(slice(None, None, -(-n // n_sample)))
     start = np.partition(sample, n_requested - 1, axis=1)[:, n_requested - 1]
@@ -131,10 +137,11 @@ def find_nearest_by_blocks(
 
 
 def bound_kth_smallest(values: NDArray[Any], k: int) -> NDArray[Any]:
-    """Return an upper bound on the k-th smallest value of each row, with few values below it.
+    """Return a tight upper bound on the k-th smallest value of each row.
 
     Any k chunks of a row contain k values that do not exceed the largest of the chunks' minima.
-    Minima of many narrow chunks are fast to compute, so four times as many are reduced first.
+    Minima of many narrow chunks are fast to compute, so the function first computes four times as
+    many minima and then merges them.
     """
     b, n = values.shape
     n_chunks = max(_MIN_CHUNKS, 1 << (4 * k - 1).bit_length())
@@ -148,7 +155,7 @@ def bound_kth_smallest(values: NDArray[Any], k: int) -> NDArray[Any]:
 
 
 class _Best:
-    """Buffer of the smallest values of each query, reduced to the best when it is full."""
+    """Buffer of the smallest values of each query. A full buffer is reduced to the best values."""
 
     def __init__(self, threshold: Vector, n_requested: int, dtype: np.dtype[Any]) -> None:
         up = np.asarray(np.inf, dtype)
@@ -161,7 +168,7 @@ class _Best:
         self._counts = np.zeros(len(threshold), np.intp)
 
     def add(self, values: NDArray[Any], flat: Indices, begin: int) -> None:
-        """Add the values below the threshold of a block that starts at row ``begin``."""
+        """Add the values of a block that are below the threshold. Its first row is ``begin``."""
         if not len(flat):
             return
         width, capacity = values.shape[1], self._values.shape[1]
@@ -172,7 +179,8 @@ class _Best:
             self._reduce(full)
             overfull = full[self._counts[full] + n_new[full] > capacity]
             if len(overfull):
-                # The buffer cannot hold them all, so add only the smallest of this block.
+                # The buffer cannot hold all new values, so add only the smallest ones of this
+                # block.
                 smallest, columns = _find_smallest(values[overfull], self._n_requested)
                 columns_to_fill = slice(self._n_requested, 2 * self._n_requested)
                 (
@@ -189,7 +197,7 @@ class _Best:
         self._counts += n_new
 
     def select(self) -> tuple[NDArray[Any], Indices]:
-        """Return the smallest values of all queries and their rows."""
+        """Return the smallest values of each query, and the indices of their rows."""
         self._reduce(np.arange(len(self._counts)))
         return self._values[:, : self._n_requested], self._indices[:, : self._n_requested]
 
@@ -205,7 +213,7 @@ class _Best:
 
 
 def _find_smallest(values: NDArray[Any], n_requested: int) -> tuple[NDArray[Any], Indices]:
-    """Return the smallest values of each row, unsorted, and their positions."""
+    """Return the smallest values of each row, and their positions. The values are not sorted."""
     if n_requested == values.shape[1]:
         return values, np.broadcast_to(np.arange(n_requested), values.shape)
     positions = np.argpartition(values, n_requested - 1, axis=1)[:, :n_requested]

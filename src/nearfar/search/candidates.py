@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from nearfar.arrays import Floats, Indices, Mask, Matrix
 from nearfar.blocks import split_rows
 
-# Number of candidates beyond the k-th. The farthest shows whether the cut at k is safe.
+# Number of candidates in addition to the k nearest. The distance of the farthest candidate shows
+# whether rounding can have hidden a closer row.
 SPARE = 8
 # Maximum number of entries per block of differences, so that the block stays in the cache.
 _MAX_ENTRIES_PER_BLOCK = 1 << 16
-# Approximate number of rows whose median is the center.
+# Approximate number of rows whose median is used as the center.
 _N_CENTER_ROWS = 250
 
 
@@ -37,7 +38,7 @@ def check_n_neighbors(n_neighbors: int, n_samples: int, *, excludes_self: bool) 
 
 
 def rank_candidates(X: Floats, Q: Floats, candidates: Indices) -> tuple[Matrix, Indices]:
-    """Sort each query's candidates by exact distance, then index."""
+    """Sort each query's candidates by exact distance, then by index."""
     indices = np.sort(candidates, axis=1)
     distances = np.empty(indices.shape)
     n_candidates, p = indices.shape[1], X.shape[1]
@@ -62,14 +63,15 @@ def compute_pair_distances(X: Floats, Q: Floats, columns: Indices, rows: Indices
 def select_first_pairs(
     rows: Indices, columns: Indices, distances: Matrix, counts: Indices, k: int
 ) -> tuple[Matrix, Indices]:
-    """Return the first ``k`` pairs of each query by distance, then column.
+    """Return the ``k`` nearest pairs of each query, sorted by distance, then by column.
 
     Pairs are sorted by ``rows``, then columns. Query ``i`` has ``counts[i]`` pairs, at least k.
     """
     starts = np.cumsum(counts) - counts
     width = int(counts.max(initial=0))
     if width * len(counts) <= 4 * len(rows):
-        # One table row per query: many short sorts are faster than a long one.
+        # Use a table with one row per query, because many short sorts are faster than one long
+        # sort.
         table = np.full((len(counts), width), np.inf)
         table[rows, np.arange(len(rows)) - starts[rows]] = distances
         order = np.argsort(table, axis=1, kind="stable")[:, :k] + starts[:, None]
@@ -80,18 +82,19 @@ def select_first_pairs(
 
 def _compute_lengths(difference: Matrix) -> Matrix:
     difference *= difference
-    # ``sum`` adds each row in the same order at any position in the array; einsum does not.
+    # ``sum`` adds the entries of a row in the same order for every row of the array. einsum does
+    # not.
     return np.sqrt(difference.sum(axis=1))
 
 
 def compute_reach(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
-    """Return the largest squared distance the expanded form may give a row within ``radius``."""
+    """Return an upper bound on the expanded squared distance of any row within ``radius``."""
     with np.errstate(over="ignore"):
         return radius**2 + bound_rounding(norms, radius, p, dtype)
 
 
 def bound_rounding(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) -> Matrix:
-    r"""Bound the error of the expanded squared distance of a row within ``radius``.
+    r"""Bound the rounding error of expanded squared distances of rows within ``radius``.
 
     Let u be half the spacing of floating-point numbers at 1. For a query q and a row x whose
     entries were each rounded once, their squares and twice their product, summed in any order, have
@@ -112,11 +115,11 @@ def bound_rounding(norms: Matrix, radius: Matrix, p: int, dtype: np.dtype[Any]) 
 def compute_reach_of_nearest(
     norms: Matrix, squared: Matrix, p: int, dtype: np.dtype[Any]
 ) -> Matrix:
-    r"""Bound the expanded squared distances of the k nearest rows.
+    r"""Return an upper bound on the expanded squared distances of the k nearest rows.
 
     For k rows, the expanded form gives ``squared`` or less. Let e be the error bound
-    (:func:`bound_rounding`) of a row whose distance r is the square root of ``squared``. It is at
-    most a twentieth of :math:`(2\|q\| + r)^2`. Then k rows are within a squared distance of
+    (:func:`bound_rounding`) of a row whose distance r is the square root of ``squared``. This bound
+    is at most a twentieth of :math:`(2\|q\| + r)^2`. Then k rows are within a squared distance of
     squared + 2.3 e, and for rows within that radius the expanded form adds at most another 2.3 e.
     """
     squared = np.maximum(squared, 0)
@@ -124,7 +127,7 @@ def compute_reach_of_nearest(
 
 
 def compute_center(X: Floats) -> Matrix:
-    """Return a point in the middle of the data, as the origin of expanded squared distances.
+    """Return a point in the middle of the data, used as origin for expanded squared distances.
 
     The point is a median, because a single distant row would move the mean away from all others. A
     sample of rows suffices, because any point close to the data works.
@@ -158,7 +161,7 @@ def compute_squared_norms(Z: Floats) -> Matrix:
 
 
 def remove_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
-    """Remove row ``i`` from its own neighbors, or the last neighbor if it is not among them."""
+    """Remove each row from its own neighbors, or its last neighbor if the row is not among them."""
     n, k = indices.shape
     mask = indices != np.arange(n)[:, None]
     mask[mask.all(axis=1), -1] = False
@@ -166,15 +169,20 @@ def remove_self(distances: Matrix, indices: Indices) -> tuple[Matrix, Indices]:
 
 
 def view_rows_as_bytes(X: Floats) -> NDArray[np.void]:
-    """Return a view with one item per row. Rows that differ in the sign of a zero are different."""
+    """Return a view with one item per row, which contains the bytes of the row.
+
+    Rows that differ only in the sign of a zero have different bytes.
+    """
     return X.view(np.dtype((np.void, X.itemsize * X.shape[1])))[:, 0]
 
 
 def find_identical_rows(X: Floats) -> tuple[Indices, Mask]:
-    """Return an order in which identical rows are adjacent, and a mask of each set's first row.
+    """Sort rows so that identical rows are adjacent, and mark the first row of each set.
 
-    Within a set, indices are in ascending order. Rows that differ in the sign of a zero count as
-    different. The function sorts hashes instead of copies of rows, and then compares rows with
+    Returns the sorting order and a mask of the first rows.
+
+    Within a set, indices are in ascending order. Rows that differ only in the sign of a zero are
+    not identical. The function sorts hashes instead of copies of rows, and then compares rows with
     equal hashes.
     """
     hashes = np.empty(len(X), np.uint64)
@@ -182,7 +190,8 @@ def find_identical_rows(X: Floats) -> tuple[Indices, Mask]:
     size = max(1, _MAX_ENTRIES_PER_BLOCK // X.shape[1])
     for block in split_rows(len(X), 16 * X.shape[1], max_rows=size):
         bits = _view_as_bits(X[block]).astype(np.uint64)
-        # The trailing bits of most floats are zero, and multiplication would keep them zero.
+        # Mix the leading bits into the trailing bits, which are zero in most floats and would stay
+        # zero in a product.
         bits ^= bits >> np.uint64(8 * X.itemsize // 2)
         hashes[block] = bits @ weights
     order = np.argsort(hashes, kind="stable")

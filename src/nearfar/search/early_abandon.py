@@ -28,7 +28,7 @@ from nearfar.search.candidates import (
 from nearfar.search.placed_rows import place_rows
 from nearfar.solvers.eigen import descending_eigh
 
-# Fraction of the variance in the leading axes, which one matrix product handles first.
+# Fraction of the variance that the leading axes have. The first sum is over the leading axes.
 _LEADING_FRACTION = 0.9
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -85,7 +85,7 @@ def _find_nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[
     points = points @ axes
     queries = points if Q is X else subtract_center(Q, center, _FLOAT64) @ axes
 
-    # Scale, so that squares neither overflow nor underflow in float32.
+    # Scale the data, so that squares neither overflow nor underflow in float32.
     scale = (
         float(
             np.sqrt(max(compute_squared_norms(points).max(), compute_squared_norms(queries).max()))
@@ -128,7 +128,7 @@ def _find_nearest(X: Floats, Q: Floats, k: int, n_leading: int | None) -> tuple[
             points, queries[block], reach[block], rows, columns, n_leading
         )
         measured = compute_pair_distances(X, Q[block], columns, rows)
-        # Pairs are sorted by column within each row, and the sort is stable.
+        # The sort is stable, so pairs at the same distance stay sorted by column.
         order = np.lexsort((measured, rows))
         first = np.searchsorted(rows, np.arange(block.stop - block.start))
         nearest = order[first[:, None] + np.arange(k)]
@@ -144,7 +144,7 @@ def _drop_distant_pairs(
     columns: Indices,
     n_leading: int,
 ) -> tuple[Indices, Indices]:
-    """Return the pairs whose sum of squares stays within ``reach`` as coordinates are added."""
+    """Add coordinates step by step, and drop pairs whose sum of squares exceeds ``reach``."""
     sums = np.zeros(len(rows))
     start, stop = 0, n_leading
     while start < points.shape[1] and len(rows):
@@ -159,10 +159,10 @@ def _drop_distant_pairs(
 
 
 def _bound_sum(norms: Matrix, radius: Matrix, p: int) -> Matrix:
-    """Return the largest sum of squares of rotated coordinates of a row within ``radius``.
+    """Return an upper bound on squared distances in rotated coordinates within ``radius``.
 
     The errors of centering, rotation (by axes that are orthogonal up to rounding) and summation are
-    a multiple of ``p eps (||x|| + ||q||)^2``, like that of the expanded form. Four times the bound
-    of the latter is sufficient.
+    a multiple of ``p eps (||x|| + ||q||)^2``, like the error of the expanded form. Four times the
+    bound for the expanded form is sufficient.
     """
     return compute_reach(norms, radius, 4 * p, _FLOAT64)

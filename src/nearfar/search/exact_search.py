@@ -46,30 +46,38 @@ from nearfar.search.placed_rows import PlacedRows, place_rows
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _TINY = float(np.finfo(np.float64).tiny)
-# Number of candidates beyond the k-th that a tree proposes first.
+# Number of candidates in addition to the k nearest that a tree proposes at first.
 _N_SPARE_FOR_TREE = 2
 # Maximum number of queries per block.
 _MAX_QUERIES_PER_BLOCK = 2048
-# Number of multiplications below which starting threads takes longer than the products.
+# Minimum number of multiplications for several threads. Below it, starting threads takes longer
+# than the products.
 _MIN_THREAD_FLOPS = 10**8
-# Number of multiplications below which loading faiss takes longer than the search.
+# Minimum number of multiplications for faiss. Below it, loading faiss takes longer than the search.
 _MIN_FAISS_FLOPS = 10**10
-# Limits up to which the distances of a query to all rows are computed together: number of rows,
-# number of entries of X, and number of distances per block of queries.
-_MAX_SMALL_ROWS, _MAX_SMALL_ENTRIES, _MAX_DISTANCES_PER_BLOCK = 8192, 2**22, 2**20
-# Maximum number of candidates per query of that search: the larger of a fixed number and a number
-# per neighbor. A query with more candidates is searched again.
-_MAX_CANDIDATES, _MAX_CANDIDATES_PER_NEIGHBOR = 256, 8
+# Maximum number of rows for which the distances of a query to all rows are computed together.
+_MAX_SMALL_ROWS = 8192
+# Maximum number of entries of X for which the distances of a query to all rows are computed
+# together.
+_MAX_SMALL_ENTRIES = 2**22
+# Maximum number of distances per block of queries if the distances to all rows are computed
+# together.
+_MAX_DISTANCES_PER_BLOCK = 2**20
+# Maximum number of candidates per query among few rows. Queries with more candidates are searched
+# again.
+_MAX_CANDIDATES = 256
+# The maximum number of candidates is raised to this multiple of the number of neighbors.
+_MAX_CANDIDATES_PER_NEIGHBOR = 8
 # Maximum number of queries per block of the search within a radius.
 _MAX_RADIUS_QUERIES = 512
 # Maximum number of pairs per block of the search within a radius.
 _MAX_PAIRS_PER_BLOCK = 2**19
-# The search within a radius uses float64 if, for more than this fraction of queries, rounding may
-# exceed this fraction of the squared radius.
+# The search within a radius uses float64 if the rounding error may exceed this fraction of the
+# squared radius for more than this fraction of the queries.
 _MAX_ROUNDING = 0.05
-# Minimum number of rows for which trees are faster than blocks, by maximum number of features.
-# Measured in benchmarks/results/search.md: trees are 2.6 to 9 times faster on one thread, which
-# leaves a margin for blocks on several threads. With 8 or more features, blocks are faster.
+# Minimum number of rows for which trees are faster than blocks. The keys are maximum numbers of
+# features. Measured in benchmarks/results/search.md: trees are 2.6 to 9 times faster on one thread,
+# which leaves a margin for blocks on several threads. With 8 or more features, blocks are faster.
 _MIN_TREE_ROWS = {
     "neighbors": {3: 5_000, 5: 20_000},
     "impostors": {2: 60_000, 3: 100_000, 5: 300_000},
@@ -140,7 +148,7 @@ def kneighbors(
     if search not in ("blocks", "tree", "faiss"):
         raise ValueError(f'search must be "auto", "blocks", "tree" or "faiss"; got {search!r}.')
     if queries is None:
-        # Search for one more neighbor, since each row finds itself or identical rows before it.
+        # Search for one more neighbor, because each row finds itself or an identical row.
         return remove_self(*_find_nearest(X, X, n_neighbors + 1, search, threads))
     return _find_nearest(X, Q, n_neighbors, search, threads)
 
@@ -194,7 +202,9 @@ def choose_search(
     work: str = "neighbors",
     n_threads: int = 1,
 ) -> str:
-    """Return the name of the fastest search: "tree", "blocks" or "faiss". All give equal results.
+    """Return the name of the fastest search: "tree", "blocks" or "faiss".
+
+    All searches give equal results.
 
     faiss, if installed, is chosen for 100 or more neighbors in 100 or more features on one thread;
     on several threads it is slower than blocks. For few neighbors, blocks are as fast with 768
@@ -226,9 +236,9 @@ def choose_search(
 def _find_nearest(
     X: Floats, Q: Floats, k: int, search: str, n_threads: int
 ) -> tuple[Matrix, Indices]:
-    """Return the ``k`` nearest rows of ``X`` to each row of ``Q``, by distance, then index."""
+    """Return the ``k`` nearest rows of ``X`` to each query, sorted by distance, then by index."""
     if search == "tree":
-        # A tree would visit all rows at the same distance. The first k identical rows suffice.
+        # A tree would visit all identical rows, but only the first k of them can be neighbors.
         first_rows = _find_first_of_identical(X, k)
         if len(first_rows) < len(X):
             distances, indices = _find_nearest(X[first_rows], Q, k, search, n_threads)
@@ -249,13 +259,13 @@ def _find_nearest(
             beyond, candidates = proposal.propose(query_ids, proposal.n_candidates)
             measured, neighbors = rank_candidates(X, Q[query_ids], candidates)
             distances[query_ids], indices[query_ids] = measured[:, :k], neighbors[:, :k]
-            # A row within the k-th distance that was not proposed would have a computed squared
-            # distance of at most `reach`. If all other rows are beyond `reach`, none was missed.
+            # Rows within the k-th distance have a computed squared distance of at most `reach`. If
+            # all rows that were not proposed are beyond `reach`, no neighbor was missed.
             radius = measured[:, k - 1] / rows.scale
             reach = compute_reach(queries.squares[query_ids], radius, p, proposal.dtype)
-            # Differences were squared without the scale, so they may have underflowed.
+            # The added term covers underflow, because differences were squared before scaling.
             is_uncertain = beyond <= reach + 4 * p * _TINY / rows.scale**2
-            # If all candidates are equally far, a higher precision would not help.
+            # If the k-th and the last candidate are equally far, a higher precision does not help.
             is_tied = is_uncertain & (measured[:, k - 1] == measured[:, -1])
             return query_ids[is_uncertain & ~is_tied], query_ids[is_tied]
 
@@ -279,10 +289,11 @@ def _find_nearest(
 def _find_nearest_of_few(
     rows: PlacedRows, queries: PlacedRows, distances: Matrix, indices: Indices, n_threads: int
 ) -> Indices:
-    """Fill in neighbors from products with all rows. Return the queries with too many candidates.
+    """Search few rows by products with all rows. Return the queries with too many candidates.
 
-    A bound on the k-th product, plus the rounding error, leaves few rows in addition to the
-    nearest. All rows below the bound are measured, so the result is certain.
+    The results are written to ``distances`` and ``indices``. A bound on the k-th product, plus the
+    rounding error, leaves few rows in addition to the nearest. All rows below the bound are
+    measured, so the result is exact.
     """
     (n, p), k = rows.X.shape, indices.shape[1]
     row_factor = fill_right_factor(rows, slice(None), np.empty((n, p + 1), np.float32))
@@ -315,7 +326,11 @@ def _find_nearest_of_few(
 
 
 class _Proposal(NamedTuple):
-    """A method that proposes candidates, and a squared distance below which no other row lies."""
+    """A method that proposes candidates, its precision, and the number of candidates.
+
+    ``propose`` returns the candidates of each query, and a squared distance below which there are
+    no other rows.
+    """
 
     propose: Callable[[Indices, int], tuple[Matrix, Indices]]
     dtype: np.dtype[Any]
@@ -325,7 +340,7 @@ class _Proposal(NamedTuple):
 def _list_proposals(
     rows: PlacedRows, queries: PlacedRows, k: int, search: str
 ) -> Iterator[_Proposal]:
-    """Yield the methods to try in turn until all queries are certain."""
+    """Yield the methods that propose candidates, in the order in which they are tried."""
     n = len(rows.X)
 
     def propose_all(query_ids: Indices, n_candidates: int) -> tuple[Matrix, Indices]:
@@ -340,7 +355,8 @@ def _list_proposals(
         yield _Proposal(propose_all, _FLOAT64, n)
     elif search == "tree":
         tree = KDTree(rows.block(slice(None), _FLOAT64))
-        # In float64 only ties are uncertain. For most rows, few spare candidates suffice.
+        # In float64, only ties require another search. For most queries, few spare candidates
+        # suffice.
         for spare in (_N_SPARE_FOR_TREE, SPARE):
             yield _Proposal(propose_by_tree, _FLOAT64, k + spare)
     else:
@@ -355,7 +371,7 @@ def _list_proposals(
 def _split_queries(
     query_ids: Indices, n: int, p: int, proposal: _Proposal, n_threads: int
 ) -> list[Indices]:
-    """Split queries into blocks, equally many per thread, within the memory for blocks."""
+    """Split queries into blocks that fit into memory, with equally many blocks per thread."""
     size, n_candidates = proposal.dtype.itemsize, proposal.n_candidates
     block_size = choose_block_size(n, p, proposal.dtype, 2 * n_candidates)
     # Memory for the product and its comparison, the best rows and their ranking, and the query.
@@ -410,11 +426,12 @@ def find_pairs_within(
     dtype: np.dtype[Any] | None = None,
     n_threads: int | None = None,
 ) -> Iterator[tuple[slice, Indices, Indices, Matrix]]:
-    """Yield, for each block of queries, all pairs at most ``radius[i]`` apart.
+    """Yield, for each block of queries, all rows within ``radius[i]`` of query ``i``.
 
-    Yields the block and, for each pair, the row in the block, the row of ``X`` and the distance,
-    sorted by row in the block, distance, row of ``X``. ``among`` restricts the rows of ``X``. By
-    default, products are computed in float32 unless rounding would leave many pairs in doubt.
+    Yields the block and, for each pair of a query and a row, the position of the query in the
+    block, the row of ``X`` and the distance. Pairs are sorted by query, then distance, then row.
+    ``among`` restricts the rows of ``X``. By default, products are computed in float32 unless
+    rounding errors would affect many pairs.
     """
     n, p = X.shape
     n_threads = count_blas_threads() if n_threads is None else n_threads
@@ -463,14 +480,14 @@ def find_pairs_within(
 
 
 def _find_first_of_identical(X: Floats, k: int) -> Indices:
-    """Return the rows, in order, that are preceded by fewer than ``k`` identical rows."""
+    """Return the indices of the first ``k`` rows of each set of identical rows, sorted."""
     order, starts = find_identical_rows(X)
     preceding = np.arange(len(X)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
     return np.sort(order[preceding < k])
 
 
 def _find_distinct(X: Floats) -> tuple[Indices, Indices]:
-    """Return the first of each set of identical rows, and for every row the set it belongs to."""
+    """Return the first row of each set of identical rows, and the number of each row's set."""
     order, starts = find_identical_rows(X)
     groups = np.empty(len(X), np.intp)
     groups[order] = np.cumsum(starts) - 1

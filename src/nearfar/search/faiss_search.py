@@ -13,13 +13,13 @@ from nearfar.arrays import Indices, Vector
 from nearfar.extras import import_optional
 from nearfar.search.placed_rows import PlacedRows
 
-# Maximum number of bytes per block of rows that have to be converted first.
+# Maximum number of bytes per block of rows, if the rows must be converted before the search.
 _MAX_BYTES_PER_BLOCK = 2**23
 
 
 @contextmanager
 def set_faiss_threads(n_threads: int) -> Iterator[Any]:
-    """Yield the module faiss, set to ``n_threads`` in the calling thread inside the context."""
+    """Limit faiss to ``n_threads`` threads in the calling thread, and yield the module."""
     faiss = import_optional("faiss", "ann")
     previous = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(n_threads)
@@ -32,9 +32,10 @@ def set_faiss_threads(n_threads: int) -> Iterator[Any]:
 def find_nearest_by_faiss(
     rows: PlacedRows, queries: PlacedRows, query_index: slice | Indices, n_requested: int
 ) -> tuple[Vector, Indices]:
-    """Return the result of ``find_nearest_by_blocks`` in float32, computed by faiss on one thread.
+    """Find the nearest rows to each query by faiss, in float32 and on one thread.
 
-    Float32 rows that need neither centering nor scaling are used without a copy.
+    Returns the same arrays as ``find_nearest_by_blocks``. Float32 rows that need neither centering
+    nor scaling are used without a copy.
     """
     n, p = rows.X.shape
     query_block = queries.block(query_index, np.dtype(np.float32))

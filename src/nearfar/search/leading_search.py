@@ -26,7 +26,7 @@ _MAX_QUERIES_PER_BLOCK = 128
 def find_leading_neighbors(
     X: Floats, numbers: Sequence[int], query_ids: Indices, *, n_neighbors: int, n_threads: int = 1
 ) -> list[Indices]:
-    """Return the nearest other rows of the rows ``query_ids``, for several numbers of coordinates.
+    """Return the neighbors of rows by their first q coordinates, for several values of q.
 
     For each number q in ``numbers``, which must be ascending, the result equals
     ``kneighbors(X[:, :q], n_neighbors=k)[1][query_ids]``. All numbers are processed in one pass:
@@ -61,7 +61,8 @@ def find_leading_neighbors(
         for rows, contribution in zip(leading, contributions, strict=True):
             contribution.add(squares, block_ids)
             kth_bound = bound_kth_smallest(squares, n_neighbors).astype(np.float64)
-            # Round up and compare in float32: comparing two precisions takes twice as long.
+            # Round up, and compare in float32: comparing arrays of two precisions takes twice as
+            # long.
             reach = np.nextafter(
                 (kth_bound + 2 * contribution.bound_errors(kth_bound, block_ids)).astype(
                     np.float32
@@ -81,7 +82,7 @@ def find_leading_neighbors(
 
 
 class _Contribution:
-    """Contribution of coordinates ``start`` to ``end`` to squared distances, as a product."""
+    """Part of the squared distances that comes from coordinates ``start:end``, as two factors."""
 
     def __init__(self, Z: Matrix, start: int, end: int) -> None:
         coordinates = Z[:, start:end]
@@ -89,16 +90,16 @@ class _Contribution:
         self._query_factor = np.column_stack([-2 * coordinates, lengths, ones]).astype(np.float32)
         self._row_factor = np.vstack([coordinates.T, ones, lengths]).astype(np.float32)
         self._norms = np.sqrt(np.square(Z[:, :end]).sum(axis=1))
-        self._n_terms = 3 * end + 8  # Upper bound over all steps.
+        self._n_terms = 3 * end + 8  # Upper bound on the number of terms.
 
     def add(self, squares: NDArray[np.float32], query_ids: Indices) -> None:
-        """Add the contribution to the squared distances of a block of rows, in place."""
+        """Add this part to the squared distances of a block of queries, in place."""
         sgemm(
             1.0, self._row_factor.T, self._query_factor[query_ids].T, 1.0, squares.T, overwrite_c=1
         )
 
     def bound_errors(self, squares: Vector, query_ids: Indices) -> Vector:
-        """Bound the accumulated rounding error of squared distances of this size."""
+        """Bound the accumulated rounding errors of the squared distances ``squares``."""
         eps = float(np.finfo(np.float32).eps)
         reach = 2 * self._norms[query_ids] + np.sqrt(np.maximum(squares, 0))
         return np.asarray(8 * self._n_terms * eps * np.maximum(reach, 1e-15) ** 2)

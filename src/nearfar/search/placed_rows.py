@@ -24,7 +24,7 @@ _SAFE_RANGE = 2.0**-60, 2.0**100
 
 @dataclass(frozen=True)
 class PlacedRows:
-    """The rows ``(X - center) / scale``, computed on demand, with their squared norms ``squares``.
+    """Rows ``(X - center) / scale``, computed on demand, with their squared norms ``squares``.
 
     If ``center`` is None, it is the origin. The scale is a power of two, so scaling is exact.
     """
@@ -63,7 +63,7 @@ class PlacedRows:
 
 
 def place_rows(X: Floats, Q: Floats, n_threads: int = 1) -> tuple[PlacedRows, PlacedRows]:
-    """Return rows and queries with a common center and scale.
+    """Return rows and queries, centered and scaled in the same way.
 
     Raises a ``ValueError`` if squared distances would overflow.
     """
@@ -87,7 +87,10 @@ def place_rows(X: Floats, Q: Floats, n_threads: int = 1) -> tuple[PlacedRows, Pl
 
 
 def _choose_center(X: Floats) -> Vector | None:
-    """Return a point in the middle of the data, in their precision, or None for the origin."""
+    """Return a point in the middle of the data, or None if the origin is close enough.
+
+    The point is rounded to the precision of the data.
+    """
 
     center = compute_center(X)
     if X.dtype != np.float64:
