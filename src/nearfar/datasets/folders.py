@@ -31,7 +31,7 @@ def find_members(
     noun: str,
     is_member: Callable[[Path], bool] = lambda folder: False,
 ) -> list[Member]:
-    """Return the files in a folder that have these extensions, and the subfolders that are objects.
+    """Return the files with these extensions in a folder, and subfolders that are one object.
 
     `is_member` decides whether a subfolder as a whole is one object. Nested folders are searched
     too. Hidden files are skipped. Files with other extensions are skipped with a single warning.
