@@ -148,7 +148,7 @@ def suggest_option(name: str) -> str | None:
 
 
 def check_distinct_columns(columns: dict[str, str | None]) -> None:
-    """Raise if one column is named by two options."""
+    """Raise if two options name the same column."""
     roles: dict[str, str] = {}
     for role, name in columns.items():
         if name is None:

@@ -53,7 +53,7 @@ def motion_histograms(
         Number m of direction bins of equal angle. The first bin is centered on the direction to the
         right. The other bins are ordered counterclockwise.
     blocks : (int, int), default=(3, 3)
-        Number of rows h and columns w of blocks.
+        Number of rows h and number of columns w in the grid of blocks.
     threshold : {"otsu", "mean"} or float, default="otsu"
         Norm, in pixels per frame, below which flow vectors are dropped. "otsu" minimizes the
         variance of the norms within the two groups, below and above the threshold. "mean" is the

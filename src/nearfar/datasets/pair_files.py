@@ -322,7 +322,7 @@ class _Line(NamedTuple):
 
 
 class _JudgmentFile:
-    """Required columns of a file of pairs or comparisons. Errors name the file and the line."""
+    """Cells of a file of pairs or comparisons. Error messages name the file and the line."""
 
     def __init__(self, path: Path, names: tuple[str, ...], rows: _RowLookup) -> None:
         if not path.exists():

@@ -62,7 +62,7 @@ def read_sets(
     source : str or path
         A .csv, .tsv, .txt, .parquet or .npz file. See Notes for the layouts.
     by : str, optional
-        Column of a long table with the ID of the set that each row belongs to.
+        Column of a long table that contains the set ID of each row.
     target : str, optional
         Column, or key, with the labels. All rows of a set must have the same label. None selects
         the column named target, label, class or y.

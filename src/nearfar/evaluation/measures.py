@@ -147,12 +147,12 @@ def choose_measure(
     *,
     noun: str = "row",
 ) -> Measure:
-    """Return the requested measure. The default is the error or the balanced error.
+    """Return the requested measure, or the default measure for these class sizes.
 
-    The default is the balanced error if the largest class has more than ``MAX_BALANCED_RATIO``
-    times as many rows as the smallest. A custom scorer is tried once on ``sample``, which has some
-    rows of every class, so that a scorer that fails for these classes is rejected before any fit.
-    ``noun`` is the noun for one row in messages.
+    The default is the error, or the balanced error if the largest class has more than
+    ``MAX_BALANCED_RATIO`` times as many rows as the smallest. A custom scorer is tried once on
+    ``sample``, which has some rows of every class, so that a scorer that fails for these classes is
+    rejected before any fit. ``noun`` is the noun for one row in messages.
     """
     if scoring is None:
         small, large = int(counts.argmin()), int(counts.argmax())

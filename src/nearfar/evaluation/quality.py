@@ -91,7 +91,7 @@ def local_continuity(
 def local_trust(
     X: ArrayLike, Y: ArrayLike, n_neighbors: int = 15, *, without_stretched: float = 0.0
 ) -> float:
-    r"""Return how well distances between neighbors in the output match those in the input.
+    r"""Return how well distances between neighbors in the output match their input distances.
 
     .. math:: T = \frac{(\sum a b)^2}{\sum a^2 \sum b^2}
 
@@ -594,8 +594,7 @@ def _compute_lengths(
     origins = points if queries is None else queries
     for block in split_rows(len(origins), 16 * neighbors.shape[1] * points.shape[1]):
         differences = points[neighbors[block]].astype(np.float64) - origins[block, None]
-        # NumPy's norm does not overflow, because the exact search rejects points that are too
-        # large.
+        # The norm cannot overflow, because the neighbor search rejects points that are too large.
         lengths[block] = np.linalg.norm(differences, axis=2)
     return lengths
 
@@ -608,8 +607,9 @@ def _compute_measures(
 ) -> dict[str, float]:
     """Return the measures of :func:`embedding_quality`.
 
-    ``output_lengths`` are the distances in the output of the neighbors in the input, and
-    ``input_lengths`` are the distances in the input of the neighbors in the output.
+    ``output_lengths`` are the distances, in the output, from each row to its neighbors in the
+    input. ``input_lengths`` are the distances, in the input, from each row to its neighbors in the
+    output.
     """
     return {
         "continuity": _compute_agreement(input_neighbors[0], output_lengths, 0.0),

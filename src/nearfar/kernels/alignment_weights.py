@@ -34,22 +34,21 @@ class AlignmentWeights:
     ----------
     weights : ndarray of shape (n_kernels,) or None
         Weights of the kernels as they were passed, before any scaling. With
-        ``kernel_family="rank_one"``, the weights of the directions; with "free", None.
+        ``kernel_family="rank_one"``, these are the weights of the directions. None with "free".
     value : float
         Frobenius product :math:`\langle K, T \rangle_F` of the learned kernel and the target, over
         the labeled points. The kernel K of all points is scaled to Frobenius norm 1.
     bound : float
         Upper bound on ``value`` for any weights of the family. With
-        ``kernel_family="independent"``, the weights are not optimized, and the bound is the one of
-        "nonneg".
+        ``kernel_family="independent"``, the weights are not optimized, and the bound for "nonneg"
+        is returned.
     gap : float
         Relative gap ``(bound - value) / value``.
     alignment : float
         ``value`` divided by the Frobenius norm of the target. If all points are labeled, this is
         the alignment of the learned kernel with the target.
     directions : ndarray of shape (n, n_directions) or None
-        With ``kernel_family="rank_one"``, the eigenvectors whose outer products are weighted.
-        Otherwise None.
+        Eigenvectors whose outer products are weighted. None unless ``kernel_family="rank_one"``.
     """
 
     weights: Vector | None

@@ -268,7 +268,7 @@ def scale_to_unit_diagonal(kernels: KernelSet) -> KernelSet:
 
 
 class _UnitDiagonal(KernelSet):
-    """Set of kernels that scales rows to unit diagonal when they are read."""
+    """Set of kernels that are scaled to unit diagonal when their rows are read."""
 
     def __init__(self, kernels: KernelSet, diagonals: Matrix) -> None:
         self.kernels, self.by_rows = kernels, kernels.by_rows

@@ -82,7 +82,7 @@ class IdealizedMetric(PairLearner):
         that is, the Euclidean distance.
     psd : {"project", "constrain", "raise", "none"}, default="project"
         Treatment of negative eigenvalues of B: "project" sets them to zero, "constrain" excludes
-        them in the program (at most 109 features), "raise" raises an error, "none" keeps them.
+        them in the program (at most 109 features), "raise" raises an error, and "none" keeps them.
     n_similar : int or None, default=None
         Maximum number of similar pairs drawn from labels. None uses the limit of
         ``Pairs.from_labels`` or, with more than 109 features, 1,000.

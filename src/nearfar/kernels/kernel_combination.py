@@ -64,8 +64,8 @@ class KernelCombination(KernelLearner):
         y : array-like of shape (n_samples,)
             Class labels.
         unlabeled : array-like of shape (n_others, n_features), optional
-            Points without labels. Traces and norms include these points, and ``transduction_``
-            contains their predicted labels.
+            Points without labels. Traces and norms of the kernels include these points, and
+            ``transduction_`` contains their predicted labels.
 
         Returns
         -------

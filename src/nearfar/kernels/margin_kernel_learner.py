@@ -46,7 +46,7 @@ class MarginKernelLearner(KernelProgram):
         of the list is a name or a pair such as ``("rbf", {"gamma": 0.1, "columns": [0, 1]})``. See
         Notes.
     C : float or None, default=1.0
-        Penalty parameter of the SVM. None with ``dual_ridge=0`` requires a hard margin.
+        Penalty parameter of the SVM. ``C=None`` with ``dual_ridge=0`` requires a hard margin.
     dual_ridge : float, default=0.0
         Ridge τ added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge loss
         with weight :math:`1/\tau`.
@@ -62,8 +62,7 @@ class MarginKernelLearner(KernelProgram):
         at least 10 and at most 50. None uses all nonzero directions, so that ``transform`` keeps
         the kernel's distances. See Notes for ``kernel_family="rank_one"``.
     tol : float, default=1e-3
-        Stop when the gap between the objective and its bound is at most this, relative to the
-        objective.
+        Stop at this gap between the objective and its bound, relative to the objective.
     max_iter : int, default=200
         Maximum number of iterations. An iteration is a round of SVMs.
 

@@ -51,8 +51,9 @@ def margin_value(
     y : array-like of shape (n,)
         Class labels. With more than two classes, the values of all one-vs-rest problems are added.
     C : float, default=None
-        Upper limit for α. None with ``dual_ridge=0`` requires that K separates the classes (hard
-        margin); None with ``dual_ridge`` above 0 gives the squared hinge loss.
+        Upper limit for the dual variables α. ``C=None`` with ``dual_ridge=0`` requires that K
+        separates the classes (hard margin). ``C=None`` with ``dual_ridge`` above 0 gives the
+        squared hinge loss.
     dual_ridge : float, default=0.0
         Ridge τ that is added to the diagonal of G(K).
 

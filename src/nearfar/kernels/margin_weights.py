@@ -36,7 +36,7 @@ class MarginWeights:
     ----------
     weights : ndarray of shape (n_kernels,) or None
         Weights of the kernels as they were passed, before any scaling. With
-        ``kernel_family="rank_one"``, the weights of the directions; with "free", None.
+        ``kernel_family="rank_one"``, these are the weights of the directions. None with "free".
     value : float
         Primal objective at ``weights``, which is an upper bound on the margin functional.
     bound : float
@@ -52,8 +52,7 @@ class MarginWeights:
         Dicts with ``value``, ``bound``, ``gap`` and ``seconds``, one per round of support vector
         machines.
     directions : ndarray of shape (n, n_directions) or None
-        With ``kernel_family="rank_one"``, the eigenvectors whose outer products are weighted.
-        Otherwise None.
+        Eigenvectors whose outer products are weighted. None unless ``kernel_family="rank_one"``.
     psd_cuts : ndarray of shape (n, k) or None
         With ``kernel_family="signed"``, vectors u that complete the proof of ``bound``. With
         :math:`S = \sum u u^T`, :math:`\alpha^T G(K_i)\alpha + \langle S, K_i \rangle` is nearly the
@@ -131,7 +130,7 @@ def margin_weights(
         Labels of the first points. The number of labels can be less than the number of points. With
         more than two classes, the margin functionals of all one-vs-rest problems are added.
     C : float, default=1.0
-        Upper limit for the dual variables. None with ``dual_ridge=0`` requires a hard margin.
+        Upper limit for the dual variables. ``C=None`` with ``dual_ridge=0`` requires a hard margin.
     dual_ridge : float, default=0.0
         Ridge τ added to the kernel in the SVM dual. With ``C=None`` it gives the squared hinge
         loss, :math:`\min |w|^2 + \tfrac1\tau\sum\xi^2`.

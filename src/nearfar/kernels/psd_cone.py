@@ -37,7 +37,8 @@ class Cone:
         Returns
         -------
         point : ndarray of shape (m,)
-            First point of the cone on the way from x to the center; x itself if it is in the cone.
+            If x is in the cone, x itself. If not, the first point of the cone on the line from x to
+            the center.
         cuts : ndarray of shape (k, m)
             One cut h per row. ``h @ z >= 0`` holds for all points z of the cone, but not for x.
         U : ndarray of shape (n, k)
