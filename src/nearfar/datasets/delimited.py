@@ -73,7 +73,7 @@ def read_delimited(path: Path, messages: list[str]) -> tuple[Any, set[str]]:
     if has_commas:
         messages.append("Numbers are read with decimal commas.")
     data = io.BytesIO(text.encode())
-    del text  # The text needs as much memory as the file.
+    del text  # Free the memory, which is as much as the size of the file.
     try:
         frame = pd.read_csv(
             data,

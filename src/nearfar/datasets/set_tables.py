@@ -37,8 +37,8 @@ from nearfar.extras import import_optional
 from nearfar.summaries.sets import Sets
 from nearfar.words import format_count, join_names, suggest_name
 
-#: Column names that suggest a table with one row per vector, in lowercase and without characters
-#: other than letters.
+#: Column names that suggest a table with one row per vector. Names are compared in lowercase and
+#: without characters that are not letters.
 _SET_NAMES = {"setid", "bagid", "clipid", "recordingid", "utteranceid", "utterance"}
 
 

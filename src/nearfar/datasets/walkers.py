@@ -298,7 +298,10 @@ def _place_leg(body: Body, phase: Vector) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def _compute_direction(angle: Vector) -> Matrix:
-    """Return the unit vector of each angle. Angle 0 points down, positive angles forward."""
+    """Return the unit vector of each angle.
+
+    Angle 0 points down, and positive angles point forward.
+    """
     return np.stack([np.sin(angle), -np.cos(angle)], axis=1)
 
 

@@ -113,7 +113,7 @@ class RelativeRMSE(Measure):
 
     @property
     def is_mean_over_rows(self) -> bool:
-        """True, because the measure is a mean over rows to first order; see `compute_losses`."""
+        """True. The relative RMSE is a mean over rows, to first order; see `compute_losses`."""
         return True
 
     def compute_losses(
