@@ -169,13 +169,13 @@ def broken(frame, column, rows, value):
         (
             None,
             LONG[1:],
-            "'speaker' holds text. Drop columns that are not features with --drop speaker",
+            "'speaker' holds text. Use --drop speaker to drop columns that are not features",
         ),
         (None, ["--set-id", "utterance", "--drop", "speaker"], "must be numbers, but 'kind' holds"),
         (
             None,
             ["--set-id", "utterance", "--drop", "speaker", "--drop", "kind"],
-            "The column of long.csv with the labels of the sets is not known.",
+            "long.csv: the column that contains the labels of the sets is not known.",
         ),
         (None, ["--target", "kind"], "looks like sets of vectors: 36 values of 'utterance'"),
         (None, [*LONG[1:], "--drop", "nothing"], "--drop nothing: long.csv has no such column"),
