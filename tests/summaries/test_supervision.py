@@ -964,7 +964,11 @@ TWO_PAIRS = [[[0.0, 1.0], [2.0, 3.0]], [[0.0, 1.0], [4.0, 5.0]]]
     [
         (TWO_PAIRS[0], [1, 1], r"pairs should have shape \(m, 2, p\); got shape \(2, 2\)"),
         (np.zeros((4, 3, 2)), [1] * 4, r"pairs should have shape \(m, 2, p\); got shape \(4, 3, 2"),
-        ([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0]]], [1, 1], "pairs row 1: irregular"),
+        (
+            [[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0]]],
+            [1, 1],
+            "pairs row 1: all rows must have the same length",
+        ),
         (TWO_PAIRS, [1], r"sign should have shape \(2,\), one entry per pair; got .*\(1,\)"),
         (TWO_PAIRS, [1, 0], "sign row 1: 0 is neither"),
         (TWO_PAIRS, [2.5, 1], "sign row 0: 2.5 is neither"),

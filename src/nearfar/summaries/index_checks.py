@@ -44,7 +44,8 @@ def convert_to_array(values: Any, name: str, shape: str) -> NDArray[Any]:
         shapes = [np.asarray(row, dtype=object).shape for row in values]
         row = next((row for row, row_shape in enumerate(shapes) if row_shape != shapes[0]), 0)
         raise ValueError(
-            f"{name} row {row}: all rows must have the same length; {name} should have shape {shape}."
+            f"{name} row {row}: all rows must have the same length; {name} should have shape "
+            f"{shape}."
         ) from error
 
 

@@ -322,7 +322,7 @@ def group_tasks(
 def choose_n_threads(X: Floats, n_tasks: int) -> int:
     """Return the number of threads for the tasks.
 
-    It is 1 if X is small, or if X has so many features that BLAS uses threads well.
+    It is 1 if X is small, or if X is wide enough for BLAS to use its own threads well.
     """
     if X.shape[1] > _MAX_THREADED_FEATURES or X.size < _MIN_THREADED_SIZE:
         return 1
