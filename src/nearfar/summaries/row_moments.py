@@ -251,7 +251,7 @@ def _sum_in_best_dtype(
 
 
 def _add_term(total: NDArray[np.float64] | None, term: Floats) -> NDArray[np.float64]:
-    """Return the sum of the total and a term in float64, or the term if there is no total yet."""
+    """Return the sum of the total and a term in float64, or the term if the total is None."""
     return term.astype(np.float64, copy=False) if total is None else np.add(total, term, out=total)
 
 
