@@ -66,7 +66,7 @@ def test_the_radius_is_inclusive_and_lists_may_differ_in_length():
     distances = all_distances(TOY)
     np.fill_diagonal(distances, np.inf)
     np.testing.assert_allclose(expected, np.where(distances <= 2, distances, np.inf))
-    with pytest.raises(ValueError, match="from 0 to 3 neighbors"):
+    with pytest.raises(ValueError, match="numbers of neighbors, from 0 to 3,"):
         graph.neighbors  # noqa: B018
 
 
