@@ -173,7 +173,7 @@ def test_bad_sets_are_named(bad, message):
     [
         ([0, 2, 2, 4], "Set 1 is empty"),
         ([0, 3, 2, 4], "Set 1 is empty"),
-        ([0, 2], "run from 0 to the 4 rows"),
+        ([0, 2], "run from 0 to the number of rows of X, 4"),
         ([1, 4], "run from 0"),
         ([0.0, 4.0], "integers"),
         ([], "integers"),

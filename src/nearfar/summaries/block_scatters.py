@@ -25,7 +25,7 @@ class BlockScatters:
     The first reduction computes the class means and the mode scatters without a projection. Each
     within scatter after a projection needs another reduction, which computes the blocks again. Use
     ``X.persist()`` to keep the blocks in memory. Workers receive the factors, the mean and the
-    projected class means. Each block returns one matrix of the size of the mode. float32 is
+    projected class means. Each block returns one matrix of the size of the mode. float32 values are
     multiplied in float64.
 
     Parameters

@@ -41,7 +41,10 @@ def sort_by_class(y: Any, unknown: Any = None) -> ClassBlocks:
 
 
 def limit_draws(n_requested: int | None, blocks: ClassBlocks) -> int:
-    """Return the requested number, or by default 20 c (c - 1) for c classes, within limits."""
+    """Return the requested number of draws. The default is 20 c (c - 1) for c classes.
+
+    The default is at least 1,000 and at most 100,000.
+    """
     n_classes = blocks.size.size
     return (
         min(max(20 * n_classes * (n_classes - 1), 1_000), 100_000)
@@ -51,7 +54,10 @@ def limit_draws(n_requested: int | None, blocks: ClassBlocks) -> int:
 
 
 def limit_comparisons(n_requested: int | None, n_pairs: int) -> int:
-    """Return the requested number of comparisons, or by default 20 per pair, within limits."""
+    """Return the requested number of comparisons. The default is 20 per pair.
+
+    The default is at least 1,000 and at most 100,000.
+    """
     return min(max(20 * n_pairs, 1_000), 100_000) if n_requested is None else n_requested
 
 
@@ -74,7 +80,7 @@ def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.i
 def _locate_ranks(
     sizes: NDArray[np.int64], ranks: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the class of each rank, and the rank within the class, if class c has ``sizes[c]``."""
+    """Return the class of each rank, and the rank in this class. Class c has ``sizes[c]`` ranks."""
     ends = np.cumsum(sizes)
     c = np.searchsorted(ends, ranks, side="right")
     return c, ranks - (ends - sizes)[c]
@@ -97,7 +103,7 @@ def _decode_within(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
 
 
 def _unrank_pair(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the i < j with ``rank = j (j - 1) / 2 + i``."""
+    """Return i and j, with i < j, such that ``rank = j (j - 1) / 2 + i``."""
     j = ((1 + np.sqrt(1 + 8.0 * rank)) / 2).astype(np.int64)
     # Rounding can raise the square root to the next integer, but cannot lower it below an integer.
     j -= j * (j - 1) // 2 > rank
@@ -130,7 +136,7 @@ def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> 
     if np.sum(size * (size - 1.0) * n_others) > _MAX_RANK:
         raise ValueError(
             f"y has {rows.size} rows, with more triplets than 64-bit integers can count; "
-            "draw from a random subset of the rows."
+            "pass the labels of a random subset of the rows."
         )
     sizes = size * (size - 1) * n_others
     c, rank = _locate_ranks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
@@ -165,7 +171,7 @@ def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) 
 def draw_joined_triplets(
     near: Indices, far: Indices, n_samples: int, cap: int, rng: np.random.RandomState
 ) -> Indices:
-    """Draw triplets with (anchor, near) among the near pairs, (anchor, far) among the far."""
+    """Draw triplets (anchor, near, far) that join a near pair and a far pair with a common row."""
     sides = [np.vstack([pairs, pairs[:, ::-1]]) for pairs in (near, far)]
     sides = [ends[np.argsort(ends[:, 0], kind="stable")] for ends in sides]
     counts = [np.bincount(ends[:, 0], minlength=n_samples) for ends in sides]

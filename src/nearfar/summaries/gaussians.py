@@ -27,19 +27,19 @@ from nearfar.words import format_count
 CovarianceShrinkage = float | Literal["ledoit_wolf", "oas"] | None
 Storage = Literal["auto", "dense", "low_rank"]
 
-#: ridge="auto" for sets, as a multiple of their median variance. Sets have few vectors relative to
-#: their p(p+1)/2 covariances. With a smaller ridge, directions in which a set hardly varies by
-#: chance dominate the distances.
+#: Value of ridge="auto" for sets, as a multiple of the median variance of the sets. A set has few
+#: vectors compared with the p(p+1)/2 entries of its covariance. With a smaller ridge, directions in
+#: which a set hardly varies by chance dominate the distances.
 AUTO_RIDGE = 1.0
-#: ridge="auto" for neighborhoods, as a multiple of their median variance. It is smaller than for
-#: sets, because all neighborhoods have the same number of points.
+#: Value of ridge="auto" for neighborhoods, as a multiple of their median variance. It is smaller
+#: than for sets, because all neighborhoods have the same number of points.
 AUTO_LOCAL_RIDGE = 0.01
 # Maximum number of vectors of a set whose moments are computed in one matrix product.
 _MAX_PRODUCT_VECTORS = 1024
 # Maximum relative difference between a covariance and its transpose.
 _MAX_ASYMMETRY = 1e-6
-# Upper limit for the rounding error of a variance that should be 0, as a fraction of the other
-# variances, per feature.
+# Largest conditional variance that is treated as a rounding error, divided by the variance of the
+# feature and by the number of features.
 _MAX_ROUNDING = 16 * np.finfo(np.float64).eps
 
 
@@ -74,7 +74,7 @@ class Gaussians(Immutable):
         The covariances. For low-rank storage they are computed at each access.
     added_ridge : float or None
         The number that :meth:`from_sets` or :meth:`from_neighborhoods` added to every variance.
-        Pass it as ``ridge`` for new sets or points.
+        Pass this number as ``ridge`` for new sets or points.
     names : ndarray or None
         The names, read-only.
 
@@ -256,8 +256,8 @@ class Gaussians(Immutable):
         -----
         If the ridge is much larger than the covariances, only the means of the sets matter. If it
         is too small, directions in which a small set hardly varies dominate the distances. "auto"
-        is a good start if the features are scaled and the means are informative; tune it from 0.01
-        to 10 times this value. Abou-Moustafa [1]_ uses 1 for all data.
+        is a good start if the features are scaled and the means are informative. To tune the ridge,
+        try 0.01 to 10 times the value of "auto". Abou-Moustafa [1]_ uses 1 for all data.
 
         Cost: :math:`O(\sum t_i p^2)`, in float64.
 
@@ -364,7 +364,8 @@ class Gaussians(Immutable):
             Whether a query that equals a row of X is treated as this row, which is not its own
             neighbor. Queries that are rows of X then get the same Gaussians as these rows.
         neighbors : array-like of int of shape (n, m), default=None
-            Neighbors found by other means (for example from labels). They replace ``n_neighbors``.
+            Row indices of the neighbors of each point, if they were found in another way (for
+            example from labels). ``n_neighbors`` is then ignored.
         storage : {"auto", "dense", "low_rank"}, default="auto"
             Storage of the covariances. "auto" uses "low_rank" (rank m plus ridge) if the ridge is
             not 0 and m is at most 3p/8.
@@ -452,7 +453,8 @@ class Gaussians(Immutable):
     def concatenate(cls, parts: Iterable[Gaussians]) -> Self:
         """Concatenate several ``Gaussians``.
 
-        The result has low-rank storage if all parts have. Names are kept if all parts have names.
+        The result has low-rank storage if all parts have low-rank storage. Names are kept if all
+        parts have names.
 
         Parameters
         ----------
@@ -534,7 +536,7 @@ class Gaussians(Immutable):
             k = next(k for k, matrix in enumerate(stack) if not _is_definite(matrix))
             raise ValueError(
                 f"The covariance of {_describe_gaussian(k, self.names)} is not positive definite, "
-                "so distances from it are infinite. Give a larger ridge, or shrinkage."
+                "so distances from it are infinite. Use a larger ridge, or shrinkage."
             ) from None
         conditional_variances = np.square(np.diagonal(factors, axis1=1, axis2=2))
         rounding_errors = _MAX_ROUNDING * self.n_features * np.diagonal(stack, axis1=1, axis2=2)
@@ -542,7 +544,7 @@ class Gaussians(Immutable):
         if bad.any():
             raise ValueError(
                 f"The covariance of {_describe_gaussian(int(np.argmax(bad)), self.names)} is "
-                "numerically singular. Give a larger ridge, or shrinkage."
+                "numerically singular. Use a larger ridge, or shrinkage."
             )
         return factors
 
@@ -660,7 +662,8 @@ def _choose_ridge(
 ) -> float:
     if not isinstance(ridge, str):
         return float(ridge)
-    # If all sets are single vectors they have no variance. Use the variance of X, or 1 if it is 0.
+    # If every set has a single vector, the sets have no variance. Use the variance of X then, or 1
+    # if X does not vary.
     typical = float(np.median(variances)) or float(variances.mean())
     typical = typical or float(X.var(axis=0, dtype=np.float64).mean())
     return factor * typical or 1.0

@@ -22,7 +22,9 @@ _BLOCK_BYTES = 2**20
 
 
 class ModeScatters(Protocol):
-    r"""Protocol of mode scatters of tensors :math:`X_{ij}` (the j-th of class i).
+    r"""Protocol of objects that compute mode scatters of tensors.
+
+    :math:`X_{ij}` is tensor j of class i.
 
     Tensors have the shape (d1, ..., dM). With factors of shape (d_j, q_j),
     :math:`T = X \bar\times_k U^T` is X multiplied by their transposes in all modes except k. A
@@ -123,7 +125,7 @@ class StackScatters:
         return self.class_means.astype(self._dtype)
 
     def _iterate_deviations(self, centers: Floats) -> Iterator[tuple[slice, Floats]]:
-        """Iterate over blocks of tensors minus the center of their class, in one buffer."""
+        """Yield blocks of tensors minus their class centers. All blocks use the same buffer."""
         X = self._X
         block_size = max(1, min(len(X), _BLOCK_BYTES // max(1, X[:1].size * self._dtype.itemsize)))
         buffer = _allocate_far_from(centers, (block_size, *X.shape[1:]), self._dtype)
@@ -156,17 +158,17 @@ class UncenteredScatters:
         self.mean: Matrix = np.zeros_like(centered.mean)
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Return the scatter of all tensors about zero: about the mean, plus that of the mean."""
+        """Return the scatter about zero: the scatter about the mean plus that of the mean."""
         offset = project_stack(self._offset, factors or [], skip=mode)
         return self._centered.within_scatter(mode, factors) + mode_scatter(offset, mode)
 
     def between_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Return zero, because there is only one class, whose mean is taken as zero."""
+        """Return a zero matrix, because there is only one class."""
         return np.zeros((self.mean.shape[mode],) * 2)
 
 
 def _allocate_far_from(array: Floats, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Floats:
-    """Return an empty array whose address differs from another by half a page, modulo pages.
+    """Return an empty array whose address is half a page away from another array, modulo 4096.
 
     On some processors, copies between addresses that differ by a few bytes modulo 4096 take four
     times as long.

@@ -338,7 +338,7 @@ class ModeStatistics:
         """Return the mode as a non-negative index, and the factors of the other modes or None."""
         shape = self._shape
         if not -len(shape) <= mode < len(shape):
-            raise ValueError(f"mode must be from 0 to {len(shape) - 1}; got {mode}.")
+            raise ValueError(f"mode must be from {-len(shape)} to {len(shape) - 1}; got {mode}.")
         mode %= len(shape)
         if factors is None:
             return mode, None

@@ -17,7 +17,11 @@ from nearfar.summaries.second_moment import SecondMoment
 
 
 class ModeMoments(SecondMoment):
-    """Sums of the squared entries, and of :math:`X_{(k)} X_{(k)}^T` per mode k, in one vector."""
+    """Second moments of tensors, stored in one vector.
+
+    The vector holds the sum of squares of each entry and, for each mode k, the sum of
+    :math:`X_{(k)} X_{(k)}^T`.
+    """
 
     state: ClassVar = State({"tensor_shape": shape_value, "dense": none_or(floats("entries"))})
 
@@ -26,7 +30,7 @@ class ModeMoments(SecondMoment):
         self.tensor_shape = tensor_shape
 
     def compute_products(self, rows: Floats) -> NDArray[Any]:
-        """Return the sums over the rows vec(X)."""
+        """Return the sums over flattened tensors, given as rows."""
         stack = rows.reshape(-1, *self.tensor_shape)
         scatters = [mode_scatter(stack, k).ravel() for k in range(len(self.tensor_shape))]
         return np.concatenate([np.einsum("ij,ij->j", rows, rows), *scatters])
@@ -41,7 +45,10 @@ class ModeMoments(SecondMoment):
         self.dense += moment
 
     def compute_cross_products(self, rows: Floats, other_rows: Floats) -> Floats:
-        """Return the sums for x zᵀ + z xᵀ, over pairs of a row x and another row z."""
+        """Return the sums for x zᵀ + z xᵀ, in the layout of :meth:`compute_products`.
+
+        z is the row of ``other_rows`` at the position of the row x.
+        """
         tensors, other_tensors = (
             flat.reshape(-1, *self.tensor_shape) for flat in (rows, other_rows)
         )
@@ -60,7 +67,7 @@ class ModeMoments(SecondMoment):
         return products[start : start + d * d].reshape(d, d)
 
     def choose_block_rows(self, X: Floats) -> int:
-        """Return the number of samples per block, of at most 4 MB."""
+        """Return the number of samples in a block of at most 4 MB."""
         return min(max(2**22 // (X.shape[1] * X.itemsize), 1), 4096)
 
     @property
@@ -70,7 +77,7 @@ class ModeMoments(SecondMoment):
 
     def _check_state(self, sizes: Sizes) -> None:
         check_that(
-            self.n_features == prod(self.tensor_shape), "tensor_shape does not fit the entries."
+            self.n_features == prod(self.tensor_shape), "tensor_shape does not match n_features."
         )
         check_that(not self.rows, "expected sums only, but found rows.")
         fits = self.dense is None or len(self.dense) == self.n_entries
@@ -78,7 +85,7 @@ class ModeMoments(SecondMoment):
 
 
 class ModeSums(ClassStatistics):
-    """Class statistics of vec(X) that store one scatter per mode, not the full scatter."""
+    """Class statistics of flattened tensors, with one scatter per mode, not the full scatter."""
 
     state: ClassVar = State(
         {

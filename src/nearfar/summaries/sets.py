@@ -24,7 +24,8 @@ class Sets(Immutable):
     """Collection of sets of vectors, stored as one array of rows and the offsets of the sets.
 
     For example, an utterance is a set of frames, a patient a set of cells, and a document a set of
-    word vectors. Set i is an array of shape (t_i, p); the number of rows t_i may vary, p may not.
+    word vectors. Set i is an array of shape (t_i, p). The number of vectors t_i may differ between
+    sets, but p must be the same.
 
     The object is immutable. It has a length and can be indexed like an array: an integer returns
     the rows of one set; a slice, a mask or an array of indices returns ``Sets``. It can therefore
@@ -39,7 +40,7 @@ class Sets(Immutable):
         Set i consists of the rows ``offsets[i]`` to ``offsets[i + 1] - 1`` of X. The offsets
         increase from 0 to ``n_vectors``.
     labels : array-like of shape (n_sets,), default=None
-        Label of each set. Estimators do not read them; pass them to ``fit`` as ``y``.
+        Label of each set. Estimators do not read these labels; pass them to ``fit`` as ``y``.
     names : array-like of shape (n_sets,), default=None
         Name of each set, used in messages.
 
@@ -361,8 +362,8 @@ class Sets(Immutable):
         ]
         if len(nested) != 1:
             raise ValueError(
-                f"{file.name} should have one column of lists of vectors, with one set per row; it "
-                f"has {len(nested)} such columns among {join_names(table.column_names)}. For a "
+                f"{file.name} should have one column of lists of vectors, with one set per row; "
+                f"found {len(nested)} such columns among {join_names(table.column_names)}. For a "
                 "table with one vector per row, pass by=..."
             )
         if label is None and "label" in table.column_names:
@@ -604,7 +605,7 @@ def convert_key(key: Any, n: int) -> NDArray[np.intp]:
 
 
 def get_row_key(key: Any, noun: str) -> Any:
-    """Return the key of the first axis; scikit-learn indexes with ``X[indices, ...]``."""
+    """Return the index along the first axis, also for ``X[indices, ...]`` as in scikit-learn."""
     if isinstance(key, tuple):
         if len(key) == 2 and key[1] is Ellipsis:
             return key[0]
@@ -620,7 +621,7 @@ def check_index(k: int, n: int) -> int:
 
 
 def _check_rows(values: Any, title: str, noun: str) -> Floats:
-    """Return values as an array (t, p), float32 if they are float32, else float64."""
+    """Return values as an array of shape (t, p), in float32 or float64."""
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "f" or array.dtype.itemsize not in (4, 8):
@@ -673,7 +674,7 @@ def _check_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
     starts: NDArray[np.intp] = array.astype(np.intp)
     if starts[0] != 0 or starts[-1] != n_rows:
         raise ValueError(
-            f"offsets must run from 0 to the {format_count(n_rows, 'row')} of X; got offsets from "
+            f"offsets must run from 0 to the number of rows of X, {n_rows}; got offsets from "
             f"{starts[0]} to {starts[-1]}."
         )
     sizes = np.diff(starts)

@@ -238,7 +238,7 @@ def test_files_that_know_their_sets_are_refused_by_what_is_wrong(here, sets, cap
     for words, message in (
         (["no.npz", "--set-id", "u"], "no.npz has no key 'offsets'"),
         (["s.npz", "--set-id", "u"], "in its key 'offsets'"),
-        (["bad.npz"], "bad.npz: offsets must run from 0 to the"),
+        (["bad.npz"], "bad.npz: offsets must run from 0 to the number of rows of X"),
         (["iris", "--set-id", "u"], "the built-in dataset 'iris' contains rows"),
     ):
         assert run("compare", *words, *QUICK) == 2

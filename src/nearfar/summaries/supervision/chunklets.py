@@ -29,12 +29,13 @@ class Chunklets(Supervision):
     """Supervision by disjoint groups of similar rows, whose classes are unknown.
 
     The object is immutable and has no length. Learners also accept the vector ``labels`` instead of
-    the object. It holds the same information and can be sliced together with X, like class labels.
+    the object. The vector holds the same information and can be sliced together with X, like class
+    labels.
 
     Parameters
     ----------
     labels : array-like of int of shape (n_samples,)
-        Chunklet number of each row, -1 for a row in no chunklet. The numbers may have gaps.
+        Chunklet number of each row, or -1 if the row is in no chunklet. The numbers may have gaps.
 
     Attributes
     ----------
@@ -265,7 +266,7 @@ class Chunklets(Supervision):
 
 
 def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
-    """Return chunklets from Chunklets or an integer vector, where -1 means no chunklet.
+    """Convert an integer vector, where -1 means no chunklet, to Chunklets; keep Chunklets as is.
 
     Examples
     --------
