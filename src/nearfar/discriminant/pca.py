@@ -108,7 +108,7 @@ class PCA(StatisticsLearner):
             return rank
         if not isinstance(self.n_components, Integral):
             cumulative_fractions = np.cumsum(variances) / variances.sum()
-            # Without the tolerance, rounding could lead to one direction more than exist.
+            # Without the tolerance, rounding could add a direction that does not exist.
             return min(
                 int(np.searchsorted(cumulative_fractions, self.n_components - 1e-12)) + 1, rank
             )

@@ -89,7 +89,7 @@ class SDML(PairLearner):
     mean_ : ndarray of shape (n_features,)
         Mean of the training points.
     balance_ : float
-        Weight of the pairs that was used.
+        Value of ``balance`` used in the fit.
     objective_ : float
         Value of the objective at the solution, for standardized features.
     dual_bound_ : float
@@ -261,7 +261,7 @@ class _Solution(NamedTuple):
 
 
 class _Lasso:
-    """Graphical lasso of S, solved by its dual: W = S + U, where U is off-diagonal and bounded."""
+    """Graphical lasso of S, solved in the dual: W = S + U, where U is off-diagonal and bounded."""
 
     def __init__(self, S: Matrix, sparsity: float) -> None:
         self.S, self.sparsity = (S + S.T) / 2, sparsity
