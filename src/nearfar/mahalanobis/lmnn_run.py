@@ -321,7 +321,7 @@ def reduce_map_rows(lmnn: Any, problem: LargeMargin, L: Matrix, white: Matrix) -
         Z = Z - Z.mean(axis=0)
         spread = Z.T @ Z
     else:
-        # The eigenvectors of this matrix are the left singular vectors of A = L white'. M is A'A.
+        # With A = L white', M is A'A. The eigenvectors of AA' are the left singular vectors of A.
         spread = L @ white.T @ white @ L.T
     _, axes = descending_eigh(spread, min(lmnn.n_components, len(L)))
     rows = axes.T @ L

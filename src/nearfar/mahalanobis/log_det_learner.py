@@ -19,8 +19,9 @@ from nearfar.solvers.descent import Descent, descend_with_proof
 from nearfar.solvers.log_det import log_det_bound, log_det_divergence
 from nearfar.state import State, number, optional
 
-#: Two points are treated as equal if their distance is below this fraction of the largest norm of a
-#: point. Both are computed in coordinates in which the prior is the identity.
+#: Two points are treated as equal if their distance is below this fraction of the largest norm
+#: among the points. Norms and distances are computed in coordinates in which the prior is the
+#: identity.
 ROUNDING = 1e-13
 # The duality gap is set to 0 if the objective and its bound differ by at most this value. A
 # difference this small is a rounding error, because the terms of the divergence are close to 1.

@@ -30,7 +30,7 @@ _QUIET_PAIRS = 8
 _MIN_LOSS = 1e-12
 # Negative eigenvalues whose absolute value is below this fraction of the trace are treated as zero.
 _ROUNDING = 1e-14
-# Smaller values of ``tol`` are replaced by this value, because smaller losses are rounding errors.
+# Lower limit for ``tol``, because smaller losses are rounding errors.
 _MIN_TOL = 1e-12
 
 

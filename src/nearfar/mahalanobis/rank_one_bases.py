@@ -9,8 +9,8 @@ from nearfar.arrays import Indices, Matrix
 from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import fix_signs, whitener
 
-# Around each center, discriminant directions are computed once for each of these numbers of nearest
-# points per class.
+# Numbers of nearest points per class. Around each center, discriminant directions are computed for
+# each of these numbers.
 _NEARBY = (10, 20)
 # This fraction of the total covariance is added to the within-class covariance of nearby points.
 _MIXED = 0.03

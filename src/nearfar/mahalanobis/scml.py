@@ -31,7 +31,7 @@ _MIN_DIRECTIONS = 100
 # Before the first linear program, L-BFGS minimizes the objective with smoothed hinges. It runs once
 # for each of these widths of the smoothing.
 _WIDTHS = (1.0, 0.1)
-# If the linear program is too large, L-BFGS runs with these smaller widths instead.
+# If the linear program is too large, L-BFGS continues with these widths instead.
 _FINE_WIDTHS = (0.01, 0.001)
 # Before the linear program, L-BFGS stops if an iteration lowers the objective by less than this
 # fraction. A rough solution is enough to select the triplets and directions of the program.

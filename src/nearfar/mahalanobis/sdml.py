@@ -26,8 +26,8 @@ _BALANCE = 0.5
 # Maximum of balance="auto", as a fraction of the largest balance for which the problem has an
 # optimum.
 _FRACTION_OF_LARGEST = 0.9
-# An entry of M is set to zero if the distance between its dual variable and the bound is more than
-# this fraction of the bound.
+# An entry of M is set to zero if its dual variable is farther from the bound than this fraction of
+# the bound.
 _INSIDE = 1e-3
 
 
@@ -266,7 +266,7 @@ class _Lasso:
     def __init__(self, S: Matrix, sparsity: float) -> None:
         self.S, self.sparsity = (S + S.T) / 2, sparsity
         self.upper = np.triu_indices(len(S), 1)
-        # Hadamard's inequality gives this upper bound of log det W.
+        # This is an upper bound on log det W, by Hadamard's inequality.
         self.log_det_limit = float(np.sum(np.log(np.diag(S))))
 
     def make_start(self) -> Vector:

@@ -51,7 +51,8 @@ class _SoftLearner(AxisLearner):
     n_jobs: int | None
     _sign: float = 1.0
     #: Function that computes the solver's coordinates. A global optimum does not depend on the
-    #: coordinates. The speed of the descent depends on them, and so does a local optimum.
+    #: coordinates. The speed of the descent depends on them, and so does the local optimum that it
+    #: finds.
     _coordinates = staticmethod(whiten_rows)
 
     def _make_frame(self, rows: Floats, codes: Indices) -> SolverFrame:

@@ -399,8 +399,8 @@ def find_best_threshold(
         rates = cuts.hit_rates, 1 - cuts.alarm_rates
         maximized_rate, limited_rate = rates if strategy == "max_tpr" else rates[::-1]
         criterion = np.where(limited_rate >= (min_rate or 0.0), maximized_rate, -1.0)
-        # If several thresholds maximize this rate, choose the one with the highest value of the
-        # other rate, to which min_rate applies.
+        # If several thresholds are equally good, choose the one with the highest value of the rate
+        # that min_rate limits.
         criterion = np.where(criterion == criterion.max(), limited_rate, -1.0)
     return float(cuts.thresholds[np.argmax(criterion)])
 
