@@ -530,8 +530,7 @@ class PARDA(StatisticsLearner):
     def _make_error_function(
         self, gaussians: ClassObjectives, q: int, seed: int
     ) -> Callable[[Matrix], float] | None:
-        """Return a function that computes the error in a subspace, or None if errors are not
-        used."""
+        """Return a function that computes the error in a subspace, or None if it is not needed."""
         if self.selection == "objective":
             self.selection_ = "objective"
             return None

@@ -69,7 +69,7 @@ class ITML(_LogDetLearner, PairLearner):
     bounds : pair of float or None, default=None
         Pair (u, l), where u is the maximum squared distance of similar pairs and l is the minimum
         squared distance of dissimilar pairs. None uses the 5th and 95th percentiles of the positive
-        squared distances between rows under the prior.
+        squared distances between rows, measured with the prior metric.
     prior : {"isotropic", "identity", "covariance"} or array of shape (n_features, n_features)
         Prior metric: the identity divided by the mean variance of X ("isotropic"), the Euclidean
         distance ("identity"), the inverse covariance of X ("covariance"), or any positive

@@ -153,8 +153,8 @@ class LMNN(AxisLearner):
     objective_ : float
         Loss ε at the solution of the last pass, summed over all impostors that enter the loss.
     dual_bound_ : float
-        Lower bound on ε that holds for every square map, or with ``structure="diagonal"`` for every
-        diagonal map.
+        Lower bound on the loss ε. It holds for every square map, or for every diagonal map with
+        ``structure="diagonal"``.
     duality_gap_ : float
         ``1 - dual_bound_ / objective_``. A value of 0 proves that the solution is optimal.
     target_neighbors_ : ndarray of shape (n_samples, k)

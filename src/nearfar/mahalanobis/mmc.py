@@ -110,8 +110,8 @@ class MMC(PairLearner):
         Mean distance of dissimilar pairs, or their mean squared distance with
         ``variant="squared"``.
     dual_bound_ : float
-        Upper bound on the objective that holds for every metric, or with ``structure="diagonal"``
-        for every diagonal metric.
+        Upper bound on the objective. It holds for every metric, or for every diagonal metric with
+        ``structure="diagonal"``.
     duality_gap_ : float
         ``1 - objective_ / dual_bound_``. A value of 0 proves that the solution is optimal.
     n_iter_ : int

@@ -114,8 +114,8 @@ class NCA(_SoftLearner):
         Number of iterations of the best run.
     history_ : dict of lists
         Lists with one entry per iteration: "objective", "step" and "seconds". If ``n_neighbors`` is
-        a number, the objective is computed over the lists of neighbors, and at first over a subset
-        of the rows.
+        a number, the objective is summed only over the lists of neighbors. In the first iterations,
+        it may be summed over a subset of the rows.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
 
