@@ -69,7 +69,7 @@ class Euclidean(LinearLearner):
         Parameters
         ----------
         X : array-like, dask array or dask dataframe of shape (n_samples, n_features)
-            More points.
+            More training points.
         y, classes : ignored
             Present for API consistency.
 
