@@ -83,7 +83,7 @@ class GaussianFamily:
         return means, (covariances + covariances.T) / 2
 
     def _iter_columns(self) -> Iterator[tuple[slice, Matrix]]:
-        """Yield slices of columns with these columns of all Σ_k, of shape (c, p, block)."""
+        """Yield slices of columns, each with these columns of all Σ_k as an array (c, p, block)."""
         c, p = self.means.shape
         unit = np.eye(p)
         size = max(1, _MAX_ELEMENTS // max(1, c * p))
@@ -139,7 +139,7 @@ class ProjectedGaussians:
         return 2 * np.log(np.diagonal(self.factors, axis1=1, axis2=2)).sum(axis=1)
 
     def iter_differences(self) -> Iterator[tuple[slice, Matrix]]:
-        """Yield slices of j with the differences U'(m_i - m_j), of shape (block, c, q).
+        """Yield slices of j, each with the differences U'(m_i - m_j), of shape (block, c, q).
 
         The first axis of the differences is j, the second is i.
         """

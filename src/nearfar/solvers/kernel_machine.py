@@ -19,12 +19,13 @@ _OVERSHOOT = 1.5
 _MAX_STEP = 0.25
 # Maximum number of steps towards the boundary.
 _MAX_STEPS = 40
-# A zero of f is accepted if the relative width of its bracket, or the relative value of f, is at
-# most this value.
+# A zero of f is accepted if the relative width of its bracket or the relative value of f is at most
+# this number.
 _MIN_WIDTH = 1e-13
 # Maximum number of root-finding steps per bracket.
 _MAX_ROOT_STEPS = 100
-# Number of nearest candidates at which f is evaluated first to find a point with the other sign.
+# Number of nearest candidates that are tried first in the search for a point where f has the other
+# sign.
 _N_FIRST_POINTS = 64
 
 

@@ -30,7 +30,7 @@ _LAST = 1e-11
 
 
 def place_by_program(neighbors: Matrix, squared: Matrix) -> Matrix:
-    """Return coordinates (n_queries, r) of new points by a convex program.
+    """Compute coordinates (n_queries, r) of new points by solving a convex program.
 
     The relative accuracy is about 1e-9.
 

@@ -42,7 +42,7 @@ class Atom(NamedTuple):
 
 
 class AscentInterrupted(KeyboardInterrupt):
-    """KeyboardInterrupt after at least one sweep. ``atom`` is the result of all full sweeps."""
+    """KeyboardInterrupt after at least one sweep. ``atom`` is the result of the last full sweep."""
 
     def __init__(self, atom: Atom) -> None:
         super().__init__("interrupted: the best rank-one tensor so far is kept")

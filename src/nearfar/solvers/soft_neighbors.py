@@ -28,8 +28,8 @@ Precision = Literal["single", "double"]
 
 # Target number of entries of a block, so that a block fits into the processor's cache.
 _BLOCK_ENTRIES = 1 << 19
-# Minimum number of rows of a block. With fewer rows, adding the column sums of a block to the total
-# would take longer than computing them.
+# Minimum number of rows of a block. With fewer rows, adding the column sums of the block to the
+# total would take longer than computing these sums.
 _MIN_BLOCK_ROWS = 64
 # Maximum rounding error of a squared distance in single precision. If the error may be larger,
 # double precision is used.
@@ -171,9 +171,10 @@ class SoftNeighbors:
             self._constant = -float(np.log(n_others).sum())
 
     def _compute_class_scatter(self, sizes: Indices) -> Matrix:
-        """Return the sum over all points of a mean of xx'.
+        """Return the sum of the mean scatters of all points.
 
-        The mean is over all differences x between the point and the points of its class.
+        The mean scatter of a point is the mean of xx' over its differences x from the other points
+        of its class.
         """
         total = np.zeros((self.X.shape[1],) * 2)
         for start, size in zip(self._class_starts[:-1], sizes, strict=True):

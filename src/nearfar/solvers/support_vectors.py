@@ -13,8 +13,8 @@ from nearfar.solvers.hyperplanes import (
     reduce_to_row_space,
 )
 
-# Objective of a nu-SVM below which it consists of rounding errors. The samples have mean squared
-# length 1.
+# Objective of a nu-SVM below which the solution consists of rounding errors. The limit is for
+# samples with mean squared length 1.
 _COLLAPSED_OBJECTIVE = 1e-9
 
 
