@@ -119,8 +119,8 @@ class ManyMetrics(LargeMargin):
             )
             if pairs is None:
                 raise ValueError(
-                    "More than 100 million impostor pairs were found, which is the limit for fits with "
-                    "several metrics. Use fewer training rows, or start from a better map."
+                    "More than 100 million impostor pairs were found, which is the limit if there "
+                    "are several metrics. Use fewer training rows, or start from a better map."
                 )
             lists.append((pairs.centers, pairs.indices))
         if keep and self.pairs is not None:

@@ -44,8 +44,8 @@ LAST_CHECK = 20
 MAX_PAIRS = 10**7
 # Maximum number of listed pairs per center if the map is wide.
 MAX_PAIRS_PER_WIDE_CENTER = 120
-# Maximum number of searches over a sample of centers that may replace the list of pairs if most of
-# the loss was missing. Later searches only add pairs to the list.
+# Number of searches over a sample of centers that may find most of the loss missing and still
+# replace the list of pairs. Later searches only add pairs to the list.
 FREE_ROUNDS = 2
 # Minimum number of centers in the first stage.
 FIRST_STAGE_CENTERS = 2000
@@ -86,7 +86,7 @@ class LargeMargin(ListedMargin):
         if self._is_sampled(progress.L) and progress.L.ndim == 2 and shape[0] < shape[1]:
             tol = max(tol, min(WIDE_TOL * tol, 1e-4))
         try:
-            # The rows are divided among threads. Threads of BLAS would compete with them.
+            # The rows are divided among threads, which threads of BLAS would slow down.
             with use_one_blas_thread() if self.n_threads > 1 else nullcontext():
                 return self._solve(progress, max_iter, tol)
         finally:

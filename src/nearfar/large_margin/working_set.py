@@ -108,7 +108,7 @@ class ListedMargin:
         self.bound = 0.0
         self.max_rows = points.shape[1]
         self._cached_table: NearestTable | None = None
-        #: Compiled kernels, used for the rest of the fit once there are many pairs.
+        #: Compiled kernels, loaded when the number of pairs is large, or None.
         self.compiled: ModuleType | None = None
         #: Columns in which a diagonal map may be nonzero.
         self.columns = np.arange(points.shape[1])

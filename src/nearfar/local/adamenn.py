@@ -415,7 +415,7 @@ def compute_feature_weights(means: Matrix, weighting: str, c: float) -> Matrix:
 
 
 class _Sizes(NamedTuple):
-    """Number of neighbors of a training row, for each of the three uses."""
+    """Numbers of neighbors of a training row in its posterior, its region and its slabs."""
 
     posterior: int
     region: int

@@ -14,7 +14,7 @@ from nearfar.solvers.alternating_modes import CPWeights, contract_terms, make_cp
 from nearfar.solvers.joint_newton import minimize_smoothed_hinges, solve_exact_hinges
 from nearfar.solvers.smoothed_hinges import SmoothedHinges, compute_factor_gradients
 
-#: Widths of the rounded corner of the hinge, in the order of use. After the last of them, the exact
+#: Widths of the rounded corner of the hinge, in the order of use. After the last width, the exact
 #: solution is attempted.
 CORNER_WIDTHS = (1.0, 0.1)
 #: Further widths, used if the exact solution was not found or if there are too many unknowns.

@@ -308,9 +308,9 @@ class _AllPairs:
         size, objective = len(D), engine.objective
         class_nearest = np.zeros(size)
         classes = list(self._iter_classes(rows)) if objective != "collapse" else []
-        # The exponentials of a class far from a point would vanish compared with those of nearer
-        # classes. For the objective "log", they are therefore scaled by the nearest point of the
-        # class.
+        # If a class is far from a point, its exponentials would vanish compared with the
+        # exponentials of nearer classes. For the objective "log", the exponentials of each class
+        # are therefore computed relative to the nearest point of the class.
         class_kernels = {}
         if objective == "log":
             for inside, members in classes:

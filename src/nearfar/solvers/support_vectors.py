@@ -63,7 +63,7 @@ def c_svm(
     dual = np.zeros(len(Z))
     dual[is_used] = solution.dual / scale**2
     sums = [float(cost[y == sign].sum()) * scale**2 for sign in (1, -1)]
-    # The solution has collapsed if its objective is not below that of always predicting the larger
+    # The solution has collapsed if it has no lower objective than always predicting the larger
     # class, and the contributions of the samples to w cancel.
     is_no_better = 2 * min(sums) <= solution.objective * (1 + 1e-9) + 10 * solution.gap
     pulls = solution.dual @ np.linalg.norm(coordinates, axis=1)

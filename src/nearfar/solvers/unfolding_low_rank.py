@@ -275,8 +275,8 @@ class _Iterate:
             self.compliance += slack.s / slack.z
         self.reg = min(self.reg, 1.9)
         while True:
-            # The eigenvalues of translations have this sign too, but centered steps do not depend
-            # on them.
+            # The shift also has the sign of the eigenvalues of translations. Centered steps do not
+            # depend on these eigenvalues.
             shift = self.reg - 2 * sign
             if self.system.factor(self.w, 1 / self.compliance, self.delta, shift * C):
                 return True

@@ -49,7 +49,7 @@ from nearfar.solvers.unfolding import Problem
 from nearfar.solvers.unfolding_low_rank import solve_low_rank
 from nearfar.solvers.unfolding_span import EMPTY, SpannedEdges
 
-# Maximum number of steps of both solvers.
+# Maximum number of steps of each solver.
 _MAX_STEPS = 200
 # Number of functions in the default starting point for inequalities.
 _SMOOTH = 4
