@@ -150,7 +150,7 @@ class ProjectedGaussians:
             yield block, self.means[None] - self.means[block, None]
 
     def pull_back(self, by_covariances: Matrix, by_means: Matrix) -> Matrix:
-        """Convert derivatives in the projected moments to the gradient in U, of shape (p, q).
+        """Convert derivatives with respect to the projected moments to the gradient (p, q) in U.
 
         ``by_covariances`` contains the symmetric derivatives in the P_k, ``by_means`` the
         derivatives in the U'm_k.
@@ -180,7 +180,7 @@ class Divergence(Protocol):
         """Return the divergences D[i, j] = D(i||j), of shape (c, c), with a zero diagonal."""
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q)."""
+        """Return the gradient (p, q) in U of the sum of all weights[i, j] D(i||j)."""
 
 
 #: Function that maps all divergences, of shape (c, c), to a number and its derivatives, of shape
@@ -238,7 +238,7 @@ class KullbackLeibler:
         return doubled
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q)."""
+        """Return the gradient (p, q) in U of the sum of all weights[i, j] D(i||j)."""
         if self.convention == "unnormalized":
             weights = 2 * weights
         return projected.pull_back(*_compute_kl_derivatives(projected, weights))
@@ -247,7 +247,7 @@ class KullbackLeibler:
 def _compute_kl_derivatives(
     projected: ProjectedGaussians, weights: Matrix
 ) -> tuple[Matrix, Matrix]:
-    r"""Return the derivatives of Σ w_ij KL(i||j) in the projected covariances and means.
+    r"""Return the derivatives of Σ w_ij KL(i||j) with respect to the projected moments.
 
     With :math:`Q_k = \sum_i w_{ik} (P_i + \delta_{ik}\delta_{ik}^T)`,
 
@@ -297,7 +297,7 @@ class SquaredDifference:
         return np.maximum(D, 0.0)
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q)."""
+        """Return the gradient (p, q) in U of the sum of all weights[i, j] D(i||j)."""
         weights = np.where(np.eye(len(weights), dtype=bool), 0.0, weights)
         # The derivative of N(0; 0, 2P) in P is -N/2 inv(P).
         total = weights.sum(axis=0) + weights.sum(axis=1)
@@ -392,7 +392,7 @@ class Bregman:
         return D
 
     def gradient(self, projected: ProjectedGaussians, weights: Matrix) -> Matrix:
-        """Return the gradient in U of the sum of weights[i, j] D(i||j), of shape (p, q).
+        """Return the gradient (p, q) in U of the sum of all weights[i, j] D(i||j).
 
         This is the exact gradient of the quadrature sums that :meth:`values` returns.
         """
