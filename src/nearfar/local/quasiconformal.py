@@ -64,7 +64,7 @@ class QuasiconformalClassifier(LocalClassifier):
         :math:`(1-s) \Sigma + s (\mathrm{tr}\, \Sigma / p) I`, where s is this number.
     exact : bool, default=True
         Use the kernel itself. False replaces :math:`1 - K` by half of the squared Mahalanobis
-        distance, which is accurate for near rows.
+        distance, which is accurate for close rows.
     standardize : bool, default=True
         Divide each feature by its standard deviation first.
     ties : {"shrink", "first"}, default="shrink"

@@ -183,8 +183,8 @@ class Divergence(Protocol):
         """Return the gradient (p, q) in U of the sum of all weights[i, j] D(i||j)."""
 
 
-#: Function that maps all divergences, of shape (c, c), to a number and its derivatives, of shape
-#: (c, c). The derivatives are zero on the diagonal.
+#: Function that maps a matrix of divergences to a number and to a matrix of its derivatives. Both
+#: matrices have shape (c, c), and the derivatives are zero on the diagonal.
 Average = Callable[[Matrix], tuple[float, Matrix]]
 
 

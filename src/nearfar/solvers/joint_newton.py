@@ -240,7 +240,7 @@ class _InteriorPoint(HingePoint):
         )
 
     def factor(self) -> bool:
-        """Factorize the matrix of the next step. Damping is added if it is not positive definite.
+        """Factorize the matrix of the next step. If necessary, add damping.
 
         Return False if the maximum damping is not enough.
         """

@@ -13,7 +13,7 @@ from nearfar.blocks import split_rows
 from nearfar.state import Sizes, State, check_that, choice, floats, indices, integer_value, number
 
 # Length of a step towards the decision boundary, relative to the step that would reach the boundary
-# if f were linear. Longer steps cross the boundary.
+# if f were linear. With a value above 1, steps tend to cross the boundary.
 _OVERSHOOT = 1.5
 # Maximum length of a step, relative to the square root of the number of features.
 _MAX_STEP = 0.25
