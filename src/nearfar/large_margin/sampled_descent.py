@@ -15,10 +15,8 @@ from nearfar.large_margin.descent_progress import Progress
 from nearfar.large_margin.triplet_loss import Evaluation, compute_full_loss
 from nearfar.large_margin.working_set import ListedMargin
 
-# Number of centers per sample, tuned on generated embeddings.
-CENTERS = 1000
-# Number of impostors per sample, tuned on generated embeddings.
-IMPOSTORS = 1000
+# Number of centers and number of impostors per sample, tuned on generated embeddings.
+CENTERS, IMPOSTORS = 1000, 1000
 # Number of steps, tuned on generated embeddings.
 STEPS = 160
 # Step size, relative to the root mean square of the entries of the first map.

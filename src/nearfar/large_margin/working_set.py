@@ -65,10 +65,9 @@ SMALL_TABLE = 10**5
 MAX_EMPTY_RATIO = 4
 # Number of sampled distances used to estimate the number of pairs within a radius.
 SAMPLED_DISTANCES = 6 * 10**5
-# Minimum number of entries in the array of points at which threads save time.
-THREADED_ROWS = 10**6
-# Number of chunks per thread into which the rows are split.
-CHUNKS_PER_THREAD = 2
+# Threads save time if the array of points has at least THREADED_ROWS entries. The rows are then
+# split into CHUNKS_PER_THREAD chunks per thread.
+THREADED_ROWS, CHUNKS_PER_THREAD = 10**6, 2
 
 
 def is_large(points: Floats) -> bool:
