@@ -27,10 +27,10 @@ _WORTH_THREADS = 2 * 10**9
 _ROWS = 2048
 # Maximum number of rows in a group of small classes that share a task.
 _MAX_GROUPED_ROWS = 256
-# Maximum size in bytes of rows that are converted to single precision once. Larger arrays are
-# converted block by block.
+# Maximum size in bytes at which all rows are converted to single precision in advance. Larger
+# arrays are converted block by block.
 _MAX_BYTES_CONVERTED = 2**23
-# Number of distances per block if all rows are converted once.
+# Number of distances per block if all rows are converted in advance.
 _DISTANCES = 2**20
 # Maximum step between sampled rows. The sample gives upper bounds on the distances of the nearest
 # impostors.

@@ -23,18 +23,18 @@ from nearfar.search.exact_search import choose_search, kneighbors
 
 # Maximum number of points for which all distances may be computed at once.
 _FEW_POINTS = 1000
-# Maximum mean number of impostors within reach for each impostor that counts. If there are more,
-# the reach is shortened.
+# Maximum ratio of impostors within reach to impostors that count. Above this ratio, the reach is
+# shortened.
 _MANY = 10
-# Maximum mean number of impostors within the shortened reach for each impostor that counts. If
-# there are more, a nearest-neighbor search is used instead.
+# Maximum ratio of impostors within the shortened reach to impostors that count. Above this ratio, a
+# nearest-neighbor search is used instead.
 _TOO_MANY = 64
 # Number of centers used to estimate the number of impostors.
 _PILOTS = 100
 
 
 def find_target_neighbors(X: NDArray[np.floating], codes: Indices, n_neighbors: int) -> Indices:
-    """Return the k nearest points of the same class, nearest first, of shape (n, k).
+    """Return the k nearest points of the same class, nearest first, as an array (n, k).
 
     Missing neighbors have the index -1.
     """

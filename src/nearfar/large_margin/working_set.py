@@ -43,7 +43,7 @@ Structure = Literal["full", "diagonal"]
 SLACK = 1.1
 # Maximum number of listed pairs per center while the map is coarse.
 PAIRS_PER_CENTER = 40
-# Number of listed impostors for each impostor that counts, if only the nearest impostors count.
+# Ratio of listed impostors to impostors that count, if only the nearest impostors count.
 LISTED_PER_NEAREST = 4
 # Product of pairs and dimensions up to which a coarse list is never shortened. A shorter list would
 # not save time.
