@@ -45,7 +45,7 @@ class ManyMetrics(LargeMargin):
         points: Any = None,
         measured: Any = None,
     ) -> Evaluation:
-        """Return the loss over the listed pairs. ``laplacian_v`` of the result is the gradient in L."""
+        """Return the loss. The field ``laplacian_v`` of the result is the gradient in L."""
         weighing, mapped = self._weigh_pairs(L, smoothing, points)
         X = self.working if points is None else points
         gradient = np.empty(L.shape)
