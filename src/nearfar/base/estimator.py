@@ -77,7 +77,7 @@ class Estimator(BaseEstimator):
         """Raise a ``ValueError`` for errors in fitted attributes that ``state`` cannot detect."""
 
     def _bring_up_to_date(self) -> dict[str, str]:
-        """Replace names and values from an older model file. Return the old-to-new names."""
+        """Replace names and values from an older model file. Return the new name of each old name."""
         names: dict[str, str] = {}
         choices: dict[str, Mapping[str, Any]] = {}
         for base in reversed(type(self).__mro__):
@@ -188,7 +188,7 @@ class Estimator(BaseEstimator):
     def _check_values(
         self, y: ArrayLike | None, n_samples: int, *, constant: bool = False
     ) -> Vector:
-        """Return y as finite numbers. Equal numbers raise an error unless ``constant`` is True."""
+        """Return y as finite numbers. Reject equal numbers unless ``constant`` is True."""
         name = type(self).__name__
         if y is None:
             raise ValueError(

@@ -114,7 +114,7 @@ class KernelizedLearner(KernelCoordinates):
         return np.asarray(mapped, dtype=rows.dtype)
 
     def _inner(self) -> Any:
-        """Return a clone of ``estimator``, or the default learner if it is None."""
+        """Return a clone of ``estimator``, or the default learner if ``estimator`` is None."""
         if self.estimator is None:
             return self.inner()
         if not isinstance(self.estimator, self.inner):

@@ -181,9 +181,9 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
             raise ValueError(
                 f"{name}: tensors of shape {shape} have {size:,} entries, but partial_fit with "
                 f"max_iter > 0 supports at most {FULL_SIZE:,}, because it stores the second "
-                "moment of all entries. Use max_iter=0, which needs only one small matrix per "
-                "mode, reduce the tensors first with GTA fitted on a sample, or call fit with a "
-                "dask array, which is read again at every step."
+                "moment of all entries. Set max_iter=0, which needs only one small matrix per "
+                "mode. Alternatively, reduce the tensors with a GTA fitted to a sample. You can "
+                "also call fit with a dask array, which is read again at every step."
             )
         if statistics is not None and not statistics.is_full:
             raise ValueError(

@@ -34,7 +34,7 @@ from nearfar.state import (
 # centered and multiplied.
 _BLOCK_BYTES = 2**21
 
-#: Condition on the factor of one mode in a model file.
+#: Check for each entry of ``factors_`` in a model file.
 factor_check = Condition(
     lambda value, _: (
         isinstance(value, np.ndarray)

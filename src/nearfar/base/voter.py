@@ -120,7 +120,7 @@ class NeighborsBase(Estimator):
 
 
 class NeighborsClassifier(ClassifierMixin, NeighborsBase):
-    """Base class of classifiers by majority vote of the nearest training objects.
+    """Base class of classifiers that use a majority vote of the nearest training objects.
 
     Subclasses implement the distances.
 
@@ -202,7 +202,7 @@ class NeighborsClassifier(ClassifierMixin, NeighborsBase):
         return np.asarray(self.classes_[winners])
 
     def leave_one_out_error(self) -> float:
-        """Return the error rate on the training objects, each classified by all others.
+        """Return the error rate on the training objects. Each object is classified by the others.
 
         The metric is not refitted without the left-out object. For a metric that was learned from
         the labels, this training error is optimistic.

@@ -129,7 +129,7 @@ def _get_cases(kind: SampleKind) -> dict[str, tuple[Change, bool]]:
 
 
 def check_declared_parameters(estimator: Any, kind: SampleKind) -> None:
-    """Check that parameters are declared, defaults are allowed, and invalid values raise."""
+    """Check that parameters are declared, defaults are allowed, and invalid values are rejected."""
     names = list(estimator.get_params(deep=False))
     assert set(names) == set(estimator.parameters), "parameters does not match __init__"
     estimator._check_parameters()
@@ -187,7 +187,7 @@ def check_inputs_unchanged(estimator: Any, kind: SampleKind) -> None:
 
 
 def check_slices(estimator: Any, kind: SampleKind) -> None:
-    """Check that the result for a sample does not depend on the other samples of the call."""
+    """Check that the result for a sample does not depend on other samples in the same call."""
     queries = _split_samples(kind)[2]
     fitted = _fit_reference(estimator, kind)
     outputs = compute_output(fitted, queries)
@@ -298,7 +298,7 @@ def check_classifier(estimator: Any, kind: SampleKind) -> None:
         np.testing.assert_array_equal(first, neighbors[:, :1])
         np.testing.assert_allclose(nearest, distances[:, :1], rtol=1e-6, atol=1e-9)
         if fitted.votes:
-            # Compare only where all neighbors agree, so that no tie must be broken.
+            # Compare only samples whose neighbors all agree, so that no tie must be broken.
             votes = y[neighbors]
             is_unanimous = (votes == votes[:, :1]).all(axis=1)
             np.testing.assert_array_equal(votes[is_unanimous, 0], predicted[is_unanimous])

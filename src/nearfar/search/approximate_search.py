@@ -55,7 +55,7 @@ def approximate_kneighbors(
     seed = int(random.randint(np.iinfo(np.int32).max))
     rows, _ = place_rows(X, X)
     search, max_effort = (_build_inverted_file if kind == "ivf" else _build_graph)(rows, seed)
-    n_requested = n_neighbors + 1  # One more, because each row finds itself.
+    n_requested = n_neighbors + 1  # Search for one more neighbor, because each row finds itself.
     n_candidates = min(n_requested + SPARE, n)
 
     def find_candidates(query_ids: Indices, effort: int) -> Indices:
