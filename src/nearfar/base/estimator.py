@@ -77,7 +77,7 @@ class Estimator(BaseEstimator):
         """Raise a ``ValueError`` for errors in fitted attributes that ``state`` cannot detect."""
 
     def _bring_up_to_date(self) -> dict[str, str]:
-        """Replace names and values from an older model file. Return the new name of each old name."""
+        """Replace names and values from an older model file. Return a dict of new names."""
         names: dict[str, str] = {}
         choices: dict[str, Mapping[str, Any]] = {}
         for base in reversed(type(self).__mro__):

@@ -31,7 +31,7 @@ class TwoClassProblem(NamedTuple):
     positive: tuple[int, ...]
 
     def signs(self, codes: Indices) -> Vector:
-        """Return +1 for rows of positive classes, -1 for rows of negative classes, and 0 otherwise."""
+        """Return +1 for each row of a positive class, -1 for a negative class, and 0 otherwise."""
         class_signs = np.zeros(int(codes.max()) + 1)
         class_signs[[k for k in self.negative if k < len(class_signs)]] = -1
         class_signs[[k for k in self.positive if k < len(class_signs)]] = 1

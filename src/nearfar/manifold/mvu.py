@@ -568,7 +568,7 @@ class MVU(_Unfolding):
         return coordinates
 
     def _check_locked(self, points: Floats) -> None:
-        """Set ``locked_up_``, and warn if locked rows have much variance beyond n_components."""
+        """Set ``locked_up_``. Warn if rows are locked and n_components is too small."""
         is_exact = self.constraints in ("equality", "inequality") and self.objective == "max"
         self.locked_up_ = bool(is_exact and self.trace_ <= _MAX_LOCKED_RATIO * self.gram_trace_)
         gain = self.trace_ / self.gram_trace_ - 1

@@ -93,7 +93,7 @@ class VariationalMVU(_BasisUnfolding):
     embedding_ : ndarray of shape (n_samples, n_components)
         Coordinates of the training rows. Identical rows are merged before the fit.
     factor_ : ndarray of shape (n_distinct, n_columns)
-        Matrix Y with :math:`K = Y Y^T`, rotated to its principal axes. It has all dimensions, not
+        Matrix Y with :math:`K = Y Y^T`, rotated to its principal axes. Y has all dimensions, not
         only the first ``n_components``. K has one block per component.
     eigenvalues_ : ndarray of shape (n_columns,)
         Eigenvalues of K, in descending order.
@@ -109,7 +109,7 @@ class VariationalMVU(_BasisUnfolding):
     duality_gap_ : float
         Relative duality gap (bound - objective) / bound.
     basis_gap_ : float
-        Relative duality gap of the semidefinite program for Z within the basis.
+        Relative duality gap of the semidefinite program that determines Z.
     stress_ : float
         Root mean square of the slack in ``embedding_``, relative to the mean squared length.
     edges_ : ndarray of shape (n_edges, 2)

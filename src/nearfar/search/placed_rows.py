@@ -18,7 +18,7 @@ from nearfar.search.candidates import compute_center, compute_squared_norms, com
 
 # Maximum number of entries per block of squared norms, so that the block stays in the cache.
 _MAX_ENTRIES_PER_BLOCK = 1 << 16
-# Range of squared norms that need no scaling in float32.
+# Rows whose squared norms are in this range need no scaling in float32.
 _SAFE_RANGE = 2.0**-60, 2.0**100
 
 
