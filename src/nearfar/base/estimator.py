@@ -30,10 +30,11 @@ class Estimator(BaseEstimator):
     state: ClassVar[State] = State({"n_features_in_": optional(integer_value("p"))})
     #: Names of the class in older model files.
     former_names: ClassVar[Sequence[str]] = ()
-    #: Renamed parameters and attributes: maps each name in older model files to the new name.
+    #: Renamed parameters and attributes, as a dict from the names in older model files to the new
+    #: names.
     renamed: ClassVar[Mapping[str, str]] = {}
-    #: Renamed parameter values: maps each parameter (by its new name) to a dict that maps values in
-    #: older model files to new values.
+    #: Renamed parameter values. The keys are the new names of parameters. Each value is a dict from
+    #: the values in older model files to the new values.
     renamed_values: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     #: Up to three parameter settings that are worth trying on new data, in addition to the
     #: defaults.

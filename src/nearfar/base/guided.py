@@ -93,7 +93,7 @@ class ConstraintLearner(LinearLearner):
         return self
 
     def _get_supervision(self, rows: Floats, y: ArrayLike | None, supervision: Any) -> Any:
-        """Return the supervision, drawn from the labels if it was not passed."""
+        """Return the passed supervision. If it is None, draw supervision from the labels."""
         name, accepted = type(self).__name__, self.supervision_class.__name__
         if supervision is not None:
             if not isinstance(supervision, self.supervision_class):

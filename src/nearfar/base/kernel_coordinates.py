@@ -55,7 +55,7 @@ KERNEL_PARAMETERS: dict[str, list[AllowedValues]] = {
     "coef0": [real()],
     "n_directions": [none, integer(1), one_of("auto")],
 }
-#: Allowed values of the parameters of learners that use landmarks, a subset of the training rows.
+#: Allowed parameter values of learners that use landmarks, which are a subset of the training rows.
 LANDMARK_PARAMETERS: dict[str, list[AllowedValues]] = {
     "n_landmarks": [none, integer(2), one_of("auto")],
     "random_state": [random_state],
@@ -343,7 +343,7 @@ class KernelCoordinates(ClassNamePrefixFeaturesOutMixin, Learner):
 
 
 class LandmarkCoordinates(KernelCoordinates):
-    """Kernel coordinates for learners that store only landmark rows and ``coefficients_``."""
+    """Mixin of kernel coordinates for learners that store only landmarks and coefficients."""
 
     n_landmarks: int | Literal["auto"] | None
     random_state: int | np.random.RandomState | None

@@ -204,7 +204,7 @@ class ModeStatisticsLearner(IncrementalEstimator, AlternatingLearner):
         return scatters if center else UncenteredScatters(scatters, n_samples)
 
     def _check_counts(self, statistics: ModeStatistics, min_samples: int) -> None:
-        """Raise if there are too few samples or classes, with the same errors as for arrays."""
+        """Raise the same errors as for arrays if there are too few samples or classes."""
         name, n = type(self).__name__, int(statistics.total_weight)
         if n < min_samples:
             raise ValueError(

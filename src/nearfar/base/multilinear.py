@@ -104,7 +104,7 @@ class MultilinearLearner(TensorEstimator, LinearLearner):
 
     @property
     def components_(self) -> Floats:  # type: ignore[override]
-        """Matrix that maps flat rows, of shape (n_features_out, n_features).
+        """Matrix of shape (n_features_out, n_features) that maps flat rows.
 
         Each row of the matrix is a flat eigen-tensor.
         """

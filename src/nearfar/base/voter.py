@@ -250,7 +250,7 @@ def find_nearest(D: Matrix, k: int) -> tuple[Matrix, Indices]:
     columns = np.take_along_axis(candidates, order, axis=1)
     values = np.take_along_axis(D, columns, axis=1)
     # If several entries of a row equal the k-th smallest, argpartition picks arbitrary columns.
-    # Sort these rows in full, so that the smallest columns are used.
+    # Sort these rows in full, so that the columns with the smallest indices are used.
     for row in np.flatnonzero(np.count_nonzero(values[:, -1:] >= D, axis=1) != k):
         columns[row] = np.argsort(D[row], kind="stable")[:k]
         values[row] = D[row, columns[row]]

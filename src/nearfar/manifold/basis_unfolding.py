@@ -197,8 +197,8 @@ class _BasisUnfolding(_Unfolding):
             return price / (1 + price), price
         if self.slack_penalty == 1:
             raise ValueError(
-                "slack_penalty=1 gives the variance no weight. Set slack_penalty to less than 1, "
-                "such as 0.99."
+                "slack_penalty=1 gives the variance no weight. Set slack_penalty to a value "
+                "below 1, such as 0.99."
             )
         return float(self.slack_penalty), float(self.slack_penalty) / (
             1 - float(self.slack_penalty)

@@ -18,7 +18,7 @@ _DEPENDENT = 1e-10
 def list_clique_pairs(
     graph: NeighborGraph, *, angles: bool = True, n_neighbors: NDArray[np.intp] | None = None
 ) -> NDArray[np.intp]:
-    """Return all pairs of a row and its neighbor. By default, also pair the neighbors of each row.
+    """Pair each row with its neighbors. By default, also pair its neighbors with each other.
 
     ``angles=False`` omits the pairs of neighbors, whose distances fix the angles at the row. Each
     pair appears once, with the smaller index first, and the pairs are sorted. ``n_neighbors`` is

@@ -440,7 +440,8 @@ class MVU(_Unfolding):
                 price = _AUTOMATIC_PRICE * (min_price or compute_min_price(edges))
         elif self.slack_penalty == 1:
             raise ValueError(
-                "slack_penalty=1 gives the variance no weight. Set slack_penalty to less than 1."
+                "slack_penalty=1 gives the variance no weight. Set slack_penalty to a value "
+                "below 1."
             )
         else:
             price = float(self.slack_penalty) / (1 - float(self.slack_penalty))
