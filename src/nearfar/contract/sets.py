@@ -97,7 +97,7 @@ def check_order_invariance(estimator: Any) -> None:
 
 
 def check_dtypes_of_sets(estimator: Any) -> None:
-    """Check that ``transform`` returns the dtype of its sets."""
+    """Check that ``transform`` returns the dtype of its input."""
     sets, y = _make_data()
     expected = pdist(clone(estimator).fit(sets, y).transform(sets))
     narrow = Sets(sets.X.astype(np.float32), sets.offsets)

@@ -215,7 +215,7 @@ class Isomap(_GeodesicEmbedding):
         paths, order = compute_all_shortest_paths(self._graph.symmetrized())
         sampled = np.linspace(0, n - 1, min(n, _N_SAMPLED_ROWS)).astype(np.intp)
         sampled_paths = paths[sampled]
-        paths *= paths  # Use no second array, which may not fit into memory.
+        paths *= paths  # Square in place, because a second array may not fit into memory.
         means = np.empty(n)
         means[order] = paths.mean(axis=0)
         B = double_center(paths, in_place=True)

@@ -44,7 +44,7 @@ class Ball(NamedTuple):
 
 
 class MeanSplitBallTree:
-    r"""Ball tree for exact neighbor search. Nodes are split at the mean of their longest direction.
+    r"""Ball tree for exact neighbor search. Nodes are split at their mean point.
 
     To split a node, find the point :math:`x_1` farthest from a random one and the point
     :math:`x_2` farthest from :math:`x_1`, project all points on :math:`x_1 - x_2`, and split them
@@ -144,7 +144,7 @@ class MeanSplitBallTree:
         return distances, indices
 
     def query_radius(self, q: ArrayLike, r: float) -> Indices:
-        """Find all points at most ``r`` away from one query.
+        """Find all points within the distance ``r`` of one query.
 
         Parameters
         ----------

@@ -74,7 +74,7 @@ class BlockProducts:
         return self.compute_products(fill_right_factor(self._rows, block, self._row_factor))
 
     def compute_products(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Multiply the queries by a right factor, which :func:`fill_right_factor` has returned."""
+        """Multiply all queries by a right factor from :func:`fill_right_factor`."""
         shape = len(self._query_factor), len(rows)
         return np.matmul(
             self._query_factor, rows.T, out=self._buffer[: shape[0] * shape[1]].reshape(shape)

@@ -444,7 +444,7 @@ def find_pairs_within(
         is_rough = np.mean(np.sqrt(rounding / _MAX_ROUNDING) > lengths) > _MAX_ROUNDING
         dtype = _FLOAT64 if is_rough else _FLOAT32
     if among is not None:
-        # Move all other rows to an infinite distance.
+        # Set the distance of all rows outside ``among`` to infinity.
         squares = np.full(n, np.inf)
         squares[among] = rows.squares[among]
         rows = replace(rows, squares=squares)
@@ -470,7 +470,7 @@ def find_pairs_within(
                 )
             chunks.append((row[hits], column[hits], distances[hits]))
         row, column, distances = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
-        # Sort by distance, then row of X, within each query.
+        # Within each query, sort by distance, then by row index.
         order = np.lexsort((column, distances, row))
         return [(block, row[order], column[order], distances[order])]
 
@@ -482,7 +482,7 @@ def find_pairs_within(
 
 
 def _find_first_of_identical(X: Floats, k: int) -> Indices:
-    """Return the indices of the first ``k`` rows of each set of identical rows, sorted."""
+    """Return the sorted indices of the first ``k`` rows of each set of identical rows."""
     order, starts = find_identical_rows(X)
     preceding = np.arange(len(X)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
     return np.sort(order[preceding < k])

@@ -93,7 +93,7 @@ class _Contribution:
         self._n_terms = 3 * end + 8  # Upper bound on the number of terms.
 
     def add(self, squares: NDArray[np.float32], query_ids: Indices) -> None:
-        """Add this part to the squared distances of a block of queries, in place."""
+        """Add this contribution to the squared distances of a block of queries, in place."""
         sgemm(
             1.0, self._row_factor.T, self._query_factor[query_ids].T, 1.0, squares.T, overwrite_c=1
         )

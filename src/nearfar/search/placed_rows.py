@@ -53,7 +53,7 @@ class PlacedRows:
             np.subtract(rows, center, out=out, dtype=dtype, casting="same_kind")
 
     def block(self, index: slice | Indices, dtype: np.dtype[Any]) -> Floats:
-        """Return the rows at ``index``, without conversion if they are unchanged rows of ``X``."""
+        """Return the rows at ``index``, centered, scaled and converted to ``dtype``."""
         rows = self.X[index]
         if self.is_unchanged and rows.dtype == dtype:
             return np.ascontiguousarray(rows)
