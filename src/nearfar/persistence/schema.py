@@ -192,7 +192,7 @@ def _check_node(node: dict[str, Any], name: str, place: str, types: Types) -> No
 def _list_children(
     node: dict[str, Any], place: str, archive: zipfile.ZipFile, unused_arrays: set[str]
 ) -> list[tuple[str, Any]]:
-    """Check the content of a node, and return its child nodes with their places.
+    """Check the content of a node. Return each child node and its location in the schema.
 
     The names of arrays that the node uses are removed from ``unused_arrays``.
     """

@@ -406,7 +406,8 @@ _SKLEARN_STATES: dict[type, tuple[str, dict[str, Condition]]] = {
         },
     ),
 }
-# Dicts from a parameter to the attribute that must not be None if the parameter is true.
+# Parameters and attributes of scikit-learn classes: if the parameter is true, the attribute must
+# not be None.
 _REQUIRED_IF_TRUE = {
     StandardScaler: {"with_mean": "mean_", "with_std": "scale_"},
     RobustScaler: {"with_centering": "center_", "with_scaling": "scale_"},
