@@ -298,7 +298,7 @@ def check_classifier(estimator: Any, kind: SampleKind) -> None:
         np.testing.assert_array_equal(first, neighbors[:, :1])
         np.testing.assert_allclose(nearest, distances[:, :1], rtol=1e-6, atol=1e-9)
         if fitted.votes:
-            # Compare only samples whose neighbors all agree, so that no tie must be broken.
+            # Compare only samples whose neighbors all have the same label, which excludes ties.
             votes = y[neighbors]
             is_unanimous = (votes == votes[:, :1]).all(axis=1)
             np.testing.assert_array_equal(votes[is_unanimous, 0], predicted[is_unanimous])

@@ -113,7 +113,7 @@ class RelativeRMSE(Measure):
 
     @property
     def is_mean_over_rows(self) -> bool:
-        """True. The relative RMSE is a mean over rows, to first order; see `compute_losses`."""
+        """Whether the measure is a mean over rows. To first order it is; see `compute_losses`."""
         return True
 
     def compute_losses(

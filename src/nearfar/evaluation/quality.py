@@ -622,7 +622,7 @@ def _compute_measures(
 
 
 def _compute_agreement(lengths: Matrix, other_lengths: Matrix, omitted_fraction: float) -> float:
-    """Return the squared cosine similarity of two arrays of lengths.
+    """Return the squared cosine similarity of two arrays of edge lengths.
 
     The pairs with the largest stretch, a fraction ``omitted_fraction`` of all pairs, are omitted.
     """

@@ -282,7 +282,7 @@ class FriedmanClassifier(LocalClassifier):
             for cut, (size, n_kept) in zip(
                 self._iterate_cuts(rows, block_queries, sizes), pairwise(sizes), strict=True
             ):
-                # For every k of at least ``n_kept``, this cut is the last one.
+                # If k is at least ``n_kept``, this cut is the last one for k.
                 for k in range(n_kept, min(size, max_neighbors) + 1):
                     if k not in neighbors:
                         last_cut = cut._replace(region=cut.select(k))

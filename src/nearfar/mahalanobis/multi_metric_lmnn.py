@@ -220,7 +220,7 @@ class MultiMetricLMNN(NeighborsClassifier):
             else:
                 self._fit_with_early_stopping(lmnn, rows, codes, regions)
         finally:
-            # Keep the maps found so far, also after Ctrl-C.
+            # Keep the maps found so far, even after Ctrl-C.
             if "components_" in vars(self):
                 self._rows, self._codes = rows, codes
                 self._targets = find_target_neighbors(rows, codes, lmnn.n_neighbors)

@@ -113,7 +113,7 @@ class _BasisUnfolding(_Unfolding):
             rows = np.flatnonzero(self._labels == label)
             components.append(self._unfold(points[rows], extract_subgraph(graph, rows), rows))
             if self._interrupt is not None:
-                break  # After Ctrl-C, all other rows stay at the origin.
+                break  # After Ctrl-C, rows that were not placed yet stay at the origin.
         return self._gather(points, components)
 
     def _unfold(self, points: Floats, graph: NeighborGraph, rows: Indices) -> _Component:

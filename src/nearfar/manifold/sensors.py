@@ -224,7 +224,7 @@ def plot_sensors(
         target = np.asarray(true, dtype=np.float64)
         if target.shape != positions.shape:
             raise ValueError(
-                "The arguments true and places must have the same shape. Got "
+                "`true` and `places` must have the same shape. Got "
                 f"{target.shape} and {positions.shape}."
             )
         if not anchors:

@@ -37,7 +37,7 @@ def _accepts_features(learner: Any, sizes: Sizes) -> bool:
 
 
 class PairClassifier(ClassifierMixin, Estimator):
-    r"""Classifier that predicts a pair similar if its learned distance is at most a threshold.
+    r"""Classifier of pairs as similar or dissimilar, by a threshold on their learned distance.
 
     .. math:: \hat y(x, z) = +1 \text{ if } d(x, z) \le \theta, \text{ else } -1
 

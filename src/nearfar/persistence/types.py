@@ -50,7 +50,7 @@ from nearfar.state import (
     optional,
 )
 
-#: Dict from the class names that files use to the classes.
+#: Classes by the names that model files use for them.
 Types = dict[str, type]
 
 # A type added here must not store functions and must not index memory without a bounds check. It

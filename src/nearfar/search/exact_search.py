@@ -95,7 +95,7 @@ def kneighbors(
     search: str = "auto",
     n_threads: int | None = None,
 ) -> tuple[Matrix, Indices]:
-    """Return distances and indices of the nearest rows of ``X`` to each query, exactly.
+    """Return the exact nearest rows of ``X`` for each query: distances and indices.
 
     The result is the same as computing ``np.linalg.norm(X - query, axis=1)`` in float64 for every
     query and sorting it with a stable sort: among rows at the same distance, the smaller index
@@ -157,7 +157,7 @@ def kneighbors(
 def radius_neighbors(
     X: Floats, queries: Floats | None = None, *, radius: float
 ) -> tuple[Indices, Indices, Matrix]:
-    """Return all rows of ``X`` within ``radius`` of each query, exactly.
+    """Return exactly the rows of ``X`` within ``radius`` of each query.
 
     The result is indptr, indices and distances (CSR). The entries of query ``i`` are
     ``indptr[i]`` to ``indptr[i + 1]``, sorted by distance, then index. The radius is inclusive: it
