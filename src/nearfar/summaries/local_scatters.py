@@ -17,7 +17,8 @@ from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows, 
 _MIN_FRACTION_LEFT = 1e-5
 # Maximum error of the squared distances in a window, as a fraction of its squared radius.
 _MAX_RELATIVE_ERROR = 1e-8
-# Scatters of at most this fraction of the mean squared distance from the query are set to zero.
+# A scatter is set to zero if its trace is at most this fraction of the mean squared distance from
+# the query.
 _ZERO_SCATTER = 1e-14
 
 
@@ -56,7 +57,7 @@ def compute_scatters(
 
     ``window`` can be passed if the nearest rows are already known. All sums are matrix products of
     dense weights and centered rows. If a window is so small that these sums lose too many digits,
-    its scatters are computed again from differences to the query.
+    its scatters are computed again from the differences between its rows and the query.
     """
     if window is None and tricube:
         dense_weights, radius, errors = rows.compute_tricube_weights(queries, metrics, m)
@@ -98,7 +99,7 @@ def compute_exact_scatters(
     *,
     tricube: bool = True,
 ) -> LocalScatters:
-    """Return scatters computed from differences to each query, which is accurate but slow."""
+    """Compute scatters from differences between rows and queries, which is accurate but slow."""
     b, m = window.indices.shape
     owner, indices = np.repeat(np.arange(b), m), window.indices.ravel()
     weights = np.ones((b, m))

@@ -17,7 +17,7 @@ from scipy import sparse
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 
-# Maximum size, in bytes, of a block that is centered and multiplied in cache.
+# Maximum size of a block in bytes. Blocks of this size are centered and multiplied in cache.
 _BLOCK_BYTES = 2**20
 
 
@@ -43,7 +43,7 @@ class ModeScatters(Protocol):
 
 
 class StackScatters:
-    """Mode scatters of an array, which is read in blocks for each scatter.
+    """Mode scatters of an array of tensors. Each scatter reads the array in blocks.
 
     No centered copy of the array is made. float32 blocks are centered and multiplied in float32 and
     summed in float64, unless squares exceed the range of float32.
@@ -135,7 +135,7 @@ class StackScatters:
             if len(centers) == 1:
                 np.subtract(X[rows], centers, out=block)
             else:
-                # With mode="clip", take writes to the buffer without a temporary array.
+                # `np.take` with mode="clip" writes to the buffer without a temporary array.
                 np.take(centers, self._codes[rows], axis=0, out=block, mode="clip")
                 np.subtract(X[rows], block, out=block)
             yield rows, block
@@ -158,7 +158,7 @@ class UncenteredScatters:
         self.mean: Matrix = np.zeros_like(centered.mean)
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Return the scatter about zero: the scatter about the mean plus that of the mean."""
+        """Return the scatter about zero: the centered scatter plus the scatter of the mean."""
         offset = project_stack(self._offset, factors or [], skip=mode)
         return self._centered.within_scatter(mode, factors) + mode_scatter(offset, mode)
 
@@ -168,7 +168,7 @@ class UncenteredScatters:
 
 
 def _allocate_far_from(array: Floats, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Floats:
-    """Return an empty array whose address is half a page away from another array, modulo 4096.
+    """Return an empty array whose address differs from that of ``array`` by 2048, modulo 4096.
 
     On some processors, copies between addresses that differ by a few bytes modulo 4096 take four
     times as long.
