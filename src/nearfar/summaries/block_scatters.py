@@ -20,7 +20,9 @@ _MAX_BLOCK_BYTES = 2**21
 
 
 class BlockScatters:
-    """Implementation of :class:`~nearfar.summaries.mode_scatters.ModeScatters` for dask.
+    """Mode scatters of dask collections, computed in blocks.
+
+    Implements :class:`~nearfar.summaries.mode_scatters.ModeScatters`.
 
     The first reduction computes the class means and the mode scatters without a projection. Each
     within scatter after a projection needs another reduction, which computes the blocks again. Use

@@ -42,7 +42,7 @@ _MAX_VARIANCE_RATIO = 4.0
 
 
 class ClassAdditions(ClassReadings):
-    """Base class of class statistics that adds rows to the moments of their classes."""
+    """Base class of class statistics. It adds rows to the moments of their classes."""
 
     #: Total weight when the accuracy of float32 products was last tested.
     _asked = 0.0

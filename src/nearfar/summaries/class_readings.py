@@ -15,7 +15,7 @@ from nearfar.summaries.second_moment import SecondMoment
 
 
 class ClassReadings:
-    """Base class of class statistics: class moments and the quantities computed from them.
+    """Base class of class statistics. It computes scatters and covariances from class moments.
 
     Private arrays list the classes in order of first appearance. Public arrays are sorted by label.
     """
@@ -76,7 +76,7 @@ class ClassReadings:
 
     @property
     def is_factored(self) -> bool:
-        """Whether every scatter is stored as rows."""
+        """Whether every scatter is stored as rows instead of a dense matrix."""
         return all(second.dense is None for second in self._seconds)
 
     @property
@@ -134,7 +134,7 @@ class ClassReadings:
         label : optional
             Label of the class. None means the pooled within-class covariance.
         ddof : float, default=0
-            Number subtracted from the weight of each class in the divisor: 0 for the maximum
+            Number subtracted from each class weight to get the divisor: 0 for the maximum
             likelihood estimate, 1 for the unbiased estimate.
         ridge : float, default=0
             Number added to the diagonal.
@@ -217,9 +217,9 @@ class ClassReadings:
         Parameters
         ----------
         of_matrix : callable
-            Function that returns the value for a p×p matrix.
+            Function that takes a p×p matrix and returns the value.
         of_rows : callable
-            Function that returns the value for the matrix ``H.T @ H``, given H.
+            Function that takes H and returns the value for the matrix ``H.T @ H``.
 
         Returns
         -------

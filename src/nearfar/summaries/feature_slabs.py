@@ -70,7 +70,7 @@ class FeatureColumns:
         return differences
 
     def compute_weighted_squares(self, queries: Matrix, region: Indices, weights: Matrix) -> Matrix:
-        """Return squared distances of shape (b, m) with feature weights of shape (b, p).
+        """Return weighted squared distances, of shape (b, m), for feature weights of shape (b, p).
 
         Features are added one after the other, which needs little memory.
         """
@@ -144,16 +144,17 @@ def count_in_slabs(distances: NDArray[np.float64], size: int, indicators: Single
 
 
 def count_within(distances: NDArray[np.float64], last: Matrix, indicators: Singles) -> Singles:
-    """Count the rows of each class whose distance along a feature is at most ``last``.
+    """Count the rows of each class within a maximum distance along each feature.
 
-    ``last`` has the shape (p, b). The other arguments are as in :func:`count_in_slabs`.
+    ``last`` of shape (p, b) holds the maximum distances. The other arguments are as in
+    :func:`count_in_slabs`.
     """
     within = (distances <= last[:, :, None] * (1 + EQUAL)).astype(np.float32).transpose(1, 0, 2)
     return np.asarray(np.matmul(within, indicators))
 
 
 def mask_smallest(values: Matrix, k: int, tolerance: float = 0.0) -> Mask:
-    """Return a mask of the k smallest values of each row, where ties are broken by position.
+    """Return a mask of the k smallest values of each row. Ties are broken by position.
 
     Values count as tied if their relative difference is at most ``tolerance``.
     """

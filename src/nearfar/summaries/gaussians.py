@@ -28,8 +28,8 @@ CovarianceShrinkage = float | Literal["ledoit_wolf", "oas"] | None
 Storage = Literal["auto", "dense", "low_rank"]
 
 #: Value of ridge="auto" for sets, as a multiple of the median variance of the sets. A set has few
-#: vectors compared with the p(p+1)/2 entries of its covariance. With a smaller ridge, directions in
-#: which a set hardly varies by chance dominate the distances.
+#: vectors compared with the p(p+1)/2 entries of its covariance. With a smaller ridge, distances are
+#: dominated by directions in which the few vectors of a set happen to vary little.
 AUTO_RIDGE = 1.0
 #: Value of ridge="auto" for neighborhoods, as a multiple of their median variance. It is smaller
 #: than for sets, because all neighborhoods have the same number of points.

@@ -89,14 +89,14 @@ def check_tuples(values: Any, width: int, name: str, n_samples: int) -> Indices:
 
 
 def find_repeat(values: Indices) -> tuple[int, int] | None:
-    """Return the positions of the first two equal values, or None."""
+    """Return the positions of two equal values, or None if all values differ."""
     order = np.argsort(values, kind="stable")
     equal = np.flatnonzero(values[order[1:]] == values[order[:-1]])
     return (int(order[equal[0]]), int(order[equal[0] + 1])) if equal.size else None
 
 
 def find_shared_row(a: Indices, b: Indices) -> tuple[int, int] | None:
-    """Return the index of the first row of ``a`` that is in ``b``, and its index in ``b``."""
+    """Return the indices in ``a`` and ``b`` of the first row of ``a`` that is in ``b``, or None."""
     in_a, in_b = _number_rows(a, b)
     shared = np.flatnonzero(np.isin(in_a, in_b))
     return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None
@@ -124,7 +124,7 @@ def _number_rows(a: Indices, b: Indices) -> tuple[Indices, Indices]:
 
 
 def check_points(values: Any, name: str, width: int | None = None) -> NDArray[Any]:
-    """Return a finite array of shape (m, p) or (m, width, p)."""
+    """Return the points as an array of shape (m, p) or (m, width, p). They must be finite."""
     shape, middle = ("(m, p)", ()) if width is None else (f"(m, {width}, p)", (width,))
     array = convert_to_array(values, name, shape)
     if array.ndim != 2 + len(middle) or array.shape[1:-1] != middle:

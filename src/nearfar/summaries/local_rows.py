@@ -1,6 +1,6 @@
 """Nearest rows under a separate metric for each query.
 
-Distances of a block of queries are computed by one matrix product. If rounding could change the
+Distances of a block of queries are computed with one matrix product. If rounding could change the
 order of some rows, their distances are computed again from differences. The nearest rows therefore
 do not depend on the block, and ties are broken by row index.
 """
@@ -195,7 +195,7 @@ class LocalRows:
         return np.asarray(subtract_center(X - self._center, 0 * self.scale, X.dtype) / self.scale)
 
     def make_queries(self, X: Matrix, excluded: Indices | None = None) -> LocalQueries:
-        """Return queries for points in the units of the rows."""
+        """Create queries from points, which have the same units as the rows."""
         return LocalQueries(X, self._standardize(X), excluded)
 
     @cached_property

@@ -36,10 +36,10 @@ class ModeScatters(Protocol):
         """Mean tensor, or zero if the scatters are not centered."""
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        r""":math:`\sum_{ij} (T_{ij} - \bar T_i)_{(k)} (T_{ij} - \bar T_i)_{(k)}^T`."""
+        r"""Return :math:`\sum_{ij} (T_{ij} - \bar T_i)_{(k)} (T_{ij} - \bar T_i)_{(k)}^T`."""
 
     def between_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        r""":math:`\sum_i n_i (\bar T_i - \bar T)_{(k)} (\bar T_i - \bar T)_{(k)}^T`."""
+        r"""Return :math:`\sum_i n_i (\bar T_i - \bar T)_{(k)} (\bar T_i - \bar T)_{(k)}^T`."""
 
 
 class StackScatters:
@@ -109,7 +109,7 @@ class StackScatters:
         return total
 
     def _compute_class_means(self) -> Matrix:
-        """Return the class means, computed from deviations from the first tensor."""
+        """Return the class means. The sums are computed relative to the first tensor."""
         first = self._X[:1]
         sums = np.zeros((len(self.counts), first.size))
         for rows, block in self._iterate_deviations(first):

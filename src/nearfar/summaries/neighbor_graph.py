@@ -376,7 +376,7 @@ class NeighborGraph:
 def link_components(
     graph: NeighborGraph, X: NDArray[Any], *, on_disconnected: Disconnected = "link"
 ) -> NeighborGraph:
-    """Return the neighbor graph of ``X`` with additional edges, so that it is connected.
+    """Return a connected neighbor graph of ``X``, with additional edges where they are needed.
 
     The added edges form a minimum spanning tree of the components (Borůvka's algorithm): every
     component except the largest is connected to its nearest row outside, until one component is
@@ -439,7 +439,7 @@ def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[in
     links = []
     while labels.max() > 0:
         largest = np.bincount(labels).argmax()
-        # Current component of each component that existed at the start of this round.
+        # The current component that contains each component from the start of this round.
         owner = np.arange(labels.max() + 1)
         for code in range(len(owner)):
             if code == largest:

@@ -52,7 +52,7 @@ class PairDifferences:
         return len(self.pairs)
 
     def map_differences(self, L: Matrix) -> Matrix:
-        """Return L d for each pair, of shape (n_pairs, n_components)."""
+        """Return the mapped difference L d of each pair, of shape (n_pairs, n_components)."""
         if self._differences is not None:
             return np.asarray(self._differences @ L.T)
         assert self._incidence is not None

@@ -218,7 +218,7 @@ def _center(
 
 
 def _find_runs(lines: Indices) -> list[tuple[int, int]]:
-    """Return the start and end of each run of rows of one class."""
+    """Return the start and end of each run of consecutive rows of one class."""
     cuts = np.flatnonzero(lines[1:] != lines[:-1]) + 1
     return list(pairwise([0, *cuts.tolist(), len(lines)]))
 

@@ -305,8 +305,8 @@ class Sets(Immutable):
         if suffix == ".npz":
             if by is not None or label is not None:
                 raise ValueError(
-                    "by and label cannot be used with an .npz file; its labels are in its array "
-                    "'labels'."
+                    "by and label cannot be used with an .npz file, which stores the labels in the "
+                    "array 'labels'."
                 )
             return cls._from_npz(file)
         if suffix not in _PARQUET + _TEXT:
@@ -583,7 +583,7 @@ def as_sets(X: Any) -> Sets:
 
 
 def convert_key(key: Any, n: int) -> NDArray[np.intp]:
-    """Return the indices selected by a slice, a mask or an array of indices of n items."""
+    """Return the indices that a slice, a mask or an index array selects from n items."""
     if isinstance(key, slice):
         return np.arange(*key.indices(n))
     array = np.asarray(key)

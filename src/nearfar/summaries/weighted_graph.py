@@ -34,7 +34,7 @@ def check_distinct_rows(rows: Floats, n_components: int) -> tuple[Floats, NDArra
 
 
 def build_neighbor_graph(points: Floats, n_neighbors: int) -> NeighborGraph:
-    """Return the neighbor graph of distinct rows, or raise if there are too few rows."""
+    """Return the neighbor graph of distinct rows. Raise an error if there are too few rows."""
     if n_neighbors >= len(points):
         raise ValueError(
             f"n_neighbors={n_neighbors} must be less than the number of distinct rows of X, "

@@ -191,7 +191,7 @@ class Pairs(Supervision):
     def from_arrays(
         cls, pairs: ArrayLike, sign: ArrayLike, *, conflicts: Conflicts = "raise"
     ) -> tuple[NDArray[Any], Self]:
-        """Convert pairs of points to an array X of distinct points and pairs of its rows.
+        """Convert pairs of points to an array X of distinct points and row indices of X.
 
         Two equal points of one pair become two rows.
 

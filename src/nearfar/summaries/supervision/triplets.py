@@ -213,7 +213,7 @@ class Triplets(Supervision):
 
     @classmethod
     def from_arrays(cls, triplets: ArrayLike) -> tuple[NDArray[Any], Self]:
-        """Convert triplets of points to an array X of distinct points and triplets of its rows.
+        """Convert triplets of points to an array X of distinct points and row indices of X.
 
         Equal points of one triplet become different rows.
 
