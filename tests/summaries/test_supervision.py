@@ -829,7 +829,7 @@ def test_restrict_takes_masks_lists_and_nothing(supervision):
 @pytest.mark.parametrize(
     ("indices", "message"),
     [
-        ([0, 3, 1, 3], "indices rows 1 and 3: index 3 is given twice"),
+        ([0, 3, 1, 3], r"indices\[1\] and indices\[3\] are both 3; indices must be distinct"),
         ([0, 5], "indices row 1: index 5 is out of range for n_samples=5"),
         ([0, -1], "indices row 1: index -1 is out of range for n_samples=5"),
         ([0, 1.0], "indices row 1: 1.0 is not an integer"),

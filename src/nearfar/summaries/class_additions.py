@@ -29,12 +29,12 @@ from nearfar.summaries.row_moments import (
 
 # Maximum number of rows per task.
 _MAX_TASK_ROWS = 32_768
-# Maximum number of features for which rows are sorted by class in windows and multiplied with one
-# BLAS thread.
+# Maximum number of features of narrow rows. Narrow rows are sorted by class in windows, and
+# multiplied with one BLAS thread.
 _MAX_NARROW_FEATURES = 256
 # Minimum number of blocks per task, because starting a task takes time.
 _MIN_TASK_BLOCKS = 2
-# Number of blocks per class in a window of rows. Many small windows would be slower.
+# Number of blocks per class in a window of rows. Smaller windows would be slower.
 _WINDOW_BLOCKS = 8
 # Maximum ratio of the variances of a new batch to the variances of earlier rows. A batch with a
 # larger ratio is multiplied in float64.
@@ -42,7 +42,7 @@ _MAX_VARIANCE_RATIO = 4.0
 
 
 class ClassAdditions(ClassReadings):
-    """Base class of class statistics that adds rows to the moments of their classes."""
+    """Base class of class statistics. It adds rows to the moments of their classes."""
 
     #: Total weight when the accuracy of float32 products was last tested.
     _asked = 0.0
@@ -52,7 +52,7 @@ class ClassAdditions(ClassReadings):
     def _sum_rows(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None, *, exact: bool
     ) -> tuple[Matrix, dict[int, Matrix]]:
-        """Return the first and second moments of new rows, which are not added yet."""
+        """Return the first and second moments of new rows, without adding them."""
         firsts, seconds = np.zeros_like(self._firsts), dict[int, Matrix]()
         for slots, (first, second) in self._iterate_moments(X, codes, root, exact=exact):
             k = 0 if self.pooled else int(slots[0])
@@ -92,12 +92,12 @@ class ClassAdditions(ClassReadings):
     ) -> Iterator[tuple[NDArray[np.intp], Moments]]:
         """Yield the class indices and the moments of each task.
 
-        The rows of small classes are stored instead.
+        The rows of small classes are stored instead of summed.
         """
-        # All entries have the same type and the same options.
+        # All second moments have the same type and the same options, so use the first one.
         second = self._seconds[0]
         block = balance_block_size(len(X), second.choose_block_rows(X))
-        # The task size does not depend on the number of threads, so the sums do not depend on it.
+        # The task size does not depend on the number of threads, so neither do the sums.
         size = min(max(_MIN_TASK_BLOCKS * block, -(-len(X) // 8)), _MAX_TASK_ROWS)
         is_multiplied = self._keep_small_classes(X, codes, root)
         task_groups: list[list[tuple[int, NDArray[np.intp]]]] = []
@@ -106,7 +106,8 @@ class ClassAdditions(ClassReadings):
             tasks = split_pooled(codes, self.n_classes, block, size)
             task_groups = [[(-1, rows)] for rows in tasks]
         elif is_multiplied.any():
-            # Windows help the cache. Wide rows need none, because each row fills many cache lines.
+            # Windows keep narrow rows in cache. Wide rows do not need windows, because each row
+            # fills many cache lines.
             window = (
                 _WINDOW_BLOCKS * block * int(is_multiplied.sum())
                 if X.shape[1] <= _MAX_NARROW_FEATURES
@@ -116,7 +117,7 @@ class ClassAdditions(ClassReadings):
                 group_tasks(split_by_class(codes, is_multiplied, window, size), size)
             )
         options: dict[str, Any] = {"second": second, "exact": exact}
-        workspaces = defaultdict[int, Workspace](Workspace)  # one per thread
+        workspaces = defaultdict[int, Workspace](Workspace)  # one workspace per thread
 
         def compute_group(
             tasks: list[tuple[int, NDArray[np.intp]]],
@@ -146,7 +147,7 @@ class ClassAdditions(ClassReadings):
     def _keep_small_classes(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None
     ) -> NDArray[np.bool_]:
-        """Store the rows of small classes, and return a mask of the larger classes with rows."""
+        """Store the rows of small classes, and return a mask of the other classes that occur."""
         sizes = np.bincount(codes, minlength=self.n_classes)
         if self.pooled:
             is_kept = np.full(len(sizes), self._seconds[0].stores_rows(len(X)))
@@ -176,7 +177,7 @@ class ClassAdditions(ClassReadings):
         codes: NDArray[np.intp],
         root: Floats | None,
     ) -> None:
-        """Store rows, which are sorted by class, instead of their products."""
+        """Store the given rows instead of their products. The rows must be sorted by class."""
         slots = codes[rows]
         deviations = X[rows] - self._shifts[slots]
         roots = np.ones(len(rows)) if root is None else root[rows]

@@ -88,7 +88,8 @@ def fit_class_gaussians(
                 _raise_singular(statistics, singular, noun)
             g = AUTO_CLASS_SHRINKAGE if singular is not None else 0.0
         dot = (1 - g) * dot + g * target
-    # Use means relative to the common mean, so that an offset of the data does not lose digits.
+    # Use means relative to the common mean, because a large offset of the data would reduce their
+    # precision.
     means = image.between_factor() / np.sqrt(image.weights)[:, None]
     return ClassGaussians(B @ W, GaussianFamily(means, dot), priors, g)
 
@@ -132,8 +133,8 @@ def make_covariance_product(
     covariance.
     """
     empty = find_constant_classes(statistics)
-    # Center and scale the rows once, because a search needs hundreds of products. The divisor of a
-    # class whose rows are all equal has no effect.
+    # Center and scale the rows once, because a search needs hundreds of products. For a class whose
+    # rows are all equal, the divisor has no effect.
     roots = np.sqrt(np.where(empty, 1.0, statistics.weights - ddof))
     factors = [H / root for H, root in zip(statistics.class_factors(), roots, strict=True)]
     fractions = np.where(empty, 0.0, roots**2) / statistics.total_weight
@@ -159,12 +160,12 @@ def find_constant_classes(statistics: ClassStatistics) -> NDArray[np.bool_]:
 
 
 def is_thin(statistics: ClassStatistics) -> bool:
-    """Return True if covariance products are cheaper to compute from the rows."""
+    """Return True if products are cheaper with the rows than with the class covariances."""
     return statistics.is_factored and 2 * int(statistics.counts.max()) < statistics.n_features
 
 
 def find_singular_covariance(covariances: Matrix, floor: float) -> int | None:
-    """Return the index of the first covariance with an eigenvalue below the floor, or None."""
+    """Return the index of the first covariance with an eigenvalue below ``floor``, or None."""
     shifted = covariances - floor * np.eye(covariances.shape[1])
     try:
         np.linalg.cholesky(shifted)

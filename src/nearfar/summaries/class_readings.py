@@ -15,7 +15,7 @@ from nearfar.summaries.second_moment import SecondMoment
 
 
 class ClassReadings:
-    """Base class of class statistics: class moments and the quantities computed from them.
+    """Base class of class statistics. It computes scatters and covariances from class moments.
 
     Private arrays list the classes in order of first appearance. Public arrays are sorted by label.
     """
@@ -76,7 +76,7 @@ class ClassReadings:
 
     @property
     def is_factored(self) -> bool:
-        """Whether every scatter is stored as rows."""
+        """Whether every scatter is stored as rows instead of a dense matrix."""
         return all(second.dense is None for second in self._seconds)
 
     @property
@@ -90,7 +90,7 @@ class ClassReadings:
         return self._rounded
 
     def is_ill_conditioned(self) -> bool:
-        """Return True if float32 products leave fewer than about two correct digits."""
+        """Return True if rounding to float32 left fewer than about two correct digits."""
         if not self._rounded:
             return False
         return not self.exceeds_rounding(np.sqrt(np.maximum(self.within_scatter().diagonal(), 0)))
@@ -134,12 +134,13 @@ class ClassReadings:
         label : optional
             Label of the class. None means the pooled within-class covariance.
         ddof : float, default=0
-            Number subtracted from the weight of each class in the divisor: 0 for the maximum
+            Number subtracted from each class weight to get the divisor: 0 for the maximum
             likelihood estimate, 1 for the unbiased estimate.
         ridge : float, default=0
             Number added to the diagonal.
         shrinkage : float in [0, 1], default=0
-            Weight of the scaled identity matrix with the same trace, which is mixed in.
+            Weight of the scaled identity matrix that is mixed in. It has the same trace as the
+            covariance.
 
         Returns
         -------
@@ -161,7 +162,7 @@ class ClassReadings:
     def sigma_dot(
         self, B: ArrayLike, *, ddof: float = 0, ridge: float = 0.0, shrinkage: float = 0.0
     ) -> NDArray[np.float64]:
-        """Return the covariance of each class times a matrix with few columns.
+        """Return the product of each class covariance and a matrix with few columns.
 
         No p×p matrix is formed if the statistics are factored.
 
@@ -216,9 +217,9 @@ class ClassReadings:
         Parameters
         ----------
         of_matrix : callable
-            Function that returns the value for a p×p matrix.
+            Function that takes a p×p matrix and returns the value.
         of_rows : callable
-            Function that returns the value for the matrix ``H.T @ H``, given H.
+            Function that takes H and returns the value for the matrix ``H.T @ H``.
 
         Returns
         -------
@@ -230,7 +231,7 @@ class ClassReadings:
         return second.read(of_matrix, of_rows, self._firsts, self._weights)
 
     def within_dot(self, B: ArrayLike) -> NDArray[np.float64]:
-        """Return the within scatter times a matrix with few columns.
+        """Return the product of the within scatter and a matrix with few columns.
 
         No p×p matrix is formed if the statistics are factored.
         """
@@ -243,7 +244,10 @@ class ClassReadings:
         return product
 
     def within_factor(self) -> NDArray[np.float64]:
-        """Return H such that ``H.T @ H`` is the within scatter. Raise an error if it is dense."""
+        """Return H such that ``H.T @ H`` is the within scatter.
+
+        Raises ``ValueError`` if a scatter is dense.
+        """
         if not self.is_factored:
             raise ValueError(
                 "These statistics are dense, so they have no factors. Use the scatters instead."
@@ -269,7 +273,7 @@ class ClassReadings:
         return self._compute_between_rows()[self._order]
 
     def _compute_between_rows(self) -> NDArray[np.float64]:
-        """Return the rows of `between_factor` in order of first appearance, without sorting."""
+        """Return the rows of `between_factor`, with the classes in order of first appearance."""
         self._check_has_rows()
         # Subtract the shift of one class first, because differences of shifts are small and exact.
         deviations = self._firsts / self._weights[:, None]
@@ -279,7 +283,7 @@ class ClassReadings:
         return deviations
 
     def between_scatter(self) -> NDArray[np.float64]:
-        """Return the between scatter: the scatter of the class means, weighted by class."""
+        """Return the between scatter: the weighted scatter of the class means."""
         factor = self._compute_between_rows()
         return factor.T @ factor
 
@@ -288,7 +292,10 @@ class ClassReadings:
         return self.within_scatter() + self.between_scatter()
 
     def total_factor(self) -> NDArray[np.float64]:
-        """Return H such that ``H.T @ H`` is the total scatter. Raise an error if it is dense."""
+        """Return H such that ``H.T @ H`` is the total scatter.
+
+        Raises ``ValueError`` if a scatter is dense.
+        """
         return np.concatenate([self.within_factor(), self.between_factor()])
 
     def total_variances(self) -> NDArray[np.float64]:

@@ -29,10 +29,10 @@ from nearfar.state import (
 from nearfar.summaries.class_additions import ClassAdditions
 from nearfar.summaries.second_moment import SecondMoment
 
-# Minimum number of values of a batch for which the sums are checked for NaN and infinity instead of
-# the values.
+# Minimum number of values of a batch at which only the sums are checked for NaN and infinity. In
+# smaller batches, every value is checked.
 _MIN_UNCHECKED_SIZE = 2**17
-# Maximum size, in bytes, of the sums of a batch that are held back until they are checked.
+# Maximum size, in bytes, of the sums of a batch if only the sums are checked for NaN and infinity.
 _MAX_HELD_BYTES = 2**24
 _OVERFLOW_MESSAGE = "Sums of the values of X overflow: rescale the features of X."
 
@@ -61,8 +61,8 @@ class ClassStatistics(ClassAdditions):
         "auto" stores a scatter as rows (*factored*) while it has fewer rows than features, and as a
         dense p×p matrix afterwards. "dense" always stores a dense matrix.
     exact : bool, default=False
-        Whether to multiply float32 rows in float64. This takes twice the time, and is accurate to
-        the precision of the rows even if features are nearly collinear.
+        Whether to multiply float32 rows in float64. This takes twice the time, but the result is
+        accurate to the precision of the rows even if features are nearly collinear.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class ClassStatistics(ClassAdditions):
         *,
         sparing: bool = False,
     ) -> ClassStatistics:
-        """Add rows like :meth:`partial_fit`, from arrays that are already checked and encoded.
+        """Add rows like :meth:`partial_fit`. X must be checked and the labels encoded.
 
         With ``sparing``, float32 rows are multiplied in float32 even if ``exact`` is True. This is
         done only if the earlier rows show that it loses no more digits than a single fit does.
@@ -217,8 +217,8 @@ class ClassStatistics(ClassAdditions):
             return self
         self._include_origin()
         # NaN or infinity in X makes the sums NaN or infinite, so checking the sums saves a pass
-        # over X. The sums are held back until they are checked, which pays off only if they are
-        # small.
+        # over X. The sums are stored separately until they are checked, so this is done only if
+        # they are small.
         n_seconds = 1 if self.pooled else max(len(self._seconds), len(classes))
         state = 8 * n_seconds * self._make_second_moment(X.shape[1]).n_entries
         is_held_back = X.size >= _MIN_UNCHECKED_SIZE and state <= _MAX_HELD_BYTES
@@ -262,7 +262,7 @@ class ClassStatistics(ClassAdditions):
         return SecondMoment(n_features, self.storage)
 
     def _copy_state(self) -> dict[str, Any]:
-        """Return a copy of the state, to restore it after a failure. Dense sums are shared."""
+        """Copy the state, which is restored after a failure. Dense sums are not copied."""
         return {
             name: value.copy() if isinstance(value, np.ndarray | list) else value
             for name, value in vars(self).items()
@@ -271,7 +271,7 @@ class ClassStatistics(ClassAdditions):
     def _add_classes(
         self, labels: list[Any], X: Floats, codes: NDArray[np.intp], present: NDArray[np.intp]
     ) -> list[int]:
-        """Return the index of each label, and add new classes with their first rows as shifts."""
+        """Return the index of each label. Add new classes, with their first rows as shifts."""
         slots = {label: slot for slot, label in enumerate(self._labels)}
         new_labels = [k for k, label in enumerate(labels) if label not in slots]
         if new_labels:
@@ -414,12 +414,12 @@ class ClassStatistics(ClassAdditions):
 
 
 def _find_first_rows(codes: NDArray[np.intp], requested: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the index of the first row of each requested code. All codes must occur."""
+    """Return the index of the first row with each requested code. All these codes must occur."""
     end = 4096
     while True:
         rows = np.full(int(codes.max()) + 1, len(codes), dtype=np.intp)
-        # If a code occurs several times, the last assignment wins, so assign backwards to keep the
-        # first row.
+        # If a code occurs several times, NumPy keeps the last value assigned. Assign in reverse
+        # order to keep the first row.
         rows[codes[:end][::-1]] = np.arange(min(end, len(codes)))[::-1]
         if (rows[requested] < len(codes)).all():
             return rows[requested]

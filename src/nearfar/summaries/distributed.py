@@ -60,7 +60,7 @@ def is_dask(data: Any) -> bool:
 
 
 def make_empty_like(X: Any) -> ArrayLike:
-    """Return an empty array or frame with the columns of X, for checks before computing X."""
+    """Return an empty array or frame with the columns of X, to check X before it is computed."""
     if _is_frame(X) and X.ndim == 2:
         pandas = import_optional("pandas", "dask")
         dtypes = X.dtypes
@@ -109,7 +109,7 @@ class Blocks:
         self._shape = shape
 
     def compute_statistics(self, empty: Summary) -> Summary:
-        """Return a copy of ``empty`` after adding all blocks, computed with dask.
+        """Add all blocks to a copy of ``empty`` with dask, and return the copy.
 
         Errors in rows, labels or weights name the block.
         """
@@ -123,7 +123,7 @@ class Blocks:
     def reduce_blocks(
         self, compute: Callable[..., Any], join: Callable[[list[Any]], Any], **options: Any
     ) -> Any:
-        """Apply ``compute`` to each block and return the joined results.
+        """Apply ``compute`` to each block, and combine the results with ``join``.
 
         The arguments of ``compute`` are ``(number, rows, labels, weight, **options)``. ``compute``
         and ``join`` must be pure functions. The tree of joins depends only on the number of blocks.
@@ -210,7 +210,10 @@ def _needs_sizes(data: Any, n_blocks: int) -> bool:
 
 
 def _align_with_blocks(data: Any, name: str, rows: BlockList, sizes: list[int] | None) -> BlockList:
-    """Return a list with the labels or weights of each block, or of None if ``data`` is None."""
+    """Return a list with the labels or weights of each block.
+
+    The entries are None if ``data`` is None.
+    """
     if data is None:
         return [None] * len(rows)
     if not is_dask(data):
@@ -237,7 +240,7 @@ def _align_with_blocks(data: Any, name: str, rows: BlockList, sizes: list[int] |
 
 
 def _check_local(data: ArrayLike, name: str, n_rows: int) -> NDArray[Any]:
-    """Return labels or weights that are in local memory, after checking them."""
+    """Check labels or weights that are not dask arrays, and return them as an array."""
     if name == "sample_weight":
         return check_weight(data, n_rows)
     classes, codes = encode_labels(data)
@@ -258,8 +261,8 @@ def _rechunk_rows(data: Any) -> Any:
 
 def _to_delayed_blocks(data: Any) -> BlockList:
     """Return one delayed block per chunk of rows."""
-    # Do not optimize the graphs: X and y would each compute their common tasks, and dataframes
-    # might be repartitioned.
+    # Do not optimize the graphs. After optimization, the tasks that X and y share would be computed
+    # twice, and dataframes might be repartitioned.
     return list(np.ravel(data.to_delayed(optimize_graph=False)))
 
 

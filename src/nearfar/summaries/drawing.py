@@ -19,7 +19,7 @@ _MAX_RANK = 2**62
 
 
 class ClassBlocks(NamedTuple):
-    """Rows sorted by class: class c has ``size[c]`` rows, from position ``start[c]`` on."""
+    """Rows sorted by class. Class c has ``size[c]`` rows, which begin at position ``start[c]``."""
 
     rows: Indices
     start: NDArray[np.int64]
@@ -72,7 +72,7 @@ def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.i
     while ranks.size < cap:
         new_ranks = rng.randint(total, size=cap - ranks.size, dtype=np.int64)
         ranks = np.sort(np.concatenate([ranks, new_ranks]))
-        # np.unique uses hashes here and would be ten times slower.
+        # `np.unique` would use hashes here, which takes ten times as long.
         ranks = ranks[np.diff(ranks, prepend=-1) > 0]
     return rng.permutation(ranks)
 
@@ -80,7 +80,10 @@ def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.i
 def _locate_ranks(
     sizes: NDArray[np.int64], ranks: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the class of each rank, and the rank in this class. Class c has ``sizes[c]`` ranks."""
+    """Convert ranks among all classes to class indices and ranks within each class.
+
+    Class c has ``sizes[c]`` ranks.
+    """
     ends = np.cumsum(sizes)
     c = np.searchsorted(ends, ranks, side="right")
     return c, ranks - (ends - sizes)[c]
@@ -105,7 +108,7 @@ def _decode_within(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
 def _unrank_pair(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return i and j, with i < j, such that ``rank = j (j - 1) / 2 + i``."""
     j = ((1 + np.sqrt(1 + 8.0 * rank)) / 2).astype(np.int64)
-    # Rounding can raise the square root to the next integer, but cannot lower it below an integer.
+    # Rounding can make j too large by one, but not too small.
     j -= j * (j - 1) // 2 > rank
     return rank - j * (j - 1) // 2, j
 
@@ -120,7 +123,7 @@ def _count_between_pairs(blocks: ClassBlocks) -> int:
 
 
 def _decode_between(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
-    # Each pair is counted with the first of its two classes.
+    # A pair belongs to the first of its two classes, so that it is counted only once.
     rows, start, size, _ = blocks
     end = start + size
     later = rows.size - end
@@ -130,7 +133,7 @@ def _decode_between(blocks: ClassBlocks, ranks: NDArray[np.int64]) -> Indices:
 
 
 def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
-    """Draw ordered pairs of rows of the same class, each with a row of another class."""
+    """Draw triplets (anchor, near, far), where near has the anchor's class and far does not."""
     rows, start, size, _ = blocks
     n_others = rows.size - size
     if np.sum(size * (size - 1.0) * n_others) > _MAX_RANK:
@@ -142,21 +145,21 @@ def draw_triplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> 
     c, rank = _locate_ranks(sizes, draw_ranks(int(sizes.sum()), cap, rng))
     pair, far = np.divmod(rank, n_others[c])
     anchor, near = np.divmod(pair, size[c] - 1)
-    # Skip the anchor, and the rows of its class.
+    # Skip the anchor when numbering near rows, and its class when numbering far rows.
     near += near >= anchor
     far += (far >= start[c]) * size[c]
     return rows[np.column_stack([start[c] + anchor, start[c] + near, far])]
 
 
 def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) -> Indices:
-    """Draw pairs of rows of the same class, each with a pair of rows of different classes."""
+    """Draw quadruplets (a, b, c, d), where a and b have the same class, but c and d do not."""
     n_within, n_between = _count_within_pairs(blocks), _count_between_pairs(blocks)
     if n_within * n_between <= _MAX_RANK:
         ranks = draw_ranks(n_within * n_between, cap, rng)
         within, between = np.divmod(ranks, max(n_between, 1))
     else:
-        # A common rank would overflow. Repeated draws are rare, since there are far more
-        # quadruplets than ``cap``.
+        # A single rank for both pairs would overflow. Repeated draws are rare, since there are far
+        # more quadruplets than ``cap``.
         ranks_drawn = np.empty((0, 2), np.int64)
         while len(ranks_drawn) < cap:
             sides = [
@@ -171,7 +174,7 @@ def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) 
 def draw_joined_triplets(
     near: Indices, far: Indices, n_samples: int, cap: int, rng: np.random.RandomState
 ) -> Indices:
-    """Draw triplets (anchor, near, far) that join a near pair and a far pair with a common row."""
+    """Draw triplets (anchor, near, far) from a near pair and a far pair that share the anchor."""
     sides = [np.vstack([pairs, pairs[:, ::-1]]) for pairs in (near, far)]
     sides = [ends[np.argsort(ends[:, 0], kind="stable")] for ends in sides]
     counts = [np.bincount(ends[:, 0], minlength=n_samples) for ends in sides]

@@ -59,7 +59,7 @@ def check_integers(values: Any, name: str, width: int | None = None) -> Indices:
     if array.ndim == 0 or array.shape[1:] != tail:
         raise ValueError(f"{name} should have shape {shape}; got shape {array.shape}.")
     if array.dtype.kind not in "iu":
-        # As objects, the entries keep their types, so [[0, 1], [2, 2.5]] fails in row 1.
+        # An object array keeps the type of each entry, so [[0, 1], [2, 2.5]] fails in row 1.
         array = np.asarray(values, dtype=object)
         is_bad = [not isinstance(v, Integral) or isinstance(v, bool) for v in array.flat]
         raise_if_any(np.reshape(is_bad, array.shape), array, name, "{!r} is not an integer.")
@@ -89,21 +89,21 @@ def check_tuples(values: Any, width: int, name: str, n_samples: int) -> Indices:
 
 
 def find_repeat(values: Indices) -> tuple[int, int] | None:
-    """Return the positions of the first two equal values, or None."""
+    """Return the positions of two equal values, or None if all values differ."""
     order = np.argsort(values, kind="stable")
     equal = np.flatnonzero(values[order[1:]] == values[order[:-1]])
     return (int(order[equal[0]]), int(order[equal[0] + 1])) if equal.size else None
 
 
 def find_shared_row(a: Indices, b: Indices) -> tuple[int, int] | None:
-    """Return the index of the first row of ``a`` that is in ``b``, and its index in ``b``."""
+    """Return the indices in ``a`` and ``b`` of the first row of ``a`` that is in ``b``, or None."""
     in_a, in_b = _number_rows(a, b)
     shared = np.flatnonzero(np.isin(in_a, in_b))
     return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None
 
 
 def mask_shared_rows(a: Indices, b: Indices) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return masks of the rows of ``a`` that are in ``b``, and of the rows of ``b`` in ``a``."""
+    """Return two masks: rows of ``a`` that are in ``b``, and rows of ``b`` that are in ``a``."""
     in_a, in_b = _number_rows(a, b)
     return np.isin(in_a, in_b), np.isin(in_b, in_a)
 
@@ -124,7 +124,7 @@ def _number_rows(a: Indices, b: Indices) -> tuple[Indices, Indices]:
 
 
 def check_points(values: Any, name: str, width: int | None = None) -> NDArray[Any]:
-    """Return a finite array of shape (m, p) or (m, width, p)."""
+    """Return the points as an array of shape (m, p) or (m, width, p). They must be finite."""
     shape, middle = ("(m, p)", ()) if width is None else (f"(m, {width}, p)", (width,))
     array = convert_to_array(values, name, shape)
     if array.ndim != 2 + len(middle) or array.shape[1:-1] != middle:
@@ -148,9 +148,9 @@ def make_rows(
 ) -> tuple[NDArray[Any], Indices]:
     """Return an array X of the points of tuples, and the tuples as row indices of X.
 
-    The rows of a tuple must differ, so a point that a tuple holds twice gets two rows of X.
-    ``copies`` holds the number of the copy, from 0, that each entry uses. By default, copies are
-    counted within each tuple. X is sorted like ``distinct``.
+    The rows of a tuple must differ, so a point that occurs twice in a tuple gets two rows of X.
+    ``copies`` holds the number of the copy, from 0, for each entry of ``codes``. By default, copies
+    are counted within each tuple. X is sorted like ``distinct``.
     """
     width = codes.shape[1]
     if copies is None:

@@ -22,7 +22,7 @@ _MAX_PRODUCT_BYTES = 2**25
 
 @dataclass(frozen=True)
 class ClassSums:
-    """Weighted sums of c classes around each of b points.
+    """Weights and weighted means of c classes around each of b points.
 
     Parameters
     ----------
@@ -78,7 +78,10 @@ class LocalMoments:
         self._ends = np.cumsum(np.bincount(codes, minlength=n_classes))
 
     def make_dense_weights(self, indices: Indices, weights: Matrix | float) -> Matrix:
-        """Return the weights of the rows ``indices`` in an array (b, n) of rows sorted by class."""
+        """Return an array (b, n) with the weights of the rows ``indices``, and 0 for other rows.
+
+        The columns are the rows, sorted by class.
+        """
         dense = np.zeros((len(indices), len(self._rows)))
         dense[np.arange(len(indices))[:, None], self.places[indices]] = weights
         return dense

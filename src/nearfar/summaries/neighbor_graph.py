@@ -341,7 +341,8 @@ class NeighborGraph:
         """
         if sources is not None:
             sources = _check_sources(sources, self.n_samples)
-        # The matrix holds both directions of each edge, so directed=True works at half the cost.
+        # The matrix holds both directions of each edge, so directed=True gives the same lengths at
+        # half the cost.
         lengths = csgraph.dijkstra(self.symmetrized(mode), directed=True, indices=sources)
         return np.asarray(lengths, np.float64)
 
@@ -375,7 +376,7 @@ class NeighborGraph:
 def link_components(
     graph: NeighborGraph, X: NDArray[Any], *, on_disconnected: Disconnected = "link"
 ) -> NeighborGraph:
-    """Return the neighbor graph of ``X`` with additional edges, so that it is connected.
+    """Return a connected neighbor graph of ``X``, with additional edges where they are needed.
 
     The added edges form a minimum spanning tree of the components (Borůvka's algorithm): every
     component except the largest is connected to its nearest row outside, until one component is
@@ -438,7 +439,7 @@ def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[in
     links = []
     while labels.max() > 0:
         largest = np.bincount(labels).argmax()
-        # Maps the components at the start of this round to the current components.
+        # The current component that contains each component from the start of this round.
         owner = np.arange(labels.max() + 1)
         for code in range(len(owner)):
             if code == largest:
@@ -448,7 +449,7 @@ def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[in
             row = int(distances[:, 0].argmin())
             source, target = int(inside[row]), int(outside[nearest[row, 0]])
             component, other_component = owner[code], owner[labels[target]]
-            # Equal components were connected by an earlier link of this round.
+            # If the two components are equal, an earlier link of this round has connected them.
             if component != other_component:
                 links.append((source, target, float(distances[row, 0])))
                 owner[owner == other_component] = component
@@ -469,7 +470,7 @@ def _add_edges(graph: NeighborGraph, links: list[tuple[int, int, float]]) -> Nei
 
 
 def find_distinct_rows(X: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the index where each distinct row first occurs, and the distinct row of each row.
+    """Return the first index of each distinct row, and an array that maps rows to distinct rows.
 
     >>> find_distinct_rows(np.array([[2.0], [1.0], [2.0]]))
     (array([0, 1]), array([0, 1, 0]))
@@ -519,7 +520,7 @@ def _make_read_only(values: Any, dtype: type, name: str) -> NDArray[Any]:
     if array.ndim != 1 or array.dtype.kind not in ("iu" if dtype is np.intp else "iuf"):
         raise ValueError(
             f"{name} must be a 1-d array of {'integers' if dtype is np.intp else 'numbers'}; "
-            f"got shape {array.shape} of {array.dtype}."
+            f"got an array of shape {array.shape} and dtype {array.dtype}."
         )
     array = array.astype(dtype)
     array.flags.writeable = False
@@ -559,7 +560,8 @@ def _check_sources(sources: ArrayLike, n_samples: int) -> NDArray[np.intp]:
     rows = np.asarray(sources)
     if rows.ndim != 1 or rows.dtype.kind not in "iu":
         raise ValueError(
-            f"sources must be a 1-d array of row indices; got shape {rows.shape} of {rows.dtype}."
+            "sources must be a 1-d array of row indices; got an array of shape "
+            f"{rows.shape} and dtype {rows.dtype}."
         )
     if rows.size and not 0 <= rows.min() <= rows.max() < n_samples:
         raise ValueError(

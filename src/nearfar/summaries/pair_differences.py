@@ -8,14 +8,15 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 
-# Maximum size, in bytes, of stored differences. For more pairs, sums are computed over the rows.
+# Maximum size, in bytes, of stored differences. If all differences together are larger, sums are
+# computed from the rows instead.
 _MAX_STORED_BYTES = 64_000_000
 
 
 class PairDifferences:
     r"""Differences :math:`d = x_i - x_j` of pairs of rows, and sums over these differences.
 
-    If there are too many pairs to store their differences, sums are computed over the rows: with
+    If there are too many pairs to store their differences, sums are computed from the rows: with
     the Laplacian :math:`\Lambda_w` of the graph of the pairs,
     :math:`\sum_{ij} w_{ij} d d^T = X^T \Lambda_w X`.
 
@@ -51,7 +52,7 @@ class PairDifferences:
         return len(self.pairs)
 
     def map_differences(self, L: Matrix) -> Matrix:
-        """Return L d for each pair, of shape (n_pairs, n_components)."""
+        """Return the mapped difference L d of each pair, of shape (n_pairs, n_components)."""
         if self._differences is not None:
             return np.asarray(self._differences @ L.T)
         assert self._incidence is not None

@@ -20,13 +20,14 @@ from scipy.linalg import get_blas_funcs
 from nearfar.arrays import Floats, Indices, Mask
 from nearfar.blocks import count_blas_threads
 
-# Maximum number of features for which tasks run in threads. With more features, BLAS uses threads.
+# Maximum number of features for which tasks run in parallel threads. With more features, BLAS uses
+# its own threads.
 _MAX_THREADED_FEATURES = 256
-# Minimum number of values of X for which tasks run in threads.
+# Minimum number of values of X for which tasks run in parallel threads.
 _MIN_THREADED_SIZE = 2**18
 # Maximum number of tasks in a group.
 _MAX_GROUP = 16
-# Minimum mean length of runs of rows of the same class at which BLAS subtracts the shifts.
+# Minimum mean number of consecutive rows of one class at which BLAS subtracts the shifts.
 _MIN_RUN = 32
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -50,7 +51,8 @@ class Products:
     def choose_block_rows(self, X: Floats) -> int:
         """Return the number of rows per block.
 
-        Blocks have 512 KB, but at least p and at least 1024 rows, and at most 4096 rows.
+        Blocks of 512 KB are preferred. For p features, a block has at least 1024 and at least p
+        rows, but at most 4096 rows.
         """
         in_cache = 2**19 // (X.shape[1] * X.itemsize)
         return min(max(in_cache, X.shape[1], 1024), 4096)
@@ -60,7 +62,7 @@ _ALL_PRODUCTS = Products()
 
 
 class Workspace:
-    """Buffers for a block of rows and a vector of ones, reused so that they stay in cache."""
+    """Reusable buffers for a block of rows and a vector of ones, which stay in cache."""
 
     def __init__(self) -> None:
         self._block: NDArray[Any] = np.empty((0, 0))
@@ -201,7 +203,7 @@ def _center(
 ) -> None:
     """Write each row minus its shift to ``out``. All rows of a run have the same shift."""
     if X.flags.c_contiguous and X.dtype == out.dtype:
-        # With mode="clip", take writes to the buffer without a temporary array.
+        # `np.take` with mode="clip" writes to the buffer without a temporary array.
         np.take(X, rows, axis=0, out=out, mode="clip")
     else:
         out[:] = X[rows]  # np.take would copy all of X first
@@ -216,7 +218,7 @@ def _center(
 
 
 def _find_runs(lines: Indices) -> list[tuple[int, int]]:
-    """Return the start and end of each run of rows of one class."""
+    """Return the start and end of each run of consecutive rows of one class."""
     cuts = np.flatnonzero(lines[1:] != lines[:-1]) + 1
     return list(pairwise([0, *cuts.tolist(), len(lines)]))
 
@@ -251,7 +253,7 @@ def _sum_in_best_dtype(
 
 
 def _add_term(total: NDArray[np.float64] | None, term: Floats) -> NDArray[np.float64]:
-    """Return the sum of the total and a term in float64, or the term if the total is None."""
+    """Add a term to the total in float64. If the total is None, return the term."""
     return term.astype(np.float64, copy=False) if total is None else np.add(total, term, out=total)
 
 
@@ -284,7 +286,10 @@ def sort_rows(codes: Indices, n_codes: int, window: int) -> Iterator[tuple[Indic
 def split_by_class(
     codes: Indices, is_multiplied: Mask, window: int, size: int
 ) -> Iterator[tuple[int, Indices]]:
-    """Yield tasks: a class in the mask, and up to ``size`` indices of its rows in a window."""
+    """Split the rows into tasks of one class each, and yield the class and the row indices.
+
+    A task has at most ``size`` rows from one window. Classes outside the mask are skipped.
+    """
     for order, sizes in sort_rows(codes, len(is_multiplied), window):
         ends = np.cumsum(sizes)
         for slot in np.flatnonzero(is_multiplied & (sizes > 0)).tolist():
@@ -293,9 +298,9 @@ def split_by_class(
 
 
 def split_pooled(codes: Indices, n_codes: int, block: int, size: int) -> Iterator[Indices]:
-    """Yield tasks of up to ``size`` rows of all classes, sorted by class.
+    """Split the rows of all classes into tasks of up to ``size`` rows, and yield the row indices.
 
-    The rows are sorted within each block, or all together if there are many classes.
+    The rows are sorted by class within each block, or all together if there are many classes.
     """
     window = block if block >= 2 * _MIN_RUN * n_codes else len(codes)
     order = np.concatenate([order for order, _ in sort_rows(codes, n_codes, window)])
@@ -306,7 +311,7 @@ def split_pooled(codes: Indices, n_codes: int, block: int, size: int) -> Iterato
 def group_tasks(
     tasks: Iterable[tuple[int, Indices]], size: int
 ) -> Iterator[list[tuple[int, NDArray[np.intp]]]]:
-    """Group small tasks, because starting one takes as long as summing a hundred rows."""
+    """Group small tasks, because starting a task takes as long as summing a hundred rows."""
     group: list[tuple[int, NDArray[np.intp]]] = []
     n_rows = 0
     for task in tasks:
@@ -322,7 +327,7 @@ def group_tasks(
 def choose_n_threads(X: Floats, n_tasks: int) -> int:
     """Return the number of threads for the tasks.
 
-    It is 1 if X is small, or if X is wide enough for BLAS to use its own threads well.
+    The number is 1 if X is small, or if X is wide enough for BLAS to use its own threads well.
     """
     if X.shape[1] > _MAX_THREADED_FEATURES or X.size < _MIN_THREADED_SIZE:
         return 1

@@ -25,8 +25,8 @@ from nearfar.state import (
 )
 from nearfar.summaries.row_moments import Products
 
-# Minimum number of features for which only upper triangles are summed. The sum is mirrored only
-# when it is read, because mirroring a large product takes as long as computing it.
+# Minimum number of features at which only upper triangles are summed. The sum is mirrored only when
+# it is read, because mirroring a large product takes as long as computing it.
 _MIN_TRIANGLE_FEATURES = 256
 # Number of rows and columns that are mirrored at once.
 _MIRROR_BLOCK = 64
@@ -108,7 +108,7 @@ class SecondMoment(Products):
         return snapshot
 
     def convert_to_dense(self) -> None:
-        """Replace stored rows by the matrix."""
+        """Replace the stored rows with the matrix."""
         if self.dense is None:
             self.dense = self.compute_products(self.factor(np.zeros((1, self.n_features))))
             self.rows, self.roots, self.slots = [], [], []
@@ -129,7 +129,10 @@ class SecondMoment(Products):
         return self.dense
 
     def absorb(self, other: SecondMoment, slots: NDArray[np.intp]) -> None:
-        """Add another moment about the same shifts. ``slots`` holds new indices of its classes."""
+        """Add another moment about the same shifts.
+
+        ``slots`` holds the new index of each class of ``other``.
+        """
         if other.dense is None and self.stores_rows(other.n_rows):
             for rows, roots, old in zip(other.rows, other.roots, other.slots, strict=True):
                 self.append(rows, roots, slots[old])
@@ -148,12 +151,12 @@ class SecondMoment(Products):
             self.slots[k] = new[slots[is_kept]]
 
     def shift(self, delta: Floats, first: Floats, weight: Floats) -> SecondMoment:
-        """Return the moment about the shifts minus ``delta``."""
+        """Return the moment about new shifts: the old shifts minus ``delta``."""
         shifted = copy(self)
         if self.dense is None:
             shifted.rows, shifted.roots, shifted.slots = [], [], []
             for rows, roots, slots in zip(self.rows, self.roots, self.slots, strict=True):
-                # With a single row of delta, all rows belong to one class.
+                # If delta has a single row, all rows belong to one class.
                 offset = delta if len(delta) == 1 else delta[slots]
                 shifted.append(rows + offset, roots, slots)
         else:
@@ -182,7 +185,7 @@ class SecondMoment(Products):
         return of_matrix(self.matrix) - of_rows(first / np.sqrt(weight)[:, None])
 
     def dot(self, B: Floats, first: Floats, weight: Floats) -> NDArray[np.float64]:
-        """Return the scatter times a matrix B with few columns."""
+        """Return the product of the scatter and a matrix B with few columns."""
         if self.dense is None:
             factor = self.factor(first / weight[:, None])
             return factor.T @ (factor @ B)
@@ -199,7 +202,7 @@ class SecondMoment(Products):
         return float(self.diagonal(first, weight).sum())
 
     def factor(self, means: Floats) -> NDArray[np.float64]:
-        """Return the rows sqrt(w) (x-m). ``means`` are relative to the shifts."""
+        """Return a matrix with rows sqrt(w) (x-m). The means m are relative to the shifts."""
         if not self.rows:
             return np.zeros((0, self.n_features))
         rows, roots = np.concatenate(self.rows), np.concatenate(self.roots)
@@ -208,7 +211,7 @@ class SecondMoment(Products):
         return roots[:, None] * (rows - centers)
 
     def project(self, B: Floats) -> SecondMoment:
-        """Return the moment of the rows times B."""
+        """Return the second moment of the projected rows ``x @ B``."""
         projected = SecondMoment(B.shape[1], self.storage)
         if self.dense is not None:
             projected.dense = B.T @ self.matrix @ B

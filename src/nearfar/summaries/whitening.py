@@ -29,8 +29,9 @@ NO_WITHIN_SCATTER = (
 
 
 def get_rank_tolerance(statistics: ClassStatistics) -> float:
-    """Return the fraction of the largest eigenvalue below which a direction is constant.
+    """Return the tolerance for eigenvalues that count as zero.
 
+    A direction is constant if its eigenvalue is below this fraction of the largest eigenvalue.
     The fraction is 1e-12, or 1e-6 if products were rounded to float32.
     """
     return 1e-6 if statistics.is_rounded else 1e-12
@@ -124,7 +125,7 @@ def find_within_whitener(statistics: ClassStatistics, shrinkage: Shrinkage) -> M
 
 
 def compute_within_covariance(statistics: ClassStatistics, shrinkage: Shrinkage) -> Matrix:
-    """Return the covariance C of :func:`find_within_whitener`, of shape (p, p)."""
+    """Return the regularized within covariance C used by :func:`find_within_whitener`."""
     within = statistics.within_scatter() / statistics.total_weight
     if shrinkage != "auto":
         level = np.trace(within) / statistics.n_features
@@ -186,9 +187,10 @@ def find_total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
 
 
 def find_within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
-    """Return nonzero variances, their axes (p, r), and zero-variance axes of the within covariance.
+    """Return the axes of the within covariance, separately for nonzero and zero variances.
 
-    All axes are orthonormal and lie in the range of the total covariance returned by
+    The results are the nonzero variances, their axes (p, r), and the axes of variance zero. All
+    axes are orthonormal and lie in the range of the total covariance returned by
     :func:`find_total_range`.
     """
     B, image = find_total_range(statistics, standardize=False)
@@ -244,7 +246,7 @@ def whiten_rows(
 ) -> tuple[Matrix, Any]:
     """Return a whitening matrix of shape (p, rank), and the centered rows multiplied by it.
 
-    The optimum of a solver does not depend on the coordinates, but its speed does. The rows are
+    Whitening does not change the optimum of a solver, but it changes the speed. The rows are
     returned in the given dtype.
     """
     basis, image = find_total_range(statistics, standardize=True)

@@ -132,7 +132,7 @@ class Chunklets(Supervision):
             Class labels of any type.
         n_chunklets : int or None, default=None
             Maximum number of chunklets. There are fewer if the classes are too small. ``None``
-            makes every class one chunklet, whatever its size.
+            makes one chunklet of every class, whatever its size.
         chunklet_size : int, default=2
             Number of rows per chunklet. Not used if ``n_chunklets`` is None.
         unknown : label, optional
@@ -167,7 +167,7 @@ class Chunklets(Supervision):
 
     @classmethod
     def from_pairs(cls, pairs: Pairs) -> Self:
-        """Create one chunklet from each group of rows that similar pairs connect.
+        """Create one chunklet from each group of rows that are connected by similar pairs.
 
         Dissimilar pairs are ignored.
 
@@ -249,7 +249,7 @@ class Chunklets(Supervision):
         return [points[chunk] for chunk in np.split(rows, starts)[1:]]
 
     def restrict(self, indices: ArrayLike) -> Self:
-        """Return the chunklets of the rows in ``indices``.
+        """Return the chunklets restricted to the rows in ``indices``.
 
         Parameters
         ----------
@@ -266,7 +266,9 @@ class Chunklets(Supervision):
 
 
 def as_chunklets(supervision: Chunklets | ArrayLike) -> Chunklets:
-    """Convert an integer vector, where -1 means no chunklet, to Chunklets; keep Chunklets as is.
+    """Convert an integer vector to Chunklets, where -1 means no chunklet.
+
+    Chunklets are returned unchanged.
 
     Examples
     --------

@@ -191,7 +191,7 @@ class Pairs(Supervision):
     def from_arrays(
         cls, pairs: ArrayLike, sign: ArrayLike, *, conflicts: Conflicts = "raise"
     ) -> tuple[NDArray[Any], Self]:
-        """Convert pairs of points to an array X of distinct points and pairs of its rows.
+        """Convert pairs of points to an array X of distinct points and row indices of X.
 
         Two equal points of one pair become two rows.
 
@@ -273,5 +273,5 @@ _CONFLICTS_HINT = 'pass conflicts="drop" to {} to omit such pairs, or "keep" to 
 def _find_conflicts(
     similar: Indices, dissimilar: Indices
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return masks of the similar and of the dissimilar pairs, True for pairs that are both."""
+    """Return masks of the conflicting pairs among the similar and among the dissimilar pairs."""
     return mask_shared_rows(np.sort(similar, axis=1), np.sort(dissimilar, axis=1))

@@ -167,7 +167,7 @@ class Quadruplets(Supervision):
 
     @classmethod
     def from_arrays(cls, quadruplets: ArrayLike) -> tuple[NDArray[Any], Self]:
-        """Convert quadruplets of points to an array X of distinct points and indices of its rows.
+        """Convert quadruplets of points to an array X of distinct points and row indices of X.
 
         Two equal points of one pair become two rows. Two equal pairs of one quadruplet become two
         pairs of rows.

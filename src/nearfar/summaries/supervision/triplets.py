@@ -137,8 +137,8 @@ class Triplets(Supervision):
         y : array-like of shape (n_samples,)
             Class labels of any type.
         n_near, n_far : int, default=3, 10
-            Number of neighbors in the same class, and in all other classes together. If there are
-            fewer, all of them are used, and a warning is issued.
+            Number of neighbors of each row in its own class (``n_near``) and in all other classes
+            together (``n_far``). If there are fewer, all of them are used, and a warning is issued.
 
         Returns
         -------
@@ -213,7 +213,7 @@ class Triplets(Supervision):
 
     @classmethod
     def from_arrays(cls, triplets: ArrayLike) -> tuple[NDArray[Any], Self]:
-        """Convert triplets of points to an array X of distinct points and triplets of its rows.
+        """Convert triplets of points to an array X of distinct points and row indices of X.
 
         Equal points of one triplet become different rows.
 
@@ -225,7 +225,8 @@ class Triplets(Supervision):
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            The distinct points, sorted. A point that a triplet repeats gets several rows.
+            The distinct points, sorted. A point that occurs more than once in a triplet gets
+            several rows.
         supervision : Triplets
             The triplets as row indices of X.
         """
