@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.parameters import boolean, integer, none, real
-from nearfar.solvers.eigen import descending_eigh, fix_signs
+from nearfar.solvers.eigen import descending_eigh, exceeds_rounding, fix_signs
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import find_total_range
 
@@ -88,12 +88,13 @@ class PCA(StatisticsLearner):
         basis, image = find_total_range(statistics, standardize=False)
         weight = statistics.total_weight
         divisor = weight - 1 if weight >= 2 else weight
-        variances, axes = descending_eigh(image.total_scatter() / divisor)
+        total = image.total_scatter() / divisor
+        variances, axes = descending_eigh(total)
         # Drop only eigenvalues that are zero up to rounding. A variance may be small just because
         # of the units of the features.
-        rounding = np.finfo(np.float32 if statistics.is_rounded else np.float64).eps
-        noise = statistics.n_features * rounding * variances[0]
-        rank = int((variances > noise).sum())
+        rounding = float(np.finfo(np.float32 if statistics.is_rounded else np.float64).eps)
+        tolerance = statistics.n_features * rounding
+        rank = int(exceeds_rounding(variances, axes, total.diagonal(), tolerance).sum())
         n_components = self._choose_n_components(variances[:rank])
         self.explained_variance_ = variances[:n_components]
         self.explained_variance_ratio_ = variances[:n_components] / variances[:rank].sum()

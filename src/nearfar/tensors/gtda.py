@@ -14,7 +14,7 @@ from nearfar.base import LearnerTags, ModeStatisticsLearner
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
-from nearfar.solvers.eigen import difference_weight
+from nearfar.solvers.eigen import difference_weight, exceeds_rounding
 from nearfar.solvers.mode_subspaces import (
     count_leading_values,
     draw_random_factors,
@@ -238,11 +238,15 @@ class GTDA(ModeStatisticsLearner):
         ]
         if not np.trace(initial_scatters[0][0]) + np.trace(initial_scatters[0][1]) > 0:
             raise ValueError("GTDA: all samples in X are equal. At least two must differ.")
-        total_spectra = [ordered_eigh(B + W) for B, W in initial_scatters]
+        totals = [B + W for B, W in initial_scatters]
+        total_spectra = [ordered_eigh(total) for total in totals]
         # The bases exclude directions without variance. The eigenvalue 0 of these directions would
         # rank above all negative eigenvalues.
-        relative_threshold = 1e-12 if dtype == np.float64 else 1e-6
-        bases = [V[:, values > relative_threshold * values[0]] for values, V in total_spectra]
+        tolerance = 1e-12 if dtype == np.float64 else 1e-6
+        bases = [
+            V[:, exceeds_rounding(values, V, total.diagonal(), tolerance)]
+            for total, (values, V) in zip(totals, total_spectra, strict=True)
+        ]
         n_components = n_requested or [
             count_leading_values(values, self.energy) for values, _ in total_spectra
         ]
