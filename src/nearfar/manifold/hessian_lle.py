@@ -129,12 +129,17 @@ def build_hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse
     S maps the constant vector to zero. The tangent spaces have q dimensions.
     """
     n, n_pairs = len(points), q * (q + 1) // 2
-    counts = np.diff(graph.indptr)
-    blocks = []
     # Edges that were added to link the graph make some neighbor lists longer than others.
-    for count in np.unique(counts):
-        rows = np.flatnonzero(counts == count)
+    counts = np.diff(graph.indptr)
+    is_listed = np.isin(np.arange(n), graph.indices)
+    blocks = []
+    for count, listed in np.unique(np.column_stack([counts, is_listed]), axis=0):
+        rows = np.flatnonzero((counts == count) & (is_listed == listed))
         neighbors = graph.indices[graph.indptr[rows, None] + np.arange(count)]
+        if not listed:
+            # A row that is in no neighborhood would have no curvature anywhere: a coordinate could
+            # be zero except at this row. Include the row in its own neighborhood.
+            count, neighbors = count + 1, np.column_stack([rows, neighbors])
         H = np.empty((len(rows), n_pairs, count))
         size = 8 * count * (2 * points.shape[1] + 4 * count)
         for block in split_rows(len(rows), size, max_rows=2048):

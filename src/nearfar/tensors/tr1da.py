@@ -362,11 +362,12 @@ class TR1DA(RankOneLearner):
 class Residuals:
     """Residuals of labeled tensors after subtraction of atoms.
 
-    The residuals need about as much memory as X in float64. The rows :math:`\\sqrt{n_c}(M_c - M)` come first,
-    then the rows :math:`X_i - M_{c(i)}`. Subtracting an atom is a projection of each row, so the
-    method needs only these rows, or other rows with the same scatter. With a large weight,
-    directions of a mode without variance, such as a blank border, would have the largest objective.
-    The tensors are therefore stored in bases that exclude these directions.
+    The residuals need about as much memory as X in float64. The rows
+    :math:`\\sqrt{n_c}(M_c - M)` come first, then the rows :math:`X_i - M_{c(i)}`. Subtracting an
+    atom is a projection of each row, so the method needs only these rows, or other rows with the
+    same scatter. With a large weight, directions of a mode without variance, such as a blank
+    border, would have the largest objective. The tensors are therefore stored in bases that exclude
+    these directions.
     """
 
     def __init__(self, T: Floats, codes: Indices) -> None:
