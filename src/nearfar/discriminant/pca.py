@@ -93,11 +93,12 @@ class PCA(StatisticsLearner):
         # Drop only eigenvalues that are zero up to rounding. A variance may be small just because
         # of the units of the features.
         rounding = float(np.finfo(np.float32 if statistics.is_rounded else np.float64).eps)
-        tolerance = statistics.n_features * rounding
-        rank = int(exceeds_rounding(variances, axes, total.diagonal(), tolerance).sum())
-        n_components = self._choose_n_components(variances[:rank])
+        tolerance = min(statistics.n_features * rounding, 1e-5)
+        is_kept = exceeds_rounding(variances, axes, total.diagonal(), tolerance)
+        variances, axes = variances[is_kept], axes[:, is_kept]
+        n_components = self._choose_n_components(variances)
         self.explained_variance_ = variances[:n_components]
-        self.explained_variance_ratio_ = variances[:n_components] / variances[:rank].sum()
+        self.explained_variance_ratio_ = variances[:n_components] / variances.sum()
         components = fix_signs((basis @ axes[:, :n_components]).T)
         if self.whiten:
             components /= np.sqrt(variances[:n_components])[:, None]

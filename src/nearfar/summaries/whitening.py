@@ -198,8 +198,8 @@ def find_total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     B, image = find_total_range(statistics, standardize=False)
     total = image.total_scatter() / statistics.total_weight
     variances, axes = descending_eigh(total)
-    rank = int(_is_direction(statistics, variances, axes, total.diagonal()).sum())
-    return variances[:rank], B @ axes[:, :rank]
+    is_direction = _is_direction(statistics, variances, axes, total.diagonal())
+    return variances[is_direction], B @ axes[:, is_direction]
 
 
 def find_within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
@@ -214,8 +214,8 @@ def find_within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matri
     # If the within covariance is zero, rounding errors must not be counted as axes.
     noise = np.finfo(float).eps * np.trace(image.between_scatter()) / statistics.total_weight
     is_direction = _is_direction(statistics, variances, axes, within.diagonal())
-    rank = int((is_direction & (variances > noise)).sum())
-    return variances[:rank], B @ axes[:, :rank], B @ axes[:, rank:]
+    is_direction &= variances > noise
+    return variances[is_direction], B @ axes[:, is_direction], B @ axes[:, ~is_direction]
 
 
 def find_between_axes(
@@ -243,8 +243,8 @@ def find_between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> M
     if values[0] <= np.finfo(float).eps ** 1.5 * variance:
         raise ValueError("The class means are all equal, so they span no direction.")
     squares = np.einsum("ij,ij->j", factor, factor) / statistics.total_weight
-    rank = int(_is_direction(statistics, values, axes.T, squares, by_svd=True).sum())
-    return axes[: min(rank, statistics.n_classes - 1)].T
+    is_direction = _is_direction(statistics, values, axes.T, squares, by_svd=True)
+    return axes[is_direction][: statistics.n_classes - 1].T
 
 
 def whiten_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[Matrix, Matrix]:

@@ -14,12 +14,13 @@ from nearfar.base import LearnerTags, ModeStatisticsLearner
 from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.notices import warn
 from nearfar.parameters import boolean, integer, none, one_of, random_state, real
-from nearfar.solvers.eigen import difference_weight, exceeds_rounding
+from nearfar.solvers.eigen import difference_weight
 from nearfar.solvers.mode_subspaces import (
     count_leading_values,
     draw_random_factors,
     fix_column_signs,
     ordered_eigh,
+    select_varying_axes,
 )
 from nearfar.state import State, floats, labels, optional
 from nearfar.summaries.mode_scatters import ModeScatters
@@ -242,10 +243,9 @@ class GTDA(ModeStatisticsLearner):
         total_spectra = [ordered_eigh(total) for total in totals]
         # The bases exclude directions without variance. The eigenvalue 0 of these directions would
         # rank above all negative eigenvalues.
-        tolerance = 1e-12 if dtype == np.float64 else 1e-6
         bases = [
-            V[:, exceeds_rounding(values, V, total.diagonal(), tolerance)]
-            for total, (values, V) in zip(totals, total_spectra, strict=True)
+            select_varying_axes(total, *spectrum, dtype)
+            for total, spectrum in zip(totals, total_spectra, strict=True)
         ]
         n_components = n_requested or [
             count_leading_values(values, self.energy) for values, _ in total_spectra

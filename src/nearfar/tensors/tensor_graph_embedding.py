@@ -16,8 +16,12 @@ from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.blocks import split_rows
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
-from nearfar.solvers.eigen import exceeds_rounding
-from nearfar.solvers.mode_subspaces import count_leading_values, fix_column_signs, ordered_eigh
+from nearfar.solvers.mode_subspaces import (
+    count_leading_values,
+    fix_column_signs,
+    ordered_eigh,
+    select_varying_axes,
+)
 from nearfar.solvers.shortest_paths import compute_all_shortest_paths
 from nearfar.solvers.spectral_step import check_spread, check_squares, double_center
 from nearfar.solvers.tensor_algebra import graph_mode_scatter, project_stack
@@ -253,10 +257,9 @@ class TensorGraphEmbedding(AlternatingLearner):
         ]
         # The bases exclude directions without variance. The eigenvalue 0 of these directions would
         # rank above all negative eigenvalues.
-        tolerance = 1e-12 if T.dtype == np.float64 else 1e-6
         bases = [
-            V[:, exceeds_rounding(values, V, total.diagonal(), tolerance)]
-            for total, (values, V) in zip(totals, spectra, strict=True)
+            select_varying_axes(total, *spectrum, T.dtype)
+            for total, spectrum in zip(totals, spectra, strict=True)
         ]
 
         def compute_matrix(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
