@@ -398,7 +398,7 @@ class Residuals:
         within = float(np.einsum("ij,ij->", rows[n_classes:], rows[n_classes:], dtype=np.float64))
         #: Ridge added to the scatter within classes for within_weight="max_eig".
         self.ridge = _RIDGE * within / prod(self.shape) if within > self.rounding_level else 0.0
-        self.rows = rows.reshape(-1, *self.shape)
+        self.rows: Floats = rows.reshape(-1, *self.shape)
         self.bases: list[Matrix | None] = [None] * len(self.shape)
         # Cached vector of the last mode, and the product of the rows with this vector.
         self._shared: tuple[Vector, Floats] | None = None
@@ -441,11 +441,12 @@ class Residuals:
     def _contract_rows(self, vectors: Sequence[Vector], mode: int) -> Matrix:
         last_mode = len(vectors) - 1
         if last_mode < 2 or mode == last_mode or len(vectors[last_mode]) < _MIN_SHARED_LENGTH:
-            return contract_except(self.rows, vectors, mode)
+            return np.asarray(contract_except(self.rows, vectors, mode), np.float64)
         # The product with the vector of the last mode is the same for all other modes.
         if self._shared is None or self._shared[0] is not vectors[last_mode]:
             self._shared = vectors[last_mode], self.rows @ vectors[last_mode]
-        return contract_except(self._shared[1], vectors[:last_mode], mode)
+        contracted = contract_except(self._shared[1], vectors[:last_mode], mode)
+        return np.asarray(contracted, np.float64)
 
     def compute_best_vector(
         self, vectors: Sequence[Vector], mode: int, weight: float | None
