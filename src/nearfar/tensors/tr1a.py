@@ -331,8 +331,7 @@ class _Residuals:
 
     def contract(self, vectors: Sequence[Vector], mode: int) -> Matrix:
         """Return the residuals (n, d_mode), contracted with the vectors of all modes except one."""
-        # A copy, because vectors are returned as they are.
-        rows = np.array(contract_except(self.stack, vectors, mode), np.float64)
+        rows = np.asarray(contract_except(self.stack, vectors, mode), np.float64)
         if self.mean is not None:
             rows -= contract_except(self.mean[None], vectors, mode)
         if self.scores.size:
