@@ -27,8 +27,8 @@ class HessianLLE(_LocalEmbedding):
     neighbors of row i. In tangent coordinates t from local PCA, :math:`H_i` is the component of the
     quadratic monomials :math:`t_a t_b` orthogonal to 1 and t. On a surface that can be flattened,
     the functions without curvature are its coordinates, which the method recovers. A row that is
-    nobody's neighbor is included in its own neighborhood. Otherwise nothing would hold it, and it
-    would take a coordinate for itself.
+    nobody's neighbor is included in its own neighborhood. Otherwise no second derivative would
+    depend on it, and one coordinate would be constant except at this row.
 
     Use it instead of :class:`LLE` for surfaces that can be flattened without stretching, with or
     without holes, densely sampled and with little noise. There it is exact up to a linear map. It
