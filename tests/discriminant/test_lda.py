@@ -755,3 +755,24 @@ def test_bad_parameters_are_named(options, message):
 def test_bad_input_is_named(work, message):
     with pytest.raises(ValueError, match=message):
         work(*DATA["iris"])
+
+
+@pytest.mark.parametrize("solver", ["eigen", "pca", "whiten", "gsvd", "pinv", "qr", "ridge"])
+def test_float32_keeps_features_in_small_units(solver):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    X = (rng.normal(size=(300, 4)) + rng.normal(size=(3, 4))[y]) * [2e4, 10.0, 1.0, 1e-2]
+    X = X.astype(np.float32)
+    found = LDA(solver=solver, n_components=2).fit(X, y)
+    expected = LDA(solver=solver, n_components=2).fit(X.astype(np.float64), y)
+    np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["pca", "whiten", "pinv"])
+def test_units_do_not_change_solvers_that_keep_all_directions(solver):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    X = rng.normal(size=(300, 4)) + rng.normal(size=(3, 4))[y]
+    expected = LDA(solver=solver).fit(X, y).eigenvalues_
+    found = LDA(solver=solver).fit(X * [1e4, 1.0, 1e-1, 2e-3], y).eigenvalues_
+    np.testing.assert_allclose(found, expected, rtol=1e-3)

@@ -6,7 +6,7 @@ from scipy import linalg
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.decomposition import PCA as SklearnPCA
 
-from nearfar import PCA
+from nearfar import PCA, ClassStatistics
 
 
 def correlated(n, p, seed=0, offset=0.0):
@@ -246,3 +246,26 @@ def test_batches_of_another_width_are_refused():
     with pytest.raises(ValueError, match="X has 3 features, but PCA is expecting 4"):
         pca.partial_fit(TALL["iris"][:, :3])
     np.testing.assert_array_equal(pca.components_, PCA().fit(TALL["iris"]).components_)
+
+
+@pytest.mark.parametrize("shape", [(300, 5), (12, 20)])
+def test_float32_keeps_features_in_small_units(shape):
+    units = np.resize([2e4, 10.0, 1.0, 1e-2, 1e-2], shape[1])
+    X = (np.random.default_rng(0).normal(size=shape) * units).astype(np.float32)
+    found = PCA(whiten=True).fit(X)
+    expected = PCA(whiten=True).fit(X.astype(np.float64))
+    assert len(found.components_) == min(shape[0] - 1, shape[1])
+    np.testing.assert_allclose(found.explained_variance_, expected.explained_variance_, rtol=1e-4)
+    # Rows and statistics that were accumulated in float32 give the same.
+    statistics = ClassStatistics(pooled=True).partial_fit(X)
+    assert len(PCA().solve(statistics)) == len(found.components_)
+
+
+def test_float32_drops_copies_of_features_in_any_units():
+    X = np.random.default_rng(0).normal(size=(300, 3)) * [2e4, 1.0, 1e-2]
+    X = np.hstack([X, 3 * X]).astype(np.float32)
+    expected = PCA().fit(X.astype(np.float64)).components_
+    assert expected.shape == (3, 6)
+    np.testing.assert_allclose(PCA().fit(X).components_, expected, atol=1e-5)
+    found = PCA().solve(ClassStatistics(pooled=True).partial_fit(X))
+    np.testing.assert_allclose(found, expected, atol=1e-3)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,13 @@ from nearfar.distributions import (
     quantile_width,
     repair_kernel,
 )
-from nearfar.distributions.dissimilarities import METRICS
+from nearfar.distributions.dissimilarities import (
+    METRICS,
+    CostlyPairs,
+    combine_costly_terms,
+    get_costly_terms,
+    should_transpose,
+)
 from nearfar.solvers.spectral_step import double_center
 
 SYMMETRIC = [name for name in METRICS if not name.endswith("kl")]
@@ -909,3 +916,31 @@ def test_kernels_serve_a_support_vector_machine(name):
     machine = SVC(kernel="precomputed").fit(repair.kernel, y[train])
     new = dissimilarity(gaussians[test], gaussians[train], name)
     assert machine.score(repair.rows(exponential_kernel(new, width)), y[test]) > 0.8
+
+
+@pytest.mark.parametrize("storage", ["dense", "low_rank"])
+@pytest.mark.parametrize("condition", [1e1, 1e6])
+def test_equal_gaussians_in_two_stacks_have_dissimilarity_zero(storage, condition):
+    rng = np.random.default_rng(0)
+    factors = rng.normal(size=(4, 6, 3)) * np.sqrt(condition)
+    means = rng.normal(size=(4, 6))
+    stored = {"factors": factors, "ridge": 1.0}
+    if storage == "dense":
+        stored = {"covariances": factors @ factors.transpose(0, 2, 1) + np.eye(6)}
+    A = Gaussians(means, **stored)
+    B = Gaussians(
+        means[[2, 0, 3]], **{k: v if k == "ridge" else v[[2, 0, 3]] for k, v in stored.items()}
+    )
+    is_equal = np.arange(4)[:, None] == [2, 0, 3]
+    for chunks in (None, 2) if find_spec("dask") else (None,):
+        for name, D in dissimilarity(A, B, METRICS, method=storage, chunks=chunks).items():
+            assert ((np.asarray(D) == 0) == is_equal).all(), name
+    pairs = CostlyPairs(A, B)
+    rows = slice(0, 3 if should_transpose(len(A), len(B)) else 4)
+    D = combine_costly_terms(
+        "hellinger",
+        pairs.compute_terms(rows, get_costly_terms("hellinger")),
+        b_is_a=False,
+        is_transposed=should_transpose(len(A), len(B)),
+    )
+    assert ((D == 0) == is_equal).all()

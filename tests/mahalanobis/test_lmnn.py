@@ -512,3 +512,21 @@ def test_a_start_that_maps_everything_to_one_point_is_refused():
     X, y = problem(0)
     with pytest.raises(ValueError, match="init maps all rows of X to one point"):
         published(init=np.zeros((4, 4))).fit(X, y)
+
+
+@pytest.mark.parametrize("n_components", [23, 25, 29, 40])
+@pytest.mark.parametrize("options", [{}, {"validation_fraction": 0.0}])
+@pytest.mark.filterwarnings("ignore")
+def test_more_components_than_rows_leave_rows_of_zeros(n_components, options):
+    X, y = np.random.default_rng(0).normal(size=(30, 40)), np.arange(30) % 2
+    lmnn = LMNN(n_components=n_components, max_iter=30, **options).fit(X, y)
+    assert lmnn.components_.shape == (n_components, 40)
+    assert np.linalg.matrix_rank(lmnn.components_) <= 29
+
+
+@pytest.mark.parametrize("options", [{}, {"validation_fraction": 0.0}, {"structure": "diagonal"}])
+def test_classes_without_impostors_need_one_iteration(options):
+    X, y = make_blobs(30, centers=[[0, 0, 0], [1, 1, 1]], cluster_std=0.1, random_state=0)
+    lmnn = LMNN(**options).fit(X, y)
+    assert {len(column) for column in lmnn.history_.values()} == {lmnn.n_iter_}
+    assert lmnn.n_iter_ >= 1

@@ -206,3 +206,16 @@ def test_a_class_of_one_counts_nothing():
 def test_too_many_components_are_refused():
     with pytest.raises(ValueError, match="n_components=9 is more than the 4 features"):
         NCA(9).fit(*IRIS)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_number_of_components_is_the_one_requested():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(7, 11)), [0, 1, 0, 1, 0, 1, 0]
+    shapes = [NCA(q, init=i).fit(X, y).components_.shape for q in (9, 11) for i in ("auto", "pca")]
+    assert shapes == [(9, 11)] * 2 + [(11, 11)] * 2
+    # A square map has a row for each of the 6 directions in which 7 rows vary.
+    square, padded = NCA().fit(X, y).components_, NCA(11).fit(X, y).components_
+    np.testing.assert_allclose(padded, np.vstack([square, np.zeros((5, 11))]), atol=1e-12)
+    X = rng.normal(size=(40, 3)) * [1, 0, 1]  # a constant feature
+    assert NCA(3).fit(X, np.arange(40) % 2).components_.shape == (3, 3)

@@ -13,7 +13,7 @@ from scipy.spatial import procrustes
 from scipy.spatial.distance import cdist, pdist, squareform
 from sklearn import manifold as sk
 from sklearn.cluster import SpectralClustering as ScikitSpectralClustering
-from sklearn.datasets import load_digits, make_circles, make_moons, make_swiss_roll
+from sklearn.datasets import load_digits, make_circles, make_moons, make_s_curve, make_swiss_roll
 from sklearn.decomposition import PCA as ScikitPCA
 from sklearn.decomposition import KernelPCA as ScikitKernelPCA
 from sklearn.isotonic import IsotonicRegression
@@ -480,11 +480,13 @@ def test_lle_is_that_of_scikit_learn(n):
     np.testing.assert_allclose(ours.embedding_.mean(axis=0), 0, atol=1e-8)
 
 
-@pytest.mark.parametrize("n", [250, 600])
+@pytest.mark.parametrize("n", [300, 600])
 def test_hessian_lle_is_that_of_scikit_learn_for_six_neighbours(n):
     # With more neighbors, scikit-learn counts everything nonlinear as curvature, not only t², which
-    # gives another matrix.
+    # gives another matrix. If a row is nobody's neighbor, as with 250 rows, one of scikit-learn's
+    # coordinates is zero except at this row.
     X, _ = roll(n)
+    assert len(np.unique(NeighborGraph.from_points(X, n_neighbors=6).indices)) == n
     ours = HessianLLE(n_neighbors=6).fit(X)
     theirs = sk.LocallyLinearEmbedding(n_neighbors=6, method="hessian", eigen_solver="dense")
     constant = np.ones((n, 1))  # scikit-learn mixes it into coordinates with small eigenvalues.
@@ -1047,3 +1049,33 @@ def test_no_array_of_n_by_n(method):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 * 3000**2 / 2
+
+
+def test_hessian_lle_of_a_row_that_is_nobodys_neighbor():
+    X, t = make_s_curve(400, random_state=0)
+    graph = NeighborGraph.from_points(X, n_neighbors=7)
+    assert len(np.setdiff1d(np.arange(400), graph.indices)) == 1
+    hessian_lle = HessianLLE(n_neighbors=7).fit(X)
+    Y = hessian_lle.embedding_
+    assert hessian_lle.eigenvalues_[0] > 1e-8
+    assert np.abs(Y).max() < 3
+    surface = np.column_stack([t - t.mean(), X[:, 1] - X[:, 1].mean()])
+    residual = surface - Y @ np.linalg.lstsq(Y, surface, rcond=None)[0]
+    assert np.linalg.norm(residual) < 0.05 * np.linalg.norm(surface)
+
+
+@pytest.mark.filterwarnings("ignore:.*eigenvalue")
+def test_eigenvalues_of_coordinates_that_are_zero_are_zero():
+    X = np.array([[5, 1], [5 + 1e-8, 1e-8], [5 + 1e-8, 0]])
+    kernel_pca = KernelPCA(2, kernel="linear").fit(X)
+    assert kernel_pca.eigenvalues_[0] > 0.6
+    assert kernel_pca.eigenvalues_[1] == 0
+    line = np.linspace(0, 1, 20)[:, None] * [1.0, 2.0, 3.0] + 7
+    for learner in (KernelPCA(3, kernel="linear"), ClassicalMDS(3), Isomap(3, n_neighbors=4)):
+        learner.fit(line)
+        assert learner.eigenvalues_[0] > 0
+        is_zero = learner.eigenvalues_[1:] <= 1e-20 * learner.eigenvalues_[0]
+        assert is_zero.all(), learner
+    # Negative eigenvalues of an indefinite kernel are kept.
+    K = np.diag([3.0, -1.0, -2.0, -2.0])
+    assert KernelPCA(3, kernel="precomputed").fit(K).eigenvalues_[-1] < -0.1

@@ -358,3 +358,16 @@ def test_a_limit_of_sweeps_is_said():
 def test_settings_for_compare_are_the_weights_worth_trying():
     tried = [GTDA(**settings).within_weight for settings in GTDA.settings_for(100, 1024)]
     assert tried == [0.1, 0.3, 1.0]
+
+
+def test_float32_keeps_channels_in_small_units():
+    rng = np.random.default_rng(0)
+    y = np.arange(100) % 2
+    X = rng.normal(size=(100, 3, 6)) * np.array([2e4, 10.0, 1.0])[:, None]
+    X[:, 2] += 3 * y[:, None]
+    X = X.astype(np.float32)
+    found = GTDA((1, 6)).fit(X, y).factors_[0]
+    np.testing.assert_allclose(
+        found, GTDA((1, 6)).fit(X.astype(np.float64), y).factors_[0], atol=1e-5
+    )
+    assert abs(found[2, 0]) > 0.99

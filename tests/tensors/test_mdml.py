@@ -278,3 +278,15 @@ def test_what_compare_tries_fits_small_images():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Fewer features than requested.
             assert np.isfinite(cls(**setting).fit(T, y).transform(T)).all()
+
+
+def test_float32_keeps_channels_in_small_units():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X = rng.normal(size=(60, 3, 4)) * np.array([2e4, 10.0, 1.0])[:, None]
+    X[:, 2] += 3 * y[:, None]
+    X = X.astype(np.float32)
+    found, expected = MDML().fit(X, y), MDML().fit(X.astype(np.float64), y)
+    assert found.factors_[0].shape == (3, 3)
+    for metric, other in zip(found.metrics_, expected.metrics_, strict=True):
+        np.testing.assert_allclose(metric, other, atol=1e-4 * np.abs(other).max())

@@ -185,3 +185,19 @@ def test_bad_input_is_named():
         TR1A((3, 3)).fit(X)
     with pytest.raises(ValueError, match="maps to"):
         TR1A(3).fit(X).inverse_transform(np.zeros((2, 4)))
+
+
+def test_float32_finds_atoms_in_small_units():
+    X = np.random.default_rng(0).normal(size=(60, 4)) * [1e3, 1e3, 1e-2, 1e-3]
+    X = X.astype(np.float32)
+    found, expected = TR1A(4).fit(X), TR1A(4).fit(X.astype(np.float64))
+    assert found.n_components_ == (4,)
+    assert (expected.energies_[:-1] >= expected.energies_[1:]).all()
+    np.testing.assert_allclose(found.energies_, expected.energies_, rtol=1e-5)
+
+
+def test_vectors_are_not_changed():
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    before = X.copy()
+    TR1A(3, center=True).fit(X)
+    np.testing.assert_array_equal(X, before)

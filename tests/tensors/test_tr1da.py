@@ -342,3 +342,15 @@ def test_many_samples_are_a_triangle_of_the_same_scatter():
     flat = centered.reshape(150, -1)
     triangle = many.rows[3:].reshape(20, 20)
     np.testing.assert_allclose(triangle.T @ triangle, flat.T @ flat, atol=1e-10)
+
+
+def test_float32_finds_features_in_small_units():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 200)
+    X = rng.normal(size=(200, 3)) * [2e3, 1.0, 1.0]
+    X[:, 2] += 3 * y
+    X = X.astype(np.float32)
+    found, expected = TR1DA(1).fit(X, y), TR1DA(1).fit(X.astype(np.float64), y)
+    assert found.objectives_[0] > 0
+    np.testing.assert_allclose(found.objectives_, expected.objectives_, rtol=1e-5)
+    np.testing.assert_allclose(found.components_, expected.components_, atol=1e-5)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearfar.base import LearnerTags, StatisticsLearner
 from nearfar.parameters import boolean, integer, none, real
-from nearfar.solvers.eigen import descending_eigh, fix_signs
+from nearfar.solvers.eigen import descending_eigh, exceeds_rounding, fix_signs
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.whitening import find_total_range
 
@@ -88,15 +88,17 @@ class PCA(StatisticsLearner):
         basis, image = find_total_range(statistics, standardize=False)
         weight = statistics.total_weight
         divisor = weight - 1 if weight >= 2 else weight
-        variances, axes = descending_eigh(image.total_scatter() / divisor)
+        total = image.total_scatter() / divisor
+        variances, axes = descending_eigh(total)
         # Drop only eigenvalues that are zero up to rounding. A variance may be small just because
         # of the units of the features.
-        rounding = np.finfo(np.float32 if statistics.is_rounded else np.float64).eps
-        noise = statistics.n_features * rounding * variances[0]
-        rank = int((variances > noise).sum())
-        n_components = self._choose_n_components(variances[:rank])
+        rounding = float(np.finfo(np.float32 if statistics.is_rounded else np.float64).eps)
+        tolerance = min(statistics.n_features * rounding, 1e-5)
+        is_kept = exceeds_rounding(variances, axes, total.diagonal(), tolerance)
+        variances, axes = variances[is_kept], axes[:, is_kept]
+        n_components = self._choose_n_components(variances)
         self.explained_variance_ = variances[:n_components]
-        self.explained_variance_ratio_ = variances[:n_components] / variances[:rank].sum()
+        self.explained_variance_ratio_ = variances[:n_components] / variances.sum()
         components = fix_signs((basis @ axes[:, :n_components]).T)
         if self.whiten:
             components /= np.sqrt(variances[:n_components])[:, None]

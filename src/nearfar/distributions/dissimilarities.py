@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from nearfar.arrays import Matrix
+from nearfar.arrays import Indices, Matrix
 from nearfar.blocks import map_in_order, resolve_n_threads, use_one_blas_thread
 from nearfar.distributions.dense_pairs import DensePairs, DenseSide, Frame
 from nearfar.distributions.low_rank_pairs import LowRankPairs, LowRankSide
@@ -106,8 +107,8 @@ def dissimilarity(
     -------
     ndarray of shape (n_A, n_B), or dict of them
         Dissimilarities in float64, or a dict by name if ``metric`` is a list. Without B, the result
-        is exactly symmetric (except for "kl" and "sqrt_kl") and has an exactly zero diagonal. With
-        ``chunks``, the results are dask arrays.
+        is exactly symmetric (except for "kl" and "sqrt_kl"). It is exactly zero for equal
+        Gaussians. With ``chunks``, the results are dask arrays.
 
     Raises
     ------
@@ -253,11 +254,30 @@ class _Side(NamedTuple):
     """Means of Gaussians, and the data from which terms with covariances are computed."""
 
     means: Matrix
+    # Equal Gaussians have the same number.
+    numbers: Indices
     # A DenseSide, a LowRankSide, or None if only the means are used.
     prepared: Any
 
     def select_rows(self, rows: slice) -> _Side:
-        return _Side(self.means[rows], None if self.prepared is None else self.prepared[rows])
+        prepared = None if self.prepared is None else self.prepared[rows]
+        return _Side(self.means[rows], self.numbers[rows], prepared)
+
+
+def _number_distinct(gaussians: Gaussians, known: dict[bytes, int]) -> Indices:
+    """Return a number for each Gaussian, and add new Gaussians to those that are known."""
+    stacks: list[Any] = [gaussians.means]
+    if gaussians.is_low_rank:
+        stacks += [gaussians.factors, gaussians.ridge]
+    else:
+        stacks.append(gaussians.covariances)
+    numbers = []
+    for values in zip(*stacks, strict=True):
+        # Adding 0.0 converts -0.0 to 0.0. Digests need less memory than the bytes themselves.
+        content = b"".join((np.asarray(value) + 0.0).tobytes() for value in values)
+        digest = blake2b(content, digest_size=16, usedforsecurity=False).digest()
+        numbers.append(known.setdefault(digest, len(known)))
+    return np.array(numbers, dtype=np.intp)
 
 
 def _prepare_sides(
@@ -265,8 +285,11 @@ def _prepare_sides(
 ) -> tuple[_Side, _Side]:
     """Convert A and B to common coordinates, which depend on B (or on A if B is None)."""
     columns = A if B is None else B
+    known: dict[bytes, int] = {}
+    row_numbers = _number_distinct(A, known)
+    column_numbers = row_numbers if B is None else _number_distinct(B, known)
     if set(names) <= {"mean"}:
-        return _Side(A.means, None), _Side(columns.means, None)
+        return _Side(A.means, row_numbers, None), _Side(columns.means, column_numbers, None)
     # Several threads would slow down the small matrix products.
     with use_one_blas_thread():
         if method == "low_rank":
@@ -283,7 +306,10 @@ def _prepare_sides(
     for side in (row_side, column_side):
         if not side.max_coordinate < _MAX_COORDINATE:
             raise ValueError(_OVERFLOW_MESSAGE.format("The distance"))
-    return _Side(A.means, row_side), _Side(columns.means, column_side)
+    return (
+        _Side(A.means, row_numbers, row_side),
+        _Side(columns.means, column_numbers, column_side),
+    )
 
 
 def _compute_matrices(
@@ -315,8 +341,11 @@ def _compute_matrices(
         if "distance" in term_names:
             terms["distance"] = cdist(A.means[block], B.means[first:])
         p = A.means.shape[1]
+        # Rounding errors of equal Gaussians would be visible in square roots.
+        is_equal = A.numbers[block, None] == B.numbers[first:]
         for name in names:
-            matrices[name][block, first:] = _FORMULAS[name].compute(terms, p)
+            D = _FORMULAS[name].compute(terms, p)
+            matrices[name][block, first:] = np.where(is_equal, 0.0, D)
 
     starts = range(0, n, block_rows)
     with use_one_blas_thread():
@@ -384,6 +413,7 @@ class CostlyPairs:
             pairs = _pair_sides(row_side.prepared, column_side.prepared)
         assert pairs is not None
         self._pairs = pairs
+        self._numbers = row_side.numbers, column_side.numbers
 
     def compute_terms(self, rows: slice, names: frozenset[str]) -> Terms:
         """Return the named terms of a block of rows.
@@ -392,7 +422,9 @@ class CostlyPairs:
         """
         with use_one_blas_thread():
             first = rows.start if self._b_is_a else 0
-            return self._pairs.compute_terms(rows, first, names, self._b_is_a)
+            terms = self._pairs.compute_terms(rows, first, names, self._b_is_a)
+        is_equal = self._numbers[0][rows, None] == self._numbers[1][first:]
+        return {name: np.where(is_equal, 0.0, values) for name, values in terms.items()}
 
 
 def should_transpose(n_rows: int, n_columns: int) -> bool:

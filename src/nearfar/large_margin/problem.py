@@ -272,7 +272,8 @@ class LargeMargin(ListedMargin):
         n_kept = min(n_kept, self.max_rows - 1)
         loss = self.evaluate(L).loss
         slope, _ = self._compute_slope(L, self.smoothing)
-        values, vectors = partial_eigh(slope, 0, min(MORE_ROWS, self.max_rows - n_kept) - 1)
+        n_new = min(MORE_ROWS, self.max_rows - n_kept, len(slope))
+        values, vectors = partial_eigh(slope, 0, n_new - 1)
         values = values[values < 0]
         if not len(values):
             return False

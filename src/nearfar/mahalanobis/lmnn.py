@@ -546,6 +546,11 @@ class LMNN(AxisLearner):
         final = problem.evaluate_exactly(L)
         self.objective_, self.n_active_ = final.loss, final.n_active
         self.duality_gap_ = compute_duality_gap(self.dual_bound_, self.objective_)
+        if run.progress.n_iter == 0:
+            # The evaluation that found nothing to improve counts as one iteration.
+            run.progress.watch = None
+            run.progress.note(run.L, final.loss, final.n_active)
+            self.n_iter_ = run.progress.n_iter
         if training is not None:
             targets = problem.all_targets
             self.target_neighbors_ = np.full((n_samples, targets.shape[1]), -1, dtype=np.intp)

@@ -62,7 +62,8 @@ class NCA(_SoftLearner):
     Parameters
     ----------
     n_components : int or None, default=None
-        Dimension of the output. L has this number of rows. None learns a square map.
+        Dimension of the output. L has this number of rows. None learns a square map, with one row
+        per direction in which X varies if ``init="auto"``.
     n_pca_components : int, "auto" or None, default=None
         Number of principal components to project X onto before learning. ``components_`` still maps
         X itself. None uses all features. "auto" projects only if there are more than 128 features,
@@ -242,7 +243,10 @@ class NCA(_SoftLearner):
         frame = self._make_frame(rows, codes)
         has_few = has_few_rows(len(rows), int(codes[-1]) + 1, frame.into.shape[1])
         if self._starts_from_identity(previous_map, rows.shape[1]):
-            start = shrink_start(np.eye(frame.into.shape[1]), frame)
+            n_directions = frame.into.shape[1]
+            # Rows beyond the directions in which X varies stay zero.
+            identity = np.eye(self.n_components or n_directions, n_directions)
+            start = shrink_start(identity, frame)
         else:
             start = self._make_start(frame, "pca" if has_few else "within", previous_map)
         engine = self._make_engine(frame.points, codes, self.objective)

@@ -13,6 +13,7 @@ from nearfar.base import Embedding, LearnerTags
 from nearfar.manifold.graph_embedding import set_pairwise_tag
 from nearfar.parameters import integer, one_of
 from nearfar.solvers.spectral_step import (
+    clear_rounding,
     distance_axes,
     double_center,
     first_solution,
@@ -184,7 +185,7 @@ class ClassicalMDS(Embedding):
         values, vectors, self.negative_share_ = leading_spectrum(
             double_center(squared, in_place=True), self.n_components
         )
-        self.eigenvalues_ = values
+        self.eigenvalues_ = clear_rounding(values)
         self._axes = distance_axes(values, vectors)
         return first_solution(values, vectors)
 

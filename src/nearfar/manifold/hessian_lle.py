@@ -26,7 +26,9 @@ class HessianLLE(_LocalEmbedding):
     where :math:`H_i` estimates the second derivatives of a function from its values on the
     neighbors of row i. In tangent coordinates t from local PCA, :math:`H_i` is the component of the
     quadratic monomials :math:`t_a t_b` orthogonal to 1 and t. On a surface that can be flattened,
-    the functions without curvature are its coordinates, which the method recovers.
+    the functions without curvature are its coordinates, which the method recovers. A row that is
+    nobody's neighbor is included in its own neighborhood. Otherwise no second derivative would
+    depend on it, and one coordinate would be constant except at this row.
 
     Use it instead of :class:`LLE` for surfaces that can be flattened without stretching, with or
     without holes, densely sampled and with little noise. There it is exact up to a linear map. It
@@ -129,12 +131,17 @@ def build_hessian_matrix(points: Floats, graph: NeighborGraph, q: int) -> sparse
     S maps the constant vector to zero. The tangent spaces have q dimensions.
     """
     n, n_pairs = len(points), q * (q + 1) // 2
-    counts = np.diff(graph.indptr)
-    blocks = []
     # Edges that were added to link the graph make some neighbor lists longer than others.
-    for count in np.unique(counts):
-        rows = np.flatnonzero(counts == count)
+    counts = np.diff(graph.indptr)
+    is_listed = np.isin(np.arange(n), graph.indices)
+    blocks = []
+    for count, listed in np.unique(np.column_stack([counts, is_listed]), axis=0):
+        rows = np.flatnonzero((counts == count) & (is_listed == listed))
         neighbors = graph.indices[graph.indptr[rows, None] + np.arange(count)]
+        if not listed:
+            # A row that is in no neighborhood would have no curvature anywhere: a coordinate could
+            # be zero except at this row. Include the row in its own neighborhood.
+            count, neighbors = count + 1, np.column_stack([rows, neighbors])
         H = np.empty((len(rows), n_pairs, count))
         size = 8 * count * (2 * points.shape[1] + 4 * count)
         for block in split_rows(len(rows), size, max_rows=2048):

@@ -18,6 +18,7 @@ from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.eigen import fix_signs
 from nearfar.solvers.shortest_paths import compute_all_shortest_paths
 from nearfar.solvers.spectral_step import (
+    clear_rounding,
     distance_axes,
     double_center,
     first_solution,
@@ -224,7 +225,7 @@ class Isomap(_GeodesicEmbedding):
         vectors[order] = ordered_vectors
         vectors = fix_signs(vectors.T).T
         warn_about_zero_coordinates("Isomap", values)
-        self.eigenvalues_ = values
+        self.eigenvalues_ = clear_rounding(values)
         self._axes = distance_axes(values, vectors)
         # The eigenvectors sum to zero, so only the column means contribute.
         self._shift = -0.5 * means @ self._axes

@@ -13,6 +13,7 @@ from nearfar.base import Embedding, LearnerTags
 from nearfar.base.kernel_coordinates import KERNEL_PARAMETERS, KernelCoordinates
 from nearfar.parameters import integer
 from nearfar.solvers.spectral_step import (
+    clear_rounding,
     first_axes,
     first_solution,
     is_positive,
@@ -166,7 +167,7 @@ class KernelPCA(KernelCoordinates, Embedding):
                 "another kernel or other kernel parameters."
             )
         warn_about_zero_coordinates("KernelPCA", values)
-        self.eigenvalues_ = values
+        self.eigenvalues_ = clear_rounding(values)
         self._basis = first_axes(values, vectors)[:, has_variance]
         self.n_directions_ = int(has_variance.sum())
         self.embedding_ = first_solution(values, vectors).astype(rows.dtype)

@@ -17,6 +17,7 @@ from nearfar.manifold.isomap import (
 )
 from nearfar.parameters import integer, random_state
 from nearfar.solvers.spectral_step import (
+    clear_rounding,
     distance_axes,
     double_center,
     leading_spectrum,
@@ -137,7 +138,7 @@ class LandmarkIsomap(_GeodesicEmbedding):
             double_center(squared_between, in_place=True), self.n_components
         )
         warn_about_zero_coordinates("LandmarkIsomap", values)
-        self.eigenvalues_ = values
+        self.eigenvalues_ = clear_rounding(values)
         self._axes = distance_axes(values, vectors)
         self._shift = -0.5 * means @ self._axes
         coordinates = -0.5 * (squared.T @ self._axes) - self._shift

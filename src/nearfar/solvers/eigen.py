@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 
 from nearfar.arrays import Matrix, Vector
@@ -70,6 +71,24 @@ def canonical_rows(values: Matrix, rows: Matrix, tolerance: float = 1e-6) -> Mat
                 rows[start:stop] = lengths[:, None] * axes
             start = stop
     return fix_signs(rows)
+
+
+def exceeds_rounding(
+    values: Vector,
+    vectors: Matrix,
+    diagonal: Vector,
+    tolerance: float,
+    rounding: float = float(np.finfo(np.float64).eps),
+) -> NDArray[np.bool_]:
+    """Return a mask of the eigenvalues of a scatter, largest first, that exceed rounding errors.
+
+    The scatter of a feature has errors relative to the feature's own scatter, which is an entry of
+    the diagonal: in the direction v, ``tolerance`` times the mean of the diagonal with weights v².
+    A feature in a small unit is therefore not dropped. The decomposition has errors relative to
+    the largest eigenvalue: ``rounding`` per feature.
+    """
+    noise = tolerance * (diagonal @ vectors**2)
+    return np.asarray(values > np.maximum(noise, len(diagonal) * rounding * values[0]))
 
 
 def whitener(S: Matrix, tolerance: float) -> Matrix:

@@ -311,6 +311,11 @@ def is_positive(values: Matrix) -> NDArray[np.bool_]:
     return np.asarray(values > TINY * max(float(np.abs(values).max(initial=0)), 1e-290))
 
 
+def clear_rounding(values: Matrix) -> Matrix:
+    """Return eigenvalues with zero instead of those that are too small to be inverted."""
+    return np.where(is_positive(np.abs(values)), values, 0.0)
+
+
 def warn_about_zero_coordinates(name: str, values: Matrix) -> None:
     """Warn if some coordinates are zero because their eigenvalues are not positive."""
     n_zero = int((~is_positive(values)).sum())

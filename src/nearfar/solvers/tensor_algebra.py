@@ -20,7 +20,7 @@ from scipy import linalg
 from sklearn.utils import check_random_state
 
 from nearfar.arrays import Floats, Matrix, Vector
-from nearfar.solvers.eigen import descending_eigh
+from nearfar.solvers.eigen import descending_eigh, exceeds_rounding
 from nearfar.solvers.mode_subspaces import alternate_modes, draw_random_factors, fix_column_signs
 
 # Maximum number of trailing entries for which a mode product uses the Kronecker product of the
@@ -548,14 +548,16 @@ def find_varying_basis(stack: Floats, mode: int, rtol: float) -> Matrix:
     """Return an orthonormal basis (d_k, r) of the directions of a mode in which a stack varies.
 
     The directions are sorted by decreasing sum of squares. Directions whose sum of squares is at
-    most ``rtol`` times the largest are left out.
+    most ``rtol`` times that of their entries are left out.
     """
     if stack.size < stack.shape[mode + 1] ** 2:
         unfolded = unfold(stack, mode + 1).astype(np.float64)
         U, singular, _ = linalg.svd(unfolded, full_matrices=False)
-        return np.asarray(U[:, singular**2 > rtol * singular[0] ** 2])
-    values, vectors = descending_eigh(mode_scatter(stack, mode))
-    return vectors[:, values > rtol * values[0]]
+        squares = np.einsum("ij,ij->i", unfolded, unfolded)
+        return np.asarray(U[:, exceeds_rounding(singular**2, U, squares, rtol)])
+    scatter = mode_scatter(stack, mode)
+    values, vectors = descending_eigh(scatter)
+    return vectors[:, exceeds_rounding(values, vectors, scatter.diagonal(), rtol)]
 
 
 def moment_mode_scatter(

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 from scipy import linalg
 
 from nearfar.arrays import Floats, Matrix
 from nearfar.blocks import split_rows
-from nearfar.solvers.eigen import descending_eigh, whitener
+from nearfar.solvers.eigen import descending_eigh, exceeds_rounding, whitener
 from nearfar.summaries.class_statistics import ClassStatistics
 
 Shrinkage = float | Literal["auto"]
@@ -35,6 +35,21 @@ def get_rank_tolerance(statistics: ClassStatistics) -> float:
     The fraction is 1e-12, or 1e-6 if products were rounded to float32.
     """
     return 1e-6 if statistics.is_rounded else 1e-12
+
+
+def _is_direction(
+    statistics: ClassStatistics,
+    variances: Matrix,
+    axes: Matrix,
+    diagonal: Matrix,
+    *,
+    by_svd: bool = False,
+) -> NDArray[np.bool_]:
+    """Return a mask of the axes (columns) with variance, from an eigendecomposition or an SVD."""
+    eps = float(np.finfo(np.float64).eps)
+    rounding = len(diagonal) * eps**2 if by_svd else eps
+    tolerance = get_rank_tolerance(statistics)
+    return exceeds_rounding(variances, axes, diagonal, tolerance, rounding)
 
 
 def _check_variances(statistics: ClassStatistics) -> Matrix:
@@ -61,10 +76,15 @@ def find_total_range(
         raise ValueError("Every feature of X is constant, so no distance can be learned.")
     unit = 1.0 / deviation[varies] if standardize else np.ones(int(varies.sum()))
     if statistics.is_factored:
-        _, singular, axes = linalg.svd(
-            statistics.total_factor()[:, varies] * unit, full_matrices=False
+        factor = statistics.total_factor()[:, varies] * unit
+        _, singular, axes = linalg.svd(factor, full_matrices=False)
+        # The sums of squares do not depend on the unit if the features are standardized.
+        squares = (
+            np.full(len(unit), singular[0] ** 2)
+            if standardize
+            else np.einsum("ij,ij->j", factor, factor)
         )
-        kept_axes = axes[singular**2 > get_rank_tolerance(statistics) * singular[0] ** 2]
+        kept_axes = axes[_is_direction(statistics, singular**2, axes.T, squares, by_svd=True)]
         B = np.zeros((statistics.n_features, len(kept_axes)))
         B[varies] = unit[:, None] * kept_axes.T
         return B, statistics.project(B)
@@ -181,9 +201,10 @@ def find_total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
     The axes are orthonormal.
     """
     B, image = find_total_range(statistics, standardize=False)
-    variances, axes = descending_eigh(image.total_scatter() / statistics.total_weight)
-    rank = int((variances > get_rank_tolerance(statistics) * variances[0]).sum())
-    return variances[:rank], B @ axes[:, :rank]
+    total = image.total_scatter() / statistics.total_weight
+    variances, axes = descending_eigh(total)
+    is_direction = _is_direction(statistics, variances, axes, total.diagonal())
+    return variances[is_direction], B @ axes[:, is_direction]
 
 
 def find_within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
@@ -194,11 +215,13 @@ def find_within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matri
     :func:`find_total_range`.
     """
     B, image = find_total_range(statistics, standardize=False)
-    variances, axes = descending_eigh(image.within_scatter() / statistics.total_weight)
+    within = image.within_scatter() / statistics.total_weight
+    variances, axes = descending_eigh(within)
     # If the within covariance is zero, rounding errors must not be counted as axes.
     noise = np.finfo(float).eps * np.trace(image.between_scatter()) / statistics.total_weight
-    rank = int((variances > max(get_rank_tolerance(statistics) * variances[0], noise)).sum())
-    return variances[:rank], B @ axes[:, :rank], B @ axes[:, rank:]
+    is_direction = _is_direction(statistics, variances, axes, within.diagonal())
+    is_direction &= variances > noise
+    return variances[is_direction], B @ axes[:, is_direction], B @ axes[:, ~is_direction]
 
 
 def find_between_axes(
@@ -217,15 +240,17 @@ def find_between_axes(
 def find_between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> Matrix:
     """Return an orthonormal basis (p, r) of the span of the differences of the class means."""
     variance = float(_check_variances(statistics).sum())
+    factor = statistics.between_factor()
     if by_qr:
-        Q, R, _ = linalg.qr(statistics.between_factor().T, mode="economic", pivoting=True)
+        Q, R, _ = linalg.qr(factor.T, mode="economic", pivoting=True)
         values, axes = np.diag(R) ** 2 / statistics.total_weight, Q.T
     else:
         values, axes = find_between_axes(statistics)
     if values[0] <= np.finfo(float).eps ** 1.5 * variance:
         raise ValueError("The class means are all equal, so they span no direction.")
-    rank = int((values > get_rank_tolerance(statistics) * values[0]).sum())
-    return axes[: min(rank, statistics.n_classes - 1)].T
+    squares = np.einsum("ij,ij->j", factor, factor) / statistics.total_weight
+    is_direction = _is_direction(statistics, values, axes.T, squares, by_svd=True)
+    return axes[is_direction][: statistics.n_classes - 1].T
 
 
 def whiten_means(statistics: ClassStatistics, shrinkage: Shrinkage) -> tuple[Matrix, Matrix]:

@@ -20,6 +20,7 @@ from nearfar.solvers.mode_subspaces import (
     draw_random_factors,
     fix_column_signs,
     ordered_eigh,
+    select_varying_axes,
 )
 from nearfar.state import State, floats, labels, optional
 from nearfar.summaries.mode_scatters import ModeScatters
@@ -239,11 +240,14 @@ class GTDA(ModeStatisticsLearner):
         ]
         if not np.trace(initial_scatters[0][0]) + np.trace(initial_scatters[0][1]) > 0:
             raise ValueError("GTDA: all samples in X are equal. At least two must differ.")
-        total_spectra = [ordered_eigh(B + W) for B, W in initial_scatters]
+        totals = [B + W for B, W in initial_scatters]
+        total_spectra = [ordered_eigh(total) for total in totals]
         # The bases exclude directions without variance. The eigenvalue 0 of these directions would
         # rank above all negative eigenvalues.
-        relative_threshold = 1e-12 if dtype == np.float64 else 1e-6
-        bases = [V[:, values > relative_threshold * values[0]] for values, V in total_spectra]
+        bases = [
+            select_varying_axes(total, *spectrum, dtype)
+            for total, spectrum in zip(totals, total_spectra, strict=True)
+        ]
         n_components = n_requested or [
             count_leading_values(values, self.energy) for values, _ in total_spectra
         ]

@@ -242,7 +242,9 @@ class MDML(MultilinearLearner):
         targets = find_checked_targets(
             stack.reshape(len(T), -1), codes, classes, self.n_neighbors, "MDML"
         )
-        bases = [_compute_scaled_basis(stack, mode, precision) for mode in range(stack.ndim - 1)]
+        # The squares of the rounding errors of float32 samples are below 1e-12.
+        rtol = 1e-14 if T.dtype == np.float64 else 1e-12
+        bases = [_compute_scaled_basis(stack, mode, rtol) for mode in range(stack.ndim - 1)]
         stack = np.ascontiguousarray(project_stack(stack, bases))
         start = _make_start(bases, n_requested, user_start)
         weight = self.push_weight / (1 + self.push_weight)
@@ -292,13 +294,13 @@ class MDML(MultilinearLearner):
         return matrices
 
 
-def _compute_scaled_basis(stack: Floats, mode: int, precision: float) -> Matrix:
+def _compute_scaled_basis(stack: Floats, mode: int, rtol: float) -> Matrix:
     """Return a matrix of orthogonal columns that span the directions in which a mode varies.
 
     The columns are ordered by decreasing scatter and scaled to about equal scatter, which reduces
     the number of steps to a fifth. Directions with almost no scatter are scaled up less.
     """
-    Q = find_varying_basis(stack, mode, precision)
+    Q = find_varying_basis(stack, mode, rtol)
     scatter = np.einsum("ij,ij->j", Q, mode_scatter(stack, mode) @ Q)
     return np.asarray(Q / np.sqrt(scatter / scatter.mean() + _MIN_SCATTER))
 

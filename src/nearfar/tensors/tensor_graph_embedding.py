@@ -16,7 +16,12 @@ from nearfar.base.tensor_input import N_COMPONENTS_OF_MODES, TENSOR_PARAMETERS
 from nearfar.blocks import split_rows
 from nearfar.parameters import boolean, integer, one_of, real
 from nearfar.solvers.barycentric import reconstruction_matrix, weight_matrix
-from nearfar.solvers.mode_subspaces import count_leading_values, fix_column_signs, ordered_eigh
+from nearfar.solvers.mode_subspaces import (
+    count_leading_values,
+    fix_column_signs,
+    ordered_eigh,
+    select_varying_axes,
+)
 from nearfar.solvers.shortest_paths import compute_all_shortest_paths
 from nearfar.solvers.spectral_step import check_spread, check_squares, double_center
 from nearfar.solvers.tensor_algebra import graph_mode_scatter, project_stack
@@ -241,7 +246,8 @@ class TensorGraphEmbedding(AlternatingLearner):
         scatters = StackScatters(T)
         shape = T.shape[1:]
         n_requested = self._resolve_n_components(shape)
-        spectra = [ordered_eigh(scatters.within_scatter(mode)) for mode in range(len(shape))]
+        totals = [scatters.within_scatter(mode) for mode in range(len(shape))]
+        spectra = [ordered_eigh(total) for total in totals]
         if not spectra[0][0][0] > 0:
             raise ValueError(
                 "TensorGraphEmbedding: all samples in X are equal. At least two must differ."
@@ -251,8 +257,10 @@ class TensorGraphEmbedding(AlternatingLearner):
         ]
         # The bases exclude directions without variance. The eigenvalue 0 of these directions would
         # rank above all negative eigenvalues.
-        relative_threshold = 1e-12 if T.dtype == np.float64 else 1e-6
-        bases = [V[:, values > relative_threshold * values[0]] for values, V in spectra]
+        bases = [
+            select_varying_axes(total, *spectrum, T.dtype)
+            for total, spectrum in zip(totals, spectra, strict=True)
+        ]
 
         def compute_matrix(mode: int, factors: Sequence[Matrix] | None) -> Matrix:
             projected = _project_except(T, scatters.mean, factors, mode)

@@ -62,7 +62,8 @@ class TR1A(RankOneLearner):
     value decomposition, and on vectors to PCA without centering.
 
     Cost: O(n d M) per sweep over the M modes, for tensors with d entries, and about ten to a
-    hundred sweeps per atom. The residuals are not stored: memory is O(n R) in addition to X.
+    hundred sweeps per atom. The residuals are not stored: memory is O(n R) in addition to
+    X in float64.
 
     Parameters
     ----------
@@ -312,25 +313,25 @@ class _Residuals:
     """
 
     def __init__(self, stack: Floats, mean: Floats | None) -> None:
-        self.stack, self.mean = np.ascontiguousarray(stack), mean
+        # float64, because rounded contractions with a large entry would hide the small entries.
+        self.stack, self.mean = np.ascontiguousarray(stack, np.float64), mean
         self.shape = stack.shape[1:]
         self.factors = [np.zeros((d, 0)) for d in self.shape]
         self.scores = np.zeros((len(stack), 0))
         self._scatters: list[Matrix] | None = None
         sums_of_squares = [0.0, 0.0]
         for block in split_rows(len(stack), 8 * stack[0].size, max_rows=_ROWS_PER_BLOCK):
-            rows = stack[block].astype(np.float64)
+            rows = self.stack[block]
             sums_of_squares[0] += float(np.sum(rows**2))
             sums_of_squares[1] += float(np.sum((rows - mean) ** 2)) if mean is not None else 0.0
         #: Sum of squares of all tensors after subtraction of the mean.
         self.total = sums_of_squares[0] if mean is None else sums_of_squares[1]
         #: Maximum sum of squares that may be due to rounding errors.
-        self.rounding_level = sums_of_squares[0] * (100 * float(np.finfo(stack.dtype).eps)) ** 2
+        self.rounding_level = sums_of_squares[0] * (100 * float(np.finfo(np.float64).eps)) ** 2
 
     def contract(self, vectors: Sequence[Vector], mode: int) -> Matrix:
         """Return the residuals (n, d_mode), contracted with the vectors of all modes except one."""
-        typed_vectors = [u.astype(self.stack.dtype) for u in vectors]
-        rows = contract_except(self.stack, typed_vectors, mode).astype(np.float64)
+        rows = np.asarray(contract_except(self.stack, vectors, mode), np.float64)
         if self.mean is not None:
             rows -= contract_except(self.mean[None], vectors, mode)
         if self.scores.size:
@@ -367,6 +368,6 @@ class _Residuals:
     def _compute_scatter(self, mode: int) -> Matrix:
         total = np.zeros((self.shape[mode],) * 2)
         for block in split_rows(len(self.stack), 8 * self.stack[0].size, max_rows=_ROWS_PER_BLOCK):
-            rows = self.stack[block].astype(np.float64)
+            rows = self.stack[block]
             total += mode_scatter(rows if self.mean is None else rows - self.mean, mode)
         return total

@@ -78,7 +78,7 @@ class TR1DA(RankOneLearner):
 
     Cost: O(n d M) per sweep over the M modes, for tensors with d entries, and about ten to twenty
     sweeps per feature. With more samples than entries: O(n d²) once, then O(d² M) per sweep.
-    Memory: one copy of X, from which the atoms are subtracted in place.
+    Memory: one copy of X in float64, from which the atoms are subtracted in place.
 
     Parameters
     ----------
@@ -362,11 +362,12 @@ class TR1DA(RankOneLearner):
 class Residuals:
     """Residuals of labeled tensors after subtraction of atoms.
 
-    The residuals need about as much memory as X. The rows :math:`\\sqrt{n_c}(M_c - M)` come first,
-    then the rows :math:`X_i - M_{c(i)}`. Subtracting an atom is a projection of each row, so the
-    method needs only these rows, or other rows with the same scatter. With a large weight,
-    directions of a mode without variance, such as a blank border, would have the largest objective.
-    The tensors are therefore stored in bases that exclude these directions.
+    The residuals need about as much memory as X in float64. The rows
+    :math:`\\sqrt{n_c}(M_c - M)` come first, then the rows :math:`X_i - M_{c(i)}`. Subtracting an
+    atom is a projection of each row, so the method needs only these rows, or other rows with the
+    same scatter. With a large weight, directions of a mode without variance, such as a blank
+    border, would have the largest objective. The tensors are therefore stored in bases that exclude
+    these directions.
     """
 
     def __init__(self, T: Floats, codes: Indices) -> None:
@@ -377,10 +378,10 @@ class Residuals:
             (1.0 / counts[codes], (codes, np.arange(len(T)))), (n_classes, len(T))
         )
         means = np.asarray(members @ flat)
-        rows = np.empty((n_classes + len(T), flat.shape[1]), T.dtype)
+        # float64, because rounded products with a large entry would hide the small entries.
+        rows = np.empty((n_classes + len(T), flat.shape[1]))
         rows[:n_classes] = np.sqrt(counts)[:, None] * (means - counts @ means / len(T))
-        means = means.astype(T.dtype, copy=False)
-        for block in split_rows(len(T), T.itemsize * flat.shape[1], max_rows=_ROWS_PER_BLOCK):
+        for block in split_rows(len(T), rows.itemsize * flat.shape[1], max_rows=_ROWS_PER_BLOCK):
             np.subtract(flat[block], means[codes[block]], out=rows[n_classes:][block])
         self.n_between = n_classes
         is_float32 = T.dtype == np.float32
@@ -393,16 +394,17 @@ class Residuals:
             float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)) if largest_entry else 0.0
         )
         #: Maximum scatter that may be due to rounding errors.
-        self.rounding_level = (1e-11 if is_float32 else 1e-12) * self.total
+        self.rounding_level = 1e-12 * self.total
         within = float(np.einsum("ij,ij->", rows[n_classes:], rows[n_classes:], dtype=np.float64))
         #: Ridge added to the scatter within classes for within_weight="max_eig".
         self.ridge = _RIDGE * within / prod(self.shape) if within > self.rounding_level else 0.0
-        self.rows = rows.reshape(-1, *self.shape)
+        self.rows: Floats = rows.reshape(-1, *self.shape)
         self.bases: list[Matrix | None] = [None] * len(self.shape)
         # Cached vector of the last mode, and the product of the rows with this vector.
         self._shared: tuple[Vector, Floats] | None = None
         if self.total > 0:
-            self._reduce(1e-6 if is_float32 else 1e-14)
+            # The squares of the rounding errors of float32 samples are below 1e-12.
+            self._reduce(1e-12 if is_float32 else 1e-14)
 
     def _reduce(self, precision: float) -> None:
         """Remove directions without variance. Replace many rows by fewer with the same scatter."""
@@ -417,9 +419,7 @@ class Residuals:
             for i in range(n_between, len(flat), 2 * d):
                 stacked = np.vstack([triangle, flat[i : i + 2 * d]])
                 triangle = linalg.qr(stacked, mode="r", overwrite_a=True, check_finite=False)[0][:d]
-            self.rows = np.vstack([flat[:n_between], triangle.astype(flat.dtype)]).reshape(
-                -1, *shape
-            )
+            self.rows = np.vstack([flat[:n_between], triangle]).reshape(-1, *shape)
 
     def project_vectors(self, vectors: Sequence[Vector]) -> list[Vector]:
         """Project vectors to the bases, and scale them to unit length."""
@@ -439,14 +439,14 @@ class Residuals:
         return [U if Q is None else Q @ U for U, Q in zip(columns, self.bases, strict=True)]
 
     def _contract_rows(self, vectors: Sequence[Vector], mode: int) -> Matrix:
-        typed_vectors = [u.astype(self.rows.dtype) for u in vectors]
-        last_mode = len(typed_vectors) - 1
-        if last_mode < 2 or mode == last_mode or len(typed_vectors[last_mode]) < _MIN_SHARED_LENGTH:
-            return contract_except(self.rows, typed_vectors, mode).astype(np.float64)
+        last_mode = len(vectors) - 1
+        if last_mode < 2 or mode == last_mode or len(vectors[last_mode]) < _MIN_SHARED_LENGTH:
+            return np.asarray(contract_except(self.rows, vectors, mode), np.float64)
         # The product with the vector of the last mode is the same for all other modes.
         if self._shared is None or self._shared[0] is not vectors[last_mode]:
-            self._shared = vectors[last_mode], self.rows @ typed_vectors[last_mode]
-        return contract_except(self._shared[1], typed_vectors[:last_mode], mode).astype(np.float64)
+            self._shared = vectors[last_mode], self.rows @ vectors[last_mode]
+        contracted = contract_except(self._shared[1], vectors[:last_mode], mode)
+        return np.asarray(contracted, np.float64)
 
     def compute_best_vector(
         self, vectors: Sequence[Vector], mode: int, weight: float | None
