@@ -1,6 +1,7 @@
 """Maximum variance unfolding: closed forms, duality, orderings, a conic solver, misuse."""
 
 import json
+import tracemalloc
 import warnings
 
 import mvu_oracle
@@ -753,6 +754,21 @@ def test_dependencies_of_cliques_are_all_there_are():
     wide = random.normal(size=(40, 5))
     graph = NeighborGraph.from_points(wide, n_neighbors=5)
     assert find_clique_dependencies(wide, graph, np.full(40, 5)).shape == (40, 0)
+
+
+def test_rows_with_many_features_need_no_square_matrix_of_features():
+    random = np.random.RandomState(0)
+    angles = 2 * np.pi * np.arange(40) / 40
+    points = np.column_stack([np.cos(angles), np.sin(angles), 0.01 * random.normal(size=40)])
+    wide = points @ np.linalg.qr(random.normal(size=(700, 3)))[0].T
+    tracemalloc.start()
+    found = MVU(n_neighbors=4, constraints="equality").fit(wide)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # One 701×701 matrix per row would take 157 MB.
+    assert peak < 30e6
+    narrow = MVU(n_neighbors=4, constraints="equality").fit(points)
+    assert found.objective_ == pytest.approx(narrow.objective_, rel=1e-6)
 
 
 @pytest.mark.parametrize(("k", "word"), [(5, "almost lock"), (6, "lock")])
