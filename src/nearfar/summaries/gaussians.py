@@ -41,6 +41,9 @@ _MAX_ASYMMETRY = 1e-6
 # Upper limit for the rounding error of a variance that should be 0, as a fraction of the other
 # variances, per feature.
 _MAX_ROUNDING = 16 * np.finfo(np.float64).eps
+# Upper limit for the distance between a row and its rounded copy, as a fraction of the distance of
+# the farthest neighbor. Values rounded to float32 or to three digits are below it.
+_MAX_COPY_DISTANCE = 1e-2
 
 
 class Gaussians(Immutable):
@@ -362,7 +365,8 @@ class Gaussians(Immutable):
             New points, whose neighbors are searched among the rows of X. None means the rows of X.
         match_training_points : bool, default=True
             Whether a query that equals a row of X is treated as this row, which is not its own
-            neighbor. Queries that are rows of X then get the same Gaussians as these rows.
+            neighbor. Queries that are rows of X then get the same Gaussians as these rows. Rounded
+            rows are recognized too: up to 0.01 times the distance of the farthest neighbor.
         neighbors : array-like of int of shape (n, m), default=None
             Neighbors found by other means (for example from labels). They replace ``n_neighbors``.
         storage : {"auto", "dense", "low_rank"}, default="auto"
@@ -699,8 +703,15 @@ def _find_neighbors(
         )
     distances, near = kneighbors(points, queries, n_neighbors=n_neighbors + 1)
     # If several rows equal the query, any of them can be removed, because they are the same point.
-    is_row = distances[:, 0] == 0
-    return np.where(is_row[:, None], near[:, 1:], near[:, :-1])
+    return np.where(is_copy(distances)[:, None], near[:, 1:], near[:, :-1])
+
+
+def is_copy(distances: Matrix) -> NDArray[np.bool_]:
+    """Return True for each query whose nearest row is the query itself, up to rounding.
+
+    ``distances`` contains the distances of the nearest rows of each query, ascending.
+    """
+    return np.asarray(distances[:, 0] <= _MAX_COPY_DISTANCE * distances[:, -1])
 
 
 # ---------------------------------------------------------------------- checks
