@@ -70,7 +70,7 @@ class ShortFukunagaClassifier(LocalClassifier):
     .. [1] R. Short, K. Fukunaga, "The optimal distance measure for nearest neighbor
        classification", IEEE Transactions on Information Theory 27, 1981.
     .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
-       2006, section 3.1.4.
+       2006, section 3.1.2.
 
     Examples
     --------
