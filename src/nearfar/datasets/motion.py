@@ -23,11 +23,12 @@ _BATCH_PIXELS = 2_000_000
 _RIDGE = 3e-5
 # Minimum side length of the coarsest image of the pyramid, in pixels.
 _MIN_SIDE = 16
-# Lower limit of the adaptive thresholds, in pixels per frame. Camera noise moves the flow of a still
-# scene by about a hundredth of a pixel.
+# Lower limit of the adaptive thresholds, in pixels per frame. Camera noise gives a still scene a
+# flow of about a hundredth of a pixel.
 _MIN_NORM = 0.1
-# The vectors below an adaptive threshold are motion if one of these quantiles of their norms is above
-# this fraction of the median. For noise, the fractions are 0.27 and 0.64 (Rayleigh distribution).
+# The vectors below an adaptive threshold are motion if one of these quantiles of their norms is
+# above this fraction of the median. For noise, the fractions are 0.27 and 0.64 (Rayleigh
+# distribution).
 _MOTION_QUANTILES = {0.05: 0.4, 0.25: 0.75}
 
 
