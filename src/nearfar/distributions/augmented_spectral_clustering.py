@@ -37,8 +37,8 @@ class AugmentedSpectralClustering(SpectralClusters):
     n_clusters : int, default=2
         Number of clusters.
     n_neighbors : int, default=8
-        Number of neighbors per row, at most n_samples - 2. The row itself is not counted. [1]_ uses
-        5 to 16.
+        Number of neighbors per row. The row itself is not counted. At most n_samples - 2, or
+        n_samples - 1 with ``gaussian_center="point"``. [1]_ uses 5 to 16.
     gaussian_center : {"mean", "point"}, default="mean"
         Center of each point's Gaussian: "mean" uses the mean of the neighborhood, and "point" uses
         the point itself.

@@ -70,7 +70,8 @@ class EuclideanEmbedding(_DistributionEmbedding):
         Divide each feature by its standard deviation first. The standard deviation is computed over
         all training points, or over the vectors of all training sets.
     n_neighbors : int, default=8
-        Number of neighbors per row, at most n_samples - 2. Only used if X contains points.
+        Number of neighbors per row. Only used if X contains points. At most n_samples - 2, or
+        n_samples - 1 with ``gaussian_center="point"``.
     gaussian_center : {"mean", "point"}, default="mean"
         Center of each point's Gaussian: "mean" uses the mean of the neighborhood, and "point" uses
         the point itself.
