@@ -51,6 +51,28 @@ def test_the_page_of_an_estimator_speaks_of_it(name):
     assert name in names_in((DOCS / "guide" / f"{page}.rst").read_text("utf-8"))
 
 
+@pytest.mark.parametrize(
+    ("names", "sections"),
+    [
+        ("ShortFukunagaClassifier ConformalSVC", "section 3.1.2"),
+        ("LPP", "section 4.3"),
+        ("ClassicalMDS Isomap LaplacianEigenmaps", "new points in section 4.5"),
+        ("MDS ClassicalMDS RandomProjection", "2007, section 3.1.2"),
+        ("GaborFeatures GaitRecognizer", "section 3.8"),
+        ("LFMSVMClassifier", "minus the median"),
+    ],
+)
+def test_docstrings_cite_the_sections_that_describe_the_method(names, sections):
+    for name in names.split():
+        assert sections in " ".join(str(getattr(nearfar, name).__doc__).split())
+
+
+def test_projections_and_the_search_that_abandons_pairs_early_are_in_the_reference():
+    reference = (DOCS / "api" / "index.rst").read_text("utf-8")
+    for name in ("gradient_alternating_projection", "project_psd", "early_abandon_kneighbors"):
+        assert name in reference
+
+
 def test_docstrings_hold_nothing_that_breaks_a_page():
     found = []
     for path in (DOCS.parent / "src").rglob("*.py"):

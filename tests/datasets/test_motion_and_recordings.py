@@ -178,6 +178,30 @@ def test_threshold_drops_jitter():
     assert not motion_histograms(clips[0], threshold=100.0).any()
 
 
+@pytest.mark.parametrize("rule", ["otsu", "mean"])
+@pytest.mark.parametrize(("speed", "period"), [(1, 12), (1.5, 15), (2, 20)])
+def test_adaptive_thresholds_keep_the_motion_of_a_whole_frame(rule, speed, period):
+    columns, time = np.arange(60), np.arange(12)[:, None]
+    right, left = (
+        np.sin(2 * np.pi * (columns - sign * speed * time) / period) > 0 for sign in (1, -1)
+    )
+    halves = [np.repeat(half[:, None], 30, axis=1) for half in (right, left)]
+    clip = np.concatenate(halves, axis=1).astype(float)
+    for axes, sideways in ((0, 1, 2), [0, 2]), ((0, 2, 1), [1, 3]):
+        sums = motion_histograms(clip.transpose(axes), blocks=(1, 1), threshold=rule).sum(axis=0)
+        assert sums[sideways].sum() > 0.8 * sums.sum()
+        assert sums[sideways].min() > 0.35 * sums.sum()
+
+
+@pytest.mark.parametrize("rule", ["otsu", "mean"])
+def test_adaptive_thresholds_do_not_count_noise_in_a_still_clip(rule):
+    random = np.random.RandomState(0)
+    scene = ndimage.gaussian_filter(random.normal(size=(48, 60)), 2)
+    still = scene / scene.std() + 0.03 * random.normal(size=(8, 48, 60))
+    assert motion_histograms(still, threshold=rule).sum() < 0.02 * 7 * 48 * 60
+    assert not motion_histograms(np.broadcast_to(scene, (4, 48, 60)), threshold=rule).any()
+
+
 def test_otsu_has_the_least_variance_within_both_groups():
     random = np.random.default_rng(0)
     values = np.concatenate([random.normal(0, 1, 300), random.normal(6, 2, 100)])

@@ -20,6 +20,7 @@ from nearfar import (
     ClassStatistics,
     MinimumMahalanobisClassifier,
 )
+from nearfar.datasets import make_class_separation
 from nearfar.discriminant import pareto_objectives
 from nearfar.discriminant.pareto_objectives import (
     PowerMean,
@@ -830,3 +831,21 @@ def test_the_first_divergences_of_iris_are_those_measured_before():
     assert pairs.max() / pairs.min() == pytest.approx(490, rel=0.02)
     full = PARDA(2, scalarization="l_delta", target="full", n_init=1, max_iter=1, **STEPS)
     assert full.fit(*iris_of_the_repository()).targets_.max() == pytest.approx(818, rel=0.01)
+
+
+def test_similar_divergences_come_from_a_larger_power_and_not_from_a_target():
+    X, y = make_class_separation(random_state=0)
+    upper = np.triu_indices(3, 1)
+    toward = {"scalarization": "l_delta", "weights": "uniform"}
+    smallest = {
+        name: PARDA(1, **options).fit(X, y).divergences_[upper].min()
+        for name, options in {
+            "full": {"target": "full", **toward},
+            "ideal": {"target": "ideal", **toward},
+            "default": {},
+            "power 8": {"weight_power": 8},
+        }.items()
+    }
+    assert max(smallest["full"], smallest["ideal"]) < 0.1 * smallest["default"]
+    assert smallest["power 8"] > 1.1 * smallest["default"]
+    assert "larger ``weight_power``" in " ".join(str(PARDA.__doc__).split())

@@ -816,11 +816,37 @@ def test_too_few_sets_and_singular_covariances():
     assert not hasattr(SetEmbedding(embedding="laplacian").fit(TRAIN), "negative_share_")
 
 
-def test_more_neighbours_than_points_are_all_of_them():
-    X = np.random.default_rng(0).normal(size=(6, 2))
-    few, all_ = EuclideanEmbedding(n_neighbors=50), EuclideanEmbedding(n_neighbors=5)
-    np.testing.assert_array_equal(few.fit_transform(X), all_.fit_transform(X))
-    np.testing.assert_allclose(few.transform(X), few.embedding_, atol=1e-10)
+@pytest.mark.parametrize(("center", "limit"), [("mean", 10), ("point", 11)])
+@pytest.mark.parametrize(
+    "learner", [EuclideanEmbedding(), LaplacianEmbedding(), AugmentedSpectralClustering()]
+)
+def test_more_neighbors_than_make_different_neighborhoods_raise(learner, center, limit):
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    learner = clone(learner).set_params(gaussian_center=center, n_neighbors=limit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Some coordinates are zero.
+        learner.fit(X)
+    assert len(np.unique(learner.gaussians_.means.round(9), axis=0)) > 1
+    for n_neighbors in (limit + 1, 200):
+        learner.set_params(n_neighbors=n_neighbors)
+        with pytest.raises(ValueError, match=f"n_neighbors={n_neighbors} is .*at most {limit}"):
+            learner.fit(X)
+
+
+@pytest.mark.parametrize("center", ["mean", "point"])
+@pytest.mark.parametrize("round_", [np.float32, lambda X: X.round(4), lambda X: X + 1e-13])
+def test_rounded_training_points_are_placed_on_themselves(center, round_):
+    X = WINE.data / WINE.data.std(axis=0)
+    near = Gaussians.from_neighborhoods(X, 8, 0.1, center)
+    again = Gaussians.from_neighborhoods(X, 8, 0.1, center, queries=round_(X))
+    # Rounding may exchange two neighbors at almost the same distance.
+    gaps = np.abs(again.covariances - near.covariances).max(axis=(1, 2))
+    assert np.quantile(gaps, 0.98) < 1e-3
+    for learner in (EuclideanEmbedding(3), LaplacianEmbedding(3)):
+        learner.set_params(gaussian_center=center).fit(X)
+        np.testing.assert_allclose(learner.transform(round_(X)), learner.embedding_, atol=1e-3)
+    clusters = AugmentedSpectralClustering(3, gaussian_center=center).fit(X)
+    np.testing.assert_array_equal(clusters.predict(round_(X)), clusters.labels_)
 
 
 # ---------------------------------------------------------------------- a metric for each query

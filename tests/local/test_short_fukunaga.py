@@ -15,7 +15,9 @@ def compute_metric(rows, codes, query, n_metric_neighbors, epsilon):
     far = np.sqrt(((rows - query) ** 2).sum(axis=1))
     near = np.argsort(far, kind="stable")[:n_metric_neighbors]
     counts = np.bincount(codes[near], minlength=2)
-    one, two = np.argsort(-counts, kind="stable")[:2]
+    # Of equally frequent classes, those with the nearest rows count.
+    ranks = [[*codes[near], code].index(code) for code in range(len(counts))]
+    one, two = np.lexsort((ranks, -counts))[:2]
     metric = epsilon * np.eye(rows.shape[1])
     if counts[two]:
         v = rows[near][codes[near] == one].mean(axis=0) - rows[near][codes[near] == two].mean(
@@ -70,3 +72,15 @@ def test_more_rows_than_there_are_make_no_metric():
         ValueError, match=r"n_metric_neighbors=121 is larger than .* \(n_samples=120\)"
     ):
         ShortFukunagaClassifier(n_metric_neighbors=121).fit(*MOONS)
+
+
+def test_predictions_do_not_depend_on_the_names_of_classes():
+    random = np.random.RandomState(0)
+    y = np.arange(36) % 3
+    X = random.normal(size=(36, 4)) + random.normal(size=(3, 4))[y]
+    queries = random.normal(size=(60, 4))
+    found = ShortFukunagaClassifier().fit(X, y)
+    for names in np.array([[2, 0, 1], [1, 2, 0], [0, 2, 1]]):
+        renamed = ShortFukunagaClassifier().fit(X, names[y])
+        np.testing.assert_array_equal(renamed.predict(queries), names[found.predict(queries)])
+        assert renamed.leave_one_out_error() == found.leave_one_out_error()

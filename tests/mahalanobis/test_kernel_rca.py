@@ -269,6 +269,15 @@ def test_chunklets_of_one_are_neither_used_nor_counted_until_they_go_on():
     np.testing.assert_allclose(rca.learned_kernel(X), whole.learned_kernel(X), rtol=1e-8)
 
 
+def test_a_batch_with_a_chunklet_of_one_prints_nothing(capfd):
+    X, groups = known_groups()
+    rca = KernelRCA(gamma=0.2, ridge=0.3).fit(X, supervision=groups)
+    before = rca.learned_kernel(X)
+    rca.partial_fit(X[:1] + 1.0, supervision=[99])
+    np.testing.assert_allclose(rca.learned_kernel(X), before, rtol=1e-12)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_what_the_first_rows_chose_stays():
     X, groups = known_groups()
     order = np.unique(groups[groups >= 0])

@@ -368,6 +368,25 @@ def test_quadrature_agrees_with_closed_forms_in_several_dimensions():
         np.testing.assert_allclose(BREGMAN_SQUARES.values(projected)[off], exact, rtol=tolerance)
 
 
+@pytest.mark.parametrize("q", [1, 2, 3])
+def test_quadrature_does_not_saturate_for_distant_gaussians(q):
+    means = np.zeros((3, 4))
+    means[1, :q], means[2, 0] = 60.0, -90.0
+    covariances = [np.eye(4), 2 * np.eye(4), np.diag([1.0, 2.0, 3.0, 1.0])]
+    projected = GaussianFamily(means, covariances).project(np.eye(4)[:, :q])
+    expected = kullback_leibler.values(projected)
+    assert expected[expected > 0].min() > 700
+    np.testing.assert_allclose(BREGMAN_KL.values(projected), expected, rtol=1e-9)
+    weights = np.ones((3, 3))
+    np.testing.assert_allclose(
+        BREGMAN_KL.gradient(projected, weights),
+        kullback_leibler.gradient(projected, weights),
+        rtol=1e-9,
+        atol=1e-7,
+    )
+    assert np.isfinite(HALF_POWER.values(projected)).all()
+
+
 def test_nodes_have_the_moments_of_the_normal():
     for q in (1, 2, 3, 5):
         nodes, weights = make_normal_nodes(q)

@@ -235,6 +235,17 @@ def test_rules_count_eigenvalues_up_to_a_share():
     )
 
 
+@pytest.mark.parametrize("order", ["algebraic", "magnitude"])
+def test_negative_spectra_give_one_warning_that_says_how_many_are_kept(order):
+    X, y = some((7, 6), n_classes=3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gtda = GTDA(within_weight="max_eig", dim_rule="eigenvalue_mass", order=order).fit(X, y)
+    messages = [str(one.message) for one in caught if "no eigenvalue" in str(one.message)]
+    assert len(messages) == 1
+    assert f"keeps {gtda.n_components_} components of (7, 6)" in messages[0]
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_rule_of_the_work_keeps_nearly_all_of_a_spectrum_that_is_not_positive():
     X, y = some((12, 10), n_classes=6)

@@ -26,9 +26,9 @@ def test_classifiers_in_turn(estimator, shape):
     X, y = data(shape=shape)
     new = data(n=9, shape=shape, seed=5)[0]
     model = IFEM(estimator, n_components=3).fit(X, y)
-    left, rest = X.copy(), new.copy()
+    left, rest, scale = X.copy(), new.copy(), np.sqrt(np.mean(X**2))
     for r in range(3):
-        weights = (LSSTM() if estimator is None else TFDA()).fit(left, y).coef_[0]
+        weights = (LSSTM() if estimator is None else TFDA()).fit(left / scale, y).coef_[0]
         atom = (weights / np.linalg.norm(weights)).reshape(shape)
         ours = outer(*(U[:, r] for U in model.factors_))
         np.testing.assert_allclose(abs(np.sum(atom * ours)), 1, rtol=1e-6)
@@ -55,6 +55,17 @@ def test_features_are_nested_and_tensors_left_alone():
     np.testing.assert_array_equal(X, before)
     np.testing.assert_allclose(IFEM(n_components=2).fit(X, y).transform(X), many[:, :2], atol=1e-9)
     assert IFEM(LSSTM(rank=2), n_components=3).fit(X, y).n_components_ == (3,)
+
+
+@pytest.mark.parametrize("factor", [0.01, 2.0, 255.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_features_have_the_units_of_the_data(factor, n_classes):
+    X, y = data(n=24, shape=(6, 5), n_classes=n_classes)
+    found, scaled = (IFEM(n_components=3).fit(factor_ * X, y) for factor_ in (1.0, factor))
+    expected = factor * found.transform(X)
+    np.testing.assert_allclose(
+        scaled.transform(factor * X), expected, atol=1e-6 * np.abs(expected).max()
+    )
 
 
 def test_bad_input_is_named():

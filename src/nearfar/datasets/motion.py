@@ -23,6 +23,13 @@ _BATCH_PIXELS = 2_000_000
 _RIDGE = 3e-5
 # Minimum side length of the coarsest image of the pyramid, in pixels.
 _MIN_SIDE = 16
+# Lower limit of the adaptive thresholds, in pixels per frame. Camera noise gives a still scene a
+# flow of about a hundredth of a pixel.
+_MIN_NORM = 0.1
+# The vectors below an adaptive threshold are motion if one of these quantiles of their norms is
+# above this fraction of the median. For noise, the fractions are 0.27 and 0.64 (Rayleigh
+# distribution).
+_MOTION_QUANTILES = {0.05: 0.4, 0.25: 0.75}
 
 
 def motion_histograms(
@@ -57,7 +64,7 @@ def motion_histograms(
     threshold : {"otsu", "mean"} or float, default="otsu"
         Norm, in pixels per frame, below which flow vectors are dropped. "otsu" minimizes the
         variance of the norms within the two groups, below and above the threshold. "mean" is the
-        mean of the norms plus one standard deviation.
+        mean of the norms plus one standard deviation. For both see Notes.
     magnitude : bool, default=False
         If True, sum the norms of the flow vectors instead of counting them.
     normalize : {"frame"} or None, default=None
@@ -76,6 +83,11 @@ def motion_histograms(
     -----
     [1]_ specifies the flow of Lucas and Kanade and "an adaptive threshold", but not the formula for
     the threshold, the position of the bins, or whether counts are normalized.
+
+    The adaptive thresholds "otsu" and "mean" are at least 0.1 pixels per frame, so that noise in a
+    still clip is not counted. They are equal to 0.1 if the vectors below the threshold also move:
+    if the median of their norms is above 0.1, and the norms vary less than those of noise. This is
+    the case if the whole frame moves. The largest norms are then errors of the flow at borders.
 
     Cost: O(t · height · width), about 8 ms per frame of 160×120 pixels.
 
@@ -218,8 +230,16 @@ def compute_threshold(norms: Floats32, rule: Threshold) -> float:
     if not isinstance(rule, str):
         return float(rule)
     if rule == "mean":
-        return float(norms.mean(dtype=np.float64) + norms.std(dtype=np.float64))
-    return compute_otsu_threshold(norms)
+        threshold = float(norms.mean(dtype=np.float64) + norms.std(dtype=np.float64))
+    else:
+        threshold = compute_otsu_threshold(norms)
+    quiet = norms[norms < threshold]
+    if not len(quiet):  # All norms are equal.
+        return _MIN_NORM
+    median, *quantiles = np.quantile(quiet, [0.5, *_MOTION_QUANTILES])
+    is_steady = np.greater(quantiles, median * np.array([*_MOTION_QUANTILES.values()])).any()
+    is_motion = is_steady and median > _MIN_NORM
+    return _MIN_NORM if is_motion else max(threshold, _MIN_NORM)
 
 
 def compute_otsu_threshold(values: ArrayLike, n_bins: int = 256) -> float:

@@ -208,8 +208,10 @@ class PARDA(StatisticsLearner):
     The published target is far above all reachable divergences, so that :math:`J - t \approx -t`.
     The squared distance then decreases in the direction in which the weighted sum increases: the
     cosine of the two directions is above 0.9999 on all datasets that were tried. With the same
-    weights, both scalarizations give the same subspace. To obtain similar divergences for all
-    pairs, use ``target="full"`` or a moderate number, with ``weights="uniform"``.
+    weights, both scalarizations give the same subspace. With equal weights, the targets "full" and
+    "ideal" do not make the divergences similar: the pairs that can be farthest apart dominate the
+    squares, and close classes may overlap. To obtain similar divergences, use adaptive weights with
+    a larger ``weight_power``. For large powers, the smallest divergence is maximized.
 
     "inverse_power" and "thesis" always use the Fisher subspace, whatever ``init`` is.
 

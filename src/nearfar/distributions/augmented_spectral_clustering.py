@@ -37,7 +37,8 @@ class AugmentedSpectralClustering(SpectralClusters):
     n_clusters : int, default=2
         Number of clusters.
     n_neighbors : int, default=8
-        Number of neighbors per row. The row itself is not counted. [1]_ uses 5 to 16.
+        Number of neighbors per row. The row itself is not counted. At most n_samples - 2, or
+        n_samples - 1 with ``gaussian_center="point"``. [1]_ uses 5 to 16.
     gaussian_center : {"mean", "point"}, default="mean"
         Center of each point's Gaussian: "mean" uses the mean of the neighborhood, and "point" uses
         the point itself.
@@ -52,8 +53,8 @@ class AugmentedSpectralClustering(SpectralClusters):
     standardize : bool, default=False
         Divide each feature by its standard deviation first.
     match_training_points : bool, default=True
-        If True, a new point that is equal to a training point is treated as that training point,
-        so that it is not its own neighbor.
+        If True, a new point that is equal to a training point, up to rounding, is treated as that
+        training point, so that it is not its own neighbor.
     n_init : int, default=10
         Number of starts. k-means keeps the best result.
     random_state : int, RandomState or None, default=0

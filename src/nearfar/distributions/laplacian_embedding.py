@@ -93,13 +93,14 @@ class LaplacianEmbedding(_DistributionEmbedding):
         Divide each feature by its standard deviation first. The standard deviation is computed over
         all training points, or over the vectors of all training sets.
     n_neighbors : int, default=8
-        Number of neighbors per row. Only used if X contains points.
+        Number of neighbors per row. Only used if X contains points. At most n_samples - 2, or
+        n_samples - 1 with ``gaussian_center="point"``.
     gaussian_center : {"mean", "point"}, default="mean"
         Center of each point's Gaussian: "mean" uses the mean of the neighborhood, and "point" uses
         the point itself.
     match_training_points : bool, default=True
-        If True, a new point that is equal to a training point is treated as that training point,
-        so that it is not its own neighbor.
+        If True, a new point that is equal to a training point, up to rounding, is treated as that
+        training point, so that it is not its own neighbor.
     n_jobs : int or None, default=None
         Number of threads. None means 1 and -1 means all cores. The threads compute the
         dissimilarities.

@@ -24,6 +24,7 @@ from nearfar.distributions.dissimilarities import METRICS, dissimilarity
 from nearfar.distributions.held_pairs import compute_pairwise
 from nearfar.notices import warn
 from nearfar.parameters import AllowedValues, boolean, integer, none, one_of, real
+from nearfar.search.exact_search import kneighbors
 from nearfar.solvers.kernel_repair import check_dissimilarities, check_square_dissimilarities
 from nearfar.state import (
     Condition,
@@ -38,7 +39,7 @@ from nearfar.state import (
     object_of,
     unsigned,
 )
-from nearfar.summaries.gaussians import Gaussians
+from nearfar.summaries.gaussians import Gaussians, is_copy
 from nearfar.summaries.sets import Sets, as_sets
 from nearfar.words import format_count
 
@@ -242,10 +243,18 @@ class DistributionEstimator(Estimator):
             raise ValueError(
                 "shrinkage is only for sets of vectors, but X contains points. Use ridge instead."
             )
+        # With center="mean", the neighborhoods of all points must not be the same.
+        max_neighbors = len(rows) - 1 - (self.gaussian_center == "mean")
+        if self.n_neighbors > max_neighbors:
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors} is too large for X with "
+                f"{format_count(len(rows), 'sample')} and gaussian_center="
+                f"{self.gaussian_center!r}. Use at most {max_neighbors}, or more samples."
+            )
         self._points = rows
-        # With few rows, all other rows are neighbors.
-        m = min(self.n_neighbors, len(rows) - 1)
-        return Gaussians.from_neighborhoods(rows, m, self.ridge, self.gaussian_center)
+        return Gaussians.from_neighborhoods(
+            rows, self.n_neighbors, self.ridge, self.gaussian_center
+        )
 
     def _check_new_objects(self, X: Any) -> NewObjects:
         """Check new objects, and find the training objects that are equal to them."""
@@ -262,7 +271,10 @@ class DistributionEstimator(Estimator):
             rows = self._check_X(X, reset=False)
             equal_to = np.full(len(rows), -1, dtype=np.intp)
             if kind == "points" and self.match_training_points:
-                equal_to = find_equal(compute_fingerprints(rows), self._prints)
+                distances, near = kneighbors(
+                    self._points, self._scale(rows), n_neighbors=self.n_neighbors + 1
+                )
+                equal_to = np.where(is_copy(distances), near[:, 0], -1)
             return NewObjects(kind, rows, equal_to, rows.dtype)
         objects: Any = X if kind == "gaussians" else as_sets(X)
         if not len(objects):
@@ -303,7 +315,7 @@ class DistributionEstimator(Estimator):
         if new.kind == "points":
             return Gaussians.from_neighborhoods(
                 self._points,
-                min(self.n_neighbors, len(self._points) - 1),
+                self.n_neighbors,
                 self._get_added_ridge(),
                 self.gaussian_center,
                 queries=self._scale(new.objects),

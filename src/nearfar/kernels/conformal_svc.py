@@ -75,7 +75,7 @@ class ConformalSVC(KernelSVM):
     .. [1] S. Amari and S. Wu, "Improving support vector machine classifiers by modifying kernel
        functions", Neural Networks 12, 1999.
     .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
-       2006, section 3.1.7.
+       2006, section 3.1.2.
 
     Examples
     --------

@@ -95,8 +95,9 @@ class LFMSVMClassifier(LocalClassifier):
     deviations_ : ndarray of shape (n_features,)
         Standard deviations of the training points, after the learner's transform.
     svcs_ : list of KernelMachine
-        One SVM per pair of classes, fitted on standardized points, in the order (0, 1), (0, 2),
-        ..., (1, 2), .... Each decision function is positive for the second class of its pair.
+        One SVM per pair of classes, in the order (0, 1), (0, 2), ..., (1, 2), .... Each decision
+        function is positive for the second class of its pair. The points are first centered and
+        standardized; see Notes.
     svc_ : KernelMachine
         The SVM. Available only with two classes.
     D_ : ndarray of shape (n_svms,)
@@ -116,6 +117,10 @@ class LFMSVMClassifier(LocalClassifier):
 
     Notes
     -----
+    The SVMs are fitted on the training points minus the median of each feature, divided by its
+    standard deviation if ``standardize`` is True. The kernel "poly" depends on this center, which
+    is the median of all training points.
+
     For the leave-one-out error, a point is not counted among its own neighbors, nor among the
     support vectors in A. The SVMs themselves are not fitted again, so they were trained with it.
 

@@ -31,7 +31,8 @@ _MAX_MEDIAN_ROWS = 1000
 class QuasiconformalClassifier(LocalClassifier):
     r"""Nearest-neighbor classifier with a kernel distance that is stretched where classes mix.
 
-    Let :math:`j_m` be the most probable class at the query :math:`x_0`, K a Gaussian kernel, and
+    Let :math:`j_m` be the most probable class at the query :math:`x_0` (the class of the nearest
+    row, if several are equally probable), K a Gaussian kernel, and
     :math:`c(x) = (1 - P(j_m|x)) / P(j_m|x_0)`. The quasiconformal kernel
     :math:`c(x) c(x_0) K(x, x_0)` has the squared distance
 
@@ -188,17 +189,17 @@ class QuasiconformalClassifier(LocalClassifier):
                 f"(n_samples={n}), because a point is not its own neighbor."
             )
         self.n_posterior_neighbors_ = min(size, n - 1)
-        (counts,) = self._by_block(rows, None, lambda block: (self._count_classes(rows, block),))
+        (counts,) = self._by_block(rows, None, lambda block: (self._count_classes(rows, block)[0],))
         self.posterior_ = self._smooth(counts, self.n_posterior_neighbors_)
         self.precision_ = self._compute_precision(rows.standard)
 
-    def _count_classes(self, rows: LocalRows, queries: LocalQueries) -> Matrix:
-        """Return the class counts among the nearest rows of each query."""
+    def _count_classes(self, rows: LocalRows, queries: LocalQueries) -> tuple[Matrix, Indices]:
+        """Return the class counts among the nearest rows of each query, and these rows."""
         euclidean = LocalMetrics.euclidean(len(queries), rows.n_features)
         neighbors = rows.find_window(
             queries, euclidean, self._get_n_posterior(rows, queries)
         ).indices
-        return count_neighbor_classes(rows.codes[neighbors], rows.n_classes)
+        return count_neighbor_classes(rows.codes[neighbors], rows.n_classes), neighbors
 
     def _get_n_posterior(self, rows: LocalRows, queries: LocalQueries) -> int:
         return min(self.n_posterior_neighbors_, len(rows) - (queries.excluded is not None))
@@ -251,10 +252,13 @@ class QuasiconformalClassifier(LocalClassifier):
     def _compute_stretch(self, rows: LocalRows, queries: LocalQueries) -> tuple[Matrix, Vector]:
         """Return the stretch factors c at the rows, of shape (b, n), and at the queries."""
         b = np.arange(len(queries))
-        posteriors = self._smooth(
-            self._count_classes(rows, queries), self._get_n_posterior(rows, queries)
-        )
-        leader = posteriors.argmax(axis=1)
+        counts, neighbors = self._count_classes(rows, queries)
+        posteriors = self._smooth(counts, self._get_n_posterior(rows, queries))
+        leader = counts.argmax(axis=1)
+        leads = counts == counts.max(axis=1, keepdims=True)
+        is_tied = leads.sum(axis=1) > 1
+        ranks = rows.rank_classes(queries[is_tied], neighbors[is_tied])
+        leader[is_tied] = np.where(leads[is_tied], ranks, len(rows)).argmin(axis=1)
         leader_posterior = posteriors[b, leader]
         row_posteriors = self.posterior_.T[leader]
         if queries.excluded is not None:

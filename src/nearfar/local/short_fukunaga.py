@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nearfar.arrays import Matrix
+from nearfar.arrays import Indices, Matrix
 from nearfar.base.local_voter import LOCAL_PARAMETERS, LocalClassifier
 from nearfar.parameters import integer, none, real
 from nearfar.state import State, integer_value
@@ -18,7 +18,8 @@ class ShortFukunagaClassifier(LocalClassifier):
     r"""Nearest-neighbor classifier with extra weight on the line between two local class means.
 
     Among the ``n_metric_neighbors`` nearest training points of a query :math:`x_0`, let v be the
-    difference between the means of the two most frequent classes. The metric of the query is
+    difference between the means of the two most frequent classes. If classes are equally frequent,
+    those with the nearest points are used. The metric of the query is
 
     .. math:: M(x_0) = v v^T / \|v\|^2 + \epsilon I .
 
@@ -69,7 +70,7 @@ class ShortFukunagaClassifier(LocalClassifier):
     .. [1] R. Short, K. Fukunaga, "The optimal distance measure for nearest neighbor
        classification", IEEE Transactions on Information Theory 27, 1981.
     .. [2] L. Yang, "Distance Metric Learning: A Comprehensive Survey", Michigan State University,
-       2006, section 3.1.4.
+       2006, section 3.1.2.
 
     Examples
     --------
@@ -120,8 +121,15 @@ class ShortFukunagaClassifier(LocalClassifier):
         m = min(self.n_metric_neighbors_, len(rows) - (queries.excluded is not None))
         window = rows.find_window(queries, LocalMetrics.euclidean(b, p), m)
         sums = rows.moments.compute_class_sums(rows.moments.make_dense_weights(window.indices, 1.0))
+        # Ties matter only between the second and the third class, because the direction is the
+        # same for both orders of the first two.
+        ranks = np.zeros(sums.weights.shape, dtype=np.intp)
+        third, second = np.sort(sums.weights, axis=1)[:, -3:-1].T if rows.n_classes > 2 else (0, 1)
+        is_tied = np.broadcast_to((second == third) & (second > 0), b)
+        ranks[is_tied] = rows.rank_classes(queries[is_tied], window.indices[is_tied])
+        directions = compute_mean_directions(sums, ranks)
         weights = np.full((b, p), float(self.epsilon))
-        return LocalMetrics(weights=weights, directions=compute_mean_directions(sums)[:, None, :])
+        return LocalMetrics(weights=weights, directions=directions[:, None, :])
 
     @classmethod
     def _grid(cls, n: int, p: int, n_classes: int) -> dict[str, list[Any]]:
@@ -133,15 +141,15 @@ class ShortFukunagaClassifier(LocalClassifier):
         }
 
 
-def compute_mean_directions(sums: ClassSums) -> Matrix:
+def compute_mean_directions(sums: ClassSums, ranks: Indices) -> Matrix:
     """Return unit vectors between the means of the two classes with the largest weights.
 
-    If only one class has weight, the vector is zero.
+    Of equally heavy classes, those with the lowest ranks are used. If only one class has weight,
+    the vector is zero.
     """
     b = np.arange(len(sums.weights))
-    # A stable sort selects the first of several classes with equal weights. If only one class has a
-    # positive weight, the difference is zero.
-    order = np.argsort(-sums.weights, axis=1, kind="stable")
+    # If only one class has a positive weight, the difference is zero.
+    order = np.lexsort((ranks, -sums.weights))
     first, second = order[:, 0], order[:, min(1, order.shape[1] - 1)]
     differences = sums.means[b, first] - sums.means[b, second]
     differences[sums.weights[b, second] == 0] = 0

@@ -367,7 +367,7 @@ class KernelRCA(KernelCoordinates):
                 f"The kernel is not positive semi-definite, and ridge={self.ridge_:.3g} is too "
                 "small to compensate. Increase ridge, or choose another kernel."
             ) from error
-        return np.asarray(linalg.lapack.dtrtri(Q, lower=1)[0].T)
+        return _invert_triangular(Q).T
 
     def _map_by_factor(self, points: Floats) -> Matrix:
         """Return W'k for each point, where k contains its kernel values with the stored rows."""
@@ -501,7 +501,7 @@ class KernelRCA(KernelCoordinates):
         contrasts = Contrasts(self._codes[paired]).apply(points)
         within = contrasts.T @ contrasts
         within.flat[:: len(within) + 1] += self.ridge_
-        T = linalg.lapack.dtrtri(linalg.cholesky(within / n, lower=True), lower=1)[0].T
+        T = _invert_triangular(linalg.cholesky(within / n, lower=True)).T
         if self.n_components is not None and self.n_components > len(T):
             raise ValueError(
                 f"n_components={self.n_components} is more than the {len(T)} directions that the "
@@ -564,6 +564,12 @@ class Contrasts:
     def _reflect(self, M: Matrix) -> Matrix:
         sums = np.add.reduceat(self.axis[:, None] * M, self.starts) / self.half_norm[:, None]
         return M - self.axis[:, None] * sums[self.chunklet_of_row]
+
+
+def _invert_triangular(factor: Matrix) -> Matrix:
+    """Return the inverse of a lower triangular matrix."""
+    # For an empty matrix, LAPACK would print an error message.
+    return np.asarray(linalg.lapack.dtrtri(factor, lower=1)[0]) if len(factor) else factor
 
 
 def _center_if_linear(kernel: Any, rows: Matrix) -> Matrix:

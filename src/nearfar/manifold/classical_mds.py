@@ -68,8 +68,8 @@ class ClassicalMDS(Embedding):
     References
     ----------
     .. [1] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.2;
-       new points in section 4.4.
-    .. [2] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.1.
+       new points in section 4.5.
+    .. [2] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.2.
 
     Examples
     --------

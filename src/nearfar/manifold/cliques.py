@@ -73,7 +73,7 @@ def find_clique_dependencies(
     blocks = [sparse.csr_array((n, 0))]
     for k in np.unique(n_neighbors[n_neighbors > 1]):
         rows = np.flatnonzero(n_neighbors == k)
-        for block in split_rows(len(rows), 16 * (k + 1) * (points.shape[1] + k)):
+        for block in split_rows(len(rows), 32 * (k + 1) * (points.shape[1] + k)):
             neighbors = graph.indices[graph.indptr[rows[block]][:, None] + np.arange(k)]
             cliques = np.column_stack([rows[block], neighbors])
             P = points[cliques].astype(np.float64)
@@ -82,7 +82,9 @@ def find_clique_dependencies(
             size[size == 0] = 1.0
             # Because of the added column of ones, each vector of weights sums to zero.
             P = np.concatenate([P / size, np.ones((len(P), k + 1, 1))], axis=2)
-            U, s, _ = np.linalg.svd(P, full_matrices=True)
+            # Only U is used. It is square in the thin decomposition of a wide P as well, whose
+            # right factor has k + 1 rows instead of one per feature.
+            U, s, _ = np.linalg.svd(P, full_matrices=P.shape[2] < k + 1)
             ranks = (s > _DEPENDENT).sum(axis=1)
             clique_indices, vector_indices = np.nonzero(np.arange(k + 1) >= ranks[:, None])
             columns = np.repeat(np.arange(len(clique_indices)), k + 1)

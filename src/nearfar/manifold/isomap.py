@@ -163,7 +163,7 @@ class Isomap(_GeodesicEmbedding):
     References
     ----------
     .. [1] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section
-       4.3.2; new points in section 4.4.
+       4.3.2; new points in section 4.5.
     .. [2] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.2.
 
     Examples

@@ -74,7 +74,7 @@ class LPP(_LinearEmbedding):
     ----------
     .. [1] He, X., P. Niyogi, "Locality preserving projections", Advances in Neural Information
        Processing Systems 16, 2003.
-    .. [2] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.1.
+    .. [2] Yang, L., R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.3.
 
     Examples
     --------

@@ -68,7 +68,7 @@ class MDS(_Embedding):
 
     References
     ----------
-    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.1.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.2.
     .. [2] Borg, I., P. Groenen, "Modern Multidimensional Scaling", 2nd edition, 2005.
 
     Examples

@@ -165,10 +165,10 @@ class MVU(_Unfolding):
         Trace of K, that is, the sum of the eigenvalues.
     objective_ : float
         Value of the objective: ``trace_``, minus the price of slack divided by :math:`1 - \omega`.
-        The value is negative for "min".
+        For "min", the price is added.
     dual_bound_ : float
-        Certified bound. For "max", it is an upper bound on ``objective_``. For "min", it is a lower
-        bound on ``-objective_``.
+        Certified bound on the optimal ``objective_``: an upper bound for "max", a lower bound for
+        "min".
     duality_gap_ : float
         Relative duality gap (bound - p) / bound, where p is the objective of a feasible point. See
         Notes.
@@ -551,7 +551,7 @@ class MVU(_Unfolding):
             leading_columns = component.factor[:, : self.n_components]
             coordinates[component.rows, : leading_columns.shape[1]] = leading_columns
         self.trace_ = float(self.eigenvalues_.sum())
-        self.objective_ = sum(component.objective for component in components)
+        self.objective_ = sign * sum(component.objective for component in components)
         bound = sum(component.bound for component in components)
         self.dual_bound_ = sign * bound
         self.duality_gap_ = relative_gap(sum(component.value for component in components), bound)

@@ -63,7 +63,7 @@ class RandomProjection(StatisticsLearner):
 
     References
     ----------
-    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.1.
+    .. [1] Weinberger, K. Q., "Metric Learning with Convex Optimization", 2007, section 3.1.2.
     .. [2] Dasgupta, S., A. Gupta, "An elementary proof of a theorem of Johnson and Lindenstrauss",
        Random Structures and Algorithms 22, 2003.
 

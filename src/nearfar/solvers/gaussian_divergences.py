@@ -32,6 +32,9 @@ SigmaDot = Callable[[Matrix], Matrix]
 
 # Maximum number of array elements per block of a computation in blocks.
 _MAX_ELEMENTS = 2**22
+# Lower limit of the logarithm of a density, above which densities and their reciprocals are
+# ordinary float64 numbers.
+_MIN_LOG_DENSITY = -700.0
 
 
 class GaussianFamily:
@@ -361,6 +364,10 @@ class Bregman:
     values therefore have a quadrature error, which is small unless one Gaussian is much narrower
     than the others. In three or more dimensions the values also depend on the basis of the
     subspace, by an amount of the same size.
+
+    Where :math:`\log p_j` is below -700, :math:`\xi` is continued as a linear function of
+    :math:`\log p_j`, because float64 cannot represent such densities. This is exact for
+    :math:`\xi = \log`, the Kullback-Leibler divergence.
     """
 
     invariant = False
@@ -381,8 +388,11 @@ class Bregman:
         c = len(projected.means)
         D, self_terms = np.empty((c, c)), np.empty(c)
         for i in range(c):
-            density, _ = _evaluate_densities(projected, i, nodes)
+            density, excess, _ = _evaluate_densities(projected, i, nodes)
             links = self.link(density)
+            if excess.any():
+                slopes = self.link_derivative(density) * density
+                links = links + np.where(excess < 0, excess * slopes, 0.0)
             # The integral of G(ξ(p)) is the expectation of G(ξ(p)) / p under p.
             self_terms[i] = mass @ (self.generator(links[i]) / density[i])
             expected = links @ mass
@@ -402,7 +412,7 @@ class Bregman:
         by_covariances, by_means = np.zeros((c, q, q)), np.zeros((c, q))
         by_log_dets = np.zeros(c)
         for i in range(c):
-            density, solved = _evaluate_densities(projected, i, nodes)
+            density, _, solved = _evaluate_densities(projected, i, nodes)
             links = self.link(density)
             # Derivatives of ξ(p) in log p.
             slopes = self.link_derivative(density) * density
@@ -430,10 +440,11 @@ class Bregman:
 
 def _evaluate_densities(
     projected: ProjectedGaussians, i: int, nodes: Matrix
-) -> tuple[Matrix, Matrix]:
+) -> tuple[Matrix, Matrix, Matrix]:
     """Return the densities p_j(x) at the nodes x = m_i + C_i z, and inv(P_j)(x - m_j).
 
-    The shapes are (c, n) and (c, n, q).
+    Densities are limited from below. The second array contains the logarithm of the true density
+    relative to the limit, or 0 above the limit. The shapes are (c, n), (c, n) and (c, n, q).
     """
     q = projected.n_components
     constants = -0.5 * (q * np.log(2 * np.pi) + projected.log_dets)
@@ -441,7 +452,8 @@ def _evaluate_densities(
     difference = points[None] - projected.means[:, None]
     solved = difference @ projected.inverses
     logs = constants[:, None] - 0.5 * np.sum(difference * solved, axis=2)
-    return np.exp(np.maximum(logs, -700.0)), solved
+    limited = np.maximum(logs, _MIN_LOG_DENSITY)
+    return np.exp(limited), logs - limited, solved
 
 
 def _differentiate_through_cholesky(factor: Matrix, by_factor: Matrix) -> Matrix:

@@ -11,9 +11,9 @@ Nyström's formula maps a new point with values :math:`\tilde K(x, x_i)` to :mat
 \frac{1}{\lambda_t} \sum_i v_{it} \tilde K(x, x_i)` and :math:`e_t(x) = \sqrt{\lambda_t} y_t(x)`.
 For a training point it returns the coordinates of that point.
 
-L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, section 4.4; Y. Bengio et
-al., "Out-of-sample extensions for LLE, Isomap, MDS, Eigenmaps, and Spectral Clustering", Advances
-in Neural Information Processing Systems 16, 2004.
+L. Yang, R. Jin, "Distance Metric Learning: A Comprehensive Survey", 2006, sections 4.4 and
+4.5; Y. Bengio et al., "Out-of-sample extensions for LLE, Isomap, MDS, Eigenmaps, and Spectral
+Clustering", Advances in Neural Information Processing Systems 16, 2004.
 """
 
 from __future__ import annotations

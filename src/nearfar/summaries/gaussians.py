@@ -42,6 +42,9 @@ _MAX_ASYMMETRY = 1e-6
 # A conditional variance is treated as a rounding error if it is at most this value times the
 # variance of the feature times the number of features.
 _MAX_ROUNDING = 16 * np.finfo(np.float64).eps
+# Upper limit for the distance between a row and its rounded copy, as a fraction of the distance of
+# the farthest neighbor. Values rounded to float32 or to three digits are below it.
+_MAX_COPY_DISTANCE = 1e-2
 
 
 class Gaussians(Immutable):
@@ -363,7 +366,8 @@ class Gaussians(Immutable):
             New points, for which the nearest rows of X are found. None means the rows of X.
         match_training_points : bool, default=True
             Whether to treat a query that equals a row of X as this row. The row is then not its own
-            neighbor, so the query gets the same Gaussian as the row.
+            neighbor, so the query gets the same Gaussian as the row. Rounded rows
+            are recognized too, up to 0.01 times the distance of the farthest neighbor.
         neighbors : array-like of int of shape (n, m), default=None
             Row indices of the neighbors of each point, if they were found in another way (for
             example from labels). ``n_neighbors`` is then ignored.
@@ -704,8 +708,15 @@ def _find_neighbors(
         )
     distances, near = kneighbors(points, queries, n_neighbors=n_neighbors + 1)
     # If several rows equal the query, any of them can be removed, because they are the same point.
-    is_row = distances[:, 0] == 0
-    return np.where(is_row[:, None], near[:, 1:], near[:, :-1])
+    return np.where(is_copy(distances)[:, None], near[:, 1:], near[:, :-1])
+
+
+def is_copy(distances: Matrix) -> NDArray[np.bool_]:
+    """Return True for each query whose nearest row is the query itself, up to rounding.
+
+    ``distances`` contains the distances of the nearest rows of each query, ascending.
+    """
+    return np.asarray(distances[:, 0] <= _MAX_COPY_DISTANCE * distances[:, -1])
 
 
 # ---------------------------------------------------------------------- checks

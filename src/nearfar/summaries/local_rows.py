@@ -359,6 +359,22 @@ class LocalRows:
         best = order[first[:, None] + np.arange(k)]
         return np.sqrt(exact[best]), indices[best]
 
+    def rank_classes(self, queries: LocalQueries, indices: Indices) -> Indices:
+        """Return the rank of the nearest row of each class, of shape (b, c), to break ties.
+
+        ``indices`` contains m rows per query, ascending. The nearest of them has rank 0. Rows at
+        the same distance are ranked by index. A class without a row has rank m.
+        """
+        b, m = indices.shape
+        owner = np.repeat(np.arange(b), m)
+        euclidean = LocalMetrics.euclidean(b, self.n_features)
+        squares = self.measure(queries, euclidean, owner, indices.ravel()).reshape(b, m)
+        order = np.argsort(squares, axis=1, kind="stable")
+        codes = np.take_along_axis(self.codes[indices], order, axis=1)
+        ranks = np.full((b, self.n_classes), m)
+        np.minimum.at(ranks, (np.arange(b)[:, None], codes), np.arange(m))
+        return ranks
+
     def _find_candidates(
         self, queries: LocalQueries, metrics: LocalMetrics, k: int
     ) -> tuple[Indices, Indices]:

@@ -105,7 +105,7 @@ class GaborFeatures(_TensorTransformer):
     References
     ----------
     .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006,
-       section 3.7.
+       section 3.8.1.
 
     Examples
     --------

@@ -115,7 +115,7 @@ class GaitRecognizer(ClassifierMixin, TensorEstimator, Estimator):
 
     References
     ----------
-    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, sections 3.7 and
+    .. [1] D. Tao, "Discriminative Linear and Multilinear Subspace Methods", 2006, section
        3.8.
 
     Examples

@@ -253,6 +253,7 @@ class GTDA(ModeStatisticsLearner):
         ]
         self.classes_, self.within_weight_ = classes, np.zeros(len(shape))
         weight_history: list[float] = []
+        has_positive = dict.fromkeys(modes, True)
         by_magnitude = self.order == "magnitude"
 
         def compute_difference(mode: int, B: Matrix, W: Matrix) -> Matrix:
@@ -278,6 +279,7 @@ class GTDA(ModeStatisticsLearner):
         def count_components(mode: int, values: Vector) -> int:
             if self.dim_rule is not None:
                 n_components[mode] = self._count_by_rule(values)
+                has_positive[mode] = bool(values.max() > 1e-6 * np.abs(values).max())
             return n_components[mode]
 
         initial_factors = []
@@ -298,6 +300,13 @@ class GTDA(ModeStatisticsLearner):
             bases=bases,
             history={"within_weight": weight_history},
         )
+        if self.dim_rule == "eigenvalue_mass" and not all(has_positive.values()):
+            warn(
+                "GTDA: no eigenvalue is positive in at least one mode, so "
+                "dim_rule='eigenvalue_mass' sums negative eigenvalues. It keeps "
+                f"{self.n_components_} components of {shape}. Use n_components, a smaller "
+                "within_weight, or dim_rule='abs_mass'."
+            )
 
     def _check_dimension_rule(self) -> None:
         if self.dim_rule is None and self.dim_fraction is not None:
@@ -338,11 +347,6 @@ class GTDA(ModeStatisticsLearner):
             "positive_mass": np.maximum(values, 0),
         }[str(rule)]
         total = mass.sum()
-        if rule == "eigenvalue_mass" and not values[0] > 1e-6 * np.abs(values).max():
-            warn(
-                "GTDA: no eigenvalue is positive, so dim_rule='eigenvalue_mass' keeps nearly all "
-                "components. Use n_components, a smaller within_weight, or dim_rule='abs_mass'."
-            )
         if total == 0:
             return 1
         allowed = np.flatnonzero(np.cumsum(mass) / total <= fraction + 1e-12)

@@ -36,6 +36,9 @@ class IFEM(RankOneLearner):
     largest fraction of their variance between classes. New tensors are transformed by solving a
     triangular system with the inner products of the atoms, as in :class:`TR1A`.
 
+    The classifiers are fitted to residuals divided by the root mean square of X. The features
+    therefore have the units of X, and their atoms do not depend on these units.
+
     Use it to examine what a tensor classifier finds beyond its first direction, or to represent
     tensors by few features before k-NN. :class:`TR1DA` extracts features by a criterion of all
     classes at once. With more than a few classes TR1DA is the better choice, since IFEM solves all
@@ -47,7 +50,8 @@ class IFEM(RankOneLearner):
     ----------
     estimator : classifier of tensors or None, default=None
         Classifier that is cloned and fitted for each feature. It must set ``factors_``, as STM,
-        NuSTM, LSSTM, TMPM and TFDA do. None uses ``LSSTM()``.
+        NuSTM, LSSTM, TMPM and TFDA do. None uses ``LSSTM()``. Its regularization applies to X
+        divided by the root mean square of X.
     n_components : int, default=10
         Dimension of the output: number of features R. If the residuals no longer separate the
         classes, ``fit`` finds fewer features and warns.
@@ -138,6 +142,7 @@ class IFEM(RankOneLearner):
         rounding_level = (1e-20 if T.dtype == np.float64 else 1e-11) * float(np.sum(residuals**2))
         if not scatter > rounding_level:
             raise ValueError("IFEM: all samples in X are equal. At least two must differ.")
+        scale = float(np.sqrt(np.mean(residuals**2)))
         atoms: list[list[Vector]] = []
         interrupt: KeyboardInterrupt | None = None
         while interrupt is None and len(atoms) < self.n_components:
@@ -146,7 +151,7 @@ class IFEM(RankOneLearner):
                 learner.set_params(tensor_shape=None)  # The residuals are not flat rows.
             try:
                 with forward_progress(self, learner):
-                    learner.fit(residuals.reshape(T.shape), codes)
+                    learner.fit(residuals.reshape(T.shape) / scale, codes)
             except KeyboardInterrupt as error:  # The classifier keeps its best result so far.
                 interrupt = error
                 if not hasattr(learner, "factors_"):
