@@ -917,7 +917,7 @@ def small(**options):
         (
             lambda: small(storage="dense").within_factor(),
             ValueError,
-            "These statistics are dense, so they have no factors",
+            "These statistics store dense scatters, so they have no factors",
         ),
     ],
 )
