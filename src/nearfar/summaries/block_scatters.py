@@ -34,7 +34,7 @@ class BlockScatters:
     Parameters
     ----------
     X : dask array or dataframe of shape (n, d1, ..., dk) or (n, d)
-        Tensors, or flattened tensors as rows.
+        Tensors, or rows that hold flattened tensors.
     y : dask array or series, or array-like of shape (n,), optional
         Class labels. None means one class.
     shape : tuple of int
@@ -64,7 +64,7 @@ class BlockScatters:
         return self.statistics.between_scatter(mode, factors)
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Return the scatter about the class means. With factors, X is read again."""
+        """Return the scatter about the class means. If ``factors`` is passed, X is read again."""
         projections = [None if k == mode else U for k, U in enumerate(factors or ())]
         if all(U is None for U in projections):
             return self.statistics.within_scatter(mode)

@@ -369,7 +369,7 @@ class ClassStatistics(ClassAdditions):
         return image
 
     def select(self, keep: NDArray[np.bool_]) -> ClassStatistics:
-        """Return the statistics of some of the classes.
+        """Return the statistics of the selected classes.
 
         From pooled statistics, only classes with a single row can be removed.
 

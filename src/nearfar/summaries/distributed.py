@@ -110,7 +110,7 @@ class Blocks:
         self._shape = shape
 
     def compute_statistics(self, empty: Summary) -> Summary:
-        """Add all blocks to a copy of ``empty`` with dask, and return the copy.
+        """Use dask to add all blocks to a copy of the summary ``empty``, and return the copy.
 
         Errors in rows, labels or weights name the block.
         """

@@ -593,7 +593,7 @@ class Gaussians(Immutable):
 
 
 def is_low_rank_cheaper(rank: int, n_features: int) -> bool:
-    """Return True if distances are cheaper with factors of this rank than with dense covariances.
+    """Return True if distances are cheaper for covariances of this rank than for dense ones.
 
     >>> is_low_rank_cheaper(8, 30), is_low_rank_cheaper(8, 18)
     (True, False)

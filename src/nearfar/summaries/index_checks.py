@@ -96,7 +96,7 @@ def find_repeat(values: Indices) -> tuple[int, int] | None:
 
 
 def find_shared_row(a: Indices, b: Indices) -> tuple[int, int] | None:
-    """Return the indices in ``a`` and ``b`` of the first row of ``a`` that is in ``b``, or None."""
+    """Find the first row of ``a`` that is also in ``b``. Return its index in each, or None."""
     in_a, in_b = _number_rows(a, b)
     shared = np.flatnonzero(np.isin(in_a, in_b))
     return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None

@@ -46,8 +46,8 @@ class ModeStatistics:
     Parameters
     ----------
     storage : {"auto", "full", "modes"}, default="auto"
-        "full" stores the second moment of all entries, and "modes" stores one scatter per mode.
-        "auto" uses "full" for tensors of at most 4,096 entries. See Notes.
+        "full" stores the sums of products of all pairs of entries, and "modes" stores one scatter
+        matrix per mode. "auto" uses "full" for tensors of at most 4,096 entries. See Notes.
     exact : bool, default=False
         Whether to multiply float32 samples in float64. This is slower, but the result is accurate
         to the precision of the samples even if entries are nearly collinear.
@@ -213,7 +213,7 @@ class ModeStatistics:
 
     @property
     def is_full(self) -> bool:
-        """Whether the second moment of all entries is stored, so that ``factors`` can be used."""
+        """Whether sums of products of all entries are stored, so that ``factors`` can be used."""
         return not isinstance(self._checked_rows, ModeSums)
 
     @property
@@ -335,7 +335,7 @@ class ModeStatistics:
         return scatter
 
     def _check_mode(self, mode: int, factors: Factors | None) -> tuple[int, Factors | None]:
-        """Check the arguments. Return a non-negative mode, and the factors of the other modes."""
+        """Return the mode as a non-negative integer, and the projections of the other modes."""
         shape = self._shape
         if not -len(shape) <= mode < len(shape):
             raise ValueError(f"mode must be from {-len(shape)} to {len(shape) - 1}; got {mode}.")

@@ -30,7 +30,7 @@ class ModeMoments(SecondMoment):
         self.tensor_shape = tensor_shape
 
     def compute_products(self, rows: Floats) -> NDArray[Any]:
-        """Return the sums of squares and the mode scatters of flattened tensors in one vector."""
+        """Return one vector with the sums of squares and the mode scatters of flattened tensors."""
         stack = rows.reshape(-1, *self.tensor_shape)
         scatters = [mode_scatter(stack, k).ravel() for k in range(len(self.tensor_shape))]
         return np.concatenate([np.einsum("ij,ij->j", rows, rows), *scatters])

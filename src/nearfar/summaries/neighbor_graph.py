@@ -417,7 +417,7 @@ def link_components(
 
 
 def extract_subgraph(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
-    """Return the subgraph of some rows, renumbered from 0.
+    """Return the subgraph of the given rows, which are renumbered from 0.
 
     ``rows`` must be ascending and must contain all neighbors of these rows.
 

@@ -202,7 +202,7 @@ def _center(
     out: NDArray[Any],
     ones: NDArray[Any],
 ) -> None:
-    """Write each row minus its shift to ``out``. All rows of a run have the same shift."""
+    """Subtract the shift of its class from each row, and write the result to ``out``."""
     if X.flags.c_contiguous and X.dtype == out.dtype:
         # `np.take` with mode="clip" writes to the buffer without a temporary array.
         np.take(X, rows, axis=0, out=out, mode="clip")
@@ -219,7 +219,7 @@ def _center(
 
 
 def _find_runs(lines: Indices) -> list[tuple[int, int]]:
-    """Return the start and end of each run of consecutive rows of one class."""
+    """Return the start and end of each sequence of rows that have the same class."""
     cuts = np.flatnonzero(lines[1:] != lines[:-1]) + 1
     return list(pairwise([0, *cuts.tolist(), len(lines)]))
 
@@ -238,7 +238,7 @@ def _sum_in_best_dtype(
     second: Products,
     exact: bool,
 ) -> Moments:
-    """Return the moments, summed in float32 if this is accurate and in float64 otherwise."""
+    """Return the moments, computed in float32 if it is accurate enough, or else in float64."""
     float64 = np.dtype(np.float64)
     # A rounded shift would change the mean, and weights may lie outside the range of float32.
     if exact or X.dtype == float64 or root is not None or np.any(shifts.astype(X.dtype) != shifts):
