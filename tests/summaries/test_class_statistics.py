@@ -453,7 +453,7 @@ def test_factors_of_classes_multiply_to_their_scatters():
     for label, H in zip(statistics.classes, statistics.class_factors(), strict=True):
         rows = X[named == label] - X[named == label].mean(axis=0)
         np.testing.assert_allclose(H.T @ H, rows.T @ rows, atol=1e-10)
-    with pytest.raises(ValueError, match="are dense"):
+    with pytest.raises(ValueError, match="store dense scatters, so they have no factors"):
         ClassStatistics(storage="dense").partial_fit(X, y).class_factors()
 
 
@@ -917,7 +917,7 @@ def small(**options):
         (
             lambda: small(storage="dense").within_factor(),
             ValueError,
-            "These statistics are dense, so they have no factors",
+            "These statistics store dense scatters, so they have no factors",
         ),
     ],
 )

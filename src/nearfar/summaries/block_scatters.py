@@ -15,12 +15,13 @@ from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 from nearfar.summaries.distributed import Blocks, read_block
 from nearfar.summaries.mode_statistics import ModeStatistics
 
-# Maximum size of a block in bytes. Blocks of this size are centered and multiplied in cache.
+# Maximum size, in bytes, of a block of tensors. Larger blocks would not stay in the processor
+# cache.
 _MAX_BLOCK_BYTES = 2**21
 
 
 class BlockScatters:
-    """Mode scatters of dask collections, computed in blocks.
+    """Scatter matrices, in each mode, of tensors in a dask array or dataframe.
 
     Implements :class:`~nearfar.summaries.mode_scatters.ModeScatters`.
 
@@ -33,7 +34,7 @@ class BlockScatters:
     Parameters
     ----------
     X : dask array or dataframe of shape (n, d1, ..., dk) or (n, d)
-        Tensors, or flattened tensors as rows.
+        Tensors, or rows that hold flattened tensors.
     y : dask array or series, or array-like of shape (n,), optional
         Class labels. None means one class.
     shape : tuple of int
@@ -43,7 +44,7 @@ class BlockScatters:
     def __init__(self, X: Any, y: Any = None, *, shape: tuple[int, ...]) -> None:
         self._blocks = Blocks(X, y, shape=shape)
         self._shape = shape
-        #: Class means and mode scatters without a projection.
+        #: Class means, and the scatter of each mode without projecting the other modes.
         self.statistics = self._blocks.compute_statistics(
             ModeStatistics(storage="modes", exact=True)
         )
@@ -59,11 +60,11 @@ class BlockScatters:
         return self.statistics.total_weight
 
     def between_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Return the weighted scatter of the class means, without reading the blocks."""
+        """Return the weighted scatter of the class means. X is not read again."""
         return self.statistics.between_scatter(mode, factors)
 
     def within_scatter(self, mode: int, factors: Sequence[Matrix | None] | None = None) -> Matrix:
-        """Return the scatter about the class means. Factors require a pass over the blocks."""
+        """Return the scatter about the class means. If ``factors`` is passed, X is read again."""
         projections = [None if k == mode else U for k, U in enumerate(factors or ())]
         if all(U is None for U in projections):
             return self.statistics.within_scatter(mode)
@@ -91,7 +92,7 @@ def _compute_within_scatter(
     mean: Matrix,
     class_means: dict[Any, Matrix],
 ) -> Matrix:
-    """Return the scatter of one block about the given class means. Runs on a worker."""
+    """Return the scatter of a block of tensors about their class means. Runs on a worker."""
     total = np.zeros((shape[mode], shape[mode]))
     if not len(rows):
         return total

@@ -29,30 +29,31 @@ from nearfar.summaries.row_moments import (
 
 # Maximum number of rows per task.
 _MAX_TASK_ROWS = 32_768
-# Maximum number of features of narrow rows. Narrow rows are sorted by class in windows, and
-# multiplied with one BLAS thread.
+# Maximum number of features for which rows are sorted by class in parts that fit in the cache.
+# These rows are multiplied with one BLAS thread.
 _MAX_NARROW_FEATURES = 256
-# Minimum number of blocks per task, because starting a task takes time.
+# Minimum number of blocks of rows in a task, because starting a task takes time.
 _MIN_TASK_BLOCKS = 2
-# Number of blocks per class in a window of rows. Smaller windows would be slower.
+# Rows are sorted by class in parts. Each part has this number of blocks per class, because smaller
+# parts would be slower.
 _WINDOW_BLOCKS = 8
-# Maximum ratio of the variances of a new batch to the variances of earlier rows. A batch with a
-# larger ratio is multiplied in float64.
+# New rows are multiplied in float64 if the variance of a feature is more than this many times its
+# variance in the earlier rows.
 _MAX_VARIANCE_RATIO = 4.0
 
 
 class ClassAdditions(ClassReadings):
-    """Base class of class statistics. It adds rows to the moments of their classes."""
+    """Base class of class statistics that adds rows to the moments of their classes."""
 
-    #: Total weight when the accuracy of float32 products was last tested.
+    #: Total weight of the rows at the last test of whether float32 is accurate enough.
     _asked = 0.0
-    #: Whether float32 products were accurate enough in the last test.
+    #: Whether float32 was accurate enough in the last test.
     _bears = False
 
     def _sum_rows(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None, *, exact: bool
     ) -> tuple[Matrix, dict[int, Matrix]]:
-        """Return the first and second moments of new rows, without adding them."""
+        """Return the first and second moments of new rows. The caller adds them to the totals."""
         firsts, seconds = np.zeros_like(self._firsts), dict[int, Matrix]()
         for slots, (first, second) in self._iterate_moments(X, codes, root, exact=exact):
             k = 0 if self.pooled else int(slots[0])
@@ -77,7 +78,7 @@ class ClassAdditions(ClassReadings):
         return self._bears
 
     def _sum_squares(self) -> Matrix:
-        """Return Σ w (x-s)² of each feature over all classes whose scatter is dense."""
+        """Return Σ w (x-s)² of each feature, over the classes that store a scatter matrix."""
         dense = [(second, second.dense) for second in self._seconds]
         return _add_terms(second.get_squares(sums) for second, sums in dense if sums is not None)
 
@@ -90,14 +91,15 @@ class ClassAdditions(ClassReadings):
     def _iterate_moments(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None, *, exact: bool
     ) -> Iterator[tuple[NDArray[np.intp], Moments]]:
-        """Yield the class indices and the moments of each task.
+        """Split new rows into tasks, and yield the class indices and the moments of each task.
 
         The rows of small classes are stored instead of summed.
         """
-        # All second moments have the same type and the same options, so use the first one.
+        # The second moments of all classes have the same type and options, so use the first one.
         second = self._seconds[0]
         block = balance_block_size(len(X), second.choose_block_rows(X))
-        # The task size does not depend on the number of threads, so neither do the sums.
+        # The task size does not depend on the number of threads, so that rounding errors are the
+        # same for any number of threads.
         size = min(max(_MIN_TASK_BLOCKS * block, -(-len(X) // 8)), _MAX_TASK_ROWS)
         is_multiplied = self._keep_small_classes(X, codes, root)
         task_groups: list[list[tuple[int, NDArray[np.intp]]]] = []
@@ -106,8 +108,8 @@ class ClassAdditions(ClassReadings):
             tasks = split_pooled(codes, self.n_classes, block, size)
             task_groups = [[(-1, rows)] for rows in tasks]
         elif is_multiplied.any():
-            # Windows keep narrow rows in cache. Wide rows do not need windows, because each row
-            # fills many cache lines.
+            # If there are few features, sort the rows in parts that fit in the cache. Rows with
+            # many features are sorted all at once, because each row fills many cache lines.
             window = (
                 _WINDOW_BLOCKS * block * int(is_multiplied.sum())
                 if X.shape[1] <= _MAX_NARROW_FEATURES
@@ -136,8 +138,8 @@ class ClassAdditions(ClassReadings):
         is_float32 = X.dtype == np.float32 and root is None and not exact
         self._rounded = self._rounded or (is_float32 and bool(task_groups))
         threads = choose_n_threads(X, len(task_groups))
-        # Limit BLAS to one thread for narrow rows, where more BLAS threads would only wait. If
-        # tasks run in several threads, `map_in_order` limits BLAS.
+        # Limit BLAS to one thread if there are few features, because more BLAS threads would only
+        # wait. If tasks run in several threads, `map_in_order` sets this limit.
         flops = 2.0 * block * X.shape[1] ** 2 if X.shape[1] > _MAX_NARROW_FEATURES else 0.0
         flops = np.inf if threads > 1 else flops
         with limit_blas_for(flops):
@@ -147,7 +149,7 @@ class ClassAdditions(ClassReadings):
     def _keep_small_classes(
         self, X: Floats, codes: NDArray[np.intp], root: Floats | None
     ) -> NDArray[np.bool_]:
-        """Store the rows of small classes, and return a mask of the other classes that occur."""
+        """Store the rows of small classes, and return a mask of the other classes in ``codes``."""
         sizes = np.bincount(codes, minlength=self.n_classes)
         if self.pooled:
             is_kept = np.full(len(sizes), self._seconds[0].stores_rows(len(X)))
@@ -177,7 +179,7 @@ class ClassAdditions(ClassReadings):
         codes: NDArray[np.intp],
         root: Floats | None,
     ) -> None:
-        """Store the given rows instead of their products. The rows must be sorted by class."""
+        """Store the given rows, and add them to the first moments. They must be sorted by class."""
         slots = codes[rows]
         deviations = X[rows] - self._shifts[slots]
         roots = np.ones(len(rows)) if root is None else root[rows]
@@ -188,5 +190,5 @@ class ClassAdditions(ClassReadings):
 
 
 def _add_terms(terms: Iterator[Floats]) -> Matrix:
-    """Add the terms one by one, because an array of all terms would need more memory."""
+    """Add arrays one by one, because stacking them first would need more memory."""
     return np.asarray(reduce(np.add, terms))

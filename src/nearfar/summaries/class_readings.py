@@ -15,7 +15,7 @@ from nearfar.summaries.second_moment import SecondMoment
 
 
 class ClassReadings:
-    """Base class of class statistics. It computes scatters and covariances from class moments.
+    """Base class of class statistics that computes scatters and covariances from moments.
 
     Private arrays list the classes in order of first appearance. Public arrays are sorted by label.
     """
@@ -76,7 +76,7 @@ class ClassReadings:
 
     @property
     def is_factored(self) -> bool:
-        """Whether every scatter is stored as rows instead of a dense matrix."""
+        """Whether the statistics store rows instead of dense scatter matrices."""
         return all(second.dense is None for second in self._seconds)
 
     @property
@@ -86,7 +86,7 @@ class ClassReadings:
 
     @property
     def is_rounded(self) -> bool:
-        """Whether products of float32 rows were rounded to float32."""
+        """Whether scatters of float32 rows were computed in float32."""
         return self._rounded
 
     def is_ill_conditioned(self) -> bool:
@@ -139,8 +139,8 @@ class ClassReadings:
         ridge : float, default=0
             Number added to the diagonal.
         shrinkage : float in [0, 1], default=0
-            Weight of the scaled identity matrix that is mixed in. It has the same trace as the
-            covariance.
+            Weight of the identity matrix that is mixed into the covariance. The identity matrix is
+            scaled to have the same trace as the covariance.
 
         Returns
         -------
@@ -169,7 +169,7 @@ class ClassReadings:
         Parameters
         ----------
         B : array-like of shape (n_features, q)
-            The matrix with few columns.
+            Matrix by which the covariances are multiplied.
         ddof, ridge, shrinkage : float
             Regularization of the covariances; see :meth:`covariance`.
 
@@ -219,7 +219,7 @@ class ClassReadings:
         of_matrix : callable
             Function that takes a p×p matrix and returns the value.
         of_rows : callable
-            Function that takes H and returns the value for the matrix ``H.T @ H``.
+            Function that takes a matrix H and returns the value for ``H.T @ H``.
 
         Returns
         -------
@@ -250,7 +250,8 @@ class ClassReadings:
         """
         if not self.is_factored:
             raise ValueError(
-                "These statistics are dense, so they have no factors. Use the scatters instead."
+                "These statistics store dense scatters, so they have no factors. "
+                "Use the scatters instead."
             )
         means = self._firsts / self._weights[:, None]
         return np.concatenate([second.factor(means) for second in self._seconds])
@@ -263,19 +264,21 @@ class ClassReadings:
         self._check_not_pooled()
         if not self.is_factored:
             raise ValueError(
-                "These statistics are dense, so they have no factors. Use the scatters instead."
+                "These statistics store dense scatters, so they have no factors. "
+                "Use the scatters instead."
             )
         means = self._firsts / self._weights[:, None]
         return [self._seconds[slot].factor(means[[slot]]) for slot in self._order]
 
     def between_factor(self) -> NDArray[np.float64]:
-        """Return H with rows ``sqrt(W_c) (m_c - m)``. ``H.T @ H`` is the between scatter."""
+        """Return H with rows ``sqrt(W_c) (m_c - m)``, so ``H.T @ H`` is the between scatter."""
         return self._compute_between_rows()[self._order]
 
     def _compute_between_rows(self) -> NDArray[np.float64]:
         """Return the rows of `between_factor`, with the classes in order of first appearance."""
         self._check_has_rows()
-        # Subtract the shift of one class first, because differences of shifts are small and exact.
+        # Subtract the shift of the first class from all shifts. The differences are small and
+        # exact.
         deviations = self._firsts / self._weights[:, None]
         deviations += self._shifts - self._shifts[0]
         deviations -= self._weights @ deviations / self.total_weight

@@ -29,10 +29,11 @@ from nearfar.state import (
 from nearfar.summaries.class_additions import ClassAdditions
 from nearfar.summaries.second_moment import SecondMoment
 
-# Minimum number of values of a batch at which only the sums are checked for NaN and infinity. In
-# smaller batches, every value is checked.
+# Minimum number of values in a batch of rows for which only sums are checked for NaN and infinity.
+# In a smaller batch, every value is checked.
 _MIN_UNCHECKED_SIZE = 2**17
-# Maximum size, in bytes, of the sums of a batch if only the sums are checked for NaN and infinity.
+# Maximum size, in bytes, of the sums over a batch of rows. If the sums are larger, every value is
+# checked for NaN and infinity instead of the sums.
 _MAX_HELD_BYTES = 2**24
 _OVERFLOW_MESSAGE = "Sums of the values of X overflow: rescale the features of X."
 
@@ -58,8 +59,8 @@ class ClassStatistics(ClassAdditions):
         Whether to store one scatter for all classes together instead of one per class. This is
         sufficient for LDA and RCA.
     storage : {"auto", "dense"}, default="auto"
-        "auto" stores a scatter as rows (*factored*) while it has fewer rows than features, and as a
-        dense p×p matrix afterwards. "dense" always stores a dense matrix.
+        "auto" stores the rows themselves (*factored*) while there are fewer rows than features, and
+        a dense p×p scatter matrix afterwards. "dense" always stores the matrix.
     exact : bool, default=False
         Whether to multiply float32 rows in float64. This takes twice the time, but the result is
         accurate to the precision of the rows even if features are nearly collinear.
@@ -130,7 +131,7 @@ class ClassStatistics(ClassAdditions):
         self._counts = np.zeros(0, dtype=np.int64)
         self._weights = np.zeros(0)
         self._shifts = np.zeros((0, 0))
-        # Offset of all shifts, which is nonzero only after `project`.
+        # Vector to be added to all shifts. It is nonzero only after `project`.
         self._origin: Floats | float = 0.0
         self._firsts = np.zeros((0, 0))
         self._seconds: list[SecondMoment] = []
@@ -199,7 +200,7 @@ class ClassStatistics(ClassAdditions):
         *,
         sparing: bool = False,
     ) -> ClassStatistics:
-        """Add rows like :meth:`partial_fit`. X must be checked and the labels encoded.
+        """Add rows like :meth:`partial_fit`, but with labels that are already encoded.
 
         With ``sparing``, float32 rows are multiplied in float32 even if ``exact`` is True. This is
         done only if the earlier rows show that it loses no more digits than a single fit does.
@@ -262,7 +263,7 @@ class ClassStatistics(ClassAdditions):
         return SecondMoment(n_features, self.storage)
 
     def _copy_state(self) -> dict[str, Any]:
-        """Copy the state, which is restored after a failure. Dense sums are not copied."""
+        """Return a copy of the state, to restore it after a failure. Dense sums are not copied."""
         return {
             name: value.copy() if isinstance(value, np.ndarray | list) else value
             for name, value in vars(self).items()
@@ -271,7 +272,7 @@ class ClassStatistics(ClassAdditions):
     def _add_classes(
         self, labels: list[Any], X: Floats, codes: NDArray[np.intp], present: NDArray[np.intp]
     ) -> list[int]:
-        """Return the index of each label. Add new classes, with their first rows as shifts."""
+        """Add new classes, whose first rows become their shifts. Return the index of each label."""
         slots = {label: slot for slot, label in enumerate(self._labels)}
         new_labels = [k for k, label in enumerate(labels) if label not in slots]
         if new_labels:
@@ -359,7 +360,7 @@ class ClassStatistics(ClassAdditions):
         image = ClassStatistics(pooled=self.pooled, storage=self.storage, exact=self.exact)
         image._labels = list(self._labels)
         image._counts, image._weights = self._counts.copy(), self._weights.copy()
-        # Store the common offset separately, because it would reduce the precision of differences.
+        # Store the common offset separately, because adding it to the shifts would round them.
         image._shifts = (self._shifts - self._shifts[0]) @ matrix
         image._origin = (self._shifts[0] + self._origin) @ matrix
         image._firsts = self._firsts @ matrix
@@ -368,7 +369,7 @@ class ClassStatistics(ClassAdditions):
         return image
 
     def select(self, keep: NDArray[np.bool_]) -> ClassStatistics:
-        """Return the statistics of some of the classes.
+        """Return the statistics of the selected classes.
 
         From pooled statistics, only classes with a single row can be removed.
 
@@ -401,7 +402,7 @@ class ClassStatistics(ClassAdditions):
         return selected
 
     def _include_origin(self) -> None:
-        """Add the origin to the shifts, so that new rows can be added."""
+        """Add the common offset to the shifts, so that new rows can be added."""
         self._shifts, self._origin = self._shifts + self._origin, 0.0
 
     def __repr__(self) -> str:
@@ -414,7 +415,7 @@ class ClassStatistics(ClassAdditions):
 
 
 def _find_first_rows(codes: NDArray[np.intp], requested: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the index of the first row with each requested code. All these codes must occur."""
+    """Return the index of the first row of each requested class code. Every code must occur."""
     end = 4096
     while True:
         rows = np.full(int(codes.max()) + 1, len(codes), dtype=np.intp)

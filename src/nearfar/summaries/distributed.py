@@ -73,7 +73,7 @@ def make_empty_like(X: Any) -> ArrayLike:
 
 
 class Blocks:
-    """Blocks of rows of a dask collection, with their labels and weights.
+    """Blocks of a dask array or dataframe, with the labels and weights of their rows.
 
     If chunk sizes are unknown, block k of X belongs to block k of y. If they are known, X and y may
     have different chunks.
@@ -81,11 +81,12 @@ class Blocks:
     Parameters
     ----------
     X : dask array or dataframe
-        The rows. An array may also hold tensors.
+        Samples, split into blocks. Each row of a dataframe is a sample. The samples of an array may
+        be vectors or tensors.
     y, sample_weight : dask array or series, or array-like, optional
         Labels and weights of the rows.
     shape : tuple of int, optional
-        Shape to which each row is reshaped. None keeps the shape of the rows of X.
+        Shape to which each sample is reshaped. None means that samples are not reshaped.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Blocks:
         self._shape = shape
 
     def compute_statistics(self, empty: Summary) -> Summary:
-        """Add all blocks to a copy of ``empty`` with dask, and return the copy.
+        """Use dask to add all blocks to a copy of the summary ``empty``, and return the copy.
 
         Errors in rows, labels or weights name the block.
         """
@@ -148,7 +149,7 @@ def compute_block_statistics(
 
     Without ``y``, all rows belong to one class.
     """
-    # Every row is read only once, so exact products cost little.
+    # Every row is read only once, so computing in float64 costs little.
     empty = ClassStatistics(pooled=pooled, exact=True)
     return Blocks(X, y, sample_weight).compute_statistics(empty)
 
@@ -202,7 +203,7 @@ def merge_summaries(summaries: list[Summary]) -> Summary:
 
 
 def _needs_sizes(data: Any, n_blocks: int) -> bool:
-    """Return True if labels or weights must be split at the ends of the blocks of X."""
+    """Return True if labels or weights must be split into blocks of the same sizes as X."""
     if data is None or not is_dask(data):
         return data is not None
     own_sizes = _get_block_sizes(data)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from nearfar.arrays import Indices
 from nearfar.labels import encode_known_labels
 
-# Upper limit for ranks. Ranks are 64-bit integers, and sums of larger ranks could overflow.
+# Pairs, triplets and quadruplets are numbered with 64-bit integers. This is the upper limit for the
+# numbers, because sums of larger numbers could overflow.
 _MAX_RANK = 2**62
 
 
@@ -68,7 +69,7 @@ def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.i
     if cap > total // 3:
         return rng.permutation(total)[:cap]
     ranks = np.empty(0, np.int64)
-    # Draw again until enough ranks are distinct.
+    # Draw again until there are enough distinct integers.
     while ranks.size < cap:
         new_ranks = rng.randint(total, size=cap - ranks.size, dtype=np.int64)
         ranks = np.sort(np.concatenate([ranks, new_ranks]))
@@ -80,9 +81,9 @@ def draw_ranks(total: int, cap: int, rng: np.random.RandomState) -> NDArray[np.i
 def _locate_ranks(
     sizes: NDArray[np.int64], ranks: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Convert ranks among all classes to class indices and ranks within each class.
+    """Convert positions among the items of all classes to class indices and positions per class.
 
-    Class c has ``sizes[c]`` ranks.
+    Class c has ``sizes[c]`` items.
     """
     ends = np.cumsum(sizes)
     c = np.searchsorted(ends, ranks, side="right")
@@ -158,8 +159,8 @@ def draw_quadruplets(blocks: ClassBlocks, cap: int, rng: np.random.RandomState) 
         ranks = draw_ranks(n_within * n_between, cap, rng)
         within, between = np.divmod(ranks, max(n_between, 1))
     else:
-        # A single rank for both pairs would overflow. Repeated draws are rare, since there are far
-        # more quadruplets than ``cap``.
+        # Draw the two pairs separately, because the number of a quadruplet would overflow. Repeated
+        # draws are rare, since there are far more quadruplets than ``cap``.
         ranks_drawn = np.empty((0, 2), np.int64)
         while len(ranks_drawn) < cap:
             sides = [

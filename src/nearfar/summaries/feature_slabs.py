@@ -17,13 +17,14 @@ Singles = NDArray[np.float32]
 #: Maximum relative difference at which two distances along a feature are treated as equal. Values
 #: with few digits often have ties, but rounding hides them: 0.5 - 0.4 is not 0.4 - 0.3 in float64.
 EQUAL = 1e-10
-# Maximum number of mask entries (rows times features) computed at once, so that they stay in cache.
+# Maximum number of entries (rows times features) of the masks that are computed at once. Larger
+# masks would not stay in cache.
 _MAX_MASK_ENTRIES = 1 << 20
 
 
 @dataclass(frozen=True)
 class FeatureColumns:
-    """Training rows stored by feature.
+    """Training rows, stored as one array per feature.
 
     Features are divided only by powers of two before differences are taken. Integers at equal
     distance on both sides of a query therefore have exactly equal differences.
@@ -35,7 +36,7 @@ class FeatureColumns:
     unit : ndarray of shape (p,)
         Power of two by which each feature was divided.
     stretch : ndarray of shape (p,)
-        Factors that convert squared differences to standard units.
+        Factors that convert squared differences between ``columns`` to standard units.
     codes : ndarray of shape (n,)
         Class code of each row.
     n_classes : int
@@ -86,12 +87,14 @@ class FeatureColumns:
     def find_slabs(
         self, queries: Matrix, region: Indices, sizes: list[int]
     ) -> tuple[NDArray[np.float64], Singles]:
-        """Find slabs around the queries, and return their half-widths and class counts.
+        """Find the rows closest to each query along each feature, and count their classes.
 
-        There is one slab per size, query and feature. A slab of size k holds the k rows that are
-        closest to the query along the feature, and all rows tied with the last of these rows.
-        ``region`` of shape (b, m) holds the indices of the rows considered for each of b queries.
-        For s sizes, the results have the shapes (s, b, p) and (s, b, p, n_classes).
+        These rows form a slab around the query. There is one slab per size, query and feature. A
+        slab of size k holds the k rows that are closest to the query along the feature, and all
+        rows at the same distance as the k-th row. ``region`` of shape (b, m) holds the indices of
+        the rows considered for each of b queries. The function returns the half-widths of the
+        slabs, of shape (s, b, p) for s sizes, and the class counts, of shape
+        (s, b, p, n_classes).
         """
         (b, m), p, scaled_queries = region.shape, len(self.columns), queries / self.unit
         last = np.asarray(sizes) - 1

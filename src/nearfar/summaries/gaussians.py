@@ -34,13 +34,13 @@ AUTO_RIDGE = 1.0
 #: Value of ridge="auto" for neighborhoods, as a multiple of their median variance. It is smaller
 #: than for sets, because all neighborhoods have the same number of points.
 AUTO_LOCAL_RIDGE = 0.01
-# Maximum number of vectors in a set if its moments are computed in one matrix product. Larger sets
-# are summed in blocks.
+# Maximum number of vectors in a set whose covariance is computed with one matrix product. Larger
+# sets are processed in blocks.
 _MAX_PRODUCT_VECTORS = 1024
-# Maximum relative difference between a covariance and its transpose.
+# Maximum relative difference between a covariance passed by the user and its transpose.
 _MAX_ASYMMETRY = 1e-6
-# A conditional variance is treated as a rounding error if it is at most this value times the
-# variance of the feature times the number of features.
+# Tolerance for conditional variances, relative to the variance of the feature times the number of
+# features. Smaller values are treated as rounding errors.
 _MAX_ROUNDING = 16 * np.finfo(np.float64).eps
 # Upper limit for the distance between a row and its rounded copy, as a fraction of the distance of
 # the farthest neighbor. Values rounded to float32 or to three digits are below it.
@@ -62,7 +62,7 @@ class Gaussians(Immutable):
     covariances : array-like of shape (n, p, p), default=None
         The covariances. Alternatively, pass ``factors`` and ``ridge``.
     factors : array-like of shape (n, p, r), default=None
-        The factors :math:`Z_i`.
+        The factors :math:`Z_i` of the covariances :math:`\gamma_i I + Z_i Z_i^T`.
     ridge : float or array-like of shape (n,), default=None
         The ridge :math:`\gamma_i > 0`. Required with ``factors``, and not allowed without them.
     names : array-like of shape (n,), default=None
@@ -232,10 +232,11 @@ class Gaussians(Immutable):
             :attr:`added_ridge`.
         shrinkage : float from 0 to 1, "ledoit_wolf", "oas" or None, default=None
             Weight of :math:`(tr\,S_i/p)\,I` that is mixed into each covariance :math:`S_i` before
-            the ridge is added. A string estimates the weight per set with scikit-learn. Sets of one
-            vector are not shrunk.
+            the ridge is added. For "ledoit_wolf" and "oas", scikit-learn estimates one weight per
+            set. The covariance of a single vector is not shrunk.
         ddof : int, default=1
-            The divisor of the covariance is :math:`t_i` minus ``ddof``, but at least 1.
+            The scatter of a set of :math:`t_i` vectors is divided by :math:`t_i` minus ``ddof``,
+            but at least by 1.
         storage : {"auto", "dense", "low_rank"}, default="auto"
             Storage of the covariances. "auto" uses "low_rank" if the ridge is not 0 and the largest
             set has at most 3p/8 + 1 vectors, which makes distances cheaper to compute.
@@ -331,7 +332,7 @@ class Gaussians(Immutable):
         neighbors: ArrayLike | None = None,
         storage: Storage = "auto",
     ) -> Self:
-        r"""Estimate the Gaussian of the neighborhood of each row (the augmented space).
+        r"""Estimate one Gaussian per row from the neighborhood of the row (the augmented space).
 
         Let :math:`N_i` be the m nearest rows of row i, without the row itself. With
         ``center="point"``, the Gaussian of row i is
@@ -434,9 +435,9 @@ class Gaussians(Immutable):
         n, p = centers.shape
         is_low_rank = _uses_low_rank(storage, m, p, ridge)
         means, stack = np.array(centers), np.empty((n, p, m) if is_low_rank else (n, p, p))
-        # This matrix maps the m + 1 points of a neighborhood to m rows, which form a factor of the
-        # covariance. The first column is omitted, because it belongs to the row itself, whose
-        # deviation is 0.
+        # The covariance of the m + 1 points of a neighborhood is F.T @ F, where F is this matrix
+        # times their deviations from the row. The first column is omitted, because it belongs to
+        # the row itself, whose deviation is 0.
         helmert = linalg.helmert(m + 1)[:, 1:] / np.sqrt(m)
         for block in split_rows(n, 8 * (3 * m * p + p * p)):
             spread = points[near[block]] - centers[block, None]
@@ -596,7 +597,7 @@ class Gaussians(Immutable):
 
 
 def is_low_rank_cheaper(rank: int, n_features: int) -> bool:
-    """Return True if distances are cheaper with factors of this rank than with dense covariances.
+    """Return True if distances are cheaper for covariances of this rank than for dense ones.
 
     >>> is_low_rank_cheaper(8, 30), is_low_rank_cheaper(8, 18)
     (True, False)
@@ -609,7 +610,7 @@ def is_low_rank_cheaper(rank: int, n_features: int) -> bool:
 
 class _Moments(NamedTuple):
     mean: Matrix
-    spread: Matrix  # scatter of shape (p, p), or a factor of it with p rows
+    spread: Matrix  # scatter (p, p), or F (p, r) such that F @ F.T is the scatter
 
 
 def _compute_moments(sets: Sets, k: int) -> _Moments:
@@ -646,7 +647,7 @@ def _compute_traces(stack: Matrix, is_low_rank: bool) -> Matrix:
 def _compute_shrinkage_weights(
     sets: Sets, shrinkage: CovarianceShrinkage, traces: Matrix
 ) -> Matrix:
-    """Return the weight of the identity that is mixed into the covariance of each set."""
+    """Return the shrinkage weight of each set."""
     if shrinkage is None:
         return np.zeros(len(sets))
     is_shrunk = (sets.sizes > 1) & (traces > 0)
@@ -737,7 +738,7 @@ def _check_finite(values: Any, name: str, shape: str, ndim: int) -> Matrix:
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be numbers of shape {shape}.") from None
+        raise ValueError(f"{name} must be an array of numbers with shape {shape}.") from None
     if array.ndim != ndim:
         raise ValueError(f"{name} must have shape {shape}; got {array.shape}.")
     bad = ~np.isfinite(array)

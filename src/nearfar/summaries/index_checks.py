@@ -78,7 +78,7 @@ def check_indices(values: Any, name: str, n_samples: int, width: int | None = No
 
 
 def check_tuples(values: Any, width: int, name: str, n_samples: int) -> Indices:
-    """Return tuples of row indices after checking that the rows of each tuple differ."""
+    """Return tuples of row indices after checking that no tuple contains a row twice."""
     rows = check_indices(values, name, n_samples, width)
     entries = np.sort(rows, axis=1)
     repeats = entries[:, 1:] == entries[:, :-1]
@@ -96,7 +96,7 @@ def find_repeat(values: Indices) -> tuple[int, int] | None:
 
 
 def find_shared_row(a: Indices, b: Indices) -> tuple[int, int] | None:
-    """Return the indices in ``a`` and ``b`` of the first row of ``a`` that is in ``b``, or None."""
+    """Find the first row of ``a`` that is also in ``b``. Return its index in each, or None."""
     in_a, in_b = _number_rows(a, b)
     shared = np.flatnonzero(np.isin(in_a, in_b))
     return (int(shared[0]), int(np.argmax(in_b == in_a[shared[0]]))) if shared.size else None
@@ -110,7 +110,7 @@ def mask_shared_rows(a: Indices, b: Indices) -> tuple[NDArray[np.bool_], NDArray
 
 def _number_rows(a: Indices, b: Indices) -> tuple[Indices, Indices]:
     """Number the rows of both arrays so that equal rows have equal numbers."""
-    # Sort the rows instead of encoding them as products of indices, which could overflow.
+    # Sort the rows instead of encoding each row as one integer, which could overflow.
     rows = np.vstack([a, b])
     order = np.lexsort(rows.T)
     new = np.any(rows[order[1:]] != rows[order[:-1]], axis=1)
@@ -137,7 +137,7 @@ def check_points(values: Any, name: str, width: int | None = None) -> NDArray[An
 
 
 def find_distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[Any], Indices]:
-    """Return the sorted distinct points of tuples, and the tuples as indices of these points."""
+    """Return the distinct points, sorted, and the tuples as indices of these points."""
     points = check_points(values, name, width)
     distinct, inverse = np.unique(points.reshape(-1, points.shape[2]), axis=0, return_inverse=True)
     return distinct, inverse.reshape(-1, width)
@@ -146,7 +146,7 @@ def find_distinct_points(values: Any, width: int, name: str) -> tuple[NDArray[An
 def make_rows(
     distinct: NDArray[Any], codes: Indices, copies: Indices | None = None
 ) -> tuple[NDArray[Any], Indices]:
-    """Return an array X of the points of tuples, and the tuples as row indices of X.
+    """Store the points of all tuples in an array X. Return X, and the tuples as row indices of X.
 
     The rows of a tuple must differ, so a point that occurs twice in a tuple gets two rows of X.
     ``copies`` holds the number of the copy, from 0, for each entry of ``codes``. By default, copies

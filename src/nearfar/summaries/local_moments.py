@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from nearfar.arrays import Indices, Matrix
 from nearfar.blocks import split_rows
 
-# Maximum memory, in bytes, for the products of features of all rows.
+# Maximum size, in bytes, of a stored array with the products of all pairs of features for each row.
+# A larger array is computed in blocks each time it is needed.
 _MAX_PRODUCT_BYTES = 2**25
 
 
@@ -27,9 +28,9 @@ class ClassSums:
     Parameters
     ----------
     weights : ndarray of shape (b, c)
-        Sums of the row weights.
+        Sum of the row weights of each class.
     means : ndarray of shape (b, c, p)
-        Weighted means. They are zero for a class without weight.
+        Weighted class means. The mean of a class without weight is zero.
     """
 
     weights: Matrix
@@ -46,9 +47,9 @@ class ClassSums:
         return np.matmul(factors.transpose(0, 2, 1), factors)
 
     def compute_between_factors(self) -> NDArray[np.float64]:
-        """Return the factors of the between scatters, of shape (b, c, p).
+        """Return b matrices H of shape (c, p) such that each ``H.T @ H`` is a between scatter.
 
-        A factor holds the centered class means times the square roots of the class fractions.
+        The rows of H are the centered class means times the square roots of the class fractions.
         """
         fractions = self.compute_fractions()
         factors = self.means - np.matmul(fractions[:, None, :], self.means)
@@ -87,7 +88,7 @@ class LocalMoments:
         return dense
 
     def compute_class_sums(self, weights: Matrix) -> ClassSums:
-        """Return the class sums for weights from :meth:`make_dense_weights`."""
+        """Return class weights and class means for weights from :meth:`make_dense_weights`."""
         sums = np.empty((len(weights), len(self._ends), self._rows.shape[1] + 1))
         start = 0
         for code, end in enumerate(self._ends):
@@ -99,11 +100,11 @@ class LocalMoments:
 
     @cached_property
     def _augmented_rows(self) -> Matrix:
-        """Rows with an additional column of ones, so that one product also sums the weights."""
+        """Rows with an additional column of ones, which is used to sum the weights."""
         return np.column_stack([self._rows, np.ones(len(self._rows))])
 
     def compute_second_moments(self, weights: Matrix) -> NDArray[np.float64]:
-        """Return the weighted sums of x x', of shape (b, p, p)."""
+        """Return the sum of w x x' over the rows x for each of b points, of shape (b, p, p)."""
         b, p = len(weights), self._rows.shape[1]
         upper = np.triu_indices(p)
         flat = np.zeros((b, len(upper[0])))
@@ -129,6 +130,6 @@ class LocalMoments:
 
 
 def _compute_products(rows: Matrix) -> Matrix:
-    """Return the products of all pairs of features of each row, of shape (n, p (p + 1) / 2)."""
+    """Multiply all pairs of features in each row. The result has shape (n, p (p + 1) / 2)."""
     upper = np.triu_indices(rows.shape[1])
     return rows[:, upper[0]] * rows[:, upper[1]]

@@ -20,11 +20,11 @@ from nearfar.blocks import split_rows
 from nearfar.search.candidates import subtract_center
 from nearfar.summaries.local_moments import LocalMoments
 
-# Maximum size, in bytes, of a cached array of feature products. Larger arrays are computed in
-# blocks for each search.
+# Maximum size, in bytes, of the stored result of `compute_feature_products`. Larger results are
+# computed again, in blocks, for each search.
 _MAX_PRODUCT_BYTES = 2**25
-# Maximum number of array entries when exact distances are computed in blocks. The limit keeps the
-# arrays in cache.
+# Exact distances are computed in blocks. This is the maximum number of array entries per block, so
+# that the arrays stay in cache.
 _MAX_PAIR_ENTRIES = 1 << 16
 _FLOAT64 = np.dtype(np.float64)
 # A search uses float32 only if the error bounds of the squared distances are above this value.
@@ -52,7 +52,7 @@ class LocalMetrics:
     weights : ndarray of shape (b, p), optional
         Non-negative feature weights.
     directions : ndarray of shape (b, r, p), optional
-        Directions V, used in addition to ``weights``.
+        The matrices V, used in addition to ``weights``.
     """
 
     full: NDArray[np.float64] | None = None
@@ -124,7 +124,7 @@ class LocalMetrics:
 
 @dataclass(frozen=True)
 class LocalQueries:
-    """A block of queries.
+    """Queries in the units of the training rows and in standard units.
 
     Parameters
     ----------
@@ -269,26 +269,27 @@ class LocalRows:
 
     @cached_property
     def _lengths(self) -> Matrix:
-        """Matrix with one row per feature, a row of squared lengths and a row of ones."""
+        """Matrix with one column per training row: its features, its squared length and a 1."""
         columns = self.standard.T
         squares = np.square(columns).sum(axis=0)
         return np.vstack([columns, squares, np.ones(len(self))])
 
     @cached_property
     def _squares(self) -> Matrix:
-        """Matrix with one row per squared feature, one row per feature and a row of ones."""
+        """Matrix with one column per training row: its squared features, its features and a 1."""
         columns = self.standard.T
         return np.vstack([np.square(columns), columns, np.ones((1, len(self)))])
 
     def _multiply_products(
         self, Q: Matrix, full: NDArray[np.float64], squares: NDArray[Any]
     ) -> int:
-        """Write squared distances under full metrics to ``squares``.
+        """Compute squared distances for metrics with full matrices, and write them to ``squares``.
 
-        Returns the number of terms of each sum.
+        Return the number of terms that are added for each distance.
         """
         p = self.n_features
-        # For a single query, computing the products would take as long as computing the distances.
+        # For a single query, computing products of features would take as long as computing
+        # distances directly.
         if len(Q) == 1:
             differences = self.standard - Q[0]
             squares[0] = ((differences @ full[0]) * differences).sum(axis=1)
@@ -306,7 +307,7 @@ class LocalRows:
         return int(terms.shape[1])
 
     def _iterate_products(self, dtype: np.dtype[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Yield blocks of rows and their feature products."""
+        """Yield slices of rows and the result of `compute_feature_products` for each slice."""
         if 8 * len(self) * self._n_product_rows <= _MAX_PRODUCT_BYTES:
             is_float32 = dtype == np.float32
             products = self._cached_float32_products if is_float32 else self._cached_products
@@ -378,7 +379,7 @@ class LocalRows:
     def _find_candidates(
         self, queries: LocalQueries, metrics: LocalMetrics, k: int
     ) -> tuple[Indices, Indices]:
-        """Return all pairs of a query and a row that may be one of its k nearest rows.
+        """Return pairs of a query and a row that may be among the query's k nearest rows.
 
         The pairs are sorted by query, then by row. The search uses float32 if this leaves few
         candidates.
@@ -400,14 +401,14 @@ class LocalRows:
         lower, upper = bound_kth_distance(squares, m)
         owner, indices = find_entries_within(squares, upper + 2 * errors)
         values = squares[owner, indices]
-        # Compute exact distances only for rows near the boundary. Rows closer to the query are
-        # included in any case.
+        # Compute exact distances only for rows that are about as far away as the m-th nearest row.
+        # Closer rows are included in any case.
         boundary = np.flatnonzero(values >= (lower - 2 * errors)[owner])
         values[boundary] = self.measure(queries, metrics, owner[boundary], indices[boundary])
         counts = np.bincount(owner, minlength=len(queries))
         n_excess = counts - m
-        # Remove the farthest of the measured rows until m rows remain. Among ties, remove the last
-        # row first.
+        # Remove the farthest row until m rows remain. If distances are equal, remove the row with
+        # the largest index.
         order = boundary[np.lexsort((indices[boundary], values[boundary], owner[boundary]))]
         ends = np.cumsum(np.bincount(owner[boundary], minlength=len(queries)))
         from_end = ends[owner[order]] - np.arange(len(order))
@@ -420,7 +421,7 @@ class LocalRows:
 
 @dataclass(frozen=True)
 class Window:
-    """The m nearest rows of each of b queries.
+    """The m nearest rows of each query, for b queries.
 
     Parameters
     ----------
@@ -452,7 +453,7 @@ class Window:
         has_radius = self.radius > 0
         ratios = np.clip(self.squares / np.where(has_radius, self.radius, 1.0)[:, None], 0, 1)
         weights = (1 - ratios * np.sqrt(ratios)) ** 3
-        # Rows as far away as the farthest row may have tiny weights due to rounding.
+        # If all rows are equally far away, rounding may lead to tiny weights instead of zero.
         is_zero = weights.max(axis=1) <= 1e-20
         weights[is_zero | ~has_radius] = 1.0
         return np.asarray(weights)
@@ -497,16 +498,16 @@ def bound_kth_distance(squares: NDArray[Any], k: int) -> tuple[Vector, Vector]:
 
 
 def find_entries_within(squares: NDArray[Any], reach: NDArray[Any]) -> tuple[Indices, Indices]:
-    """Return the row and the column of each entry that is at most the bound of its row."""
+    """Return the row and column indices of the entries that are at most ``reach`` of their row."""
     flat = np.flatnonzero(squares <= reach[:, None])
     owner, indices = np.divmod(flat, squares.shape[1])
     return owner, indices
 
 
 def compute_feature_products(rows: Matrix, dtype: np.dtype[Any] = _FLOAT64) -> NDArray[Any]:
-    """Return a matrix whose rows are products of two features, single features, and ones.
+    """Return a matrix with one row per pair of features, one row per feature and a row of ones.
 
-    There is one row per pair of features, one row per feature, and one row of ones.
+    A row of the matrix holds the product of two features, or the feature, for all data rows.
     """
     p = rows.shape[1]
     columns = np.ascontiguousarray(rows.T)

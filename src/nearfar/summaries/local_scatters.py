@@ -12,14 +12,15 @@ from nearfar.blocks import split_rows
 from nearfar.summaries.local_moments import ClassSums
 from nearfar.summaries.local_rows import LocalMetrics, LocalQueries, LocalRows, Window
 
-# Minimum ratio of a scatter about the mean to the sum of squares from which it is computed. With a
-# smaller ratio, the subtraction leaves too few correct digits.
+# A scatter about class means is computed by subtracting the squared means from a sum of squares. If
+# less than this fraction of the sum is left, too few digits are correct, and the scatter is
+# computed again from differences.
 _MIN_FRACTION_LEFT = 1e-5
-# Maximum error of the squared distances in a window, as a fraction of the squared radius of the
-# window.
+# Maximum error of the squared distances from a query, as a fraction of the largest of them. If the
+# error is larger, the scatters of the query are computed again from differences.
 _MAX_RELATIVE_ERROR = 1e-8
-# A scatter is set to zero if its trace is at most this fraction of the mean squared distance from
-# the query.
+# A scatter is set to zero if its trace is at most this fraction of the mean squared distance
+# between the rows and the query.
 _ZERO_SCATTER = 1e-14
 
 
@@ -88,7 +89,7 @@ def compute_scatters(
 
 
 def find_inaccurate_windows(weights: Vector, radius: Vector, errors: Vector) -> Mask:
-    """Return a mask of the windows with inaccurate distances, or with a total weight of 0."""
+    """Return a mask of the queries with inaccurate distances, or with a total weight of 0."""
     return np.asarray((errors > _MAX_RELATIVE_ERROR * radius) | (weights <= 0))
 
 

@@ -17,12 +17,13 @@ from scipy import sparse
 from nearfar.arrays import Floats, Indices, Matrix
 from nearfar.solvers.tensor_algebra import mode_scatter, project_stack
 
-# Maximum size of a block in bytes. Blocks of this size are centered and multiplied in cache.
+# Maximum size, in bytes, of a block of tensors. Larger blocks would not stay in the processor
+# cache.
 _BLOCK_BYTES = 2**20
 
 
 class ModeScatters(Protocol):
-    r"""Protocol of objects that compute mode scatters of tensors.
+    r"""Protocol of objects that compute the scatter matrix of tensors in each mode.
 
     :math:`X_{ij}` is tensor j of class i.
 
@@ -43,7 +44,7 @@ class ModeScatters(Protocol):
 
 
 class StackScatters:
-    """Mode scatters of an array of tensors. Each scatter reads the array in blocks.
+    """Scatter matrices, in each mode, of an array of tensors. The array is read in blocks.
 
     No centered copy of the array is made. float32 blocks are centered and multiplied in float32 and
     summed in float64, unless squares exceed the range of float32.
@@ -53,7 +54,8 @@ class StackScatters:
     X : ndarray of shape (n, d1, ..., dM)
         Finite tensors.
     codes : ndarray of shape (n,), optional
-        Class code of each tensor, from 0, without gaps. None means one class.
+        Class code of each tensor. The codes are integers from 0, without gaps. None means one
+        class.
     center : bool, default=True
         Whether to subtract the class means. False treats the tensors as one class of mean zero.
     exact : bool, default=False
@@ -115,7 +117,7 @@ class StackScatters:
         for rows, block in self._iterate_deviations(first):
             codes = self._codes[rows]
             indicator = sparse.csr_array(
-                (np.ones(len(codes)), (codes, np.arange(len(codes)))),  # float64, like the sums
+                (np.ones(len(codes)), (codes, np.arange(len(codes)))),  # in float64
                 shape=(len(sums), len(codes)),
             )
             sums += indicator @ block.reshape(len(block), -1)
@@ -142,12 +144,12 @@ class StackScatters:
 
 
 class UncenteredScatters:
-    """Mode scatters about zero, computed from mode scatters about the mean.
+    """Scatter matrices about zero in each mode, computed from scatter matrices about the mean.
 
     Parameters
     ----------
     centered : ModeScatters
-        Scatters of all tensors in one class.
+        Scatters about the mean, with all tensors in one class.
     n_samples : float
         The number of tensors.
     """

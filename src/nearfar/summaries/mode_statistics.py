@@ -18,8 +18,8 @@ from nearfar.state import Sizes, State, check_that, choice, flag, none_or, objec
 from nearfar.summaries.class_statistics import ClassStatistics
 from nearfar.summaries.mode_sums import ModeSums
 
-#: Maximum number of entries of a tensor for which storage="auto" stores the full second moment.
-#: The second moment then takes at most 128 MB.
+#: Maximum number of entries of a tensor for which storage="auto" stores the sums of products of all
+#: pairs of entries. These sums take at most 128 MB.
 FULL_SIZE = 4096
 
 Factors = Sequence[Floats | None]
@@ -46,8 +46,8 @@ class ModeStatistics:
     Parameters
     ----------
     storage : {"auto", "full", "modes"}, default="auto"
-        "full" stores the second moment of all entries, and "modes" stores one scatter per mode.
-        "auto" uses "full" for tensors of at most 4,096 entries. See Notes.
+        "full" stores the sums of products of all pairs of entries, and "modes" stores one scatter
+        matrix per mode. "auto" uses "full" for tensors of at most 4,096 entries. See Notes.
     exact : bool, default=False
         Whether to multiply float32 samples in float64. This is slower, but the result is accurate
         to the precision of the samples even if entries are nearly collinear.
@@ -149,7 +149,7 @@ class ModeStatistics:
         return self.add(stack, classes, codes)
 
     def add(self, X: Floats, classes: NDArray[Any], codes: NDArray[np.intp]) -> ModeStatistics:
-        """Add samples like :meth:`partial_fit`. X must be checked and the labels encoded."""
+        """Add samples like :meth:`partial_fit`, but with labels that are already encoded."""
         shape = tuple(int(d) for d in X.shape[1:])
         if self.tensor_shape is not None and shape != self.tensor_shape:
             raise ValueError(
@@ -213,7 +213,7 @@ class ModeStatistics:
 
     @property
     def is_full(self) -> bool:
-        """Whether the full second moment is stored, so that `factors` can be used."""
+        """Whether sums of products of all entries are stored, so that ``factors`` can be used."""
         return not isinstance(self._checked_rows, ModeSums)
 
     @property
@@ -268,8 +268,8 @@ class ModeStatistics:
         mode : int
             The mode, from 0.
         factors : sequence of ndarray of shape (d_j, q_j), optional
-            One factor per mode. A mode whose factor is None is not projected, and the factor of
-            ``mode`` is ignored. Factors of the other modes require ``is_full``.
+            Projection matrix of each mode. None means that the mode is not projected. The entry for
+            ``mode`` itself is ignored. Projections require ``is_full``.
 
         Returns
         -------
@@ -298,8 +298,8 @@ class ModeStatistics:
         mode : int
             The mode, from 0.
         factors : sequence of ndarray of shape (d_j, q_j), optional
-            One factor per mode. A mode whose factor is None is not projected, and the factor of
-            ``mode`` is ignored.
+            Projection matrix of each mode. None means that the mode is not projected. The entry for
+            ``mode`` itself is ignored.
 
         Returns
         -------
@@ -316,7 +316,7 @@ class ModeStatistics:
         mode : int
             The mode, from 0.
         factors : sequence of ndarray of shape (d_j, q_j), optional
-            One factor per mode; see :meth:`within_scatter`.
+            Projection matrix of each mode; see :meth:`within_scatter`.
 
         Returns
         -------
@@ -335,7 +335,7 @@ class ModeStatistics:
         return scatter
 
     def _check_mode(self, mode: int, factors: Factors | None) -> tuple[int, Factors | None]:
-        """Check the arguments. Return a non-negative mode, and the factors of the other modes."""
+        """Return the mode as a non-negative integer, and the projections of the other modes."""
         shape = self._shape
         if not -len(shape) <= mode < len(shape):
             raise ValueError(f"mode must be from {-len(shape)} to {len(shape) - 1}; got {mode}.")

@@ -30,24 +30,24 @@ class ModeMoments(SecondMoment):
         self.tensor_shape = tensor_shape
 
     def compute_products(self, rows: Floats) -> NDArray[Any]:
-        """Return the sums of squares and the mode scatters of flattened tensors in one vector."""
+        """Return one vector with the sums of squares and the mode scatters of flattened tensors."""
         stack = rows.reshape(-1, *self.tensor_shape)
         scatters = [mode_scatter(stack, k).ravel() for k in range(len(self.tensor_shape))]
         return np.concatenate([np.einsum("ij,ij->j", rows, rows), *scatters])
 
     def compute_block_products(self, rows: Floats) -> NDArray[Any]:
-        """Return the sums of :meth:`compute_products` over the rows of a block."""
+        """Return the result of :meth:`compute_products` for a block of rows."""
         return self.compute_products(rows)
 
     def add_block(self, moment: Floats) -> None:
-        """Add the sums over more rows."""
+        """Add the result of :meth:`compute_block_products` for more rows."""
         assert self.dense is not None
         self.dense += moment
 
     def compute_cross_products(self, rows: Floats, other_rows: Floats) -> Floats:
         """Return the sums of x zᵀ + z xᵀ, in the same order as in :meth:`compute_products`.
 
-        z is the row of ``other_rows`` at the position of the row x.
+        The sums run over corresponding rows x and z of the two arrays.
         """
         tensors, other_tensors = (
             flat.reshape(-1, *self.tensor_shape) for flat in (rows, other_rows)
@@ -57,11 +57,11 @@ class ModeMoments(SecondMoment):
         return np.concatenate([squares, *[(S + S.T).ravel() for S in scatters]])
 
     def get_squares(self, products: Floats) -> Floats:
-        """Return the sums of squares from the result of :meth:`compute_products`."""
+        """Extract the sums of squares from the result of :meth:`compute_products`."""
         return products[: self.n_features]
 
     def get_mode_scatter(self, products: Floats, mode: int) -> Floats:
-        """Return the scatter of a mode from the result of :meth:`compute_products`."""
+        """Extract the scatter of a mode from the result of :meth:`compute_products`."""
         d = self.tensor_shape[mode]
         start = self.n_features + sum(d * d for d in self.tensor_shape[:mode])
         return products[start : start + d * d].reshape(d, d)

@@ -45,7 +45,7 @@ class NeighborGraph:
         Distances to the neighbors, finite and at least 0. If two rows list each other, their two
         distances should be equal.
     is_exact : bool, default=True
-        Whether the lists are guaranteed to hold the nearest rows.
+        Whether the neighbors are guaranteed to be the nearest rows.
     recall_ : float or None, default=None
         Fraction of the true nearest neighbors that an approximate search found, measured on a
         sample of rows. None if it was not measured.
@@ -94,7 +94,7 @@ class NeighborGraph:
         if self.recall_ is not None and not 0 <= self.recall_ <= 1:
             raise ValueError(f"recall_ must be from 0 to 1, or None; got {self.recall_!r}.")
         if not self.to_sparse().has_canonical_format:
-            raise ValueError("indices must not contain a row twice in one list.")
+            raise ValueError("indices must not list a neighbor of a row twice.")
 
     @classmethod
     def from_points(
@@ -417,7 +417,7 @@ def link_components(
 
 
 def extract_subgraph(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
-    """Return the subgraph of some rows, renumbered from 0.
+    """Return the subgraph of the given rows, which are renumbered from 0.
 
     ``rows`` must be ascending and must contain all neighbors of these rows.
 
@@ -439,7 +439,7 @@ def _find_spanning_links(X: NDArray[Any], labels: NDArray[Any]) -> list[tuple[in
     links = []
     while labels.max() > 0:
         largest = np.bincount(labels).argmax()
-        # The current component that contains each component from the start of this round.
+        # Entry c is the current component that contains component c of the start of this round.
         owner = np.arange(labels.max() + 1)
         for code in range(len(owner)):
             if code == largest:
@@ -543,7 +543,7 @@ def _check_lists(
         )
     if indices.size and not 0 <= indices.min() <= indices.max() < n:
         raise ValueError(
-            f"indices must be rows from 0 to {n - 1}; got {indices.min()} to {indices.max()}."
+            f"indices must be from 0 to {n - 1}; got {indices.min()} to {indices.max()}."
         )
     is_self = np.flatnonzero(indices == np.repeat(np.arange(n), np.diff(indptr)))
     if is_self.size:
@@ -565,6 +565,6 @@ def _check_sources(sources: ArrayLike, n_samples: int) -> NDArray[np.intp]:
         )
     if rows.size and not 0 <= rows.min() <= rows.max() < n_samples:
         raise ValueError(
-            f"sources must be rows from 0 to {n_samples - 1}; got {rows.min()} to {rows.max()}."
+            f"sources must be from 0 to {n_samples - 1}; got {rows.min()} to {rows.max()}."
         )
     return rows.astype(np.intp)

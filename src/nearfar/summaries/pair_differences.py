@@ -8,8 +8,8 @@ from scipy import sparse
 
 from nearfar.arrays import Floats, Indices, Mask, Matrix, Vector
 
-# Maximum size, in bytes, of stored differences. If all differences together are larger, sums are
-# computed from the rows instead.
+# Differences are stored if all of them together have at most this size in bytes, or if there are at
+# most as many pairs as rows. Otherwise, sums over pairs are computed from the rows.
 _MAX_STORED_BYTES = 64_000_000
 
 

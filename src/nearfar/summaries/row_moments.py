@@ -25,27 +25,28 @@ from nearfar.blocks import count_blas_threads
 _MAX_THREADED_FEATURES = 256
 # Minimum number of values of X for which tasks run in parallel threads.
 _MIN_THREADED_SIZE = 2**18
-# Maximum number of tasks in a group.
+# Maximum number of small tasks that one thread runs as a group.
 _MAX_GROUP = 16
-# Minimum mean number of consecutive rows of one class at which BLAS subtracts the shifts.
+# BLAS subtracts the class shifts from sorted rows if runs of rows of the same class have at least
+# this mean length. If the runs are shorter, NumPy subtracts the shifts.
 _MIN_RUN = 32
 
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class Products:
-    """Second moments of rows: the products of all pairs of features."""
+    """Second moments of rows: sums of the products of all pairs of features."""
 
     def compute_products(self, rows: Floats) -> NDArray[Any]:
         """Return Σ x xᵀ over the rows x."""
         return rows.T @ rows
 
     def compute_block_products(self, rows: Floats) -> NDArray[Any]:
-        """Return the products of one block, which are added to the sum over all blocks."""
+        """Return Σ x xᵀ over a block of rows, which is added to the sum over all blocks."""
         return self.compute_products(rows)
 
     def get_squares(self, products: Floats) -> Floats:
-        """Return Σ x² of each feature, read from the products."""
+        """Return Σ x² of each feature, the diagonal of Σ x xᵀ."""
         return products.diagonal()
 
     def choose_block_rows(self, X: Floats) -> int:
@@ -62,7 +63,7 @@ _ALL_PRODUCTS = Products()
 
 
 class Workspace:
-    """Reusable buffers for a block of rows and a vector of ones, which stay in cache."""
+    """Buffers for a block of rows and a vector of ones, reused so that they stay in cache."""
 
     def __init__(self) -> None:
         self._block: NDArray[Any] = np.empty((0, 0))
@@ -127,7 +128,7 @@ def compute_pooled_moments(
     exact: bool = False,
     space: Workspace | None = None,
 ) -> tuple[Indices, Moments]:
-    """Return the classes of the rows, their first moments, and the second moment of all rows.
+    """Return the classes that occur, their first moments, and one second moment of all rows.
 
     ``slots`` holds the class of every row of X, and ``size`` is the number of rows per block. Row k
     of the first moments belongs to the k-th returned class. The rows should be nearly sorted by
@@ -173,7 +174,7 @@ def compute_pooled_moments(
 def _gather_blocks(
     X: Floats, rows: Indices, shift: NDArray[Any], size: int, space: Workspace
 ) -> Iterator[tuple[Indices, NDArray[Any], NDArray[Any]]]:
-    """Yield the row indices of each block, its rows minus the shift, and a vector of ones.
+    """For each block, yield the row indices, the rows minus the shift, and a vector of ones.
 
     All blocks use the same buffer.
     """
@@ -201,7 +202,7 @@ def _center(
     out: NDArray[Any],
     ones: NDArray[Any],
 ) -> None:
-    """Write each row minus its shift to ``out``. All rows of a run have the same shift."""
+    """Subtract the shift of its class from each row, and write the result to ``out``."""
     if X.flags.c_contiguous and X.dtype == out.dtype:
         # `np.take` with mode="clip" writes to the buffer without a temporary array.
         np.take(X, rows, axis=0, out=out, mode="clip")
@@ -218,7 +219,7 @@ def _center(
 
 
 def _find_runs(lines: Indices) -> list[tuple[int, int]]:
-    """Return the start and end of each run of consecutive rows of one class."""
+    """Return the start and end of each sequence of rows that have the same class."""
     cuts = np.flatnonzero(lines[1:] != lines[:-1]) + 1
     return list(pairwise([0, *cuts.tolist(), len(lines)]))
 
@@ -237,7 +238,7 @@ def _sum_in_best_dtype(
     second: Products,
     exact: bool,
 ) -> Moments:
-    """Return the moments, summed in float32 if this is accurate and in float64 otherwise."""
+    """Return the moments, computed in float32 if it is accurate enough, or else in float64."""
     float64 = np.dtype(np.float64)
     # A rounded shift would change the mean, and weights may lie outside the range of float32.
     if exact or X.dtype == float64 or root is not None or np.any(shifts.astype(X.dtype) != shifts):
@@ -270,9 +271,10 @@ def balance_block_size(n_rows: int, size: int) -> int:
 
 
 def sort_rows(codes: Indices, n_codes: int, window: int) -> Iterator[tuple[Indices, Indices]]:
-    """Yield the row indices of each window, sorted by class, and the number of rows per class.
+    """Split the rows into windows of ``window`` consecutive rows, and sort each by class.
 
-    Rows that are read window by window are loaded into the cache only once.
+    Yield the sorted row indices of each window, and its number of rows per class. Rows that are
+    read window by window are loaded into the cache only once.
     """
     # For small integers, NumPy uses radix sort, which is fast and keeps the order of equal codes.
     dtype = np.uint8 if n_codes <= 2**8 else np.uint16 if n_codes <= 2**16 else np.intp
@@ -288,7 +290,8 @@ def split_by_class(
 ) -> Iterator[tuple[int, Indices]]:
     """Split the rows into tasks of one class each, and yield the class and the row indices.
 
-    A task has at most ``size`` rows from one window. Classes outside the mask are skipped.
+    A task has at most ``size`` rows, all from the same ``window`` consecutive rows. Classes outside
+    the mask are skipped.
     """
     for order, sizes in sort_rows(codes, len(is_multiplied), window):
         ends = np.cumsum(sizes)

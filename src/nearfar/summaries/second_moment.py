@@ -25,17 +25,19 @@ from nearfar.state import (
 )
 from nearfar.summaries.row_moments import Products
 
-# Minimum number of features at which only upper triangles are summed. The sum is mirrored only when
-# it is read, because mirroring a large product takes as long as computing it.
+# Minimum number of features for which only the upper triangle of the symmetric matrix is computed.
+# It is copied to the lower triangle only when the matrix is read, because copying takes as long as
+# computing the triangle.
 _MIN_TRIANGLE_FEATURES = 256
-# Number of rows and columns that are mirrored at once.
+# Number of rows and columns of a block when the upper triangle is copied to the lower triangle.
 _MIRROR_BLOCK = 64
 
 
 class SecondMoment(Products):
-    """Sum of w (x-s)(x-s)ᵀ over the rows of one class or of all classes.
+    """Sum of w (x-s)(x-s)ᵀ over rows x with weights w and class shifts s.
 
-    It is stored as rows while there are fewer rows than features, and as a matrix afterwards.
+    The rows are from one class or from all classes. They are stored while there are fewer rows than
+    features. Afterwards, the matrix is stored.
     """
 
     state: ClassVar = State(
@@ -53,7 +55,7 @@ class SecondMoment(Products):
         self.n_features = n_features
         self.storage = storage
         self.dense: NDArray[np.float64] | None = None
-        # Rows minus their shift, x - s, in batches.
+        # Batches of rows minus their shifts, x - s.
         self.rows: list[NDArray[np.float64]] = []
         # Square root of the weight of each row.
         self.roots: list[NDArray[np.float64]] = []
@@ -66,7 +68,7 @@ class SecondMoment(Products):
             check_conditions(dict(zip(conditions, batch, strict=True)), conditions, dict(sizes))
 
     def compute_block_products(self, rows: Floats) -> NDArray[Any]:
-        """Return Σ x xᵀ for :meth:`add_block`.
+        """Return Σ x xᵀ over a block of rows, to be passed to :meth:`add_block`.
 
         For many features, only the upper triangle is computed.
         """
@@ -76,7 +78,7 @@ class SecondMoment(Products):
         return np.asarray(syrk(1.0, rows.T, lower=1).T)
 
     def compute_cross_products(self, rows: Floats, other_rows: Floats) -> Floats:
-        """Return Σ (x zᵀ + z xᵀ), where z is the row of ``other_rows`` at the position of x."""
+        """Return Σ (x zᵀ + z xᵀ) over corresponding rows x and z of the two arrays."""
         cross = rows.T @ other_rows
         return cross + cross.T
 
@@ -91,7 +93,7 @@ class SecondMoment(Products):
         return sum(len(rows) for rows in self.rows)
 
     def stores_rows(self, n_new: int) -> bool:
-        """Return True if ``n_new`` more rows would still be stored as rows."""
+        """Return True if ``n_new`` more rows can be stored, so that no matrix is needed yet."""
         is_few = self.n_rows + n_new < self.n_features
         return self.storage == "auto" and self.dense is None and is_few
 
@@ -102,13 +104,13 @@ class SecondMoment(Products):
         self.slots.append(slots)
 
     def snapshot(self) -> SecondMoment:
-        """Return a copy that shares the matrix, but not the lists of rows."""
+        """Return a copy that shares the matrix, but has its own lists of rows."""
         snapshot = copy(self)
         snapshot.rows, snapshot.roots, snapshot.slots = self.rows[:], self.roots[:], self.slots[:]
         return snapshot
 
     def convert_to_dense(self) -> None:
-        """Replace the stored rows with the matrix."""
+        """Compute the matrix from the stored rows, and delete the rows."""
         if self.dense is None:
             self.dense = self.compute_products(self.factor(np.zeros((1, self.n_features))))
             self.rows, self.roots, self.slots = [], [], []
@@ -121,7 +123,7 @@ class SecondMoment(Products):
 
     @property
     def matrix(self) -> Matrix:
-        """The matrix, with both triangles."""
+        """The symmetric matrix, with both triangles filled."""
         assert self.dense is not None
         if self.half:
             _mirror(self.dense)
@@ -129,7 +131,7 @@ class SecondMoment(Products):
         return self.dense
 
     def absorb(self, other: SecondMoment, slots: NDArray[np.intp]) -> None:
-        """Add another moment about the same shifts.
+        """Add another second moment that has the same shifts.
 
         ``slots`` holds the new index of each class of ``other``.
         """
@@ -151,7 +153,7 @@ class SecondMoment(Products):
             self.slots[k] = new[slots[is_kept]]
 
     def shift(self, delta: Floats, first: Floats, weight: Floats) -> SecondMoment:
-        """Return the moment about new shifts: the old shifts minus ``delta``."""
+        """Return the second moment about new shifts, which are the old shifts minus ``delta``."""
         shifted = copy(self)
         if self.dense is None:
             shifted.rows, shifted.roots, shifted.slots = [], [], []

@@ -21,7 +21,7 @@ _TEXT = (".csv", ".tsv")
 
 
 class Sets(Immutable):
-    """Collection of sets of vectors, stored as one array of rows and the offsets of the sets.
+    """Collection of sets of vectors, stored in one array with the position of each set.
 
     For example, an utterance is a set of frames, a patient a set of cells, and a document a set of
     word vectors. Set i is an array of shape (t_i, p). The number of vectors t_i may differ between
@@ -186,7 +186,7 @@ class Sets(Immutable):
         Parameters
         ----------
         frame : pandas.DataFrame
-            The vectors.
+            Table with one vector per row.
         by : str or int, or list of them
             One or several columns that identify the set of each row. The rows of a set need not be
             consecutive. Sets are ordered by their first rows.
@@ -254,7 +254,7 @@ class Sets(Immutable):
             column = frame[label]
             values = column.to_numpy()
             labels = values[first]
-            # Category codes can be compared whether the labels are text, numbers or missing.
+            # Compare category codes, because labels may be text, numbers or missing.
             label_codes = column.astype("category").cat.codes.to_numpy()
             differs = label_codes != label_codes[first][codes]
             if differs.any():
@@ -630,7 +630,8 @@ def _check_rows(values: Any, title: str, noun: str) -> Floats:
             array = array.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{title} is not an array of numbers of shape (t, p); {noun} has one vector per row."
+            f"{title} is not an array of numbers; {noun} must have shape (t, p), with one vector "
+            "per row."
         ) from None
     if array.ndim == 2 and array.shape[1] == 0 and len(array):
         raise ValueError(f"{title} has vectors of 0 features; at least one is required.")
@@ -640,7 +641,8 @@ def _check_rows(values: Any, title: str, noun: str) -> Floats:
     if array.ndim != 2:
         hint = " For a set of one vector v, pass [v]." if array.ndim == 1 else ""
         raise ValueError(
-            f"{title} has shape {array.shape}; {noun} has shape (t, p), one vector per row.{hint}"
+            f"{title} has shape {array.shape}; {noun} must have shape (t, p), with one vector "
+            f"per row.{hint}"
         )
     return array
 
@@ -668,8 +670,8 @@ def _check_offsets(offsets: ArrayLike, n_rows: int) -> NDArray[np.intp]:
     array = np.asarray(offsets)
     if array.ndim != 1 or len(array) < 1 or array.dtype.kind not in "iu":
         raise ValueError(
-            "offsets must be integers of shape (n_sets + 1,), from 0 to the number of vectors; got "
-            f"an array of shape {array.shape} and dtype {array.dtype}."
+            "offsets must be an array of integers with shape (n_sets + 1,), from 0 to the number "
+            f"of vectors; got an array of shape {array.shape} and dtype {array.dtype}."
         )
     starts: NDArray[np.intp] = array.astype(np.intp)
     if starts[0] != 0 or starts[-1] != n_rows:
@@ -707,7 +709,7 @@ def _describe_set(k: int, names: NDArray[Any] | None) -> str:
 def _raise_not_finite(title: str, vector: Floats, row: int) -> NoReturn:
     column = int(np.argmin(np.isfinite(vector)))
     raise ValueError(
-        f"{title} holds {vector[column]} (vector {row}, feature {column}); sets must be finite. "
+        f"{title} holds {vector[column]} (vector {row}, feature {column}); values must be finite. "
         "Remove or impute this value."
     )
 

@@ -20,8 +20,9 @@ Shrinkage = float | Literal["auto"]
 AUTO_SHRINKAGE = 1e-3
 # Smallest nonzero variance that is accepted. Computations with a smaller variance would underflow.
 _MIN_VARIANCE = 1e-290
-# Minimum ratio of the smallest to the largest eigenvalue at which axes are computed from products
-# of rows. With a smaller ratio, fewer than half of the digits would be correct.
+# Axes are computed from the Gram matrix of the rows if the ratio of the smallest to the largest
+# eigenvalue in use is above this value. With a smaller ratio, fewer than half of the digits would
+# be correct.
 _MIN_EIGENVALUE = 1e-8
 NO_WITHIN_SCATTER = (
     "The points of each class are equal, so X has no within-class scatter. Use shrinkage='auto'."
@@ -29,7 +30,7 @@ NO_WITHIN_SCATTER = (
 
 
 def get_rank_tolerance(statistics: ClassStatistics) -> float:
-    """Return the tolerance for eigenvalues that count as zero.
+    """Return the relative tolerance below which eigenvalues are treated as zero.
 
     A direction is constant if its eigenvalue is below this fraction of the largest eigenvalue.
     The fraction is 1e-12, or 1e-6 if products were rounded to float32.
@@ -166,7 +167,7 @@ def find_leading_axes(
     """
     if statistics.is_factored:
         F = statistics.total_factor()
-        # If only a few axes are needed, compute them from eigenvectors of the products of rows.
+        # If only a few axes are needed, compute them from eigenvectors of the Gram matrix.
         if 2 * n_pca_components <= min(F.shape):
             values, eigenvectors = descending_eigh(F @ F.T, n_pca_components)
             if values[-1] > _MIN_EIGENVALUE * values[0]:
@@ -196,9 +197,9 @@ def find_total_whitener(statistics: ClassStatistics) -> Matrix:
 
 
 def find_total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
-    """Return the nonzero variances of the total covariance, largest first, and their axes (p, r).
+    """Return nonzero eigenvalues, largest first, and eigenvectors (p, r) of the total covariance.
 
-    The axes are orthonormal.
+    The eigenvectors are orthonormal.
     """
     B, image = find_total_range(statistics, standardize=False)
     total = image.total_scatter() / statistics.total_weight
@@ -208,11 +209,11 @@ def find_total_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix]:
 
 
 def find_within_axes(statistics: ClassStatistics) -> tuple[Matrix, Matrix, Matrix]:
-    """Return the axes of the within covariance, separately for nonzero and zero variances.
+    """Return eigenvectors of the within covariance, separately for nonzero and zero eigenvalues.
 
-    The results are the nonzero variances, their axes (p, r), and the axes of variance zero. All
-    axes are orthonormal and lie in the range of the total covariance returned by
-    :func:`find_total_range`.
+    The results are the nonzero eigenvalues, their eigenvectors (p, r), and the eigenvectors of
+    eigenvalue 0. All eigenvectors are orthonormal and lie in the range of the total covariance,
+    which :func:`find_total_range` computes.
     """
     B, image = find_total_range(statistics, standardize=False)
     within = image.within_scatter() / statistics.total_weight
@@ -238,7 +239,7 @@ def find_between_axes(
 
 
 def find_between_range(statistics: ClassStatistics, *, by_qr: bool = False) -> Matrix:
-    """Return an orthonormal basis (p, r) of the span of the differences of the class means."""
+    """Return an orthonormal basis (p, r) of the space that the centered class means span."""
     variance = float(_check_variances(statistics).sum())
     factor = statistics.between_factor()
     if by_qr:

@@ -132,7 +132,7 @@ class Chunklets(Supervision):
             Class labels of any type.
         n_chunklets : int or None, default=None
             Maximum number of chunklets. There are fewer if the classes are too small. ``None``
-            makes one chunklet of every class, whatever its size.
+            means one chunklet per class, with all rows of the class.
         chunklet_size : int, default=2
             Number of rows per chunklet. Not used if ``n_chunklets`` is None.
         unknown : label, optional
@@ -212,7 +212,7 @@ class Chunklets(Supervision):
         X : ndarray of shape (n_samples, n_features)
             All points, chunklet after chunklet.
         supervision : Chunklets
-            The chunklets of the rows of X, numbered in the order given.
+            Chunklets of the rows of X, numbered in the order of the list ``chunklets``.
         """
         members = [
             check_points(points, f"chunklets[{number}]") for number, points in enumerate(chunklets)

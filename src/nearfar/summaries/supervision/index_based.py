@@ -13,7 +13,7 @@ from nearfar.state import Sizes, State
 from nearfar.summaries.immutable import Immutable
 from nearfar.summaries.index_checks import check_indices, convert_to_array, find_repeat
 
-#: Type of the seed of a random draw.
+#: Type of random seeds.
 DrawSeed = int | np.random.RandomState | None
 
 
